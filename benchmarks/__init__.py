@@ -1,1 +1,3 @@
-"""Benchmarks of jboost: each writes JSON, with its peers in the same run; `benchmarks.table` makes the README's tables from it."""
+"""Benchmarks of jboost: each writes JSON, with its peers in the same run; `benchmarks.table` makes
+the README's tables from it.
+"""

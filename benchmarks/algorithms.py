@@ -1,4 +1,6 @@
-"""Every public algorithm with small inputs: what `benchmarks.compilation` measures, and what the budget of StableHLO operations counts."""
+"""Every public algorithm with small inputs: what `benchmarks.compilation` measures, and what the
+budget of StableHLO operations counts.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def _make_inputs(num_examples: int, seed: int) -> _Inputs:
     bits = rng.integers(0, 2, (num_examples, 10)).astype(np.float32)
     labels = np.where((bits[:, 0] + bits[:, 1] > 0) ^ (rng.random(num_examples) < 0.1), 1, -1)
     numbers = (rng.normal(size=(num_examples, 5)) + 0.5 * labels[:, None]).astype(np.float32)
-    points = np.round(rng.normal(size=(num_examples, 3)) * 40 + labels[:, None] * 20).astype(np.float32)
+    points = np.round(rng.normal(size=(num_examples, 3)) * 40 + labels[:, None] * 20).astype(
+        np.float32
+    )
     outputs = np.concatenate([2 * bits - 1, 1 - 2 * bits], axis=1)
     return _Inputs(labels, bits, numbers, points, outputs, np.ones(num_examples, np.float32))
 
@@ -56,7 +60,9 @@ def _make_program(seed: int) -> lp.LinearProgram:
 
 
 def algorithms(num_examples: int = NUM_EXAMPLES, *, seed: int = 0) -> dict[str, Algorithm]:
-    """All public algorithms by name, on the same small inputs; those of another seed have the same shapes."""
+    """All public algorithms by name, on the same small inputs; those of another seed have the same
+    shapes.
+    """
     inputs = _make_inputs(num_examples, seed)
     return {
         **_pairs(inputs),
@@ -73,14 +79,21 @@ _SMALL = (569, 30)  # as many rows and columns as the data set of scikit-learn o
 
 
 def small_fits(*, seed: int = 0) -> dict[str, Algorithm]:
-    """Fits of stumps to a small table, in one program and driven by the host: an accelerator beside its machine's CPU."""
+    """Fits of stumps to a small table, in one program and driven by the host: an accelerator beside
+    its machine's CPU.
+    """
     rng = np.random.default_rng(seed)
     num_rows, num_columns = _SMALL
     labels = np.where(rng.random(num_rows) < 0.37, 1, -1)
-    features = (rng.normal(size=_SMALL) + rng.uniform(0, 0.8, num_columns) * labels[:, None]).astype(np.float32)
+    features = (
+        rng.normal(size=_SMALL) + rng.uniform(0, 0.8, num_columns) * labels[:, None]
+    ).astype(np.float32)
     fits: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         "adaboost.fit": (jboost.adaboost.fit, {"max_rounds": 100}),
-        "relaxed_margin.fit": (relaxed_margin.fit, {"relaxation": relaxations.soft_margin(nu=0.1), "tolerance": 0.01}),
+        "relaxed_margin.fit": (
+            relaxed_margin.fit,
+            {"relaxation": relaxations.soft_margin(nu=0.1), "tolerance": 0.01},
+        ),
         "lpboost.fit": (lpboost.fit, {"nu": 0.1}),
     }
 
@@ -88,13 +101,19 @@ def small_fits(*, seed: int = 0) -> dict[str, Algorithm]:
         fit, options = fits[name]
 
         def run(features: Any, labels: Any) -> Any:
-            return fit(jboost.make_dataset(features, labels), learners.stumps(), **options, **watched)
+            return fit(
+                jboost.make_dataset(features, labels), learners.stumps(), **options, **watched
+            )
 
         return Algorithm(run, (features, labels), traceable=not watched)
 
     rows = f"{num_rows} x {num_columns}"
     whole = {f"{name}, {rows}": algorithm(name) for name in fits}
-    return whole | {f"lpboost.fit, {rows}, driven by the host": algorithm("lpboost.fit", on_step=lambda state, info: True)}
+    return whole | {
+        f"lpboost.fit, {rows}, driven by the host": algorithm(
+            "lpboost.fit", on_step=lambda state, info: True
+        )
+    }
 
 
 def _pairs(inputs: _Inputs) -> dict[str, Algorithm]:
@@ -105,18 +124,40 @@ def _pairs(inputs: _Inputs) -> dict[str, Algorithm]:
         return lambda points, labels: solve(points, labels, **options)
 
     return {
-        "pair.optimal_separator, sweep": Algorithm(by(pair.optimal_separator, method="sweep"), (two, labels)),
-        "pair.optimal_separator, branch and bound": Algorithm(by(pair.optimal_separator, method="branch_and_bound"), (two, labels), False),
-        "pair.optimal_separator, three classifiers": Algorithm(by(pair.optimal_separator), (three, labels[:30])),
+        "pair.optimal_separator, sweep": Algorithm(
+            by(pair.optimal_separator, method="sweep"), (two, labels)
+        ),
+        "pair.optimal_separator, branch and bound": Algorithm(
+            by(pair.optimal_separator, method="branch_and_bound"), (two, labels), False
+        ),
+        "pair.optimal_separator, three classifiers": Algorithm(
+            by(pair.optimal_separator), (three, labels[:30])
+        ),
         "pair.leave_one_out": Algorithm(by(pair.leave_one_out, method="sweep"), (two, labels)),
-        "pair.leave_one_out, branch and bound": Algorithm(by(pair.leave_one_out, method="branch_and_bound"), (two, labels), False),
-        "pair.pareto_front": Algorithm(by(pair.pareto_front, max_points=16, method="sweep"), (two, labels)),
-        "pair.pareto_front, branch and bound": Algorithm(by(pair.pareto_front, max_points=16, method="branch_and_bound"), (two, labels), False),
-        "pair.optimal_separator, 32-bit words": Algorithm(by(pair.optimal_separator, method="sweep", config=narrow), (two, labels)),
-        "pair.leave_one_out, 32-bit words": Algorithm(by(pair.leave_one_out, method="sweep", config=narrow), (two, labels)),
-        "pair.pareto_front, 32-bit words": Algorithm(by(pair.pareto_front, max_points=16, method="sweep", config=narrow), (two, labels)),
-        "pair.least_distance_separator": Algorithm(by(pair.least_distance_separator), (two, labels)),
-        "pair.least_squared_distance_separator": Algorithm(by(pair.least_squared_distance_separator), (two, labels)),
+        "pair.leave_one_out, branch and bound": Algorithm(
+            by(pair.leave_one_out, method="branch_and_bound"), (two, labels), False
+        ),
+        "pair.pareto_front": Algorithm(
+            by(pair.pareto_front, max_points=16, method="sweep"), (two, labels)
+        ),
+        "pair.pareto_front, branch and bound": Algorithm(
+            by(pair.pareto_front, max_points=16, method="branch_and_bound"), (two, labels), False
+        ),
+        "pair.optimal_separator, 32-bit words": Algorithm(
+            by(pair.optimal_separator, method="sweep", config=narrow), (two, labels)
+        ),
+        "pair.leave_one_out, 32-bit words": Algorithm(
+            by(pair.leave_one_out, method="sweep", config=narrow), (two, labels)
+        ),
+        "pair.pareto_front, 32-bit words": Algorithm(
+            by(pair.pareto_front, max_points=16, method="sweep", config=narrow), (two, labels)
+        ),
+        "pair.least_distance_separator": Algorithm(
+            by(pair.least_distance_separator), (two, labels)
+        ),
+        "pair.least_squared_distance_separator": Algorithm(
+            by(pair.least_squared_distance_separator), (two, labels)
+        ),
     }
 
 
@@ -124,16 +165,24 @@ def _combinations(inputs: _Inputs) -> dict[str, Algorithm]:
     scores = np.concatenate([inputs.points, np.round(inputs.numbers[:, :1] * 20)], axis=1)
 
     def fit(strategy: str) -> Algorithm:
-        return Algorithm(lambda scores, labels: jboost.combine.fit(scores, labels, strategy=strategy), (scores, inputs.labels))
+        return Algorithm(
+            lambda scores, labels: jboost.combine.fit(scores, labels, strategy=strategy),
+            (scores, inputs.labels),
+        )
 
     def baseline(choose: Callable[..., Any]) -> Algorithm:
         return Algorithm(lambda scores, labels: choose(scores, labels), (scores, inputs.labels))
 
-    fits = {f"combine.fit, {strategy}": fit(strategy) for strategy in ("greedy", "hierarchical", "coordinate")}
+    fits = {
+        f"combine.fit, {strategy}": fit(strategy)
+        for strategy in ("greedy", "hierarchical", "coordinate")
+    }
     return fits | {
         "combine.best_single": baseline(jboost.combine.best_single),
         "combine.stacking": baseline(jboost.combine.stacking),
-        "combine.random_pairing": baseline(lambda *arrays: jboost.combine.random_pairing(*arrays, key=jax.random.key(0))),
+        "combine.random_pairing": baseline(
+            lambda *arrays: jboost.combine.random_pairing(*arrays, key=jax.random.key(0))
+        ),
     }
 
 
@@ -141,34 +190,58 @@ def _margins(inputs: _Inputs) -> dict[str, Algorithm]:
     margins = inputs.labels[:, None] * inputs.outputs
 
     def solve(relaxation: Any) -> Algorithm:
-        return Algorithm(lambda margins: relaxed_margin.solve(margins, relaxation, tolerance=1e-3), (margins,))
+        return Algorithm(
+            lambda margins: relaxed_margin.solve(margins, relaxation, tolerance=1e-3), (margins,)
+        )
 
     def project(project: Callable[..., Any], **options: Any) -> Algorithm:
         return Algorithm(lambda values: project(values, 0.05, **options), (inputs.numbers[:, 0],))
 
     return {
-        "projections.kl_projection_capped_simplex, sort": project(projections.kl_projection_capped_simplex),
-        "projections.kl_projection_capped_simplex, newton": project(projections.kl_projection_capped_simplex, method="newton"),
+        "projections.kl_projection_capped_simplex, sort": project(
+            projections.kl_projection_capped_simplex
+        ),
+        "projections.kl_projection_capped_simplex, newton": project(
+            projections.kl_projection_capped_simplex, method="newton"
+        ),
         "projections.projection_capped_simplex": project(projections.projection_capped_simplex),
-        "projections.projection_simplex": Algorithm(projections.projection_simplex, (inputs.numbers[:, 0],)),
-        "projections.projection_l1_ball": Algorithm(projections.projection_l1_ball, (inputs.numbers[:, 0],)),
+        "projections.projection_simplex": Algorithm(
+            projections.projection_simplex, (inputs.numbers[:, 0],)
+        ),
+        "projections.projection_l1_ball": Algorithm(
+            projections.projection_l1_ball, (inputs.numbers[:, 0],)
+        ),
         "relaxed_margin.solve": solve(relaxations.soft_margin(nu=_NU)),
         "relaxed_margin.solve, norm penalty": solve(relaxations.norm_penalty(2, 0.5)),
         "relaxed_margin.solve, binary entropy": solve(relaxations.binary_entropy(0.3, 1.0)),
         "relaxed_margin.solve_smoothed": Algorithm(
-            lambda margins: relaxed_margin.solve_smoothed(margins, relaxations.soft_margin(nu=_NU), smoothing=0.1), (margins,)
+            lambda margins: relaxed_margin.solve_smoothed(
+                margins, relaxations.soft_margin(nu=_NU), smoothing=0.1
+            ),
+            (margins,),
         ),
         "lpboost.solve": Algorithm(lambda margins: lpboost.solve(margins, nu=_NU), (margins,)),
-        "lpboost.solve, interior point": Algorithm(lambda margins: lpboost.solve(margins, nu=_NU, config=lp.InteriorPointConfig()), (margins,)),
+        "lpboost.solve, interior point": Algorithm(
+            lambda margins: lpboost.solve(margins, nu=_NU, config=lp.InteriorPointConfig()),
+            (margins,),
+        ),
     }
 
 
 def _boosters(inputs: _Inputs) -> dict[str, Algorithm]:
     stumps, literals = learners.stumps(), learners.literals()
 
-    def fit(fit: Callable[..., Any], learner: Any, features: np.ndarray, traceable: bool = True, **options: Any) -> Algorithm:
+    def fit(
+        fit: Callable[..., Any],
+        learner: Any,
+        features: np.ndarray,
+        traceable: bool = True,
+        **options: Any,
+    ) -> Algorithm:
         return Algorithm(
-            lambda features, labels: fit(jboost.make_dataset(features, labels), learner, **options), (features, inputs.labels), traceable
+            lambda features, labels: fit(jboost.make_dataset(features, labels), learner, **options),
+            (features, inputs.labels),
+            traceable,
         )
 
     key = jax.random.key(0)
@@ -176,12 +249,20 @@ def _boosters(inputs: _Inputs) -> dict[str, Algorithm]:
     return {
         "adaboost.fit": fit(jboost.adaboost.fit, stumps, inputs.numbers, max_rounds=20),
         "infoboost.fit": fit(jboost.infoboost.fit, literals, inputs.bits, max_rounds=20),
-        "relaxed_margin.fit": fit(relaxed_margin.fit, stumps, inputs.numbers, relaxation=soft, tolerance=0.01),
+        "relaxed_margin.fit": fit(
+            relaxed_margin.fit, stumps, inputs.numbers, relaxation=soft, tolerance=0.01
+        ),
         "lpboost.fit": fit(lpboost.fit, stumps, inputs.numbers, nu=_NU),
         "lpboost.path": fit(lpboost.path, stumps, inputs.numbers, nus=jnp.array([0.2, 0.4, 0.8])),
-        "slipper.fit": fit(jboost.slipper.fit, None, inputs.bits, key=key, num_rounds=10, max_rounds=10),
-        "slipper.choose_rounds": fit(jboost.slipper.choose_rounds, None, inputs.bits, key=key, max_rounds=10),
-        "combine.pairwise.fit": fit(jboost.combine.pairwise.fit, stumps, inputs.numbers, max_rounds=5),
+        "slipper.fit": fit(
+            jboost.slipper.fit, None, inputs.bits, key=key, num_rounds=10, max_rounds=10
+        ),
+        "slipper.choose_rounds": fit(
+            jboost.slipper.choose_rounds, None, inputs.bits, key=key, max_rounds=10
+        ),
+        "combine.pairwise.fit": fit(
+            jboost.combine.pairwise.fit, stumps, inputs.numbers, max_rounds=5
+        ),
     }
 
 
@@ -201,13 +282,23 @@ def _few_rules(inputs: _Inputs) -> dict[str, Algorithm]:
     labels, bits, outputs = inputs.labels, inputs.bits, inputs.outputs
     learner, costs = learners.monomials(2, kappa=_KAPPA), np.full(outputs.shape[1], 0.3, np.float32)
 
-    def of_pool(solve: Callable[..., Any], size: int, traceable: bool = True, **options: Any) -> Algorithm:
+    def of_pool(
+        solve: Callable[..., Any], size: int, traceable: bool = True, **options: Any
+    ) -> Algorithm:
         arrays = (outputs[:size], labels[:size])
-        return Algorithm(lambda outputs, labels: solve(outputs, labels, costs, **options), arrays, traceable)
+        return Algorithm(
+            lambda outputs, labels: solve(outputs, labels, costs, **options), arrays, traceable
+        )
 
-    def of_data(fit: Callable[..., Any], size: int, traceable: bool = True, **options: Any) -> Algorithm:
+    def of_data(
+        fit: Callable[..., Any], size: int, traceable: bool = True, **options: Any
+    ) -> Algorithm:
         arrays = (bits[:size], labels[:size])
-        return Algorithm(lambda bits, labels: fit(jboost.make_dataset(bits, labels), **options), arrays, traceable)
+        return Algorithm(
+            lambda bits, labels: fit(jboost.make_dataset(bits, labels), **options),
+            arrays,
+            traceable,
+        )
 
     def search(features: Any, labels: Any, weights: Any) -> Any:
         return jboost.monomials.maximum_agreement(features, labels, weights, max_order=3)
@@ -219,7 +310,12 @@ def _few_rules(inputs: _Inputs) -> dict[str, Algorithm]:
         return learners.monomials(1, kappa=kappa)
 
     few = len(labels) // 4
-    folds = {"kappas": np.array([0.25, 1.0], np.float32), "key": jax.random.key(0), "num_folds": 2, "max_rounds": 10}
+    folds = {
+        "kappas": np.array([0.25, 1.0], np.float32),
+        "key": jax.random.key(0),
+        "num_folds": 2,
+        "max_rounds": 10,
+    }
     margins = np.array([0.1, 0.2], np.float32)
     return {
         "monomials.maximum_agreement": Algorithm(search, (bits, labels, inputs.weights)),
@@ -227,10 +323,18 @@ def _few_rules(inputs: _Inputs) -> dict[str, Algorithm]:
         "l0.solve_relaxation": of_pool(l0.solve_relaxation, len(labels), margin=_MARGIN),
         "l0.fit": of_data(l0.fit, len(labels), learner=learner, margin=_MARGIN, max_rounds=20),
         "l0.path": of_data(l0.path, len(labels), learner=learner, margins=margins, max_rounds=20),
-        "l0.choose": of_data(l0.choose, few, traceable=False, make_learner=make_learner, margins=margins, **folds),
-        "l0.search_margin": of_data(l0.search_margin, few, traceable=False, learner=learner, penalty=2.0, max_rounds=20),
-        "l0.solve_exact": of_pool(l0.solve_exact, few, margin=_MARGIN, config=l0.ExactConfig(max_batches=10)),
-        "l0.fit_exact": of_data(l0.fit_exact, few, traceable=False, learner=learner, margin=_MARGIN, max_rounds=20),
+        "l0.choose": of_data(
+            l0.choose, few, traceable=False, make_learner=make_learner, margins=margins, **folds
+        ),
+        "l0.search_margin": of_data(
+            l0.search_margin, few, traceable=False, learner=learner, penalty=2.0, max_rounds=20
+        ),
+        "l0.solve_exact": of_pool(
+            l0.solve_exact, few, margin=_MARGIN, config=l0.ExactConfig(max_batches=10)
+        ),
+        "l0.fit_exact": of_data(
+            l0.fit_exact, few, traceable=False, learner=learner, margin=_MARGIN, max_rounds=20
+        ),
         "l0.strengthen": of_pool(l0.strengthen, few, margin=_MARGIN),
         "l0.solve_unnormalised": of_pool(l0.solve_unnormalised, few, largest=4.0),
     }
@@ -240,18 +344,31 @@ def _weighted_examples(inputs: _Inputs) -> dict[str, Algorithm]:
     points, labels = inputs.numbers[:, :2], inputs.labels
 
     def fit(fit: Callable[..., Any], traceable: bool = True, **options: Any) -> Algorithm:
-        return Algorithm(lambda points, labels: fit(points, labels, **options), (points, labels), traceable)
+        return Algorithm(
+            lambda points, labels: fit(points, labels, **options), (points, labels), traceable
+        )
 
     def weighted_disagreement(points: Any, weights: Any) -> Any:
-        return jboost.kernels.weighted_disagreement(jboost.kernels.hyperplanes(4.0), points, points, weights)
+        return jboost.kernels.weighted_disagreement(
+            jboost.kernels.hyperplanes(4.0), points, points, weights
+        )
 
     penalties = np.array([0.05, 0.2], np.float32)
     return {
-        "kernels.disagreement": Algorithm(lambda points: jboost.kernels.disagreement(points, points, 4.0), (points,)),
+        "kernels.disagreement": Algorithm(
+            lambda points: jboost.kernels.disagreement(points, points, 4.0), (points,)
+        ),
         "kernels.weighted_disagreement": Algorithm(weighted_disagreement, (points, inputs.weights)),
         "example_weights.fit": fit(jboost.example_weights.fit, penalty=0.1, radius=4.0),
-        "example_weights.fit_large": fit(jboost.example_weights.fit_large, False, penalty=0.1, radius=4.0),
+        "example_weights.fit_large": fit(
+            jboost.example_weights.fit_large, False, penalty=0.1, radius=4.0
+        ),
         "example_weights.choose_penalty": fit(
-            jboost.example_weights.choose_penalty, False, penalties=penalties, key=jax.random.key(0), num_folds=2, radius=4.0
+            jboost.example_weights.choose_penalty,
+            False,
+            penalties=penalties,
+            key=jax.random.key(0),
+            num_folds=2,
+            radius=4.0,
         ),
     }

@@ -1,7 +1,9 @@
-"""Twenty real classifiers combined by exact pairs, against stacking and others: `python -m benchmarks.combine [--data DIR]`.
+"""Twenty real classifiers combined by exact pairs, against stacking and others: `python -m
+benchmarks.combine [--data DIR]`.
 
-The rows of a data set are split in two halves, the same share of each class. Twenty classifiers of scikit-learn are trained on the first;
-combinations are fitted to their out-of-fold scores there, and judged once more on the second half, by the classifiers trained on all of the first.
+The rows of a data set are split in two halves, the same share of each class. Twenty classifiers of
+scikit-learn are trained on the first; combinations are fitted to their out-of-fold scores there,
+and judged once more on the second half, by the classifiers trained on all of the first.
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ import jboost
 from benchmarks import harness, pair_data
 
 FOLDS = 5
-SETS = {"CLVHEART": "CLVHEART.csv", "GERMAN": "IDA_GERMAN.csv", "IONOSPHERE": "IONOSPHERE.csv", "PIMA": "PIMA.csv"}
+SETS = {
+    "CLVHEART": "CLVHEART.csv",
+    "GERMAN": "IDA_GERMAN.csv",
+    "IONOSPHERE": "IONOSPHERE.csv",
+    "PIMA": "PIMA.csv",
+}
 SEEDS, QUICK_SEEDS = 2, 1
 ROWS = 512  # all halves are padded to one size, so that one compilation serves all data sets
 STRATEGIES = ("greedy", "hierarchical", "coordinate")  # of those for any number of classifiers
@@ -39,7 +46,16 @@ RIVALS = ("scikit_learn", "stacking")
 
 def make_classifiers(seed: int) -> list[Any]:
     """Twenty classifiers of scikit-learn, of all kinds."""
-    from sklearn import discriminant_analysis, ensemble, linear_model, naive_bayes, neighbors, neural_network, svm, tree
+    from sklearn import (
+        discriminant_analysis,
+        ensemble,
+        linear_model,
+        naive_bayes,
+        neighbors,
+        neural_network,
+        svm,
+        tree,
+    )
 
     return [
         linear_model.LogisticRegression(C=1.0, max_iter=2000),
@@ -61,18 +77,24 @@ def make_classifiers(seed: int) -> list[Any]:
         ensemble.RandomForestClassifier(n_estimators=100, min_samples_leaf=3, random_state=seed),
         ensemble.ExtraTreesClassifier(n_estimators=100, min_samples_leaf=3, random_state=seed),
         ensemble.GradientBoostingClassifier(n_estimators=50, max_depth=2, random_state=seed),
-        neural_network.MLPClassifier(hidden_layer_sizes=(16,), alpha=0.1, max_iter=500, random_state=seed),
+        neural_network.MLPClassifier(
+            hidden_layer_sizes=(16,), alpha=0.1, max_iter=500, random_state=seed
+        ),
     ]
 
 
-def score_halves(features: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def score_halves(
+    features: np.ndarray, labels: np.ndarray, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Scores [n, 20] float32 and labels of the first half, out of fold; and of the second."""
     from sklearn.impute import SimpleImputer
     from sklearn.model_selection import StratifiedKFold, train_test_split
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    train, test = train_test_split(np.arange(len(labels)), test_size=0.5, stratify=labels, random_state=seed)
+    train, test = train_test_split(
+        np.arange(len(labels)), test_size=0.5, stratify=labels, random_state=seed
+    )
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     columns, others = [], []
     with warnings.catch_warnings():
@@ -80,14 +102,20 @@ def score_halves(features: np.ndarray, labels: np.ndarray, seed: int) -> tuple[n
         for number in range(len(make_classifiers(seed))):
 
             def fit(rows: np.ndarray, number: int = number) -> Any:
-                return make_pipeline(SimpleImputer(), StandardScaler(), make_classifiers(seed)[number]).fit(features[rows], labels[rows])
+                return make_pipeline(
+                    SimpleImputer(), StandardScaler(), make_classifiers(seed)[number]
+                ).fit(features[rows], labels[rows])
 
             column = np.empty(len(train))
             for kept, held_out in folds.split(train, labels[train]):
                 column[held_out] = score(fit(train[kept]), features[train[held_out]])
             columns.append(column)
             others.append(score(fit(train), features[test]))
-    return *(np.stack(part, axis=1).astype(np.float32) for part in (columns, others)), labels[train], labels[test]
+    return (
+        *(np.stack(part, axis=1).astype(np.float32) for part in (columns, others)),
+        labels[train],
+        labels[test],
+    )
 
 
 def score(pipeline: Any, features: np.ndarray) -> np.ndarray:
@@ -106,7 +134,9 @@ def scikit_learn(scores: np.ndarray, labels: np.ndarray) -> Callable[[np.ndarray
     return lambda other: np.asarray(model.decision_function(other.astype(np.float64)))
 
 
-def votes(scores: np.ndarray, labels: np.ndarray, seed: int, *, alone: bool) -> dict[str, Callable[[], Any]]:
+def votes(
+    scores: np.ndarray, labels: np.ndarray, seed: int, *, alone: bool
+) -> dict[str, Callable[[], Any]]:
     """What jboost fits, by name; `alone` for the strategies without stacking too."""
     combine = jboost.combine
     missing = ROWS - len(labels)
@@ -116,12 +146,23 @@ def votes(scores: np.ndarray, labels: np.ndarray, seed: int, *, alone: bool) -> 
         "best_single": lambda: combine.best_single(*examples, mask=mask),
         "stacking": lambda: combine.stacking(*examples, mask=mask),
         "random": lambda: combine.random_pairing(*examples, mask=mask, key=jax.random.key(seed)),
-        **{f"{name}_alone": lambda name=name: combine.fit(*examples, mask=mask, strategy=name, with_stacking=False) for name in STRATEGIES if alone},
-        **{name: lambda name=name: combine.fit(*examples, mask=mask, strategy=name) for name in STRATEGIES},
+        **{
+            f"{name}_alone": lambda name=name: combine.fit(
+                *examples, mask=mask, strategy=name, with_stacking=False
+            )
+            for name in STRATEGIES
+            if alone
+        },
+        **{
+            name: lambda name=name: combine.fit(*examples, mask=mask, strategy=name)
+            for name in STRATEGIES
+        },
     }
 
 
-def losses(rule: Callable[[np.ndarray], np.ndarray], halves: Sequence[np.ndarray]) -> dict[str, int]:
+def losses(
+    rule: Callable[[np.ndarray], np.ndarray], halves: Sequence[np.ndarray]
+) -> dict[str, int]:
     """How many examples a real score misclassifies; a score of 0 says -1."""
     training, test, labels, other_labels = halves
     return {
@@ -130,7 +171,9 @@ def losses(rule: Callable[[np.ndarray], np.ndarray], halves: Sequence[np.ndarray
     }
 
 
-def run_split(features: np.ndarray, labels: np.ndarray, seed: int, *, alone: bool) -> dict[str, Any]:
+def run_split(
+    features: np.ndarray, labels: np.ndarray, seed: int, *, alone: bool
+) -> dict[str, Any]:
     """All combinations on one split."""
     halves = score_halves(features, labels, seed)
     scale = halves[0].std(axis=0)
@@ -138,12 +181,21 @@ def run_split(features: np.ndarray, labels: np.ndarray, seed: int, *, alone: boo
         "average": losses(lambda part: (part / scale).mean(axis=1), halves),
         "scikit_learn": losses(scikit_learn(halves[0], halves[2]), halves),
     }
-    contenders = [harness.Contender(name, call, repeats=1) for name, call in votes(halves[0], halves[2], seed, alone=alone).items()]
+    contenders = [
+        harness.Contender(name, call, repeats=1)
+        for name, call in votes(halves[0], halves[2], seed, alone=alone).items()
+    ]
     measurements, fitted = harness.race(contenders, fresh=False)
     for name, vote in fitted.items():
-        record[name] = losses(lambda part, vote=vote: np.asarray(jboost.predict_scores(vote, part)), halves)
+        record[name] = losses(
+            lambda part, vote=vote: np.asarray(jboost.predict_scores(vote, part)), halves
+        )
         assert record[name]["training"] <= float(vote.loss), f"{name}: loses more than it says"
-        record[name] |= {"lower_bound": vote.lower_bound, "seconds": measurements[name], "status": harness.status_name(vote.status)}
+        record[name] |= {
+            "lower_bound": vote.lower_bound,
+            "seconds": measurements[name],
+            "status": harness.status_name(vote.status),
+        }
     return record
 
 
@@ -165,8 +217,20 @@ def run(folder: Path, names: Sequence[str], *, num_seeds: int, alone: bool) -> d
             for rival in RIVALS
             if split[strategy]["training"] > split[rival]["training"]
         ]
-        records.append({"above_stacking": above, "classifiers": len(make_classifiers(0)), "data": name, "size": len(labels), "splits": splits})
-        shown = ", ".join(f"{key} {mean(splits, key, 'training'):.1f} / {mean(splits, key, 'test'):.1f}" for key in NAMES if key in splits[0])
+        records.append(
+            {
+                "above_stacking": above,
+                "classifiers": len(make_classifiers(0)),
+                "data": name,
+                "size": len(labels),
+                "splits": splits,
+            }
+        )
+        shown = ", ".join(
+            f"{key} {mean(splits, key, 'training'):.1f} / {mean(splits, key, 'test'):.1f}"
+            for key in NAMES
+            if key in splits[0]
+        )
         print(f"{name}, n = {len(labels)}: {shown}; {above}", file=sys.stderr)
     return {"missing": missing, "records": records}
 
@@ -179,41 +243,74 @@ def mean(splits: Sequence[Mapping[str, Any]], name: str, part: str) -> float:
 def combine_table(results: Mapping[str, Any]) -> str:
     """The rows of README: training and test losses, a row for each combination."""
     records = results["records"]
-    header = ("combination", *(f"{record['data']}, {record['size']} rows" for record in records), "seconds")
+    header = (
+        "combination",
+        *(f"{record['data']}, {record['size']} rows" for record in records),
+        "seconds",
+    )
     rows = []
     for name, title in NAMES.items():
         if not all(name in split for record in records for split in record["splits"]):
             continue
-        cells = [f"{mean(record['splits'], name, 'training'):.1f} / {mean(record['splits'], name, 'test'):.1f}" for record in records]
-        times = [split[name]["seconds"]["run_seconds"] for record in records for split in record["splits"] if "seconds" in split[name]]
+        cells = [
+            f"{mean(record['splits'], name, 'training'):.1f} /"
+            f" {mean(record['splits'], name, 'test'):.1f}"
+            for record in records
+        ]
+        times = [
+            split[name]["seconds"]["run_seconds"]
+            for record in records
+            for split in record["splits"]
+            if "seconds" in split[name]
+        ]
         rows.append((title, *cells, f"{min(times):.2g} to {max(times):.2g}" if times else ""))
     count = len(records[0]["splits"]) if records else 0
     above = sum(len(record["above_stacking"]) for record in records)
     text = (
-        f"Twenty classifiers of scikit-learn combined: misclassified examples of the training half / of the test half, mean over {count} splits. "
-        "What is fitted is the training loss on out-of-fold scores; the test half shows what that is worth. "
-        f"Splits on which a strategy has a training loss above that of a stacking: {above}."
+        "Twenty classifiers of scikit-learn combined: misclassified examples of the training half"
+        f" / of the test half, mean over {count} splits. What is fitted is the training loss on"
+        " out-of-fold scores; the test half shows what that is worth. Splits on which a strategy"
+        f" has a training loss above that of a stacking: {above}."
     )
     return text + "\n\n" + harness.markdown_table(header, rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.combine", description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=pair_data.DEFAULT_FOLDER, metavar="DIR", help="where the CSV files are; default ../shared/data")
-    parser.add_argument("--sets", nargs="+", choices=SETS, metavar="NAME", help=f"default all: {', '.join(SETS)}")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.combine", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=pair_data.DEFAULT_FOLDER,
+        metavar="DIR",
+        help="where the CSV files are; default ../shared/data",
+    )
+    parser.add_argument(
+        "--sets", nargs="+", choices=SETS, metavar="NAME", help=f"default all: {', '.join(SETS)}"
+    )
     parser.add_argument("--alone", action="store_true", help="the strategies without stacking too")
-    parser.add_argument("--quick", action="store_true", help="one set and one split, into benchmarks-out: for trying it out")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="one set and one split, into benchmarks-out: for trying it out",
+    )
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)
     jax.config.update("jax_enable_compilation_cache", False)
     output = options.output or (harness.TRIALS if options.quick else harness.RESULTS)
     names = options.sets or (("CLVHEART",) if options.quick else tuple(SETS))
-    results = run(options.data, names, num_seeds=QUICK_SEEDS if options.quick else SEEDS, alone=options.alone)
+    results = run(
+        options.data, names, num_seeds=QUICK_SEEDS if options.quick else SEEDS, alone=options.alone
+    )
     if not results["records"]:
         print("no data, nothing written", file=sys.stderr)
         return 0
     path = harness.write("combine", results, output).resolve()
-    print(f"wrote {path.relative_to(harness.ROOT) if path.is_relative_to(harness.ROOT) else path}", file=sys.stderr)
+    print(
+        f"wrote {path.relative_to(harness.ROOT) if path.is_relative_to(harness.ROOT) else path}",
+        file=sys.stderr,
+    )
     return 0
 
 

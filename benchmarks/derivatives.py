@@ -1,4 +1,5 @@
-"""The figure of docs/derivatives.md: votes of LP-Boost and their derivatives by both options, over a margin that moves through kinks.
+"""The figure of docs/derivatives.md: votes of LP-Boost and their derivatives by both options, over
+a margin that moves through kinks.
 
 `python -m benchmarks.derivatives` writes docs/derivatives-degenerate.svg.
 """
@@ -23,7 +24,8 @@ _OPTIONS = ("vertex", "least_norm")
 def votes_and_slopes(entries: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The first vote [k] and its derivatives [k] by each option, for values [k] of a margin.
 
-    Two hypotheses and three examples: up to 14/15 the second example holds the votes, from there on the third.
+    Two hypotheses and three examples: up to 14/15 the second example holds the votes, from there on
+    the third.
     """
 
     def vote(entry: Any, derivative: Any) -> Any:
@@ -37,7 +39,12 @@ def votes_and_slopes(entries: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndar
         return solution.coefficients[0]
 
     found = jax.jit(jax.vmap(lambda entry: vote(entry, "vertex")))(entries)
-    slopes = {option: np.asarray(jax.jit(jax.vmap(jax.grad(lambda entry, option=option: vote(entry, option))))(entries)) for option in _OPTIONS}
+    slopes = {
+        option: np.asarray(
+            jax.jit(jax.vmap(jax.grad(lambda entry, option=option: vote(entry, option))))(entries)
+        )
+        for option in _OPTIONS
+    }
     return np.asarray(found), slopes
 
 
@@ -52,7 +59,9 @@ def draw(path: Path = _FIGURE) -> None:
     with jax.enable_x64(True):
         entries = np.append(np.linspace(0.6, 1.0, 40), _KINK)
         votes, slopes = votes_and_slopes(entries)
-    figure, (above, below) = plt.subplots(2, 1, sharex=True, figsize=(6, 4.5), constrained_layout=True)
+    figure, (above, below) = plt.subplots(
+        2, 1, sharex=True, figsize=(6, 4.5), constrained_layout=True
+    )
     order = np.argsort(entries)
     above.plot(entries[order], votes[order], color="black")
     above.set_ylabel("vote")

@@ -1,10 +1,14 @@
-"""Paper 003: test errors on Ripley's and the banana set, and seconds beside HiGHS: `python -m benchmarks.example_weights [--quick | --large]`.
+"""Paper 003: test errors on Ripley's and the banana set, and seconds beside HiGHS: `python -m
+benchmarks.example_weights [--quick | --large]`.
 
-The penalty of the banana set. Each protocol chooses a penalty on the 400 training examples of a realisation and refits; the protocol of least mean
-test error on realisations 1 to 5 is fixed, and its error on 6 to 10 is what counts.
+The penalty of the banana set. Each protocol chooses a penalty on the 400 training examples of a
+realisation and refits; the protocol of least mean test error on realisations 1 to 5 is fixed, and
+its error on 6 to 10 is what counts.
 
-  half, same C     the paper's: train on one half, validate on the other, C in {.010, .012, ..., .020}; refit on all with the same C
-  half, same C m   likewise, refit with C / 2: the price of a shortfall relative to one over the examples
+  half, same C     the paper's: train on one half, validate on the other,
+                   C in {.010, .012, ..., .020}; refit on all with the same C
+  half, same C m   likewise, refit with C / 2: the price of a shortfall is relative to one over
+                   the examples
   5-fold           5-fold cross-validation, C in {.004, .005, ..., .012}
 """
 
@@ -37,8 +41,16 @@ PAPER_PENALTIES = (0.010, 0.012, 0.014, 0.016, 0.018, 0.020)
 FOLD_PENALTIES = (0.004, 0.005, 0.006, 0.007, 0.008, 0.010, 0.012)
 PROTOCOLS = ("half, same C", "half, same C m", "5-fold")
 PUBLISHED = {
-    "Ripley": {"example weights": 0.086, "support vector machine": 0.106, "relevance vector machine": 0.093},
-    "banana": {"example weights": 0.109, "support vector machine": 0.106, "relevance vector machine": 0.105},
+    "Ripley": {
+        "example weights": 0.086,
+        "support vector machine": 0.106,
+        "relevance vector machine": 0.093,
+    },
+    "banana": {
+        "example weights": 0.109,
+        "support vector machine": 0.106,
+        "relevance vector machine": 0.105,
+    },
 }
 LARGE_SIZE, LARGE_SHARE = 20_000, 2.25  # C is the latter over the former
 _STUDY_TOLERANCE, _EXACT_TOLERANCE = 1e-5, 1e-6
@@ -46,7 +58,10 @@ _STUDY_TOLERANCE, _EXACT_TOLERANCE = 1e-5, 1e-6
 
 def read_ripley(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Training points and labels, test points and labels."""
-    parts = [np.loadtxt(folder / f"RIPLEY_{part}.csv", delimiter=",", skiprows=1) for part in ("TR", "TE")]
+    parts = [
+        np.loadtxt(folder / f"RIPLEY_{part}.csv", delimiter=",", skiprows=1)
+        for part in ("TR", "TE")
+    ]
     return parts[0][:, :2], 2 * parts[0][:, 2] - 1, parts[1][:, :2], 2 * parts[1][:, 2] - 1
 
 
@@ -55,17 +70,27 @@ def read_banana(folder: Path) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, 
     rows = np.loadtxt(folder / "BANANA.csv", delimiter=",", skiprows=1)
     splits = np.load(folder / "BANANA_splits_1to10.npz")
     points, labels = rows[:, :2], 2 * rows[:, 2] - 1
-    return [(points[i], labels[i], points[j], labels[j]) for i, j in zip(splits["train"], splits["test"], strict=True)]
+    return [
+        (points[i], labels[i], points[j], labels[j])
+        for i, j in zip(splits["train"], splits["test"], strict=True)
+    ]
 
 
-def _fit(points: Any, labels: Any, penalty: Any, tolerance: Any, *, sparse: bool = True) -> example_weights.ExampleWeightModel:
+def _fit(
+    points: Any, labels: Any, penalty: Any, tolerance: Any, *, sparse: bool = True
+) -> example_weights.ExampleWeightModel:
     config = example_weights.Config(sparse=sparse)
-    return example_weights.fit(points, labels, penalty=penalty, radius=RADIUS, tolerance=tolerance, config=config)
+    return example_weights.fit(
+        points, labels, penalty=penalty, radius=RADIUS, tolerance=tolerance, config=config
+    )
 
 
 fit_one = jax.jit(_fit)
 fit_grid = jax.jit(
-    jax.vmap(jax.vmap(functools.partial(_fit, sparse=False), in_axes=(None, None, 0, None)), in_axes=(0, 0, None, None))
+    jax.vmap(
+        jax.vmap(functools.partial(_fit, sparse=False), in_axes=(None, None, 0, None)),
+        in_axes=(0, 0, None, None),
+    )
 )  # [sets, penalties]
 
 
@@ -90,22 +115,37 @@ def study_ripley(folder: Path) -> dict[str, Any]:
 
 
 def study_banana(folder: Path) -> dict[str, Any]:
-    """The test errors of all protocols on all realisations, the protocol that the first five choose, and its error on the others."""
+    """The test errors of all protocols on all realisations, the protocol that the first five
+    choose, and its error on the others.
+    """
     sets = read_banana(folder)
     halves = [(train[:200], labels[:200]) for train, labels, _, _ in sets]
-    models = fit_grid(*(np.stack(part) for part in zip(*halves, strict=True)), np.array(PAPER_PENALTIES), _STUDY_TOLERANCE)
+    models = fit_grid(
+        *(np.stack(part) for part in zip(*halves, strict=True)),
+        np.array(PAPER_PENALTIES),
+        _STUDY_TOLERANCE,
+    )
     errors: dict[str, list[float]] = {name: [] for name in PROTOCOLS}
     penalties: dict[str, list[float]] = {name: [] for name in PROTOCOLS}
     supports: dict[str, list[int]] = {name: [] for name in PROTOCOLS}
     machines = []
     for number, (train, labels, test, truth) in enumerate(sets):
         validation = [
-            _error(jax.tree.map(lambda leaf, n=number, p=place: leaf[n, p], models), train[200:], labels[200:])
+            _error(
+                jax.tree.map(lambda leaf, n=number, p=place: leaf[n, p], models),
+                train[200:],
+                labels[200:],
+            )
             for place in range(len(PAPER_PENALTIES))
         ]
         best = PAPER_PENALTIES[int(np.argmin(validation))]
         chosen = example_weights.choose_penalty(
-            train, labels, penalties=np.array(FOLD_PENALTIES), radius=RADIUS, key=jax.random.key(number), tolerance=_STUDY_TOLERANCE
+            train,
+            labels,
+            penalties=np.array(FOLD_PENALTIES),
+            radius=RADIUS,
+            key=jax.random.key(number),
+            tolerance=_STUDY_TOLERANCE,
         )
         for name, penalty in zip(PROTOCOLS, (best, best / 2, float(chosen.penalty)), strict=True):
             model = fit_one(train, labels, penalty, _EXACT_TOLERANCE)
@@ -130,7 +170,9 @@ def race_one(folder: Path) -> dict[str, Any]:
     """One program of 400 examples, and HiGHS on the rescaled one."""
     train, labels, _, _ = read_banana(folder)[0]
     points, penalty = train - train.mean(axis=0), 0.012
-    program = peer.prepare(np.asarray(jboost.kernels.disagreement(points, points, RADIUS)), labels, penalty)
+    program = peer.prepare(
+        np.asarray(jboost.kernels.disagreement(points, points, RADIUS)), labels, penalty
+    )
     measured, values = harness.race(
         [
             Contender("jboost", lambda: fit_one(train, labels, penalty, _EXACT_TOLERANCE)),
@@ -139,23 +181,44 @@ def race_one(folder: Path) -> dict[str, Any]:
     )
     model, optimum = values["jboost"], values["HiGHS"]
     gap = max(abs(float(bound) / optimum - 1) for bound in (model.lower_bound, model.upper_bound))
-    return {"m": len(labels), "measured": measured, "relative_to_highs": gap, "status": harness.status_name(model.status)}
+    return {
+        "m": len(labels),
+        "measured": measured,
+        "relative_to_highs": gap,
+        "status": harness.status_name(model.status),
+    }
 
 
 def race_batch(folder: Path) -> dict[str, Any]:
-    """The six penalties on one half of the ten realisations as one vmapped call, kernels included, and HiGHS on one after another."""
+    """The six penalties on one half of the ten realisations as one vmapped call, kernels included,
+    and HiGHS on one after another.
+    """
     sets = read_banana(folder)
-    points, labels = np.stack([part[0][:200] for part in sets]), np.stack([part[1][:200] for part in sets])
+    points, labels = (
+        np.stack([part[0][:200] for part in sets]),
+        np.stack([part[1][:200] for part in sets]),
+    )
     programs = [
-        peer.prepare(np.asarray(jboost.kernels.disagreement(x - x.mean(axis=0), x - x.mean(axis=0), RADIUS)), y, penalty)
+        peer.prepare(
+            np.asarray(jboost.kernels.disagreement(x - x.mean(axis=0), x - x.mean(axis=0), RADIUS)),
+            y,
+            penalty,
+        )
         for x, y in zip(points, labels, strict=True)
         for penalty in PAPER_PENALTIES
     ]
     grid = jnp.array(PAPER_PENALTIES)
     measured, values = harness.race(
         [
-            Contender("jboost", lambda: fit_grid(points, labels, grid, _STUDY_TOLERANCE), repeats=3),
-            Contender("HiGHS", lambda: [peer.optimum(program) for program in programs], compiles=False, repeats=3),
+            Contender(
+                "jboost", lambda: fit_grid(points, labels, grid, _STUDY_TOLERANCE), repeats=3
+            ),
+            Contender(
+                "HiGHS",
+                lambda: [peer.optimum(program) for program in programs],
+                compiles=False,
+                repeats=3,
+            ),
         ]
     )
     models, optima = values["jboost"], np.array(values["HiGHS"]).reshape(len(sets), -1)
@@ -163,13 +226,17 @@ def race_batch(folder: Path) -> dict[str, Any]:
         "programs": len(programs),
         "m": 200,
         "measured": measured,
-        "largest_relative_to_highs": float(np.abs(np.asarray(models.lower_bound) / optima - 1).max()),
+        "largest_relative_to_highs": float(
+            np.abs(np.asarray(models.lower_bound) / optima - 1).max()
+        ),
         "status": harness.status_name(models.status),
     }
 
 
 def draw_four_normals(size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points [size, 2] of two classes, each of two normal distributions, as Ripley (1994) drew his."""
+    """Points [size, 2] of two classes, each of two normal distributions, as Ripley
+    (1994) drew his.
+    """
     rng = np.random.default_rng(seed)
     centres = np.array([[-0.7, 0.3], [0.3, 0.3], [-0.3, 0.7], [0.4, 0.7]])
     which = rng.integers(0, 4, size)
@@ -177,16 +244,26 @@ def draw_four_normals(size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run_large(size: int) -> dict[str, Any]:
-    """Column generation over examples until the certified gap is a hundredth, with the rounds, the seconds and the memory that it took."""
+    """Column generation over examples until the certified gap is a hundredth, with the rounds, the
+    seconds and the memory that it took.
+    """
     points, labels = draw_four_normals(size, 0)
     rounds: list[dict[str, float]] = []
     started, before = time.perf_counter(), time.process_time()
 
     def on_step(_: Any, info: Any) -> None:
-        rounds.append({"seconds": time.perf_counter() - started, "lower_bound": info.lower_bound, "upper_bound": info.upper_bound})
+        rounds.append(
+            {
+                "seconds": time.perf_counter() - started,
+                "lower_bound": info.lower_bound,
+                "upper_bound": info.upper_bound,
+            }
+        )
         print(f"round {info.round}: {info.lower_bound:.6g} to {info.upper_bound:.6g}", flush=True)
 
-    model = example_weights.fit_large(points, labels, penalty=LARGE_SHARE / size, radius=RADIUS, on_step=on_step)
+    model = example_weights.fit_large(
+        points, labels, penalty=LARGE_SHARE / size, radius=RADIUS, on_step=on_step
+    )
     lower, upper = (float(bound) for bound in example_weights.recompute_bounds(model))
     test, truth = draw_four_normals(size, 1)
     return {
@@ -209,40 +286,112 @@ def table(document: Mapping[str, Any]) -> str:
     spread = f"{banana['error']:.1%} ± {banana['standard_error']:.1%}"
     machine = np.mean(banana["svc_errors"][5:])
     rows = [
-        ["Ripley, C = .009", f"{ripley['error']:.1%}", "8.6%", f"{ripley['svc_error']:.1%}", "9.3%", str(ripley["support"])],
-        [f"banana 6 to 10, C by {banana['fixed']}", spread, "10.9%", f"{machine:.1%}", "10.5%", f"{np.mean(banana['support'][5:]):.0f}"],
+        [
+            "Ripley, C = .009",
+            f"{ripley['error']:.1%}",
+            "8.6%",
+            f"{ripley['svc_error']:.1%}",
+            "9.3%",
+            str(ripley["support"]),
+        ],
+        [
+            f"banana 6 to 10, C by {banana['fixed']}",
+            spread,
+            "10.9%",
+            f"{machine:.1%}",
+            "10.5%",
+            f"{np.mean(banana['support'][5:]):.0f}",
+        ],
     ]
-    header = ["**Example weights** (paper 003), test error", "jboost", "published", "SVC", "RVM, published", "support"]
+    header = [
+        "**Example weights** (paper 003), test error",
+        "jboost",
+        "published",
+        "SVC",
+        "RVM, published",
+        "support",
+    ]
     errors = harness.markdown_table(header, rows)
     seconds = []
-    for name, part in (("one program, m = 400, gap 1e-6", document["one"]), ("60 programs, m = 200, one call, gap 1e-5", document["batch"])):
+    for name, part in (
+        ("one program, m = 400, gap 1e-6", document["one"]),
+        ("60 programs, m = 200, one call, gap 1e-5", document["batch"]),
+    ):
         ours, theirs = part["measured"]["jboost"], part["measured"]["HiGHS"]
-        cells = [harness.seconds_text(value) for value in (ours["cpu_seconds"], ours["run_seconds"], theirs["cpu_seconds"], theirs["run_seconds"])]
+        cells = [
+            harness.seconds_text(value)
+            for value in (
+                ours["cpu_seconds"],
+                ours["run_seconds"],
+                theirs["cpu_seconds"],
+                theirs["run_seconds"],
+            )
+        ]
         seconds.append([name, *cells, f"{theirs['cpu_seconds'] / ours['cpu_seconds']:.1f}x"])
-    return errors + "\n\n" + harness.markdown_table(["seconds", "jboost CPU", "wall", "HiGHS CPU", "wall", "CPU ratio"], seconds)
+    return (
+        errors
+        + "\n\n"
+        + harness.markdown_table(
+            ["seconds", "jboost CPU", "wall", "HiGHS CPU", "wall", "CPU ratio"], seconds
+        )
+    )
 
 
 def large_table(document: Mapping[str, Any]) -> str:
     """What the run for many examples took, and what it proved."""
-    header = ["**Example weights**, column generation", "certified relative gap", "rounds", "CPU", "wall", "peak memory", "support", "test error"]
-    cells = [f"{document['relative_gap']:.1e}", str(len(document["rounds"])), harness.seconds_text(document["cpu_seconds"])]
-    cells += [harness.seconds_text(document["wall_seconds"]), f"{document['peak_bytes'] / 1e9:.1f} GB", str(document["support"])]
-    row = [f"m = {document['m']:,}, d = 2, C = {LARGE_SHARE} / m", *cells, f"{document['error']:.1%}"]
+    header = [
+        "**Example weights**, column generation",
+        "certified relative gap",
+        "rounds",
+        "CPU",
+        "wall",
+        "peak memory",
+        "support",
+        "test error",
+    ]
+    cells = [
+        f"{document['relative_gap']:.1e}",
+        str(len(document["rounds"])),
+        harness.seconds_text(document["cpu_seconds"]),
+    ]
+    cells += [
+        harness.seconds_text(document["wall_seconds"]),
+        f"{document['peak_bytes'] / 1e9:.1f} GB",
+        str(document["support"]),
+    ]
+    row = [
+        f"m = {document['m']:,}, d = 2, C = {LARGE_SHARE} / m",
+        *cells,
+        f"{document['error']:.1%}",
+    ]
     return harness.markdown_table(header, [row])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.example_weights", description=__doc__.split(":")[0] + ".")
-    parser.add_argument("--data", type=Path, default=FOLDER, metavar="DIR", help="default ../shared/data/papers")
-    parser.add_argument("--quick", action="store_true", help="Ripley's set only, printed and not written")
-    parser.add_argument("--large", action="store_true", help=f"column generation for {LARGE_SIZE:,} examples, with a result of its own")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.example_weights", description=__doc__.split(":")[0] + "."
+    )
+    parser.add_argument(
+        "--data", type=Path, default=FOLDER, metavar="DIR", help="default ../shared/data/papers"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="Ripley's set only, printed and not written"
+    )
+    parser.add_argument(
+        "--large",
+        action="store_true",
+        help=f"column generation for {LARGE_SIZE:,} examples, with a result of its own",
+    )
     options = parser.parse_args(arguments)
     if options.large:
         with jax.enable_x64(True):
             print(harness.write("example_weights_large", run_large(LARGE_SIZE)))
         return 0
     if not (options.data / "RIPLEY_TR.csv").is_file():
-        print(f"{options.data}: the data sets are not there: name their folder with --data", file=sys.stderr)
+        print(
+            f"{options.data}: the data sets are not there: name their folder with --data",
+            file=sys.stderr,
+        )
         return 2
     with jax.enable_x64(True):
         ripley = study_ripley(options.data)
@@ -253,7 +402,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(one, batch, flush=True)
         banana = study_banana(options.data)
         print(banana)
-        print(harness.write("example_weights", {"ripley": ripley, "banana": banana, "one": one, "batch": batch}))
+        print(
+            harness.write(
+                "example_weights", {"ripley": ripley, "banana": banana, "one": one, "batch": batch}
+            )
+        )
     return 0
 
 

@@ -1,7 +1,8 @@
 """Measures callables, side by side, and writes what was measured as JSON.
 
-Seconds of compilation are the first call minus a later run; seconds of a run are the best of several, and the contenders of a
-race take turns, so that a noisy machine is noisy to all of them. CPU seconds are those of the whole process during the best run.
+Seconds of compilation are the first call minus a later run; seconds of a run are the best of
+several, and the contenders of a race take turns, so that a noisy machine is noisy to all of them.
+CPU seconds are those of the whole process during the best run.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ import jboost
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-TRIALS = ROOT / "benchmarks-out"  # where quick runs go: git ignores it, and the tables do not show them
+# where quick runs go: git ignores it, and the tables do not show them
+TRIALS = ROOT / "benchmarks-out"
 
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """One way to the answer. After `cap_seconds` it gets no further run; a run that has begun is not cut off."""
+    """One way to the answer. After `cap_seconds` it gets no further run; a run that has begun is
+    not cut off.
+    """
 
     name: str
     call: Callable[[], Any]
@@ -52,9 +56,11 @@ class Measurement:
 
 @dataclasses.dataclass
 class Peer:
-    """How far a peer is taken: not past `max_size`, nor to a size where it should take longer than `cap_seconds`.
+    """How far a peer is taken: not past `max_size`, nor to a size where it should take longer than
+    `cap_seconds`.
 
-    The seconds at a size are foreseen from the runs so far, which are taken to grow like size ** growth.
+    The seconds at a size are foreseen from the runs so far, which are taken to grow like size **
+    growth.
     """
 
     cap_seconds: float
@@ -73,16 +79,22 @@ class Peer:
             last = max(smaller)
             foreseen = self.seen[last] * (size / last) ** self.growth
             if foreseen > self.cap_seconds:
-                return f"about {foreseen:.0f} s foreseen from {self.seen[last]:.3g} s at n = {last}, over the cap of {self.cap_seconds:.0f} s"
+                return (
+                    f"about {foreseen:.0f} s foreseen from {self.seen[last]:.3g} s at n = {last},"
+                    f" over the cap of {self.cap_seconds:.0f} s"
+                )
         return None
 
 
-def race(contenders: Sequence[Contender], *, fresh: bool = True) -> tuple[dict[str, Measurement], dict[str, Any]]:
+def race(
+    contenders: Sequence[Contender], *, fresh: bool = True
+) -> tuple[dict[str, Measurement], dict[str, Any]]:
     """Runs the contenders in turns.
 
     Args:
       contenders: with different names.
-      fresh: forget compiled functions first, so that the first call compiles; False if nothing new has to be compiled.
+      fresh: forget compiled functions first, so that the first call compiles; False if nothing new
+        has to be compiled.
 
     Returns:
       What was measured, and what the first call of each returned, both by name.
@@ -101,7 +113,11 @@ def race(contenders: Sequence[Contender], *, fresh: bool = True) -> tuple[dict[s
     for turn in range(max(contender.repeats for contender in contenders)):
         for contender in contenders:
             done = runs[contender.name]
-            if turn < contender.repeats and len(done) < contender.repeats and (not done or spent[contender.name] < contender.cap_seconds):
+            if (
+                turn < contender.repeats
+                and len(done) < contender.repeats
+                and (not done or spent[contender.name] < contender.cap_seconds)
+            ):
                 wall, cpu, _ = _timed(contender.call)
                 spent[contender.name] += wall
                 done.append((wall, cpu))
@@ -113,7 +129,9 @@ def race(contenders: Sequence[Contender], *, fresh: bool = True) -> tuple[dict[s
     return measurements, values
 
 
-def measure(call: Callable[[], Any], *, repeats: int = 5, cap_seconds: float = 60.0) -> tuple[Measurement, Any]:
+def measure(
+    call: Callable[[], Any], *, repeats: int = 5, cap_seconds: float = 60.0
+) -> tuple[Measurement, Any]:
     """One callable by itself: what was measured, and what its first call returned."""
     measurements, values = race([Contender("it", call, repeats=repeats, cap_seconds=cap_seconds)])
     return measurements["it"], values["it"]
@@ -126,18 +144,22 @@ def _timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
 
 
 def make_small_loops_one_kernel() -> None:
-    """Lets XLA compile a loop on a CPU whose step touches up to a megabyte, as a cache holds, as one kernel; to be called before all computation.
+    """Lets XLA compile a loop on a CPU whose step touches up to a megabyte, as a cache holds, as
+    one kernel; to be called before all computation.
 
-    By default that is so up to a kilobyte, and every operation of a larger loop is a kernel of its own, of some 50 ns whatever its size.
+    By default that is so up to a kilobyte, and every operation of a larger loop is a kernel of its
+    own, of some 50 ns whatever its size.
     """
     option = f"--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={1 << 20}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {option}".strip()
 
 
 def keep_to_one_thread() -> None:
-    """Has XLA work with one thread on a CPU, as its peers do: the others spin for milliseconds after each of its loops.
+    """Has XLA work with one thread on a CPU, as its peers do: the others spin for milliseconds
+    after each of its loops.
 
-    To be called before it begins. Where there is an accelerator, compilation for it has all threads.
+    To be called before it begins. Where there is an accelerator, compilation for it has all
+    threads.
     """
     platforms = os.environ.get("JAX_PLATFORMS", "")
     has_accelerator = bool(importlib.metadata.entry_points(group="jax_plugins"))
@@ -146,19 +168,29 @@ def keep_to_one_thread() -> None:
 
 
 def seconds_key(platform: str) -> str:
-    """Which seconds of a measurement are set against those of a peer on the CPU: an accelerator's work costs the CPU next to nothing."""
+    """Which seconds of a measurement are set against those of a peer on the CPU: an accelerator's
+    work costs the CPU next to nothing.
+    """
     return "cpu_seconds" if platform == "cpu" else "run_seconds"
 
 
 def seconds_words(platform: str) -> str:
     """What a table calls them."""
-    return "CPU seconds" if platform == "cpu" else "seconds of the clock, HiGHS's on the CPU beside the device"
+    return (
+        "CPU seconds"
+        if platform == "cpu"
+        else "seconds of the clock, HiGHS's on the CPU beside the device"
+    )
 
 
 def ratios(measurements: Mapping[str, Measurement], base: str) -> dict[str, float]:
     """How many times the run of `base` fits into the run of each other contender."""
     ours = measurements[base].run_seconds
-    return {name: measurement.run_seconds / ours for name, measurement in measurements.items() if name != base}
+    return {
+        name: measurement.run_seconds / ours
+        for name, measurement in measurements.items()
+        if name != base
+    }
 
 
 def status_name(status: Any) -> str:

@@ -1,8 +1,11 @@
-"""Section 4 of paper 002 as an experiment, how many rounds InfoBoost needs: `python -m benchmarks.infoboost_rounds`.
+"""Section 4 of paper 002 as an experiment, how many rounds InfoBoost needs: `python -m
+benchmarks.infoboost_rounds`.
 
-Three parts. `oracle`: hypotheses whose false positives are a share tau of an error 1/2 - gamma, whatever the weights; the exponent of the
-rounds in 1 / gamma should be 2 at tau = 1/2 and 1 at tau = 0. `functions`: r-of-k functions over literals, against delta / rho^2.
-`lemma`: how often a literal as Lemma 2 promises is there (its sigma read as delta). Windows and seeds were fixed before the first run.
+Three parts. `oracle`: hypotheses whose false positives are a share tau of an error 1/2 - gamma,
+whatever the weights; the exponent of the rounds in 1 / gamma should be 2 at tau = 1/2 and 1 at
+tau = 0. `functions`: r-of-k functions over literals, against delta / rho^2. `lemma`: how often a
+literal as Lemma 2 promises is there (its sigma read as delta). Windows and seeds were fixed before
+the first run.
 """
 
 from __future__ import annotations
@@ -30,11 +33,17 @@ from jboost.base.types import Array, Dataset
 EPSILON = 0.05
 NUM_EXAMPLES = 1 << 14
 MAX_ROUNDS = 4096
-WINDOWS = {0.0: (0.02, 0.03, 0.04, 0.06, 0.08), 0.1: (0.03, 0.04, 0.06, 0.08, 0.12), 0.5: (0.04, 0.06, 0.08, 0.12)}
+WINDOWS = {
+    0.0: (0.02, 0.03, 0.04, 0.06, 0.08),
+    0.1: (0.03, 0.04, 0.06, 0.08, 0.12),
+    0.5: (0.04, 0.06, 0.08, 0.12),
+}
 EXPECTED_EXPONENTS = {0.0: 1.0, 0.5: 2.0}
 TOLERANCE = 0.15
 SEEDS = (0, 1)
-FUNCTIONS = tuple((r, k) for k in (4, 8, 16, 24) for r in sorted({1, 2, k // 4, k // 2}) if 2 * r - 1 < k)
+FUNCTIONS = tuple(
+    (r, k) for k in (4, 8, 16, 24) for r in sorted({1, 2, k // 4, k // 2}) if 2 * r - 1 < k
+)
 NUM_FEATURES, NUM_ROWS, FUNCTION_EPSILON, FUNCTION_ROUNDS = 40, 2000, 0.01, 1024
 NUM_DRAWS, LEMMA_FEATURES = 2000, 9
 
@@ -49,9 +58,11 @@ class OracleState(NamedTuple):
 @learners.register
 @dataclasses.dataclass(frozen=True)
 class Oracle:
-    """Answers each time with a false-positive weight tau / (1 - tau) times the false-negative one, and an error of 1/2 - gamma.
+    """Answers each time with a false-positive weight tau / (1 - tau) times the false-negative one,
+    and an error of 1/2 - gamma.
 
-    Examples to be got wrong are drawn in random order while they fit in, so that the error is never greater, nor the share.
+    Examples to be got wrong are drawn in random order while they fit in, so that the error is never
+    greater, nor the share.
     """
 
     tau: Any
@@ -65,12 +76,26 @@ class Oracle:
         order = jax.random.permutation(now, example_weights.shape[0])
         weights, labels = example_weights[order], state.labels[order]
         total = jnp.sum(weights)
-        miss_positive, lost = _fill(jnp.where(labels > 0, weights, 0.0), (1 - self.tau) * (0.5 - self.gamma) * total)
-        miss_negative, _ = _fill(jnp.where(labels < 0, weights, 0.0), lost * self.tau / (1 - self.tau))
+        miss_positive, lost = _fill(
+            jnp.where(labels > 0, weights, 0.0), (1 - self.tau) * (0.5 - self.gamma) * total
+        )
+        miss_negative, _ = _fill(
+            jnp.where(labels < 0, weights, 0.0), lost * self.tau / (1 - self.tau)
+        )
         wrong = miss_positive | miss_negative
-        outputs = jnp.zeros_like(weights).at[order].set(jnp.where(wrong, -labels, labels).astype(weights.dtype))[None, :]
+        outputs = (
+            jnp.zeros_like(weights)
+            .at[order]
+            .set(jnp.where(wrong, -labels, labels).astype(weights.dtype))[None, :]
+        )
         values = jnp.sum(outputs * example_weights * state.labels, axis=1)
-        return Proposal(jnp.zeros((1,), jnp.int32), outputs, values, jnp.full((), jnp.inf), state._replace(key=key))
+        return Proposal(
+            jnp.zeros((1,), jnp.int32),
+            outputs,
+            values,
+            jnp.full((), jnp.inf),
+            state._replace(key=key),
+        )
 
     def outputs(self, hypothesis: Array, features: Array) -> Array:
         raise ValueError("features are of other examples: the oracle knows its own alone")
@@ -88,7 +113,11 @@ def _run_oracle(tau: Array, gamma: Array, key: Array) -> Any:
     first = infoboost.init(dataset, Oracle(tau, gamma), key=key, max_rounds=MAX_ROUNDS)
 
     def goes_on(state: Any) -> Array:
-        return (state.certificate.upper_bound > EPSILON) & (state.status == first.status) & (state.num_rounds < MAX_ROUNDS)
+        return (
+            (state.certificate.upper_bound > EPSILON)
+            & (state.status == first.status)
+            & (state.num_rounds < MAX_ROUNDS)
+        )
 
     last = lax.while_loop(goes_on, lambda state: infoboost.step(state, dataset)[0], first)
     return last.trace, last.num_rounds, last.status
@@ -105,11 +134,15 @@ def _first(bounds: np.ndarray, epsilon: float) -> int | None:
 
 
 def run_oracle(windows: Mapping[float, Sequence[float]], seeds: Sequence[int]) -> dict[str, Any]:
-    """Rounds until the training error, and until the product of the normalisers, is EPSILON; exponents by least squares."""
+    """Rounds until the training error, and until the product of the normalisers, is EPSILON;
+    exponents by least squares.
+    """
     records = []
     for (tau, gammas), seed in itertools.product(windows.items(), seeds):
         for gamma in gammas:
-            trace, num_rounds, _ = _run_oracle(jnp.float32(tau), jnp.float32(gamma), jax.random.key(seed))
+            trace, num_rounds, _ = _run_oracle(
+                jnp.float32(tau), jnp.float32(gamma), jax.random.key(seed)
+            )
             used = int(num_rounds)
             record = {
                 "bound": sharp_bound(tau, gamma, EPSILON),
@@ -122,7 +155,8 @@ def run_oracle(windows: Mapping[float, Sequence[float]], seeds: Sequence[int]) -
             }
             records.append(record)
             print(
-                f"tau {tau} gamma {gamma}: {record['rounds_to_error']}, {record['rounds_to_product']} <= {record['bound']}",
+                f"tau {tau} gamma {gamma}: {record['rounds_to_error']},"
+                f" {record['rounds_to_product']} <= {record['bound']}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -130,44 +164,84 @@ def run_oracle(windows: Mapping[float, Sequence[float]], seeds: Sequence[int]) -
     for tau in windows:
         mine = [record for record in records if record["tau"] == tau]
         exponents[str(tau)] = {
-            what: float(np.polyfit([-math.log(it["gamma"]) for it in mine], [math.log(it[what] or MAX_ROUNDS) for it in mine], 1)[0])
+            what: float(
+                np.polyfit(
+                    [-math.log(it["gamma"]) for it in mine],
+                    [math.log(it[what] or MAX_ROUNDS) for it in mine],
+                    1,
+                )[0]
+            )
             for what in ("rounds_to_error", "rounds_to_product")
         }
-    exceeded = sum((record["rounds_to_product"] or MAX_ROUNDS + 1) > record["bound"] for record in records)
-    return {"epsilon": EPSILON, "exponents": exponents, "num_bound_exceeded": exceeded, "records": records}
+    exceeded = sum(
+        (record["rounds_to_product"] or MAX_ROUNDS + 1) > record["bound"] for record in records
+    )
+    return {
+        "epsilon": EPSILON,
+        "exponents": exponents,
+        "num_bound_exceeded": exceeded,
+        "records": records,
+    }
 
 
 def make_function_data(r: int, k: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Balanced examples on the two sides next to the border of an r-of-k function; the last feature is always true, for a bias."""
+    """Balanced examples on the two sides next to the border of an r-of-k function; the last feature
+    is always true, for a bias.
+    """
     rng = np.random.default_rng([seed, r, k])
     labels = np.where(np.arange(NUM_ROWS) % 2 == 0, 1, -1)
     features = rng.random((NUM_ROWS, NUM_FEATURES + 1)) < 0.5
-    features[:, :k] = rng.random((NUM_ROWS, k)).argsort(axis=1) < np.where(labels > 0, r, r - 1)[:, None]
+    features[:, :k] = (
+        rng.random((NUM_ROWS, k)).argsort(axis=1) < np.where(labels > 0, r, r - 1)[:, None]
+    )
     features[:, -1] = True
     return features, labels
 
 
 def run_functions(functions: Sequence[tuple[int, int]], seeds: Sequence[int]) -> dict[str, Any]:
-    """Rounds of InfoBoost and AdaBoost with literals until the training error is FUNCTION_EPSILON; None where it never was."""
+    """Rounds of InfoBoost and AdaBoost with literals until the training error is FUNCTION_EPSILON;
+    None where it never was.
+    """
     fits = {
-        "infoboost": jax.jit(functools.partial(infoboost.fit, learner=learners.literals(), max_rounds=FUNCTION_ROUNDS)),
-        "adaboost": jax.jit(functools.partial(adaboost.fit, learner=learners.literals(), max_rounds=FUNCTION_ROUNDS)),
+        "infoboost": jax.jit(
+            functools.partial(
+                infoboost.fit, learner=learners.literals(), max_rounds=FUNCTION_ROUNDS
+            )
+        ),
+        "adaboost": jax.jit(
+            functools.partial(adaboost.fit, learner=learners.literals(), max_rounds=FUNCTION_ROUNDS)
+        ),
     }
     records = []
     for (r, k), seed in itertools.product(functions, seeds):
         dataset = make_dataset(*make_function_data(r, k, seed=seed))
         rho, delta = 1 / k, (2 * r - 1) / k
-        rounds = {name: _first(np.asarray(fit(dataset).trace.lower_bounds), FUNCTION_EPSILON) for name, fit in fits.items()}
-        records.append({"delta": delta, "delta_over_rho_squared": delta / rho**2, "k": k, "r": r, "rho": rho, "rounds": rounds, "seed": seed})
+        rounds = {
+            name: _first(np.asarray(fit(dataset).trace.lower_bounds), FUNCTION_EPSILON)
+            for name, fit in fits.items()
+        }
+        records.append(
+            {
+                "delta": delta,
+                "delta_over_rho_squared": delta / rho**2,
+                "k": k,
+                "r": r,
+                "rho": rho,
+                "rounds": rounds,
+                "seed": seed,
+            }
+        )
         print(f"{r} of {k}: {rounds}", file=sys.stderr, flush=True)
     return {"epsilon": FUNCTION_EPSILON, "records": records}
 
 
 def run_lemma(num_draws: int, *, seed: int) -> dict[str, Any]:
-    """The share of random targets and distributions for which a literal meets (i) or (ii) of Lemma 2, negated literals included.
+    """The share of random targets and distributions for which a literal meets (i) or (ii) of Lemma
+    2, negated literals included.
 
-    Targets sign(a.x + 1 - delta) with a >= 0 of sum 1 (r-of-k, or random integers scaled) and 0 < delta < 1, the border halfway in a gap
-    of the values of a.x and rho half the gap; distributions are Dirichlet draws of every sparseness on each class, half the mass on each.
+    Targets sign(a.x + 1 - delta) with a >= 0 of sum 1 (r-of-k, or random integers scaled) and
+    0 < delta < 1, the border halfway in a gap of the values of a.x and rho half the gap;
+    distributions are Dirichlet draws of every sparseness on each class, half the mass on each.
     """
     rng = np.random.default_rng(seed)
     cube = np.array(list(itertools.product((-1, 1), repeat=LEMMA_FEATURES)))
@@ -197,8 +271,17 @@ def run_lemma(num_draws: int, *, seed: int) -> dict[str, Any]:
         gamma, slack = 0.5 - error, 1e-9
         first = gamma >= rho / (2 * math.sqrt(delta)) - slack
         second = (gamma >= rho / 2 - slack) & (fp <= (2 * (delta - rho) + slack) * error + slack)
-        counts_i, counts_ii, either = counts_i + first.any(), counts_ii + second.any(), either + (first | second).any()
-    return {"num_draws": num_draws, "share": either / num_draws, "share_i": counts_i / num_draws, "share_ii": counts_ii / num_draws}
+        counts_i, counts_ii, either = (
+            counts_i + first.any(),
+            counts_ii + second.any(),
+            either + (first | second).any(),
+        )
+    return {
+        "num_draws": num_draws,
+        "share": either / num_draws,
+        "share_i": counts_i / num_draws,
+        "share_ii": counts_ii / num_draws,
+    }
 
 
 def plot(results: Mapping[str, Any], path: Path) -> None:
@@ -210,14 +293,34 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for tau, exponents in results["oracle"]["exponents"].items():
-        mine = [record for record in results["oracle"]["records"] if record["tau"] == float(tau) and record["rounds_to_error"]]
+        mine = [
+            record
+            for record in results["oracle"]["records"]
+            if record["tau"] == float(tau) and record["rounds_to_error"]
+        ]
         label = f"tau = {tau}, exponent {exponents['rounds_to_error']:.2f}"
-        left.loglog([1 / it["gamma"] for it in mine], [it["rounds_to_error"] for it in mine], "o", label=label)
-    left.set(xlabel="1 / gamma", ylabel="rounds", title=f"training error {results['oracle']['epsilon']}")
+        left.loglog(
+            [1 / it["gamma"] for it in mine],
+            [it["rounds_to_error"] for it in mine],
+            "o",
+            label=label,
+        )
+    left.set(
+        xlabel="1 / gamma", ylabel="rounds", title=f"training error {results['oracle']['epsilon']}"
+    )
     for name, marker in (("infoboost", "o"), ("adaboost", "x")):
         mine = [record for record in results["functions"]["records"] if record["rounds"][name]]
-        right.loglog([it["delta_over_rho_squared"] for it in mine], [it["rounds"][name] for it in mine], marker, label=name)
-    right.set(xlabel="delta / rho²", ylabel="rounds", title=f"r of k, training error {results['functions']['epsilon']}")
+        right.loglog(
+            [it["delta_over_rho_squared"] for it in mine],
+            [it["rounds"][name] for it in mine],
+            marker,
+            label=name,
+        )
+    right.set(
+        xlabel="delta / rho²",
+        ylabel="rounds",
+        title=f"r of k, training error {results['functions']['epsilon']}",
+    )
     left.legend()
     right.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -227,25 +330,48 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
 
 def rounds_table(results: Mapping[str, Any]) -> str:
     """The rows of README: rounds of r-of-k functions, under the exponents."""
-    exponents = "; ".join(f"tau = {tau}: {it['rounds_to_error']:.2f}" for tau, it in results["oracle"]["exponents"].items())
+    exponents = "; ".join(
+        f"tau = {tau}: {it['rounds_to_error']:.2f}"
+        for tau, it in results["oracle"]["exponents"].items()
+    )
     by_function: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for record in results["functions"]["records"]:
-        by_function.setdefault((f"{record['r']} of {record['k']}", f"{record['delta_over_rho_squared']:.0f}"), []).append(record["rounds"])
+        by_function.setdefault(
+            (f"{record['r']} of {record['k']}", f"{record['delta_over_rho_squared']:.0f}"), []
+        ).append(record["rounds"])
     rows = [
-        (*function, *(" / ".join(str(rounds[name] or "not reached") for rounds in seeds) for name in ("infoboost", "adaboost")))
+        (
+            *function,
+            *(
+                " / ".join(str(rounds[name] or "not reached") for rounds in seeds)
+                for name in ("infoboost", "adaboost")
+            ),
+        )
         for function, seeds in by_function.items()
     ]
     text = (
-        f"Rounds of InfoBoost grow like a power of 1 / gamma; the exponents measured are {exponents}. Lemma 2's literal was found in "
-        f"{results['lemma']['share']:.1%} of {results['lemma']['num_draws']} draws. Rounds to a training error of "
-        f"{results['functions']['epsilon']} on r-of-k functions, with literals, one number for each seed:"
+        "Rounds of InfoBoost grow like a power of 1 / gamma; the exponents measured are"
+        f" {exponents}. Lemma 2's literal was found in {results['lemma']['share']:.1%} of"
+        f" {results['lemma']['num_draws']} draws. Rounds to a training error of"
+        f" {results['functions']['epsilon']} on r-of-k functions, with literals, one number for"
+        " each seed:"
     )
-    return text + "\n\n" + harness.markdown_table(("function", "delta / rho²", "InfoBoost", "AdaBoost"), rows)
+    return (
+        text
+        + "\n\n"
+        + harness.markdown_table(("function", "delta / rho²", "InfoBoost", "AdaBoost"), rows)
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.infoboost_rounds", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few and easy cases, into benchmarks-out: for trying it out")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.infoboost_rounds", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="few and easy cases, into benchmarks-out: for trying it out",
+    )
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)
     windows = {0.0: (0.06, 0.08), 0.5: (0.12, 0.16)} if options.quick else WINDOWS
@@ -266,9 +392,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.quick and abs(measured[str(tau)]["rounds_to_error"] - wanted) > TOLERANCE
     ]
     if results["oracle"]["num_bound_exceeded"]:
-        failures.append(f"Theorem 2's bound was exceeded {results['oracle']['num_bound_exceeded']} times")
+        failures.append(
+            f"Theorem 2's bound was exceeded {results['oracle']['num_bound_exceeded']} times"
+        )
     if results["lemma"]["share"] < 1:
-        failures.append(f"Lemma 2's literal was found in {results['lemma']['share']:.2%} of draws only")
+        failures.append(
+            f"Lemma 2's literal was found in {results['lemma']['share']:.2%} of draws only"
+        )
     for failure in failures:
         print(failure, file=sys.stderr)
     return 1 if failures else 0

@@ -1,7 +1,8 @@
-"""What algorithms send between devices and hold on each, from compiled programs: `python -m benchmarks.many_devices`.
+"""What algorithms send between devices and hold on each, from compiled programs: `python -m
+benchmarks.many_devices`.
 
-Nothing is run. Programs are compiled for 1, 2, 4 and 8 simulated devices with the examples sharded over them; the text that XLA
-compiled says what every device sends in a turn of each loop.
+Nothing is run. Programs are compiled for 1, 2, 4 and 8 simulated devices with the examples sharded
+over them; the text that XLA compiled says what every device sends in a turn of each loop.
 """
 
 from __future__ import annotations
@@ -32,11 +33,15 @@ _COLLECTIVE = re.compile(rf"= (\(?.*?\)?) ({_KINDS})(?:-start)?\(")
 _SHAPE = re.compile(r"(pred|[a-z]+\d+)\[([\d,]*)\]")
 _HEAD = re.compile(r"^(ENTRY )?%(\S+) \(.*\{$")
 _BODY = re.compile(r"while\(.*body=%([^,\s]+)")
-_CALLED = re.compile(r"(?:calls|to_apply|true_computation|false_computation)=%([^,\s)]+)|branch_computations=\{([^}]*)\}")
+_CALLED = re.compile(
+    r"(?:calls|to_apply|true_computation|false_computation)=%([^,\s)]+)|branch_computations=\{([^}]*)\}"
+)
 
 
 def _boost(fit: Callable[..., Any], learner: Callable[[], Any]) -> Callable[..., Any]:
-    return lambda features, labels: fit(jboost.make_dataset(features, labels), learner(), max_rounds=8)
+    return lambda features, labels: fit(
+        jboost.make_dataset(features, labels), learner(), max_rounds=8
+    )
 
 
 def _game(game: Any) -> Any:
@@ -49,25 +54,52 @@ def _packed_game(bits: Any) -> Any:
 
 # name -> the function, and whether each argument is a matrix [m, n], one of uint8, or a vector [m]
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "projections.kl_projection_capped_simplex": (lambda x: jboost.projections.kl_projection_capped_simplex(x, 0.01), ("vector",)),
-    "projections.projection_capped_simplex": (lambda x: jboost.projections.projection_capped_simplex(x, 0.01), ("vector",)),
+    "projections.kl_projection_capped_simplex": (
+        lambda x: jboost.projections.kl_projection_capped_simplex(x, 0.01),
+        ("vector",),
+    ),
+    "projections.projection_capped_simplex": (
+        lambda x: jboost.projections.projection_capped_simplex(x, 0.01),
+        ("vector",),
+    ),
     "relaxed_margin.solve": (_game, ("matrix",)),
     "relaxed_margin.solve, packed signs": (_packed_game, ("bytes",)),
-    "relaxed_margin.fit": (_boost(jboost.relaxed_margin.fit, jboost.learners.literals), ("matrix", "vector")),
+    "relaxed_margin.fit": (
+        _boost(jboost.relaxed_margin.fit, jboost.learners.literals),
+        ("matrix", "vector"),
+    ),
     "lpboost.solve": (lambda game: jboost.lpboost.solve(game, nu=0.1), ("matrix",)),
     "lpboost.fit": (_boost(jboost.lpboost.fit, jboost.learners.literals), ("matrix", "vector")),
-    "adaboost.fit, literals": (_boost(jboost.adaboost.fit, jboost.learners.literals), ("matrix", "vector")),
-    "adaboost.fit, stumps": (_boost(jboost.adaboost.fit, jboost.learners.stumps), ("matrix", "vector")),
-    "adaboost.fit, quantised stumps": (_boost(jboost.adaboost.fit, jboost.learners.quantised_stumps), ("bytes", "vector")),
-    "infoboost.fit, literals": (_boost(jboost.infoboost.fit, jboost.learners.literals), ("matrix", "vector")),
+    "adaboost.fit, literals": (
+        _boost(jboost.adaboost.fit, jboost.learners.literals),
+        ("matrix", "vector"),
+    ),
+    "adaboost.fit, stumps": (
+        _boost(jboost.adaboost.fit, jboost.learners.stumps),
+        ("matrix", "vector"),
+    ),
+    "adaboost.fit, quantised stumps": (
+        _boost(jboost.adaboost.fit, jboost.learners.quantised_stumps),
+        ("bytes", "vector"),
+    ),
+    "infoboost.fit, literals": (
+        _boost(jboost.infoboost.fit, jboost.learners.literals),
+        ("matrix", "vector"),
+    ),
 }
 
 
 def compile_for(name: str, num_devices: int, num_examples: int = NUM_EXAMPLES) -> Any:
     """The program, its arguments sharded along their first axis over so many devices."""
     function, kinds = PROGRAMS[name]
-    mesh = Mesh(np.array(jax.devices()[:num_devices]), ("examples",), axis_types=(AxisType.Explicit,))
-    shapes = {"matrix": (num_examples, NUM_COLUMNS), "bytes": (num_examples, NUM_COLUMNS), "vector": (num_examples,)}
+    mesh = Mesh(
+        np.array(jax.devices()[:num_devices]), ("examples",), axis_types=(AxisType.Explicit,)
+    )
+    shapes = {
+        "matrix": (num_examples, NUM_COLUMNS),
+        "bytes": (num_examples, NUM_COLUMNS),
+        "vector": (num_examples,),
+    }
 
     def argument(kind: str) -> jax.ShapeDtypeStruct:
         shape, dtype = shapes[kind], jnp.uint8 if kind == "bytes" else jnp.float32
@@ -80,9 +112,12 @@ def compile_for(name: str, num_devices: int, num_examples: int = NUM_EXAMPLES) -
 
 
 def collectives(text: str) -> list[tuple[str, int, int]]:
-    """Of each collective operation of a compiled program: its kind, the bytes of its result, and in how many loops it stands."""
+    """Of each collective operation of a compiled program: its kind, the bytes of its result, and in
+    how many loops it stands.
+    """
     found: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
-    inside: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)  # computation -> computations in it, and loops between
+    # computation -> computations in it, and loops between
+    inside: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
     entry, current = "", ""
     for line in text.splitlines():
         head = _HEAD.match(line)
@@ -95,7 +130,11 @@ def collectives(text: str) -> list[tuple[str, int, int]]:
             found[current].append((match[2], bytes_of(match[1])))
         inside[current] += [(body, 1) for body in _BODY.findall(line)]
         for single, several in _CALLED.findall(line):
-            inside[current] += [(name.strip().lstrip("%"), 0) for name in (single, *several.split(",")) if name.strip()]
+            inside[current] += [
+                (name.strip().lstrip("%"), 0)
+                for name in (single, *several.split(","))
+                if name.strip()
+            ]
     listed: list[tuple[str, int, int]] = []
 
     def visit(computation: str, depth: int) -> None:
@@ -135,7 +174,9 @@ def run(num_examples: int) -> list[dict[str, Any]]:
                     "argument_bytes": memory.argument_size_in_bytes,
                     "temporary_bytes": memory.temp_size_in_bytes,
                     "sent_bytes_by_loops": dict(sorted(by_depth.items())),
-                    "largest_gathered_bytes": max([size for kind, size, _ in sent if kind == "all-gather"], default=0),
+                    "largest_gathered_bytes": max(
+                        [size for kind, size, _ in sent if kind == "all-gather"], default=0
+                    ),
                 }
             )
             print(results[-1], flush=True)
@@ -152,21 +193,48 @@ def many_devices_table(data: Mapping[str, Any]) -> str:
             alone, sent = one[each["algorithm"]], each["sent_bytes_by_loops"]
             share = each["temporary_bytes"] / alone["temporary_bytes"]
             cells = [f"{sent.get(depth, 0):,}" for depth in ("0", "1", "2", "3")]
-            rows.append([each["algorithm"], *cells, f"{each['largest_gathered_bytes']:,}", f"{each['temporary_bytes'] / 1e6:.2f}", f"{share:.3f}"])
+            rows.append(
+                [
+                    each["algorithm"],
+                    *cells,
+                    f"{each['largest_gathered_bytes']:,}",
+                    f"{each['temporary_bytes'] / 1e6:.2f}",
+                    f"{share:.3f}",
+                ]
+            )
     first = results[0]
-    header = ("algorithm", "B once", "B a turn", "B in a loop inside", "B two inside", "B largest gathered", "MB temporary a device", "of one device")
-    title = f"{first['num_examples']:,} x {first['num_columns']} float32 on eight simulated devices: bytes that a device receives, by loops."
+    header = (
+        "algorithm",
+        "B once",
+        "B a turn",
+        "B in a loop inside",
+        "B two inside",
+        "B largest gathered",
+        "MB temporary a device",
+        "of one device",
+    )
+    title = (
+        f"{first['num_examples']:,} x {first['num_columns']} float32 on eight simulated devices:"
+        " bytes that a device receives, by loops."
+    )
     return title + "\n\n" + harness.markdown_table(header, rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.many_devices", description=__doc__.split(": `python")[0] + ".")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.many_devices", description=__doc__.split(": `python")[0] + "."
+    )
     parser.add_argument("--quick", action="store_true", help="fewer examples, into benchmarks-out")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)
     output = options.output or (harness.TRIALS if options.quick else harness.RESULTS)
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={max(DEVICES)}"  # JAX has no device yet
-    harness.write("many_devices", {"results": run(QUICK_EXAMPLES if options.quick else NUM_EXAMPLES)}, output)
+    # JAX has no device yet
+    os.environ["XLA_FLAGS"] = (
+        f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={max(DEVICES)}"
+    )
+    harness.write(
+        "many_devices", {"results": run(QUICK_EXAMPLES if options.quick else NUM_EXAMPLES)}, output
+    )
     return 0
 
 

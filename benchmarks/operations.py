@@ -1,6 +1,8 @@
-"""StableHLO operations of every public algorithm, for the budget that the tests keep: `python -m benchmarks.operations`.
+"""StableHLO operations of every public algorithm, for the budget that the tests keep: `python -m
+benchmarks.operations`.
 
-Nothing is compiled where an algorithm can be traced. Where the host drives it, all programs of one call are counted.
+Nothing is compiled where an algorithm can be traced. Where the host drives it, all programs of one
+call are counted.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ BUDGETS = harness.ROOT / "tests" / "operations.json"
 def count(algorithm: Algorithm) -> int:
     """Operations of the program of an algorithm, or of all programs that one call of it runs."""
     if algorithm.traceable:
-        return hlo.count_operations(jax.jit(lambda *arrays: algorithm.run(*arrays)).lower(*algorithm.arrays).as_text())
+        return hlo.count_operations(
+            jax.jit(lambda *arrays: algorithm.run(*arrays)).lower(*algorithm.arrays).as_text()
+        )
     return sum(hlo.count_operations(text) for text in programs_of_call(algorithm))
 
 
@@ -41,17 +45,31 @@ def programs_of_call(algorithm: Algorithm) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.operations", description=__doc__.split(": `python")[0] + ".")
-    parser.add_argument("--only", action="append", metavar="TEXT", help="algorithms whose names hold this text; may be given again")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.operations", description=__doc__.split(": `python")[0] + "."
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="TEXT",
+        help="algorithms whose names hold this text; may be given again",
+    )
     options = parser.parse_args(arguments)
-    known = json.loads(BUDGETS.read_text(encoding="utf-8"))["operations"] if BUDGETS.exists() else {}
+    known = (
+        json.loads(BUDGETS.read_text(encoding="utf-8"))["operations"] if BUDGETS.exists() else {}
+    )
     counted = {}
     for name, algorithm in algorithms().items():
         if not options.only or any(text in name for text in options.only):
             counted[name] = count(algorithm)
             print(f"{counted[name]:7,d}  {name}  (budget {known.get(name, 'none')})", flush=True)
-    ordered = {name: {**known, **counted}[name] for name in algorithms() if name in {**known, **counted}}
-    BUDGETS.write_text(json.dumps({"jax": jax.__version__, "operations": ordered}, indent=2) + "\n", encoding="utf-8")
+    ordered = {
+        name: {**known, **counted}[name] for name in algorithms() if name in {**known, **counted}
+    }
+    BUDGETS.write_text(
+        json.dumps({"jax": jax.__version__, "operations": ordered}, indent=2) + "\n",
+        encoding="utf-8",
+    )
     return 0
 
 

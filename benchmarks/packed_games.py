@@ -1,8 +1,11 @@
-"""Soft-margin games over packed signs against float32 matrices: `python -m benchmarks.packed_games`.
+"""Soft-margin games over packed signs against float32 matrices: `python -m
+benchmarks.packed_games`.
 
-Games are random signs, +1 with probability 0.55; nu is 0.1. Each solve runs in a process of its own, whose largest resident
-memory is that of the interpreter, of JAX, of the matrix and of the solve. The peer is `relaxed_margin.solve` of the same game as a float32 matrix.
-The matrix is made in blocks of rows, on the host, by the same generator for both; making it counts in memory and not in seconds.
+Games are random signs, +1 with probability 0.55; nu is 0.1. Each solve runs in a process of its
+own, whose largest resident memory is that of the interpreter, of JAX, of the matrix and of the
+solve. The peer is `relaxed_margin.solve` of the same game as a float32 matrix. The matrix is made
+in blocks of rows, on the host, by the same generator for both; making it counts in memory and not
+in seconds.
 """
 
 from __future__ import annotations
@@ -53,7 +56,9 @@ def make_game(store: str, num_rows: int, num_columns: int) -> Any:
 
 
 def run_one(store: str, num_rows: int, num_columns: int) -> dict[str, Any]:
-    """One game in this process: seconds of the solve, with and without what it compiles, and of its two products, and the largest resident memory."""
+    """One game in this process: seconds of the solve, with and without what it compiles, and of its
+    two products, and the largest resident memory.
+    """
     started = time.perf_counter()
     game = jax.block_until_ready(make_game(store, num_rows, num_columns))
     making = time.perf_counter() - started
@@ -65,17 +70,25 @@ def run_one(store: str, num_rows: int, num_columns: int) -> dict[str, Any]:
     measurement, solution = harness.measure(solve, repeats=1)
     solve_bytes = _largest_resident()
     matrix = operators.as_operator(game)
-    forward, back = jax.jit(lambda matrix, x: matrix.matvec(x)), jax.jit(lambda matrix, y: matrix.rmatvec(y))
+    forward, back = (
+        jax.jit(lambda matrix, x: matrix.matvec(x)),
+        jax.jit(lambda matrix, y: matrix.rmatvec(y)),
+    )
     x, y = jnp.ones((num_columns,)) / num_columns, jnp.ones((num_rows,)) / num_rows
     products = {
-        name: harness.measure(lambda call=call, vector=vector: call(matrix, vector), repeats=3)[0].run_seconds
+        name: harness.measure(lambda call=call, vector=vector: call(matrix, vector), repeats=3)[
+            0
+        ].run_seconds
         for name, call, vector in (("matvec", forward, x), ("rmatvec", back, y))
     }
     return {
         "store": store,
         "shape": [num_rows, num_columns],
         "seconds_to_make": making,
-        "solve": {"compile_seconds": measurement.compile_seconds, "run_seconds": measurement.run_seconds},
+        "solve": {
+            "compile_seconds": measurement.compile_seconds,
+            "run_seconds": measurement.run_seconds,
+        },
         "product_seconds": products,
         "matrix_bytes": int(sum(leaf.nbytes for leaf in jax.tree.leaves(game))),
         "largest_resident_bytes_once_made": made_bytes,
@@ -93,7 +106,9 @@ def _largest_resident() -> int:
 
 
 def run_games(games: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """All games by both stores, each in a process of its own; the process without a game is the floor of memory."""
+    """All games by both stores, each in a process of its own; the process without a game is the
+    floor of memory.
+    """
     records = []
     for num_rows, num_columns in games:
         found = {store: _in_process(store, num_rows, num_columns) for store in STORES}
@@ -101,17 +116,37 @@ def run_games(games: Sequence[tuple[int, int]]) -> dict[str, Any]:
         record: dict[str, Any] = {"shape": [num_rows, num_columns], "stores": found}
         if "failed" not in dense and "failed" not in packed:
             record["seconds_ratio"] = packed["solve"]["run_seconds"] / dense["solve"]["run_seconds"]
-            record["memory_ratio"] = packed["largest_resident_bytes"] / dense["largest_resident_bytes"]
+            record["memory_ratio"] = (
+                packed["largest_resident_bytes"] / dense["largest_resident_bytes"]
+            )
         records.append(record)
-        print(json.dumps({key: record.get(key) for key in ("shape", "seconds_ratio", "memory_ratio")}), file=sys.stderr, flush=True)
+        print(
+            json.dumps(
+                {key: record.get(key) for key in ("shape", "seconds_ratio", "memory_ratio")}
+            ),
+            file=sys.stderr,
+            flush=True,
+        )
     return {"nu": NU, "tolerance": TOLERANCE, "agreement": AGREEMENT, "records": records}
 
 
 def _in_process(store: str, num_rows: int, num_columns: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.packed_games", "--one", store, str(num_rows), str(num_columns)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.packed_games",
+        "--one",
+        store,
+        str(num_rows),
+        str(num_columns),
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
-        return {"failed": (ended.stderr.strip().splitlines() or [f"ended with code {ended.returncode}"])[-1]}
+        return {
+            "failed": (
+                ended.stderr.strip().splitlines() or [f"ended with code {ended.returncode}"]
+            )[-1]
+        }
     print(ended.stdout.strip().splitlines()[-1], file=sys.stderr, flush=True)
     answer: dict[str, Any] = json.loads(ended.stdout.strip().splitlines()[-1])
     return answer
@@ -132,7 +167,9 @@ def table(results: Mapping[str, Any]) -> str:
             )
         )
     header = ("m x n", "s, packed", "s, float32", "ratio", "GB, packed", "GB, float32", "ratio")
-    return "Soft-margin games to a certified gap of 1e-2, nu = 0.1.\n\n" + harness.markdown_table(header, rows)
+    return "Soft-margin games to a certified gap of 1e-2, nu = 0.1.\n\n" + harness.markdown_table(
+        header, rows
+    )
 
 
 def _seconds(one: Mapping[str, Any]) -> str:
@@ -144,9 +181,16 @@ def _gigabytes(one: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.packed_games", description=__doc__.split(":")[0] + ".")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.packed_games", description=__doc__.split(":")[0] + "."
+    )
     parser.add_argument("--quick", action="store_true", help="a small game, into benchmarks-out")
-    parser.add_argument("--one", nargs=3, metavar=("STORE", "ROWS", "COLUMNS"), help="one game in this process, as a line of JSON")
+    parser.add_argument(
+        "--one",
+        nargs=3,
+        metavar=("STORE", "ROWS", "COLUMNS"),
+        help="one game in this process, as a line of JSON",
+    )
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)
     if options.one is not None:

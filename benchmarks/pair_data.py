@@ -1,7 +1,8 @@
-"""The optimal combination of two real classifiers against the usual ones: `python -m benchmarks.pair_data [--data DIR]`.
+"""The optimal combination of two real classifiers against the usual ones: `python -m
+benchmarks.pair_data [--data DIR]`.
 
-The two scores are coordinates (Ripley, banana) or out-of-fold scores of naive Bayes and logistic regression. All losses are
-training losses of the combination, on the same float32 scores.
+The two scores are coordinates (Ripley, banana) or out-of-fold scores of naive Bayes and logistic
+regression. All losses are training losses of the combination, on the same float32 scores.
 """
 
 from __future__ import annotations
@@ -42,13 +43,17 @@ RIVALS = {
 
 
 def read_table(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Features [n, d] float64, missing values NaN, and labels [n] +1 or -1 from the last column, 0 or 1."""
+    """Features [n, d] float64, missing values NaN, and labels [n] +1 or -1 from the last column, 0
+    or 1.
+    """
     table = np.genfromtxt(path, delimiter=",", skip_header=1, dtype=np.float64)
     return table[:, :-1], np.where(table[:, -1] > 0, 1, -1).astype(np.int32)
 
 
 def out_of_fold_scores(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The log odds [n, 2] that Gaussian naive Bayes and logistic regression give to each example when trained without its fold."""
+    """The log odds [n, 2] that Gaussian naive Bayes and logistic regression give to each example
+    when trained without its fold.
+    """
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold
@@ -59,9 +64,13 @@ def out_of_fold_scores(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     scores = np.empty((len(labels), 2))
     for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(features, labels):
         bayes = make_pipeline(SimpleImputer(), GaussianNB()).fit(features[train], labels[train])
-        logistic = make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression(max_iter=1000)).fit(features[train], labels[train])
+        logistic = make_pipeline(
+            SimpleImputer(), StandardScaler(), LogisticRegression(max_iter=1000)
+        ).fit(features[train], labels[train])
         log_odds = bayes[-1].predict_joint_log_proba(bayes[:-1].transform(features[test]))
-        scores[test] = np.column_stack([log_odds[:, 1] - log_odds[:, 0], logistic.decision_function(features[test])])
+        scores[test] = np.column_stack(
+            [log_odds[:, 1] - log_odds[:, 0], logistic.decision_function(features[test])]
+        )
     return scores
 
 
@@ -89,7 +98,8 @@ def best_threshold_loss(score: np.ndarray, labels: np.ndarray) -> int:
     """The least loss of score > t or score < t over all t."""
     order = np.argsort(score, kind="stable")
     ends = np.append(np.diff(score[order]) > 0, True)
-    below = np.concatenate([[0], np.cumsum(labels[order])[ends]])  # positives less negatives up to t
+    # positives less negatives up to t
+    below = np.concatenate([[0], np.cumsum(labels[order])[ends]])
     wrong = below + int((labels < 0).sum())  # of score > t
     return int(min(wrong.min(), (len(labels) - wrong).min()))
 
@@ -106,12 +116,19 @@ def run(folder: Path, names: Sequence[str], *, repeats: int) -> dict[str, Any]:
             print(f"{name}: no {file} in the data folder, skipped", file=sys.stderr)
             continue
         features, labels = read_table(paths[0])
-        scores = (features if are_scores else out_of_fold_scores(features, labels)).astype(np.float32)
+        scores = (features if are_scores else out_of_fold_scores(features, labels)).astype(
+            np.float32
+        )
         rivals = rival_losses(scores, labels)
-        measurement, best = harness.measure(lambda scores=scores, labels=labels: jboost.pair.optimal_separator(scores, labels), repeats=repeats)
+        measurement, best = harness.measure(
+            lambda scores=scores, labels=labels: jboost.pair.optimal_separator(scores, labels),
+            repeats=repeats,
+        )
         optimum = float(best.loss)
         for rival, loss in rivals.items():
-            assert optimum <= loss, f"{name}: the optimal combination misclassifies {optimum:g}, {rival} {loss}"
+            assert optimum <= loss, (
+                f"{name}: the optimal combination misclassifies {optimum:g}, {rival} {loss}"
+            )
         records.append(
             {
                 "constants": [int((labels < 0).sum()), int((labels > 0).sum())],
@@ -127,7 +144,11 @@ def run(folder: Path, names: Sequence[str], *, repeats: int) -> dict[str, Any]:
                 "status": harness.status_name(best.status),
             }
         )
-        print(f"{name}, n = {len(labels)}: optimal {optimum:g}, " + ", ".join(f"{rival} {loss}" for rival, loss in rivals.items()), file=sys.stderr)
+        print(
+            f"{name}, n = {len(labels)}: optimal {optimum:g}, "
+            + ", ".join(f"{rival} {loss}" for rival, loss in rivals.items()),
+            file=sys.stderr,
+        )
     return {"missing": missing, "records": records}
 
 
@@ -145,17 +166,32 @@ def data_table(results: Mapping[str, Any]) -> str:
         for record in results["records"]
     ]
     text = (
-        "Misclassified training examples of combinations of two classifiers: the two coordinates of Ripley and banana, elsewhere out-of-fold "
-        "scores of naive Bayes and logistic regression. No linear combination does better than the optimal one."
+        "Misclassified training examples of combinations of two classifiers: the two coordinates of"
+        " Ripley and banana, elsewhere out-of-fold scores of naive Bayes and logistic regression."
+        " No linear combination does better than the optimal one."
     )
     return text + "\n\n" + harness.markdown_table(header, rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pair_data", description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="where the CSV files are; default ../shared/data")
-    parser.add_argument("--sets", nargs="+", choices=SETS, metavar="NAME", help=f"default all: {', '.join(SETS)}")
-    parser.add_argument("--quick", action="store_true", help="small sets and one run, into benchmarks-out: for trying it out")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.pair_data", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=DEFAULT_FOLDER,
+        metavar="DIR",
+        help="where the CSV files are; default ../shared/data",
+    )
+    parser.add_argument(
+        "--sets", nargs="+", choices=SETS, metavar="NAME", help=f"default all: {', '.join(SETS)}"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="small sets and one run, into benchmarks-out: for trying it out",
+    )
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)
     jax.config.update("jax_enable_compilation_cache", False)
@@ -166,7 +202,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("no data, nothing written", file=sys.stderr)
         return 0
     path = harness.write("pair_data", results, output).resolve()
-    print(f"wrote {path.relative_to(harness.ROOT) if path.is_relative_to(harness.ROOT) else path}", file=sys.stderr)
+    print(
+        f"wrote {path.relative_to(harness.ROOT) if path.is_relative_to(harness.ROOT) else path}",
+        file=sys.stderr,
+    )
     return 0
 
 

@@ -39,14 +39,22 @@ def write_table(path: Path, table: str, num_rows: int, num_columns: int) -> None
     random = np.random.default_rng(_SEED)
     columns: dict[str, Any] = {}
     for index in range(num_columns - 1):
-        columns[f"x{index}"] = random.integers(0, 1000, num_rows) if index % 2 else random.normal(size=num_rows).round(4)
+        columns[f"x{index}"] = (
+            random.integers(0, 1000, num_rows)
+            if index % 2
+            else random.normal(size=num_rows).round(4)
+        )
     if table == TABLES[1]:
         gaps = random.uniform(size=num_rows) < 0.1
-        columns["x0"] = [None if gap else value for gap, value in zip(gaps, columns["x0"], strict=True)]
+        columns["x0"] = [
+            None if gap else value for gap, value in zip(gaps, columns["x0"], strict=True)
+        ]
         columns["x1"] = random.choice(["red", "green", "blue"], num_rows)
     columns[_LABEL] = random.choice(["no", "yes"], num_rows)
     has_commas = table == TABLES[2]
-    polars.DataFrame(columns).write_csv(path, separator=";" if has_commas else ",", decimal_comma=has_commas, null_value="NA")
+    polars.DataFrame(columns).write_csv(
+        path, separator=";" if has_commas else ",", decimal_comma=has_commas, null_value="NA"
+    )
 
 
 def read(path: str, table: str, way: str) -> int:
@@ -54,7 +62,11 @@ def read(path: str, table: str, way: str) -> int:
     if way == WAYS[0]:
         return readers.read_table(path, label=_LABEL).num_rows
     has_commas = table == TABLES[2]
-    told: dict[str, Any] = {"separator": ";" if has_commas else ",", "decimal_comma": has_commas, "null_values": ["NA"]}
+    told: dict[str, Any] = {
+        "separator": ";" if has_commas else ",",
+        "decimal_comma": has_commas,
+        "null_values": ["NA"],
+    }
     return polars.read_csv(path, infer_schema_length=None if way == WAYS[1] else 100, **told).height
 
 
@@ -74,13 +86,24 @@ def run(num_rows: int, num_columns: int, repeats: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         for table in TABLES:
             path = Path(folder) / "table.csv"
-            _in_process("--write", str(path), table, str(num_rows), str(num_columns))  # a large process would pass its peak on
+            # a large process would pass its peak on
+            _in_process("--write", str(path), table, str(num_rows), str(num_columns))
             runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
             for _ in range(repeats):
                 for way in WAYS:
                     runs[way].append(_in_process("--one", str(path), table, way))
-            best = {way: min(measured, key=lambda one: one["seconds"]) for way, measured in runs.items()}
-            records.append({"table": table, "rows": num_rows, "columns": num_columns, "bytes": path.stat().st_size, "ways": best})
+            best = {
+                way: min(measured, key=lambda one: one["seconds"]) for way, measured in runs.items()
+            }
+            records.append(
+                {
+                    "table": table,
+                    "rows": num_rows,
+                    "columns": num_columns,
+                    "bytes": path.stat().st_size,
+                    "ways": best,
+                }
+            )
             print(records[-1], file=sys.stderr, flush=True)
     return records
 
@@ -98,16 +121,34 @@ def table(results: Mapping[str, Any]) -> str:
     for record in results["records"]:
         for way, measured in record["ways"].items():
             size = f"{record['rows']:,} x {record['columns']}, {record['bytes'] / 1e6:.0f} MB"
-            rows.append([record["table"], size, way, harness.seconds_text(measured["seconds"]), f"{measured['megabytes']:.0f} MB"])
-    return harness.markdown_table(("CSV file of", "size", "read by", "seconds", "memory at most"), rows)
+            rows.append(
+                [
+                    record["table"],
+                    size,
+                    way,
+                    harness.seconds_text(measured["seconds"]),
+                    f"{measured['megabytes']:.0f} MB",
+                ]
+            )
+    return harness.markdown_table(
+        ("CSV file of", "size", "read by", "seconds", "memory at most"), rows
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.reading", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.reading", description=__doc__.split("\n\n")[0]
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--columns", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=harness.RESULTS, metavar="DIR", help="default benchmarks/results")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=harness.RESULTS,
+        metavar="DIR",
+        help="default benchmarks/results",
+    )
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--write", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -119,7 +160,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_table(Path(path), kind, int(num_rows), int(num_columns))
         print("{}")
         return 0
-    harness.write("reading", {"records": run(options.rows, options.columns, options.repeats)}, options.output)
+    harness.write(
+        "reading", {"records": run(options.rows, options.columns, options.repeats)}, options.output
+    )
     return 0
 
 

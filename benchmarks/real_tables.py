@@ -1,8 +1,10 @@
-"""Few rules from real tables: `jboost fit --method l0` beside other classifiers: `python -m benchmarks.real_tables --data DIR`.
+"""Few rules from real tables: `jboost fit --method l0` beside other classifiers: `python -m
+benchmarks.real_tables --data DIR`.
 
-Every pair of table and model is a process of its own, with a time limit and its peak of memory. All models see the same rows:
-those of the table's own test file, of a fixed stratified third, or of five folds. Seconds of jboost are those of the whole command,
-reading and compilation included, with no compilation cache; those of the others begin with the rows in memory.
+Every pair of table and model is a process of its own, with a time limit and its peak of memory. All
+models see the same rows: those of the table's own test file, of a fixed stratified third, or of
+five folds. Seconds of jboost are those of the whole command, reading and compilation included, with
+no compilation cache; those of the others begin with the rows in memory.
 """
 
 from __future__ import annotations
@@ -33,9 +35,11 @@ LABEL, POSITIVE = "label", "1"
 KNOWN = "KNOWN_VOTE"  # the table that is made here
 NUM_FOLDS, SHARE_OF_TEST = 5, 1 / 3
 POLL_SECONDS = 0.02
-GRACE_SECONDS = 120.0  # beyond the time limit, for reading and a compilation that cannot be interrupted
+# beyond the time limit, for reading and a compilation that cannot be interrupted
+GRACE_SECONDS = 120.0
 
-L0_OPTIONS = ("--method", "l0", "--cuts", "quantiles", "--quantiles", "10", "--force")  # margin and kappa as they are
+# margin and kappa as they are
+L0_OPTIONS = ("--method", "l0", "--cuts", "quantiles", "--quantiles", "10", "--force")
 TIME_LIMIT = "--time-limit"
 _FIT = "import sys; from jboost.cli import main; main(sys.argv[1:])"
 
@@ -58,7 +62,9 @@ TABLES = {
     "MUSHROOM": TableOf("MUSHROOM.csv", {2: 30.0}),
     "SPAMBASE": TableOf("SPAMBASE.csv", {1: 20.0, 2: 60.0}),
     "MAGIC": TableOf("MAGIC.csv", {2: 60.0}),
-    "ADULT": TableOf("ADULT_TRAIN.csv", {2: 60.0}, test="ADULT_TEST.csv", options=("--max-rules", "12")),
+    "ADULT": TableOf(
+        "ADULT_TRAIN.csv", {2: 60.0}, test="ADULT_TEST.csv", options=("--max-rules", "12")
+    ),
     "SKIN_UNIQUE": TableOf("SKIN_UNIQUE.csv", {2: 300.0}),
     KNOWN: TableOf("known_vote.csv", {2: 300.0}, test="known_vote_test.csv"),
 }
@@ -73,7 +79,7 @@ class Part(NamedTuple):
     test_labels: np.ndarray  # [k] bool
 
 
-# --- a table with a known vote -----------------------------------------------------------------------------------------------
+# --- a table with a known vote --------------------------------------------------------------------
 
 KNOWN_ROWS, KNOWN_TEST_ROWS, KNOWN_COLUMNS, KNOWN_NOISE = 1_000_000, 100_000, 20, 0.05
 KNOWN_RULES = (  # of columns and deciles: both are above, and the vote
@@ -87,12 +93,16 @@ KNOWN_CONSTANT = -0.5
 
 
 def known_rows(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Uniform columns [m, 20], whose deciles are tenths, and labels [m] bool of the known vote, 5 % of them wrong."""
+    """Uniform columns [m, 20], whose deciles are tenths, and labels [m] bool of the known vote, 5 %
+    of them wrong.
+    """
     random = np.random.default_rng([SEED, seed])
     columns = random.random((num_rows, KNOWN_COLUMNS), dtype=np.float32)
     score = np.full(num_rows, KNOWN_CONSTANT)
     for (first, first_decile), (second, second_decile), vote in KNOWN_RULES:
-        score += vote * ((columns[:, first] > first_decile / 10) & (columns[:, second] > second_decile / 10))
+        score += vote * (
+            (columns[:, first] > first_decile / 10) & (columns[:, second] > second_decile / 10)
+        )
     return columns, (score > 0) ^ (random.random(num_rows) < KNOWN_NOISE)
 
 
@@ -105,7 +115,7 @@ def write_known(path: Path, num_rows: int, seed: int) -> None:
     polars.DataFrame({**held, LABEL: labels.astype(np.int8)}).write_csv(path, float_precision=6)
 
 
-# --- splits ------------------------------------------------------------------------------------------------------------------
+# --- splits ---------------------------------------------------------------------------------------
 
 
 def parts_of(name: str, data: Path, folder: Path) -> Iterator[Part]:
@@ -123,7 +133,10 @@ def parts_of(name: str, data: Path, folder: Path) -> Iterator[Part]:
     for number, test in enumerate(_splits(labels, asked.num_folds)):
         files = folder / f"training-{number}.csv", folder / f"test-{number}.csv"
         for path, chosen in zip(files, (~test, test), strict=True):
-            path.write_text("\n".join([lines[0], *(lines[1 + row] for row in np.flatnonzero(chosen))]) + "\n", encoding="utf-8")
+            path.write_text(
+                "\n".join([lines[0], *(lines[1 + row] for row in np.flatnonzero(chosen))]) + "\n",
+                encoding="utf-8",
+            )
         yield _encode(*files, folder / "rows.npz")
 
 
@@ -140,22 +153,45 @@ def _splits(labels: np.ndarray, num_folds: int | None) -> Iterator[np.ndarray]:
 
 
 def _encode(training: Path, test: Path, path: Path) -> Part:
-    """Writes both parts as numbers: categories by their place among those of either part, NaN where missing."""
+    """Writes both parts as numbers: categories by their place among those of either part, NaN where
+    missing.
+    """
     tables = [readers.read_table(part, label=LABEL) for part in (training, test)]
-    is_text = [name in tables[0].categorical or name in tables[1].categorical for name in tables[0].columns]
+    is_text = [
+        name in tables[0].categorical or name in tables[1].categorical for name in tables[0].columns
+    ]
     columns: list[list[np.ndarray]] = [[], []]
     for name, flag in zip(tables[0].columns, is_text, strict=True):
-        read = [(one.categorical if flag and name in one.categorical else one.numeric)[name] for one in tables]
-        known = {text: code for code, text in enumerate(sorted({str(value) for part in read for value in part if value is not None}))}
+        read = [
+            (one.categorical if flag and name in one.categorical else one.numeric)[name]
+            for one in tables
+        ]
+        known = {
+            text: code
+            for code, text in enumerate(
+                sorted({str(value) for part in read for value in part if value is not None})
+            )
+        }
         for held, part in zip(columns, read, strict=True):
-            held.append(np.array([np.nan if value is None else known[str(value)] for value in part]) if flag else part)
+            held.append(
+                np.array([np.nan if value is None else known[str(value)] for value in part])
+                if flag
+                else part
+            )
     matrices = [np.stack(held, axis=1).astype(np.float32) for held in columns]
     labels = [np.asarray(one.labels) > 0 for one in tables]
-    np.savez(path, training=matrices[0], labels=labels[0], test=matrices[1], test_labels=labels[1], is_category=np.array(is_text))
+    np.savez(
+        path,
+        training=matrices[0],
+        labels=labels[0],
+        test=matrices[1],
+        test_labels=labels[1],
+        is_category=np.array(is_text),
+    )
     return Part(training, test, path, labels[1])
 
 
-# --- processes ---------------------------------------------------------------------------------------------------------------
+# --- processes ------------------------------------------------------------------------------------
 
 
 class Ended(NamedTuple):
@@ -172,13 +208,21 @@ def run_alone(command: Sequence[str], limit: float) -> Ended:
     place = {**os.environ, "PYTHONPATH": str(harness.ROOT), "JAX_ENABLE_COMPILATION_CACHE": "false"}
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         begin = time.perf_counter()
-        process = subprocess.Popen(command, stdout=output, stderr=errors, env=place, cwd=harness.ROOT, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=errors,
+            env=place,
+            cwd=harness.ROOT,
+            start_new_session=True,
+        )
         megabytes, is_late = 0.0, False
         while process.poll() is None:
             megabytes = max(megabytes, _peak_megabytes(process.pid))
             is_late = time.perf_counter() - begin > limit
             if is_late:
-                os.killpg(process.pid, signal.SIGKILL)  # its own session: with all that it has started
+                # its own session: with all that it has started
+                os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             else:
                 time.sleep(POLL_SECONDS)
@@ -186,31 +230,70 @@ def run_alone(command: Sequence[str], limit: float) -> Ended:
         output.seek(0)
         errors.seek(0)
         said = errors.read().strip().splitlines() or ["no message"]
-        status = "time limit" if is_late else "ran" if process.returncode == 0 else f"failed: {said[-1]}"
+        status = (
+            "time limit" if is_late else "ran" if process.returncode == 0 else f"failed: {said[-1]}"
+        )
         return Ended(status, seconds, megabytes, output.read())
 
 
 def _peak_megabytes(process: int) -> float:
-    """The largest resident size of a process so far, 0 where the system does not say (Linux does)."""
+    """The largest resident size of a process so far, 0 where the system does not say
+    (Linux does).
+    """
     try:
         lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0.0
-    return max((float(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), default=0.0)
+    return max(
+        (float(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), default=0.0
+    )
 
 
-# --- models ------------------------------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------
 
 
-def run_l0(part: Part, order: int, seconds: float, options: Sequence[str], folder: Path) -> dict[str, Any]:
+def run_l0(
+    part: Part, order: int, seconds: float, options: Sequence[str], folder: Path
+) -> dict[str, Any]:
     """Rules by the command line, and what they say of the test part."""
     model, answers = folder / "model", folder / "answers.csv"
-    asked = ("--label", LABEL, *L0_OPTIONS, *options, TIME_LIMIT, f"{seconds:g}", "--max-order", str(order), "--output", str(model))
-    ended = run_alone((sys.executable, "-c", _FIT, "fit", "--data", str(part.training), *asked), seconds + GRACE_SECONDS)
-    record: dict[str, Any] = {"status": ended.status, "seconds": ended.seconds, "megabytes": ended.megabytes}
+    asked = (
+        "--label",
+        LABEL,
+        *L0_OPTIONS,
+        *options,
+        TIME_LIMIT,
+        f"{seconds:g}",
+        "--max-order",
+        str(order),
+        "--output",
+        str(model),
+    )
+    ended = run_alone(
+        (sys.executable, "-c", _FIT, "fit", "--data", str(part.training), *asked),
+        seconds + GRACE_SECONDS,
+    )
+    record: dict[str, Any] = {
+        "status": ended.status,
+        "seconds": ended.seconds,
+        "megabytes": ended.megabytes,
+    }
     if ended.status != "ran":
         return record
-    predicted = run_alone((sys.executable, "-c", _FIT, "predict", str(model), "--data", str(part.test), "--output", str(answers)), GRACE_SECONDS)
+    predicted = run_alone(
+        (
+            sys.executable,
+            "-c",
+            _FIT,
+            "predict",
+            str(model),
+            "--data",
+            str(part.test),
+            "--output",
+            str(answers),
+        ),
+        GRACE_SECONDS,
+    )
     if predicted.status != "ran":
         return record | {"status": predicted.status}
     report = json.loads((model / "report.json").read_text(encoding="utf-8"))
@@ -218,7 +301,12 @@ def run_l0(part: Part, order: int, seconds: float, options: Sequence[str], folde
         rows = list(csv.DictReader(file))
     scores = np.array([float(row["score"] or 0.0) for row in rows])
     orders = [rule["order"] for rule in report["model"]["rules"]]
-    found = peers.Found(scores, np.array([row["prediction"] == POSITIVE for row in rows]), sum(order > 0 for order in orders), sum(orders))
+    found = peers.Found(
+        scores,
+        np.array([row["prediction"] == POSITIVE for row in rows]),
+        sum(order > 0 for order in orders),
+        sum(orders),
+    )
     return record | {
         **peers.scored(found, part.test_labels),
         "certificate": report["model"]["certificate"],
@@ -230,12 +318,26 @@ def run_l0(part: Part, order: int, seconds: float, options: Sequence[str], folde
 def run_peer(name: str, part: Part, limit: float, python: str) -> dict[str, Any]:
     """A peer by this interpreter if it has the package, else by another."""
     interpreter = sys.executable if importlib.util.find_spec(peers.PEERS[name].package) else python
-    ended = run_alone((interpreter, "-m", "benchmarks.peers.tables", name, str(part.encoded)), limit)
-    record: dict[str, Any] = {"status": ended.status, "seconds": ended.seconds, "megabytes": ended.megabytes}
+    ended = run_alone(
+        (interpreter, "-m", "benchmarks.peers.tables", name, str(part.encoded)), limit
+    )
+    record: dict[str, Any] = {
+        "status": ended.status,
+        "seconds": ended.seconds,
+        "megabytes": ended.megabytes,
+    }
     return record | (json.loads(ended.output.splitlines()[-1]) if ended.status == "ran" else {})
 
 
-def run(names: Sequence[str], models: Sequence[str], data: Path, *, limit: float, l0_seconds: float | None, python: str) -> list[dict[str, Any]]:
+def run(
+    names: Sequence[str],
+    models: Sequence[str],
+    data: Path,
+    *,
+    limit: float,
+    l0_seconds: float | None,
+    python: str,
+) -> list[dict[str, Any]]:
     """A record for each table and model, with what was found on each split."""
     records: list[dict[str, Any]] = []
     for name in names:
@@ -246,39 +348,76 @@ def run(names: Sequence[str], models: Sequence[str], data: Path, *, limit: float
                 if "l0" in models:
                     for order, seconds in TABLES[name].seconds.items():
                         allowed = seconds if l0_seconds is None else l0_seconds
-                        found.setdefault(f"l0, order {order}", []).append(run_l0(part, order, allowed, TABLES[name].options, folder))
+                        found.setdefault(f"l0, order {order}", []).append(
+                            run_l0(part, order, allowed, TABLES[name].options, folder)
+                        )
                 for peer in (one for one in peers.PEERS if one in models):
                     found.setdefault(peer, []).append(run_peer(peer, part, limit, python))
         for model, splits in found.items():
             records.append({"table": name, "model": model, "splits": splits, **mean_of(splits)})
-            print({key: value for key, value in records[-1].items() if key != "splits"}, file=sys.stderr, flush=True)
+            print(
+                {key: value for key, value in records[-1].items() if key != "splits"},
+                file=sys.stderr,
+                flush=True,
+            )
     return records
 
 
 def mean_of(splits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means over splits, the most memory, and the status of the first that did not run; numbers only where all splits have them."""
+    """Means over splits, the most memory, and the status of the first that did not run; numbers
+    only where all splits have them.
+    """
     statuses = [split["status"] for split in splits]
     status = next((one for one in statuses if one != "ran"), "ran")
     numbers: dict[str, Any] = {}
     for key in ("accuracy", "auroc", "rules", "literals", "seconds"):
         values = [split.get(key) for split in splits]
         numbers[key] = None if None in values else float(np.mean(np.array(values, float)))
-    return {"status": status, **numbers, "megabytes": max(split["megabytes"] for split in splits), "version": splits[0].get("version")}
+    return {
+        "status": status,
+        **numbers,
+        "megabytes": max(split["megabytes"] for split in splits),
+        "version": splits[0].get("version"),
+    }
 
 
-# --- results -----------------------------------------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def table(results: Mapping[str, Any]) -> str:
     """A row for each table and model."""
     rows = []
     for record in results["records"]:
-        measures = [_number(record[key], digits) for key, digits in (("accuracy", 3), ("auroc", 3), ("rules", 1), ("literals", 1))]
-        seconds = "" if record["status"] == "not installed" else harness.seconds_text(record["seconds"])
+        measures = [
+            _number(record[key], digits)
+            for key, digits in (("accuracy", 3), ("auroc", 3), ("rules", 1), ("literals", 1))
+        ]
+        seconds = (
+            "" if record["status"] == "not installed" else harness.seconds_text(record["seconds"])
+        )
         memory = "" if record["status"] == "not installed" else f"{record['megabytes']:.0f} MB"
-        shown = [record["table"], record["model"], *measures, seconds, memory, _gap(record["splits"]), record["status"]]
+        shown = [
+            record["table"],
+            record["model"],
+            *measures,
+            seconds,
+            memory,
+            _gap(record["splits"]),
+            record["status"],
+        ]
         rows.append(shown)
-    header = ("table", "model", "accuracy", "AUROC", "rules", "literals", "seconds", "memory", "gap", "status")
+    header = (
+        "table",
+        "model",
+        "accuracy",
+        "AUROC",
+        "rules",
+        "literals",
+        "seconds",
+        "memory",
+        "gap",
+        "status",
+    )
     return harness.markdown_table(header, rows)
 
 
@@ -297,23 +436,66 @@ def _gap(splits: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.real_tables", description=__doc__.split(":")[0] + ".")
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="DIR", help="folder of the .csv files, each with a last column `label` of 0 and 1"
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.real_tables", description=__doc__.split(":")[0] + "."
     )
-    parser.add_argument("--only", nargs="+", choices=tuple(TABLES), default=list(TABLES), metavar="TABLE", help=f"of {', '.join(TABLES)}")
-    parser.add_argument("--models", nargs="+", choices=("l0", *peers.PEERS), default=["l0", *peers.PEERS], metavar="MODEL", help="default all")
-    parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help="of a peer's process on a split; default %(default)s")
-    parser.add_argument("--l0-limit", type=float, metavar="SECONDS", help="of l0, instead of the limits of the tables")
-    parser.add_argument("--python", default=sys.executable, help="interpreter for packages that this one lacks; it needs scikit-learn")
-    parser.add_argument("--output", type=Path, default=harness.RESULTS, metavar="DIR", help="default benchmarks/results")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder of the .csv files, each with a last column `label` of 0 and 1",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=tuple(TABLES),
+        default=list(TABLES),
+        metavar="TABLE",
+        help=f"of {', '.join(TABLES)}",
+    )
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        choices=("l0", *peers.PEERS),
+        default=["l0", *peers.PEERS],
+        metavar="MODEL",
+        help="default all",
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="of a peer's process on a split; default %(default)s",
+    )
+    parser.add_argument(
+        "--l0-limit",
+        type=float,
+        metavar="SECONDS",
+        help="of l0, instead of the limits of the tables",
+    )
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        help="interpreter for packages that this one lacks; it needs scikit-learn",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=harness.RESULTS,
+        metavar="DIR",
+        help="default benchmarks/results",
+    )
     options = parser.parse_args(arguments)
     limits = {"limit": options.limit, "l0_seconds": options.l0_limit}
     results = {
         "limit": options.limit,
         "l0_limit": options.l0_limit,
         "l0_options": list(L0_OPTIONS),
-        "records": run(options.only, options.models, options.data.resolve(), **limits, python=options.python),
+        "records": run(
+            options.only, options.models, options.data.resolve(), **limits, python=options.python
+        ),
     }
     harness.write("real_tables", results, options.output)
     print(table(results))

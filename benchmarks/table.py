@@ -1,6 +1,8 @@
-"""The tables of README.md and benchmarks/RESULTS.md, made from the JSON in `benchmarks/results`: `python -m benchmarks.table [--check]`.
+"""The tables of README.md and benchmarks/RESULTS.md, made from the JSON in `benchmarks/results`:
+`python -m benchmarks.table [--check]`.
 
-A block `<!-- NAME:begin -->` to `<!-- NAME:end -->` of one of the `blocks` below is replaced wherever it stands.
+A block `<!-- NAME:begin -->` to `<!-- NAME:end -->` of one of the `blocks` below is replaced
+wherever it stands.
 """
 
 from __future__ import annotations
@@ -95,15 +97,26 @@ def blocks(results: Path) -> dict[str, str]:
 
 def _benchmarks(results: Path) -> str:
     """All benchmarks; those with the same environment stand under one line that describes it."""
-    documents = {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(results.glob("*.json"))}
+    documents = {
+        path: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(results.glob("*.json"))
+    }
     for path, document in documents.items():
         if document.get("name") not in TABLES:
-            raise ValueError(f"{path.name} is of the benchmark {document.get('name')!r}: the known ones are {', '.join(TABLES)}")
+            raise ValueError(
+                f"{path.name} is of the benchmark {document.get('name')!r}: the known ones are"
+                f" {', '.join(TABLES)}"
+            )
     order = list(TABLES)
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    for document in sorted(documents.values(), key=lambda document: (document["environment"]["platform"], order.index(document["name"]))):
+    for document in sorted(
+        documents.values(),
+        key=lambda document: (document["environment"]["platform"], order.index(document["name"])),
+    ):
         groups.setdefault(_describe(document["environment"]), []).append(document)
-    return "\n\n".join(f"**{place}**\n\n" + "\n\n".join(map(_show, members)) for place, members in groups.items())
+    return "\n\n".join(
+        f"**{place}**\n\n" + "\n\n".join(map(_show, members)) for place, members in groups.items()
+    )
 
 
 def _show(document: Mapping[str, Any]) -> str:
@@ -115,7 +128,9 @@ def _describe(environment: Mapping[str, Any]) -> str:
     count = environment["cpu_count"]
     cores = f"{environment['cpu']}, {count} core{'s' if count > 1 else ''}"
     where = cores if environment["platform"] == "cpu" else f"{environment['device']} ({cores})"
-    versions = f"jboost {environment['jboost']}, jax {environment['jax']}, Python {environment['python']}"
+    versions = (
+        f"jboost {environment['jboost']}, jax {environment['jax']}, Python {environment['python']}"
+    )
     return f"{where}; {versions}; {environment['date']}"
 
 
@@ -128,10 +143,14 @@ def insert(text: str, tables: Mapping[str, str]) -> str:
     marks = [(match[1], match[2]) for match in _MARKER.finditer(text)]
     names = [name for name, _ in marks[::2]]
     if not names or marks != [(name, edge) for name in names for edge in ("begin", "end")]:
-        raise ValueError("no blocks, or a line <!-- NAME:begin --> without <!-- NAME:end --> after it")
+        raise ValueError(
+            "no blocks, or a line <!-- NAME:begin --> without <!-- NAME:end --> after it"
+        )
     for name in names:
         if name not in tables:
-            raise ValueError(f"there are no results for the block {name!r}: those there are {', '.join(tables)}")
+            raise ValueError(
+                f"there are no results for the block {name!r}: those there are {', '.join(tables)}"
+            )
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
         before, rest = text.split(begin)
         text = f"{before}{begin}\n\n{tables[name]}\n\n{end}{rest.split(end)[1]}"
@@ -139,9 +158,20 @@ def insert(text: str, tables: Mapping[str, str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.table", description=__doc__.split(":")[0] + ".")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if a file is stale")
-    parser.add_argument("--files", type=Path, nargs="+", default=FILES, metavar="FILE", help="default: README.md and benchmarks/RESULTS.md")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.table", description=__doc__.split(":")[0] + "."
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit status 1 if a file is stale"
+    )
+    parser.add_argument(
+        "--files",
+        type=Path,
+        nargs="+",
+        default=FILES,
+        metavar="FILE",
+        help="default: README.md and benchmarks/RESULTS.md",
+    )
     parser.add_argument("--results", type=Path, default=harness.RESULTS, metavar="DIR")
     options = parser.parse_args(arguments)
     status = 0

@@ -34,7 +34,9 @@ SEED = 20_261_128
 
 LOSSES: dict[str, Callable[[jax.Array], jax.Array]] = {
     "mean": jnp.mean,
-    "plain JAX top-k": lambda values: jnp.mean(lax.top_k(values, max(1, int(NU * values.shape[0])))[0]),
+    "plain JAX top-k": lambda values: jnp.mean(
+        lax.top_k(values, max(1, int(NU * values.shape[0])))[0]
+    ),
     "cvar": lambda values: losses.cvar(values, NU),
     "cvar, smoothed": lambda values: losses.cvar(values, NU, smoothing=0.1),
     "chi_square_dro": lambda values: losses.chi_square_dro(values, 1.0),
@@ -49,7 +51,10 @@ def step_contenders(width: int, batch: int, *, repeats: int, cap_seconds: float)
     """Steps of a network of three layers with each loss of the cross-entropies of a batch."""
     random = np.random.default_rng(SEED)
     sizes = (width, width, width, NUM_CLASSES)
-    params = [jnp.asarray(random.normal(size=pair).astype(np.float32) / np.sqrt(pair[0])) for pair in itertools.pairwise(sizes)]
+    params = [
+        jnp.asarray(random.normal(size=pair).astype(np.float32) / np.sqrt(pair[0]))
+        for pair in itertools.pairwise(sizes)
+    ]
     inputs = jnp.asarray(random.normal(size=(batch, width)).astype(np.float32))
     labels = jnp.asarray(random.integers(0, NUM_CLASSES, batch))
     optimizer = optax.sgd(1e-2)
@@ -70,7 +75,12 @@ def step_contenders(width: int, batch: int, *, repeats: int, cap_seconds: float)
         return lax.fori_loop(0, NUM_STEPS, step, (params, optimizer.init(params)))
 
     return [
-        Contender(name, functools.partial(jax.jit(functools.partial(train, reduce)), params), repeats=repeats, cap_seconds=cap_seconds)
+        Contender(
+            name,
+            functools.partial(jax.jit(functools.partial(train, reduce)), params),
+            repeats=repeats,
+            cap_seconds=cap_seconds,
+        )
         for name, reduce in LOSSES.items()
     ]
 
@@ -91,11 +101,18 @@ def large_contenders(size: int, *, repeats: int, cap_seconds: float) -> list[Con
 
     calls = {name: functools.partial(differentiate, reduce) for name, reduce in LOSSES.items()}
     calls["jnp.sort"] = sort
-    return [Contender(name, functools.partial(jax.jit(call), values), repeats=repeats, cap_seconds=cap_seconds) for name, call in calls.items()]
+    return [
+        Contender(
+            name, functools.partial(jax.jit(call), values), repeats=repeats, cap_seconds=cap_seconds
+        )
+        for name, call in calls.items()
+    ]
 
 
 def head_contenders(batch: int, width: int, *, repeats: int, cap_seconds: float) -> list[Contender]:
-    """Steps of a network of one layer with a linear head, a margin head that begins anew or warm, and exact LP-Boost."""
+    """Steps of a network of one layer with a linear head, a margin head that begins anew or warm,
+    and exact LP-Boost.
+    """
     random = np.random.default_rng(SEED)
     inputs = jnp.asarray(random.normal(size=(batch, width)).astype(np.float32))
     noise = 0.3 * random.normal(size=batch).astype(np.float32)
@@ -129,9 +146,19 @@ def head_contenders(batch: int, width: int, *, repeats: int, cap_seconds: float)
 
         return lax.fori_loop(0, NUM_HEAD, step, (matrix, head.init(width)))
 
-    heads = {"linear": linear, "margin head": warm, "margin head, cold": cold, "lpboost.solve": exact}
+    heads = {
+        "linear": linear,
+        "margin head": warm,
+        "margin head, cold": cold,
+        "lpboost.solve": exact,
+    }
     return [
-        Contender(name, functools.partial(jax.jit(functools.partial(train, apply)), matrix), repeats=repeats, cap_seconds=cap_seconds)
+        Contender(
+            name,
+            functools.partial(jax.jit(functools.partial(train, apply)), matrix),
+            repeats=repeats,
+            cap_seconds=cap_seconds,
+        )
         for name, apply in heads.items()
     ]
 
@@ -145,14 +172,19 @@ def run(width: int, batch: int, large: int, *, repeats: int, cap_seconds: float)
     linear = heads["linear"].run_seconds
     beyond = {name: (it.run_seconds - linear) / NUM_HEAD for name, it in heads.items()}
     return {
-        "head": _record(heads, "linear", NUM_HEAD, {"batch": HEAD_BATCH, "width": HEAD_WIDTH}) | {"seconds_beyond_linear": beyond},
+        "head": (
+            _record(heads, "linear", NUM_HEAD, {"batch": HEAD_BATCH, "width": HEAD_WIDTH})
+            | {"seconds_beyond_linear": beyond}
+        ),
         "step": _record(steps, "mean", NUM_STEPS, {"width": width, "batch": batch}),
         "large": _record(alone, "jnp.sort", NUM_LARGE, {"size": large}),
         "nu": NU,
     }
 
 
-def _record(measurements: Mapping[str, Any], base: str, count: int, sizes: dict[str, int]) -> dict[str, Any]:
+def _record(
+    measurements: Mapping[str, Any], base: str, count: int, sizes: dict[str, int]
+) -> dict[str, Any]:
     return {
         **sizes,
         "dtype": "float32",
@@ -182,10 +214,16 @@ def training_table(results: Mapping[str, Any]) -> str:
                 f"{other['ratio_to_jnp.sort']:.2f}",
             )
         )
-    header = ("loss", f"step, batch {step['batch']:,}", "ratio to mean", f"alone, {large['size']:,}", "ratio to a sort")
+    header = (
+        "loss",
+        f"step, batch {step['batch']:,}",
+        "ratio to mean",
+        f"alone, {large['size']:,}",
+        "ratio to a sort",
+    )
     text = (
-        f"A training step of a network of three layers of width {step['width']}, and the value and gradient of a loss of "
-        f"{large['size']:,} numbers by itself. nu = {results['nu']:g}."
+        f"A training step of a network of three layers of width {step['width']}, and the value and"
+        f" gradient of a loss of {large['size']:,} numbers by itself. nu = {results['nu']:g}."
     )
     head = results["head"]
     beyond = head["seconds_beyond_linear"]
@@ -199,24 +237,54 @@ def training_table(results: Mapping[str, Any]) -> str:
         for name, it in head["contenders"].items()
     ]
     head_text = (
-        f"A step of a network of one layer of width {head['width']} with each head, batch {head['batch']}, and the seconds beyond a linear head."
+        f"A step of a network of one layer of width {head['width']} with each head, batch"
+        f" {head['batch']}, and the seconds beyond a linear head."
     )
-    tables = (harness.markdown_table(header, rows), head_text, harness.markdown_table(("head", "step", "beyond linear", "compile"), head_rows))
+    tables = (
+        harness.markdown_table(header, rows),
+        head_text,
+        harness.markdown_table(("head", "step", "beyond linear", "compile"), head_rows),
+    )
     return text + "\n\n" + "\n\n".join(tables)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes and few runs, into benchmarks-out: for trying it out")
-    parser.add_argument("--repeats", type=int, help="runs of each contender, of which the best counts; default 7, quick 2")
-    parser.add_argument("--cap", type=float, default=60.0, metavar="SECONDS", help="a contender gets no further run after this; default %(default)s")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.training", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="small sizes and few runs, into benchmarks-out: for trying it out",
+    )
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        help="runs of each contender, of which the best counts; default 7, quick 2",
+    )
+    parser.add_argument(
+        "--cap",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="a contender gets no further run after this; default %(default)s",
+    )
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)
     jax.config.update("jax_enable_compilation_cache", False)
     sizes = (32, 64, 1000) if options.quick else (WIDTH, BATCH, LARGE)
-    results = run(*sizes, repeats=options.repeats or (2 if options.quick else 7), cap_seconds=options.cap)
-    path = harness.write("training", results, options.output or (harness.TRIALS if options.quick else harness.RESULTS)).resolve()
-    print(f"wrote {path.relative_to(harness.ROOT) if path.is_relative_to(harness.ROOT) else path}", file=sys.stderr)
+    results = run(
+        *sizes, repeats=options.repeats or (2 if options.quick else 7), cap_seconds=options.cap
+    )
+    path = harness.write(
+        "training",
+        results,
+        options.output or (harness.TRIALS if options.quick else harness.RESULTS),
+    ).resolve()
+    print(
+        f"wrote {path.relative_to(harness.ROOT) if path.is_relative_to(harness.ROOT) else path}",
+        file=sys.stderr,
+    )
     return 0
 
 

@@ -1,4 +1,6 @@
-"""jboost: optax for boosting. Classifiers combined exactly and sparsely, on accelerators, with a proof in the result."""
+"""jboost: optax for boosting. Classifiers combined exactly and sparsely, on accelerators, with a
+proof in the result.
+"""
 
 from jboost import (
     adaboost,

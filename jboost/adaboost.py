@@ -1,7 +1,7 @@
 """AdaBoost, plain and margin-maximising: the reference points of the field.
 
-Freund and Schapire 1997; Raetsch and Warmuth 2005 for AdaBoost*_nu. D_t are the `example_weights`, alpha_t the votes, gamma_t the
-edges, Z_t the normalisers; nu is `margin_precision`.
+Freund and Schapire 1997; Raetsch and Warmuth 2005 for AdaBoost*_nu. D_t are the `example_weights`,
+alpha_t the votes, gamma_t the edges, Z_t the normalisers; nu is `margin_precision`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ _MOST_PRECISION = 2.0  # the margins of all votes lie in [-1, 1]
 
 
 class MarginCertificate(NamedTuple):
-    """`lower_bound` is the training error, `upper_bound` the product of the normalisers; the margins are those of votes scaled to norm 1."""
+    """`lower_bound` is the training error, `upper_bound` the product of the normalisers; the
+    margins are those of votes scaled to norm 1.
+    """
 
     lower_bound: Array  # [] training error, rounded down
     upper_bound: Array  # [] product of the normalisers, rounded up
     seen_upper_bound: Array  # [] the same: it needs no other hypotheses
     example_weights: Array  # [m] under which the best edge was least
     margin: Array  # [] the least margin of an example, rounded down; what the vote attains
-    margin_upper_bound: Array  # [] no vote over the learner's hypotheses has a greater margin; +inf where the learner proves nothing
+    # [] no vote over the learner's hypotheses has a greater margin; +inf where the learner proves
+    # nothing
+    margin_upper_bound: Array
 
 
 class Memory(NamedTuple):
@@ -66,21 +70,32 @@ class AdaBoost:
         plain = losses.certify_nothing_voted(dataset)
         weights, zero = plain.example_weights, jnp.zeros_like(plain.upper_bound)
         certificate = MarginCertificate(*plain, margin=zero, margin_upper_bound=zero + jnp.inf)
-        memory = Memory(losses.start_exponential(dataset), weights, jnp.zeros_like(weights), zero, zero + 1, certificate)
+        memory = Memory(
+            losses.start_exponential(dataset),
+            weights,
+            jnp.zeros_like(weights),
+            zero,
+            zero + 1,
+            certificate,
+        )
         first = boosting.before_first_round(memory, weights, certificate, capacity)
         if self.margin_precision is None:
             return first
         is_allowed = (self.margin_precision > 0) & (self.margin_precision <= _MOST_PRECISION)
         return first._replace(status=jnp.where(is_allowed, first.status, int(Status.INVALID_INPUT)))
 
-    def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
+    def absorb(
+        self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
+    ) -> Absorbed:
         """One round: the vote from the edge, the losses from the vote."""
         weights = memory.weights
         signs = boosting.signs(dataset)
         edges = jnp.matmul(proposal.outputs, weights * signs, precision=lax.Precision.HIGHEST)
         best = jnp.argmax(edges)
         agreement = jnp.where(dataset.mask, signs * proposal.outputs[best], 0.0)
-        low, (right, wrong, _) = brackets.bracket_dot(weights[None, :], 1 + np.array([[1], [-1], [0]], agreement.dtype) * agreement[None, :])
+        low, (right, wrong, _) = brackets.bracket_dot(
+            weights[None, :], 1 + np.array([[1], [-1], [0]], agreement.dtype) * agreement[None, :]
+        )
         edge = (right - wrong) / (right + wrong)
         is_perfect, is_useless = wrong <= 0, edge <= 4 * jnp.finfo(edge.dtype).eps
 
@@ -91,11 +106,27 @@ class AdaBoost:
         loss = losses.add_margins(memory.loss, jnp.where(agreement == 0, 0.0, vote * agreement))
         norm = memory.norm + jnp.where(is_perfect, 0.0, vote)
 
-        slots, votes, count = boosting.take_slot(ensemble, jnp.arange(edges.shape[0]) == best, vote, ~is_useless)
+        slots, votes, count = boosting.take_slot(
+            ensemble, jnp.arange(edges.shape[0]) == best, vote, ~is_useless
+        )
         settled = is_perfect & dataset.mask
         scores = signs * jnp.where(settled, jnp.inf, margins)
-        certificate = _certify(memory.certificate, dataset, weights, proposal.upper_bound / low[2], margins, norm, scores, loss, is_perfect)
-        status = jnp.where(is_perfect, int(Status.OPTIMAL), jnp.where(is_useless, int(Status.NO_EDGE), int(Status.UNFINISHED)))
+        certificate = _certify(
+            memory.certificate,
+            dataset,
+            weights,
+            proposal.upper_bound / low[2],
+            margins,
+            norm,
+            scores,
+            loss,
+            is_perfect,
+        )
+        status = jnp.where(
+            is_perfect,
+            int(Status.OPTIMAL),
+            jnp.where(is_useless, int(Status.NO_EDGE), int(Status.UNFINISHED)),
+        )
         following = losses.example_weights(loss)
         return Absorbed(
             memory=Memory(loss, following, margins, norm, least_edge, certificate),
@@ -106,13 +137,21 @@ class AdaBoost:
             count=count,
             certificate=certificate,
             edge=edge,
-            status=jnp.where((status == int(Status.UNFINISHED)) & self._is_precise(certificate), int(Status.OPTIMAL), status),
+            status=jnp.where(
+                (status == int(Status.UNFINISHED)) & self._is_precise(certificate),
+                int(Status.OPTIMAL),
+                status,
+            ),
         )
 
     def _offset(self, least_edge: Array) -> Array:
         if self.margin_precision is None:
             return jnp.zeros_like(least_edge)
-        return jnp.arctanh(jnp.maximum(least_edge - self.margin_precision, -1 + 2 * jnp.finfo(least_edge.dtype).eps))
+        return jnp.arctanh(
+            jnp.maximum(
+                least_edge - self.margin_precision, -1 + 2 * jnp.finfo(least_edge.dtype).eps
+            )
+        )
 
     def _is_precise(self, certificate: MarginCertificate) -> Array:
         if self.margin_precision is None:
@@ -148,9 +187,20 @@ def _certify(
 
 
 @meshes.takes_sharded
-def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, margin_precision: ArrayLike | None = None) -> State:
-    """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
-    return boosting.start(_booster(margin_precision), learner, dataset, key=key, max_rounds=max_rounds)
+def init(
+    dataset: Dataset,
+    learner: Any,
+    *,
+    key: Array | None = None,
+    max_rounds: int = 100,
+    margin_precision: ArrayLike | None = None,
+) -> State:
+    """The state before the first round, for a loop of one's own over `step(state, dataset)`;
+    `finish(state)` ends it. Takes what `fit` takes.
+    """
+    return boosting.start(
+        _booster(margin_precision), learner, dataset, key=key, max_rounds=max_rounds
+    )
 
 
 @meshes.takes_sharded
@@ -165,43 +215,57 @@ def fit(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Fit:
-    """AdaBoost in one compiled loop, plain or with the margin maximised to a precision (AdaBoost*_nu).
+    """AdaBoost in one compiled loop, plain or with the margin maximised to a precision
+    (AdaBoost*_nu).
 
-    A hypothesis that makes no error settles everything: its vote is infinite, and the training error 0 is proven.
+    A hypothesis that makes no error settles everything: its vote is infinite, and the training
+    error 0 is proven.
 
     Args:
       dataset: of m examples; `weights` are the distribution to begin with.
-      learner: what proposes hypotheses, such as `jboost.learners.stumps()`. Votes are not negative: of a learner without negations, the
-        bound on the margin is one over such votes.
+      learner: what proposes hypotheses, such as `jboost.learners.stumps()`. Votes are not negative:
+        of a learner without negations, the bound on the margin is one over such votes.
       key: for learners that draw random numbers.
       max_rounds: how many hypotheses there is room for; static.
-      margin_precision: None for plain AdaBoost; else the margin is maximised to this precision, reached in 2 ln(1 / p) / precision^2
-        rounds at most, p the least share of the weights (Raetsch and Warmuth 2005, Theorem 2, where all are 1 / m), and known to be reached
-        from the certificate as a rule much earlier.
-      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
-        jit or vmap. `jboost.checkpoints` has one that saves the state.
-      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
-        start. It ends in the bits of a fit with an `on_step` that was not stopped.
+      margin_precision: None for plain AdaBoost; else the margin is maximised to this precision,
+        reached in 2 ln(1 / p) / precision^2 rounds at most, p the least share of the weights
+        (Raetsch and Warmuth 2005, Theorem 2, where all are 1 / m), and known to be reached from the
+        certificate as a rule much earlier.
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with
+        status TIME_LIMIT. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it;
+        None for a fit from the start. It ends in the bits of a fit with an `on_step` that was not
+        stopped.
 
     Returns:
-      A `Fit`. `certificate.lower_bound` is the training error and `certificate.upper_bound` the product of the normalisers;
-      `certificate.margin <= largest margin of any vote <= certificate.margin_upper_bound`.
+      A `Fit`. `certificate.lower_bound` is the training error and `certificate.upper_bound` the
+      product of the normalisers; `certificate.margin <= largest margin of any
+      vote <= certificate.margin_upper_bound`.
 
     Raises:
-      ValueError: at trace time, naming the argument; for labels and weights that are known and not allowed. Other values that are not allowed end
-        in status INVALID_INPUT.
+      ValueError: at trace time, naming the argument; for labels and weights that are known and not
+        allowed. Other values that are not allowed end in status INVALID_INPUT.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
     >>> fitted = jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=10)
-    >>> jboost.predict(fitted.ensemble, dataset.features).tolist(), float(fitted.certificate.upper_bound) < 0.5
+    >>> (
+    ...     jboost.predict(fitted.ensemble, dataset.features).tolist(),
+    ...     float(fitted.certificate.upper_bound) < 0.5,
+    ... )
     ([1, 1, -1, 1], True)
     """
     booster = _booster(margin_precision)
-    return boosting.fit(booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial)
+    return boosting.fit(
+        booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial
+    )
 
 
 def _booster(margin_precision: ArrayLike | None) -> AdaBoost:
     if margin_precision is None:
         return AdaBoost()
-    return AdaBoost(check.number("margin_precision", margin_precision, low=0, high=_MOST_PRECISION, open_low=True).astype(float))
+    return AdaBoost(
+        check.number(
+            "margin_precision", margin_precision, low=0, high=_MOST_PRECISION, open_low=True
+        ).astype(float)
+    )

@@ -1,4 +1,6 @@
-"""What a person sees of long work, and how it is stopped: progress for host-driven loops, which take it as `on_step`."""
+"""What a person sees of long work, and how it is stopped: progress for host-driven loops, which
+take it as `on_step`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from jboost.base.loops import OnStep
 
 @functools.cache
 def console() -> Any:
-    """The console of rich on the standard error: all that is shown while work goes on shares it, so that nothing overlaps."""
+    """The console of rich on the standard error: all that is shown while work goes on shares it, so
+    that nothing overlaps.
+    """
     from rich.console import Console
 
     return Console(stderr=True)
@@ -33,7 +37,8 @@ def progress(description: str, num_steps: int, *, enabled: bool | None = None) -
       enabled: True or False to decide by hand.
 
     Yields:
-      `on_step(state, info)` for a host-driven loop: it moves the bar by one step, shows `info` and returns True, to go on.
+      `on_step(state, info)` for a host-driven loop: it moves the bar by one step, shows `info` and
+      returns True, to go on.
 
     >>> with progress("counting", 3, enabled=False) as on_step:
     ...     [on_step(state, "") for state in range(3)]
@@ -61,7 +66,8 @@ def progress(description: str, num_steps: int, *, enabled: bool | None = None) -
 
 
 def time_limit(seconds: float) -> OnStep:
-    """An `on_step` that lets a host-driven loop go on until the time is up; at least one step is made.
+    """An `on_step` that lets a host-driven loop go on until the time is up; at least one step is
+    made.
 
     Args:
       seconds: from now on.
@@ -75,7 +81,9 @@ def time_limit(seconds: float) -> OnStep:
     >>> int(fitted.num_rounds), jboost.status.Status(int(fitted.status)).name
     (1, 'TIME_LIMIT')
     """
-    check.on_host("jboost.drive.time_limit", instead="under these nothing may watch a loop", seconds=seconds)
+    check.on_host(
+        "jboost.drive.time_limit", instead="under these nothing may watch a loop", seconds=seconds
+    )
     if not seconds >= 0:
         raise ValueError(f"seconds is {seconds}: expected a number from 0 up")
     deadline = time.monotonic() + seconds
@@ -87,7 +95,8 @@ def time_limit(seconds: float) -> OnStep:
 
 
 def all_of(*on_steps: OnStep | None) -> OnStep:
-    """One `on_step` of several: each is called after every step, and the loop ends where any returns False.
+    """One `on_step` of several: each is called after every step, and the loop ends where any
+    returns False.
 
     Args:
       on_steps: in the order of the calls; None for none. What returns None does not end the loop.
@@ -104,7 +113,8 @@ def all_of(*on_steps: OnStep | None) -> OnStep:
         check.watcher(f"on_steps[{number}]", on_step)
 
     def call(state: Any, info: Any) -> bool:
-        answers = [loops.goes_on(on_step, state, info) for on_step in on_steps]  # all are called, whatever the first says
+        # all are called, whatever the first says
+        answers = [loops.goes_on(on_step, state, info) for on_step in on_steps]
         return all(answers)
 
     return call
@@ -112,7 +122,8 @@ def all_of(*on_steps: OnStep | None) -> OnStep:
 
 @contextlib.contextmanager
 def lasting_interrupts() -> Iterator[None]:
-    """Ctrl-C counts even where it strikes in a callback whose exceptions Python ignores, as the one of JAX at garbage collection.
+    """Ctrl-C counts even where it strikes in a callback whose exceptions Python ignores, as the one
+    of JAX at garbage collection.
 
     >>> with lasting_interrupts():
     ...     pass

@@ -20,7 +20,8 @@ _OUTPUTS_AT_ONCE = 1 << 22
 
 
 def outputs(ensemble: Ensemble, features: Array) -> Array:
-    """The outputs [capacity, k] of all hypotheses on features [k, N]; those of unused slots mean nothing.
+    """The outputs [capacity, k] of all hypotheses on features [k, N]; those of unused slots mean
+    nothing.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0]], [-1, 1, 1])
@@ -28,11 +29,14 @@ def outputs(ensemble: Ensemble, features: Array) -> Array:
     >>> outputs(ensemble, dataset.features).tolist()
     [[-1.0, 1.0, 1.0]]
     """
-    return jax.vmap(lambda hypothesis: ensemble.learner.outputs(hypothesis, features))(ensemble.hypotheses)
+    return jax.vmap(lambda hypothesis: ensemble.learner.outputs(hypothesis, features))(
+        ensemble.hypotheses
+    )
 
 
 def scores(ensemble: Ensemble, features: Any) -> Array:
-    """The score of each row: the constant plus all votes, or +-inf where a hypothesis settled the row; NaN if the fit ended in INVALID_INPUT.
+    """The score of each row: the constant plus all votes, or +-inf where a hypothesis settled the
+    row; NaN if the fit ended in INVALID_INPUT.
 
     A block of hypotheses is evaluated at a time, so that memory is bounded whatever the capacity.
 
@@ -44,8 +48,9 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
       [k] scores in the default float type.
 
     Raises:
-      ValueError: at trace time, if `features` is no array of numbers, or its rows have a shape that the learner does not
-        take; where the ensemble's values are known also if it has too few columns.
+      ValueError: at trace time, if `features` is no array of numbers, or its rows have a shape that
+        the learner does not take; where the ensemble's values are known also if it has too few
+        columns.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0]], [-1, 1, 1])
@@ -67,12 +72,18 @@ def _sum_of_votes(ensemble: Ensemble, features: Any) -> Array:
     padding = -capacity % block
 
     def blocks(leaf: Array) -> Array:
-        return jnp.pad(leaf, [(0, padding)] + [(0, 0)] * (leaf.ndim - 1)).reshape((capacity + padding) // block, block, *leaf.shape[1:])
+        return jnp.pad(leaf, [(0, padding)] + [(0, 0)] * (leaf.ndim - 1)).reshape(
+            (capacity + padding) // block, block, *leaf.shape[1:]
+        )
 
-    def add_block(carry: tuple[Array, Array], part: tuple[PyTree, Array]) -> tuple[tuple[Array, Array], None]:
+    def add_block(
+        carry: tuple[Array, Array], part: tuple[PyTree, Array]
+    ) -> tuple[tuple[Array, Array], None]:
         total, verdict = carry
         hypotheses, votes = part
-        said = jax.vmap(lambda hypothesis: ensemble.learner.outputs(hypothesis, features))(hypotheses)
+        said = jax.vmap(lambda hypothesis: ensemble.learner.outputs(hypothesis, features))(
+            hypotheses
+        )
         said = jnp.where(jnp.any(votes != 0, axis=1, keepdims=True), said.astype(votes.dtype), 0.0)
         vote = jnp.where(said > 0, votes[:, :1], jnp.where(said < 0, votes[:, 1:], 0.0))
         settles = jnp.isinf(vote)
@@ -82,19 +93,39 @@ def _sum_of_votes(ensemble: Ensemble, features: Any) -> Array:
         return (total, jnp.where((verdict == 0) & jnp.any(settles, axis=0), ruling, verdict)), None
 
     votes = jnp.asarray(ensemble.votes).astype(float)
-    start = (jnp.full((num_rows,), ensemble.constant, votes.dtype), jnp.zeros((num_rows,), votes.dtype))
-    (total, verdict), _ = loops.scan(add_block, start, jax.tree.map(blocks, (ensemble.hypotheses, votes)))
-    return jnp.where((verdict == 0) | is_invalid(ensemble), total, jnp.where(verdict > 0, jnp.inf, -jnp.inf))
+    start = (
+        jnp.full((num_rows,), ensemble.constant, votes.dtype),
+        jnp.zeros((num_rows,), votes.dtype),
+    )
+    (total, verdict), _ = loops.scan(
+        add_block, start, jax.tree.map(blocks, (ensemble.hypotheses, votes))
+    )
+    return jnp.where(
+        (verdict == 0) | is_invalid(ensemble), total, jnp.where(verdict > 0, jnp.inf, -jnp.inf)
+    )
 
 
 def _judge_width(ensemble: Ensemble, num_features: int) -> None:
-    """Raises ValueError where a hypothesis in use is known to look at a feature that is not there."""
-    places = ensemble.learner.places(ensemble.hypotheses) if hasattr(ensemble.learner, "places") else None
-    if places is None or isinstance(places, jax.core.Tracer) or isinstance(ensemble.count, jax.core.Tracer):
+    """Raises ValueError where a hypothesis in use is known to look at a feature that is
+    not there.
+    """
+    places = (
+        ensemble.learner.places(ensemble.hypotheses)
+        if hasattr(ensemble.learner, "places")
+        else None
+    )
+    if (
+        places is None
+        or isinstance(places, jax.core.Tracer)
+        or isinstance(ensemble.count, jax.core.Tracer)
+    ):
         return
     last = int(np.max(np.asarray(places)[: int(ensemble.count)], initial=-1))
     if last >= num_features:
-        raise ValueError(f"features has {num_features} columns, and the ensemble looks at column {last}: pass the columns that it was fitted on")
+        raise ValueError(
+            f"features has {num_features} columns, and the ensemble looks at column {last}: pass"
+            " the columns that it was fitted on"
+        )
 
 
 @is_invalid.register
@@ -111,15 +142,17 @@ def describe(ensemble: Ensemble, names: Sequence[str]) -> str:
     """The ensemble as rules, one line each: what is asked, and the votes for either answer.
 
     Args:
-      ensemble: of concrete arrays, of a learner that can put a hypothesis in words (`describe(hypothesis, names)`).
+      ensemble: of concrete arrays, of a learner that can put a hypothesis in words
+        (`describe(hypothesis, names)`).
       names: of the features, N of them.
 
     Returns:
-      Lines of text: settling rules first, in their order, then votes from the greatest down; unused slots are left out.
+      Lines of text: settling rules first, in their order, then votes from the greatest down; unused
+      slots are left out.
 
     Raises:
-      ValueError: if the learner has no words for its hypotheses, or if there are fewer names than features that it looks at; of a fit that ended in
-        INVALID_INPUT.
+      ValueError: if the learner has no words for its hypotheses, or if there are fewer names than
+        features that it looks at; of a fit that ended in INVALID_INPUT.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0]], [-1, 1, 1])
@@ -129,16 +162,27 @@ def describe(ensemble: Ensemble, names: Sequence[str]) -> str:
     """
     if not hasattr(ensemble.learner, "describe"):
         raise ValueError(
-            f"ensemble is of a {type(ensemble.learner).__name__}, which has no describe(hypothesis, names): add that method to the learner"
+            f"ensemble is of a {type(ensemble.learner).__name__}, which has no describe(hypothesis,"
+            " names): add that method to the learner"
         )
-    check.on_host("jboost.ensemble.describe", instead="return the ensemble, and describe it afterwards", ensemble=ensemble)
+    check.on_host(
+        "jboost.ensemble.describe",
+        instead="return the ensemble, and describe it afterwards",
+        ensemble=ensemble,
+    )
     refuse_invalid(ensemble)
     votes, names = np.asarray(ensemble.votes), [" ".join(str(name).splitlines()) for name in names]
     sizes = np.abs(votes).max(axis=1)
-    order = [*np.flatnonzero(np.isinf(sizes)), *(slot for slot in np.argsort(-sizes, kind="stable") if 0 < sizes[slot] < np.inf)]
+    order = [
+        *np.flatnonzero(np.isinf(sizes)),
+        *(slot for slot in np.argsort(-sizes, kind="stable") if 0 < sizes[slot] < np.inf),
+    ]
     lines = [_rule(ensemble, int(slot), votes[slot], names) for slot in order]
     constant = float(ensemble.constant)
-    return "\n".join([*lines, *([f"{constant:+.4g} always"] if constant else [])]) or "no hypothesis votes"
+    return (
+        "\n".join([*lines, *([f"{constant:+.4g} always"] if constant else [])])
+        or "no hypothesis votes"
+    )
 
 
 def _rule(ensemble: Ensemble, slot: int, votes: Any, names: Sequence[str]) -> str:
@@ -146,6 +190,13 @@ def _rule(ensemble: Ensemble, slot: int, votes: Any, names: Sequence[str]) -> st
     try:
         what = ensemble.learner.describe(hypothesis, names)
     except IndexError:
-        raise ValueError(f"names holds {len(names)} texts, and the ensemble looks at more features: pass one for each") from None
-    weight = f"{votes[0]:.4g}" if votes[0] == votes[1] else f"{votes[0]:.4g} if positive, {votes[1]:.4g} if negative"
+        raise ValueError(
+            f"names holds {len(names)} texts, and the ensemble looks at more features: pass one for"
+            " each"
+        ) from None
+    weight = (
+        f"{votes[0]:.4g}"
+        if votes[0] == votes[1]
+        else f"{votes[0]:.4g} if positive, {votes[1]:.4g} if negative"
+    )
     return f"{weight} * [{what}]"

@@ -1,16 +1,20 @@
 """Model files without pickle.
 
-A model file is a zip archive that `numpy.load(path, allow_pickle=False)` reads as well. It holds one `<field>.npy` for every array of
-the model (a field of a model inside a model is `<field>.<field>.npy`, an entry of a list `<field>.<index>.npy`) and `header.json`:
+A model file is a zip archive that `numpy.load(path, allow_pickle=False)` reads as well. It holds
+one `<field>.npy` for every array of the model (a field of a model inside a model is
+`<field>.<field>.npy`, an entry of a list `<field>.<index>.npy`) and `header.json`:
 
     format           "jboost-model"
     format_version   1; a reader refuses a greater one
     jboost_version   the version that wrote the file
-    model            {"type": name, "fields": {field: {"dtype", "shape"} of an array, or a model, list, tuple or dict again}}; a record (a
-                     learner, its cost function, a binarizer) is {"type": name, "settings": {field: value}}, a value being any JSON (a list
-                     stands for a tuple), a record, or {"dtype", "shape", "host": whether NumPy holds it} of an array. The settings of a
-                     learner are null where a file cannot hold them
-    metadata         what the writer added, any JSON; the command line keeps the names of the scores and of the labels there
+    model            {"type": name, "fields": {field: {"dtype", "shape"} of an array, or a model,
+                     list, tuple or dict again}}; a record (a learner, its cost function, a
+                     binarizer) is {"type": name, "settings": {field: value}}, a value being any
+                     JSON (a list stands for a tuple), a record, or {"dtype", "shape", "host":
+                     whether NumPy holds it} of an array. The settings of a learner are null where
+                     a file cannot hold them
+    metadata         what the writer added, any JSON; the command line keeps the names of the
+                     scores and of the labels there
 """
 
 from __future__ import annotations
@@ -59,12 +63,24 @@ _CONTAINERS: dict[str, Any] = {kind.__name__: kind for kind in (dict, list, tupl
 
 
 def register(model_type: Any) -> None:
-    """Lets `save` and `load` know a type by its name: a NamedTuple of arrays (and of registered models), a hypothesis of one's own too; or a
-    frozen dataclass of numbers, words, tuples of them, arrays and registered dataclasses, such as a learner or a cost function."""
+    """Lets `save` and `load` know a type by its name: a NamedTuple of arrays (and of registered
+    models), a hypothesis of one's own too; or a frozen dataclass of numbers, words, tuples of them,
+    arrays and registered dataclasses, such as a learner or a cost function.
+    """
     (_RECORDS if dataclasses.is_dataclass(model_type) else _TYPES)[model_type.__name__] = model_type
 
 
-_KNOWN: tuple[Any, ...] = (Separator, TradeOff, DistanceSeparator, LinearVote, Ensemble, Column, Monomial, Stump, Model)
+_KNOWN: tuple[Any, ...] = (
+    Separator,
+    TradeOff,
+    DistanceSeparator,
+    LinearVote,
+    Ensemble,
+    Column,
+    Monomial,
+    Stump,
+    Model,
+)
 _KNOWN_RECORDS: tuple[Any, ...] = (
     Columns,
     Rules,
@@ -83,16 +99,20 @@ for _known in (*_KNOWN, *_KNOWN_RECORDS):
     register(_known)
 
 
-def save(model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
+def save(
+    model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None
+) -> None:
     """Writes a model to a file, atomically: the file is either the old one or the whole new one.
 
     Args:
-      model: a fitted model of a registered type, such as `jboost.pair.Separator` or the ensemble of a booster, of concrete arrays.
+      model: a fitted model of a registered type, such as `jboost.pair.Separator` or the ensemble of
+        a booster, of concrete arrays.
       path: of the file, `.npz` by custom; its folder exists.
       metadata: what else the file shall hold, JSON.
 
     Raises:
-      ValueError: if the type of the model is not registered, or a field is neither an array of numbers nor what a record may hold.
+      ValueError: if the type of the model is not registered, or a field is neither an array of
+        numbers nor what a record may hold.
 
     >>> import jboost, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.npz"
@@ -100,7 +120,9 @@ def save(model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any
     >>> jboost.predict(load(path), [[3.0, 1.0]]).tolist()
     [1]
     """
-    check.on_host("jboost.files.save", instead="return the model, and save it afterwards", model=model)
+    check.on_host(
+        "jboost.files.save", instead="return the model, and save it afterwards", model=model
+    )
     arrays: dict[str, np.ndarray] = {}
     description = _describe(model, "", arrays)
     header = {
@@ -110,7 +132,10 @@ def save(model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any
         "model": description,
         "metadata": dict(metadata or {}),
     }
-    with outputs.file(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        outputs.file(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         _write_member(archive, _HEADER, json.dumps(header, indent=2).encode())
         for name, array in arrays.items():
             buffer = io.BytesIO()
@@ -123,15 +148,17 @@ def load(path: str | os.PathLike[str], *, learner: Any = None) -> Any:
 
     Args:
       path: of a file that `save` wrote.
-      learner: for ensembles of a learner that holds functions, which a file cannot (`jboost.learners.trained`, or one's own): the learner they
-        were fitted with. None for all others.
+      learner: for ensembles of a learner that holds functions, which a file cannot
+        (`jboost.learners.trained`, or one's own): the learner they were fitted with. None for all
+        others.
 
     Returns:
       The model, of JAX arrays; a record has NumPy arrays where it had them.
 
     Raises:
-      ValueError: if the file is missing, damaged, no model file, of a newer format or of an unknown type; if it holds 64-bit arrays and
-        64-bit types are not enabled; if a `learner` is given for a model that has none; or if it is missing, or another than the file's.
+      ValueError: if the file is missing, damaged, no model file, of a newer format or of an unknown
+        type; if it holds 64-bit arrays and 64-bit types are not enabled; if a `learner` is given
+        for a model that has none; or if it is missing, or another than the file's.
     """
     with _opened(path) as archive:
         description = _read_header(archive, path)["model"]
@@ -155,17 +182,26 @@ def package_version(name: str) -> str:
         return "not installed"
 
 
-# --- writing -------------------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def _describe(model: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """The header's description of a model; its arrays are added to `arrays`."""
     name = type(model).__name__
     if _RECORDS.get(name) is type(model):
-        return {"type": name, "settings": {field: _describe_setting(value, f"{prefix}{field}", arrays) for field, value in _parts(model).items()}}
+        return {
+            "type": name,
+            "settings": {
+                field: _describe_setting(value, f"{prefix}{field}", arrays)
+                for field, value in _parts(model).items()
+            },
+        }
     if _TYPES.get(name, _CONTAINERS.get(name)) is not type(model):
         place, known = f"model.{prefix}".rstrip("."), ", ".join(sorted({**_TYPES, **_RECORDS}))
-        raise ValueError(f"{place} is a {name}: the types that can be saved are {known}; jboost.files.register adds another")
+        raise ValueError(
+            f"{place} is a {name}: the types that can be saved are {known}; jboost.files.register"
+            " adds another"
+        )
     fields: dict[str, Any] = {}
     for field, value in _parts(model).items():
         if isinstance(model, Ensemble) and field == _LEARNER:
@@ -180,19 +216,29 @@ def _describe(model: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[st
 def _describe_array(value: Any, name: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     array = np.asarray(value)
     if array.dtype.kind not in "biuf" and array.dtype != _BFLOAT16:
-        raise ValueError(f"model.{name} is a {type(value).__name__} of dtype {array.dtype}: expected an array of numbers")
+        raise ValueError(
+            f"model.{name} is a {type(value).__name__} of dtype {array.dtype}: expected an array of"
+            " numbers"
+        )
     if name in arrays:
-        raise ValueError(f"model holds two arrays by the name {name}: change a key of a dict that has a dot in it")
+        raise ValueError(
+            f"model holds two arrays by the name {name}: change a key of a dict that has a dot"
+            " in it"
+        )
     arrays[name] = array.view(np.uint16) if array.dtype == _BFLOAT16 else array
     return {"dtype": str(array.dtype), "shape": list(array.shape)}
 
 
 def _describe_setting(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """A field of a record: JSON as it is, tuples as lists, arrays and records by their descriptions."""
+    """A field of a record: JSON as it is, tuples as lists, arrays and records by their
+    descriptions.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if type(value) is tuple:
-        return [_describe_setting(part, f"{name}.{index}", arrays) for index, part in enumerate(value)]
+        return [
+            _describe_setting(part, f"{name}.{index}", arrays) for index, part in enumerate(value)
+        ]
     if isinstance(value, jax.Array | np.ndarray | np.generic):
         return {**_describe_array(value, name, arrays), "host": not isinstance(value, jax.Array)}
     return _describe(value, f"{name}.", arrays)
@@ -205,19 +251,34 @@ def _parts(model: Any) -> dict[str, Any]:
     if isinstance(model, dict):
         for key in model:
             if not isinstance(key, str) or "/" in key:
-                raise ValueError(f"model holds a dict with the key {key!r}: keys are strings without slashes")
+                raise ValueError(
+                    f"model holds a dict with the key {key!r}: keys are strings without slashes"
+                )
         return model
-    return dict(model._asdict()) if hasattr(model, "_asdict") else {str(index): value for index, value in enumerate(model)}
+    return (
+        dict(model._asdict())
+        if hasattr(model, "_asdict")
+        else {str(index): value for index, value in enumerate(model)}
+    )
 
 
 def _describe_learner(learner: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """A learner as a record; its settings are None where a file cannot hold them."""
     name = type(learner).__name__
     if isinstance(learner, Signs):
-        return {"type": name, "settings": {_LEARNER: _describe_learner(learner.learner, f"{prefix}{_LEARNER}.", arrays)}}
+        return {
+            "type": name,
+            "settings": {
+                _LEARNER: _describe_learner(learner.learner, f"{prefix}{_LEARNER}.", arrays)
+            },
+        }
     held: dict[str, np.ndarray] = {}
     try:
-        description = _describe(learner, prefix, held) if _RECORDS.get(name) is type(learner) else {"type": name, "settings": None}
+        description = (
+            _describe(learner, prefix, held)
+            if _RECORDS.get(name) is type(learner)
+            else {"type": name, "settings": None}
+        )
     except ValueError:  # a function, or a record of one's own
         return {"type": name, "settings": None}
     arrays |= held
@@ -230,7 +291,7 @@ def _write_member(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     archive.writestr(info, data)
 
 
-# --- reading -------------------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -260,8 +321,9 @@ def _read_header(archive: zipfile.ZipFile, path: str | os.PathLike[str]) -> dict
         raise ValueError(f"{path}: the header of the model file is damaged ({error})") from None
     if version > FORMAT_VERSION:
         raise ValueError(
-            f"{path}: the model file has format {version}, written by jboost {header.get('jboost_version')}; this jboost reads up to format "
-            f"{FORMAT_VERSION}: install a newer jboost"
+            f"{path}: the model file has format {version}, written by jboost"
+            f" {header.get('jboost_version')}; this jboost reads up to format {FORMAT_VERSION}:"
+            " install a newer jboost"
         )
     return header
 
@@ -298,12 +360,21 @@ def _has_learner(description: Mapping[str, Any]) -> bool:
     return _LEARNER in fields or any(_has_learner(part) for part in fields.values())
 
 
-def _rebuild(archive: zipfile.ZipFile, path: str | os.PathLike[str], description: Mapping[str, Any], prefix: str, learner: Any) -> Any:
+def _rebuild(
+    archive: zipfile.ZipFile,
+    path: str | os.PathLike[str],
+    description: Mapping[str, Any],
+    prefix: str,
+    learner: Any,
+) -> Any:
     name = description["type"]
     if "settings" in description:
         return _rebuild_record(archive, path, description, prefix)
     if name not in _TYPES and name not in _CONTAINERS:
-        raise ValueError(f"{path}: the file holds a {name}, which this jboost does not know; it knows {', '.join(sorted(_TYPES))}")
+        raise ValueError(
+            f"{path}: the file holds a {name}, which this jboost does not know; it knows"
+            f" {', '.join(sorted(_TYPES))}"
+        )
     fields = {}
     for field, part in description["fields"].items():
         if name == Ensemble.__name__ and field == _LEARNER and "settings" in part:
@@ -317,10 +388,17 @@ def _rebuild(archive: zipfile.ZipFile, path: str | os.PathLike[str], description
     try:
         return _TYPES[name](**fields)
     except TypeError as error:
-        raise ValueError(f"{path}: the fields of the {name} in the file do not fit this jboost ({error})") from None
+        raise ValueError(
+            f"{path}: the fields of the {name} in the file do not fit this jboost ({error})"
+        ) from None
 
 
-def _rebuild_record(archive: zipfile.ZipFile, path: str | os.PathLike[str], description: Mapping[str, Any], prefix: str) -> Any:
+def _rebuild_record(
+    archive: zipfile.ZipFile,
+    path: str | os.PathLike[str],
+    description: Mapping[str, Any],
+    prefix: str,
+) -> Any:
     """A record, if this jboost knows its type and the fields that it had."""
     name, settings = description["type"], description["settings"] or {}
 
@@ -329,43 +407,82 @@ def _rebuild_record(archive: zipfile.ZipFile, path: str | os.PathLike[str], desc
             return tuple(rebuild(part, f"{place}.{index}") for index, part in enumerate(value))
         if not isinstance(value, dict):
             return value
-        return _rebuild(archive, path, value, f"{place}.", None) if "type" in value else _read_array(archive, path, place, value)
+        return (
+            _rebuild(archive, path, value, f"{place}.", None)
+            if "type" in value
+            else _read_array(archive, path, place, value)
+        )
 
     try:
-        return _RECORDS[name](**{field: rebuild(value, f"{prefix}{field}") for field, value in settings.items()})
+        return _RECORDS[name](
+            **{field: rebuild(value, f"{prefix}{field}") for field, value in settings.items()}
+        )
     except (KeyError, TypeError):
-        raise ValueError(f"{path}: the {name} in the file does not fit this jboost: install a newer one") from None
+        raise ValueError(
+            f"{path}: the {name} in the file does not fit this jboost: install a newer one"
+        ) from None
 
 
-def _rebuild_learner(archive: zipfile.ZipFile, path: str | os.PathLike[str], description: Mapping[str, Any], prefix: str, given: Any) -> Any:
-    """The learner of an ensemble: from the file where it can hold it, else the one that the caller hands in."""
+def _rebuild_learner(
+    archive: zipfile.ZipFile,
+    path: str | os.PathLike[str],
+    description: Mapping[str, Any],
+    prefix: str,
+    given: Any,
+) -> Any:
+    """The learner of an ensemble: from the file where it can hold it, else the one that the caller
+    hands in.
+    """
     name, settings = description["type"], description["settings"]
     if name == Signs.__name__:
         inner = given.learner if isinstance(given, Signs) else given
-        return signs(_rebuild_learner(archive, path, settings[_LEARNER], f"{prefix}{_LEARNER}.", inner))
+        return signs(
+            _rebuild_learner(archive, path, settings[_LEARNER], f"{prefix}{_LEARNER}.", inner)
+        )
     if settings is None:
         if given is None:
-            raise ValueError(f"{path}: the learner, a {name}, holds what a file cannot: pass the one of the fit, load(path, learner=...)")
+            raise ValueError(
+                f"{path}: the learner, a {name}, holds what a file cannot: pass the one of the fit,"
+                " load(path, learner=...)"
+            )
         if type(given).__name__ != name:
-            raise ValueError(f"{path}: learner is a {type(given).__name__}, but the model was fitted with a {name}: pass that one")
+            raise ValueError(
+                f"{path}: learner is a {type(given).__name__}, but the model was fitted with a"
+                f" {name}: pass that one"
+            )
         return given
     known = _rebuild_record(archive, path, description, prefix)
     if given is not None and given != known:
-        raise ValueError(f"{path}: learner is {given!r}, but the model was fitted with {known!r}: leave `learner` out")
+        raise ValueError(
+            f"{path}: learner is {given!r}, but the model was fitted with {known!r}: leave"
+            " `learner` out"
+        )
     return known
 
 
-def _read_array(archive: zipfile.ZipFile, path: str | os.PathLike[str], name: str, wanted: Mapping[str, Any]) -> jax.Array | np.ndarray:
+def _read_array(
+    archive: zipfile.ZipFile, path: str | os.PathLike[str], name: str, wanted: Mapping[str, Any]
+) -> jax.Array | np.ndarray:
     try:
-        array = np.lib.format.read_array(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
+        array = np.lib.format.read_array(
+            io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False
+        )
     except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path}: the array {name} of the model file is missing or damaged ({error})") from None
+        raise ValueError(
+            f"{path}: the array {name} of the model file is missing or damaged ({error})"
+        ) from None
     if wanted["dtype"] == _BFLOAT16.name and array.dtype == np.uint16:
         array = array.view(_BFLOAT16)
     if str(array.dtype) != wanted["dtype"] or list(array.shape) != wanted["shape"]:
-        raise ValueError(f"{path}: the array {name} is {array.dtype}{list(array.shape)}, the header says {wanted['dtype']}{wanted['shape']}")
+        raise ValueError(
+            f"{path}: the array {name} is {array.dtype}{list(array.shape)}, the header says"
+            f" {wanted['dtype']}{wanted['shape']}"
+        )
     if wanted.get("host"):
         return array
     if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
-        raise ValueError(f"{path}: the model holds {array.dtype} arrays: enable 64-bit types first (jax.config.update('jax_enable_x64', True))")
+        raise ValueError(
+            f"{path}: the model holds {array.dtype} arrays: enable 64-bit types first"
+            " (jax.config.update('jax_enable_x64', True))"
+        )
     return jnp.asarray(array)

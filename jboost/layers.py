@@ -1,4 +1,5 @@
-"""Differentiable heads for networks: votes over a network's outputs, found anew in each step and differentiated through.
+"""Differentiable heads for networks: votes over a network's outputs, found anew in each step and
+differentiated through.
 
 A head is a pair of pure functions over a small state, as in optax:
 
@@ -52,7 +53,8 @@ def margin_head(
     num_classes: int | None = None,
     scale: ArrayLike = 1.0,
 ) -> Head:
-    """An LP-Boost head: the features' votes of largest smoothed soft margin on the batch, differentiated implicitly.
+    """An LP-Boost head: the features' votes of largest smoothed soft margin on the batch,
+    differentiated implicitly.
 
     In training the votes w are those of `jboost.relaxed_margin.solve_smoothed` on the margins y_i
     f_j(x_i) of the batch, of either sign, and a loss of the logits also moves the features through
@@ -61,8 +63,8 @@ def margin_head(
 
     Args:
       nu: [] in (0, 1], the share of the batch whose margins count: LP-Boost's.
-      smoothing: [] positive, in units of margin: the smaller, the nearer to LP-Boost's votes, and the
-        steeper their derivative, which grows as 1 / smoothing.
+      smoothing: [] positive, in units of margin: the smaller, the nearer to LP-Boost's votes, and
+        the steeper their derivative, which grows as 1 / smoothing.
       relaxation: of `jboost.relaxations`, in place of the soft margin of nu.
       num_classes: static; None for labels in {-1, +1} and logits [m]. With k, labels are integers
         from 0 to k - 1, each class has votes of its own against the others, and logits are [m, k].
@@ -119,14 +121,18 @@ def _apply_margin_head(
 ) -> tuple[Array, MarginHeadState]:
     matrix = check.numeric("features", features, shape=("m", state.votes.shape[0]), kinds="f")
     if labels is not None:
-        given = check.numeric("labels", labels, shape=(matrix.shape[0],), kinds="fiu" if num_classes is None else "iu")
+        given = check.numeric(
+            "labels", labels, shape=(matrix.shape[0],), kinds="fiu" if num_classes is None else "iu"
+        )
         one = functools.partial(solve, features=matrix, weights=weights, mask=mask)
         if num_classes is None:
             state = one(state.logits_of_votes, given)
         else:
             classes = jnp.arange(num_classes, dtype=given.dtype)
             signs = jnp.where(given[:, None] == classes[None, :], 1.0, -1.0)
-            state = jax.vmap(one, in_axes=(1, 1), out_axes=MarginHeadState(1, 1, 0))(state.logits_of_votes, signs)  # type: ignore[arg-type]
+            state = jax.vmap(one, in_axes=(1, 1), out_axes=MarginHeadState(1, 1, 0))(
+                state.logits_of_votes, signs
+            )  # type: ignore[arg-type]
     return scale.astype(matrix.dtype) * (matrix @ state.votes.astype(matrix.dtype)), state
 
 
@@ -159,7 +165,8 @@ class PairHeadState(NamedTuple):
     normal: Array  # [2]
     anchor: Array  # [2]
     bias: Array  # []
-    loss: Array  # [] the least number of errors, by weight, of any line on the examples that it was fitted to
+    # [] the least number of errors, by weight, of any line on the examples that it was fitted to
+    loss: Array
 
 
 def pair_head(**options: Any) -> Head:
@@ -169,16 +176,19 @@ def pair_head(**options: Any) -> Head:
       options: of `jboost.pair.optimal_separator`, such as `method` or `config`.
 
     Returns:
-      A `Head`. `init()` predicts by the first score. `apply(state, scores, labels)` with scores
-      [m, 2] and labels in {-1, +1} finds the best line and gives its signed scores [m]; without
-      labels the line of the state gives them. The logits are differentiable in the scores at a line
-      that is held fixed; the line itself has no derivative.
+      A `Head`. `init()` predicts by the first score. `apply(state, scores, labels)` with scores [m,
+      2] and labels in {-1, +1} finds the best line and gives its signed scores [m]; without labels
+      the line of the state gives them. The logits are differentiable in the scores at a line that
+      is held fixed; the line itself has no derivative.
 
     Source: Boyarshinov and Magdon-Ismail (2005).
 
     >>> import jax.numpy as jnp, jboost
     >>> head = jboost.layers.pair_head()
-    >>> scores, labels = jnp.array([[1.0, -1.0], [-1.0, 2.0], [-2.0, 1.0], [0.5, -2.0]]), jnp.array([1, 1, -1, -1])
+    >>> scores, labels = (
+    ...     jnp.array([[1.0, -1.0], [-1.0, 2.0], [-2.0, 1.0], [0.5, -2.0]]),
+    ...     jnp.array([1, 1, -1, -1]),
+    ... )
     >>> logits, state = head.apply(head.init(), scores, labels)
     >>> float(state.loss), jnp.sign(logits).tolist()
     (0.0, [1.0, 1.0, -1.0, -1.0])
@@ -188,7 +198,9 @@ def pair_head(**options: Any) -> Head:
 
 def _init_pair_head(num_features: int = 2) -> PairHeadState:
     if num_features != 2:
-        raise ValueError(f"num_features is {num_features}: expected 2, the scores that a pair head combines")
+        raise ValueError(
+            f"num_features is {num_features}: expected 2, the scores that a pair head combines"
+        )
     return PairHeadState(jnp.array([1.0, 0.0]), jnp.zeros(2), jnp.zeros(()), jnp.asarray(jnp.nan))
 
 

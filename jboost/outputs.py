@@ -1,7 +1,8 @@
 """Writing what a user names as output: whole or not at all, and without damage to what is there.
 
-A regular file is written beside and renamed, so that it is the old one or the new one whatever happens. What is no file (a device, a named pipe, a
-descriptor such as /dev/stdout) is written to as a stream once all is ready, and stays what it is. All files of jboost are written by `file`.
+A regular file is written beside and renamed, so that it is the old one or the new one whatever
+happens. What is no file (a device, a named pipe, a descriptor such as /dev/stdout) is written to as
+a stream once all is ready, and stays what it is. All files of jboost are written by `file`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def check_file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> 
 
     Args:
       path: of a file, a device or a pipe.
-      endings: what the names of files of this kind end with, such as ".csv"; an existing file that ends otherwise is not replaced. Empty for any.
+      endings: what the names of files of this kind end with, such as ".csv"; an existing file that
+        ends otherwise is not replaced. Empty for any.
 
     >>> check_file("")
     Traceback (most recent call last):
@@ -37,24 +39,35 @@ def check_file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> 
         return
     final = _followed(path)
     if not final.parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {final.parent if os.path.islink(path) else Path(path).parent}: make it first")
+        raise ValueError(
+            f"{path}: there is no folder"
+            f" {final.parent if os.path.islink(path) else Path(path).parent}: make it first"
+        )
     if final.is_dir():
         raise ValueError(f"{path}: is a folder: name a file in it")
     if final.is_file():
         if endings and final.suffix and not final.name.lower().endswith(tuple(endings)):
-            raise ValueError(f"{path}: exists and is no {' or '.join(endings)} file by its name, so it is not replaced: choose another name")
+            raise ValueError(
+                f"{path}: exists and is no {' or '.join(endings)} file by its name, so it is not"
+                " replaced: choose another name"
+            )
         return
     mode = final.stat().st_mode if final.exists() else 0
     if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
-        raise ValueError(f"{path}: is a {'socket' if stat.S_ISSOCK(mode) else 'block device'}: name a file, a pipe or a character device")
+        raise ValueError(
+            f"{path}: is a {'socket' if stat.S_ISSOCK(mode) else 'block device'}: name a file, a"
+            " pipe or a character device"
+        )
 
 
 @contextlib.contextmanager
 def file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> Iterator[Path]:
-    """A temporary file to write to, whose content goes to `path` at the end; if anything goes wrong before, nothing does.
+    """A temporary file to write to, whose content goes to `path` at the end; if anything goes wrong
+    before, nothing does.
 
     Args:
-      path: as of `check_file`, which is called first. Links are followed; a file that is replaced keeps its permissions.
+      path: as of `check_file`, which is called first. Links are followed; a file that is replaced
+        keeps its permissions.
       endings: as of `check_file`.
 
     Raises:
@@ -87,9 +100,11 @@ def file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> Iterat
 
 @contextlib.contextmanager
 def folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary folder beside `path`, which takes its place at the end and disappears if anything goes wrong.
+    """A temporary folder beside `path`, which takes its place at the end and disappears if anything
+    goes wrong.
 
-    What was at `path` before is gone afterwards; whether it may go is the caller's question. Links are followed.
+    What was at `path` before is gone afterwards; whether it may go is the caller's question. Links
+    are followed.
     """
     if not os.fspath(path):
         raise ValueError("the name of the output folder is empty: expected a path")
@@ -118,14 +133,18 @@ def _followed(path: str | os.PathLike[str]) -> Path:
 
 
 def _descriptor(path: str | os.PathLike[str]) -> int | None:
-    """The descriptor of this process that a path stands for, such as 1 for /dev/stdout; None for all other paths."""
+    """The descriptor of this process that a path stands for, such as 1 for /dev/stdout; None for
+    all other paths.
+    """
     name = os.path.abspath(path)
     number = _DESCRIPTOR.fullmatch(name)
     return int(number[1]) if number else _STANDARD.get(name)
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is written to as it stands: a descriptor, or what exists and is no regular file."""
+    """Whether a path is written to as it stands: a descriptor, or what exists and is no regular
+    file.
+    """
     return _descriptor(path) is not None or (os.path.exists(path) and not os.path.isfile(path))
 
 
@@ -137,4 +156,5 @@ def _send(content: Path, path: str | os.PathLike[str]) -> None:
         with content.open("rb") as source, os.fdopen(stream, "wb") as target:
             shutil.copyfileobj(source, target)
     except OSError as error:
-        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None  # with the name that was given
+        # with the name that was given
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None

@@ -1,7 +1,8 @@
-"""The table of all public algorithms and of what they run under: `python -m tests.capabilities` writes docs/many-devices.md.
+"""The table of all public algorithms and of what they run under: `python -m tests.capabilities`
+writes docs/many-devices.md.
 
-A cell names the tests that prove it, or gives a reason in words. tests/test_capabilities.py checks that the tests exist, that every public
-algorithm has a row, and that the page is up to date.
+A cell names the tests that prove it, or gives a reason in words. tests/test_capabilities.py checks
+that the tests exist, that every public algorithm has a row, and that the page is up to date.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ COLUMNS = (
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """Tests that prove that something works, as file::name or file::name[parameters]; or why it does not, or is not known to."""
+    """Tests that prove that something works, as file::name or file::name[parameters]; or why it
+    does not, or is not known to.
+    """
 
     tests: tuple[str, ...] = ()
     reason: str = ""
 
 
-# --- rows ------------------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 ALGORITHMS = algorithms()
 # The same functions by other options; benchmarks.algorithms has them because their programs differ.
@@ -66,7 +69,10 @@ NOT_ALGORITHMS = {
     "learners": "make the learners that `fit` takes",
     "layers.margin_head": "makes a head",
     "layers.pair_head": "makes a head",
-    "losses": "parts of boosters, and training losses: tests/test_losses.py spreads them by `axis_name` and on a mesh",
+    "losses": (
+        "parts of boosters, and training losses: tests/test_losses.py spreads them by `axis_name`"
+        " and on a mesh"
+    ),
     "operators": "make the operators that solvers take",
     "relaxations": "make the relaxations that solvers take",
     "sharding": "places arrays",
@@ -116,7 +122,7 @@ def is_traceable(name: str) -> bool:
     return name in ALGORITHMS and ALGORITHMS[name].traceable
 
 
-# --- cells -----------------------------------------------------------------------------------------------------------------
+# --- cells ----------------------------------------------------------------------------------------
 
 INSTEAD = {
     "pair.optimal_separator, branch and bound": '`method="sweep"`',
@@ -130,14 +136,25 @@ INSTEAD = {
     "example_weights.fit_large": "`example_weights.fit`",
     "example_weights.choose_penalty": "`example_weights.fit`",
 }
-LOOSE = "it runs with bounds that hold, but the upper bound of one member of four was infinite, with status OPTIMAL, where on one device it is finite"
+LOOSE = (
+    "it runs with bounds that hold, but the upper bound of one member of four was infinite, with"
+    " status OPTIMAL, where on one device it is finite"
+)
 NO_PROGRAM = "the host drives it: a loop on the host is not a program"
 ONE_PROGRAM = "one program: nothing to resume between"
 NO_STATE = "the host drives it or may watch it, and it takes no `initial`"
-WITHOUT_ON_STEP = ("l0.choose", "l0.search_margin", "l0.fit_exact", "example_weights.choose_penalty")  # one program where nothing watches
+# one program where nothing watches
+WITHOUT_ON_STEP = (
+    "l0.choose",
+    "l0.search_margin",
+    "l0.fit_exact",
+    "example_weights.choose_penalty",
+)
 NOT_IN_TWO_PROCESSES = "not tested in two processes"
 NOT_ON_A_MESH = "not tested on a mesh"
-NO_EXAMPLES = "it takes a linear program, which has no examples; `lpboost.solve` shards the rows of its own"
+NO_EXAMPLES = (
+    "it takes a linear program, which has no examples; `lpboost.solve` shards the rows of its own"
+)
 
 TWO_PROCESSES = {
     "adaboost.fit",
@@ -166,17 +183,25 @@ RESUMES = {
     "slipper.fit": f"{_RESUMED}[slipper]",
     "combine.pairwise.fit": f"{_RESUMED}[pairwise]",
     "relaxed_margin.solve": "test_checkpoints.py::test_relaxed_margin_of_a_matrix_goes_on",
-    "pair.optimal_separator, branch and bound": "test_checkpoints.py::test_branch_and_bound_of_a_pair_goes_on",
+    "pair.optimal_separator, branch and bound": (
+        "test_checkpoints.py::test_branch_and_bound_of_a_pair_goes_on"
+    ),
     "example_weights.fit_large": "test_checkpoints.py::test_example_weights_of_many_examples_go_on",
     "l0.solve_exact": "test_checkpoints.py::test_exact_l0_goes_on",
     "l0.fit_exact": "test_checkpoints.py::test_exact_fit_of_l0_goes_on_from_rounds_and_from_nodes",
 }
 
 # Rows whose examples are sharded by the entries of tests/contract.py, which have other names there.
-_CONTRACT_NAMES = {"pair.optimal_separator, sweep": "pair.optimal_separator", "combine.fit, greedy": "combine.fit"}
+_CONTRACT_NAMES = {
+    "pair.optimal_separator, sweep": "pair.optimal_separator",
+    "combine.fit, greedy": "combine.fit",
+}
 _ENTRIES = {entry.name for entry in contract.TABLE + contract.CERTIFIED}
 _ON_EXPLICIT = "test_sharding.py::test_{}public_functions_give_the_same_on_an_explicit_mesh[{}]"
-_ON_OTHERS = "test_sharding.py::test_all_public_functions_give_the_same_on_other_meshes_and_under_jit[{}-{}-{}]"
+_ON_OTHERS = (
+    "test_sharding.py::test_all_public_functions_give_the_same_on_other_meshes_and_under_jit"
+    "[{}-{}-{}]"
+)
 _OTHER_MESHES = (("AxisType.Auto", False), ("AxisType.Auto", True), ("AxisType.Explicit", True))
 _EXPORTED = "test_every_algorithm_in_one_program_is_exported_for_cuda_and_tpu"
 _CHEAP = ("relaxed_margin.solve", "lpboost.solve")
@@ -189,17 +214,23 @@ UNSHARDED: dict[str, str] = {
 
 
 def contract_name(name: str) -> str | None:
-    """The entry of the contract tables for a row, if there is one that tests/test_sharding.py runs."""
+    """The entry of the contract tables for a row, if there is one that
+    tests/test_sharding.py runs.
+    """
     entry = _CONTRACT_NAMES.get(name, name)
     return entry if entry in _ENTRIES and entry != "lp.solve" else None
 
 
 def _batches(name: str) -> Cell:
     if name in WITHOUT_ON_STEP:
-        return Cell(reason=f"it may be traced, and is not tested under `vmap`: take {INSTEAD[name]}")
+        return Cell(
+            reason=f"it may be traced, and is not tested under `vmap`: take {INSTEAD[name]}"
+        )
     if not is_traceable(name):
         return Cell(reason=f"the host drives it: under `vmap` take {INSTEAD[name]}")
-    return Cell((f"test_capabilities.py::test_sharded_batch_gives_what_calls_of_their_own_give[{name}]",))
+    return Cell(
+        (f"test_capabilities.py::test_sharded_batch_gives_what_calls_of_their_own_give[{name}]",)
+    )
 
 
 def _examples(name: str, kind: str) -> Cell:
@@ -207,11 +238,25 @@ def _examples(name: str, kind: str) -> Cell:
         return Cell(reason=UNSHARDED[name])
     entry = contract_name(name)
     if entry is None:
-        return Cell((f"test_capabilities.py::test_sharded_examples_give_what_one_device_gives[{name}]",))
+        return Cell(
+            (f"test_capabilities.py::test_sharded_examples_give_what_one_device_gives[{name}]",)
+        )
     eager = _ON_EXPLICIT.format("" if entry in _CHEAP else "all_", entry)
     if not is_traceable(name):
-        return Cell((eager,)) if kind == "Explicit" else Cell(reason="the host drives it; tested with `Explicit` axes, which it sees as `Auto` ones")
-    others = [_ON_OTHERS.format(entry, kind_id, traced) for kind_id, traced in _OTHER_MESHES if kind_id.endswith(kind)]
+        return (
+            Cell((eager,))
+            if kind == "Explicit"
+            else Cell(
+                reason=(
+                    "the host drives it; tested with `Explicit` axes, which it sees as `Auto` ones"
+                )
+            )
+        )
+    others = [
+        _ON_OTHERS.format(entry, kind_id, traced)
+        for kind_id, traced in _OTHER_MESHES
+        if kind_id.endswith(kind)
+    ]
     return Cell((eager, *others) if kind == "Explicit" else tuple(others))
 
 
@@ -225,7 +270,11 @@ def cells_of(name: str) -> tuple[Cell, ...]:
     """The cells of a row."""
     batches = _batches(name)
     in_two = Cell((f"test_cluster.py::test_two_processes_agree_with_one[{function_of(name)}]",))
-    test = "test_what_the_host_may_watch_is_exported_where_it_does_not" if name in WITHOUT_ON_STEP else _EXPORTED
+    test = (
+        "test_what_the_host_may_watch_is_exported_where_it_does_not"
+        if name in WITHOUT_ON_STEP
+        else _EXPORTED
+    )
     exported = Cell((f"test_export.py::{test}[{name}]",))
     return (
         batches,
@@ -240,54 +289,106 @@ def cells_of(name: str) -> tuple[Cell, ...]:
 
 TABLE = {name: cells_of(name) for name in NAMES}
 
-# --- the page --------------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 
 _HEAD = """# Many devices: what each algorithm runs under
 
-This page is written by `python -m tests.capabilities`. A "yes" is a test, named below; a number is a reason, below too. "Sharded batch"
-is a batch of data sets with its first axis sharded over the axis "batch" of a mesh. "Sharded examples" is one data set with its examples
-sharded over the axis "examples" (`jboost.sharding.shard_dataset`), in eager calls; rows whose test is in tests/test_sharding.py run under
-`jit` too. Answers are those of one device: exact methods to the bit for integer weights, others within their tolerance.
+This page is written by `python -m tests.capabilities`. A "yes" is a test, named below; a number is
+a reason, below too. "Sharded batch" is a batch of data sets with its first axis sharded over the
+axis "batch" of a mesh. "Sharded examples" is one data set with its examples sharded over the axis
+"examples" (`jboost.sharding.shard_dataset`), in eager calls; rows whose test is in
+tests/test_sharding.py run under `jit` too. Answers are those of one device: exact methods to the
+bit for integer weights, others within their tolerance.
 """
 
 GATHERED = {
-    "adaboost, infoboost, relaxed_margin, lpboost over `pool` and `literals`; relaxed_margin.solve, lpboost.solve; capped simplices": (
-        "nothing that grows with the examples: sums over the examples are exchanged"
-    ),
+    (
+        "adaboost, infoboost, relaxed_margin, lpboost over `pool` and `literals`;"
+        " relaxed_margin.solve, lpboost.solve; capped simplices"
+    ): ("nothing that grows with the examples: sums over the examples are exchanged"),
     "boosters over `stumps`": (
-        "the example weights and one sorted column in each round, 12 bytes an example: the sorted examples of a feature are on one device"
+        "the example weights and one sorted column in each round, 12 bytes an example: the sorted"
+        " examples of a feature are on one device"
     ),
     "projections.projection_simplex, projections.projection_l1_ball": "the vector: they sort it",
-    "slipper": "4 bytes an example in each round, for the random split into examples that grow a rule and those that prune it",
-    "pair.optimal_separator by the sweep, pair.leave_one_out": "all points, once: every device has them, and sweeps its share of the centres",
-    "example_weights.fit": "the kernel matrix of m x m entries: it runs on a mesh and saves no memory",
+    "slipper": (
+        "4 bytes an example in each round, for the random split into examples that grow a rule and"
+        " those that prune it"
+    ),
+    "pair.optimal_separator by the sweep, pair.leave_one_out": (
+        "all points, once: every device has them, and sweeps its share of the centres"
+    ),
+    "example_weights.fit": (
+        "the kernel matrix of m x m entries: it runs on a mesh and saves no memory"
+    ),
     "l0.solve_relaxation, l0.fit, l0.path, l0.solve_exact, l0.strengthen, l0.solve_unnormalised": (
         "the pool and the examples: they run on a mesh, replicated, and save no memory"
     ),
-    "monomials.maximum_agreement, monomials.greedy": "the examples: they run on a mesh, replicated, and save no memory",
-    "pair.pareto_front, three classifiers, combine": "all points: they run on a mesh, replicated but for sweeps, and save no memory",
-    "algorithms that the host drives": "the arrays that the host looks at; steps on the device run on one device or replicated",
+    "monomials.maximum_agreement, monomials.greedy": (
+        "the examples: they run on a mesh, replicated, and save no memory"
+    ),
+    "pair.pareto_front, three classifiers, combine": (
+        "all points: they run on a mesh, replicated but for sweeps, and save no memory"
+    ),
+    "algorithms that the host drives": (
+        "the arrays that the host looks at; steps on the device run on one device or replicated"
+    ),
 }
 
 
 def _reasons() -> list[str]:
-    return list(dict.fromkeys(cell.reason for cells in TABLE.values() for cell in cells if cell.reason))
+    return list(
+        dict.fromkeys(cell.reason for cells in TABLE.values() for cell in cells if cell.reason)
+    )
 
 
 def page() -> str:
     """The text of docs/many-devices.md."""
     reasons = _reasons()
-    lines = [_HEAD, "| algorithm | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+    lines = [
+        _HEAD,
+        "| algorithm | " + " | ".join(COLUMNS) + " |",
+        "|---" * (len(COLUMNS) + 1) + "|",
+    ]
     for name, cells in TABLE.items():
-        lines.append(f"| {name} | " + " | ".join("yes" if cell.tests else f"({reasons.index(cell.reason) + 1})" for cell in cells) + " |")
-    lines += ["", "Reasons:", "", *(f"{number}. {reason[0].upper() + reason[1:]}." for number, reason in enumerate(reasons, 1))]
+        lines.append(
+            f"| {name} | "
+            + " | ".join(
+                "yes" if cell.tests else f"({reasons.index(cell.reason) + 1})" for cell in cells
+            )
+            + " |"
+        )
+    lines += [
+        "",
+        "Reasons:",
+        "",
+        *(
+            f"{number}. {reason[0].upper() + reason[1:]}."
+            for number, reason in enumerate(reasons, 1)
+        ),
+    ]
     lines += ["", "Tests, in `tests/`; the name of the algorithm is their parameter:", ""]
     for place, column in enumerate(COLUMNS):
-        tests = dict.fromkeys(test.partition("[")[0] for cells in TABLE.values() for test in cells[place].tests)
+        tests = dict.fromkeys(
+            test.partition("[")[0] for cells in TABLE.values() for test in cells[place].tests
+        )
         lines.append(f"- {column}: " + ", ".join(f"`{test}`" for test in tests) + ".")
-    lines += ["", "## What is gathered on a mesh", "", "| algorithm | what every device gets of all examples |", "|---|---|"]
+    lines += [
+        "",
+        "## What is gathered on a mesh",
+        "",
+        "| algorithm | what every device gets of all examples |",
+        "|---|---|",
+    ]
     lines += [f"| {name} | {what} |" for name, what in GATHERED.items()]
-    lines += ["", "The reading of compiled programs is `test_sharding.py::test_nothing_that_grows_with_the_examples_is_gathered`.", ""]
+    lines += [
+        "",
+        (
+            "The reading of compiled programs is"
+            " `test_sharding.py::test_nothing_that_grows_with_the_examples_is_gathered`."
+        ),
+        "",
+    ]
     return "\n".join(lines)
 
 

@@ -1,4 +1,5 @@
-"""What each process of tests/test_cluster.py runs: public functions on rows that every process holds a part of, and on all rows by itself.
+"""What each process of tests/test_cluster.py runs: public functions on rows that every process
+holds a part of, and on all rows by itself.
 
     python tests/cluster_programs.py FOLDER NAME...
 
@@ -21,7 +22,9 @@ def rows():
     """Bits and labels that follow two of them, and integer points, the same in every process."""
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2, (NUM_EXAMPLES, 4)).astype(np.float32)
-    labels = np.where((bits[:, 0] + bits[:, 1] > 0) ^ (rng.random(NUM_EXAMPLES) < 0.1), 1, -1).astype(np.float32)
+    labels = np.where(
+        (bits[:, 0] + bits[:, 1] > 0) ^ (rng.random(NUM_EXAMPLES) < 0.1), 1, -1
+    ).astype(np.float32)
     points = (rng.integers(-5, 6, (NUM_EXAMPLES, 2)) + labels[:, None]).astype(np.float32)
     return bits, labels, points
 
@@ -45,11 +48,15 @@ def _margins(solve, *arguments, **options):
 
 
 def _soft_margin(bits, labels, mask):
-    return _margins(jboost.relaxed_margin.solve, jboost.relaxations.soft_margin(nu=0.3))(bits, labels, mask)
+    return _margins(jboost.relaxed_margin.solve, jboost.relaxations.soft_margin(nu=0.3))(
+        bits, labels, mask
+    )
 
 
 def _relaxation(bits, labels, mask):
-    found = jboost.l0.solve_relaxation(2 * bits - 1, labels, np.full(4, 0.3, np.float32), margin=0.2, mask=mask)
+    found = jboost.l0.solve_relaxation(
+        2 * bits - 1, labels, np.full(4, 0.3, np.float32), margin=0.2, mask=mask
+    )
     return found.lower_bound, found.upper_bound
 
 
@@ -63,7 +70,9 @@ def _front(points, labels, mask):
 
 
 def _monomial(bits, labels, mask):
-    found = jboost.monomials.maximum_agreement(bits, labels, np.ones(NUM_EXAMPLES, np.float32), max_order=2, mask=mask)
+    found = jboost.monomials.maximum_agreement(
+        bits, labels, np.ones(NUM_EXAMPLES, np.float32), max_order=2, mask=mask
+    )
     return found.value, found.upper_bound
 
 
@@ -83,13 +92,17 @@ def _slipper(bits, labels, mask):
 
 
 def _worst_case(bits, labels, mask):
-    found = jboost.losses.solve_worst_case(bits[:, 0] - 0.3 * labels, jboost.relaxations.kl_ball(0.2), mask=mask)
+    found = jboost.losses.solve_worst_case(
+        bits[:, 0] - 0.3 * labels, jboost.relaxations.kl_ball(0.2), mask=mask
+    )
     return found.value, found.example_weights.max()
 
 
 def _smoothed(bits, labels, mask):
     both = jax.numpy.concatenate([2 * bits - 1, 1 - 2 * bits], axis=1)
-    found = jboost.relaxed_margin.solve_smoothed(labels[:, None] * both, jboost.relaxations.soft_margin(nu=0.3), mask=mask)
+    found = jboost.relaxed_margin.solve_smoothed(
+        labels[:, None] * both, jboost.relaxations.soft_margin(nu=0.3), mask=mask
+    )
     return found.value, found.coefficients.max()
 
 
@@ -104,7 +117,9 @@ PROGRAMS = {
     "losses.solve_worst_case": _worst_case,
     "lpboost.fit": _fit(jboost.lpboost, _SIGNS, max_rounds=8, nu=0.3),
     "lpboost.solve": _margins(jboost.lpboost.solve, nu=0.3),
-    "l0.fit": _fit(jboost.l0, lambda: jboost.learners.monomials(1, kappa=0.5), margin=0.2, max_rounds=10),
+    "l0.fit": _fit(
+        jboost.l0, lambda: jboost.learners.monomials(1, kappa=0.5), margin=0.2, max_rounds=10
+    ),
     "l0.solve_relaxation": _relaxation,
     "pair.optimal_separator": _separator,
     "pair.leave_one_out": _leave_one_out,
@@ -122,10 +137,14 @@ def main(folder, names):
     found = {}
     for name in names:
         table = points if name.startswith("pair.") else bits
-        spread = jboost.sharding.shard_dataset(jboost.make_dataset(table[share], labels[share]), mesh)
+        spread = jboost.sharding.shard_dataset(
+            jboost.make_dataset(table[share], labels[share]), mesh
+        )
         over_all = PROGRAMS[name](spread.features, spread.labels, spread.mask)
         alone = PROGRAMS[name](table, labels, np.ones(NUM_EXAMPLES, bool))
-        found[name] = [[float(value) for value in jboost.sharding.gather(part)] for part in (over_all, alone)]
+        found[name] = [
+            [float(value) for value in jboost.sharding.gather(part)] for part in (over_all, alone)
+        ]
     if jax.process_index() == 0:
         (pathlib.Path(folder) / "results.json").write_text(json.dumps(found))
 

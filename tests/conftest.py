@@ -1,4 +1,6 @@
-"""Strict mode for every test: eight simulated devices, no silent rank promotion; warnings are errors by pyproject.toml."""
+"""Strict mode for every test: eight simulated devices, no silent rank promotion; warnings are
+errors by pyproject.toml.
+"""
 
 import atexit
 import collections
@@ -8,24 +10,35 @@ import shutil
 import tempfile
 from pathlib import Path
 
-# Most of a test's time is compilation, of which level 0 leaves a quarter; one thread, as the workers take the cores already.
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+# Most of a test's time is compilation, of which level 0 leaves a quarter; one thread, as the
+# workers take the cores already.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    " --xla_cpu_use_fusion_emitters=false",
+)
 os.environ.setdefault("NPROC", "1")
 
 import jax
 import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
-# A fifth of the time: no operation is lowered with the Python frames that it comes from, and what tracing makes, which stays, is seldom searched.
+# A fifth of the time: no operation is lowered with the Python frames that it comes from, and what
+# tracing makes, which stays, is seldom searched.
 jax.config.update("jax_traceback_in_locations_limit", 0)
 gc.set_threshold(50_000, 20, 10)
 
 
 def _keep_compiled_programs():
-    """In a folder of this run: its workers and commands read what others compiled, and nothing older; none writes into the user's folders."""
+    """In a folder of this run: its workers and commands read what others compiled, and nothing
+    older; none writes into the user's folders.
+    """
     folder = tempfile.mkdtemp(prefix="jboost-compiled-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for name, value in (("jax_compilation_cache_dir", folder), ("jax_persistent_cache_min_compile_time_secs", 0)):
+    for name, value in (
+        ("jax_compilation_cache_dir", folder),
+        ("jax_persistent_cache_min_compile_time_secs", 0),
+    ):
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)
 
@@ -62,16 +75,23 @@ def compilations():
     return lambda: _COUNTER.count - start
 
 
-_MOST_MEMORY_MAPS = 30_000  # Linux allows a process 65,530, and each compiled program keeps some: past that, compiling crashes
+# Linux allows a process 65,530, and each compiled program keeps some: past that, compiling crashes
+_MOST_MEMORY_MAPS = 30_000
 
 
 @pytest.fixture(autouse=True)
 def _few_memory_maps():
-    """Lets go of compiled programs between two tests before they use up the memory maps of the process."""
+    """Lets go of compiled programs between two tests before they use up the memory maps of the
+    process.
+    """
     start = _COUNTER.count
     yield
     maps = Path("/proc/self/maps")
-    if _COUNTER.count > start and maps.exists() and maps.read_bytes().count(b"\n") > _MOST_MEMORY_MAPS:
+    if (
+        _COUNTER.count > start
+        and maps.exists()
+        and maps.read_bytes().count(b"\n") > _MOST_MEMORY_MAPS
+    ):
         jax.clear_caches()
         gc.collect()
 

@@ -1,7 +1,8 @@
-"""The table of all public functions with a real result and of their derivatives: `python -m tests.derivatives` writes docs/derivatives.md.
+"""The table of all public functions with a real result and of their derivatives: `python -m
+tests.derivatives` writes docs/derivatives.md.
 
-tests/test_derivatives_table.py checks every row: derivatives in both modes against central differences, errors where there is none, and that
-every public function has a row or a reason.
+tests/test_derivatives_table.py checks every row: derivatives in both modes against central
+differences, errors where there is none, and that every public function has a row or a reason.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Without:
-    """A function, or fields of its result, that raise where they are differentiated in reverse mode, and are NaN in forward mode."""
+    """A function, or fields of its result, that raise where they are differentiated in reverse
+    mode, and are NaN in forward mode.
+    """
 
     name: str
     run: Callable[..., Any] | None
@@ -53,7 +56,7 @@ class Without:
     remark: str = ""
 
 
-# --- inputs ----------------------------------------------------------------------------------------------------------------
+# --- inputs ---------------------------------------------------------------------------------------
 
 _RNG = np.random.default_rng(7)
 _MARGINS = np.random.default_rng(3).uniform(-0.6, 0.9, (8, 4))
@@ -71,12 +74,14 @@ def _exponential(log_losses: Any) -> losses.ExponentialLoss:
     return losses.ExponentialLoss(log_losses, jnp.full((), 4.0))
 
 
-# --- rows ------------------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
 def _losses() -> list[Row]:
     def start(weights: Any) -> Any:
-        return losses.start_exponential(jboost.make_dataset(np.zeros((5, 1)), [1, -1, 1, 1, -1], weights=weights)).log_losses
+        return losses.start_exponential(
+            jboost.make_dataset(np.zeros((5, 1)), [1, -1, 1, 1, -1], weights=weights)
+        ).log_losses
 
     at = {"losses": _LOSSES}
     outputs = np.array([[0.3, -0.2, 0.9], [1.1, 0.4, -0.6]])
@@ -84,36 +89,66 @@ def _losses() -> list[Row]:
         Row("losses.start_exponential", start, {"weights": _SHARES}),
         Row(
             "losses.add_margins",
-            lambda log_losses, margins: losses.add_margins(_exponential(log_losses), margins).log_losses,
+            lambda log_losses, margins: (
+                losses.add_margins(_exponential(log_losses), margins).log_losses
+            ),
             {"log_losses": _LOG_LOSSES, "margins": _LOSSES},
             "`log_losses`; `rounding` is that of a bound",
         ),
-        Row("losses.example_weights", lambda log_losses: losses.example_weights(_exponential(log_losses)), {"log_losses": _LOG_LOSSES}),
+        Row(
+            "losses.example_weights",
+            lambda log_losses: losses.example_weights(_exponential(log_losses)),
+            {"log_losses": _LOG_LOSSES},
+        ),
         Row(
             "losses.mean_exponential",
             lambda log_losses: losses.mean_exponential(_exponential(log_losses)),
             {"log_losses": _LOG_LOSSES},
             "a bound, with the derivative of the mean loss",
         ),
-        Row("losses.worst_case", lambda losses_, nu: losses.worst_case(losses_, relaxations.soft_margin(nu=nu)), {"losses": _LOSSES, "nu": 0.5}),
+        Row(
+            "losses.worst_case",
+            lambda losses_, nu: losses.worst_case(losses_, relaxations.soft_margin(nu=nu)),
+            {"losses": _LOSSES, "nu": 0.5},
+        ),
         Row(
             "losses.solve_worst_case",
-            lambda losses_, scale: losses.solve_worst_case(losses_, relaxations.kl_penalty(scale)).value,
+            lambda losses_, scale: (
+                losses.solve_worst_case(losses_, relaxations.kl_penalty(scale)).value
+            ),
             {"losses": _LOSSES, "scale": 0.7},
             "`value`",
         ),
         Row(
             "losses.worst_case_weights",
-            lambda losses_, scale: losses.worst_case_weights(losses_, relaxations.kl_penalty(scale)),
+            lambda losses_, scale: losses.worst_case_weights(
+                losses_, relaxations.kl_penalty(scale)
+            ),
             {"losses": _LOSSES, "scale": 0.7},
         ),
         Row("losses.cvar", losses.cvar, {**at, "nu": 0.5}),
         Row("losses.mean_of_worst", losses.mean_of_worst, {**at, "k": 2.5}),
         Row("losses.chi_square_dro", losses.chi_square_dro, {**at, "radius": 0.3}),
-        Row("losses.kl_dro", lambda losses_, radius: losses.kl_dro(losses_, radius=radius), {**at, "radius": 0.3}),
-        Row("losses.binary_margins", lambda scores: losses.binary_margins(scores, np.array([1, -1, 1, 1, -1])), {"scores": _LOSSES}),
-        Row("losses.max_of_others_margins", lambda scores: losses.max_of_others_margins(scores, np.array([0, 1])), {"scores": outputs}),
-        Row("losses.one_vs_rest_margins", lambda scores: losses.one_vs_rest_margins(scores, np.array([0, 1])), {"scores": outputs}),
+        Row(
+            "losses.kl_dro",
+            lambda losses_, radius: losses.kl_dro(losses_, radius=radius),
+            {**at, "radius": 0.3},
+        ),
+        Row(
+            "losses.binary_margins",
+            lambda scores: losses.binary_margins(scores, np.array([1, -1, 1, 1, -1])),
+            {"scores": _LOSSES},
+        ),
+        Row(
+            "losses.max_of_others_margins",
+            lambda scores: losses.max_of_others_margins(scores, np.array([0, 1])),
+            {"scores": outputs},
+        ),
+        Row(
+            "losses.one_vs_rest_margins",
+            lambda scores: losses.one_vs_rest_margins(scores, np.array([0, 1])),
+            {"scores": outputs},
+        ),
     ]
 
 
@@ -122,8 +157,16 @@ def _projections() -> list[Row]:
     return [
         Row("projections.projection_simplex", projections.projection_simplex, values),
         Row("projections.projection_l1_ball", projections.projection_l1_ball, values),
-        Row("projections.projection_capped_simplex", projections.projection_capped_simplex, {**values, "cap": 0.45}),
-        Row("projections.kl_projection_capped_simplex", projections.kl_projection_capped_simplex, {**values, "cap": 0.3}),
+        Row(
+            "projections.projection_capped_simplex",
+            projections.projection_capped_simplex,
+            {**values, "cap": 0.45},
+        ),
+        Row(
+            "projections.kl_projection_capped_simplex",
+            projections.kl_projection_capped_simplex,
+            {**values, "cap": 0.3},
+        ),
     ]
 
 
@@ -139,7 +182,9 @@ def _kernels() -> list[Row]:
         ),
         Row(
             "kernels.weighted_disagreement",
-            lambda points_a, points_b, coefficients: kernels.weighted_disagreement(kernels.hyperplanes(4.0), points_a, points_b, coefficients),
+            lambda points_a, points_b, coefficients: kernels.weighted_disagreement(
+                kernels.hyperplanes(4.0), points_a, points_b, coefficients
+            ),
             {**pair, "coefficients": np.array([0.5, -1.0, 2.0])},
         ),
     ]
@@ -154,32 +199,58 @@ def _operators() -> list[Row]:
 
         return run
 
-    def of(name: str, make: Callable[..., Any], entries: Any = _MATRIX, vector: Any = _VECTOR) -> Row:
-        return Row(f"operators.{name}", product(make), {"entries": entries, "vector": vector}, "both products")
+    def of(
+        name: str, make: Callable[..., Any], entries: Any = _MATRIX, vector: Any = _VECTOR
+    ) -> Row:
+        return Row(
+            f"operators.{name}",
+            product(make),
+            {"entries": entries, "vector": vector},
+            "both products",
+        )
 
     places = np.array([[0, 1], [1, 3], [2, 0]])
     fixed = {
         "identity": operators.identity(4),
         "packed_signs": operators.packed_signs(_SIGNS),
         "stored": operators.stored(_SIGNS, "int8"),
-        "pair_cuts": operators.pair_cuts(np.array([[1.0, 0.0, 1.0, 1.0]] * 2), np.array([[1.0, 1.0, 0.0, 1.0]])),
+        "pair_cuts": operators.pair_cuts(
+            np.array([[1.0, 0.0, 1.0, 1.0]] * 2), np.array([[1.0, 1.0, 0.0, 1.0]])
+        ),
     }
     return [
         of("dense", operators.dense),
         of("as_operator", operators.as_operator),
-        of("sparse", lambda entries: operators.sparse(sparse.BCOO((entries, jnp.asarray(places)), shape=(3, 4))), np.array([0.5, -1.0, 2.0])),
+        of(
+            "sparse",
+            lambda entries: operators.sparse(
+                sparse.BCOO((entries, jnp.asarray(places)), shape=(3, 4))
+            ),
+            np.array([0.5, -1.0, 2.0]),
+        ),
         of("diagonal", operators.diagonal, _VECTOR),
         of("transposed", lambda entries: operators.transposed(operators.dense(entries)), _MATRIX.T),
-        of("stack", lambda entries: operators.stack([operators.dense(entries), operators.identity(4)])),
-        of("bordered", lambda entries: operators.bordered(operators.dense(entries), rows=jnp.ones((1, 4)))),
+        of(
+            "stack",
+            lambda entries: operators.stack([operators.dense(entries), operators.identity(4)]),
+        ),
+        of(
+            "bordered",
+            lambda entries: operators.bordered(operators.dense(entries), rows=jnp.ones((1, 4))),
+        ),
         of(
             "from_functions",
-            lambda entries: operators.from_functions(lambda x: entries @ x, lambda y: y @ entries, (3, 4)),
+            lambda entries: operators.from_functions(
+                lambda x: entries @ x, lambda y: y @ entries, (3, 4)
+            ),
         ),
         *(
             Row(
                 f"operators.{name}",
-                functools.partial(lambda operator, vector: operator.rmatvec(jnp.sin(operator.matvec(vector))), operator),
+                functools.partial(
+                    lambda operator, vector: operator.rmatvec(jnp.sin(operator.matvec(vector))),
+                    operator,
+                ),
                 {"vector": _RNG.normal(size=operator.shape[1])},
                 "both products; its entries are no floats",
             )
@@ -197,10 +268,16 @@ def _formulas() -> list[Row]:
     return [
         Row(
             "pair.confidence_weights",
-            lambda probabilities: jboost.pair.confidence_weights(np.array([1, 1, -1, 1, 1]), probabilities).weights,
+            lambda probabilities: (
+                jboost.pair.confidence_weights(np.array([1, 1, -1, 1, 1]), probabilities).weights
+            ),
             {"probabilities": np.array([0.9, 0.2, 0.7, 0.6, 0.4])},
         ),
-        Row("slipper.confidence", lambda right, wrong: jboost.slipper.confidence(right, wrong, 8), {"right": 0.4, "wrong": 0.1}),
+        Row(
+            "slipper.confidence",
+            lambda right, wrong: jboost.slipper.confidence(right, wrong, 8),
+            {"right": 0.4, "wrong": 0.1},
+        ),
         Row("infoboost.votes", votes, {f"cell {place}": cells[place] for place in range(4)}),
     ]
 
@@ -210,23 +287,40 @@ def _models() -> list[Row]:
     separator = jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
     vote = jboost.combine.fit([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
     stumps = jboost.learners.stumps()
-    fitted = jboost.adaboost.fit(jboost.make_dataset(_POINTS, [1, -1, 1]), stumps, max_rounds=2).ensemble
+    fitted = jboost.adaboost.fit(
+        jboost.make_dataset(_POINTS, [1, -1, 1]), stumps, max_rounds=2
+    ).ensemble
 
     def of_separator(features: Any, normal: Any, anchor: Any, bias: Any) -> Any:
-        return jboost.predict_scores(separator._replace(normal=normal, anchor=anchor, bias=bias), features)
+        return jboost.predict_scores(
+            separator._replace(normal=normal, anchor=anchor, bias=bias), features
+        )
 
     def of_vote(features: Any, coefficients: Any, offset: Any) -> Any:
-        return jboost.predict_scores(vote._replace(coefficients=coefficients, offset=offset), features)
+        return jboost.predict_scores(
+            vote._replace(coefficients=coefficients, offset=offset), features
+        )
 
     def of_ensemble(votes: Any, constant: Any) -> Any:
         return jboost.predict_scores(fitted._replace(votes=votes, constant=constant), features)
 
     line = np.array([0.3, -1.0])
     by_votes = {"votes": np.array([[0.5, 0.8], [0.3, 0.2]]), "constant": 0.2}
-    steps = "in features as the hypotheses are: stumps, literals and monomials are steps, of derivative 0 between them"
+    steps = (
+        "in features as the hypotheses are: stumps, literals and monomials are steps, of derivative"
+        " 0 between them"
+    )
     return [
-        Row("predict_scores, Separator", of_separator, {"features": features, "normal": line, "anchor": line[::-1] * 0.5, "bias": 0.2}),
-        Row("predict_scores, LinearVote", of_vote, {"features": features, "coefficients": line, "offset": 0.2}),
+        Row(
+            "predict_scores, Separator",
+            of_separator,
+            {"features": features, "normal": line, "anchor": line[::-1] * 0.5, "bias": 0.2},
+        ),
+        Row(
+            "predict_scores, LinearVote",
+            of_vote,
+            {"features": features, "coefficients": line, "offset": 0.2},
+        ),
         Row("predict_scores, Ensemble", of_ensemble, by_votes, steps),
         Row("ensemble.scores", of_ensemble, by_votes, steps),
     ]
@@ -248,10 +342,22 @@ def _relaxations() -> list[Row]:
         return make(*numbers).lower_bound(margins)
 
     rows = [
-        Row(f"relaxations.{name}", functools.partial(bound, make), {"margins": _LOSSES, **numbers}, "`lower_bound`")
+        Row(
+            f"relaxations.{name}",
+            functools.partial(bound, make),
+            {"margins": _LOSSES, **numbers},
+            "`lower_bound`",
+        )
         for name, (make, numbers) in makers.items()
     ]
-    rows.append(Row("relaxations.hard_margin", lambda margins: relaxations.hard_margin().lower_bound(margins), {"margins": _LOSSES}, "`lower_bound`"))
+    rows.append(
+        Row(
+            "relaxations.hard_margin",
+            lambda margins: relaxations.hard_margin().lower_bound(margins),
+            {"margins": _LOSSES},
+            "`lower_bound`",
+        )
+    )
     price = Row(
         "relaxations.squared_norm",
         lambda strength, norm: relaxations.squared_norm(strength).price(norm),
@@ -280,18 +386,34 @@ def _programs() -> list[Row]:
 
     def again(*parts: Any) -> Any:
         program = lp.LinearProgram(*parts)
-        return jnp.stack(lp.recompute_bounds(program, jax.lax.stop_gradient(lp.solve(program, tolerance=1e-10))))
+        return jnp.stack(
+            lp.recompute_bounds(program, jax.lax.stop_gradient(lp.solve(program, tolerance=1e-10)))
+        )
 
     points = ("primal", "dual", "reduced_costs")
     values = ("primal_objective", "dual_objective", "lower_bound", "upper_bound")
-    degenerate = "where the solution is unique and not degenerate; elsewhere see the option `derivative`"
+    degenerate = (
+        "where the solution is unique and not degenerate; elsewhere see the option `derivative`"
+    )
     return [
         *(
-            Row(f"lp.solve, {name}, values", functools.partial(solve, config, values), program, _names(values), tolerance=1e-4)
+            Row(
+                f"lp.solve, {name}, values",
+                functools.partial(solve, config, values),
+                program,
+                _names(values),
+                tolerance=1e-4,
+            )
             for name, config in both.items()
         ),
         *(
-            Row(f"lp.solve, {name}, points", functools.partial(solve, config, points), program, f"{_names(points)}: {degenerate}", tolerance=1e-3)
+            Row(
+                f"lp.solve, {name}, points",
+                functools.partial(solve, config, points),
+                program,
+                f"{_names(points)}: {degenerate}",
+                tolerance=1e-3,
+            )
             for name, config in both.items()
         ),
         Row("lp.recompute_bounds", again, program, "constant in the points", tolerance=1e-4),
@@ -313,11 +435,21 @@ def _margin_solvers() -> list[Row]:
 
     def solve(config: Any, tolerance: Any, margins: Any, weights: Any, nu: Any) -> Any:
         found = lpboost.solve(margins, nu=nu, weights=weights, config=config, tolerance=tolerance)
-        return jnp.concatenate([found.coefficients, found.example_weights, jnp.stack([found.lower_bound, found.upper_bound])])
+        return jnp.concatenate(
+            [
+                found.coefficients,
+                found.example_weights,
+                jnp.stack([found.lower_bound, found.upper_bound]),
+            ]
+        )
 
     def relaxed(margins: Any, weights: Any, scale: Any, strength: Any) -> Any:
         found = relaxed_margin.solve(
-            margins, relaxations.norm_penalty(2, scale), weights=weights, votes=relaxations.squared_norm(strength), tolerance=1e-9
+            margins,
+            relaxations.norm_penalty(2, scale),
+            weights=weights,
+            votes=relaxations.squared_norm(strength),
+            tolerance=1e-9,
         )
         return jnp.stack([found.lower_bound, found.upper_bound])
 
@@ -326,24 +458,53 @@ def _margin_solvers() -> list[Row]:
         found = relaxed_margin.solve_smoothed(margins, soft, weights=weights, smoothing=smoothing)
         return jnp.concatenate([found.coefficients, found.example_weights, found.value[None]])
 
-    fields = "`coefficients`, `example_weights`, `lower_bound`, `upper_bound`: the first two where they are unique and not degenerate"
+    fields = (
+        "`coefficients`, `example_weights`, `lower_bound`, `upper_bound`: the first two where they"
+        " are unique and not degenerate"
+    )
     numbers = {"margins": _MARGINS, "weights": _WEIGHTS, "scale": 0.5, "strength": 0.7}
     return [
-        *(Row(f"lpboost.solve, {name}", functools.partial(solve, *options), arguments, fields, tolerance=1e-3) for name, options in masters.items()),
+        *(
+            Row(
+                f"lpboost.solve, {name}",
+                functools.partial(solve, *options),
+                arguments,
+                fields,
+                tolerance=1e-3,
+            )
+            for name, options in masters.items()
+        ),
         Row(
             "relaxed_margin.solve_smoothed",
             smoothed,
             {"margins": _MARGINS, "weights": _WEIGHTS, "nu": 0.37, "smoothing": 0.2},
             "`coefficients`, `example_weights`, `value`, of any order; `logits` is where to begin",
         ),
-        Row("relaxed_margin.solve", relaxed, numbers, "`lower_bound`, `upper_bound`", step=1e-3, tolerance=1e-3),
+        Row(
+            "relaxed_margin.solve",
+            relaxed,
+            numbers,
+            "`lower_bound`, `upper_bound`",
+            step=1e-3,
+            tolerance=1e-3,
+        ),
     ]
 
 
 @functools.cache
 def rows() -> tuple[Row, ...]:
     """All rows of functions with derivatives."""
-    makers = (_losses, _projections, _relaxations, _kernels, _operators, _formulas, _models, _programs, _margin_solvers)
+    makers = (
+        _losses,
+        _projections,
+        _relaxations,
+        _kernels,
+        _operators,
+        _formulas,
+        _models,
+        _programs,
+        _margin_solvers,
+    )
     return tuple(row for make in makers for row in make())
 
 
@@ -351,7 +512,11 @@ _SOLVERS = ("lp.solve", "lpboost.solve", "relaxed_margin.solve", "projections.",
 
 
 def _total(tree: Any) -> Any:
-    return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating))
+    return sum(
+        jnp.sum(leaf)
+        for leaf in jax.tree.leaves(tree)
+        if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+    )
 
 
 @functools.cache
@@ -359,7 +524,11 @@ def without() -> tuple[Without, ...]:
     """All rows of functions without."""
     tried = algorithms(16)
     fits = [
-        Without(name, (lambda *arrays, run=entry.run: _total(run(*arrays))) if entry.traceable else None, entry.arrays)
+        Without(
+            name,
+            (lambda *arrays, run=entry.run: _total(run(*arrays))) if entry.traceable else None,
+            entry.arrays,
+        )
         for name, entry in tried.items()
         if not name.startswith(_SOLVERS)
     ]
@@ -372,34 +541,56 @@ def without() -> tuple[Without, ...]:
 
     def of_bounds(points: Any, labels: Any) -> Any:
         made = jax.lax.stop_gradient(model.run(points, labels))
-        return _total(jboost.example_weights.recompute_bounds(dataclasses.replace(made, points=points)))
+        return _total(
+            jboost.example_weights.recompute_bounds(dataclasses.replace(made, points=points))
+        )
 
     def first_round(features: Any) -> Any:
         data = jboost.make_dataset(features, np.where(np.arange(8) % 3, 1, -1))
         return _total(jboost.adaboost.init(data, jboost.learners.stumps()).example_weights)
 
     return (
-        Without("lp.solve, fields", lambda it: _total([getattr(lp.solve(it), name) for name in measured]), (program,), _names(measured)),
+        Without(
+            "lp.solve, fields",
+            lambda it: _total([getattr(lp.solve(it), name) for name in measured]),
+            (program,),
+            _names(measured),
+        ),
         Without(
             "relaxed_margin.solve, fields",
             lambda it: _total([getattr(relaxed_margin.solve(it, hard), name) for name in points]),
             (margins,),
             _names(points),
         ),
-        Without("losses.training_error", lambda weights: losses.training_error(data._replace(weights=weights), scores), (np.abs(scores),)),
         Without(
-            "losses.certify_nothing_voted",
-            lambda weights: losses.certify_nothing_voted(data._replace(weights=weights)).example_weights[0],
+            "losses.training_error",
+            lambda weights: losses.training_error(data._replace(weights=weights), scores),
             (np.abs(scores),),
         ),
-        Without("adaboost.init", first_round, (margins,), "likewise `init`, `step` and `finish` of every booster"),
+        Without(
+            "losses.certify_nothing_voted",
+            lambda weights: losses.certify_nothing_voted(
+                data._replace(weights=weights)
+            ).example_weights[0],
+            (np.abs(scores),),
+        ),
+        Without(
+            "adaboost.init",
+            first_round,
+            (margins,),
+            "likewise `init`, `step` and `finish` of every booster",
+        ),
         Without("example_weights.recompute_bounds", of_bounds, model.arrays),
         *fits,
-        *(Without(name, None, remark="the host drives it") for name in ("l0.fit_large", "l0.choose_large")),
+        *(
+            Without(name, None, remark="the host drives it")
+            for name in ("l0.fit_large", "l0.choose_large")
+        ),
     )
 
 
-# Public functions without a row: what they return is no float of their own, or the row of another function says it.
+# Public functions without a row: what they return is no float of their own, or the row of another
+# function says it.
 EXEMPT = {
     "boosting": "the loop that boosters share; its users are rows",
     "checkpoints": "states on disk",
@@ -416,7 +607,10 @@ EXEMPT = {
     "kernels.hyperplanes": "makes a kernel",
     "kernels.stumps": "makes a kernel",
     "l0.list_pairs": "integers",
-    "layers.margin_head": "`relaxed_margin.solve_smoothed`, times the features; tests/test_layers.py trains a network through it",
+    "layers.margin_head": (
+        "`relaxed_margin.solve_smoothed`, times the features; tests/test_layers.py trains a network"
+        " through it"
+    ),
     "layers.pair_head": "scores by a line that is held fixed, as `pair.optimal_separator` says",
     "learners": "make learners; `learners.trained` differentiates the caller's own function",
     "losses.group_dro": "`losses.worst_case` of group means",
@@ -457,34 +651,38 @@ def function_of(name: str) -> str:
     return name.split(",")[0]
 
 
-# --- the page --------------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 
 _HEAD = """# Derivatives: which functions have them, and in what
 
-This page is written by `python -m tests.derivatives`; `tests/test_derivatives_table.py` checks each row. "Both modes" means that `jax.jvp` and
-`jax.vjp` give what central differences give in 64 bits, in every argument named.
+This page is written by `python -m tests.derivatives`; `tests/test_derivatives_table.py` checks each
+row. "Both modes" means that `jax.jvp` and `jax.vjp` give what central differences give in 64 bits,
+in every argument named.
 
 ## The rules
 
-- A certified bound keeps its value, rounded outwards, and has the derivative of what it bounds: the envelope theorem, at the points of the
-  solution. An infinite bound has NaN.
-- Without a solution (infeasible, unbounded, invalid) a derivative is NaN, in forward and in reverse mode.
-- What has no derivative raises a `TypeError` that names it where `jax.grad` and `jax.vjp` use it, and is NaN under `jax.jvp`, which works out all
-  tangents of a program whether they are used or not. Other fields of the same result can be differentiated. To take such a result for a constant,
+- A certified bound keeps its value, rounded outwards, and has the derivative of what it bounds: the
+  envelope theorem, at the points of the solution. An infinite bound has NaN.
+- Without a solution (infeasible, unbounded, invalid) a derivative is NaN, in forward and in reverse
+  mode.
+- What has no derivative raises a `TypeError` that names it where `jax.grad` and `jax.vjp` use it,
+  and is NaN under `jax.jvp`, which works out all tangents of a program whether they are used or
+  not. Other fields of the same result can be differentiated. To take such a result for a constant,
   pass it, or what it depends on, through `jax.lax.stop_gradient`.
-- No derivative is silently 0. It is 0 where the function is constant: scores of stumps as functions of the features, the numbers of a cap that
-  does not bind.
+- No derivative is silently 0. It is 0 where the function is constant: scores of stumps as functions
+  of the features, the numbers of a cap that does not bind.
 
 ## Degenerate solutions
 
-Where bounds coincide, the solution of a linear program has a kink, and no derivative. `jboost.lp.solve` and `jboost.lpboost.solve` have the
-option `derivative`. "vertex", the default, takes the equations of as many active bounds as there are variables; at a kink more are active, and
-which ones count is arbitrary. "least_norm" takes all active bounds, by least squares of least norm: at the kink of x = max(a, 1) that is 1/2, and
-along a face of optimal points nothing moves. Away from kinks the two are one. Objectives and bounds have the derivative that belongs to the
-points returned, at kinks too. To round kinks off instead, take
-`jboost.relaxed_margin.solve_smoothed`.
+Where bounds coincide, the solution of a linear program has a kink, and no derivative.
+`jboost.lp.solve` and `jboost.lpboost.solve` have the option `derivative`. "vertex", the default,
+takes the equations of as many active bounds as there are variables; at a kink more are active, and
+which ones count is arbitrary. "least_norm" takes all active bounds, by least squares of least norm:
+at the kink of x = max(a, 1) that is 1/2, and along a face of optimal points nothing moves. Away
+from kinks the two are one. Objectives and bounds have the derivative that belongs to the points
+returned, at kinks too. To round kinks off instead, take `jboost.relaxed_margin.solve_smoothed`.
 
-![A vote of LP-Boost as one margin moves through a kink, and its derivative by both options](derivatives-degenerate.svg)
+![A vote of LP-Boost at a kink, and both derivatives](derivatives-degenerate.svg)
 
 `python -m benchmarks.derivatives` draws the figure.
 
@@ -512,9 +710,23 @@ _EXEMPT = """
 def page() -> str:
     """The text of docs/derivatives.md."""
     lines = [f"| {row.name} | {', '.join(row.arguments)} | both | {row.remark} |" for row in rows()]
-    others = [f"| {row.name} | {row.remark or ('' if row.run else 'the host drives it, and refuses traced arrays')} |" for row in without()]
+    others = [
+        f"| {row.name} |"
+        f" {row.remark or ('' if row.run else 'the host drives it, and refuses traced arrays')} |"
+        for row in without()
+    ]
     exempt = [f"| {name} | {reason} |" for name, reason in EXEMPT.items()]
-    return _HEAD + "\n".join(lines) + "\n" + _WITHOUT + "\n".join(others) + "\n" + _EXEMPT + "\n".join(exempt) + "\n"
+    return (
+        _HEAD
+        + "\n".join(lines)
+        + "\n"
+        + _WITHOUT
+        + "\n".join(others)
+        + "\n"
+        + _EXEMPT
+        + "\n".join(exempt)
+        + "\n"
+    )
 
 
 def main() -> int:

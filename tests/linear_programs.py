@@ -1,10 +1,13 @@
-"""Linear programs with a known answer: random ones of few shapes, the literature's, and those of transport, assignment, covering and LP-Boost.
+"""Linear programs with a known answer: random ones of few shapes, the literature's, and those of
+transport, assignment, covering and LP-Boost.
 
     minimise objective . x  subject to  row_lower <= matrix x <= row_upper,  lower <= x <= upper
 
-Plain numpy, nothing of the package. A random program of kind "optimal" is built around a primal and a dual point that prove each other optimal, an
-"infeasible" one around multipliers of the rows whose combination no point within the bounds attains, an "unbounded" one around a feasible point and
-a ray along which the objective falls. All bounds are in order: an infeasible program is never one of crossed bounds.
+Plain numpy, nothing of the package. A random program of kind "optimal" is built around a primal and
+a dual point that prove each other optimal, an "infeasible" one around multipliers of the rows whose
+combination no point within the bounds attains, an "unbounded" one around a feasible point and a ray
+along which the objective falls. All bounds are in order: an infeasible program is never one of
+crossed bounds.
 """
 
 from typing import NamedTuple
@@ -13,7 +16,8 @@ import numpy as np
 
 INF = np.inf
 SHAPES = ((12, 18), (20, 10), (30, 40))  # of `random_programs`
-DUALLY_INFEASIBLE = "infeasible, its dual too"  # how the names of such programs begin: a solver may prove either
+# how the names of such programs begin: a solver may prove either
+DUALLY_INFEASIBLE = "infeasible, its dual too"
 
 
 class Program(NamedTuple):
@@ -30,29 +34,58 @@ class Program(NamedTuple):
     optimum: float | None = None  # None if it is not known, or there is none
 
 
-def make(name, objective, matrix, *, row_lower=-INF, row_upper=INF, lower=0.0, upper=INF, kind="optimal", optimum=None) -> Program:
+def make(
+    name,
+    objective,
+    matrix,
+    *,
+    row_lower=-INF,
+    row_upper=INF,
+    lower=0.0,
+    upper=INF,
+    kind="optimal",
+    optimum=None,
+) -> Program:
     """A `Program` from anything array-like; bounds may be scalars."""
     objective = np.array(objective, np.float64)
     matrix = np.array(matrix, np.float64).reshape(-1, len(objective))
     rows, columns = matrix.shape
-    of_rows = (np.array(np.broadcast_to(np.asarray(bound, np.float64), rows)) for bound in (row_lower, row_upper))
-    of_columns = (np.array(np.broadcast_to(np.asarray(bound, np.float64), columns)) for bound in (lower, upper))
-    return Program(name, objective, matrix, *of_rows, *of_columns, kind, None if optimum is None else float(optimum))
+    of_rows = (
+        np.array(np.broadcast_to(np.asarray(bound, np.float64), rows))
+        for bound in (row_lower, row_upper)
+    )
+    of_columns = (
+        np.array(np.broadcast_to(np.asarray(bound, np.float64), columns))
+        for bound in (lower, upper)
+    )
+    return Program(
+        name,
+        objective,
+        matrix,
+        *of_rows,
+        *of_columns,
+        kind,
+        None if optimum is None else float(optimum),
+    )
 
 
 def by_shape(programs) -> dict[tuple[int, int], list[Program]]:
-    """The programs grouped by (m, n), in order of first appearance: each group can be stacked for one vmapped call."""
+    """The programs grouped by (m, n), in order of first appearance: each group can be stacked for
+    one vmapped call.
+    """
     groups = {}
     for program in programs:
         groups.setdefault(program.matrix.shape, []).append(program)
     return groups
 
 
-# --- random programs -----------------------------------------------------------------------------------------------
+# --- random programs ------------------------------------------------------------------------------
 
 
 def random_programs(count=200, seed=20_261_121) -> list[Program]:
-    """Programs of the shapes `SHAPES`, of each 40 in a row 26 optimal, 7 infeasible and 7 unbounded; the first ones do not depend on `count`."""
+    """Programs of the shapes `SHAPES`, of each 40 in a row 26 optimal, 7 infeasible and 7
+    unbounded; the first ones do not depend on `count`.
+    """
     programs = []
     for i in range(count):
         random = np.random.default_rng([seed, i])
@@ -66,17 +99,30 @@ def random_programs(count=200, seed=20_261_121) -> list[Program]:
 def _around(random, matrix, primal, *, row_kinds, column_kinds, tie=0.2):
     """The program with `matrix` of which `primal` is an optimum.
 
-    Rows and columns get bounds of the kinds asked for, which hold at `primal` or not, and multipliers of the signs that go with that; with
-    probability `tie` the multiplier of a bound that holds is 0.
+    Rows and columns get bounds of the kinds asked for, which hold at `primal` or not, and
+    multipliers of the signs that go with that; with probability `tie` the multiplier of a bound
+    that holds is 0.
     """
     row_lower, row_upper, dual = _bounds(random, matrix @ primal, row_kinds, 0.6, tie)
     lower, upper, reduced = _bounds(random, primal, column_kinds, 0.6, tie)
     objective = matrix.T @ dual + reduced
-    return Program("", objective, matrix, row_lower, row_upper, lower, upper, "optimal", float(objective @ primal))
+    return Program(
+        "",
+        objective,
+        matrix,
+        row_lower,
+        row_upper,
+        lower,
+        upper,
+        "optimal",
+        float(objective @ primal),
+    )
 
 
 def _bounds(random, values, kinds, held, tie):
-    """Bounds of the kinds around values, and multipliers: > 0 only at a lower bound that holds, < 0 only at an upper one."""
+    """Bounds of the kinds around values, and multipliers: > 0 only at a lower bound that holds, < 0
+    only at an upper one.
+    """
     size = len(values)
     kinds = np.broadcast_to(kinds, size)
     below, above, multipliers = np.full(size, -INF), np.full(size, INF), np.zeros(size)
@@ -102,7 +148,9 @@ def _bounds(random, values, kinds, held, tie):
 
 
 def _grid(values):
-    """The nearest multiples of 1/64: sums and products of such numbers are exact here, so that what is meant to hold holds to the bit."""
+    """The nearest multiples of 1/64: sums and products of such numbers are exact here, so that what
+    is meant to hold holds to the bit.
+    """
     return np.round(64 * values) / 64
 
 
@@ -111,17 +159,27 @@ def _entries(random, rows, columns, density=0.5):
 
 
 def _row_kinds(random, size):
-    return random.choice(["equal", "lower", "upper", "both", "none"], size, p=[0.25, 0.25, 0.25, 0.15, 0.1])
+    return random.choice(
+        ["equal", "lower", "upper", "both", "none"], size, p=[0.25, 0.25, 0.25, 0.15, 0.1]
+    )
 
 
 def _column_kinds(random, size):
-    return random.choice(["lower", "both", "upper", "none", "fixed"], size, p=[0.5, 0.2, 0.1, 0.12, 0.08])
+    return random.choice(
+        ["lower", "both", "upper", "none", "fixed"], size, p=[0.5, 0.2, 0.1, 0.12, 0.08]
+    )
 
 
 def _mixed(random, rows, columns):
     """Every kind of row and column."""
     matrix, primal = _entries(random, rows, columns), _grid(random.uniform(-3, 3, columns))
-    return _around(random, matrix, primal, row_kinds=_row_kinds(random, rows), column_kinds=_column_kinds(random, columns))
+    return _around(
+        random,
+        matrix,
+        primal,
+        row_kinds=_row_kinds(random, rows),
+        column_kinds=_column_kinds(random, columns),
+    )
 
 
 def _with_gaps(random, rows, columns):
@@ -129,7 +187,13 @@ def _with_gaps(random, rows, columns):
     matrix, primal = _entries(random, rows, columns), _grid(random.uniform(-3, 3, columns))
     matrix[random.choice(rows, 3, replace=False)] = 0
     matrix[:, random.choice(columns, 3, replace=False)] = 0
-    return _around(random, matrix, primal, row_kinds=_row_kinds(random, rows), column_kinds=_column_kinds(random, columns))
+    return _around(
+        random,
+        matrix,
+        primal,
+        row_kinds=_row_kinds(random, rows),
+        column_kinds=_column_kinds(random, columns),
+    )
 
 
 def _standard(random, rows, columns):
@@ -157,7 +221,9 @@ def _degenerate(random, rows, columns):
     matrix[rows // 2 : 2 * (rows // 2)] = matrix[: rows // 2]
     primal = random.integers(0, 2, columns).astype(float)
     kinds = random.choice(["equal", "lower", "upper"], rows)
-    dual = random.integers(0, 3, rows) * np.select([kinds == "lower", kinds == "upper"], [1, -1], random.choice([-1, 1], rows))
+    dual = random.integers(0, 3, rows) * np.select(
+        [kinds == "lower", kinds == "upper"], [1, -1], random.choice([-1, 1], rows)
+    )
     activity = matrix @ primal
     objective = matrix.T @ dual + random.integers(0, 2, columns) * (primal == 0)
     return make(
@@ -174,12 +240,22 @@ def _redundant(random, rows, columns):
     """Equalities of which a third are combinations of the others."""
     matrix, primal = _entries(random, rows, columns), _grid(random.uniform(0, 3, columns))
     independent = rows - rows // 3
-    matrix[independent:] = random.integers(-2, 3, (rows - independent, independent)) @ matrix[:independent]
-    return _around(random, matrix, primal, row_kinds="equal", column_kinds=random.choice(["lower", "both", "none"], columns, p=[0.6, 0.3, 0.1]))
+    matrix[independent:] = (
+        random.integers(-2, 3, (rows - independent, independent)) @ matrix[:independent]
+    )
+    return _around(
+        random,
+        matrix,
+        primal,
+        row_kinds="equal",
+        column_kinds=random.choice(["lower", "both", "none"], columns, p=[0.6, 0.3, 0.1]),
+    )
 
 
 def _scaled(build):
-    """What `build` makes, with rows and columns in other units: entries become 2^-14 to 2^14 times what they were, 6e-5 to 1.6e4."""
+    """What `build` makes, with rows and columns in other units: entries become 2^-14 to 2^14 times
+    what they were, 6e-5 to 1.6e4.
+    """
 
     def build_scaled(random, rows, columns):
         program = build(random, rows, columns)
@@ -205,19 +281,34 @@ def _not_unique(random, rows, columns):
     activity = matrix @ inner
     row_lower = np.full(rows, -INF)
     row_lower[0] = activity[0]
-    return make("", matrix[0], matrix, row_lower=row_lower, row_upper=activity + 1, optimum=activity[0])
+    return make(
+        "", matrix[0], matrix, row_lower=row_lower, row_upper=activity + 1, optimum=activity[0]
+    )
 
 
 def _one_point(random, rows, columns):
-    """A single feasible point: a positive combination of the variables' distances from their bounds must be 0."""
+    """A single feasible point: a positive combination of the variables' distances from their bounds
+    must be 0.
+    """
     matrix, primal = _entries(random, rows, columns), _grid(random.uniform(-3, 3, columns))
     signs = random.choice([-1, 1], columns)
     row_lower, row_upper, _ = _bounds(random, matrix @ primal, _row_kinds(random, rows), 0.6, 0)
     matrix[0] = _grid(random.uniform(0.5, 2, columns)) * signs
     row_lower[0], row_upper[0] = -INF, matrix[0] @ primal
     objective = _grid(random.normal(size=columns))
-    bounds = {"lower": np.where(signs == 1, primal, -INF), "upper": np.where(signs == -1, primal, INF)}
-    return make("", objective, matrix, row_lower=row_lower, row_upper=row_upper, optimum=objective @ primal, **bounds)
+    bounds = {
+        "lower": np.where(signs == 1, primal, -INF),
+        "upper": np.where(signs == -1, primal, INF),
+    }
+    return make(
+        "",
+        objective,
+        matrix,
+        row_lower=row_lower,
+        row_upper=row_upper,
+        optimum=objective @ primal,
+        **bounds,
+    )
 
 
 def _determined(random, rows, columns):
@@ -226,7 +317,13 @@ def _determined(random, rows, columns):
     matrix, primal = _entries(random, rows, columns), _grid(random.uniform(0, 3, columns))
     matrix[:unknown, :unknown] += 4 * np.eye(unknown)
     kinds = np.where(np.arange(columns) < unknown, "lower", "fixed")
-    return _around(random, matrix, primal, row_kinds=np.where(np.arange(rows) < unknown, "equal", "none"), column_kinds=kinds)
+    return _around(
+        random,
+        matrix,
+        primal,
+        row_kinds=np.where(np.arange(rows) < unknown, "equal", "none"),
+        column_kinds=kinds,
+    )
 
 
 def _all_free(random, rows, columns):
@@ -239,7 +336,13 @@ def _all_free(random, rows, columns):
 def _box(random, rows, columns):
     """No row has a bound."""
     primal = _grid(random.uniform(-3, 3, columns))
-    return _around(random, _entries(random, rows, columns), primal, row_kinds="none", column_kinds=_column_kinds(random, columns))
+    return _around(
+        random,
+        _entries(random, rows, columns),
+        primal,
+        row_kinds="none",
+        column_kinds=_column_kinds(random, columns),
+    )
 
 
 def _no_objective(random, rows, columns):
@@ -249,7 +352,9 @@ def _no_objective(random, rows, columns):
 
 
 def _padded(build):
-    """What `build` makes of half the size, padded by rows without bounds or that always hold, and by variables fixed at 0 or without use."""
+    """What `build` makes of half the size, padded by rows without bounds or that always hold, and
+    by variables fixed at 0 or without use.
+    """
 
     def build_padded(random, rows, columns):
         small = build(random, rows // 2 + 1, columns // 2 + 1)
@@ -268,14 +373,22 @@ def _padded(build):
 
 
 def _refuted(random, rows, columns):
-    """Infeasible by multipliers of four rows: their combination cannot get where it must, by 1 to 3."""
+    """Infeasible by multipliers of four rows: their combination cannot get where it must, by 1 to
+    3.
+    """
     matrix, point = _entries(random, rows, columns), _grid(random.uniform(-3, 3, columns))
     row_lower, row_upper, _ = _bounds(random, matrix @ point, _row_kinds(random, rows), 0.3, 0)
-    lower, upper, _ = _bounds(random, point, random.choice(["lower", "both", "upper"], columns, p=[0.6, 0.3, 0.1]), 0.3, 0)
+    lower, upper, _ = _bounds(
+        random, point, random.choice(["lower", "both", "upper"], columns, p=[0.6, 0.3, 0.1]), 0.3, 0
+    )
     rows_used = random.choice(rows, 4, replace=False)
     multipliers = np.append(random.choice([0.5, 1, 2], 3), 1) * random.choice([-1, 1], 4)
     last = rows_used[-1]
-    slope = _grid(random.uniform(0, 2, columns)) * np.where(upper < INF, 1, -1) * (random.random(columns) < 0.7)
+    slope = (
+        _grid(random.uniform(0, 2, columns))
+        * np.where(upper < INF, 1, -1)
+        * (random.random(columns) < 0.7)
+    )
     matrix[last] = (slope - multipliers[:-1] @ matrix[rows_used[:-1]]) * multipliers[-1]
     sides = matrix[rows_used] @ point
     largest = np.sum(slope * np.select([slope > 0, slope < 0], [upper, lower], 0))
@@ -287,7 +400,9 @@ def _refuted(random, rows, columns):
 
 
 def _spoilt(program, rows, row_lower, row_upper):
-    """The program, infeasible by the new bounds of some rows. Its dual stays feasible if the rows had no bounds before."""
+    """The program, infeasible by the new bounds of some rows. Its dual stays feasible if the rows
+    had no bounds before.
+    """
     low, high = program.row_lower.copy(), program.row_upper.copy()
     low[rows], high[rows] = row_lower, row_upper
     return program._replace(row_lower=low, row_upper=high, kind="infeasible", optimum=None)
@@ -299,28 +414,40 @@ def _mixed_but(random, matrix, unbounded_rows):
     row_kinds = _row_kinds(random, rows)
     row_kinds[unbounded_rows] = "none"
     primal = _grid(random.uniform(-3, 3, columns))
-    return _around(random, matrix, primal, row_kinds=row_kinds, column_kinds=_column_kinds(random, columns))
+    return _around(
+        random, matrix, primal, row_kinds=row_kinds, column_kinds=_column_kinds(random, columns)
+    )
 
 
 def _out_of_reach(random, rows, columns):
     """Infeasible by the bounds of the variables in one row."""
     program = _mixed(random, rows, columns)
-    program = program._replace(lower=np.maximum(program.lower, -4), upper=np.minimum(program.upper, 4))
+    program = program._replace(
+        lower=np.maximum(program.lower, -4), upper=np.minimum(program.upper, 4)
+    )
     row = random.integers(rows)
-    largest = np.maximum(program.matrix[row] * program.lower, program.matrix[row] * program.upper).sum()
+    largest = np.maximum(
+        program.matrix[row] * program.lower, program.matrix[row] * program.upper
+    ).sum()
     return _spoilt(program, row, largest + 1, random.choice([largest + 1, largest + 3, INF]))
 
 
 def _contradicting(random, rows, columns):
     """Infeasible by two rows that are the same but for their bounds and a factor."""
     matrix = _entries(random, rows, columns)
-    pair, factor, side = random.choice(rows, 2, replace=False), random.choice([-2.0, 0.5]), _grid(random.normal())
+    pair, factor, side = (
+        random.choice(rows, 2, replace=False),
+        random.choice([-2.0, 0.5]),
+        _grid(random.normal()),
+    )
     matrix[pair] = [[1], [factor]] * _grid(random.normal(size=columns))
     program = _mixed_but(random, matrix, pair)
     other = factor * (side + 1)
     if random.random() < 0.5:
         return _spoilt(program, pair, [side, other], [side, other])
-    return _spoilt(program, pair, [-INF, min(other, factor * INF)], [side, max(other, factor * INF)])
+    return _spoilt(
+        program, pair, [-INF, min(other, factor * INF)], [side, max(other, factor * INF)]
+    )
 
 
 def _zero_row(random, rows, columns):
@@ -331,7 +458,9 @@ def _zero_row(random, rows, columns):
 
 
 def _both_infeasible(random, rows, columns):
-    """Infeasible, and so is the dual: two variables, down from 0 and up from 0, make a ray in which every row is 0 and the objective falls."""
+    """Infeasible, and so is the dual: two variables, down from 0 and up from 0, make a ray in which
+    every row is 0 and the objective falls.
+    """
     matrix, pair = _entries(random, rows, columns), random.choice(rows, 2, replace=False)
     matrix[:, 1] = matrix[:, 0]
     matrix[pair] = _grid(random.normal(size=columns))
@@ -339,22 +468,34 @@ def _both_infeasible(random, rows, columns):
     program = _mixed_but(random, matrix, pair)
     objective, lower, upper = program.objective.copy(), program.lower.copy(), program.upper.copy()
     objective[:2], lower[:2], upper[:2] = (1, -1), (-INF, 0), (0, INF)
-    return _spoilt(program._replace(objective=objective, lower=lower, upper=upper), pair, [-INF, 1], [-1, INF])
+    return _spoilt(
+        program._replace(objective=objective, lower=lower, upper=upper), pair, [-INF, 1], [-1, INF]
+    )
 
 
 def _with_ray(random, rows, columns, *, num_in_ray=4, num_rows_moved=0.5):
-    """Unbounded: a feasible point, and a ray that leaves rows where they are or moves them off where they have no bound."""
+    """Unbounded: a feasible point, and a ray that leaves rows where they are or moves them off
+    where they have no bound.
+    """
     point = _grid(random.uniform(-3, 3, columns))
-    matrix, row_kinds, column_kinds = _entries(random, rows, columns), _row_kinds(random, rows), _column_kinds(random, columns)
+    matrix, row_kinds, column_kinds = (
+        _entries(random, rows, columns),
+        _row_kinds(random, rows),
+        _column_kinds(random, columns),
+    )
     support = random.choice(columns, num_in_ray, replace=False)
     column_kinds[support] = random.choice(["lower", "upper", "none"], num_in_ray)
-    signs = np.select([column_kinds == "lower", column_kinds == "upper"], [1, -1], random.choice([-1, 1], columns))
+    signs = np.select(
+        [column_kinds == "lower", column_kinds == "upper"], [1, -1], random.choice([-1, 1], columns)
+    )
     ray = np.zeros(columns)
     ray[support] = np.append(random.choice([0.5, 1, 2], num_in_ray - 1), 1)
     ray *= signs
     last = support[-1]
     moves = _grid(random.uniform(0, 1, rows)) * (random.random(rows) < num_rows_moved)
-    moves *= np.select([row_kinds == "lower", row_kinds == "upper", row_kinds == "none"], [1, -1, 1], 0)
+    moves *= np.select(
+        [row_kinds == "lower", row_kinds == "upper", row_kinds == "none"], [1, -1, 1], 0
+    )
     matrix[:, last] += (moves - matrix @ ray) * ray[last]
     objective = _grid(random.normal(size=columns))
     objective[last] += (_grid(random.uniform(-2, -0.5)) - objective @ ray) * ray[last]
@@ -372,7 +513,13 @@ def _zero_column(random, rows, columns):
     """Unbounded by a variable in no row: a program with an optimum but for that."""
     matrix, column = _entries(random, rows, columns), random.integers(columns)
     matrix[:, column] = 0
-    program = _around(random, matrix, _grid(random.uniform(-3, 3, columns)), row_kinds=_row_kinds(random, rows), column_kinds="lower")
+    program = _around(
+        random,
+        matrix,
+        _grid(random.uniform(-3, 3, columns)),
+        row_kinds=_row_kinds(random, rows),
+        column_kinds="lower",
+    )
     objective = program.objective.copy()
     objective[column] = -1
     return program._replace(objective=objective, kind="unbounded", optimum=None)
@@ -425,16 +572,23 @@ _UNBOUNDED = [
 _PLAN = [  # the three lists dealt evenly
     part
     for _, part in sorted(
-        (((i + 0.5) / len(parts), part) for parts in (_OPTIMAL, _INFEASIBLE, _UNBOUNDED) for i, part in enumerate(parts)), key=lambda dealt: dealt[0]
+        (
+            ((i + 0.5) / len(parts), part)
+            for parts in (_OPTIMAL, _INFEASIBLE, _UNBOUNDED)
+            for i, part in enumerate(parts)
+        ),
+        key=lambda dealt: dealt[0],
     )
 ]
 
 
-# --- programs of the literature ------------------------------------------------------------------------------------
+# --- programs of the literature -------------------------------------------------------------------
 
 
 def small_programs() -> list[Program]:
-    """Textbook programs with their published optima, cycling examples, and the smallest of each kind."""
+    """Textbook programs with their published optima, cycling examples, and the smallest of each
+    kind.
+    """
     return [
         _afiro(),
         *(_klee_minty(size) for size in (4, 5, 6)),
@@ -448,7 +602,8 @@ def small_programs() -> list[Program]:
     ]
 
 
-# Netlib's AFIRO: a row is its side, its name, its right-hand side (rows of the form = or <=) and its terms.
+# Netlib's AFIRO: a row is its side, its name, its right-hand side (rows of the form = or <=) and
+# its terms.
 _AFIRO = """
 = R09 0 -X01 X02 X03
 = R10 0 -1.06X01 X04
@@ -506,10 +661,18 @@ def _terms(words):
 
 
 def _klee_minty(size):
-    """The cube on which Dantzig's rule visits all 2^size vertices (Klee and Minty, 1972, with powers of 5): the largest 2^(n-j) x_j is 5^n."""
+    """The cube on which Dantzig's rule visits all 2^size vertices (Klee and Minty, 1972, with
+    powers of 5): the largest 2^(n-j) x_j is 5^n.
+    """
     index = np.arange(size)
     matrix = np.eye(size) + np.tril(2.0 ** (index[:, None] - index + 1), -1)
-    return make(f"Klee-Minty {size}", -(2.0 ** (size - 1 - index)), matrix, row_upper=5.0 ** (index + 1), optimum=-(5.0**size))
+    return make(
+        f"Klee-Minty {size}",
+        -(2.0 ** (size - 1 - index)),
+        matrix,
+        row_upper=5.0 ** (index + 1),
+        optimum=-(5.0**size),
+    )
 
 
 def _cycling():
@@ -539,7 +702,9 @@ def _cycling():
         make(
             "Marshall and Suurballe 1969",
             [0, 0, 0, 0, -0.4, -0.4, 1.8],
-            np.hstack([np.eye(4), [[0.6, -6.4, 4.8], [0.2, -1.8, 0.6], [0.4, -1.6, 0.2], [0, 1, 0]]]),
+            np.hstack(
+                [np.eye(4), [[0.6, -6.4, 4.8], [0.2, -1.8, 0.6], [0.4, -1.6, 0.2], [0, 1, 0]]]
+            ),
             row_lower=[0, 0, 0, 1],
             row_upper=[0, 0, 0, 1],
             optimum=-2,
@@ -555,7 +720,11 @@ def _cycling():
 
 
 def _textbook():
-    energy, protein, calcium = (110, 205, 160, 160, 420, 260), (4, 32, 13, 8, 4, 14), (2, 12, 54, 285, 22, 80)
+    energy, protein, calcium = (
+        (110, 205, 160, 160, 420, 260),
+        (4, 32, 13, 8, 4, 14),
+        (2, 12, 54, 285, 22, 80),
+    )
     distances = np.array([[2.5, 1.7, 1.8], [2.5, 1.8, 1.4]])
     return [
         make(
@@ -566,8 +735,20 @@ def _textbook():
             upper=[4, 3, 2, 8, 2, 2],
             optimum=92.5,
         ),
-        make("production (Wyndor Glass)", [-3, -5], [[1, 0], [0, 2], [3, 2]], row_upper=[4, 12, 18], optimum=-36),
-        make("production (Reddy Mikks)", [-5, -4], [[6, 4], [1, 2], [-1, 1], [0, 1]], row_upper=[24, 6, 1, 2], optimum=-21),
+        make(
+            "production (Wyndor Glass)",
+            [-3, -5],
+            [[1, 0], [0, 2], [3, 2]],
+            row_upper=[4, 12, 18],
+            optimum=-36,
+        ),
+        make(
+            "production (Reddy Mikks)",
+            [-5, -4],
+            [[6, 4], [1, 2], [-1, 1], [0, 1]],
+            row_upper=[24, 6, 1, 2],
+            optimum=-21,
+        ),
         make(
             "radiation therapy (Hillier and Lieberman)",
             [0.4, 0.5],
@@ -584,7 +765,12 @@ def _textbook():
             row_upper=[INF, 0, INF],
             optimum=7440 / 17,
         ),
-        _transport("transport (Dantzig 1963)", 0.09 * distances, np.array([350, 600]), np.array([325, 300, 275]))._replace(optimum=153.675),
+        _transport(
+            "transport (Dantzig 1963)",
+            0.09 * distances,
+            np.array([350, 600]),
+            np.array([325, 300, 275]),
+        )._replace(optimum=153.675),
     ]
 
 
@@ -597,20 +783,59 @@ def _incidence(num_nodes, arcs):
 
 def _maximum_flow():
     """The network of Cormen et al.: nodes s, v1 ... v4, t; the largest flow is 23."""
-    capacities = {(0, 1): 16, (0, 2): 13, (1, 3): 12, (2, 1): 4, (2, 4): 14, (3, 2): 9, (3, 5): 20, (4, 3): 7, (4, 5): 4}
+    capacities = {
+        (0, 1): 16,
+        (0, 2): 13,
+        (1, 3): 12,
+        (2, 1): 4,
+        (2, 4): 14,
+        (3, 2): 9,
+        (3, 5): 20,
+        (4, 3): 7,
+        (4, 5): 4,
+    }
     matrix = _incidence(6, list(capacities))
-    return make("maximum flow", matrix[0], matrix[1:5], row_lower=0, row_upper=0, upper=list(capacities.values()), optimum=-23)
+    return make(
+        "maximum flow",
+        matrix[0],
+        matrix[1:5],
+        row_lower=0,
+        row_upper=0,
+        upper=list(capacities.values()),
+        optimum=-23,
+    )
 
 
 def _shortest_path():
-    """Dijkstra's example of Cormen et al., nodes s, t, x, y, z: 9 from s to x. One of the equalities is redundant."""
-    lengths = {(0, 1): 10, (0, 3): 5, (1, 2): 1, (1, 3): 2, (3, 1): 3, (3, 2): 9, (3, 4): 2, (2, 4): 4, (4, 2): 6, (4, 0): 7}
+    """Dijkstra's example of Cormen et al., nodes s, t, x, y, z: 9 from s to x. One of the
+    equalities is redundant.
+    """
+    lengths = {
+        (0, 1): 10,
+        (0, 3): 5,
+        (1, 2): 1,
+        (1, 3): 2,
+        (3, 1): 3,
+        (3, 2): 9,
+        (3, 4): 2,
+        (2, 4): 4,
+        (4, 2): 6,
+        (4, 0): 7,
+    }
     balance = [-1, 0, 1, 0, 0]
-    return make("shortest path", list(lengths.values()), _incidence(5, list(lengths)), row_lower=balance, row_upper=balance, optimum=9)
+    return make(
+        "shortest path",
+        list(lengths.values()),
+        _incidence(5, list(lengths)),
+        row_lower=balance,
+        row_upper=balance,
+        optimum=9,
+    )
 
 
 def _games():
-    blotto = [[4, 0, 2, 1], [0, 4, 1, 2], [1, -1, 3, 0], [-1, 1, 0, 3], [-2, -2, 2, 2]]  # four regiments against three
+    # four regiments against three
+    blotto = [[4, 0, 2, 1], [0, 4, 1, 2], [1, -1, 3, 0], [-1, 1, 0, 3], [-2, -2, 2, 2]]
     signs = [[0, -1, 1], [1, 0, -1], [-1, 1, 0]]
     return [
         _game("game, Colonel Blotto", blotto, 14 / 9),
@@ -620,7 +845,9 @@ def _games():
 
 
 def _game(name, payoffs, value):
-    """The row player's best mixture: the largest v such that each column pays v at least. The program's optimum is -v."""
+    """The row player's best mixture: the largest v such that each column pays v at least. The
+    program's optimum is -v.
+    """
     payoffs = np.array(payoffs, float)
     rows, columns = payoffs.shape
     return make(
@@ -635,7 +862,9 @@ def _game(name, payoffs, value):
 
 
 def _chebyshev():
-    """The polynomial of degree 3 nearest to x^4 on a grid with the extrema of the Chebyshev polynomial: it is 2^-3 away."""
+    """The polynomial of degree 3 nearest to x^4 on a grid with the extrema of the Chebyshev
+    polynomial: it is 2^-3 away.
+    """
     grid = np.cos(np.pi * np.arange(17) / 16)
     powers = np.vander(grid, 4, increasing=True)
     away = np.ones((len(grid), 1))
@@ -659,12 +888,26 @@ def _tiny():
         make("no row", [1, -1, 0], np.zeros((0, 3)), lower=-1, upper=[INF, 2, INF], optimum=-3),
         make("nothing but zeros", [0, 0], np.zeros((2, 2)), row_upper=1, optimum=0),
         make(DUALLY_INFEASIBLE, [-1, -1], [[1, -1], [-1, 1]], row_upper=-1, kind="infeasible"),
-        make("parallel lines", [1, 1], [[1, 1], [2, 2]], row_lower=[1, 4], row_upper=[1, INF], kind="infeasible"),
-        make("unbounded strip", [-1, -1], [[1, -1], [1, -1]], row_lower=[-1, -INF], row_upper=[INF, 1], kind="unbounded"),
+        make(
+            "parallel lines",
+            [1, 1],
+            [[1, 1], [2, 2]],
+            row_lower=[1, 4],
+            row_upper=[1, INF],
+            kind="infeasible",
+        ),
+        make(
+            "unbounded strip",
+            [-1, -1],
+            [[1, -1], [1, -1]],
+            row_lower=[-1, -INF],
+            row_upper=[INF, 1],
+            kind="unbounded",
+        ),
     ]
 
 
-# --- structured programs -------------------------------------------------------------------------------------------
+# --- structured programs --------------------------------------------------------------------------
 
 
 def transport(num_sources, num_sinks, seed) -> Program:
@@ -674,12 +917,20 @@ def transport(num_sources, num_sinks, seed) -> Program:
     total = max(supplies.sum(), demands.sum())
     supplies[0] += total - supplies.sum()
     demands[0] += total - demands.sum()
-    return _transport(f"transport {num_sources} x {num_sinks}", random.integers(1, 30, (num_sources, num_sinks)), supplies, demands)
+    return _transport(
+        f"transport {num_sources} x {num_sinks}",
+        random.integers(1, 30, (num_sources, num_sinks)),
+        supplies,
+        demands,
+    )
 
 
 def _transport(name, costs, supplies, demands):
     sources, sinks = costs.shape
-    leaving, arriving = np.kron(np.eye(sources), np.ones(sinks)), np.kron(np.ones(sources), np.eye(sinks))
+    leaving, arriving = (
+        np.kron(np.eye(sources), np.ones(sinks)),
+        np.kron(np.ones(sources), np.eye(sinks)),
+    )
     return make(
         name,
         costs.ravel(),
@@ -696,11 +947,15 @@ def assignment(size, seed) -> Program:
     costs = np.random.default_rng([seed, size]).integers(1, 100, (size, size))
     matrix = np.vstack([np.kron(np.eye(size), np.ones(size)), np.kron(np.ones(size), np.eye(size))])
     optimum = costs[linear_sum_assignment(costs)].sum()
-    return make(f"assignment {size}", costs.ravel(), matrix, row_lower=1, row_upper=1, optimum=optimum)
+    return make(
+        f"assignment {size}", costs.ravel(), matrix, row_lower=1, row_upper=1, optimum=optimum
+    )
 
 
 def set_cover(num_elements, num_sets, seed) -> Program:
-    """The relaxation of covering all elements at the least cost: each element is in two sets at least."""
+    """The relaxation of covering all elements at the least cost: each element is in two sets at
+    least.
+    """
     random = np.random.default_rng([seed, num_elements, num_sets])
     contains = random.random((num_elements, num_sets)) < min(0.5, 4 / num_sets + 0.05)
     for row in contains:
@@ -717,14 +972,17 @@ def lpboost_program(margins, nu) -> Program:
       nu: in [1 / m, 1].
 
     Returns:
-      The program in (lambda [n], rho, xi [m]), with m + 1 rows; minus its optimum is the soft margin.
+      The program in (lambda [n], rho, xi [m]), with m + 1 rows; minus its optimum is the soft
+      margin.
     """
     examples, hypotheses = margins.shape
     ones = np.ones((examples, 1))
     return make(
         f"LP-Boost {examples} x {hypotheses}, nu {nu:g}",
         np.concatenate([np.zeros(hypotheses), [-1], np.full(examples, 1 / (nu * examples))]),
-        np.block([[margins, -ones, np.eye(examples)], [np.ones(hypotheses), 0, np.zeros(examples)]]),
+        np.block(
+            [[margins, -ones, np.eye(examples)], [np.ones(hypotheses), 0, np.zeros(examples)]]
+        ),
         row_lower=np.append(np.zeros(examples), 1),
         row_upper=np.append(np.full(examples, INF), 1),
         lower=np.concatenate([np.zeros(hypotheses), [-INF], np.zeros(examples)]),
@@ -732,7 +990,8 @@ def lpboost_program(margins, nu) -> Program:
 
 
 def lpboost_dual_program(margins, nu) -> Program:
-    """The dual of `lpboost_program`: the weights u on the examples, up to D each, whose largest edge beta is the least.
+    """The dual of `lpboost_program`: the weights u on the examples, up to D each, whose largest
+    edge beta is the least.
 
     Returns:
       The program in (u [m], beta), with n + 1 rows; its optimum is the soft margin.
@@ -750,10 +1009,12 @@ def lpboost_dual_program(margins, nu) -> Program:
 
 
 def random_margins(kind, m, n, seed) -> np.ndarray:
-    """Margins +-1, float64 [m, n]. At 100 x 40 and 300 x 120 the soft margin was above 0 for nu from 0.05; a few stumps may have none.
+    """Margins +-1, float64 [m, n]. At 100 x 40 and 300 x 120 the soft margin was above 0 for nu
+    from 0.05; a few stumps may have none.
 
-    "signs": independent, right with a probability from 0.55 to 0.75 that varies with the hypothesis. "stumps": decision stumps on ten Gaussian
-    features, with labels that are the majority of three of them, one in a hundred flipped.
+    "signs": independent, right with a probability from 0.55 to 0.75 that varies with the
+    hypothesis. "stumps": decision stumps on ten Gaussian features, with labels that are the
+    majority of three of them, one in a hundred flipped.
     """
     random = np.random.default_rng([seed, m, n])
     if kind == "signs":
@@ -762,6 +1023,8 @@ def random_margins(kind, m, n, seed) -> np.ndarray:
         raise ValueError(f"kind is {kind!r}: signs or stumps is wanted")
     features = random.normal(size=(m, 10))
     chosen = random.integers(0, 10, n)
-    outputs = np.where(features[:, chosen] > features[random.integers(0, m, n), chosen], 1.0, -1.0) * random.choice([-1, 1], n)
+    outputs = np.where(
+        features[:, chosen] > features[random.integers(0, m, n), chosen], 1.0, -1.0
+    ) * random.choice([-1, 1], n)
     labels = np.sign(outputs[:, :3].sum(axis=1)) * np.where(random.random(m) < 0.01, -1, 1)
     return labels[:, None] * random.permutation(outputs, axis=1)

@@ -1,7 +1,8 @@
 """Where a compiled program may keep more digits than its types have.
 
-XLA leaves out a conversion to fewer bits and back with nothing but a change of shape between them ("excess precision"), on accelerators as a rule.
-What is returned in 32 bits and certified in 64 would then be certified in digits that no caller sees; `reduce_precision` is never left out.
+XLA leaves out a conversion to fewer bits and back with nothing but a change of shape between them
+("excess precision"), on accelerators as a rule. What is returned in 32 bits and certified in 64
+would then be certified in digits that no caller sees; `reduce_precision` is never left out.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _KEEP_VALUES = {
     "squeeze",
     "transpose",
 }
-ROUNDED, LOOSE, WIDENED = "rounded", "loose", "widened"  # by reduce_precision; by a conversion alone; a loose number in more bits
+# by reduce_precision; by a conversion alone; a loose number in more bits
+ROUNDED, LOOSE, WIDENED = "rounded", "loose", "widened"
 
 
 @dataclasses.dataclass
@@ -44,7 +46,9 @@ class _Facts:
 
 
 def places_of_lost_rounding(function: Any, *arguments: Any) -> list[str]:
-    """The lines of jboost in which a number is widened and used that XLA may not have rounded before, of a function of arrays."""
+    """The lines of jboost in which a number is widened and used that XLA may not have rounded
+    before, of a function of arrays.
+    """
     return sorted(set(_visit(jax.make_jaxpr(function)(*arguments).jaxpr, [])[0]))
 
 
@@ -58,9 +62,15 @@ def _visit(jaxpr: Any, facts: list[str | None]) -> tuple[list[str], list[str | N
         if name == "reduce_precision":
             here.note(eqn.outvars, [ROUNDED])
         elif name == "convert_element_type":
-            here.note(eqn.outvars, [_converted(before[0], eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype)])
+            here.note(
+                eqn.outvars,
+                [_converted(before[0], eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype)],
+            )
         elif name in _KEEP_VALUES:
-            here.note(eqn.outvars, [max(set(before) - {None}, key=[ROUNDED, LOOSE, WIDENED].index, default=None)])
+            here.note(
+                eqn.outvars,
+                [max(set(before) - {None}, key=[ROUNDED, LOOSE, WIDENED].index, default=None)],
+            )
         elif inner := list(_inner(eqn, before)):
             for part, given, results in inner:
                 lost, after = _visit(part, given)
@@ -81,7 +91,9 @@ def _converted(before: str | None, old: Any, new: Any) -> str | None:
 
 
 def _inner(eqn: Any, before: list[str | None]) -> Iterator[tuple[Any, list[str | None], Any]]:
-    """The programs inside, with the facts of their arguments, and the variables that take their results."""
+    """The programs inside, with the facts of their arguments, and the variables that take their
+    results.
+    """
     parameters, name = eqn.params, eqn.primitive.name
     if name == "scan":
         yield parameters["jaxpr"].jaxpr, before, eqn.outvars
@@ -102,4 +114,6 @@ def _inner(eqn: Any, before: list[str | None]) -> Iterator[tuple[Any, list[str |
 
 def _line(eqn: Any) -> str:
     frames = [frame for frame in eqn.source_info.traceback.frames if "/jboost/" in frame.file_name]
-    return " < ".join(f"{frame.file_name.rpartition('/jboost/')[2]}:{frame.line_num}" for frame in frames[:4])
+    return " < ".join(
+        f"{frame.file_name.rpartition('/jboost/')[2]}:{frame.line_num}" for frame in frames[:4]
+    )

@@ -1,8 +1,10 @@
-"""Many small linear programs of one shape: feasible, infeasible, unbounded, degenerate, empty, and with variables that are fixed.
+"""Many small linear programs of one shape: feasible, infeasible, unbounded, degenerate, empty, and
+with variables that are fixed.
 
     minimise objective . x  subject to  row_lower <= matrix x <= row_upper,  lower <= x <= upper
 
-Plain numpy, nothing of the package. Entries are multiples of 1/4, so that float32 holds them and sums are exact; those of the family "rough" are not.
+Plain numpy, nothing of the package. Entries are multiples of 1/4, so that float32 holds them and
+sums are exact; those of the family "rough" are not.
 """
 
 import numpy as np
@@ -35,20 +37,32 @@ def _program(objective, matrix, rows, columns):
 
 
 def _interval(random, middle, kinds):
-    """Bounds around the numbers: of a kind each, among "equal", "lower", "upper", "both" and "none"."""
-    below, above = middle - random.integers(0, 5, middle.shape) / 4, middle + random.integers(0, 5, middle.shape) / 4
+    """Bounds around the numbers: of a kind each, among "equal", "lower", "upper", "both" and
+    "none".
+    """
+    below, above = (
+        middle - random.integers(0, 5, middle.shape) / 4,
+        middle + random.integers(0, 5, middle.shape) / 4,
+    )
     low = np.select([kinds == "equal", np.isin(kinds, ("lower", "both"))], [middle, below], -INF)
-    return low, np.select([kinds == "equal", np.isin(kinds, ("upper", "both"))], [middle, above], INF)
+    return low, np.select(
+        [kinds == "equal", np.isin(kinds, ("upper", "both"))], [middle, above], INF
+    )
 
 
 def _kinds(random, size, equal=0.2, lower=0.3, upper=0.2, both=0.2, none=0.1):
-    return random.choice(["equal", "lower", "upper", "both", "none"], size, p=[equal, lower, upper, both, none])
+    return random.choice(
+        ["equal", "lower", "upper", "both", "none"], size, p=[equal, lower, upper, both, none]
+    )
 
 
 def _feasible(random):
     """Around a point; the objective may fall without end."""
     matrix, point = _entries(random), _quarters(random, COLUMNS)
-    rows, columns = _interval(random, matrix @ point, _kinds(random, ROWS)), _interval(random, point, _kinds(random, COLUMNS))
+    rows, columns = (
+        _interval(random, matrix @ point, _kinds(random, ROWS)),
+        _interval(random, point, _kinds(random, COLUMNS)),
+    )
     return _program(_quarters(random, COLUMNS), matrix, rows, columns)
 
 
@@ -56,13 +70,24 @@ def _boxed(random):
     """Around a point, all variables within two bounds: there is an optimum."""
     matrix, point = _entries(random), _quarters(random, COLUMNS)
     columns = _interval(random, point, np.full(COLUMNS, "both"))
-    return _program(_quarters(random, COLUMNS), matrix, _interval(random, matrix @ point, _kinds(random, ROWS)), columns)
+    return _program(
+        _quarters(random, COLUMNS),
+        matrix,
+        _interval(random, matrix @ point, _kinds(random, ROWS)),
+        columns,
+    )
 
 
 def _infeasible(random):
-    """One row asks for more than a combination of the others leaves, or for more than the bounds allow."""
+    """One row asks for more than a combination of the others leaves, or for more than the bounds
+    allow.
+    """
     program = _boxed(random) if random.random() < 0.5 else _feasible(random)
-    matrix, row_lower, row_upper = program.matrix.copy(), program.row_lower.copy(), program.row_upper.copy()
+    matrix, row_lower, row_upper = (
+        program.matrix.copy(),
+        program.row_lower.copy(),
+        program.row_upper.copy(),
+    )
     if random.random() < 0.5:
         matrix[-1] = -(matrix[0] + matrix[1])
         row_upper[:2], row_lower[:2] = [1, 2], -INF
@@ -70,7 +95,13 @@ def _infeasible(random):
     else:
         matrix[-1] = np.abs(matrix[-1])
         row_upper[-1], row_lower[-1] = -random.integers(1, 5) / 4, -INF
-        return program._replace(matrix=matrix, row_lower=row_lower, row_upper=row_upper, lower=np.zeros(COLUMNS), upper=np.full(COLUMNS, INF))
+        return program._replace(
+            matrix=matrix,
+            row_lower=row_lower,
+            row_upper=row_upper,
+            lower=np.zeros(COLUMNS),
+            upper=np.full(COLUMNS, INF),
+        )
     return program._replace(matrix=matrix, row_lower=row_lower, row_upper=row_upper)
 
 
@@ -81,7 +112,10 @@ def _unbounded(random):
     direction[0] = 1.0
     matrix = program.matrix.copy()
     matrix[:, 0] -= matrix @ direction  # now matrix @ direction = 0
-    low, high = np.where(direction < 0, -INF, program.lower), np.where(direction > 0, INF, program.upper)
+    low, high = (
+        np.where(direction < 0, -INF, program.lower),
+        np.where(direction > 0, INF, program.upper),
+    )
     objective = program.objective.copy()
     objective[0] -= objective @ direction + 1
     middle = _quarters(random, COLUMNS)
@@ -98,7 +132,12 @@ def _transport(random):
         for target in range(3):
             matrix[[source, 2 + target], 3 * source + target] = 1
     sides = np.concatenate([shipped.sum(1), shipped.sum(0)])
-    return _program(random.integers(1, 9, COLUMNS) * 1.0, matrix, (sides, sides), (np.zeros(COLUMNS), np.full(COLUMNS, INF)))
+    return _program(
+        random.integers(1, 9, COLUMNS) * 1.0,
+        matrix,
+        (sides, sides),
+        (np.zeros(COLUMNS), np.full(COLUMNS, INF)),
+    )
 
 
 def _degenerate(random):
@@ -107,14 +146,22 @@ def _degenerate(random):
     matrix, objective = program.matrix.copy(), random.integers(-1, 2, COLUMNS) * 1.0
     matrix[1], matrix[:, 1] = matrix[0], matrix[:, 0]
     point = np.clip(_quarters(random, COLUMNS), program.lower, program.upper)
-    rows = _interval(random, matrix @ point, _kinds(random, ROWS, equal=0.6, lower=0.1, upper=0.1, both=0.1, none=0.1))
+    rows = _interval(
+        random,
+        matrix @ point,
+        _kinds(random, ROWS, equal=0.6, lower=0.1, upper=0.1, both=0.1, none=0.1),
+    )
     return _program(objective, matrix, rows, (program.lower, program.upper))
 
 
 def _empty(random):
     """No entries at all, or hardly any; bounds of rows that hold 0, or do not."""
     matrix = _entries(random) * (random.random((ROWS, COLUMNS)) < random.choice([0.0, 0.1]))
-    columns = _interval(random, _quarters(random, COLUMNS), _kinds(random, COLUMNS, equal=0.2, lower=0.3, upper=0.1, both=0.3, none=0.1))
+    columns = _interval(
+        random,
+        _quarters(random, COLUMNS),
+        _kinds(random, COLUMNS, equal=0.2, lower=0.3, upper=0.1, both=0.3, none=0.1),
+    )
     rows = _interval(random, np.zeros(ROWS), _kinds(random, ROWS))
     if random.random() < 0.2:
         rows = np.where(random.random(ROWS) < 0.3, 0.25, rows[0]), np.maximum(rows[1], 0.25)
@@ -126,18 +173,37 @@ def _fixed(random):
     matrix, point = _entries(random), _quarters(random, COLUMNS)
     kinds = np.full(COLUMNS, "equal")
     kinds[: random.integers(0, 3)] = "both"
-    rows = _interval(random, matrix @ point, _kinds(random, ROWS, equal=0.5, lower=0.2, upper=0.1, both=0.1, none=0.1))
+    rows = _interval(
+        random,
+        matrix @ point,
+        _kinds(random, ROWS, equal=0.5, lower=0.2, upper=0.1, both=0.1, none=0.1),
+    )
     if random.random() < 0.2:
-        rows = np.where(np.arange(ROWS) == 0, rows[0] + 0.5, rows[0]), np.where(np.arange(ROWS) == 0, rows[1] + 0.5, rows[1])
+        rows = (
+            np.where(np.arange(ROWS) == 0, rows[0] + 0.5, rows[0]),
+            np.where(np.arange(ROWS) == 0, rows[1] + 0.5, rows[1]),
+        )
     return _program(_quarters(random, COLUMNS), matrix, rows, _interval(random, point, kinds))
 
 
 def _rough(random):
-    """Around a point, with numbers of full length, held by float32 to the bit; equalities are met but for rounding."""
-    matrix = (random.normal(size=(ROWS, COLUMNS)) * (random.random((ROWS, COLUMNS)) < 0.7)).astype(np.float32).astype(np.float64)
+    """Around a point, with numbers of full length, held by float32 to the bit; equalities are met
+    but for rounding.
+    """
+    matrix = (
+        (random.normal(size=(ROWS, COLUMNS)) * (random.random((ROWS, COLUMNS)) < 0.7))
+        .astype(np.float32)
+        .astype(np.float64)
+    )
     point = random.normal(size=COLUMNS)
-    columns = _interval(random, point, _kinds(random, COLUMNS, equal=0.1, lower=0.4, upper=0.1, both=0.3, none=0.1))
-    rows = _interval(random, matrix @ point, _kinds(random, ROWS, equal=0.2, lower=0.3, upper=0.3, both=0.1, none=0.1))
+    columns = _interval(
+        random, point, _kinds(random, COLUMNS, equal=0.1, lower=0.4, upper=0.1, both=0.3, none=0.1)
+    )
+    rows = _interval(
+        random,
+        matrix @ point,
+        _kinds(random, ROWS, equal=0.2, lower=0.3, upper=0.3, both=0.1, none=0.1),
+    )
     program = _program(random.normal(size=COLUMNS), matrix, rows, columns)
     rounded = [part.astype(np.float32).astype(np.float64) for part in program[1:7]]
     return program._replace(**dict(zip(Program._fields[1:7], rounded, strict=True)))

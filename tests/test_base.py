@@ -23,15 +23,30 @@ def test_dataset_fills_weights_and_mask():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"features": [1.0, 2.0], "labels": [1, -1]}, r"features has shape \[2\]: expected shape \[m, N, ...\]"),
-        ({"features": [[1.0], [2.0]], "labels": [1]}, r"labels has shape \[1\]: expected shape \[2\]"),
-        ({"features": [[1.0]], "labels": [True]}, "labels are booleans: labels are -1 or \\+1; map them by 2 \\* numpy.asarray"),
+        (
+            {"features": [1.0, 2.0], "labels": [1, -1]},
+            r"features has shape \[2\]: expected shape \[m, N, ...\]",
+        ),
+        (
+            {"features": [[1.0], [2.0]], "labels": [1]},
+            r"labels has shape \[1\]: expected shape \[2\]",
+        ),
+        (
+            {"features": [[1.0]], "labels": [True]},
+            "labels are booleans: labels are -1 or \\+1; map them by 2 \\* numpy.asarray",
+        ),
         ({"features": [[1j]], "labels": [1]}, "features has dtype complex64"),
         ({"features": [["a"]], "labels": [1]}, "features is not an array of numbers"),
         ({"features": None, "labels": [1]}, "features is None"),
         ({"features": [[1.0]], "labels": [1], "weights": [[1.0]]}, r"weights has shape \[1, 1\]"),
-        ({"features": [[1.0]], "labels": [1], "mask": [1.0]}, "mask has dtype float32: expected kinds boolean"),
-        ({"features": np.array([[2**40]]), "labels": [1]}, "features holds integers that do not fit 32 bits"),
+        (
+            {"features": [[1.0]], "labels": [1], "mask": [1.0]},
+            "mask has dtype float32: expected kinds boolean",
+        ),
+        (
+            {"features": np.array([[2**40]]), "labels": [1]},
+            "features holds integers that do not fit 32 bits",
+        ),
         ({"features": [[2**40]], "labels": [1]}, "features holds integers that do not fit 32 bits"),
     ],
 )
@@ -43,8 +58,14 @@ def test_shapes_and_kinds_are_refused_at_trace_time(arguments, message):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"features": [[0.0], [np.nan], [np.inf]]}, r"features\[1, 0\] is nan: not a finite number \(2 such in all\); drop the row"),
-        ({"labels": [1, 2, -1]}, r"labels\[1\] is 2: labels are -1 or \+1 \(1 such in all\); map the two classes"),
+        (
+            {"features": [[0.0], [np.nan], [np.inf]]},
+            r"features\[1, 0\] is nan: not a finite number \(2 such in all\); drop the row",
+        ),
+        (
+            {"labels": [1, 2, -1]},
+            r"labels\[1\] is 2: labels are -1 or \+1 \(1 such in all\); map the two classes",
+        ),
         ({"labels": [1, 0, 1]}, "map 0/1 labels by 2 \\* labels - 1"),
         ({"weights": [1.0, -1.0, 1.0]}, r"weights\[1\] is -1: weights are finite and not negative"),
         ({"weights": [1.0, np.nan, 1.0]}, r"weights\[1\] is nan"),
@@ -83,7 +104,14 @@ def test_choices_name_their_options():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"), [(2, "2"), (-0.0, "-0"), (1 + 2.0**-23, "1.00000012"), (float(np.nextafter(1, 2)), "1.0000000000000002"), (np.nan, "nan")]
+    ("given", "said"),
+    [
+        (2, "2"),
+        (-0.0, "-0"),
+        (1 + 2.0**-23, "1.00000012"),
+        (float(np.nextafter(1, 2)), "1.0000000000000002"),
+        (np.nan, "nan"),
+    ],
 )
 def test_a_number_is_shown_with_the_digits_that_tell_what_is_wrong(x64, given, said):
     with pytest.raises(ValueError, match=f"nu is {said}: expected a number above 0 up to 1"):
@@ -112,13 +140,24 @@ def test_masked_reductions_ignore_what_is_masked():
 
 
 def test_safe_divide_has_no_nan_in_value_or_derivative():
-    assert numerics.safe_divide(jnp.array([1.0, 0.0]), jnp.array([2.0, 0.0]), fill=5.0).tolist() == [0.5, 5.0]
+    assert numerics.safe_divide(
+        jnp.array([1.0, 0.0]), jnp.array([2.0, 0.0]), fill=5.0
+    ).tolist() == [0.5, 5.0]
     assert jax.grad(lambda d: numerics.safe_divide(jnp.array(1.0), d))(0.0) == 0
 
 
 def test_power_of_two_at_least():
     values = jnp.array([0.0, 1.0, 1.5, -2.0, 2.0000002, 0.7, 3e-30, 1e30])
-    assert np.asarray(numerics.power_of_two_at_least(values)).tolist() == [1, 1, 2, 2, 4, 1, 2.0**-98, 2.0**100]
+    assert np.asarray(numerics.power_of_two_at_least(values)).tolist() == [
+        1,
+        1,
+        2,
+        2,
+        4,
+        1,
+        2.0**-98,
+        2.0**100,
+    ]
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (5, 1), (1, 5), (0, 3), (3, 0)])
@@ -127,8 +166,12 @@ def test_products_with_a_transposed_matrix(shape):
     matrix = random.integers(-4, 5, shape).astype(np.float32)
     for columns in ((), (0,), (1,), (2,), (3,)):
         values = random.integers(-4, 5, (shape[0], *columns)).astype(np.float32)
-        np.testing.assert_array_equal(jax.jit(numerics.times_transposed)(matrix, values), matrix.T @ values)
-        twice = jax.vmap(numerics.times_transposed)(np.stack([matrix, -matrix]), np.stack([values, values]))
+        np.testing.assert_array_equal(
+            jax.jit(numerics.times_transposed)(matrix, values), matrix.T @ values
+        )
+        twice = jax.vmap(numerics.times_transposed)(
+            np.stack([matrix, -matrix]), np.stack([values, values])
+        )
         np.testing.assert_array_equal(twice, np.stack([matrix.T @ values, -(matrix.T @ values)]))
 
 
@@ -156,9 +199,14 @@ def test_round_down_never_rounds_up(x64):
         assert float(numerics.round_down(jnp.int64(value), jnp.dtype("float32"))) == value
 
 
-@pytest.mark.parametrize("value", [1e-40, -1e-40, 1e-300, -1e-300, 1.1754943e-38, -1.1754943e-38, 1e-37, 3e38])
+@pytest.mark.parametrize(
+    "value", [1e-40, -1e-40, 1e-300, -1e-300, 1.1754943e-38, -1.1754943e-38, 1e-37, 3e38]
+)
 def test_rounding_to_fewer_bits_stays_on_its_side_next_to_0(value, x64):
-    low, high = (np.float64(jax.jit(to, static_argnums=1)(value, jnp.dtype("float32"))) for to in (numerics.round_down, numerics.round_up))
+    low, high = (
+        np.float64(jax.jit(to, static_argnums=1)(value, jnp.dtype("float32")))
+        for to in (numerics.round_down, numerics.round_up)
+    )
     assert low <= value <= high
     assert all(end == 0 or abs(end) >= np.finfo(np.float32).tiny for end in (low, high))
     assert high - low <= max(2.0**-22 * abs(value), 2 * np.finfo(np.float32).tiny)
@@ -197,33 +245,64 @@ def test_bracket_dot_holds_the_exact_sum():
     left, right = (rng.normal(size=(50, 300)).astype(np.float32) for _ in range(2))
     low, high = jax.jit(brackets.bracket_dot)(left, right)
     for row in range(50):
-        exact = sum((Fraction(float(a)) * Fraction(float(b)) for a, b in zip(left[row], right[row], strict=True)), Fraction(0))
+        exact = sum(
+            (
+                Fraction(float(a)) * Fraction(float(b))
+                for a, b in zip(left[row], right[row], strict=True)
+            ),
+            Fraction(0),
+        )
         assert Fraction(float(low[row])) <= exact <= Fraction(float(high[row]))
     assert np.max(high - low) < 1e-4
 
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_sharp_bracket_dot_is_exact_where_nothing_is_rounded_and_valid_elsewhere(wide):
-    """Rows of small fractions, of long numbers, of large ones, of infinitesimal ones and of zeros beside long numbers."""
+    """Rows of small fractions, of long numbers, of large ones, of infinitesimal ones and of zeros
+    beside long numbers.
+    """
     rng = np.random.default_rng(1)
     dtype = np.float64 if wide else np.float32
     tiny = np.finfo(dtype).smallest_subnormal
-    left = np.stack([rng.integers(-9, 9, 6) / 4, rng.normal(size=6), rng.integers(-9, 9, 6) * 2.0**30, np.eye(6)[0], np.eye(6)[1]]).astype(dtype)
-    right = np.stack([rng.integers(-9, 9, 6) / 8, rng.normal(size=6), np.ones(6), np.full(6, tiny), np.where(np.arange(6) == 1, 3, 0.1)]).astype(
-        dtype
-    )
+    left = np.stack(
+        [
+            rng.integers(-9, 9, 6) / 4,
+            rng.normal(size=6),
+            rng.integers(-9, 9, 6) * 2.0**30,
+            np.eye(6)[0],
+            np.eye(6)[1],
+        ]
+    ).astype(dtype)
+    right = np.stack(
+        [
+            rng.integers(-9, 9, 6) / 8,
+            rng.normal(size=6),
+            np.ones(6),
+            np.full(6, tiny),
+            np.where(np.arange(6) == 1, 3, 0.1),
+        ]
+    ).astype(dtype)
     with jax.enable_x64(wide):
         low, high = jax.device_get(jax.jit(brackets.sharp_bracket_dot)(left, right))
-    exact = [sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(*rows, strict=True)) for rows in zip(left, right, strict=True)]
+    exact = [
+        sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(*rows, strict=True))
+        for rows in zip(left, right, strict=True)
+    ]
     for number, (below, above) in zip(exact, zip(low, high, strict=True), strict=True):
         assert Fraction(float(below)) <= number <= Fraction(float(above))
-    assert [Fraction(float(low[row])) == exact[row] == Fraction(float(high[row])) for row in (0, 1, 4)] == [True, False, True]
+    assert [
+        Fraction(float(low[row])) == exact[row] == Fraction(float(high[row])) for row in (0, 1, 4)
+    ] == [True, False, True]
     assert low[3] < high[3]
 
 
 def test_rounding_outwards_of_negative_numbers(x64):
     value = jnp.float64(-1.0000000001)
-    assert float(numerics.round_down(value, jnp.dtype("float32"))) < -1.0000000001 < float(numerics.round_up(value, jnp.dtype("float32")))
+    assert (
+        float(numerics.round_down(value, jnp.dtype("float32")))
+        < -1.0000000001
+        < float(numerics.round_up(value, jnp.dtype("float32")))
+    )
 
 
 def test_statuses_are_explained_from_the_gravest_on():
@@ -257,7 +336,7 @@ def test_missing_values_pass_where_they_are_allowed():
         jboost.validate(jboost.make_dataset([[np.inf], [1.0]], [1, -1]), allow_missing=True)
 
 
-# --- chunks under vmap -----------------------------------------------------------------------------------------------------
+# --- chunks under vmap ----------------------------------------------------------------------------
 
 
 def test_chunks_are_the_whole_batch(monkeypatch):
@@ -267,48 +346,80 @@ def test_chunks_are_the_whole_batch(monkeypatch):
     product = batching.in_chunks(lambda parts: {"product": parts[0] @ parts[1]})
     whole = jax.jit(jax.vmap(lambda matrix: product((matrix, vector))))(matrices)
     np.testing.assert_array_equal(whole["product"], matrices @ vector)
-    twice = jax.vmap(jax.vmap(lambda matrix: product((matrix, vector))))(matrices[:6].reshape(2, 3, 3, 3))
+    twice = jax.vmap(jax.vmap(lambda matrix: product((matrix, vector))))(
+        matrices[:6].reshape(2, 3, 3, 3)
+    )
     np.testing.assert_array_equal(twice["product"].reshape(6, 3), (matrices @ vector)[:6])
     np.testing.assert_array_equal(product((matrices[0], vector))["product"], matrices[0] @ vector)
 
 
 def test_members_of_a_batch_have_their_own_derivatives():
-    """Where what is differentiated, and what is not, differ from member to member; None is no array."""
-    scaled = batching.in_chunks(lambda one, other, _: {"sum": jnp.sum(one * other), "none": None}, at_once=1)
-    one, other, along = jnp.arange(6.0).reshape(3, 2), 1 + jnp.arange(6.0).reshape(3, 2), jnp.ones((3, 2))
-    values, slopes = jax.vmap(lambda a, b, t: jax.jvp(lambda x: scaled(x, b, None)["sum"], (a,), (t,)))(one, other, along)
+    """Where what is differentiated, and what is not, differ from member to member; None is no
+    array.
+    """
+    scaled = batching.in_chunks(
+        lambda one, other, _: {"sum": jnp.sum(one * other), "none": None}, at_once=1
+    )
+    one, other, along = (
+        jnp.arange(6.0).reshape(3, 2),
+        1 + jnp.arange(6.0).reshape(3, 2),
+        jnp.ones((3, 2)),
+    )
+    values, slopes = jax.vmap(
+        lambda a, b, t: jax.jvp(lambda x: scaled(x, b, None)["sum"], (a,), (t,))
+    )(one, other, along)
     np.testing.assert_array_equal(values, jnp.sum(one * other, axis=1))
     np.testing.assert_array_equal(slopes, jnp.sum(other, axis=1))
-    values, slopes = jax.jvp(lambda x: jax.vmap(lambda a, b: scaled(a, b, None)["sum"])(x, other), (one,), (along,))
+    values, slopes = jax.jvp(
+        lambda x: jax.vmap(lambda a, b: scaled(a, b, None)["sum"])(x, other), (one,), (along,)
+    )
     np.testing.assert_array_equal(slopes, jnp.sum(other, axis=1))
     constant = batching.in_chunks(lambda x, key: (jnp.sum(x), jnp.ones((), jnp.int32)), at_once=1)
-    _, slopes = jax.jvp(lambda x: jax.vmap(constant)(x, jax.random.split(jax.random.key(0), 3))[0], (one,), (along,))
+    _, slopes = jax.jvp(
+        lambda x: jax.vmap(constant)(x, jax.random.split(jax.random.key(0), 3))[0], (one,), (along,)
+    )
     np.testing.assert_array_equal(slopes, jnp.full((3,), 2.0))
-    np.testing.assert_array_equal(jax.vmap(jax.grad(lambda x, b: scaled(x, b, None)["sum"]))(one, other), other)
+    np.testing.assert_array_equal(
+        jax.vmap(jax.grad(lambda x, b: scaled(x, b, None)["sum"]))(one, other), other
+    )
 
 
-@pytest.mark.parametrize("value", [None, 3, "a", jnp.zeros(2), np.zeros((2, 2), np.uint32), jax.random.split(jax.random.key(0))])
+@pytest.mark.parametrize(
+    "value",
+    [None, 3, "a", jnp.zeros(2), np.zeros((2, 2), np.uint32), jax.random.split(jax.random.key(0))],
+)
 def test_what_is_no_key_is_said(value):
-    with pytest.raises(ValueError, match=r"key is .*: expected a random key, as jax.random.key\(0\)"):
+    with pytest.raises(
+        ValueError, match=r"key is .*: expected a random key, as jax.random.key\(0\)"
+    ):
         jboost.folds.stratified_folds(value, [1, 1, -1, -1], num_folds=2)
 
 
 def test_both_kinds_of_keys_are_taken():
     for key in (jax.random.key(1), jax.random.PRNGKey(1), np.asarray(jax.random.PRNGKey(1))):
         held_out = jboost.folds.stratified_folds(key, [1, 1, -1, -1], num_folds=2)
-        np.testing.assert_array_equal(held_out, jboost.folds.stratified_folds(jax.random.key(1), [1, 1, -1, -1], num_folds=2))
+        np.testing.assert_array_equal(
+            held_out, jboost.folds.stratified_folds(jax.random.key(1), [1, 1, -1, -1], num_folds=2)
+        )
 
 
 def test_a_watcher_ends_a_loop_by_false_alone():
     assert loops.goes_on(None, 0, 0)
     for answers, wanted in (((None, True, np.True_), True), ((False, np.False_), False)):
-        assert {loops.goes_on(lambda state, info, answer=answer: answer, 0, 0) for answer in answers} == {wanted}
+        assert {
+            loops.goes_on(lambda state, info, answer=answer: answer, 0, 0) for answer in answers
+        } == {wanted}
 
 
 @pytest.mark.parametrize("size", range(10))
 def test_largest_and_least_in_strands(size):
     random = np.random.default_rng(size)
-    for values in (random.integers(-2, 3, size).astype(float), random.normal(size=size), np.full(size, -np.inf), np.full(size, np.inf)):
+    for values in (
+        random.integers(-2, 3, size).astype(float),
+        random.normal(size=size),
+        np.full(size, -np.inf),
+        np.full(size, np.inf),
+    ):
         assert numerics.greatest(jnp.asarray(values)) == np.float32(values.max(initial=-np.inf))
         assert numerics.least(jnp.asarray(values)) == np.float32(values.min(initial=np.inf))
         place, largest = numerics.first_greatest(jnp.asarray(values))

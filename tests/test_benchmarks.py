@@ -1,4 +1,6 @@
-"""The benchmarks run, their peers find what jboost finds, and the tables are made from their JSON. No time is asserted."""
+"""The benchmarks run, their peers find what jboost finds, and the tables are made from their JSON.
+No time is asserted.
+"""
 
 import json
 import math
@@ -14,7 +16,9 @@ from benchmarks import harness, l0_folds, pair_data, pair_sweep, reading, real_t
 from benchmarks.peers import integer_program, plain_sweep, tables
 
 SIZE = 12  # one shape for all peers, so that each compiles once
-SMALL = tuple(pair_sweep.make_data(name, SIZE, seed=seed) for name in pair_sweep.DATA for seed in range(4))
+SMALL = tuple(
+    pair_sweep.make_data(name, SIZE, seed=seed) for name in pair_sweep.DATA for seed in range(4)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -64,11 +68,27 @@ def test_peer_is_skipped_with_a_reason():
 
 
 def test_harness_writes_whole_files(tmp_path):
-    path = harness.write("tiny", {"records": [{"loss": np.float32(2), "seconds": harness.Measurement(1.0, 2.0, None, 3)}]}, tmp_path / "new")
+    path = harness.write(
+        "tiny",
+        {"records": [{"loss": np.float32(2), "seconds": harness.Measurement(1.0, 2.0, None, 3)}]},
+        tmp_path / "new",
+    )
     document = json.loads(path.read_text())
     assert path.name == f"tiny-{document['environment']['platform']}.json"
-    assert document["records"] == [{"loss": 2.0, "seconds": {"run_seconds": 1.0, "cpu_seconds": 2.0, "compile_seconds": None, "num_runs": 3}}]
-    assert {"cpu_count", "device", "jax", "jaxlib", "jboost", "platform", "python"} <= set(document["environment"])
+    assert document["records"] == [
+        {
+            "loss": 2.0,
+            "seconds": {
+                "run_seconds": 1.0,
+                "cpu_seconds": 2.0,
+                "compile_seconds": None,
+                "num_runs": 3,
+            },
+        }
+    ]
+    assert {"cpu_count", "device", "jax", "jaxlib", "jboost", "platform", "python"} <= set(
+        document["environment"]
+    )
     assert list(document) == sorted(document)
     before = path.read_text()
     with pytest.raises(ValueError):  # NaN is not JSON
@@ -85,7 +105,9 @@ def test_plain_sweep_equals_jboost():
         assert float(plain_sweep.least_loss(points, labels)) == optimum(points, labels)
     points, labels = SMALL[0]
     weights = np.arange(1, SIZE + 1, dtype=np.float32)
-    assert float(plain_sweep.least_loss(points, labels, weights)) == optimum(points, labels, weights=weights)
+    assert float(plain_sweep.least_loss(points, labels, weights)) == optimum(
+        points, labels, weights=weights
+    )
     assert float(plain_sweep.least_loss(points, np.ones(SIZE))) == 0
 
 
@@ -95,7 +117,8 @@ def test_integer_program_equals_jboost():
     for points, labels in SMALL[::3]:
         solution = integer_program.least_loss(points, labels)
         assert solution.status == "Optimal"
-        assert solution.loss == pytest.approx(solution.lower_bound, abs=1e-6)  # HiGHS's feasibility tolerance
+        # HiGHS's feasibility tolerance
+        assert solution.loss == pytest.approx(solution.lower_bound, abs=1e-6)
         assert solution.loss == optimum(points, labels)
     assert integer_program.least_loss(points, np.ones(SIZE)).loss == 0
 
@@ -104,11 +127,23 @@ def test_integer_program_equals_jboost():
 def test_pair_sweep_writes_what_the_table_shows(tmp_path, capsys):
     pytest.importorskip("highspy")
     results, readme = tmp_path / "results", tmp_path / "README.md"
-    arguments = ["--quick", "--sizes", str(SIZE), "--repeats", "1", "--output", str(results), "--only", "sweep"]
+    arguments = [
+        "--quick",
+        "--sizes",
+        str(SIZE),
+        "--repeats",
+        "1",
+        "--output",
+        str(results),
+        "--only",
+        "sweep",
+    ]
     assert pair_sweep.main(arguments) == 0
     (path,) = results.iterdir()
     document = json.loads(path.read_text())
-    assert [(record["data"], record["size"]) for record in document["records"]] == [(name, SIZE) for name in pair_sweep.DATA]
+    assert [(record["data"], record["size"]) for record in document["records"]] == [
+        (name, SIZE) for name in pair_sweep.DATA
+    ]
     for record in document["records"]:
         assert set(record["contenders"]) == {"jboost", "jboost margin", "plain JAX", "HiGHS"}
         assert set(record["ratios_to_jboost"]) == {"jboost margin", "plain JAX", "HiGHS"}
@@ -116,7 +151,9 @@ def test_pair_sweep_writes_what_the_table_shows(tmp_path, capsys):
     place = ["--files", str(readme), "--results", str(results)]
     readme.write_text("# A project\n")
     assert table.main(place) == 2  # no markers
-    readme.write_text("# A project\n\n<!-- benchmarks:begin -->\n<!-- benchmarks:end -->\n\nMore.\n")
+    readme.write_text(
+        "# A project\n\n<!-- benchmarks:begin -->\n<!-- benchmarks:end -->\n\nMore.\n"
+    )
     assert table.main([*place, "--check"]) == 1
     assert table.main(place) == 0
     assert table.main([*place, "--check"]) == 0
@@ -145,7 +182,12 @@ def test_unfinished_and_skipped_peers_are_shown_as_such():
     ours = {"seconds": seconds, "ns_per_pair": 50.0}
     late = {"seconds": seconds, "status": "Time limit reached", "loss": 9.0, "same_loss": False}
     record = {"data": "d", "size": 1000, "optimum": 8.0, "ratios_to_jboost": {"HiGHS": 200.4}}
-    record["contenders"] = {"jboost": ours, "jboost margin": ours, "plain JAX": {"skipped": "why"}, "HiGHS": late}
+    record["contenders"] = {
+        "jboost": ours,
+        "jboost margin": ours,
+        "plain JAX": {"skipped": "why"},
+        "HiGHS": late,
+    }
     row = pair_sweep.sweep_table({"records": [record]}).splitlines()[-1]
     assert row == "| d | 1,000 | 8 | 2 s | 50 | 2 s |  |  | 2 s (9) | > 200 |"
 
@@ -154,20 +196,28 @@ def test_best_threshold_is_the_best_of_all():
     score = np.array([0.0, 1.0, 1.0, 2.0, 3.0, 3.0])
     for code in range(2 ** len(score)):
         labels = np.array([1 if code >> bit & 1 else -1 for bit in range(len(score))])
-        cuts = [(np.where(sign * (score - cut) > 0, 1, -1) != labels).sum() for cut in (-1, 0.5, 1.5, 2.5, 4) for sign in (1, -1)]
+        cuts = [
+            (np.where(sign * (score - cut) > 0, 1, -1) != labels).sum()
+            for cut in (-1, 0.5, 1.5, 2.5, 4)
+            for sign in (1, -1)
+        ]
         assert pair_data.best_threshold_loss(score, labels) == min(cuts)
 
 
 @pytest.mark.slow
 def test_pair_data_skips_what_is_absent(tmp_path, capsys):
     pytest.importorskip("sklearn")
-    assert pair_data.main(["--data", str(tmp_path / "none"), "--output", str(tmp_path / "out")]) == 0
+    assert (
+        pair_data.main(["--data", str(tmp_path / "none"), "--output", str(tmp_path / "out")]) == 0
+    )
     assert "skipped" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     points, labels = pair_sweep.make_data("Ripley's mixture", SIZE)
     lines = [f"{x},{y},{int(label > 0)}" for (x, y), label in zip(points, labels, strict=True)]
     (tmp_path / "RIPLEY_TR.csv").write_text("\n".join(["xs,ys,label", *lines]) + "\n")
-    assert pair_data.main(["--data", str(tmp_path), "--quick", "--output", str(tmp_path / "out")]) == 0
+    assert (
+        pair_data.main(["--data", str(tmp_path), "--quick", "--output", str(tmp_path / "out")]) == 0
+    )
     (path,) = (tmp_path / "out").iterdir()
     (record,) = json.loads(path.read_text())["records"]
     assert record["loss"] == optimum(points, labels)
@@ -176,7 +226,18 @@ def test_pair_data_skips_what_is_absent(tmp_path, capsys):
 
 def test_the_peer_of_folds_gets_all_literals_of_either_sign():
     outputs = l0_folds.literals(np.array([[0.0, 1.0], [1.0, 1.0]]))
-    assert outputs.T.tolist() == [[1, 1], [-1, -1], [0, 1], [1, 1], [1, 0], [0, 0], [0, -1], [-1, -1], [-1, 0], [0, 0]]
+    assert outputs.T.tolist() == [
+        [1, 1],
+        [-1, -1],
+        [0, 1],
+        [1, 1],
+        [1, 0],
+        [0, 0],
+        [0, -1],
+        [-1, -1],
+        [-1, 0],
+        [0, 0],
+    ]
 
 
 def test_all_readers_find_all_rows(tmp_path):
@@ -185,8 +246,16 @@ def test_all_readers_find_all_rows(tmp_path):
         reading.write_table(path, kind, 50, 4)
         found = {way: reading.measure_one(str(path), kind, way) for way in reading.WAYS}
         assert {measured["num_rows"] for measured in found.values()} == {50}
-        record = {"table": kind, "rows": 50, "columns": 4, "bytes": path.stat().st_size, "ways": found}
-        assert reading.table({"records": [record]}).count(f"| {kind} | 50 x 4, 0 MB |") == len(reading.WAYS)
+        record = {
+            "table": kind,
+            "rows": 50,
+            "columns": 4,
+            "bytes": path.stat().st_size,
+            "ways": found,
+        }
+        assert reading.table({"records": [record]}).count(f"| {kind} | 50 x 4, 0 MB |") == len(
+            reading.WAYS
+        )
 
 
 def test_all_models_of_real_tables_see_the_same_rows(tmp_path, monkeypatch):
@@ -194,7 +263,9 @@ def test_all_models_of_real_tables_see_the_same_rows(tmp_path, monkeypatch):
     lines = [f"{row % 7},{'' if row % 5 == 0 else 'ab'[row % 2]},{row % 2}" for row in range(30)]
     (tmp_path / "small.csv").write_text("\n".join(["x,kind,label", *lines]) + "\n")
     folds = real_tables.TableOf("small.csv", {1: 1.0}, num_folds=3)
-    monkeypatch.setattr(real_tables, "TABLES", {"folds": folds, "third": real_tables.TableOf("small.csv", {1: 1.0})})
+    monkeypatch.setattr(
+        real_tables, "TABLES", {"folds": folds, "third": real_tables.TableOf("small.csv", {1: 1.0})}
+    )
     assert len(list(real_tables.parts_of("third", tmp_path, tmp_path))) == 1
     tested = []
     for part in real_tables.parts_of("folds", tmp_path, tmp_path):
@@ -214,7 +285,10 @@ def test_all_models_of_real_tables_see_the_same_rows(tmp_path, monkeypatch):
 
 def test_rows_of_a_known_vote_have_so_many_wrong_labels():
     columns, labels = real_tables.known_rows(20_000, 5)
-    clean = sum(vote * ((columns[:, i] > p / 10) & (columns[:, j] > q / 10)) for (i, p), (j, q), vote in real_tables.KNOWN_RULES)
+    clean = sum(
+        vote * ((columns[:, i] > p / 10) & (columns[:, j] > q / 10))
+        for (i, p), (j, q), vote in real_tables.KNOWN_RULES
+    )
     wrong = (clean + real_tables.KNOWN_CONSTANT > 0) != labels
     assert wrong.mean() == pytest.approx(real_tables.KNOWN_NOISE, abs=0.01)
     assert 0.3 < labels.mean() < 0.7
@@ -223,16 +297,33 @@ def test_rows_of_a_known_vote_have_so_many_wrong_labels():
 def test_processes_are_timed_and_stopped_and_say_why_they_failed():
     ended = real_tables.run_alone((sys.executable, "-c", "print(7)"), 60.0)
     assert (ended.status, ended.output) == ("ran", "7\n")
-    assert real_tables.run_alone((sys.executable, "-c", "import time; time.sleep(60)"), 0.2).status == "time limit"
-    assert real_tables.run_alone((sys.executable, "-c", "raise SystemExit('no memory')"), 60.0).status == "failed: no memory"
+    assert (
+        real_tables.run_alone((sys.executable, "-c", "import time; time.sleep(60)"), 0.2).status
+        == "time limit"
+    )
+    assert (
+        real_tables.run_alone((sys.executable, "-c", "raise SystemExit('no memory')"), 60.0).status
+        == "failed: no memory"
+    )
 
 
 def test_real_tables_are_shown_with_what_is_known_of_each_model():
     bounds = {"lower_bound": 90.0, "upper_bound": 100.0}
-    ran = {"status": "ran", "accuracy": 0.75, "auroc": 0.8, "rules": 3, "literals": 5, "seconds": 2.0, "megabytes": 300.0}
+    ran = {
+        "status": "ran",
+        "accuracy": 0.75,
+        "auroc": 0.8,
+        "rules": 3,
+        "literals": 5,
+        "seconds": 2.0,
+        "megabytes": 300.0,
+    }
     absent = {"status": "not installed", "seconds": 0.1, "megabytes": 20.0}
     splits = {"l0, order 2": [ran | {"certificate": bounds}] * 2, "EBM": [absent]}
-    records = [{"table": "T", "model": model, "splits": found, **real_tables.mean_of(found)} for model, found in splits.items()]
+    records = [
+        {"table": "T", "model": model, "splits": found, **real_tables.mean_of(found)}
+        for model, found in splits.items()
+    ]
     rows = real_tables.table({"records": records}).splitlines()[2:]
     assert rows == [
         "| T | l0, order 2 | 0.750 | 0.800 | 3.0 | 5.0 | 2 s | 300 MB | 10.00% | ran |",

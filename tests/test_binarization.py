@@ -1,4 +1,6 @@
-"""Binarization: cuts, bits, support sets and their text, against brute force, exact decimals and a reader of the text of its own."""
+"""Binarization: cuts, bits, support sets and their text, against brute force, exact decimals and a
+reader of the text of its own.
+"""
 
 import csv
 import datetime
@@ -23,11 +25,15 @@ from jboost.data.table import Table
 from marks import slow
 
 PAPERS = Path(__file__).parents[2] / "shared" / "data" / "papers"
-needs_papers = pytest.mark.skipif(not PAPERS.is_dir(), reason="the data sets of the papers are not here")
+needs_papers = pytest.mark.skipif(
+    not PAPERS.is_dir(), reason="the data sets of the papers are not here"
+)
 
 
 def random_columns(rng, size):
-    """A small column of one of several kinds: ties, constants, decimals, neighbours in float32 and in float64."""
+    """A small column of one of several kinds: ties, constants, decimals, neighbours in float32 and
+    in float64.
+    """
     kind = rng.integers(5)
     if kind == 0:
         return rng.integers(0, 4, size).astype(float)
@@ -48,7 +54,7 @@ def random_signs(rng, size):
     return rng.choice([-1.0, 1.0], size)
 
 
-# --- cuts ------------------------------------------------------------------------------------------------------------------
+# --- cuts -----------------------------------------------------------------------------------------
 
 
 def flushed(value):
@@ -57,7 +63,9 @@ def flushed(value):
 
 
 def gaps_by_hand(values, labels, rule):
-    """The pairs of neighbouring values of 32 bits that the rule parts, as (greatest below, least above) in 64 bits."""
+    """The pairs of neighbouring values of 32 bits that the rule parts, as (greatest below, least
+    above) in 64 bits.
+    """
     groups = {}
     for value, label in zip(values.tolist(), labels.tolist(), strict=True):
         groups.setdefault(flushed(value), []).append((value, label))
@@ -146,18 +154,34 @@ def test_quantiles_by_brute_force():
         size, num = int(rng.integers(0, 12)), int(rng.integers(2, rng.choice([7, 40])))
         values, weights = rng.integers(0, 6, size).astype(float), rng.integers(1, 5, size)
         distinct = sorted(set(values.tolist()))
-        shares = [Fraction(int(weights[values <= value].sum()), int(weights.sum())) for value in distinct[:-1]]
-        places = {min(range(len(shares)), key=lambda i: abs(shares[i] - Fraction(k, num))) for k in range(1, num)} if shares else set()
+        shares = [
+            Fraction(int(weights[values <= value].sum()), int(weights.sum()))
+            for value in distinct[:-1]
+        ]
+        places = (
+            {
+                min(range(len(shares)), key=lambda i: abs(shares[i] - Fraction(k, num)))
+                for k in range(1, num)
+            }
+            if shares
+            else set()
+        )
         expected = [(distinct[i] + distinct[i + 1]) / 2 for i in sorted(places)]
-        assert cuts.cut_points(values, weights=weights, rule="quantiles", num_quantiles=num).tolist() == expected
+        assert (
+            cuts.cut_points(values, weights=weights, rule="quantiles", num_quantiles=num).tolist()
+            == expected
+        )
 
 
 def test_more_quantiles_than_memory():
     values = np.arange(50.0)
-    assert cuts.cut_points(values, rule="quantiles", num_quantiles=2**31 - 1).tolist() == cuts.cut_points(values, rule="midpoints").tolist()
+    assert (
+        cuts.cut_points(values, rule="quantiles", num_quantiles=2**31 - 1).tolist()
+        == cuts.cut_points(values, rule="midpoints").tolist()
+    )
 
 
-# --- bits and their text -----------------------------------------------------------------------------------------------------
+# --- bits and their text --------------------------------------------------------------------------
 
 
 def holds(text, row):
@@ -180,11 +204,22 @@ def _condition(text, row):
     if value is None:
         return False
     operand = operand if isinstance(value, str) else float(operand)
-    return {"<=": lambda: value <= operand, ">": lambda: value > operand, "==": lambda: value == operand, "!=": lambda: value != operand}[sign]()
+    return {
+        "<=": lambda: value <= operand,
+        ">": lambda: value > operand,
+        "==": lambda: value == operand,
+        "!=": lambda: value != operand,
+    }[sign]()
 
 
 def as_rows(names, table):
-    return [{name: None if value is None or value != value else value for name, value in zip(names, row, strict=True)} for row in table.tolist()]
+    return [
+        {
+            name: None if value is None or value != value else value
+            for name, value in zip(names, row, strict=True)
+        }
+        for row in table.tolist()
+    ]
 
 
 def covers(literals, bits):
@@ -193,8 +228,14 @@ def covers(literals, bits):
 
 
 def random_table(rng, size):
-    """Rows of two numbers, a number that is a category and, half the time, a text, with missing values in some columns; and fresh rows."""
-    columns = [rng.integers(-3, 4, 2 * size) / 2.0, np.round(rng.normal(size=2 * size), 1), rng.integers(1, 4, 2 * size).astype(float)]
+    """Rows of two numbers, a number that is a category and, half the time, a text, with missing
+    values in some columns; and fresh rows.
+    """
+    columns = [
+        rng.integers(-3, 4, 2 * size) / 2.0,
+        np.round(rng.normal(size=2 * size), 1),
+        rng.integers(1, 4, 2 * size).astype(float),
+    ]
     table = np.stack(columns, axis=1)
     table[rng.random(table.shape) < rng.choice([0.0, 0.3], 3)] = np.nan
     if rng.random() < 0.5:
@@ -226,13 +267,19 @@ def test_text_says_what_bits_say(missing):
             rows, bits = as_rows(names, table), np.asarray(binarization.apply(binarizer, table))
             assert bits.shape == (size, binarizer.num_bits)
             for index, name in enumerate(binarizer.bit_names):
-                np.testing.assert_array_equal(bits[:, index] == 1, [holds(name, row) for row in rows])
+                np.testing.assert_array_equal(
+                    bits[:, index] == 1, [holds(name, row) for row in rows]
+                )
                 negation = binarization.describe_literal(binarizer, index, False)
-                np.testing.assert_array_equal(bits[:, index] == 0, [holds(negation, row) for row in rows])
+                np.testing.assert_array_equal(
+                    bits[:, index] == 0, [holds(negation, row) for row in rows]
+                )
             for _ in range(10):
                 literals = rng.choice([0, 0, 0, 1, -1], binarizer.num_bits)
                 text = binarization.describe_monomial(binarizer, literals)
-                np.testing.assert_array_equal(covers(literals, bits), [holds(text, row) for row in rows], err_msg=text)
+                np.testing.assert_array_equal(
+                    covers(literals, bits), [holds(text, row) for row in rows], err_msg=text
+                )
         known = np.asarray(binarization.apply(binarizer, training))
         assert all(len(set(column[~np.isnan(column)])) == 2 for column in known.T)
         if missing == "literal":
@@ -256,13 +303,29 @@ def test_numbers_of_16_bits_are_judged_as_they_are_applied():
         half = (values * (16 if dtype is jnp.bfloat16 else 1)).astype(dtype)
         binarizer = binarization.fit(half, signs)
         assert binarizer.bit_names == binarization.fit(half.astype(np.float32), signs).bit_names
-        np.testing.assert_array_equal(binarization.apply(binarizer, half), half.astype(np.float64) <= binarizer.thresholds)
+        np.testing.assert_array_equal(
+            binarization.apply(binarizer, half), half.astype(np.float64) <= binarizer.thresholds
+        )
 
 
 def test_intervals_categories_and_contradictions():
     table = np.array([[1.0, 1, 5], [2, 2, np.nan], [3, 3, 6], [4, 4, 7], [5, 1, np.nan]])
-    binarizer = binarization.fit(table, cuts="midpoints", names=["a", "c", "u"], categorical=["c"], drop_redundant=False)
-    names = ("a <= 1.5", "a <= 2.5", "a <= 3.5", "a <= 4.5", "c == 1", "c == 2", "c == 3", "c == 4", "u <= 5.5", "u <= 6.5", "u is missing")
+    binarizer = binarization.fit(
+        table, cuts="midpoints", names=["a", "c", "u"], categorical=["c"], drop_redundant=False
+    )
+    names = (
+        "a <= 1.5",
+        "a <= 2.5",
+        "a <= 3.5",
+        "a <= 4.5",
+        "c == 1",
+        "c == 2",
+        "c == 3",
+        "c == 4",
+        "u <= 5.5",
+        "u <= 6.5",
+        "u is missing",
+    )
     assert binarizer.bit_names == names
 
     def text(**chosen):
@@ -293,11 +356,18 @@ def test_redundant_bits_are_the_ones_brute_force_finds():
         for _ in range(10):
             training, _ = random_table(rng, 5)
             labels = random_signs(rng, len(training))
-            every = binarization.fit(training, labels, cuts="midpoints", missing=missing, drop_redundant=False)
+            every = binarization.fit(
+                training, labels, cuts="midpoints", missing=missing, drop_redundant=False
+            )
             few = binarization.fit(training, labels, cuts="midpoints", missing=missing)
             kept = []
-            for column, name in zip(np.asarray(binarization.apply(every, training)).T, every.bit_names, strict=True):
-                if not any(np.array_equal(column, other, True) or np.array_equal(1 - column, other, True) for other, _ in kept):
+            for column, name in zip(
+                np.asarray(binarization.apply(every, training)).T, every.bit_names, strict=True
+            ):
+                if not any(
+                    np.array_equal(column, other, True) or np.array_equal(1 - column, other, True)
+                    for other, _ in kept
+                ):
                     kept.append((column, name))
             assert few.bit_names == tuple(name for _, name in kept)
             assert few.num_redundant == every.num_bits - few.num_bits
@@ -305,7 +375,11 @@ def test_redundant_bits_are_the_ones_brute_force_finds():
 
 def test_rows_that_are_no_training_rows_change_nothing():
     rng = np.random.default_rng(6)
-    features, labels, mask = rng.normal(size=(30, 3)).round(1), random_signs(rng, 30), np.arange(30) < 20
+    features, labels, mask = (
+        rng.normal(size=(30, 3)).round(1),
+        random_signs(rng, 30),
+        np.arange(30) < 20,
+    )
     for options in ({}, {"min_separation": 2}, {"cuts": "quantiles"}):
         alone = binarization.fit(features[:20], labels[:20], **options)
         other_features, other_labels = features.copy(), labels.copy()
@@ -317,31 +391,63 @@ def test_rows_that_are_no_training_rows_change_nothing():
             for left, right in zip(jax.tree.leaves(alone), jax.tree.leaves(masked), strict=True):
                 np.testing.assert_array_equal(left, right)
             assert jax.tree.structure(alone) == jax.tree.structure(masked)
-    np.testing.assert_array_equal(binarization.apply(alone, features)[:20], binarization.apply(alone, features[:20]))
+    np.testing.assert_array_equal(
+        binarization.apply(alone, features)[:20], binarization.apply(alone, features[:20])
+    )
     texts = np.array([["red"], ["blue"], ["green"]], object)
-    assert binarization.fit(texts, [1, -1, 1], mask=[True, True, False]).categories == (("blue", "red"),)
+    assert binarization.fit(texts, [1, -1, 1], mask=[True, True, False]).categories == (
+        ("blue", "red"),
+    )
 
 
 def test_text_of_a_table_and_texts_never_seen():
     text = np.array(["red", "blue", None, "red"], dtype=object)
-    table = Table("memory", 4, {"age": np.array([31, np.nan, 45.5, 28])}, {"colour": text}, {}, np.array([-1.0, 1, -1, 1]))
-    binarizer = binarization.fit(table.matrix(["age"], ["colour"]), table.labels, names=table.columns)
-    assert binarizer.bit_names == ("age <= 29.5", "age is missing", "colour == red", "colour is missing")
+    table = Table(
+        "memory",
+        4,
+        {"age": np.array([31, np.nan, 45.5, 28])},
+        {"colour": text},
+        {},
+        np.array([-1.0, 1, -1, 1]),
+    )
+    binarizer = binarization.fit(
+        table.matrix(["age"], ["colour"]), table.labels, names=table.columns
+    )
+    assert binarizer.bit_names == (
+        "age <= 29.5",
+        "age is missing",
+        "colour == red",
+        "colour is missing",
+    )
     assert binarizer.num_redundant == 1  # colour == blue, where age is missing
     new = np.array([[30, "pink"], [None, "red"]], dtype=object)
     np.testing.assert_array_equal(binarization.apply(binarizer, new), [[0, 0, 0, 0], [0, 1, 1, 0]])
-    np.testing.assert_array_equal(binarization.apply(binarizer, binarization.encode(binarizer, new)), binarization.apply(binarizer, new))
-    with pytest.raises(ValueError, match=r"features\[0, 0\] is 'old', but attribute 'age' was numeric in training"):
+    np.testing.assert_array_equal(
+        binarization.apply(binarizer, binarization.encode(binarizer, new)),
+        binarization.apply(binarizer, new),
+    )
+    with pytest.raises(
+        ValueError, match=r"features\[0, 0\] is 'old', but attribute 'age' was numeric in training"
+    ):
         binarization.apply(binarizer, np.array([["old", "red"]], dtype=object))
 
 
 def test_numbers_of_the_host_are_text_where_training_had_text():
-    binarizer = binarization.fit(np.array([["1"], ["2"], ["A"]], object), [1, -1, 1], drop_redundant=False)
+    binarizer = binarization.fit(
+        np.array([["1"], ["2"], ["A"]], object), [1, -1, 1], drop_redundant=False
+    )
     bits = [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
-    for rows in ([[1], [2], [np.nan]], np.array([[1], [2], [7]]), np.array([[1], [2], [0]], np.float32), np.array([[1], ["2"], ["B"]], object)):
+    for rows in (
+        [[1], [2], [np.nan]],
+        np.array([[1], [2], [7]]),
+        np.array([[1], [2], [0]], np.float32),
+        np.array([[1], ["2"], ["B"]], object),
+    ):
         assert np.nan_to_num(binarization.apply(binarizer, rows)).tolist() == bits
         codes = binarization.encode(binarizer, rows)
-        np.testing.assert_array_equal(binarization.apply(binarizer, codes), binarization.apply(binarizer, rows))
+        np.testing.assert_array_equal(
+            binarization.apply(binarizer, codes), binarization.apply(binarizer, rows)
+        )
         np.testing.assert_array_equal(binarization.encode(binarizer, codes), codes)
     assert binarization.apply(binarizer, jnp.array([[0.0], [1.0], [-1.0]])).tolist() == bits
 
@@ -358,9 +464,14 @@ def test_apply_under_jit_and_vmap(compilations):
     binarization.apply(binarizer, features[1] + 1)
     assert compilations() == before
     batched = jnp.asarray(features)
-    np.testing.assert_array_equal(jax.jit(jax.vmap(lambda member: binarization.apply(binarizer, member)))(batched), expected)
+    np.testing.assert_array_equal(
+        jax.jit(jax.vmap(lambda member: binarization.apply(binarizer, member)))(batched), expected
+    )
     np.testing.assert_array_equal(jax.jit(binarization.apply)(binarizer, batched[0]), expected[0])
-    np.testing.assert_array_equal(binarization.apply(binarizer, np.full((1, 2), 1e300)), binarization.apply(binarizer, np.full((1, 2), 1e30)))
+    np.testing.assert_array_equal(
+        binarization.apply(binarizer, np.full((1, 2), 1e300)),
+        binarization.apply(binarizer, np.full((1, 2), 1e30)),
+    )
     whole = binarization.fit([[1], [5]], [1, -1])
     assert binarization.apply(whole, np.array([[2**40], [-(2**40)]])).tolist() == [[0], [1]]
     for dtype in (jnp.int32, jnp.uint8):
@@ -390,12 +501,26 @@ def test_little_to_learn_from(features, labels, num_bits, constant):
 
 
 def test_numbers_that_are_not_cut_give_bits_for_what_is_missing_alone():
-    rows = np.array([[1.5, "red", 7], [None, "blue", 7], [3.0, "red", None], [2.0, None, 7]], object)
+    rows = np.array(
+        [[1.5, "red", 7], [None, "blue", 7], [3.0, "red", None], [2.0, None, 7]], object
+    )
     binarizer = binarization.fit(rows, names=["size", "colour", "same"], cuts="none")
-    assert binarizer.bit_names == ("size is missing", "colour == red", "colour is missing", "same is missing")
+    assert binarizer.bit_names == (
+        "size is missing",
+        "colour == red",
+        "colour is missing",
+        "same is missing",
+    )
     assert binarizer.num_redundant == 1  # blue, where size is missing
-    assert np.asarray(binarization.apply(binarizer, rows)).tolist() == [[0, 1, 0, 0], [1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0]]
-    assert binarization.fit(rows, names=["size", "colour", "same"], cuts="none", missing="none").bit_names == ("colour == blue",)
+    assert np.asarray(binarization.apply(binarizer, rows)).tolist() == [
+        [0, 1, 0, 0],
+        [1, 0, 0, 0],
+        [0, 1, 0, 1],
+        [0, 0, 1, 0],
+    ]
+    assert binarization.fit(
+        rows, names=["size", "colour", "same"], cuts="none", missing="none"
+    ).bit_names == ("colour == blue",)
 
 
 def test_one_class_has_midpoints_and_quantiles():
@@ -407,26 +532,65 @@ def test_one_class_has_midpoints_and_quantiles():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (([[1.0], [np.inf]], [1, -1]), {}, r"features\[1, 0\] is inf: not a finite number .*pass NaN"),
-        (([[9.0], [1.0], [-np.inf]], [1, 1, -1]), {"mask": [False, True, True]}, r"features\[2, 0\] is -inf"),
-        (([[1.0], [1e300]], [1, -1]), {}, r"features\[1, 0\] is 1e\+300, more than float32 holds \(3.4e\+38\): divide all of features by one large"),
+        (
+            ([[1.0], [np.inf]], [1, -1]),
+            {},
+            r"features\[1, 0\] is inf: not a finite number .*pass NaN",
+        ),
+        (
+            ([[9.0], [1.0], [-np.inf]], [1, 1, -1]),
+            {"mask": [False, True, True]},
+            r"features\[2, 0\] is -inf",
+        ),
+        (
+            ([[1.0], [1e300]], [1, -1]),
+            {},
+            (
+                r"features\[1, 0\] is 1e\+300, more than float32 holds \(3.4e\+38\): divide all of"
+                r" features by one large"
+            ),
+        ),
         (([1.0, 2.0], [1, -1]), {}, r"features has shape \[2\]"),
         (([[1.0], [2.0, 3.0]], [1, -1]), {}, "features has rows of unequal length"),
         (([[1j], [2j]], [1, -1]), {}, "features has dtype complex64"),
         (([[1.0], [2.0]], [1, 0]), {}, r"labels\[1\] is 0: labels are -1 or \+1"),
         (([[1.0], [2.0]], [1]), {}, r"labels has shape \[1\]"),
         (([[1.0], [2.0]],), {}, 'labels is None: cuts "class_changes" needs labels'),
-        (([[1.0], [2.0]],), {"cuts": "midpoints", "min_separation": 1}, "labels is None: min_separation needs labels"),
-        (([[1.0], [2.0]], [1, -1]), {"cuts": "best"}, "cuts is 'best': the options are 'class_changes', 'midpoints', 'quantiles'"),
+        (
+            ([[1.0], [2.0]],),
+            {"cuts": "midpoints", "min_separation": 1},
+            "labels is None: min_separation needs labels",
+        ),
+        (
+            ([[1.0], [2.0]], [1, -1]),
+            {"cuts": "best"},
+            "cuts is 'best': the options are 'class_changes', 'midpoints', 'quantiles'",
+        ),
         (([[1.0], [2.0]], [1, -1]), {"missing": "drop"}, "missing is 'drop'"),
         (([[1.0], [2.0]], [1, -1]), {"num_quantiles": 1}, "num_quantiles is 1"),
         (([[1.0], [2.0]], [1, -1]), {"min_separation": 0}, "min_separation is 0"),
-        (([[1.0], [2.0]], [1, -1]), {"names": ["a", "b"]}, "names holds 2 distinct entries: 1 distinct texts expected"),
+        (
+            ([[1.0], [2.0]], [1, -1]),
+            {"names": ["a", "b"]},
+            "names holds 2 distinct entries: 1 distinct texts expected",
+        ),
         (([[1.0, 1.0]], [1]), {"names": ["a", "a"]}, "names holds 1 distinct entries: 2"),
-        (([[1.0], [2.0]], [1, -1]), {"categorical": ["y"]}, "categorical holds 'y': expected a name of an attribute"),
+        (
+            ([[1.0], [2.0]], [1, -1]),
+            {"categorical": ["y"]},
+            "categorical holds 'y': expected a name of an attribute",
+        ),
         (([[1.0], [2.0]], [1, -1]), {"categorical": [1]}, "categorical holds 1: .*from 0 to 0"),
-        (([[1.0], [2.0]], [1, -1]), {"weights": [1, -1], "cuts": "quantiles"}, r"weights\[1\] is -1"),
-        ((np.array([[1], [10**400]], object), [1, -1]), {}, r"features\[1, 0\] is an integer of 1329 bits: pass a number below"),
+        (
+            ([[1.0], [2.0]], [1, -1]),
+            {"weights": [1, -1], "cuts": "quantiles"},
+            r"weights\[1\] is -1",
+        ),
+        (
+            (np.array([[1], [10**400]], object), [1, -1]),
+            {},
+            r"features\[1, 0\] is an integer of 1329 bits: pass a number below",
+        ),
     ],
 )
 def test_bad_input_to_fit(arguments, options, message):
@@ -454,13 +618,15 @@ def test_bad_input_elsewhere():
         support_sets.select_support_set([[1]], [1], costs=[0])
 
 
-# --- support sets ------------------------------------------------------------------------------------------------------------
+# --- support sets ---------------------------------------------------------------------------------
 
 
 def differences(bits, labels):
     """[pairs, N] bool: which attributes tell each pair of opposite class apart."""
     pairs = [(a, b) for a in np.flatnonzero(labels > 0) for b in np.flatnonzero(labels < 0)]
-    return np.array([np.abs(bits[a] - bits[b]) == 1 for a, b in pairs], bool).reshape(len(pairs), bits.shape[1])
+    return np.array([np.abs(bits[a] - bits[b]) == 1 for a, b in pairs], bool).reshape(
+        len(pairs), bits.shape[1]
+    )
 
 
 def is_support_set(differing, chosen, min_separation):
@@ -472,7 +638,10 @@ def plain_greedy(differing, min_separation, costs):
     chosen = []
     while not is_support_set(differing, chosen, min_separation):
         short = differing[:, chosen].sum(axis=1) < np.minimum(differing.sum(axis=1), min_separation)
-        gains = [0 if j in chosen else (differing[:, j] & short).sum() / costs[j] for j in range(differing.shape[1])]
+        gains = [
+            0 if j in chosen else (differing[:, j] & short).sum() / costs[j]
+            for j in range(differing.shape[1])
+        ]
         chosen.append(int(np.argmax(gains)))
     for index in chosen[::-1]:
         rest = [j for j in chosen if j != index]
@@ -485,14 +654,26 @@ def plain_greedy(differing, min_separation, costs):
 def test_support_sets_by_brute_force():
     rng = np.random.default_rng(8)
     for round_ in range(100):
-        size, num_bits, min_separation = int(rng.integers(0, 9)), int(rng.integers(0, 7)), int(rng.integers(1, 4))
+        size, num_bits, min_separation = (
+            int(rng.integers(0, 9)),
+            int(rng.integers(0, 7)),
+            int(rng.integers(1, 4)),
+        )
         bits = rng.choice([0.0, 1.0, np.nan], (size, num_bits), p=[0.45, 0.45, 0.1])
-        labels, costs = random_signs(rng, size), rng.integers(1, 4, num_bits).astype(float) if round_ % 2 else np.ones(num_bits)
-        chosen = support_sets.select_support_set(bits, labels, min_separation=min_separation, costs=costs).tolist()
+        labels, costs = (
+            random_signs(rng, size),
+            rng.integers(1, 4, num_bits).astype(float) if round_ % 2 else np.ones(num_bits),
+        )
+        chosen = support_sets.select_support_set(
+            bits, labels, min_separation=min_separation, costs=costs
+        ).tolist()
         differing = differences(bits, labels)
         assert chosen == plain_greedy(differing, min_separation, costs)
         assert is_support_set(differing, chosen, min_separation)
-        assert not any(is_support_set(differing, [j for j in chosen if j != index], min_separation) for index in chosen)
+        assert not any(
+            is_support_set(differing, [j for j in chosen if j != index], min_separation)
+            for index in chosen
+        )
         best = min(
             costs[list(subset)].sum()
             for k in range(num_bits + 1)
@@ -500,7 +681,12 @@ def test_support_sets_by_brute_force():
             if is_support_set(differing, list(subset), min_separation)
         )
         # Dobson 1982: greedy is within the harmonic number of the largest column.
-        assert best <= costs[chosen].sum() <= best * sum(1 / k for k in range(1, max(2, 1 + int(differing.sum(axis=0).max(initial=0)))))
+        assert (
+            best
+            <= costs[chosen].sum()
+            <= best
+            * sum(1 / k for k in range(1, max(2, 1 + int(differing.sum(axis=0).max(initial=0)))))
+        )
 
 
 def test_many_attributes_lazily():
@@ -508,25 +694,40 @@ def test_many_attributes_lazily():
     bits, labels = rng.integers(0, 2, (24, 300)).astype(float), random_signs(rng, 24)
     for min_separation in (1, 5):
         chosen = support_sets.select_support_set(bits, labels, min_separation=min_separation)
-        assert chosen.tolist() == plain_greedy(differences(bits, labels), min_separation, np.ones(300))
+        assert chosen.tolist() == plain_greedy(
+            differences(bits, labels), min_separation, np.ones(300)
+        )
 
 
 def test_conflicting_duplicates_ask_for_nothing():
     assert support_sets.select_support_set([[1, 0], [1, 0]], [1, -1]).tolist() == []
     assert support_sets.select_support_set([[1, 0], [1, 0], [0, 1]], [1, -1, -1]).tolist() == [0]
-    assert support_sets.select_support_set([[1], [0], [0]], [1, 1, -1], mask=[False, True, True]).tolist() == []
-    binarizer = binarization.fit([[1.0, 7.0], [1.0, 7.0], [2.0, 8.0]], [1, -1, -1], min_separation=1)
-    assert (binarizer.bit_names, binarizer.num_redundant, binarizer.num_unselected) == (("x0 <= 1.5",), 1, 0)
+    assert (
+        support_sets.select_support_set(
+            [[1], [0], [0]], [1, 1, -1], mask=[False, True, True]
+        ).tolist()
+        == []
+    )
+    binarizer = binarization.fit(
+        [[1.0, 7.0], [1.0, 7.0], [2.0, 8.0]], [1, -1, -1], min_separation=1
+    )
+    assert (binarizer.bit_names, binarizer.num_redundant, binarizer.num_unselected) == (
+        ("x0 <= 1.5",),
+        1,
+        0,
+    )
 
 
-# --- the data of the papers --------------------------------------------------------------------------------------------------
+# --- the data of the papers -----------------------------------------------------------------------
 
 
 def read_paper(name, *, missing=np.nan, complete=False):
     with (PAPERS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     words = {"": missing, "y": 1.0, "n": 0.0}
-    table = np.array([[words[field] if field in words else float(field) for field in row] for row in rows])
+    table = np.array(
+        [[words[field] if field in words else float(field) for field in row] for row in rows]
+    )
     if complete:
         table = table[~np.isnan(table).any(axis=1)]
     return table[:, :-1], np.where(table[:, -1] > 0, 1.0, -1.0), header[:-1]
@@ -548,14 +749,22 @@ COUNTED = [
 
 
 @needs_papers
-@pytest.mark.parametrize(("key", "name", "options"), [slow(*case) if "SONAR" in case else case for case in COUNTED])
+@pytest.mark.parametrize(
+    ("key", "name", "options"), [slow(*case) if "SONAR" in case else case for case in COUNTED]
+)
 def test_numbers_of_cuts_are_those_counted_elsewhere(key, name, options):
-    counted = json.loads((PAPERS / "CUTPOINT_COUNTS.json").read_text(encoding="utf-8"))[key]["per_attribute"]
+    counted = json.loads((PAPERS / "CUTPOINT_COUNTS.json").read_text(encoding="utf-8"))[key][
+        "per_attribute"
+    ]
     features, labels, names = read_paper(name, **options)
     for place, rule in enumerate(("midpoints", "class_changes")):
-        binarizer = binarization.fit(features, labels, names=names, cuts=rule, missing="none", drop_redundant=False)
+        binarizer = binarization.fit(
+            features, labels, names=names, cuts=rule, missing="none", drop_redundant=False
+        )
         found = np.bincount(binarizer.attributes, minlength=len(names)).tolist()
-        assert dict(zip(names, found, strict=True)) == {attribute: counts[place] for attribute, counts in counted.items()}
+        assert dict(zip(names, found, strict=True)) == {
+            attribute: counts[place] for attribute, counts in counted.items()
+        }
 
 
 @pytest.mark.slow
@@ -572,27 +781,42 @@ def test_the_cuts_of_the_mma_authors_are_among_ours(key, name, options, separati
     theirs = json.loads((PAPERS / "PEBBL_MMA_cuts.json").read_text(encoding="utf-8"))[key]
     every = binarization.fit(features, labels, names=names, cuts="midpoints", drop_redundant=False)
     known = list(zip(every.attributes.tolist(), every.thresholds.tolist(), strict=True))
-    wanted = [(names.index(attribute), cut) for attribute, points in theirs.items() for cut in points]
+    wanted = [
+        (names.index(attribute), cut) for attribute, points in theirs.items() for cut in points
+    ]
     assert set(wanted) <= set(known)
     with np.load(PAPERS / "PEBBL_MMA.npz") as stored:
         bits = np.unpackbits(stored[f"{key}_X"], axis=1)[:, : int(stored[f"{key}_n"])]
         assert np.array_equal(labels > 0, stored[f"{key}_y"] == 1)
     chosen = [known.index(one) for one in wanted]
-    np.testing.assert_array_equal(1 - np.asarray(binarization.apply(every, features))[:, chosen], bits)
+    np.testing.assert_array_equal(
+        1 - np.asarray(binarization.apply(every, features))[:, chosen], bits
+    )
     assert differences(bits.astype(float), labels).sum(axis=1).min() == separation
     ours = binarization.fit(features, labels, names=names, min_separation=separation)
     assert ours.num_bits <= len(wanted)
-    assert differences(np.asarray(binarization.apply(ours, features)), labels).sum(axis=1).min() >= separation
+    assert (
+        differences(np.asarray(binarization.apply(ours, features)), labels).sum(axis=1).min()
+        >= separation
+    )
 
 
 def test_numbers_beside_text():
-    """Integers of any size are categories of their own; what is neither text nor a finite number is named."""
+    """Integers of any size are categories of their own; what is neither text nor a finite number is
+    named.
+    """
 
     def column(*values):
         return np.array([[value] for value in values], object)
 
-    ids = binarization.fit(column("n/a", 9007199254740993, 9007199254740992, 10**400), [1, -1, 1, -1], drop_redundant=False)
-    assert ids.categories == (tuple(sorted(["n/a", "9007199254740993", "9007199254740992", str(10**400)])),)
+    ids = binarization.fit(
+        column("n/a", 9007199254740993, 9007199254740992, 10**400),
+        [1, -1, 1, -1],
+        drop_redundant=False,
+    )
+    assert ids.categories == (
+        tuple(sorted(["n/a", "9007199254740993", "9007199254740992", str(10**400)])),
+    )
     for bad in (datetime.date(2020, 1, 1), b"red", np.inf):
         with pytest.raises(ValueError, match=r"features\[1, 0\] is .* in a column of text"):
             binarization.fit(column("red", bad), [1, -1])
@@ -602,11 +826,19 @@ def test_numbers_beside_text():
 
 def test_more_pairs_than_memory_holds_are_refused_with_the_bytes_that_they_take(monkeypatch):
     monkeypatch.setattr(memory, "of_machine", lambda: 1_000)
-    with pytest.raises(ValueError, match=r"min_separation looks at all pairs of the 40 rows, which take 6,400 bytes, and there are 1,000: leave"):
-        binarization.fit(np.arange(40.0)[:, None], np.where(np.arange(40) % 2, 1, -1), min_separation=1)
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"min_separation looks at all pairs of the 40 rows, which take 6,400 bytes, and there"
+            r" are 1,000: leave"
+        ),
+    ):
+        binarization.fit(
+            np.arange(40.0)[:, None], np.where(np.arange(40) % 2, 1, -1), min_separation=1
+        )
 
 
-# --- DataFrames, masked arrays, sparse matrices -------------------------------------------------------------------------------
+# --- DataFrames, masked arrays, sparse matrices ---------------------------------------------------
 
 WHO = [1, -1, 1, -1, 1, -1]
 
@@ -621,7 +853,9 @@ def people():
             "city": ["New York", "Rome", None, "Rome", "Oslo", "and"],
             "smokes": [True, False, None, True, False, True],
             "when": [start + datetime.timedelta(days=day) for day in (0, 9, 1, 5, 3, 7)],
-            "where": [datetime.datetime(2020, 1, 1, 1 + hour, tzinfo=datetime.UTC) for hour in range(6)],
+            "where": [
+                datetime.datetime(2020, 1, 1, 1 + hour, tzinfo=datetime.UTC) for hour in range(6)
+            ],
             "day": [datetime.date(1970, 1, 1 + day) for day in (0, 1, 4, 3, 2, 5)],
             "grade": polars.Series(["a", "b", "a", "b", "a", None], dtype=polars.Categorical),
             "price": [decimal.Decimal("1.5")] * 3 + [decimal.Decimal("2.5")] * 3,
@@ -652,19 +886,40 @@ def test_a_dataframe_gives_the_names_and_kinds_of_its_columns():
     } <= set(binarizer.bit_names)
     bits = binarization.apply(binarizer, people())
     assert bits.shape == (6, binarizer.num_bits)
-    np.testing.assert_array_equal(bits[:, binarizer.bit_names.index("smokes == True")], [1, 0, 0, 1, 0, 1])
-    np.testing.assert_array_equal(bits[:, binarizer.bit_names.index("age is missing")], [0, 1, 0, 0, 0, 0])
-    np.testing.assert_array_equal(bits[:, binarizer.bit_names.index("when <= 18263")], [1, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(
+        bits[:, binarizer.bit_names.index("smokes == True")], [1, 0, 0, 1, 0, 1]
+    )
+    np.testing.assert_array_equal(
+        bits[:, binarizer.bit_names.index("age is missing")], [0, 1, 0, 0, 0, 0]
+    )
+    np.testing.assert_array_equal(
+        bits[:, binarizer.bit_names.index("when <= 18263")], [1, 0, 0, 0, 0, 0]
+    )
 
 
 def test_a_dataframe_answers_by_the_names_of_its_columns():
     binarizer = binarization.fit(people(), WHO)
-    shuffled = people().select(["smokes", *(name for name in reversed(people().columns) if name != "smokes")]).with_columns(other=polars.lit("x"))
-    np.testing.assert_array_equal(binarization.apply(binarizer, shuffled), binarization.apply(binarizer, people()))
-    with pytest.raises(ValueError, match=r"features has no column 'city': its columns are 'age', .*; pass the columns that the bits were fitted on"):
+    shuffled = (
+        people()
+        .select(["smokes", *(name for name in reversed(people().columns) if name != "smokes")])
+        .with_columns(other=polars.lit("x"))
+    )
+    np.testing.assert_array_equal(
+        binarization.apply(binarizer, shuffled), binarization.apply(binarizer, people())
+    )
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"features has no column 'city': its columns are 'age', .*; pass the columns that the"
+            r" bits were fitted on"
+        ),
+    ):
         binarization.apply(binarizer, people().drop("city"))
     renamed = binarization.fit(people(), WHO, names=list("abcdefghi"))
-    assert "a <= 26.5" in binarization.fit(people(), WHO, names=list("abcdefghi"), cuts="midpoints").bit_names
+    assert (
+        "a <= 26.5"
+        in binarization.fit(people(), WHO, names=list("abcdefghi"), cuts="midpoints").bit_names
+    )
     assert renamed.names == tuple("abcdefghi")
 
 
@@ -679,10 +934,21 @@ def of_objects(*cells):
 @pytest.mark.parametrize(
     ("frame", "bits"),
     [
-        (of_objects(1, NAType(), 3.5, np.float32(2), None, np.nan), ("a <= 1.5", "a <= 2.75", "a is missing")),
-        (of_objects(True, False, NAType(), None, np.True_, False), ("a == False", "a == True", "a is missing")),
+        (
+            of_objects(1, NAType(), 3.5, np.float32(2), None, np.nan),
+            ("a <= 1.5", "a <= 2.75", "a is missing"),
+        ),
+        (
+            of_objects(True, False, NAType(), None, np.True_, False),
+            ("a == False", "a == True", "a is missing"),
+        ),
         (of_objects("x", "y", NAType(), "x", "y", np.nan), ("a == x", "a == y", "a is missing")),
-        (of_objects(datetime.date(1970, 1, 2), datetime.datetime(1970, 1, 4), None, None, None, None), ("a <= 2", "a is missing")),
+        (
+            of_objects(
+                datetime.date(1970, 1, 2), datetime.datetime(1970, 1, 4), None, None, None, None
+            ),
+            ("a <= 2", "a is missing"),
+        ),
         (polars.DataFrame({"a": [None] * 6}), ()),
     ],
 )
@@ -696,14 +962,41 @@ def test_columns_of_objects_are_of_one_kind(frame, bits):
     [
         (
             of_objects(1, 2, "oops", 4, 5, 6),
-            r"features\['a'\] mixes numbers and texts: row 2, counted from 0, holds 'oops'; correct it, make it missing",
+            (
+                r"features\['a'\] mixes numbers and texts: row 2, counted from 0, holds 'oops';"
+                r" correct it, make it missing"
+            ),
         ),
-        (of_objects("x", "y", 7, "x", "y", "x"), r"features\['a'\] mixes texts and numbers: row 2, counted from 0, holds 7"),
-        (of_objects(True, 2, False, True, True, True), r"features\['a'\] mixes booleans and numbers: row 1, counted from 0, holds 2"),
-        (of_objects(*[{1}] * 6), r"features\['a'\] holds values of type set: expected numbers, texts, booleans or dates; drop the column"),
-        (polars.DataFrame({"a": [[1]] * 6}), r"features\['a'\] is a column of List\(Int64\): expected numbers, .*; drop the column"),
-        (polars.DataFrame({"a": [datetime.timedelta(days=1)] * 6}), r"features\['a'\] is a column of Duration"),
-        (people().lazy(), r"features is a LazyFrame: expected a DataFrame .*; of a lazy one pass what collect\(\) gives"),
+        (
+            of_objects("x", "y", 7, "x", "y", "x"),
+            r"features\['a'\] mixes texts and numbers: row 2, counted from 0, holds 7",
+        ),
+        (
+            of_objects(True, 2, False, True, True, True),
+            r"features\['a'\] mixes booleans and numbers: row 1, counted from 0, holds 2",
+        ),
+        (
+            of_objects(*[{1}] * 6),
+            (
+                r"features\['a'\] holds values of type set: expected numbers, texts, booleans or"
+                r" dates; drop the column"
+            ),
+        ),
+        (
+            polars.DataFrame({"a": [[1]] * 6}),
+            r"features\['a'\] is a column of List\(Int64\): expected numbers, .*; drop the column",
+        ),
+        (
+            polars.DataFrame({"a": [datetime.timedelta(days=1)] * 6}),
+            r"features\['a'\] is a column of Duration",
+        ),
+        (
+            people().lazy(),
+            (
+                r"features is a LazyFrame: expected a DataFrame .*; of a lazy one pass what"
+                r" collect\(\) gives"
+            ),
+        ),
     ],
 )
 def test_columns_of_several_kinds_are_refused_by_name(frame, message):
@@ -712,21 +1005,35 @@ def test_columns_of_several_kinds_are_refused_by_name(frame, message):
 
 
 def test_masks_of_masked_arrays_are_missing_values():
-    values, mask = np.array([[1, 2], [3, 4], [5, 6]]), [[False, False], [True, False], [False, False]]
+    values, mask = (
+        np.array([[1, 2], [3, 4], [5, 6]]),
+        [[False, False], [True, False], [False, False]],
+    )
     expected = binarization.fit(np.where(mask, np.nan, values), [1, -1, 1])
     for dtype in (int, float, object):
         masked = np.ma.array(values.astype(dtype), mask=mask)
         assert binarization.fit(masked, [1, -1, 1]).bit_names == expected.bit_names
-        np.testing.assert_array_equal(binarization.apply(expected, masked), binarization.apply(expected, np.where(mask, np.nan, values)))
+        np.testing.assert_array_equal(
+            binarization.apply(expected, masked),
+            binarization.apply(expected, np.where(mask, np.nan, values)),
+        )
     assert np.isnan(jboost.make_dataset(np.ma.array(values, mask=mask), [1, -1, 1]).features[1, 0])
 
 
 def test_sparse_matrices_are_read_where_a_dense_copy_fits(monkeypatch):
     for kind in (scipy.sparse.csr_matrix, scipy.sparse.coo_array):
-        assert binarization.fit(kind(np.eye(3)), [1, -1, 1]).bit_names == ("x0 <= 0.5", "x1 <= 0.5", "x2 <= 0.5")
+        assert binarization.fit(kind(np.eye(3)), [1, -1, 1]).bit_names == (
+            "x0 <= 0.5",
+            "x1 <= 0.5",
+            "x2 <= 0.5",
+        )
         assert jboost.make_dataset(kind(np.eye(2)), [1, -1]).features.tolist() == [[1, 0], [0, 1]]
     monkeypatch.setattr(memory, "of_machine", lambda: 100)
     with pytest.raises(
-        ValueError, match=r"features is a sparse matrix of shape \[3, 3\], whose dense copy takes 72 bytes, and 50 are the most: pass fewer"
+        ValueError,
+        match=(
+            r"features is a sparse matrix of shape \[3, 3\], whose dense copy takes 72 bytes, and"
+            r" 50 are the most: pass fewer"
+        ),
     ):
         binarization.fit(scipy.sparse.csr_matrix(np.eye(3)), [1, -1, 1])

@@ -1,6 +1,7 @@
 """AdaBoost, InfoBoost and the path that all boosters share, against plain NumPy in float64.
 
-The oracles replay the hypotheses that were chosen (ties fall either way), and judge every choice against all that could have been made.
+The oracles replay the hypotheses that were chosen (ties fall either way), and judge every choice
+against all that could have been made.
 """
 
 import dataclasses
@@ -45,11 +46,17 @@ class Games(NamedTuple):
         """One game without its padding, in float64: columns, labels, weights as a distribution."""
         used = self.mask[g]
         weights = self.weights[g][used].astype(np.float64)
-        return self.features[g][used].astype(np.float64), self.labels[g][used], weights / weights.sum()
+        return (
+            self.features[g][used].astype(np.float64),
+            self.labels[g][used],
+            weights / weights.sum(),
+        )
 
 
 def column(rng, kind, y):
-    """One column of a kind, for labels y; "one-sided" errs on one side only, the next three never are right on one."""
+    """One column of a kind, for labels y; "one-sided" errs on one side only, the next three never
+    are right on one.
+    """
     some = rng.random(len(y)) < 0.6
     if kind == "noisy":
         return np.where(rng.random(len(y)) < 0.35, -y, y)
@@ -72,7 +79,9 @@ ONE_SIDED = ("no false positive", "no false negative", "no true positive", "no t
 
 
 def make_games(seed, kinds, *, padded=True):
-    """Random games; padding holds garbage, and every thirtieth game has a perfect column or one class alone."""
+    """Random games; padding holds garbage, and every thirtieth game has a perfect column or one
+    class alone.
+    """
     rng = np.random.default_rng(seed)
     shape = (NUM_GAMES, NUM_EXAMPLES)
     features = np.zeros((*shape, NUM_COLUMNS), np.float32)
@@ -83,7 +92,9 @@ def make_games(seed, kinds, *, padded=True):
         for j in range(NUM_COLUMNS):
             features[g, :, j] = column(rng, rng.choice(kinds), labels[g])
     features[12::30, :, 3] = labels[12::30]
-    weights = np.where(rng.random((NUM_GAMES, 1)) < 0.5, 1.0, rng.uniform(0.1, 5.0, shape)).astype(np.float32)
+    weights = np.where(rng.random((NUM_GAMES, 1)) < 0.5, 1.0, rng.uniform(0.1, 5.0, shape)).astype(
+        np.float32
+    )
     mask = rng.random(shape) < rng.choice([0.6, 1.0], (NUM_GAMES, 1))
     mask[:, 0] = True
     if not padded:
@@ -101,11 +112,17 @@ NEW_ROWS = np.random.default_rng(3).choice([-1.0, 0.0, 1.0], (50, NUM_COLUMNS)).
 
 @functools.cache
 def batched(booster, learner, **settings):
-    """One compiled program for all games: fits, scores of the examples, scores of new rows. Tests that agree on the shapes share it."""
+    """One compiled program for all games: fits, scores of the examples, scores of new rows. Tests
+    that agree on the shapes share it.
+    """
 
     def solve(dataset, rows):
         fitted = booster.fit(dataset, learner, **settings)
-        return fitted, jboost.predict_scores(fitted.ensemble, dataset.features), jboost.predict_scores(fitted.ensemble, rows)
+        return (
+            fitted,
+            jboost.predict_scores(fitted.ensemble, dataset.features),
+            jboost.predict_scores(fitted.ensemble, rows),
+        )
 
     return jax.jit(jax.vmap(solve, in_axes=(0, None)))
 
@@ -119,7 +136,9 @@ def of(tree, g):
 
 
 def decide(said, votes):
-    """The score of one row from the outputs [T] of all hypotheses, by the definition: the first infinite vote decides alone."""
+    """The score of one row from the outputs [T] of all hypotheses, by the definition: the first
+    infinite vote decides alone.
+    """
     total = 0.0
     for output, (if_positive, if_negative) in zip(said, votes, strict=True):
         vote = if_positive if output > 0 else if_negative if output < 0 else 0.0
@@ -142,7 +161,9 @@ def said_by(fitted, features):
 
 
 def check_error(fitted, scores, labels, weights):
-    """lower_bound <= training error <= mean exponential loss <= upper_bound, all recomputed; ties of rounding count for either side."""
+    """lower_bound <= training error <= mean exponential loss <= upper_bound, all recomputed; ties
+    of rounding count for either side.
+    """
     margins = scores * labels
     surely_wrong = np.sum(weights[margins < -TIE])
     perhaps_wrong = np.sum(weights[(margins < TIE) & ~((scores == 0) & (labels < 0))])
@@ -160,7 +181,9 @@ def check_error(fitted, scores, labels, weights):
 
 
 def replay_adaboost(fitted, features, labels, weights):
-    """AdaBoost in float64 along the chosen columns: checks choices, edges and votes, and returns the product of the normalisers."""
+    """AdaBoost in float64 along the chosen columns: checks choices, edges and votes, and returns
+    the product of the normalisers.
+    """
     product, distribution = 1.0, weights.copy()
     for t in range(int(fitted.ensemble.count)):
         edges = (distribution * labels) @ features
@@ -184,7 +207,11 @@ def replay_adaboost(fitted, features, labels, weights):
 def test_adaboost_is_adaboost():
     solve = batched(adaboost, learners.pool(), max_rounds=NUM_ROUNDS)
     fits, scores, new_scores = to_numpy(solve(NOISY.datasets(), NEW_ROWS))
-    assert {int(code) for code in fits.status} <= {Status.OPTIMAL, Status.NO_EDGE, Status.ROUND_LIMIT}
+    assert {int(code) for code in fits.status} <= {
+        Status.OPTIMAL,
+        Status.NO_EDGE,
+        Status.ROUND_LIMIT,
+    }
     for g in range(NUM_GAMES):
         fitted = of(fits, g)
         features, labels, weights = NOISY.game(g)
@@ -193,12 +220,20 @@ def test_adaboost_is_adaboost():
         exact = np.array([decide(said, slots(fitted)) for said in said_by(fitted, features)])
         check_error(fitted, exact, labels, weights)
         np.testing.assert_allclose(scores[g][NOISY.mask[g]], exact, atol=1e-4)
-        np.testing.assert_allclose(new_scores[g], [decide(said, slots(fitted)) for said in said_by(fitted, NEW_ROWS)], atol=1e-4)
+        np.testing.assert_allclose(
+            new_scores[g],
+            [decide(said, slots(fitted)) for said in said_by(fitted, NEW_ROWS)],
+            atol=1e-4,
+        )
         finite = np.isfinite(slots(fitted)).all()
         if finite and len(slots(fitted)):
             least = (exact * labels).min() / slots(fitted)[:, 0].sum()
             assert least - 1e-4 <= fitted.certificate.margin <= least
-        assert (fitted.status == Status.OPTIMAL) == (not finite) == (fitted.certificate.upper_bound == 0)
+        assert (
+            (fitted.status == Status.OPTIMAL)
+            == (not finite)
+            == (fitted.certificate.upper_bound == 0)
+        )
         assert (fits.trace.edges[g][fitted.num_rounds :] == np.inf).all()
     perfect = np.arange(12, NUM_GAMES, 30)
     assert (fits.status[perfect] == Status.OPTIMAL).all()
@@ -215,7 +250,9 @@ def largest_margin(features, labels):
     both = np.hstack([A, -A])
     result = linprog(
         np.r_[np.zeros(2 * num_columns), -1.0],
-        A_ub=np.vstack([np.hstack([-both, np.ones((num_examples, 1))]), np.r_[np.ones(2 * num_columns), 0.0]]),
+        A_ub=np.vstack(
+            [np.hstack([-both, np.ones((num_examples, 1))]), np.r_[np.ones(2 * num_columns), 0.0]]
+        ),
         b_ub=np.r_[np.zeros(num_examples), 1.0],
         bounds=[(0, None)] * (2 * num_columns) + [(None, None)],
         method="highs",
@@ -235,7 +272,11 @@ def test_adaboost_maximises_the_margin():
     ones = np.ones(labels.shape, np.float32)
     games = Games(features, labels, ones, ones > 0)
     rounds = int(np.ceil(2 * np.log(NUM_EXAMPLES) / precision**2))
-    fits, scores, _ = to_numpy(batched(adaboost, learners.pool(), max_rounds=rounds, margin_precision=precision)(games.datasets(), features[0]))
+    fits, scores, _ = to_numpy(
+        batched(adaboost, learners.pool(), max_rounds=rounds, margin_precision=precision)(
+            games.datasets(), features[0]
+        )
+    )
     num_optimal = 0
     for g in range(num_games):
         fitted = of(fits, g)
@@ -244,10 +285,14 @@ def test_adaboost_maximises_the_margin():
         assert fitted.certificate.margin <= best + 1e-9
         assert fitted.certificate.margin_upper_bound >= best - 1e-9
         d = fitted.certificate.example_weights.astype(np.float64)
-        np.testing.assert_allclose(np.abs((d * y) @ x).max() / d.sum(), fitted.certificate.margin_upper_bound, atol=1e-5)
+        np.testing.assert_allclose(
+            np.abs((d * y) @ x).max() / d.sum(), fitted.certificate.margin_upper_bound, atol=1e-5
+        )
         exact = said_by(fitted, x) @ slots(fitted)[:, 0]
         np.testing.assert_allclose(scores[g], exact, rtol=1e-4, atol=1e-3)
-        assert fitted.certificate.margin <= (exact * y).min() / max(slots(fitted)[:, 0].sum(), 1e-30)
+        assert fitted.certificate.margin <= (exact * y).min() / max(
+            slots(fitted)[:, 0].sum(), 1e-30
+        )
         assert np.sum(weights[np.where(exact > 0, 1, -1) != y]) <= fitted.certificate.upper_bound
         if fitted.status == Status.OPTIMAL:
             num_optimal += 1
@@ -274,7 +319,13 @@ def init_in_turn(key, dataset):
 def propose_in_turn(state, example_weights):
     outputs = state.features[:, state.rounds][None, :]
     values = outputs @ (example_weights * state.labels)
-    return Proposal(state.rounds[None], outputs, values, jnp.full((), jnp.inf), state._replace(rounds=state.rounds + 1))
+    return Proposal(
+        state.rounds[None],
+        outputs,
+        values,
+        jnp.full((), jnp.inf),
+        state._replace(rounds=state.rounds + 1),
+    )
 
 
 def output_of_turn(hypothesis, features):
@@ -288,7 +339,9 @@ IN_TURN = learners.from_functions(init_in_turn, propose_in_turn, output_of_turn)
 def test_a_perfect_hypothesis_ends_it_in_any_round():
     labels = np.array([1, 1, 1, -1, -1, -1])
     noisy = np.array([-1, -1, 1, -1, -1, 1])
-    dataset = make_dataset(np.stack([labels * [1, 1, 1, 1, 1, -1], labels, noisy], 1).astype(np.float32), labels)
+    dataset = make_dataset(
+        np.stack([labels * [1, 1, 1, 1, 1, -1], labels, noisy], 1).astype(np.float32), labels
+    )
     for booster, num_rounds in ((adaboost, 2), (infoboost, 2)):
         fitted = booster.fit(dataset, IN_TURN, max_rounds=3)
         assert fitted.status == Status.OPTIMAL
@@ -324,7 +377,13 @@ def table_of(answers, labels, distribution):
         return distribution[chosen].sum()
 
     up, down = answers > 0, answers < 0
-    return weight(up & (labels > 0)), weight(up & (labels < 0)), weight(down & (labels < 0)), weight(down & (labels > 0)), weight(answers == 0)
+    return (
+        weight(up & (labels > 0)),
+        weight(up & (labels < 0)),
+        weight(down & (labels < 0)),
+        weight(down & (labels > 0)),
+        weight(answers == 0),
+    )
 
 
 def z_of(answers, labels, distribution):
@@ -340,7 +399,9 @@ def log_ratio(right, wrong):
 
 
 def replay_infoboost(fitted, answers, candidates, labels, weights, smoothing=0.0):
-    """InfoBoost in float64 along the chosen hypotheses [m, T]: checks choices and votes, and returns the product of the normalisers."""
+    """InfoBoost in float64 along the chosen hypotheses [m, T]: checks choices and votes, and
+    returns the product of the normalisers.
+    """
     product, distribution = 1.0, weights.copy()
     for t in range(int(fitted.ensemble.count)):
         h = answers[:, t]
@@ -372,10 +433,16 @@ def no_nan(tree):
 
 @pytest.mark.slow
 def test_infoboost_decides_by_the_first_that_settles():
-    fits, scores, new_scores = to_numpy(batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS)(MIXED.datasets(), NEW_ROWS))
+    fits, scores, new_scores = to_numpy(
+        batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS)(MIXED.datasets(), NEW_ROWS)
+    )
     assert no_nan(fits)
     assert no_nan(new_scores)
-    assert {int(code) for code in fits.status} == {Status.OPTIMAL, Status.NO_EDGE, Status.ROUND_LIMIT}
+    assert {int(code) for code in fits.status} == {
+        Status.OPTIMAL,
+        Status.NO_EDGE,
+        Status.ROUND_LIMIT,
+    }
     num_conflicts = num_partly_settled = 0
     for g in range(NUM_GAMES):
         fitted = of(fits, g)
@@ -388,8 +455,16 @@ def test_infoboost_decides_by_the_first_that_settles():
         np.testing.assert_allclose(scores[g][MIXED.mask[g]], exact, atol=1e-4)
         np.testing.assert_array_equal(np.isinf(scores[g][MIXED.mask[g]]), np.isinf(exact))
         assert (exact[np.isinf(exact)] * labels[np.isinf(exact)] > 0).all()
-        np.testing.assert_allclose(new_scores[g], [decide(said, slots(fitted)) for said in said_by(fitted, NEW_ROWS)], atol=1e-4)
-        assert (fitted.status == Status.OPTIMAL) == np.isinf(exact).all() == (fitted.certificate.upper_bound == 0)
+        np.testing.assert_allclose(
+            new_scores[g],
+            [decide(said, slots(fitted)) for said in said_by(fitted, NEW_ROWS)],
+            atol=1e-4,
+        )
+        assert (
+            (fitted.status == Status.OPTIMAL)
+            == np.isinf(exact).all()
+            == (fitted.certificate.upper_bound == 0)
+        )
         num_partly_settled += 0 < np.isinf(exact).sum() < len(exact)
         num_conflicts += settles_both_ways(said_by(fitted, NEW_ROWS), slots(fitted))
     assert num_conflicts >= 5
@@ -404,7 +479,9 @@ def settles_both_ways(said, votes):
 
 @pytest.mark.slow
 def test_infoboost_with_finite_votes():
-    fits, _, _ = to_numpy(batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS)(NOISY.datasets(), NEW_ROWS))
+    fits, _, _ = to_numpy(
+        batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS)(NOISY.datasets(), NEW_ROWS)
+    )
     num_finite = 0
     for g in range(NUM_GAMES):
         fitted = of(fits, g)
@@ -413,14 +490,20 @@ def test_infoboost_with_finite_votes():
         product = replay_infoboost(fitted, answers, features, labels, weights)
         num_finite += np.isfinite(slots(fitted)).all() and len(slots(fitted)) > 1
         np.testing.assert_allclose(fitted.certificate.upper_bound, product, rtol=CLOSE, atol=1e-30)
-        check_error(fitted, np.array([decide(said, slots(fitted)) for said in answers]), labels, weights)
+        check_error(
+            fitted, np.array([decide(said, slots(fitted)) for said in answers]), labels, weights
+        )
     assert num_finite >= 30
 
 
 @pytest.mark.slow
 def test_infoboost_with_smoothing():
     smoothing = 0.01
-    fits, scores, _ = to_numpy(batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS, smoothing=smoothing)(MIXED.datasets(), NEW_ROWS))
+    fits, scores, _ = to_numpy(
+        batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS, smoothing=smoothing)(
+            MIXED.datasets(), NEW_ROWS
+        )
+    )
     assert no_nan(fits)
     assert np.isfinite(fits.ensemble.votes).all()
     assert (fits.certificate.upper_bound > 0).all()
@@ -439,7 +522,9 @@ def test_infoboost_with_smoothing():
 def stump_answers(hypotheses, count, features):
     """Outputs [k, T] of stumps in NumPy."""
     values = features[:, hypotheses.feature[:count]]
-    answers = np.where(values > hypotheses.threshold[:count], hypotheses.right[:count], hypotheses.left[:count])
+    answers = np.where(
+        values > hypotheses.threshold[:count], hypotheses.right[:count], hypotheses.left[:count]
+    )
     return np.where(np.isnan(values) & (hypotheses.left != hypotheses.right)[:count], 0, answers)
 
 
@@ -447,12 +532,18 @@ def stump_answers(hypotheses, count, features):
 @pytest.mark.parametrize("booster", [adaboost, infoboost])
 def test_stumps_that_abstain(booster):
     rng = np.random.default_rng(6)
-    features = rng.choice([0.0, 1.0, 2.0, 3.0, np.nan], (60, 12, 3), p=[0.24, 0.24, 0.24, 0.24, 0.04]).astype(np.float32)
+    features = rng.choice(
+        [0.0, 1.0, 2.0, 3.0, np.nan], (60, 12, 3), p=[0.24, 0.24, 0.24, 0.24, 0.04]
+    ).astype(np.float32)
     labels = rng.choice([-1, 1], (60, 12))
     ones = np.ones(labels.shape, np.float32)
     games = Games(features, labels, ones, ones > 0)
     new_rows = rng.uniform(-1, 4, (40, 3)).astype(np.float32)
-    fits, _, new_scores = to_numpy(batched(booster, learners.stumps(abstain=True), max_rounds=NUM_ROUNDS)(games.datasets(), new_rows))
+    fits, _, new_scores = to_numpy(
+        batched(booster, learners.stumps(abstain=True), max_rounds=NUM_ROUNDS)(
+            games.datasets(), new_rows
+        )
+    )
     assert no_nan(fits._replace(ensemble=fits.ensemble._replace(hypotheses=())))
     num_abstaining = 0
     for g in range(60):
@@ -462,11 +553,18 @@ def test_stumps_that_abstain(booster):
         answers = stump_answers(fitted.ensemble.hypotheses, count, x)
         num_abstaining += (answers == 0).any()
         check_error(fitted, np.array([decide(said, slots(fitted)) for said in answers]), y, weights)
-        again = [decide(said, slots(fitted)) for said in stump_answers(fitted.ensemble.hypotheses, count, new_rows)]
+        again = [
+            decide(said, slots(fitted))
+            for said in stump_answers(fitted.ensemble.hypotheses, count, new_rows)
+        ]
         np.testing.assert_allclose(new_scores[g], again, atol=1e-4)
         if booster is infoboost:
-            product = replay_infoboost(fitted, answers, np.hstack([answers, np.ones((12, 1))]), y, weights)
-            np.testing.assert_allclose(fitted.certificate.upper_bound, product, rtol=CLOSE, atol=1e-30)
+            product = replay_infoboost(
+                fitted, answers, np.hstack([answers, np.ones((12, 1))]), y, weights
+            )
+            np.testing.assert_allclose(
+                fitted.certificate.upper_bound, product, rtol=CLOSE, atol=1e-30
+            )
     assert num_abstaining >= 20
 
 
@@ -478,12 +576,16 @@ def test_infoboost_takes_real_outputs_by_their_sign(criterion):
     settings = {} if criterion == "normalizer" else {"criterion": criterion}
     solve = batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS, **settings)
     by_size = MIXED._replace(features=MIXED.features * sizes)
-    real, scores, new_scores = to_numpy(solve(by_size.datasets(), NEW_ROWS * rng.uniform(0.1, 9, NEW_ROWS.shape).astype(np.float32)))
+    real, scores, new_scores = to_numpy(
+        solve(by_size.datasets(), NEW_ROWS * rng.uniform(0.1, 9, NEW_ROWS.shape).astype(np.float32))
+    )
     assert no_nan(real)
     for g in range(NUM_GAMES):
         features, labels, weights = MIXED.game(g)
         fitted = of(real, g)
-        exact = np.array([decide(said, slots(fitted)) for said in np.sign(said_by(fitted, features))])
+        exact = np.array(
+            [decide(said, slots(fitted)) for said in np.sign(said_by(fitted, features))]
+        )
         check_error(fitted, exact, labels, weights)
         np.testing.assert_allclose(scores[g][MIXED.mask[g]], exact, atol=1e-4)
     if criterion == "normalizer":
@@ -495,7 +597,9 @@ def test_infoboost_takes_real_outputs_by_their_sign(criterion):
 @pytest.mark.slow
 def test_infoboost_in_64_bits(x64):
     games = Games(*(leaf[:60] for leaf in MIXED))
-    fits, _, _ = to_numpy(batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS)(games.datasets(), NEW_ROWS))
+    fits, _, _ = to_numpy(
+        batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS)(games.datasets(), NEW_ROWS)
+    )
     assert fits.certificate.upper_bound.dtype == np.float64
     for g in range(60):
         fitted = of(fits, g)
@@ -505,7 +609,10 @@ def test_infoboost_in_64_bits(x64):
 
 
 def test_votes_of_every_kind_of_table():
-    table = np.array([[0.2, 0.1, 0.0, 0.5], [0.2, 0.0, 0.3, 0.0], [0.0, 0.3, 0.2, 0.2], [0.0, 0.0, 1.0, 0.0]], np.float32)
+    table = np.array(
+        [[0.2, 0.1, 0.0, 0.5], [0.2, 0.0, 0.3, 0.0], [0.0, 0.3, 0.2, 0.2], [0.0, 0.0, 1.0, 0.0]],
+        np.float32,
+    )
     votes = infoboost.votes(criteria.Cells(*table.T, np.zeros(4, np.float32)))
     np.testing.assert_allclose(votes[0], [0.5 * np.log(2), np.inf, -np.inf, 0], rtol=1e-6)
     np.testing.assert_allclose(votes[1], [-np.inf, np.inf, 0, np.inf], rtol=1e-6)
@@ -518,7 +625,9 @@ ONE_SIDED_GAME = of(MIXED.datasets(), 1)
 
 
 def same(first, second, **tolerance):
-    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, **tolerance), first, second)
+    jax.tree.map(
+        lambda one, other: np.testing.assert_allclose(one, other, **tolerance), first, second
+    )
 
 
 @pytest.mark.slow
@@ -527,7 +636,11 @@ def test_a_loop_of_ones_own_is_fit(booster, dataset):
     fitted = booster.fit(dataset, learners.pool(), max_rounds=NUM_ROUNDS)
     begin = jax.jit(functools.partial(booster.init, learner=learners.pool(), max_rounds=NUM_ROUNDS))
     first = begin(dataset)
-    scanned, infos = jax.jit(lambda state: lax.scan(lambda state, _: booster.step(state, dataset), state, length=NUM_ROUNDS + 3))(first)
+    scanned, infos = jax.jit(
+        lambda state: lax.scan(
+            lambda state, _: booster.step(state, dataset), state, length=NUM_ROUNDS + 3
+        )
+    )(first)
     one_step = jax.jit(booster.step)
     state, num_steps = first, 0
     while state.status == Status.UNFINISHED and num_steps < NUM_ROUNDS:
@@ -537,7 +650,10 @@ def test_a_loop_of_ones_own_is_fit(booster, dataset):
     again, info = one_step(state, dataset)
     jax.tree.map(np.testing.assert_array_equal, state, again)
     assert info.num_rounds == num_steps == fitted.num_rounds
-    zeroed = dataset._replace(mask=jnp.ones_like(dataset.mask), weights=jnp.where(dataset.mask, dataset.weights, 0))  # weights of 0 for padding
+    # weights of 0 for padding
+    zeroed = dataset._replace(
+        mask=jnp.ones_like(dataset.mask), weights=jnp.where(dataset.mask, dataset.weights, 0)
+    )
     of_zeroed = begin(zeroed)
     for _ in range(num_steps):
         of_zeroed, _ = one_step(of_zeroed, zeroed)
@@ -556,19 +672,31 @@ def test_unfinished_rounds_are_told():
 @learners.register
 @dataclasses.dataclass(frozen=True)
 class Above:
-    """A learner that says +1 where a feature is above its level; it goes through the features in turn."""
+    """A learner that says +1 where a feature is above its level; it goes through the features in
+    turn.
+    """
 
     level: Any
     num_features: int = dataclasses.field(metadata={"static": True})
 
     def init(self, key, dataset):
-        return FirstColumns(jnp.where(dataset.mask[:, None], dataset.features, 0.0), dataset.labels, jnp.zeros((), jnp.int32))
+        return FirstColumns(
+            jnp.where(dataset.mask[:, None], dataset.features, 0.0),
+            dataset.labels,
+            jnp.zeros((), jnp.int32),
+        )
 
     def propose(self, state, example_weights, *, pair_weights=None, costs=None):
         index = state.rounds % self.num_features
         outputs = self.outputs(index, state.features)[None]
         edges = outputs @ (example_weights * state.labels)
-        return Proposal(index[None], outputs, edges, jnp.full((), jnp.inf), state._replace(rounds=state.rounds + 1))
+        return Proposal(
+            index[None],
+            outputs,
+            edges,
+            jnp.full((), jnp.inf),
+            state._replace(rounds=state.rounds + 1),
+        )
 
     def outputs(self, hypothesis, features):
         return jnp.where(features[:, hypothesis] > self.level, 1.0, -1.0)
@@ -576,7 +704,9 @@ class Above:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("booster", [adaboost, infoboost])
-@pytest.mark.parametrize("learner", [IN_TURN, Above(jnp.asarray(0.5), 2)], ids=["functions", "class"])
+@pytest.mark.parametrize(
+    "learner", [IN_TURN, Above(jnp.asarray(0.5), 2)], ids=["functions", "class"]
+)
 def test_learners_of_ones_own(booster, learner):
     labels = np.array([1, 1, 1, 1, -1, -1, -1, -1])
     columns = np.array([[1, 1, 1, -1, -1, -1, -1, 1], [1, -1, 1, 1, 1, -1, -1, -1]], np.float32).T
@@ -584,11 +714,15 @@ def test_learners_of_ones_own(booster, learner):
     assert fitted.num_rounds == 2
     assert fitted.status == Status.ROUND_LIMIT
     assert fitted.ensemble.hypotheses.tolist() == [0, 1]
-    exact = np.array([decide(said, np.asarray(fitted.ensemble.votes, np.float64)) for said in columns])
+    exact = np.array(
+        [decide(said, np.asarray(fitted.ensemble.votes, np.float64)) for said in columns]
+    )
     check_error(to_numpy(fitted), exact, labels, np.full(8, 1 / 8))
     np.testing.assert_allclose(jboost.predict_scores(fitted.ensemble, columns), exact, rtol=1e-5)
     with pytest.raises(ValueError, match="no describe"):
-        jboost.ensemble.describe(adaboost.fit(make_dataset(columns, labels), learner, max_rounds=2).ensemble, ["a", "b"])
+        jboost.ensemble.describe(
+            adaboost.fit(make_dataset(columns, labels), learner, max_rounds=2).ensemble, ["a", "b"]
+        )
 
 
 def wrong_shape(state, example_weights):
@@ -646,7 +780,9 @@ def test_bad_settings_are_named():
 
 def test_bad_values_end_in_invalid_input():
     def change(row, **fields):
-        return SMALL._replace(**{name: getattr(SMALL, name).at[row].set(value) for name, value in fields.items()})
+        return SMALL._replace(
+            **{name: getattr(SMALL, name).at[row].set(value) for name, value in fields.items()}
+        )
 
     row = int(np.flatnonzero(SMALL.mask)[1])
     bad = [
@@ -661,7 +797,8 @@ def test_bad_values_end_in_invalid_input():
     ]
     outside = change(row, features=1.5)
     fit_adaboost, fit_infoboost = (
-        jax.jit(functools.partial(booster.fit, learner=learners.pool(), max_rounds=NUM_ROUNDS)) for booster in (adaboost, infoboost)
+        jax.jit(functools.partial(booster.fit, learner=learners.pool(), max_rounds=NUM_ROUNDS))
+        for booster in (adaboost, infoboost)
     )
     for dataset in bad:
         assert fit_adaboost(dataset).status == Status.INVALID_INPUT
@@ -688,9 +825,13 @@ def test_five_seeds_at_once():
     fits, said, scores = to_numpy(jax.jit(jax.vmap(solve))(keys))
     assert len(np.unique(fits.certificate.upper_bound)) == 5
     for g in range(5):
-        exact = np.array([decide(outputs, slots(of(fits, g))) for outputs in said[g].astype(np.float64).T])
+        exact = np.array(
+            [decide(outputs, slots(of(fits, g))) for outputs in said[g].astype(np.float64).T]
+        )
         np.testing.assert_allclose(scores[g], exact, atol=1e-4)
-        np.testing.assert_allclose(fits.certificate.upper_bound[g], np.mean(np.exp(-exact * labels)), rtol=1e-3)
+        np.testing.assert_allclose(
+            fits.certificate.upper_bound[g], np.mean(np.exp(-exact * labels)), rtol=1e-3
+        )
         assert fits.certificate.lower_bound[g] <= np.mean((exact > 0) != (labels > 0)) + 1e-6
 
 
@@ -723,14 +864,22 @@ def test_padding_changes_nothing(booster, games):
     if booster is infoboost:
         g = next(g for g in range(NUM_GAMES) if 6 <= games.mask[g].sum() < NUM_EXAMPLES)
         features, labels, weights = (leaf[g][games.mask[g]] for leaf in games[:3])
-        alone = booster.fit(make_dataset(features, labels, weights=weights), learners.pool(), max_rounds=NUM_ROUNDS)
-        np.testing.assert_allclose(alone.certificate.upper_bound, first.certificate.upper_bound[g], rtol=1e-4)
-        np.testing.assert_allclose(alone.ensemble.votes, first.ensemble.votes[g], rtol=1e-4, atol=1e-5)
+        alone = booster.fit(
+            make_dataset(features, labels, weights=weights), learners.pool(), max_rounds=NUM_ROUNDS
+        )
+        np.testing.assert_allclose(
+            alone.certificate.upper_bound, first.certificate.upper_bound[g], rtol=1e-4
+        )
+        np.testing.assert_allclose(
+            alone.ensemble.votes, first.ensemble.votes[g], rtol=1e-4, atol=1e-5
+        )
 
 
 @pytest.mark.slow
 def test_ensembles_in_words():
-    dataset = make_dataset([[1, 0, 1], [1, 1, 0], [0, 1, 0], [0, 0, 0], [0, 0, 1]], [1, 1, 1, -1, -1])
+    dataset = make_dataset(
+        [[1, 0, 1], [1, 1, 0], [0, 1, 0], [0, 0, 0], [0, 0, 1]], [1, 1, 1, -1, -1]
+    )
     fitted = infoboost.fit(dataset, learners.literals(), max_rounds=5)
     lines = jboost.ensemble.describe(fitted.ensemble, ["a", "b", "c"]).splitlines()
     assert len(lines) == fitted.ensemble.count == 2
@@ -755,7 +904,12 @@ def test_scores_do_not_depend_on_blocks(monkeypatch):
 
 @pytest.mark.slow
 def test_errors_are_weighed_as_the_user_weighs():
-    dataset = Dataset(jnp.array([[1.0], [1.0], [-1.0]]), jnp.array([1, -1, -1]), jnp.array([5.0, 1.0, 2.0]), jnp.ones(3, bool))
+    dataset = Dataset(
+        jnp.array([[1.0], [1.0], [-1.0]]),
+        jnp.array([1, -1, -1]),
+        jnp.array([5.0, 1.0, 2.0]),
+        jnp.ones(3, bool),
+    )
     fitted = adaboost.fit(dataset, learners.pool(), max_rounds=1)
     np.testing.assert_allclose(fitted.certificate.lower_bound, 1 / 8, rtol=1e-6)
     np.testing.assert_allclose(fitted.certificate.upper_bound, 2 * np.sqrt(7) / 8, rtol=1e-5)
@@ -764,10 +918,17 @@ def test_errors_are_weighed_as_the_user_weighs():
 @pytest.mark.slow
 @pytest.mark.parametrize("booster", [adaboost, infoboost])
 def test_weights_of_any_unit_and_share(booster):
-    """Equal weights are one problem in any unit, and an example with next to no weight is still one."""
-    easy = [booster.fit(make_dataset([[0.0], [1.0]], [1, -1], weights=[unit, unit]), learners.stumps()) for unit in (1.0, 3e38, 2e-38)]
+    """Equal weights are one problem in any unit, and an example with next to no weight is still
+    one.
+    """
+    easy = [
+        booster.fit(make_dataset([[0.0], [1.0]], [1, -1], weights=[unit, unit]), learners.stumps())
+        for unit in (1.0, 3e38, 2e-38)
+    ]
     for fitted in easy:
-        np.testing.assert_array_equal(jboost.predict(fitted.ensemble, np.array([[0.0], [1.0]])), [1, -1])
+        np.testing.assert_array_equal(
+            jboost.predict(fitted.ensemble, np.array([[0.0], [1.0]])), [1, -1]
+        )
         assert fitted.status == easy[0].status
     clash = make_dataset([[0.0], [0.0], [1.0]], [1, -1, 1], weights=[1e30, 1e-30, 1e30])
     assert booster.fit(clash, learners.stumps()).certificate.upper_bound > 0
@@ -778,7 +939,9 @@ def test_features_that_end_too_early():
     dataset = make_dataset(2 * np.eye(4) - 1, [1, -1, 1, 1])
     for learner in (learners.stumps(), learners.pool()):
         fitted = infoboost.fit(dataset, learner)
-        with pytest.raises(ValueError, match="features has 1 columns, and the ensemble looks at column"):
+        with pytest.raises(
+            ValueError, match="features has 1 columns, and the ensemble looks at column"
+        ):
             jboost.predict(fitted.ensemble, np.ones((2, 1)))
 
 
@@ -792,7 +955,9 @@ def test_smoothing_and_examples_that_are_not_there():
 
 @pytest.mark.slow
 def test_unused_slots_say_nothing():
-    """A learner whose all-zero hypothesis answers NaN, and a column that no hypothesis in use looks at."""
+    """A learner whose all-zero hypothesis answers NaN, and a column that no hypothesis in use looks
+    at.
+    """
 
     def said(direction, features):
         return jnp.sign(features @ (direction / jnp.linalg.norm(direction)))
@@ -804,8 +969,12 @@ def test_unused_slots_say_nothing():
         edge = jnp.sum(example_weights * labels * output)
         return Proposal(direction[None], output[None], edge[None], jnp.asarray(jnp.inf), state)
 
-    learner = learners.from_functions(lambda key, dataset: (dataset.features, dataset.labels), propose, said)
-    dataset = make_dataset([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, -1.0], [0.0, 1.0]], [1, 1, 1, -1, -1])
+    learner = learners.from_functions(
+        lambda key, dataset: (dataset.features, dataset.labels), propose, said
+    )
+    dataset = make_dataset(
+        [[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, -1.0], [0.0, 1.0]], [1, 1, 1, -1, -1]
+    )
     fitted = adaboost.fit(dataset, learner, max_rounds=8)
     assert int(fitted.ensemble.count) == 1
     assert jboost.predict(fitted.ensemble, dataset.features).tolist() == [1, 1, 1, -1, 1]
@@ -829,7 +998,12 @@ def test_an_ensemble_of_32_bits_where_64_are_enabled():
 def test_opposite_monomials_have_two_texts():
     features, labels = [[1.0]] * 3 + [[0.0]] * 3, np.array([-1, -1, -1, 1, 1, -1])
     texts = [
-        jboost.ensemble.describe(adaboost.fit(make_dataset(features, sign * labels), learners.monomials(1), max_rounds=1).ensemble, ["a"])
+        jboost.ensemble.describe(
+            adaboost.fit(
+                make_dataset(features, sign * labels), learners.monomials(1), max_rounds=1
+            ).ensemble,
+            ["a"],
+        )
         for sign in (1, -1)
     ]
     assert texts == ["0.5493 * [-(a)]", "0.5493 * [a]"]
@@ -838,9 +1012,20 @@ def test_opposite_monomials_have_two_texts():
 @pytest.mark.slow
 def test_traced_settings_that_are_not_allowed():
     dataset = make_dataset([[1, 0], [1, 1], [0, 1], [0, 0]], [1, 1, 1, -1])
-    smoothed = jax.jit(lambda smoothing: infoboost.fit(dataset, learners.literals(), smoothing=smoothing, max_rounds=3))
-    precise = jax.jit(lambda precision: adaboost.fit(dataset, learners.literals(), margin_precision=precision, max_rounds=3))
-    for fit, bad, good in ((smoothed, (-1.0, np.nan, np.inf), 0.0), (precise, (-1.0, 0.0, np.nan, 3.0), 0.1)):
+    smoothed = jax.jit(
+        lambda smoothing: infoboost.fit(
+            dataset, learners.literals(), smoothing=smoothing, max_rounds=3
+        )
+    )
+    precise = jax.jit(
+        lambda precision: adaboost.fit(
+            dataset, learners.literals(), margin_precision=precision, max_rounds=3
+        )
+    )
+    for fit, bad, good in (
+        (smoothed, (-1.0, np.nan, np.inf), 0.0),
+        (precise, (-1.0, 0.0, np.nan, 3.0), 0.1),
+    ):
         for value in bad:
             fitted = fit(value)
             assert int(fitted.status) == Status.INVALID_INPUT
@@ -860,10 +1045,15 @@ def test_a_constant_of_no_features():
 
 @pytest.mark.slow
 def test_names_of_features_in_words():
-    """Thresholds tell neighbouring values apart, a name has one line, and each feature has a name."""
+    """Thresholds tell neighbouring values apart, a name has one line, and each feature
+    has a name.
+    """
     values = np.array([[1234567.0], [1234568.0]], np.float32)
     fitted = adaboost.fit(make_dataset(values, [-1, 1]), learners.stumps(), max_rounds=1)
-    assert jboost.ensemble.describe(fitted.ensemble, ["age\n(years)"]) == "inf * [+1 if 'age (years)' > 1234567.5 else -1]"
+    assert (
+        jboost.ensemble.describe(fitted.ensemble, ["age\n(years)"])
+        == "inf * [+1 if 'age (years)' > 1234567.5 else -1]"
+    )
     with pytest.raises(ValueError, match="names holds 0 texts"):
         jboost.ensemble.describe(fitted.ensemble, [])
 
@@ -874,11 +1064,13 @@ def test_mean_losses_that_hardly_are_numbers():
     assert float(jboost.losses.mean_exponential(loss)) >= 1000 * np.exp(-92.0)
 
 
-# --- batches --------------------------------------------------------------------------------------------------------------
+# --- batches --------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere the fits of a batch go in lockstep")
+@pytest.mark.skipif(
+    jax.default_backend() != "cpu", reason="elsewhere the fits of a batch go in lockstep"
+)
 @pytest.mark.parametrize(
     "fit",
     [
@@ -891,9 +1083,15 @@ def test_boosters_that_take_turns_fit_in_a_batch_what_they_fit_alone(fit):
     """To the bit, whatever the others of the batch need."""
     random = np.random.default_rng(7)
     features = random.integers(0, 2, (4, 24, 5)).astype(np.float32)
-    labels = np.where((features[:, :, 0] > 0) ^ (random.random((4, 24)) < [[0], [0.1], [0.3], [0.5]]), 1, -1)
+    labels = np.where(
+        (features[:, :, 0] > 0) ^ (random.random((4, 24)) < [[0], [0.1], [0.3], [0.5]]), 1, -1
+    )
     together = jax.jit(jax.vmap(lambda *data: fit(jboost.make_dataset(*data))))(features, labels)
     assert len(set(together.num_rounds.tolist())) > 1
     for index in range(4):
         alone = fit(jboost.make_dataset(features[index], labels[index]))
-        jax.tree.map(lambda one, all_, index=index: np.testing.assert_array_equal(all_[index], one), alone, together)
+        jax.tree.map(
+            lambda one, all_, index=index: np.testing.assert_array_equal(all_[index], one),
+            alone,
+            together,
+        )

@@ -13,14 +13,19 @@ VARIABLES, ROWS, PROGRAMS = 6, 8, 200
 
 
 def programs(seed, count=PROGRAMS):
-    """A [count, k, n], c, and bounds [count, n + k] by place: some variables and rows fixed, some rows free, some programs without a point."""
+    """A [count, k, n], c, and bounds [count, n + k] by place: some variables and rows fixed, some
+    rows free, some programs without a point.
+    """
     random = np.random.default_rng(seed)
     matrix = random.choice([-1.0, 0.0, 1.0, 0.5], (count, ROWS, VARIABLES))
     objective = random.uniform(-3, 5, (count, VARIABLES))
     low = random.integers(-1, 2, (count, VARIABLES)).astype(float)
     high = low + random.integers(0, 3, low.shape)
     inside = np.einsum("pkn,pn->pk", matrix, random.uniform(low, high))
-    room = random.integers(0, 3, (2, *inside.shape)) - np.where(random.random(count) < 0.25, 1.0, 0.0)[:, None]
+    room = (
+        random.integers(0, 3, (2, *inside.shape))
+        - np.where(random.random(count) < 0.25, 1.0, 0.0)[:, None]
+    )
     least = np.where(random.random(inside.shape) < 0.3, -np.inf, inside - room[0])
     is_bounded = np.isfinite(least) & (random.random(inside.shape) < 0.6)
     most = np.where(is_bounded, np.maximum(inside + room[1], least), np.inf)
@@ -59,7 +64,9 @@ def proven(solution, index, matrix, objective, lower, upper):
     """What the reduced costs prove, after a look at whether they are some: c = r + A' y."""
     costs = np.asarray(solution.reduced_costs[index], float)
     own, of_rows = costs[:VARIABLES], costs[VARIABLES:]
-    np.testing.assert_allclose(own + of_rows @ matrix, objective, atol=1e-3 * max(1, np.abs(costs).max()))
+    np.testing.assert_allclose(
+        own + of_rows @ matrix, objective, atol=1e-3 * max(1, np.abs(costs).max())
+    )
     at = np.where(costs >= 0, lower, upper)
     assert np.all(np.isfinite(at[np.abs(costs) > 1e-5]))
     return costs[np.isfinite(at)] @ at[np.isfinite(at)]
@@ -101,12 +108,16 @@ def test_a_goal_ends_the_method_with_a_proof():
 
 @pytest.mark.slow
 def test_other_bounds_go_on_from_the_last_table():
-    """A table of one program begins another of the same matrix, with a row exchanged, as a table worked out anew does."""
+    """A table of one program begins another of the same matrix, with a row exchanged, as a table
+    worked out anew does.
+    """
     problems = programs(2)
     random = np.random.default_rng(3)
     matrices, objectives, lower, upper = problems
     first = solve_all(*floats(*problems), jnp.full(PROGRAMS, jnp.inf))
-    is_basic = np.asarray(jax.vmap(boxed_simplex.positions)(first.table))[:, VARIABLES:] >= VARIABLES
+    is_basic = (
+        np.asarray(jax.vmap(boxed_simplex.positions)(first.table))[:, VARIABLES:] >= VARIABLES
+    )
     row = is_basic.argmax(axis=1)
     assert is_basic.any(axis=1).all()
     fresh_rows = random.choice([-1.0, 0.0, 1.0], (PROGRAMS, VARIABLES))
@@ -116,24 +127,34 @@ def test_other_bounds_go_on_from_the_last_table():
     least, most = lower.copy(), upper.copy()
     least[every, VARIABLES + row], most[every, VARIABLES + row] = -1.0, np.inf
     most[:, 0] = least[:, 0]
-    optima = np.array([by_highs(*one) for one in zip(changed, objectives, least, most, strict=True)])
+    optima = np.array(
+        [by_highs(*one) for one in zip(changed, objectives, least, most, strict=True)]
+    )
 
     @jax.jit
     def go_on(table, rows, places, matrix, objective, low, high):
         def one(table, rows, places, matrix, objective, low, high):
             held = boxed_simplex.replace(table, rows[None], places[None])
             anew = boxed_simplex.refreshed(held, matrix, objective)
-            found = boxed_simplex.solve(held, matrix, objective, low, high, goal=jnp.inf, max_pivots=500)
+            found = boxed_simplex.solve(
+                held, matrix, objective, low, high, goal=jnp.inf, max_pivots=500
+            )
             return held, anew, found
 
         return jax.vmap(one)(table, rows, places, matrix, objective, low, high)
 
     places = jnp.asarray(VARIABLES + row, jnp.int32)
-    held, anew, found = jax.device_get(go_on(first.table, *floats(fresh_rows), places, *floats(changed, objectives, least, most)))
+    held, anew, found = jax.device_get(
+        go_on(first.table, *floats(fresh_rows), places, *floats(changed, objectives, least, most))
+    )
     np.testing.assert_allclose(held.entries, anew.entries, atol=1e-3)
     np.testing.assert_array_equal(found.is_optimal, np.isfinite(optima))
-    np.testing.assert_allclose(found.objective[found.is_optimal], optima[found.is_optimal], atol=1e-3)
-    cold = jax.device_get(solve_all(*floats(changed, objectives, least, most), jnp.full(PROGRAMS, jnp.inf)))
+    np.testing.assert_allclose(
+        found.objective[found.is_optimal], optima[found.is_optimal], atol=1e-3
+    )
+    cold = jax.device_get(
+        solve_all(*floats(changed, objectives, least, most), jnp.full(PROGRAMS, jnp.inf))
+    )
     assert found.num_pivots.sum() < cold.num_pivots.sum()
 
 
@@ -159,7 +180,9 @@ def test_penalties_are_below_what_answers_cost():
             for penalty, answer in ((falls, 0.0), (rises, 1.0)):
                 low, high = lower[index].copy(), upper[index].copy()
                 low[place] = high[place] = answer
-                cost = by_highs(matrix[index], objective[index], low, high) - float(solution.objective[index])
+                cost = by_highs(matrix[index], objective[index], low, high) - float(
+                    solution.objective[index]
+                )
                 assert penalty[index, place] <= cost + 1e-4
                 num_looked_at += 1
     assert num_looked_at > 100
@@ -189,7 +212,11 @@ def test_the_peak_is_where_the_function_climbs_no_more():
         drops, slope = random.integers(0, 4, 5).astype(float), float(random.integers(1, 8))
 
         def height(length, lengths=lengths, drops=drops, slope=slope):
-            past = np.where(np.isfinite(lengths), np.maximum(length - np.where(np.isfinite(lengths), lengths, 0), 0), 0)
+            past = np.where(
+                np.isfinite(lengths),
+                np.maximum(length - np.where(np.isfinite(lengths), lengths, 0), 0),
+                0,
+            )
             return slope * length - drops @ past
 
         length, rest = (float(one) for one in find(*floats(lengths, drops, slope), 0.0))

@@ -1,4 +1,6 @@
-"""Functions compared by value: equal where the same code was run with equal values, and nowhere else."""
+"""Functions compared by value: equal where the same code was run with equal values, and nowhere
+else.
+"""
 
 import functools
 import types
@@ -83,7 +85,12 @@ def test_by_value_tells_values_apart_by_kind_and_finds_equal_ones():
 
 
 def test_by_value_falls_back_to_identity_for_what_it_cannot_compare():
-    for make in (object, lambda: np.array([None, {}]), lambda: np.zeros(1 << 18), lambda: jax.jit(lambda: 0.0)):
+    for make in (
+        object,
+        lambda: np.array([None, {}]),
+        lambda: np.zeros(1 << 18),
+        lambda: jax.jit(lambda: 0.0),
+    ):
         value = make()
         assert ByValue(holding(value)) == ByValue(holding(value))
         assert ByValue(holding(value)) != ByValue(holding(make()))
@@ -120,7 +127,9 @@ def test_by_value_sees_another_global_and_another_definition(monkeypatch):
         lambda rate: optax.inject_hyperparams(optax.adam)(learning_rate=rate),
         lambda rate: optax.MultiSteps(optax.adam(rate), 2),
         lambda rate: optax.masked(optax.sgd(rate), {"a": True}),
-        lambda rate: optax.partition({"a": optax.sgd(rate), "b": optax.adam(0.2)}, lambda params: params),
+        lambda rate: optax.partition(
+            {"a": optax.sgd(rate), "b": optax.adam(0.2)}, lambda params: params
+        ),
         lambda rate: optax.lookahead(optax.sgd(rate), 5, 0.1),
     ],
 )

@@ -1,4 +1,6 @@
-"""What the table of all algorithms says: docs/many-devices.md is what tests/capabilities.py makes, and each cell names a test or a reason."""
+"""What the table of all algorithms says: docs/many-devices.md is what tests/capabilities.py makes,
+and each cell names a test or a reason.
+"""
 
 import re
 import subprocess
@@ -17,12 +19,16 @@ from public_api import public_functions
 from test_sharding import put
 
 ROOT = capabilities.ROOT
-TESTS = sorted({test for cells in capabilities.TABLE.values() for cell in cells for test in cell.tests})
+TESTS = sorted(
+    {test for cells in capabilities.TABLE.values() for cell in cells for test in cell.tests}
+)
 FILES = sorted({test.partition("::")[0] for test in TESTS})
 
 
 def test_the_page_is_what_the_table_makes():
-    assert capabilities.PAGE.read_text(encoding="utf-8") == capabilities.page(), "python -m tests.capabilities writes it anew"
+    assert capabilities.PAGE.read_text(encoding="utf-8") == capabilities.page(), (
+        "python -m tests.capabilities writes it anew"
+    )
 
 
 def test_no_cell_is_without_tests_or_a_reason():
@@ -44,16 +50,29 @@ def test_every_public_algorithm_has_a_row():
 def test_the_named_tests_are_in_their_files(file):
     path = ROOT / "tests" / file
     functions = set(re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
-    assert {re.split(r"::|\[", test)[1] for test in TESTS if test.startswith(f"{file}::")} <= functions
+    assert {
+        re.split(r"::|\[", test)[1] for test in TESTS if test.startswith(f"{file}::")
+    } <= functions
 
 
 @pytest.mark.slow
 def test_the_named_tests_have_these_parameters():
     files = [f"tests/{file}" for file in FILES]
-    call = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *files]
+    call = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *files,
+    ]
     collected = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     nodes = {line.removeprefix("tests/") for line in collected.splitlines()}
-    assert [test for test in TESTS if f"tests/{test.partition('::')[0]}" in files and test not in nodes] == []
+    assert [
+        test for test in TESTS if f"tests/{test.partition('::')[0]}" in files and test not in nodes
+    ] == []
 
 
 MEMBERS = 4
@@ -65,10 +84,17 @@ TOLERANCE = 1e-3
 
 
 def compared_parts(result):
-    """What of a result is compared, by its path: statuses, losses and bounds, or all of a result that has none of these."""
-    leaves = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(result)}
+    """What of a result is compared, by its path: statuses, losses and bounds, or all of a result
+    that has none of these.
+    """
+    leaves = {
+        jax.tree_util.keystr(path): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(result)
+    }
     named = {path: leaf for path, leaf in leaves.items() if path.rpartition(".")[2] in COMPARED}
-    return named or {path: leaf for path, leaf in leaves.items() if np.issubdtype(leaf.dtype, np.floating)}
+    return named or {
+        path: leaf for path, leaf in leaves.items() if np.issubdtype(leaf.dtype, np.floating)
+    }
 
 
 def agree(found, other):
@@ -83,28 +109,38 @@ def agree(found, other):
             assert np.all(found[lower] <= other[upper] + slack), path
             assert np.all(other[lower] <= found[upper] + slack), path
         else:
-            np.testing.assert_allclose(value, other[path], rtol=TOLERANCE, atol=TOLERANCE, err_msg=path)
+            np.testing.assert_allclose(
+                value, other[path], rtol=TOLERANCE, atol=TOLERANCE, err_msg=path
+            )
 
 
 @pytest.mark.parametrize("name", slow_but(TRACEABLE, *CHEAP))
 def test_sharded_batch_gives_what_calls_of_their_own_give(name):
     members = [each[name] for each in SETS]
     mesh = Mesh(np.array(jax.devices()[:MEMBERS]), ("batch",), axis_types=(AxisType.Auto,))
-    batch = jboost.sharding.shard_batch(jax.tree.map(lambda *leaves: np.stack(leaves), *(each.arrays for each in members)), mesh)
+    batch = jboost.sharding.shard_batch(
+        jax.tree.map(lambda *leaves: np.stack(leaves), *(each.arrays for each in members)), mesh
+    )
     run = members[0].run
     with jax.set_mesh(mesh):
         together = jax.jit(jax.vmap(run))(*batch)
     assert not any(leaf.sharding.is_fully_replicated for leaf in compared_parts(together).values())
     for row, member in enumerate(members):
         single = compared_parts(jax.device_get(run(*member.arrays)))
-        agree({path: leaf[row] for path, leaf in compared_parts(jax.device_get(together)).items()}, single)
+        agree(
+            {path: leaf[row] for path, leaf in compared_parts(jax.device_get(together)).items()},
+            single,
+        )
 
 
-# The others have no examples, or an entry in tests/contract.py, which tests/test_sharding.py runs on meshes.
+# The others have no examples, or an entry in tests/contract.py, which tests/test_sharding.py runs
+# on meshes.
 SHARDED = [
     name
     for name in capabilities.ALGORITHMS
-    if name in capabilities.TABLE and name not in capabilities.UNSHARDED and not capabilities.contract_name(name)
+    if name in capabilities.TABLE
+    and name not in capabilities.UNSHARDED
+    and not capabilities.contract_name(name)
 ]
 
 

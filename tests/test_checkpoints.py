@@ -1,4 +1,6 @@
-"""Checkpoints: a run that was stopped and goes on ends in the same bits, and what does not belong to it is refused by name."""
+"""Checkpoints: a run that was stopped and goes on ends in the same bits, and what does not belong
+to it is refused by name.
+"""
 
 import contextlib
 import gc
@@ -58,7 +60,11 @@ STUMPS, MONOMIALS = learners.stumps(), learners.monomials(2, kappa=0.1)
 BOOSTERS = {
     "adaboost": (adaboost, STUMPS, {}),
     "infoboost": (infoboost, learners.literals(), {"smoothing": 0.1}),
-    "relaxed_margin": (relaxed_margin, STUMPS, {"relaxation": relaxations.soft_margin(nu=0.3), "tolerance": 1e-4}),
+    "relaxed_margin": (
+        relaxed_margin,
+        STUMPS,
+        {"relaxation": relaxations.soft_margin(nu=0.3), "tolerance": 1e-4},
+    ),
     "lpboost": (lpboost, STUMPS, {"nu": 0.3, "tolerance": 1e-5}),
     "l0": (l0, MONOMIALS, {"margin": 0.1, "max_columns": 16}),
     "slipper": (slipper, slipper.rules(), {"num_rounds": ROUNDS}),
@@ -74,7 +80,11 @@ def options_of(name):
 def bits(tree):
     """The bytes of all leaves, by name."""
     named = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): (str(leaf.dtype), fingerprint.on_host(leaf).tobytes()) for path, leaf in named if hasattr(leaf, "dtype")}
+    return {
+        jax.tree_util.keystr(path): (str(leaf.dtype), fingerprint.on_host(leaf).tobytes())
+        for path, leaf in named
+        if hasattr(leaf, "dtype")
+    }
 
 
 def stop_after(steps):
@@ -87,13 +97,17 @@ def test_resumed_fit_ends_in_the_bits_of_the_whole_one(name, tmp_path):
     method, learner, options = options_of(name)
     whole = method.fit(DATASET, learner, on_step=lambda state, info: None, **options)
     with checkpoints.Checkpointer(tmp_path, data=DATASET) as checkpointer:
-        stopped = method.fit(DATASET, learner, on_step=drive.all_of(checkpointer, stop_after(STOP_AFTER)), **options)
+        stopped = method.fit(
+            DATASET, learner, on_step=drive.all_of(checkpointer, stop_after(STOP_AFTER)), **options
+        )
     assert int(stopped.num_rounds) == STOP_AFTER < int(whole.num_rounds)
 
     like = method.init(DATASET, learner, **options)
     state = checkpoints.restore(tmp_path, like, data=DATASET)
     assert jax.tree.structure(state) == jax.tree.structure(like)
-    assert [(leaf.dtype, leaf.sharding) for leaf in jax.tree.leaves(state)] == [(leaf.dtype, leaf.sharding) for leaf in jax.tree.leaves(like)]
+    assert [(leaf.dtype, leaf.sharding) for leaf in jax.tree.leaves(state)] == [
+        (leaf.dtype, leaf.sharding) for leaf in jax.tree.leaves(like)
+    ]
     with checkpoints.Checkpointer(tmp_path, data=DATASET, initial=state) as checkpointer:
         resumed = method.fit(DATASET, learner, on_step=checkpointer, initial=state, **options)
     assert bits(resumed) == bits(whole)
@@ -103,20 +117,29 @@ def test_resumed_fit_ends_in_the_bits_of_the_whole_one(name, tmp_path):
         by_steps, _ = method.step(by_steps, DATASET)
     assert bits(method.finish(by_steps, DATASET)) == bits(whole)
 
-    finished = checkpoints.restore(tmp_path, like, data=DATASET)  # the last state: nothing is left to do
+    # the last state: nothing is left to do
+    finished = checkpoints.restore(tmp_path, like, data=DATASET)
     assert bits(method.fit(DATASET, learner, initial=finished, **options)) == bits(whole)
 
 
 def test_digest_of_bfloat16_numbers_is_that_of_their_bits():
     numbers = jax.numpy.arange(3, dtype="bfloat16")
-    assert fingerprint.digest(numbers)[""].split()[1] == fingerprint.digest(np.asarray(numbers).view(np.uint16))[""].split()[1]
+    assert (
+        fingerprint.digest(numbers)[""].split()[1]
+        == fingerprint.digest(np.asarray(numbers).view(np.uint16))[""].split()[1]
+    )
 
 
-@pytest.mark.parametrize("name", slow_but([name for name in BOOSTERS if name != "l0"], "adaboost", "infoboost", "slipper"))
+@pytest.mark.parametrize(
+    "name",
+    slow_but([name for name in BOOSTERS if name != "l0"], "adaboost", "infoboost", "slipper"),
+)
 def test_fit_by_rounds_ends_in_the_bits_of_the_one_program(name):
     method, learner, options = options_of(name)
     in_one = method.fit(DATASET, learner, **options)
-    assert bits(method.fit(DATASET, learner, on_step=lambda state, info: None, **options)) == bits(in_one)
+    assert bits(method.fit(DATASET, learner, on_step=lambda state, info: None, **options)) == bits(
+        in_one
+    )
 
 
 LIKE = adaboost.init(DATASET, STUMPS, max_rounds=ROUNDS)
@@ -142,18 +165,24 @@ def restored_rounds(folder):
     return int(checkpoints.restore(folder, LIKE, data=DATASET).num_rounds)
 
 
-# --- more than boosters ----------------------------------------------------------------------------------------------------
+# --- more than boosters ---------------------------------------------------------------------------
 
 
 def test_fit_goes_on_by_itself(tmp_path):
     method, learner, options = options_of("slipper")
     options = {**options, "num_rounds": None, "num_folds": 2}
     whole = slipper.fit(DATASET, learner, on_step=lambda state, info: None, **options)
-    part = checkpoints.fit(method, DATASET, learner, folder=tmp_path, on_step=stop_after(1), **options)
+    part = checkpoints.fit(
+        method, DATASET, learner, folder=tmp_path, on_step=stop_after(1), **options
+    )
     assert int(part.num_rounds) == 1
-    assert bits(checkpoints.fit(method, DATASET, learner, folder=tmp_path, **options)) == bits(whole)
+    assert bits(checkpoints.fit(method, DATASET, learner, folder=tmp_path, **options)) == bits(
+        whole
+    )
     with pytest.raises(ValueError, match="options.*|key was uint32.* and is uint32"):
-        checkpoints.fit(method, DATASET, learner, folder=tmp_path, **{**options, "key": jax.random.key(4)})
+        checkpoints.fit(
+            method, DATASET, learner, folder=tmp_path, **{**options, "key": jax.random.key(4)}
+        )
     with pytest.raises(ValueError, match="num_rounds is None: pass it, or num_folds"):
         checkpoints.fit(method, DATASET, learner, folder=tmp_path, key=KEY)
 
@@ -165,15 +194,29 @@ def test_relaxed_margin_of_a_matrix_goes_on(tmp_path):
     data, told = (margins,), {"relaxation": relaxation, **options}
     whole = relaxed_margin.solve(margins, relaxation, on_step=lambda state, info: None, **options)
     with checkpoints.Checkpointer(tmp_path, data=data, options=told) as checkpointer:
-        stopped = relaxed_margin.solve(margins, relaxation, on_step=drive.all_of(checkpointer, stop_after(1)), **options)
+        stopped = relaxed_margin.solve(
+            margins, relaxation, on_step=drive.all_of(checkpointer, stop_after(1)), **options
+        )
     assert jboost.status.Status(int(stopped.status)).name == "TIME_LIMIT"
-    assert float(stopped.lower_bound) <= float(whole.lower_bound) <= float(whole.upper_bound) <= float(stopped.upper_bound)
+    assert (
+        float(stopped.lower_bound)
+        <= float(whole.lower_bound)
+        <= float(whole.upper_bound)
+        <= float(stopped.upper_bound)
+    )
     assert int(stopped.num_iterations) == 4 * 15 < int(whole.num_iterations)
     state = checkpoints.restore(tmp_path, relaxed_margin.SolveState, data=data, options=told)
     assert bits(relaxed_margin.solve(margins, relaxation, initial=state, **options)) == bits(whole)
     with pytest.raises(ValueError, match=r"relaxation\S* was .* and is"):
-        checkpoints.restore(tmp_path, relaxed_margin.SolveState, data=data, options={**told, "relaxation": relaxations.soft_margin(nu=0.2)})
-    with pytest.raises(ValueError, match=r"initial.point.reached is float32\[24\]: expected float32\[23\]"):
+        checkpoints.restore(
+            tmp_path,
+            relaxed_margin.SolveState,
+            data=data,
+            options={**told, "relaxation": relaxations.soft_margin(nu=0.2)},
+        )
+    with pytest.raises(
+        ValueError, match=r"initial.point.reached is float32\[24\]: expected float32\[23\]"
+    ):
         relaxed_margin.solve(margins[:23], relaxation, initial=state, **options)
 
 
@@ -185,16 +228,26 @@ def test_branch_and_bound_of_a_pair_goes_on(tmp_path):
     data, told = {"points": points, "labels": labels}, {"tie_break": "margin"}
     whole = pair.optimal_separator(points, labels, **options)
     with checkpoints.Checkpointer(tmp_path, data=data, options=told) as checkpointer:
-        stopped = pair.optimal_separator(points, labels, on_step=drive.all_of(checkpointer, stop_after(2)), **options)
+        stopped = pair.optimal_separator(
+            points, labels, on_step=drive.all_of(checkpointer, stop_after(2)), **options
+        )
     assert jboost.status.Status(int(stopped.status)).name == "TIME_LIMIT"
     state = checkpoints.restore(tmp_path, pair.BranchAndBoundState, data=data, options=told)
     assert state.frontiers
     assert bits(pair.optimal_separator(points, labels, initial=state, **options)) == bits(whole)
     with pytest.raises(ValueError, match="tie_break was 'margin' and is None"):
-        checkpoints.restore(tmp_path, pair.BranchAndBoundState, data=data, options={"tie_break": None})
+        checkpoints.restore(
+            tmp_path, pair.BranchAndBoundState, data=data, options={"tie_break": None}
+        )
     with pytest.raises(ValueError, match="options is None"):
         checkpoints.restore(tmp_path, pair.BranchAndBoundState, data=data)
-    with pytest.raises(ValueError, match=r"holds a jboost.*BranchAndBoundState, and like is jboost.*ExactState|State: pass that type"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"holds a jboost.*BranchAndBoundState, and like is jboost.*ExactState|State: pass that"
+            r" type"
+        ),
+    ):
         checkpoints.restore(tmp_path, l0.ExactState, data=data, options=told)
 
 
@@ -202,18 +255,33 @@ def test_example_weights_of_many_examples_go_on(tmp_path):
     generator = np.random.default_rng(3)
     labels = np.where(generator.random(80) < 0.5, 1, -1)
     points = generator.normal(0.8 * labels[:, None], 1.0, (80, 2))
-    options = {"penalty": 0.1, "radius": 10.0, "capacity": 24, "num_entering": 4, "tolerance": 1e-4, "max_rounds": 12}
-    data, told = (points, labels), {name: options[name] for name in ("penalty", "radius", "capacity")}
+    options = {
+        "penalty": 0.1,
+        "radius": 10.0,
+        "capacity": 24,
+        "num_entering": 4,
+        "tolerance": 1e-4,
+        "max_rounds": 12,
+    }
+    data, told = (
+        (points, labels),
+        {name: options[name] for name in ("penalty", "radius", "capacity")},
+    )
     whole = example_weights.fit_large(points, labels, **options)
     with checkpoints.Checkpointer(tmp_path, data=data, options=told) as checkpointer:
-        stopped = example_weights.fit_large(points, labels, on_step=drive.all_of(checkpointer, stop_after(2)), **options)
+        stopped = example_weights.fit_large(
+            points, labels, on_step=drive.all_of(checkpointer, stop_after(2)), **options
+        )
     assert int(stopped.num_iterations) == 2 < int(whole.num_iterations)
     state = checkpoints.restore(tmp_path, example_weights.LargeState, data=data, options=told)
     assert bits(example_weights.fit_large(points, labels, initial=state, **options)) == bits(whole)
     with pytest.raises(ValueError, match="initial is of 80 examples, and points has 70"):
         example_weights.fit_large(points[:70], labels[:70], initial=state, **options)
     finished = state._replace(num_rounds=12)
-    assert int(example_weights.fit_large(points, labels, initial=finished, **options).num_iterations) == 12
+    assert (
+        int(example_weights.fit_large(points, labels, initial=finished, **options).num_iterations)
+        == 12
+    )
 
 
 @pytest.mark.slow
@@ -234,8 +302,13 @@ def test_exact_l0_goes_on(tmp_path):
 @pytest.mark.slow
 def test_exact_fit_of_l0_goes_on_from_rounds_and_from_nodes(tmp_path):
     sizes = {"margin": 0.1, "max_rounds": 8, "max_columns": 16}
-    options, seen = {**sizes, "max_in_play": 12, "exact_config": l0.ExactConfig(batch=2, capacity=64)}, []
-    whole = l0.fit_exact(DATASET, MONOMIALS, on_step=lambda state, info: seen.append(state), **options)
+    options, seen = (
+        {**sizes, "max_in_play": 12, "exact_config": l0.ExactConfig(batch=2, capacity=64)},
+        [],
+    )
+    whole = l0.fit_exact(
+        DATASET, MONOMIALS, on_step=lambda state, info: seen.append(state), **options
+    )
     like = l0.ExactFitState(l0.init(DATASET, MONOMIALS, **sizes), None)
     assert (seen[0].search is None, seen[-1].search is None) == (True, False)
     for number in (0, -1):
@@ -243,7 +316,11 @@ def test_exact_fit_of_l0_goes_on_from_rounds_and_from_nodes(tmp_path):
         with checkpoints.Checkpointer(folder, data=DATASET) as checkpointer:
             checkpointer.save_now(seen[number])
         state = checkpoints.restore(folder, like, data=DATASET)
-        assert bits(l0.fit_exact(DATASET, MONOMIALS, initial=state, on_step=lambda state, info: None, **options)) == bits(whole)
+        assert bits(
+            l0.fit_exact(
+                DATASET, MONOMIALS, initial=state, on_step=lambda state, info: None, **options
+            )
+        ) == bits(whole)
 
 
 def test_a_state_is_placed_as_the_one_like_it(saved):
@@ -254,32 +331,54 @@ def test_a_state_is_placed_as_the_one_like_it(saved):
     assert state.example_weights.sharding == spread
     assert bits(state) == bits(advanced(2))
     whole = jax.device_put(DATASET, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))
-    assert bits(checkpoints.restore(saved, like, data=whole)) == bits(advanced(2))  # where data are does not matter
+    # where data are does not matter
+    assert bits(checkpoints.restore(saved, like, data=whole)) == bits(advanced(2))
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 def test_data_of_another_run_are_refused_by_name(saved):
-    with pytest.raises(ValueError, match=r"of another run: data.weights was float32.24. \w+ and is float32.24. \w+: pass the data"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"of another run: data.weights was float32.24. \w+ and is float32.24. \w+: pass the"
+            r" data"
+        ),
+    ):
         checkpoints.restore(saved, LIKE, data=DATASET._replace(weights=2 * DATASET.weights))
     with pytest.raises(ValueError, match="data.extra was not there and is"):
         checkpoints.restore(saved, LIKE, data={**DATASET._asdict(), "extra": np.ones(3)})
     with pytest.raises(ValueError, match=r"data.labels was"):
-        checkpoints.Checkpointer(saved, data=DATASET._replace(labels=-DATASET.labels), initial=advanced(1))
+        checkpoints.Checkpointer(
+            saved, data=DATASET._replace(labels=-DATASET.labels), initial=advanced(1)
+        )
 
 
 def test_options_of_another_run_are_refused_by_name(saved):
     with pytest.raises(ValueError, match="booster.margin_precision was None and is float32.. 0.5"):
-        checkpoints.restore(saved, adaboost.init(DATASET, STUMPS, max_rounds=ROUNDS, margin_precision=0.5), data=DATASET)
-    with pytest.raises(ValueError, match="learner was Stumps and is Literals|learner was .* and is"):
-        checkpoints.restore(saved, adaboost.init(DATASET, learners.literals(), max_rounds=ROUNDS), data=DATASET)
+        checkpoints.restore(
+            saved,
+            adaboost.init(DATASET, STUMPS, max_rounds=ROUNDS, margin_precision=0.5),
+            data=DATASET,
+        )
+    with pytest.raises(
+        ValueError, match="learner was Stumps and is Literals|learner was .* and is"
+    ):
+        checkpoints.restore(
+            saved, adaboost.init(DATASET, learners.literals(), max_rounds=ROUNDS), data=DATASET
+        )
     with pytest.raises(ValueError, match="seed was not there and is 3"):
         checkpoints.restore(saved, LIKE, data=DATASET, options={"seed": 3})
     with pytest.raises(ValueError, match="of AdaBoost, and this run is of InfoBoost"):
         checkpoints.restore(saved, infoboost.init(DATASET, STUMPS, max_rounds=ROUNDS), data=DATASET)
-    with pytest.raises(ValueError, match=r"hypotheses.feature was int32\[6\], and `like` has int32\[7\]: .*max_rounds"):
-        checkpoints.restore(saved, adaboost.init(DATASET, STUMPS, max_rounds=ROUNDS + 1), data=DATASET)
+    with pytest.raises(
+        ValueError,
+        match=r"hypotheses.feature was int32\[6\], and `like` has int32\[7\]: .*max_rounds",
+    ):
+        checkpoints.restore(
+            saved, adaboost.init(DATASET, STUMPS, max_rounds=ROUNDS + 1), data=DATASET
+        )
 
 
 def test_functions_are_options_with_what_they_hold():
@@ -297,7 +396,9 @@ def test_other_versions_are_refused(saved, monkeypatch):
         checkpoints.restore(saved, LIKE, data=DATASET)
     monkeypatch.undo()
     monkeypatch.setattr(fingerprint, "FORMAT_VERSION", 2)
-    with pytest.raises(ValueError, match="has format jboost-checkpoint 1, expected jboost-checkpoint 2"):
+    with pytest.raises(
+        ValueError, match="has format jboost-checkpoint 1, expected jboost-checkpoint 2"
+    ):
         checkpoints.restore(saved, LIKE, data=DATASET)
 
 
@@ -313,7 +414,9 @@ def test_a_folder_with_anything_else_is_refused_and_left_as_it_is(tmp_path, save
     with pytest.raises(ValueError, match="folder is empty"):
         checkpoints.Checkpointer("", data=DATASET)
     shutil.rmtree(other)
-    with pytest.raises(ValueError, match=r"holds checkpoints, and this run does not go on from one"):
+    with pytest.raises(
+        ValueError, match=r"holds checkpoints, and this run does not go on from one"
+    ):
         checkpoints.Checkpointer(saved, data=DATASET)
     assert restored_rounds(saved) == 2
 
@@ -348,19 +451,30 @@ def test_initial_of_another_fit_is_refused():
         ({"margin_precision": 0.5}, "initial is a state of the booster AdaBoost"),
         ({"learner": learners.literals()}, "initial is a state of the learner Stumps"),
         ({"initial": "state"}, "initial is a str: expected a jboost.boosting.State"),
-        ({"dataset": jboost.make_dataset(np.eye(3), [1, -1, 1])}, r"initial.*is .*24.*: expected .*3"),
+        (
+            {"dataset": jboost.make_dataset(np.eye(3), [1, -1, 1])},
+            r"initial.*is .*24.*: expected .*3",
+        ),
     ]:
-        told = {"dataset": DATASET, "learner": STUMPS, "max_rounds": ROUNDS, "initial": LIKE, **options}
+        told = {
+            "dataset": DATASET,
+            "learner": STUMPS,
+            "max_rounds": ROUNDS,
+            "initial": LIKE,
+            **options,
+        }
         with pytest.raises(ValueError, match=message):
             adaboost.fit(**told)
 
 
-# --- the disk --------------------------------------------------------------------------------------------------------------
+# --- the disk -------------------------------------------------------------------------------------
 
 
 def test_the_newest_are_kept_and_damaged_or_half_written_ones_are_passed_over(saved):
     state = checkpoints.restore(saved, LIKE, data=DATASET)
-    with checkpoints.Checkpointer(saved, data=DATASET, initial=state, every_seconds=0) as checkpointer:
+    with checkpoints.Checkpointer(
+        saved, data=DATASET, initial=state, every_seconds=0
+    ) as checkpointer:
         checkpointer.save_now(advanced(3))
     assert sorted(path.name for path in saved.iterdir()) == ["1", "2", storage.MARK]
     shutil.copytree(saved / "2", saved / "3.orbax-checkpoint-tmp")  # as a kill leaves it
@@ -396,8 +510,11 @@ def trouble(kind, folder, patch):
     return contextlib.nullcontext()
 
 
-# What orbax still had in hand when a write failed is collected after its event loop is closed, and says so.
-ORBAX_FAILS = pytest.param("fails", marks=pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+# What orbax still had in hand when a write failed is collected after its event loop is closed, and
+# says so.
+ORBAX_FAILS = pytest.param(
+    "fails", marks=pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+)
 
 
 @pytest.mark.parametrize("kind", ["vanished", "full", ORBAX_FAILS])
@@ -421,9 +538,10 @@ def test_a_folder_that_may_not_be_written_to(tmp_path, monkeypatch):
         checkpoints.Checkpointer(tmp_path / "new", data=DATASET)
 
 
-# --- processes that end ----------------------------------------------------------------------------------------------------
+# --- processes that end ---------------------------------------------------------------------------
 
-KILLED_ROUNDS, INTERVAL, SLACK = 100, 0.2, 2.0  # rounds, seconds between checkpoints, and seconds that a write may take beside them
+# rounds, seconds between checkpoints, and seconds that a write may take beside them
+KILLED_ROUNDS, INTERVAL, SLACK = 100, 0.2, 2.0
 RUN = f"""
 import pathlib, sys, time
 import jax
@@ -436,26 +554,42 @@ def on_step(state, info):
     time.sleep(0.01)
 
 case.checkpoints.fit(
-    case.adaboost, case.DATASET, case.STUMPS, folder=sys.argv[2], every_seconds={INTERVAL}, on_step=on_step, max_rounds={KILLED_ROUNDS}
+    case.adaboost, case.DATASET, case.STUMPS, folder=sys.argv[2], every_seconds={INTERVAL},
+    on_step=on_step, max_rounds={KILLED_ROUNDS}
 )
 """
 
 
 def kill_at_random_moments(folder, num_kills):
-    """Starts the run again and again, killing it, and lets it end at last; after each kill at most one interval is lost."""
+    """Starts the run again and again, killing it, and lets it end at last; after each kill at most
+    one interval is lost.
+    """
     log, checkpointed = folder / "log", folder / "checkpoints"
     generator = random.Random(num_kills)
     like = adaboost.init(DATASET, STUMPS, max_rounds=KILLED_ROUNDS)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]), "JAX_PLATFORMS": "cpu"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+        "JAX_PLATFORMS": "cpu",
+    }
     for is_last in [False] * num_kills + [True]:
         before = len(log.read_text().splitlines()) if log.exists() else 0
         command = [sys.executable, "-c", textwrap.dedent(RUN), log, checkpointed]
         if is_last:
-            ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
+            ended = subprocess.run(
+                command,
+                env=environment,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=240,
+                check=False,
+            )
             assert ended.returncode == 0, ended.stderr
             break
         process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-        while process.poll() is None and (not log.exists() or len(log.read_text().splitlines()) == before):
+        while process.poll() is None and (
+            not log.exists() or len(log.read_text().splitlines()) == before
+        ):
             time.sleep(0.02)
         assert log.exists(), "the run ended before its first round"
         time.sleep(generator.uniform(0, 1))
@@ -464,7 +598,8 @@ def kill_at_random_moments(folder, num_kills):
         rounds, times = np.loadtxt(log, ndmin=2).T
         state = checkpoints.latest(checkpointed, like, data=DATASET, options={"key": None})
         saved = times[0] if state is None else times[rounds == int(state.num_rounds)][-1]
-        if len(times) > before:  # what this process did since the checkpoint, or since it began with an older one
+        # what this process did since the checkpoint, or since it began with an older one
+        if len(times) > before:
             assert times[-1] - max(saved, times[before]) <= INTERVAL + SLACK
     return checkpoints.restore(checkpointed, like, data=DATASET, options={"key": None})
 
@@ -474,14 +609,20 @@ def kill_at_random_moments(folder, num_kills):
 )  # JBOOST_KILLS=50 pytest -m slow -k killed
 def test_a_run_that_is_killed_goes_on_to_the_same_bits(num_kills, tmp_path):
     last = kill_at_random_moments(tmp_path, num_kills)
-    whole = adaboost.fit(DATASET, STUMPS, max_rounds=KILLED_ROUNDS, on_step=lambda state, info: None)
+    whole = adaboost.fit(
+        DATASET, STUMPS, max_rounds=KILLED_ROUNDS, on_step=lambda state, info: None
+    )
     assert bits(adaboost.finish(last)) == bits(whole)
 
 
 def run_in(folder, *arguments):
     """Runs jboost in-process in a folder; returns (status, errors)."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.chdir(folder)
         with pytest.raises(SystemExit) as exit:
             cli.main([str(argument) for argument in arguments])
@@ -508,7 +649,18 @@ METHODS = {
 @pytest.mark.parametrize("method", slow_but(METHODS, "adaboost"))
 def test_sigterm_saves_and_resume_ends_in_the_same_model(method, tmp_path, monkeypatch):
     write_table(tmp_path)
-    fit = ("fit", "--data", "data.csv", "--label", "ill", "--method", method, "--precision", "float32", *METHODS[method])
+    fit = (
+        "fit",
+        "--data",
+        "data.csv",
+        "--label",
+        "ill",
+        "--method",
+        method,
+        "--precision",
+        "float32",
+        *METHODS[method],
+    )
     keep = ("--checkpoint", "states")
 
     assert run_in(tmp_path, *fit, *keep, "--output", "whole")[0] == 0
@@ -529,21 +681,40 @@ def test_sigterm_saves_and_resume_ends_in_the_same_model(method, tmp_path, monke
 
     status, errors = run_in(tmp_path, *fit, *keep, "--output", "resumed")
     assert status == 2
-    assert "--checkpoint states: holds checkpoints of this run: go on from them with --resume" in errors
+    assert (
+        "--checkpoint states: holds checkpoints of this run: go on from them with --resume"
+        in errors
+    )
     status, errors = run_in(tmp_path, *fit, *keep, "--resume", "--seed", 1, "--output", "resumed")
     assert status == 2
     assert "states: the checkpoint is of another run: seed was 0 and is 1" in errors
     status, errors = run_in(tmp_path, *fit, *keep, "--resume", "--output", "resumed")
     assert (status, errors.strip()) == (0, "jboost: goes on from the checkpoint in states")
-    assert (tmp_path / "resumed" / "model.npz").read_bytes() == (tmp_path / "whole" / "model.npz").read_bytes()
-    reports = [json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "resumed")]
+    assert (tmp_path / "resumed" / "model.npz").read_bytes() == (
+        tmp_path / "whole" / "model.npz"
+    ).read_bytes()
+    reports = [
+        json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "resumed")
+    ]
     assert reports[0]["losses"] == reports[1]["losses"]
 
 
 @pytest.mark.slow
 def test_ctrl_c_writes_the_best_so_far_and_saves(tmp_path, monkeypatch):
     write_table(tmp_path)
-    fit = ("fit", "--data", "data.csv", "--label", "ill", "--method", "adaboost", "--precision", "float32", "--rounds", 8)
+    fit = (
+        "fit",
+        "--data",
+        "data.csv",
+        "--label",
+        "ill",
+        "--method",
+        "adaboost",
+        "--precision",
+        "float32",
+        "--rounds",
+        8,
+    )
     assert run_in(tmp_path, *fit, "--output", "whole")[0] == 0  # in one program
     call = checkpoints.Checkpointer.__call__
 
@@ -555,14 +726,35 @@ def test_ctrl_c_writes_the_best_so_far_and_saves(tmp_path, monkeypatch):
     status, errors = run_in(tmp_path, *fit, "--checkpoint", "states", "--output", "out")
     assert status == 0
     assert "ends with the best so far" in errors
-    assert json.loads((tmp_path / "out" / "report.json").read_text())["boosting"]["certificate"]["status"] == "TIME_LIMIT"
+    assert (
+        json.loads((tmp_path / "out" / "report.json").read_text())["boosting"]["certificate"][
+            "status"
+        ]
+        == "TIME_LIMIT"
+    )
     monkeypatch.undo()
-    assert run_in(tmp_path, *fit, "--checkpoint", "states", "--resume", "--output", "out", "--overwrite")[0] == 0
-    assert (tmp_path / "out" / "model.npz").read_bytes() == (tmp_path / "whole" / "model.npz").read_bytes()
+    assert (
+        run_in(
+            tmp_path, *fit, "--checkpoint", "states", "--resume", "--output", "out", "--overwrite"
+        )[0]
+        == 0
+    )
+    assert (tmp_path / "out" / "model.npz").read_bytes() == (
+        tmp_path / "whole" / "model.npz"
+    ).read_bytes()
 
 
 def test_resume_and_checkpoint_are_refused_where_they_mean_nothing(tmp_path):
     fit = ("fit", "--data", "sklearn:wine")
-    assert "name it by --checkpoint FOLDER" in run_in(tmp_path, *fit, "--method", "adaboost", "--resume")[1]
-    assert "cannot be gone on with: take --exact" in run_in(tmp_path, *fit, "--method", "l0", "--checkpoint", "states")[1]
-    assert "--checkpoint is for the method" in run_in(tmp_path, *fit, "--method", "combine", "--checkpoint", "states")[1]
+    assert (
+        "name it by --checkpoint FOLDER"
+        in run_in(tmp_path, *fit, "--method", "adaboost", "--resume")[1]
+    )
+    assert (
+        "cannot be gone on with: take --exact"
+        in run_in(tmp_path, *fit, "--method", "l0", "--checkpoint", "states")[1]
+    )
+    assert (
+        "--checkpoint is for the method"
+        in run_in(tmp_path, *fit, "--method", "combine", "--checkpoint", "states")[1]
+    )

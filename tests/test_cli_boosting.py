@@ -1,4 +1,6 @@
-"""Boosting from the command line: what the methods write, say and refuse. Few rows, few rounds and float32 keep it quick."""
+"""Boosting from the command line: what the methods write, say and refuse. Few rows, few rounds and
+float32 keep it quick.
+"""
 
 import json
 import sys
@@ -23,14 +25,24 @@ WRITTEN = ["gap.png", "margins.png", "model.npz", "report.json"]
 
 @pytest.fixture(scope="module")
 def frame():
-    """Three noisy columns in [-1, 1], one Boolean column, text with gaps, weights, and labels in words."""
+    """Three noisy columns in [-1, 1], one Boolean column, text with gaps, weights, and labels in
+    words.
+    """
     generator = np.random.default_rng(0)
     signs = np.where(np.arange(ROWS) % 2, 1, -1)
     columns = {name: np.tanh(generator.normal(size=ROWS) + 0.7 * signs) for name in ("a", "b", "c")}
     flag = (generator.uniform(size=ROWS) < 0.5 + 0.3 * signs).astype(int)
     words = np.where(signs > 0, "yes", "no")
     colours = ["red", "blue", None, "blue", "red"] * (ROWS // 5)
-    return polars.DataFrame(columns | {"flag": flag, "colour": colours, "cost": [1, 2, 3, 4] * (ROWS // 4), "ill": words})
+    return polars.DataFrame(
+        columns
+        | {
+            "flag": flag,
+            "colour": colours,
+            "cost": [1, 2, 3, 4] * (ROWS // 4),
+            "ill": words,
+        }
+    )
 
 
 @pytest.fixture
@@ -61,13 +73,19 @@ def names_in(folder):
 
 
 def features_of(binarizer, frame, plain=("a", "b", "c", "flag")):
-    """What the model was fitted on, by the library: numbers as they are, then the bits of numbers and of text."""
+    """What the model was fitted on, by the library: numbers as they are, then the bits of numbers
+    and of text.
+    """
     rows = frame.select("a", "b", "c", "flag", "colour").to_numpy().astype(object)
-    numbers = frame.select(plain).to_numpy().astype(np.float32) if plain else np.zeros((frame.height, 0), np.float32)
+    numbers = (
+        frame.select(plain).to_numpy().astype(np.float32)
+        if plain
+        else np.zeros((frame.height, 0), np.float32)
+    )
     return np.concatenate([numbers, np.asarray(binarization.apply(binarizer, rows))], axis=1)
 
 
-# --- what it does ----------------------------------------------------------------------------------------------------------
+# --- what it does ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", slow_but(options.BOOSTERS, "adaboost"))
@@ -87,10 +105,16 @@ def test_from_fit_to_prediction(run, frame, method):
     assert report["rules"][0] in out
     if method not in options.SOFT_MARGINS:
         assert report["nu"] is None
-        assert report["losses"][0]["training"]["rate"] == pytest.approx(certificate["lower_bound"], abs=1e-5)
+        assert report["losses"][0]["training"]["rate"] == pytest.approx(
+            certificate["lower_bound"], abs=1e-5
+        )
 
     frame.drop("ill").write_csv("new.csv")
-    assert run("predict", "out", "--data", "new.csv", "--output", "p.csv") == (0, f"p.csv: {ROWS} predictions\n", "")
+    assert run("predict", "out", "--data", "new.csv", "--output", "p.csv") == (
+        0,
+        f"p.csv: {ROWS} predictions\n",
+        "",
+    )
     predictions = polars.read_csv("p.csv")
     held = files.load("out/model.npz")
     assert held["binarizer"].bit_names == ("colour == blue", "colour == red", "colour is missing")
@@ -108,11 +132,26 @@ def test_from_fit_to_prediction(run, frame, method):
 
 @pytest.mark.slow
 def test_lpboost_by_the_simplex_method(run):
-    code, out, err = run("fit", *DATA, "--method", "lpboost", "--solver", "simplex", *QUICK, "--nu", "0.7", "--output", "out")
+    code, out, err = run(
+        "fit",
+        *DATA,
+        "--method",
+        "lpboost",
+        "--solver",
+        "simplex",
+        *QUICK,
+        "--nu",
+        "0.7",
+        "--output",
+        "out",
+    )
     assert (code, err) == (0, "")
     report = read_report()
     assert report["settings"]["solver"] == "simplex"
-    assert report["boosting"]["certificate"]["lower_bound"] <= report["boosting"]["certificate"]["upper_bound"]
+    assert (
+        report["boosting"]["certificate"]["lower_bound"]
+        <= report["boosting"]["certificate"]["upper_bound"]
+    )
     assert report["boosting"]["certificate"]["explanation"] in out
 
 
@@ -126,7 +165,10 @@ def test_several_nus_are_chosen_among_with_one_compilation(run, compilations, me
     assert [row["nu"] for row in choice["losses"]] == [0.5, 0.2]
     assert (choice["rows"], choice["candidates"]) == (ROWS, 2)
     tried = [row for row in choice["losses"] if row["mean"] is not None]
-    assert all(len(row["rates"]) == 2 and row["mean"] == pytest.approx(np.mean(row["rates"])) for row in tried)
+    assert all(
+        len(row["rates"]) == 2 and row["mean"] == pytest.approx(np.mean(row["rates"]))
+        for row in tried
+    )
     least = min(row["mean"] for row in tried if row["says_something"])
     assert choice["chosen"] == max(row["nu"] for row in tried if row["mean"] == least)
     assert f"{choice['chosen']:g}: held-out loss {least:.2%}" in out
@@ -137,7 +179,11 @@ def test_several_nus_are_chosen_among_with_one_compilation(run, compilations, me
 
 
 def settings_of(**values):
-    return resolution.resolve({"data": "data.csv", "label": "ill", "weights": "cost", "rounds": 4, "precision": "float32"} | values, {})
+    return resolution.resolve(
+        {"data": "data.csv", "label": "ill", "weights": "cost", "rounds": 4, "precision": "float32"}
+        | values,
+        {},
+    )
 
 
 @pytest.mark.slow
@@ -162,12 +208,16 @@ def test_the_choice_of_nu_sees_training_rows_alone(run, monkeypatch):
 
 @pytest.fixture(scope="module")
 def hard(tmp_path_factory):
-    """A table on which votes for small nus say nothing: a noisy column, and one of noise; its source, and options for it."""
+    """A table on which votes for small nus say nothing: a noisy column, and one of noise; its
+    source, and options for it.
+    """
     generator = np.random.default_rng(4)
     signs = np.where(np.arange(ROWS) % 2, 1, -1)
     good = np.where(generator.uniform(size=ROWS) < 0.8, signs, -signs)
     path = tmp_path_factory.mktemp("hard") / "data.csv"
-    polars.DataFrame({"good": good, "noise": good[::-1], "cost": [1] * ROWS, "ill": signs}).write_csv(path)
+    polars.DataFrame(
+        {"good": good, "noise": good[::-1], "cost": [1] * ROWS, "ill": signs}
+    ).write_csv(path)
     settings = settings_of(data=str(path), method="lpboost", folds=2, nu=("cv",))
     with devices.restored():
         return inputs.read_source(settings), settings
@@ -182,7 +232,9 @@ def test_the_choice_goes_down_the_grid_until_a_value_says_nothing(hard):
     assert choice.num_candidates == len(nu_choice.GRID)
     tried = [row for row in choice.losses if row["mean"] is not None]
     assert 0 < len(tried) < len(choice.losses)
-    assert all(row["says_something"] == (min(row["soft_margins"]) > settings.tolerance) for row in tried)
+    assert all(
+        row["says_something"] == (min(row["soft_margins"]) > settings.tolerance) for row in tried
+    )
     chosen = next(row for row in tried if row["nu"] == choice.nu)
     assert chosen["says_something"]
     assert chosen["mean"] == min(row["mean"] for row in tried if row["says_something"])
@@ -191,11 +243,16 @@ def test_the_choice_goes_down_the_grid_until_a_value_says_nothing(hard):
 @pytest.mark.slow
 def test_one_call_chooses_as_a_call_for_each_value_does(hard):
     source, settings = hard
-    together, one_by_one = nu_choice.choose(source, settings), nu_choice.choose(source, settings, on_step=lambda found, info: None)
+    together, one_by_one = (
+        nu_choice.choose(source, settings),
+        nu_choice.choose(source, settings, on_step=lambda found, info: None),
+    )
     assert together.nu == one_by_one.nu
     for row, other in zip(together.losses, one_by_one.losses, strict=True):
         assert row["nu"] == other["nu"]
-        assert row["mean"] == (None if other["mean"] is None else pytest.approx(other["mean"], abs=1e-6))
+        assert row["mean"] == (
+            None if other["mean"] is None else pytest.approx(other["mean"], abs=1e-6)
+        )
 
 
 def test_a_choice_that_is_ended_early_is_among_what_was_tried(hard):
@@ -220,9 +277,16 @@ def test_ctrl_c_ends_the_choice_with_what_was_tried(hard, monkeypatch):
 
     monkeypatch.setattr(nu_choice, "_walk", stopped)
     choice = nu_choice.choose(source, settings, on_step=lambda found, info: None)
-    assert ([row["nu"] for row in choice.losses], choice.num_candidates) == ([0.8], len(nu_choice.GRID))
+    assert ([row["nu"] for row in choice.losses], choice.num_candidates) == (
+        [0.8],
+        len(nu_choice.GRID),
+    )
     calls.append(None)
-    monkeypatch.setattr(nu_choice, "_walk", lambda *arguments: stopped(calls.clear() or calls.append(None), *arguments))
+    monkeypatch.setattr(
+        nu_choice,
+        "_walk",
+        lambda *arguments: stopped(calls.clear() or calls.append(None), *arguments),
+    )
     with pytest.raises(KeyboardInterrupt):
         nu_choice.choose(source, settings, on_step=lambda found, info: None)
 
@@ -230,33 +294,61 @@ def test_ctrl_c_ends_the_choice_with_what_was_tried(hard, monkeypatch):
 @pytest.mark.parametrize(
     ("bounds", "loss", "reasons"),
     [
-        ({"lower_bound": 0.0, "upper_bound": 0.004, "seen_upper_bound": 0.002}, 0.1, ["soft margin is 0", "the best is 0.004 at most"]),
-        ({"lower_bound": -1e-9, "upper_bound": None, "seen_upper_bound": 0.03}, 0.1, ["soft margin is 0", "the best is 0.03 at most"]),
-        ({"lower_bound": 0.2, "upper_bound": 0.21, "seen_upper_bound": 0.21}, 0.4, ["misclassifies 40.00% of the training weight", "alone 40.00%"]),
+        (
+            {"lower_bound": 0.0, "upper_bound": 0.004, "seen_upper_bound": 0.002},
+            0.1,
+            ["soft margin is 0", "the best is 0.004 at most"],
+        ),
+        (
+            {"lower_bound": -1e-9, "upper_bound": None, "seen_upper_bound": 0.03},
+            0.1,
+            ["soft margin is 0", "the best is 0.03 at most"],
+        ),
+        (
+            {"lower_bound": 0.2, "upper_bound": 0.21, "seen_upper_bound": 0.21},
+            0.4,
+            ["misclassifies 40.00% of the training weight", "alone 40.00%"],
+        ),
         ({"lower_bound": 0.2, "upper_bound": 0.21, "seen_upper_bound": 0.21}, 0.3, []),
     ],
 )
 def test_a_vote_that_says_nothing_is_not_called_optimal_alone(bounds, loss, reasons):
     examples = inputs.Examples(np.zeros((5, 1)), np.array([1, 1, -1, -1, -1.0]), np.ones(5))
     settings = settings_of(method="lpboost")
-    found = boost_fit._assess(bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.1), settings)
+    found = boost_fit._assess(
+        bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.1), settings
+    )
     assert found["says_something"] == (not reasons)
     assert all(reason in "; ".join(found["reasons"]) for reason in reasons)
     assert found["constant_loss_rate"] == 0.4
-    fit = {"num_hypotheses": 2, "learner": "stumps", "num_rounds": 5, "method": "lpboost", "verdict": found}
+    fit = {
+        "num_hypotheses": 2,
+        "learner": "stumps",
+        "num_rounds": 5,
+        "method": "lpboost",
+        "verdict": found,
+    }
     fit["certificate"] = bounds | {"meaning": "", "explanation": "OPTIMAL: proven"}
     said = boosting.lines(fit, [])
     status = next(line for line in said if line.startswith("status"))
     if reasons:
         verdict = next(line for line in said if line.startswith("verdict     says nothing: "))
-        assert verdict.endswith("Remedy: a greater --nu than 0.1, --nu cv, or a smaller --tolerance")
+        assert verdict.endswith(
+            "Remedy: a greater --nu than 0.1, --nu cv, or a smaller --tolerance"
+        )
         assert status == "status      of the computation alone: OPTIMAL: proven"
     else:
         assert status == "status      OPTIMAL: proven"
         assert found["remedy"] is None
     tried = ({"says_something": False},)
-    exhausted = boost_fit._assess(bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.8, tried), settings)
-    assert exhausted["remedy"] == ("another --learner or other columns, as no nu that was tried says anything" if reasons else None)
+    exhausted = boost_fit._assess(
+        bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.8, tried), settings
+    )
+    assert exhausted["remedy"] == (
+        "another --learner or other columns, as no nu that was tried says anything"
+        if reasons
+        else None
+    )
 
 
 @pytest.mark.slow
@@ -284,8 +376,12 @@ def test_the_choice_draws_each_class_by_its_share():
 
 
 def test_cv_stands_for_a_grid_beside_what_is_named():
-    assert nu_choice.values(settings_of(method="lpboost")) == tuple(sorted(nu_choice.GRID, reverse=True))
-    assert nu_choice.values(settings_of(method="lpboost", nu=("cv", 0.55))) == tuple(sorted({*nu_choice.GRID, 0.55}, reverse=True))
+    assert nu_choice.values(settings_of(method="lpboost")) == tuple(
+        sorted(nu_choice.GRID, reverse=True)
+    )
+    assert nu_choice.values(settings_of(method="lpboost", nu=("cv", 0.55))) == tuple(
+        sorted({*nu_choice.GRID, 0.55}, reverse=True)
+    )
     assert nu_choice.values(settings_of(method="lpboost", nu=(0.3,))) == (0.3,)
     assert settings_of(method="lpboost", learner="mlp").nu == (0.1,)
     assert settings_of(method="lpboost", learner="mlp", nu=("cv",)).nu == ("cv",)
@@ -296,26 +392,48 @@ def test_cv_stands_for_a_grid_beside_what_is_named():
 @pytest.mark.parametrize("method", slow_but(options.BOOSTERS, "adaboost"))
 def test_evaluate(run, method):
     several = ("--nu", "0.2", "--nu", "0.5") if method in options.SOFT_MARGINS else ()
-    code, out, err = run("evaluate", *DATA, "--method", method, *QUICK, *several, "--folds", "2", "--report", "folds.json")
+    code, out, err = run(
+        "evaluate",
+        *DATA,
+        "--method",
+        method,
+        *QUICK,
+        *several,
+        "--folds",
+        "2",
+        "--report",
+        "folds.json",
+    )
     assert (code, err) == (0, "")
     rows = read_report("folds.json")["losses"]
     assert [row["rule"] for row in rows] == ["scikit-learn AdaBoost", method]
-    assert all(0 <= rate <= 1 for row in rows for part in ("training", "held_out") for rate in row[part]["rates"])
+    assert all(
+        0 <= rate <= 1
+        for row in rows
+        for part in ("training", "held_out")
+        for rate in row[part]["rates"]
+    )
     assert "±" in out
 
 
 def test_folds_agree_on_the_peer(run, frame):
     frame.with_columns(polars.Series("a", [None, *frame["a"][1:]])).write_csv("data.csv")
-    assert run("evaluate", *DATA, "--method", "adaboost", *QUICK, "--folds", "2", "--report", "folds.json")[::2] == (0, "")
+    assert run(
+        "evaluate", *DATA, "--method", "adaboost", *QUICK, "--folds", "2", "--report", "folds.json"
+    )[::2] == (0, "")
     assert [row["rule"] for row in read_report("folds.json")["losses"]] == ["adaboost"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("learner", "drop"), [("pool", []), ("literals", ["a", "b", "c"]), ("mlp", [])])
+@pytest.mark.parametrize(
+    ("learner", "drop"), [("pool", []), ("literals", ["a", "b", "c"]), ("mlp", [])]
+)
 @pytest.mark.parametrize("method", ["adaboost", "infoboost"])
 def test_other_learners(run, frame, learner, drop, method):
     frame.drop(drop).write_csv("data.csv")
-    code, _, err = run("fit", *DATA, "--method", method, "--learner", learner, *QUICK, "--output", "out")
+    code, _, err = run(
+        "fit", *DATA, "--method", method, "--learner", learner, *QUICK, "--output", "out"
+    )
     assert (code, err) == (0, "")
     assert names_in("out") == WRITTEN
     assert (read_report()["rules"] is None) == (learner == "mlp")
@@ -328,7 +446,9 @@ def test_other_learners(run, frame, learner, drop, method):
 
 @pytest.mark.slow
 def test_a_learner_without_bounds_has_those_of_what_was_seen(run):
-    code, out, err = run("fit", *DATA, "--method", "relaxed-margin", "--learner", "mlp", *QUICK, "--output", "out")
+    code, out, err = run(
+        "fit", *DATA, "--method", "relaxed-margin", "--learner", "mlp", *QUICK, "--output", "out"
+    )
     assert (code, err) == (0, "")
     certificate = read_report()["boosting"]["certificate"]
     assert certificate["upper_bound"] is None
@@ -342,21 +462,28 @@ def test_a_learner_without_bounds_has_those_of_what_was_seen(run):
 def test_64_bits_and_missing_values(run, frame):
     gaps = [None if row % 9 == 4 else value for row, value in enumerate(frame["a"])]
     frame.with_columns(polars.Series("a", gaps)).write_csv("data.csv")
-    code, _, err = run("fit", *DATA, "--method", "adaboost", "--rounds", "4", "--holdout", "0.1", "--output", "out")
+    code, _, err = run(
+        "fit", *DATA, "--method", "adaboost", "--rounds", "4", "--holdout", "0.1", "--output", "out"
+    )
     assert (code, err) == (0, "")
     losses = read_report()["losses"][0]
     code, out, _ = run("predict", "out", "--data", "data.csv")
     with jax.enable_x64(True):
         assert files.load("out/model.npz")["ensemble"].votes.dtype == np.float64
     wrong = polars.read_csv(out.encode())["prediction"].to_numpy() != frame["ill"].to_numpy()
-    assert frame["cost"].to_numpy()[wrong].sum() == losses["training"]["weight"] + losses["held_out"]["weight"]
+    assert (
+        frame["cost"].to_numpy()[wrong].sum()
+        == losses["training"]["weight"] + losses["held_out"]["weight"]
+    )
     assert run("evaluate", *DATA, "--method", "adaboost", "--rounds", "4", "--folds", "2")[0] == 0
 
 
 @pytest.mark.slow
 def test_an_ensemble_without_votes_says_so(run, frame):
     frame.select("ill", "cost", polars.lit(0.0).alias("a")).write_csv("data.csv")
-    code, out, err = run("fit", *DATA, "--method", "adaboost", "--learner", "pool", *QUICK, "--output", "out")
+    code, out, err = run(
+        "fit", *DATA, "--method", "adaboost", "--learner", "pool", *QUICK, "--output", "out"
+    )
     assert (code, err) == (0, "")
     assert "NO_EDGE" in out
     assert read_report()["rules"] == []
@@ -370,7 +497,9 @@ def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
     config = 'data = "data.csv"\nlabel = "ill"\nweights = "cost"\nclassifiers = ["lda", "tree"]\n'
     config += 'learner = "stumps"\nrounds = 4\nnu = 0.3\nprecision = "float32"'
     (tmp_path / "job.toml").write_text(config, encoding="utf-8")
-    code, _, err = run("fit", "--config", "job.toml", "--method", "relaxed-margin", "--output", "out")
+    code, _, err = run(
+        "fit", "--config", "job.toml", "--method", "relaxed-margin", "--output", "out"
+    )
     assert (code, err) == (0, "")
     settings = read_report()["settings"]
     assert (settings["nu"], settings["rounds"], settings["classifiers"]) == ([0.3], 4, None)
@@ -379,24 +508,54 @@ def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
     assert resolution.resolve(values | {"method": "adaboost"}, {}).nu == ("cv",)
 
 
-# --- what it refuses -------------------------------------------------------------------------------------------------------
+# --- what it refuses ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--method", "pair", "--nu", "0.2"), "lpboost, and the method is pair: change --method or leave it out"),
-        (("--method", "adaboost", "--tolerance", "0.2"), "--tolerance is for the method l0 or relaxed-margin or lpboost, and the method is adaboost"),
-        (("--method", "adaboost", "--scores", "a", "b"), "--scores is for the method pair or combine, and the method is adaboost"),
-        (("--learner", "pool"), "--learner is for the method relaxed-margin or lpboost or adaboost or infoboost, and the method is pair"),
+        (
+            ("--method", "pair", "--nu", "0.2"),
+            "lpboost, and the method is pair: change --method or leave it out",
+        ),
+        (
+            ("--method", "adaboost", "--tolerance", "0.2"),
+            (
+                "--tolerance is for the method l0 or relaxed-margin or lpboost, and the method is"
+                " adaboost"
+            ),
+        ),
+        (
+            ("--method", "adaboost", "--scores", "a", "b"),
+            "--scores is for the method pair or combine, and the method is adaboost",
+        ),
+        (
+            ("--learner", "pool"),
+            (
+                "--learner is for the method relaxed-margin or lpboost or adaboost or infoboost,"
+                " and the method is pair"
+            ),
+        ),
         (("--method", "relaxed-margin", "--nu", "0"), "0.0 is not in the range 0<x<=1"),
         (("--method", "relaxed-margin", "--tolerance", "0"), "'--tolerance'"),
         (("--method", "adaboost", "--rounds", "0"), "'--rounds'"),
-        (("--method", "adaboost", "--learner", "trees"), "'trees' is not one of 'stumps', 'pool', 'literals', 'mlp'"),
-        (("--method", "adaboost", "--learner", "pool", "--cuts", "midpoints"), "--cuts makes bits of numbers, and the learner pool takes columns"),
+        (
+            ("--method", "adaboost", "--learner", "trees"),
+            "'trees' is not one of 'stumps', 'pool', 'literals', 'mlp'",
+        ),
+        (
+            ("--method", "adaboost", "--learner", "pool", "--cuts", "midpoints"),
+            "--cuts makes bits of numbers, and the learner pool takes columns",
+        ),
         (("--method", "lpboost", "--nu", "few"), "'few' is not a valid float"),
-        (("--method", "lpboost", "--folds", "30"), "or give one number to --nu, and nothing is chosen"),
-        (("--method", "relaxed-margin", "--nu", "0.1", "--nu", "0.2", "--folds", "30"), "folds is 30, but the smaller class has 20 rows"),
+        (
+            ("--method", "lpboost", "--folds", "30"),
+            "or give one number to --nu, and nothing is chosen",
+        ),
+        (
+            ("--method", "relaxed-margin", "--nu", "0.1", "--nu", "0.2", "--folds", "30"),
+            "folds is 30, but the smaller class has 20 rows",
+        ),
     ],
 )
 def test_user_errors_are_one_line(run, arguments, message):
@@ -413,7 +572,10 @@ def test_user_errors_are_one_line(run, arguments, message):
         (
             "pool",
             [2.5] * ROWS,
-            "column 'a' holds 2.5 in row 1: the learner pool takes outputs in [-1, 1]: scale the column, or take --learner stumps",
+            (
+                "column 'a' holds 2.5 in row 1: the learner pool takes outputs in [-1, 1]: scale"
+                " the column, or take --learner stumps"
+            ),
         ),
         ("pool", [None, *[0.0] * (ROWS - 1)], "column 'a' has no value in row 1"),
     ],
@@ -436,19 +598,29 @@ def test_columns_that_do_not_vary_give_nothing_to_ask(run, frame):
     frame.select("ill", "cost", polars.lit("red").alias("colour")).write_csv("data.csv")
     code, _, err = run("fit", *DATA, "--method", "adaboost")
     assert code == 2
-    assert "no column takes two values on the training rows, so there is nothing to ask: give columns that vary" in err
+    assert (
+        "no column takes two values on the training rows, so there is nothing to ask: give columns"
+        " that vary" in err
+    )
 
 
 def test_rows_unlike_those_of_training_are_predicted(run, frame):
-    """Text that training never saw is no category; a number that is missing for the first time says nothing; what no rule asks may be anything."""
+    """Text that training never saw is no category; a number that is missing for the first time says
+    nothing; what no rule asks may be anything.
+    """
     frame.select("ill", "cost", "a", "colour", polars.lit(7.0).alias("same")).write_csv("data.csv")
     assert run("fit", *DATA, "--method", "adaboost", *QUICK, "--output", "out")[0] == 0
     rules = read_report()["rules"]
     assert any("colour" in rule for rule in rules)
     assert any("a > " in rule for rule in rules)
-    polars.DataFrame({"colour": ["violet", None, "red"], "a": [0.5, 0.5, None]}).write_csv("new.csv")
+    polars.DataFrame({"colour": ["violet", None, "red"], "a": [0.5, 0.5, None]}).write_csv(
+        "new.csv"
+    )
     code, out, err = run("predict", "out", "--data", "new.csv")
-    assert (code, "column 'colour': 1 value that training never saw: violet (1)" in err) == (0, True)
+    assert (code, "column 'colour': 1 value that training never saw: violet (1)" in err) == (
+        0,
+        True,
+    )
     expected = []
     for colour, number in (("violet", 0.5), (None, 0.5), ("red", None)):
         score = 0.0
@@ -458,15 +630,27 @@ def test_rows_unlike_those_of_training_are_predicted(run, frame):
             name = condition.split()[0]
             if name == "a" and number is None:
                 continue
-            holds = number > float(condition.split(" > ")[1]) if name == "a" else _holds(condition, colour)
-            score += float(vote) * float(said.split(" if ")[0] if holds else said.split(" else ")[1])
+            holds = (
+                number > float(condition.split(" > ")[1])
+                if name == "a"
+                else _holds(condition, colour)
+            )
+            score += float(vote) * float(
+                said.split(" if ")[0] if holds else said.split(" else ")[1]
+            )
         expected.append(score)
-    np.testing.assert_allclose(polars.read_csv(out.encode())["score"].to_numpy(), expected, atol=2e-3)
+    np.testing.assert_allclose(
+        polars.read_csv(out.encode())["score"].to_numpy(), expected, atol=2e-3
+    )
 
 
 def _holds(condition, colour):
     """Whether a condition on the colour holds, read by Python."""
-    return colour is None if condition == "colour is missing" else colour == condition.removeprefix("colour == ")
+    return (
+        colour is None
+        if condition == "colour is missing"
+        else colour == condition.removeprefix("colour == ")
+    )
 
 
 def test_predict_names_a_missing_column(run, frame):

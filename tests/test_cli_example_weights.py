@@ -1,4 +1,6 @@
-"""The method example-weights of the command line, from fit to evaluation. One fit serves nearly all tests."""
+"""The method example-weights of the command line, from fit to evaluation. One fit serves nearly all
+tests.
+"""
 
 import contextlib
 import io
@@ -26,16 +28,28 @@ def make_frame():
     generator = np.random.default_rng(0)
     signs = np.where(np.arange(ROWS) % 2 == 0, 1, -1)
     angles = generator.uniform(0, np.pi, ROWS)
-    points = np.stack([np.cos(angles) * signs, np.sin(angles) * signs], axis=1) + generator.normal(size=(ROWS, 2)) * 0.2
+    points = (
+        np.stack([np.cos(angles) * signs, np.sin(angles) * signs], axis=1)
+        + generator.normal(size=(ROWS, 2)) * 0.2
+    )
     return polars.DataFrame(
-        {"x": points[:, 0], "y": points[:, 1], "colour": ["red", "blue"] * (ROWS // 2), "class": np.where(signs > 0, "yes", "no")}
+        {
+            "x": points[:, 0],
+            "y": points[:, 1],
+            "colour": ["red", "blue"] * (ROWS // 2),
+            "class": np.where(signs > 0, "yes", "no"),
+        }
     )
 
 
 def run_in(folder, *arguments):
     """Runs jboost in-process in a folder; returns (status, output, errors)."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.chdir(folder)
         patch.setattr("os._exit", sys.exit)
         with pytest.raises(SystemExit) as exit:
@@ -48,7 +62,9 @@ def folder(tmp_path_factory):
     """The data, and the one fit in the folder `out`."""
     path = tmp_path_factory.mktemp("example_weights")
     make_frame().write_csv(path / "data.csv")
-    status, said, err = run_in(path, "fit", *DATA, "--radius", "5", "--penalty", "0.1", "--output", "out")
+    status, said, err = run_in(
+        path, "fit", *DATA, "--radius", "5", "--penalty", "0.1", "--output", "out"
+    )
     assert (status, err) == (0, "")
     (path / "said.txt").write_text(said, encoding="utf-8")
     return path
@@ -56,8 +72,15 @@ def folder(tmp_path_factory):
 
 @pytest.mark.slow
 def test_fit_writes_model_report_and_figures(folder):
-    assert sorted(path.name for path in (folder / "out").iterdir()) == ["boundary.png", "margins.png", "model.npz", "report.json"]
-    report = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "boundary.png",
+        "margins.png",
+        "model.npz",
+        "report.json",
+    ]
+    report = json.loads(
+        (folder / "out" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail
+    )
     model = report["model"]
     assert model["status"] == "OPTIMAL"
     assert 0 < model["lower_bound"] <= model["upper_bound"] <= model["lower_bound"] * (1 + 1e-6)
@@ -76,7 +99,9 @@ def test_predict_and_inspect_give_back_the_model(folder):
     with jax.enable_x64(True):
         model = files.load(folder / "out" / "model.npz")
         scores = np.asarray(jboost.predict_scores(model, make_frame().select("x", "y").to_numpy()))
-    np.testing.assert_allclose(model.centre, make_frame().select("x", "y").mean().row(0), rtol=1e-12)
+    np.testing.assert_allclose(
+        model.centre, make_frame().select("x", "y").mean().row(0), rtol=1e-12
+    )
     np.testing.assert_allclose(rows["score"].to_numpy(), scores, rtol=1e-9, atol=1e-15)
     assert (rows["prediction"].to_numpy() == np.where(scores > 0, "yes", "no")).all()
     status, said, err = run_in(folder, "inspect", "out")
@@ -87,9 +112,24 @@ def test_predict_and_inspect_give_back_the_model(folder):
 @pytest.mark.slow
 def test_weights_of_a_configuration_do_not_become_a_feature(folder):
     (folder / "weighted.toml").write_text('weights = "cost"\n')
-    status, _, err = run_in(folder, "fit", *DATA, "--config", "weighted.toml", "--radius", "5", "--penalty", "0.1", "--output", "other")
+    status, _, err = run_in(
+        folder,
+        "fit",
+        *DATA,
+        "--config",
+        "weighted.toml",
+        "--radius",
+        "5",
+        "--penalty",
+        "0.1",
+        "--output",
+        "other",
+    )
     assert status == 2
-    assert "weights is 'cost', and the method example-weights takes none: take it out of the configuration" in err
+    assert (
+        "weights is 'cost', and the method example-weights takes none: take it out of the"
+        " configuration" in err
+    )
     assert err.count("\n") == 1
 
 
@@ -105,7 +145,14 @@ def test_weights_of_a_configuration_do_not_become_a_feature(folder):
 )
 def test_errors_are_one_line(folder, arguments, message):
     values = {"--radius": "5", "--penalty": "0.1"} | {arguments[0]: arguments[1]}
-    status, _, err = run_in(folder, "fit", *DATA, *(part for pair in values.items() for part in pair), "--output", "other")
+    status, _, err = run_in(
+        folder,
+        "fit",
+        *DATA,
+        *(part for pair in values.items() for part in pair),
+        "--output",
+        "other",
+    )
     assert status == 2
     assert message in err
     assert err.count("\n") == 1
@@ -113,7 +160,9 @@ def test_errors_are_one_line(folder, arguments, message):
 
 
 def settings_of(**values):
-    return resolution.resolve({"data": "data.csv", "label": "class", "method": "example-weights"} | values, {})
+    return resolution.resolve(
+        {"data": "data.csv", "label": "class", "method": "example-weights"} | values, {}
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e30])
@@ -127,49 +176,94 @@ def test_the_automatic_radius_is_enough_for_what_the_fit_sees(shift, scale):
         example_weights.validate(points, np.ones(size), radius=radius, centre=centre, mask=chosen)
         if size > 2:
             with pytest.raises(ValueError, match="needs"):
-                example_weights.validate(points, np.ones(size), radius=0.99 * radius, centre=centre, mask=chosen)
+                example_weights.validate(
+                    points, np.ones(size), radius=0.99 * radius, centre=centre, mask=chosen
+                )
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 2e38), ("float64", 1e307)])
 def test_columns_whose_distances_overflow_are_named(dtype, size):
     points = np.array([[size], [-size]], dtype)
-    with pytest.raises(ValueError, match=f"distances between such rows overflow {dtype}: rescale the columns"):
+    with pytest.raises(
+        ValueError, match=f"distances between such rows overflow {dtype}: rescale the columns"
+    ):
         room.cube_for(points, np.ones(2, bool), settings_of(precision=dtype))
 
 
 def test_more_folds_than_rows_are_refused():
     examples = Examples(np.zeros((6, 1)), np.array([1.0, 1, 1, 1, -1, -1]), np.ones(6))
-    with pytest.raises(ValueError, match="folds is 1000000, but the smaller class has 2 rows to spread over them: choose --folds 2 or fewer"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            "folds is 1000000, but the smaller class has 2 rows to spread over them: choose --folds"
+            " 2 or fewer"
+        ),
+    ):
         room.choose(examples, np.ones(6, bool), settings_of(folds=1_000_000))
 
 
 def test_cv_stands_for_multiples_of_one_over_the_rows():
-    assert room.penalties(settings_of(), 20) == room.penalties(settings_of(penalty=("cv",)), 20) == (0.075, 0.1, 0.15, 0.25, 0.45)
-    assert room.penalties(settings_of(penalty=("cv", 0.5)), 20) == (0.075, 0.1, 0.15, 0.25, 0.45, 0.5)
+    assert (
+        room.penalties(settings_of(), 20)
+        == room.penalties(settings_of(penalty=("cv",)), 20)
+        == (0.075, 0.1, 0.15, 0.25, 0.45)
+    )
+    assert room.penalties(settings_of(penalty=("cv", 0.5)), 20) == (
+        0.075,
+        0.1,
+        0.15,
+        0.25,
+        0.45,
+        0.5,
+    )
     assert room.penalties(settings_of(penalty=(0.5,)), 20) == (0.5,)
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
 def test_a_choice_of_the_penalty_that_is_ended_early_says_so(monkeypatch, is_interrupted):
-    examples, rates = Examples(np.zeros((6, 1)), np.array([1.0, 1, 1, -1, -1, -1]), np.ones(6)), {0.2: 0.5, 0.4: 0.25, 0.8: 0.0}
+    examples, rates = (
+        Examples(np.zeros((6, 1)), np.array([1.0, 1, 1, -1, -1, -1]), np.ones(6)),
+        {0.2: 0.5, 0.4: 0.25, 0.8: 0.0},
+    )
     settings = settings_of(penalty=tuple(rates), folds=2)
 
     def losses(padded, mask, cube, candidates, settings):
         if candidates == (0.8,):
             raise KeyboardInterrupt
-        return [{"penalty": one, "mean": rates[one], "rates": [rates[one]] * 2} for one in candidates]
+        return [
+            {"penalty": one, "mean": rates[one], "rates": [rates[one]] * 2} for one in candidates
+        ]
 
     monkeypatch.setattr(room, "_losses", losses)
-    choice = room.choose(examples, np.ones(6, bool), settings, on_step=lambda found, info: is_interrupted or info != "penalty 0.4")
+    choice = room.choose(
+        examples,
+        np.ones(6, bool),
+        settings,
+        on_step=lambda found, info: is_interrupted or info != "penalty 0.4",
+    )
     assert (choice.penalty, len(choice.losses), choice.num_candidates) == (0.4, 2, 3)
-    said = report_room.choice_lines({"chosen": choice.penalty, "losses": choice.losses, "candidates": choice.num_candidates})
+    said = report_room.choice_lines(
+        {"chosen": choice.penalty, "losses": choice.losses, "candidates": choice.num_candidates}
+    )
     assert said[-1] == "note: the choice of the penalty was ended after 2 of 3 values"
     assert room.choose(examples, np.ones(6, bool), settings).penalty == 0.8
 
 
 @pytest.mark.slow
 def test_the_penalty_is_chosen_and_evaluated(folder):
-    status, said, err = run_in(folder, "evaluate", *DATA, "--folds", "3", "--penalty", "0.1", "--penalty", "0.3", "--report", "table.json")
+    status, said, err = run_in(
+        folder,
+        "evaluate",
+        *DATA,
+        "--folds",
+        "3",
+        "--penalty",
+        "0.1",
+        "--penalty",
+        "0.3",
+        "--report",
+        "table.json",
+    )
     assert (status, err) == (0, "")
     report = json.loads((folder / "table.json").read_text(encoding="utf-8"))
     assert [row["rule"] for row in report["losses"]] == ["scikit-learn SVC", "example-weights"]

@@ -1,4 +1,6 @@
-"""The method l0 of the command line: rules that people read, from fit to evaluation. One fit and one cross-validation serve nearly all tests."""
+"""The method l0 of the command line: rules that people read, from fit to evaluation. One fit and
+one cross-validation serve nearly all tests.
+"""
 
 import contextlib
 import io
@@ -22,7 +24,9 @@ ROWS = 60
 
 
 def make_frame():
-    """Numbers with gaps, text with gaps, a column that says nothing, weights, and labels in words: ill where old and not 07, a few flipped."""
+    """Numbers with gaps, text with gaps, a column that says nothing, weights, and labels in words:
+    ill where old and not 07, a few flipped.
+    """
     generator = np.random.default_rng(0)
     age = generator.integers(20, 80, size=ROWS)
     colours = np.array(["red", "07", "green"])[generator.integers(0, 3, size=ROWS)]
@@ -51,7 +55,20 @@ def run_in(folder, capture, *arguments):
 
 
 DATA = ("--data", "data.csv", "--label", "ill", "--method", "l0")
-QUICK = ("--max-order", "2", "--precision", "float32", "--cuts", "quantiles", "--quantiles", "4", "--rounds", "5", "--margin", "0.2")
+QUICK = (
+    "--max-order",
+    "2",
+    "--precision",
+    "float32",
+    "--cuts",
+    "quantiles",
+    "--quantiles",
+    "4",
+    "--rounds",
+    "5",
+    "--margin",
+    "0.2",
+)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +83,11 @@ def folder(tmp_path_factory):
 def said(folder):
     """The text that the one fit printed."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.chdir(folder)
         with pytest.raises(SystemExit) as exit:
             cli.main(["fit", *DATA, *QUICK, "--weights", "cost", "--output", "out"])
@@ -76,7 +97,9 @@ def said(folder):
 
 @pytest.fixture(scope="module")
 def report(folder, said):
-    return json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    return json.loads(
+        (folder / "out" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail
+    )
 
 
 @pytest.fixture
@@ -85,7 +108,9 @@ def run(folder, capsys):
 
 
 def covers(text, row):
-    """Whether a rule as text holds for a row of the frame, read by Python: the oracle of the words."""
+    """Whether a rule as text holds for a row of the frame, read by Python: the oracle
+    of the words.
+    """
     for condition in text.split(" and "):
         optional = condition.startswith("(")
         condition = condition.strip("()").removesuffix(" or missing") if optional else condition
@@ -113,13 +138,18 @@ def test_the_rules_are_what_they_say(folder, said, report):
     for rule in rules:
         held = np.array([covers(rule["text"], row) for row in frame.iter_rows(named=True)])
         ill = (frame["ill"] == "yes").to_numpy()
-        assert (rule["covers_positive"], rule["covers_negative"]) == (int((held & ill).sum()), int((held & ~ill).sum())), rule["text"]
+        assert (rule["covers_positive"], rule["covers_negative"]) == (
+            int((held & ill).sum()),
+            int((held & ~ill).sum()),
+        ), rule["text"]
         assert rule["label"] == ("yes" if rule["sign"] > 0 else "no")
         assert f"{rule['coefficient']:.4f} {rule['label']} if {rule['text']}" in said
         assert 1 <= rule["order"] <= 2
     weight = sum(rule["coefficient"] for rule in rules) + abs(report["model"]["constant"])
     assert weight <= 1 + 1e-6
-    assert [rule["coefficient"] for rule in rules] == sorted((rule["coefficient"] for rule in rules), reverse=True)
+    assert [rule["coefficient"] for rule in rules] == sorted(
+        (rule["coefficient"] for rule in rules), reverse=True
+    )
 
 
 @pytest.mark.slow
@@ -128,17 +158,26 @@ def test_the_numbers_of_the_report(said, report):
     bounds = model["certificate"]
     assert bounds["integer_lower_bound"] <= bounds["integer_upper_bound"]
     assert bounds["lower_bound"] <= bounds["upper_bound"]
-    assert model["cost_of_rules"] + model["margin_errors"] == pytest.approx(bounds["integer_upper_bound"])
+    assert model["cost_of_rules"] + model["margin_errors"] == pytest.approx(
+        bounds["integer_upper_bound"]
+    )
     num_bits = model["attributes"]["bits"]
     for rule in model["rules"]:
         subsets = math.comb(num_bits, rule["order"])
-        assert rule["cost"] == pytest.approx((rule["order"] + math.log2(subsets) + 1) / math.log2(ROWS) + 1.5, rel=1e-5)
+        assert rule["cost"] == pytest.approx(
+            (rule["order"] + math.log2(subsets) + 1) / math.log2(ROWS) + 1.5, rel=1e-5
+        )
     assert model["proven"] in said
     assert bounds["explanation"] in said
     assert model["rows"]["+1"] + model["rows"]["-1"] == ROWS
     assert model["attributes"]["constant_columns"] == ["same"]
     settings = report["settings"]
-    assert (settings["learner"], settings["method"], settings["rounds"], settings["margin"]) == ("monomials", "l0", 5, [0.2])
+    assert (settings["learner"], settings["method"], settings["rounds"], settings["margin"]) == (
+        "monomials",
+        "l0",
+        5,
+        [0.2],
+    )
     assert report["data"]["missing_values"] == {"age": 4, "colour": 3}
     assert report["losses"][0]["rule"] == "larger class"
     assert report["losses"][1]["training"]["weight"] < report["losses"][0]["training"]["weight"]
@@ -150,27 +189,48 @@ def test_code_length_and_risk_bound_are_those_of_the_paper(folder, report):
     model = report["model"]
     predictions = score_rows(folder)
     signs = np.where(make_frame()["ill"].to_numpy() == "yes", 1, -1)
-    errors, place, num_bits = int((signs * predictions <= 0).sum()), math.ceil(math.log2(ROWS)), model["attributes"]["bits"]
+    errors, place, num_bits = (
+        int((signs * predictions <= 0).sum()),
+        math.ceil(math.log2(ROWS)),
+        model["attributes"]["bits"],
+    )
     orders = [rule["order"] for rule in model["rules"]] + ([0] if model["constant"] else [])
     tables = math.ceil(math.log2(3))  # orders 0, 1, 2
-    entries = sum(math.ceil(math.log2(2 * 2**order * math.comb(num_bits, order))) for order in orders)
+    entries = sum(
+        math.ceil(math.log2(2 * 2**order * math.comb(num_bits, order))) for order in orders
+    )
     length = len(orders) * tables + entries + (len(orders) + 1) * place
-    assert model["code_length"] == {"support": len(orders), "model": length, "errors": errors * place, "total": length + errors * place}
-    assert model["risk_bound"] == pytest.approx((length + errors * place) / ROWS + math.log(20) / ROWS)
+    assert model["code_length"] == {
+        "support": len(orders),
+        "model": length,
+        "errors": errors * place,
+        "total": length + errors * place,
+    }
+    assert model["risk_bound"] == pytest.approx(
+        (length + errors * place) / ROWS + math.log(20) / ROWS
+    )
 
 
 def score_rows(folder):
-    """The scores by the library: the model file, binarization and ensemble, without the command line."""
+    """The scores by the library: the model file, binarization and ensemble, without the command
+    line.
+    """
     held = files.load(folder / "out" / "model.npz")
     table = readers.read_table(folder / "data.csv", label="ill").without(["cost"])
-    bits = binarization.apply(held["binarizer"], table.matrix(tuple(table.numeric), tuple(table.categorical)))
+    bits = binarization.apply(
+        held["binarizer"], table.matrix(tuple(table.numeric), tuple(table.categorical))
+    )
     return np.asarray(jboost.predict_scores(held["ensemble"], np.asarray(bits)))
 
 
 @pytest.mark.slow
 def test_prediction_reads_raw_rows(folder, report, run):
     frame = make_frame()
-    assert run("predict", "out", "--data", "data.csv", "--explain", "--output", "p.csv") == (0, f"p.csv: {ROWS} predictions\n", "")
+    assert run("predict", "out", "--data", "data.csv", "--explain", "--output", "p.csv") == (
+        0,
+        f"p.csv: {ROWS} predictions\n",
+        "",
+    )
     predictions = polars.read_csv(folder / "p.csv")
     np.testing.assert_allclose(predictions["score"].to_numpy(), score_rows(folder), atol=1e-6)
     wrong = predictions["prediction"].to_numpy() != frame["ill"].to_numpy()
@@ -178,15 +238,27 @@ def test_prediction_reads_raw_rows(folder, report, run):
     rules = report["model"]["rules"]
     for row, explained in zip(frame.iter_rows(named=True), predictions["rules"], strict=True):
         held = [rule for rule in rules if covers(rule["text"], row)]
-        assert (explained or "") == "; ".join(f"{rule['coefficient']:.4f} {rule['label']} if {rule['text']}" for rule in held)
-    assert polars.read_csv(run("predict", "out", "--data", "data.csv")[1].encode()).columns == ["score", "prediction"]
+        assert (explained or "") == "; ".join(
+            f"{rule['coefficient']:.4f} {rule['label']} if {rule['text']}" for rule in held
+        )
+    assert polars.read_csv(run("predict", "out", "--data", "data.csv")[1].encode()).columns == [
+        "score",
+        "prediction",
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("said")
 def test_prediction_of_a_row_is_that_of_its_file(folder, run):
-    """Text that looks like numbers alone, and a number that is missing everywhere, are what they were in training."""
-    frame = make_frame().with_columns(polars.when(polars.col("colour") == "07").then(None).otherwise(polars.col("age")).alias("age"))
+    """Text that looks like numbers alone, and a number that is missing everywhere, are what they
+    were in training.
+    """
+    frame = make_frame().with_columns(
+        polars.when(polars.col("colour") == "07")
+        .then(None)
+        .otherwise(polars.col("age"))
+        .alias("age")
+    )
 
     def predict(rows):
         rows.write_csv(folder / "new.csv")
@@ -198,18 +270,28 @@ def test_prediction_of_a_row_is_that_of_its_file(folder, run):
 @pytest.mark.slow
 @pytest.mark.usefixtures("said")
 def test_prediction_of_rows_unlike_those_of_training(folder, run):
-    polars.DataFrame({"colour": ["violet", None, "7"], "same": [None, 2.5, 1.5], "age": [None, 99.5, 1e9], "more": ["x", "y", "z"]}).write_csv(
-        folder / "new.csv"
-    )
+    polars.DataFrame(
+        {
+            "colour": ["violet", None, "7"],
+            "same": [None, 2.5, 1.5],
+            "age": [None, 99.5, 1e9],
+            "more": ["x", "y", "z"],
+        }
+    ).write_csv(folder / "new.csv")
     code, out, err = run("predict", "out", "--data", "new.csv", "--explain")
-    told = "column 'colour': 2 values that training never saw: violet (1), 7 (1); 1 of these are numbers, and the column was text in training"
+    told = (
+        "column 'colour': 2 values that training never saw: violet (1), 7 (1); 1 of these are"
+        " numbers, and the column was text in training"
+    )
     assert (code, err) == (0, f"jboost: note: {told}\n")
     assert np.isfinite(polars.read_csv(out.encode())["score"].to_numpy()).all()
     polars.DataFrame({"colour": ["red"], "same": [1.5]}).write_csv(folder / "new.csv")
     code, _, err = run("predict", "out", "--data", "new.csv")
     assert code == 2
     assert "new.csv: there is no column 'age'" in err
-    polars.DataFrame({"colour": ["red"], "same": [1.5], "age": ["old"]}).write_csv(folder / "new.csv")
+    polars.DataFrame({"colour": ["red"], "same": [1.5], "age": ["old"]}).write_csv(
+        folder / "new.csv"
+    )
     code, _, err = run("predict", "out", "--data", "new.csv")
     assert code == 2
     assert "column 'age' is not numeric: row 1 holds 'old'" in err
@@ -229,8 +311,14 @@ def test_inspect_says_what_fit_said(report, run):
     [
         (("--time-limit", "0.000001"), "--time-limit 1e-06 was over after reading"),
         (("--time-limit", "0"), "0"),
-        (("--max-order", "cv", "--vote", "relaxed"), "--max-order cv and --max-rules cv choose among sparse votes of l0"),
-        (("--max-rules", "cv", "--exact", "5"), "--exact proves the best vote of any number of rules"),
+        (
+            ("--max-order", "cv", "--vote", "relaxed"),
+            "--max-order cv and --max-rules cv choose among sparse votes of l0",
+        ),
+        (
+            ("--max-rules", "cv", "--exact", "5"),
+            "--exact proves the best vote of any number of rules",
+        ),
     ],
 )
 def test_limits_and_sizes_that_cannot_be_are_one_line(run, arguments, message):
@@ -250,7 +338,9 @@ def test_the_order_and_the_number_of_rules_are_chosen(run, folder):
     best = min(loss["mean"] for loss in losses)
     assert [loss["mean"] for loss in losses if chosen.items() <= loss.items()] == [best]
     assert len(report["model"]["rules"]) <= chosen["max_rules"]
-    assert max((rule["order"] for rule in report["model"]["rules"]), default=0) <= chosen["max_order"]
+    assert (
+        max((rule["order"] for rule in report["model"]["rules"]), default=0) <= chosen["max_order"]
+    )
     assert "literals, at most" in out
 
 
@@ -281,52 +371,124 @@ def test_the_vote_is_the_one_asked_for(run, monkeypatch, arguments, search):
 def test_rules_of_the_relaxation(folder, report, run):
     code, _, err = run("fit", *DATA, *QUICK, "--vote", "relaxed", "--output", "relaxed")
     assert (code, err) == (0, "")
-    found = json.loads((folder / "relaxed" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    found = json.loads(
+        (folder / "relaxed" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail
+    )
     assert found["settings"]["vote"] == ["relaxed"]
     assert len(found["model"]["rules"]) >= len(report["model"]["rules"])
 
 
 @pytest.mark.slow
 def test_kappa_margin_and_vote_are_chosen_on_folds_of_the_training_rows(folder, run):
-    choices = ("--kappa", "0.2", "--kappa", "9", "--margin", "0.4", "--vote", "sparse", "--vote", "relaxed")
-    code, out, err = run("fit", *DATA, *QUICK, *choices, "--weights", "cost", "--folds", "2", "--output", "chosen")
+    choices = (
+        "--kappa",
+        "0.2",
+        "--kappa",
+        "9",
+        "--margin",
+        "0.4",
+        "--vote",
+        "sparse",
+        "--vote",
+        "relaxed",
+    )
+    code, out, err = run(
+        "fit", *DATA, *QUICK, *choices, "--weights", "cost", "--folds", "2", "--output", "chosen"
+    )
     assert (code, err) == (0, "")
-    report = json.loads((folder / "chosen" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    report = json.loads(
+        (folder / "chosen" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail
+    )
     losses, chosen = report["choice"]["losses"], report["choice"]["chosen"]
     assert [(row["kappa"], row["margin"], row["vote"]) for row in losses] == [
-        (kappa, margin, vote) for kappa in (0.2, 9.0) for margin in (0.2, 0.4) for vote in ("sparse", "relaxed")
+        (kappa, margin, vote)
+        for kappa in (0.2, 9.0)
+        for margin in (0.2, 0.4)
+        for vote in ("sparse", "relaxed")
     ]
     least = [row for row in losses if row["mean"] == min(other["mean"] for other in losses)]
     best = max(least, key=lambda row: (row["kappa"], row["margin"], row["vote"] == "sparse"))
     assert chosen == {name: best[name] for name in chosen}
     assert report["model"]["margin"] == chosen["margin"]
-    assert f"kappa {best['kappa']:g}, margin {best['margin']:g}, vote {best['vote']}: held-out loss {best['mean']:.2%}" in out
+    assert (
+        f"kappa {best['kappa']:g}, margin {best['margin']:g}, vote {best['vote']}: held-out loss"
+        f" {best['mean']:.2%}" in out
+    )
     assert out.count(", chosen") == 1
     again = (f"--{name}={value}" for name, value in chosen.items())
-    assert run("fit", *DATA, *(word for word in QUICK if word not in ("--margin", "0.2")), *again, "--weights", "cost", "--output", "again")[0] == 0
+    assert (
+        run(
+            "fit",
+            *DATA,
+            *(word for word in QUICK if word not in ("--margin", "0.2")),
+            *again,
+            "--weights",
+            "cost",
+            "--output",
+            "again",
+        )[0]
+        == 0
+    )
     same = json.loads((folder / "again" / "report.json").read_text(encoding="utf-8"))
     assert (same["choice"], same["model"]["margin"]) == (None, chosen["margin"])
-    one, other = (model["model"]["certificate"] for model in (report, same))  # optima tie, so the rules may differ, but not the bounds
-    assert max(one["lower_bound"], other["lower_bound"]) <= min(one["upper_bound"], other["upper_bound"])
+    # optima tie, so the rules may differ, but not the bounds
+    one, other = (model["model"]["certificate"] for model in (report, same))
+    assert max(one["lower_bound"], other["lower_bound"]) <= min(
+        one["upper_bound"], other["upper_bound"]
+    )
 
 
 @pytest.mark.slow
 def test_the_vote_is_proven_to_be_the_best(folder, run):
-    small = ("--max-order", "1", "--precision", "float32", "--cuts", "quantiles", "--quantiles", "2", "--margin", "0.4", "--tolerance", "1e-3")
+    small = (
+        "--max-order",
+        "1",
+        "--precision",
+        "float32",
+        "--cuts",
+        "quantiles",
+        "--quantiles",
+        "2",
+        "--margin",
+        "0.4",
+        "--tolerance",
+        "1e-3",
+    )
     code, out, err = run("fit", *DATA, *small, "--exact", "300", "--output", "exact")
     assert (code, err) == (0, "")
-    report = json.loads((folder / "exact" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    report = json.loads(
+        (folder / "exact" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail
+    )
     assert report["search"]["status"] == "OPTIMAL"
     bounds = report["model"]["certificate"]
-    assert bounds["integer_upper_bound"] - bounds["integer_lower_bound"] <= 1e-4 * max(bounds["integer_upper_bound"], 1)
-    assert f"{report['search']['hypotheses']} rules in play after reduced costs, {report['search']['nodes']} nodes: OPTIMAL" in out
+    assert bounds["integer_upper_bound"] - bounds["integer_lower_bound"] <= 1e-4 * max(
+        bounds["integer_upper_bound"], 1
+    )
+    assert (
+        f"{report['search']['hypotheses']} rules in play after reduced costs,"
+        f" {report['search']['nodes']} nodes: OPTIMAL" in out
+    )
     spent = report["model"]["cost_of_rules"] + report["model"]["margin_errors"]
     assert spent == pytest.approx(bounds["integer_upper_bound"])
     code, out, err = run(
-        "fit", *DATA, *small[:-4], "--margin", "0.05", "--tolerance", "1e-3", "--kappa", "0.1", "--exact", "1e-9", "--output", "brief"
+        "fit",
+        *DATA,
+        *small[:-4],
+        "--margin",
+        "0.05",
+        "--tolerance",
+        "1e-3",
+        "--kappa",
+        "0.1",
+        "--exact",
+        "1e-9",
+        "--output",
+        "brief",
     )
     assert (code, err) == (0, "")
-    report = json.loads((folder / "brief" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    report = json.loads(
+        (folder / "brief" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail
+    )
     assert report["search"]["status"] in ("OPTIMAL", "TIME_LIMIT")
     bounds = report["model"]["certificate"]
     assert bounds["integer_lower_bound"] <= bounds["integer_upper_bound"]
@@ -334,17 +496,30 @@ def test_the_vote_is_proven_to_be_the_best(folder, run):
 
 @pytest.mark.slow
 def test_folds_share_one_compilation(folder, run, compilations):
-    evaluate = ("evaluate", *DATA, *QUICK, "--weights", "cost", "--folds", "2", "--report", "folds.json")
+    evaluate = (
+        "evaluate",
+        *DATA,
+        *QUICK,
+        "--weights",
+        "cost",
+        "--folds",
+        "2",
+        "--report",
+        "folds.json",
+    )
     code, out, err = run(*evaluate)
     assert (code, err) == (0, "")
-    report = json.loads((folder / "folds.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    report = json.loads(
+        (folder / "folds.json").read_text(encoding="utf-8"), parse_constant=pytest.fail
+    )
     larger, rules = report["losses"]
     assert (larger["rule"], rules["rule"]) == ("larger class", "l0")
     assert rules["held_out"]["mean"] < larger["held_out"]["mean"]
     assert rules["support"]["mean"] == np.mean(rules["support"]["sizes"])
     assert f"accuracy {1 - rules['held_out']['mean']:.2%}" in out
     before = compilations()
-    assert run(*evaluate, "--kappa", "0.7")[0] == 0  # other folds may have other numbers of distinct rows
+    # other folds may have other numbers of distinct rows
+    assert run(*evaluate, "--kappa", "0.7")[0] == 0
     assert compilations() - before < 10
 
 
@@ -354,9 +529,12 @@ def test_tables_of_similar_size_share_the_long_compilations(folder, run, compila
     make_frame().head(ROWS - 4).write_csv(folder / "fewer.csv")
     before = compilations()
     data = ("--data", "fewer.csv", "--label", "ill", "--method", "l0")
-    code, _, err = run("fit", *data, *QUICK, "--quantiles", "3", "--weights", "cost", "--output", "fewer")
+    code, _, err = run(
+        "fit", *data, *QUICK, "--quantiles", "3", "--weights", "cost", "--output", "fewer"
+    )
     assert (code, err) == (0, "")
-    assert compilations() - before < 25  # of the size of one operation, on arrays of the sizes of the table
+    # of the size of one operation, on arrays of the sizes of the table
+    assert compilations() - before < 25
 
 
 @pytest.mark.slow
@@ -372,63 +550,110 @@ def test_padding_changes_nothing(folder, report, run, monkeypatch, more):
     plain = fit(f"plain{len(more)}")
     for name in ("constant", "margin_errors", "cost_of_rules"):
         assert plain["model"][name] == pytest.approx(padded["model"][name], rel=1e-5)
-    assert [rule["text"] for rule in plain["model"]["rules"]] == [rule["text"] for rule in padded["model"]["rules"]]
+    assert [rule["text"] for rule in plain["model"]["rules"]] == [
+        rule["text"] for rule in padded["model"]["rules"]
+    ]
     assert plain["losses"] == padded["losses"]
 
 
-# --- the words and the numbers alone ---------------------------------------------------------------------------------------
+# --- the words and the numbers alone --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("lower", "upper", "message"),
     [
-        (40.0, 42.0, "margin 0.1 can cost less than 40 (errors plus costs of rules); this one costs 42, so it is within 5 % of the best"),
+        (
+            40.0,
+            42.0,
+            (
+                "margin 0.1 can cost less than 40 (errors plus costs of rules); this one costs 42,"
+                " so it is within 5 % of the best"
+            ),
+        ),
         (40.0, 40.0, "this one costs 40, and so is the best"),
         (0.0, 42.0, "this vote costs 42 (errors plus costs of rules), and nothing is proven yet"),
         (None, None, "nothing is proven: the search stopped"),
     ],
 )
 def test_certificates_in_words(lower, upper, message):
-    assert message in report_room.in_words({"integer_lower_bound": lower, "integer_upper_bound": upper}, max_order=1, margin=0.1)
+    assert message in report_room.in_words(
+        {"integer_lower_bound": lower, "integer_upper_bound": upper}, max_order=1, margin=0.1
+    )
 
 
 def test_rules_of_any_order_are_told():
     bounds = {"integer_lower_bound": 4.0, "integer_upper_bound": 5.0}
-    assert "no vote of monomials of any number of literals with margin 0.1" in report_room.in_words(bounds, max_order=None, margin=0.1)
-    assert "no vote of constants with margin 0.1" in report_room.in_words(bounds, max_order=0, margin=0.1)
+    assert "no vote of monomials of any number of literals with margin 0.1" in report_room.in_words(
+        bounds, max_order=None, margin=0.1
+    )
+    assert "no vote of constants with margin 0.1" in report_room.in_words(
+        bounds, max_order=0, margin=0.1
+    )
     sizes = {"has_constant": False, "num_errors": 4, "num_examples": 16, "num_attributes": 3}
-    assert report_room.code_length([2], **sizes, max_order=None) == report_room.code_length([2], **sizes, max_order=3)
+    assert report_room.code_length([2], **sizes, max_order=None) == report_room.code_length(
+        [2], **sizes, max_order=3
+    )
     bits = np.array([[0, 1, 1], [1, 0, 1]], np.float32)
-    ensemble = jboost.ensemble.Ensemble(jboost.learners.monomials(None, kappa=0.5), None, np.zeros((1, 2)), 0.0, 0)
+    ensemble = jboost.ensemble.Ensemble(
+        jboost.learners.monomials(None, kappa=0.5), None, np.zeros((1, 2)), 0.0, 0
+    )
     wanted = jboost.monomials.costs.mdl(0.5)(np.arange(1, 4), 3, 2.0, 3)
-    np.testing.assert_allclose(report_room.costs(ensemble, bits), [0, *np.asarray(wanted)], rtol=1e-6)
+    np.testing.assert_allclose(
+        report_room.costs(ensemble, bits), [0, *np.asarray(wanted)], rtol=1e-6
+    )
 
 
 def test_code_length_of_no_rule():
-    nothing = report_room.code_length([], has_constant=True, num_errors=4, num_examples=16, num_attributes=3, max_order=1)
+    nothing = report_room.code_length(
+        [], has_constant=True, num_errors=4, num_examples=16, num_attributes=3, max_order=1
+    )
     assert nothing == {"support": 1, "model": 1 + 1 + 2 * 4, "errors": 16, "total": 26}
 
 
-# --- what it refuses -------------------------------------------------------------------------------------------------------
+# --- what it refuses ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((*DATA, "--learner", "stumps"), "--learner is for the method relaxed-margin or lpboost or adaboost or infoboost, and the method is l0"),
-        ((*DATA, "--nu", "0.2"), "--nu is for the method relaxed-margin or lpboost, and the method is l0"),
-        ((*DATA[:4], "--method", "pair", "--kappa", "2"), "--kappa is for the method l0, and the method is pair"),
-        ((*DATA, "--exact", "5", "--max-rules", "3"), "--exact proves the best vote of any number of rules, and --max-rules allows some only"),
+        (
+            (*DATA, "--learner", "stumps"),
+            (
+                "--learner is for the method relaxed-margin or lpboost or adaboost or infoboost,"
+                " and the method is l0"
+            ),
+        ),
+        (
+            (*DATA, "--nu", "0.2"),
+            "--nu is for the method relaxed-margin or lpboost, and the method is l0",
+        ),
+        (
+            (*DATA[:4], "--method", "pair", "--kappa", "2"),
+            "--kappa is for the method l0, and the method is pair",
+        ),
+        (
+            (*DATA, "--exact", "5", "--max-rules", "3"),
+            "--exact proves the best vote of any number of rules, and --max-rules allows some only",
+        ),
         (
             (*DATA, "--exact", "5", "--vote", "relaxed"),
-            "--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for another one",
+            (
+                "--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for"
+                " another one"
+            ),
         ),
         ((*DATA, "--margin", "2"), "2.0 is not in the range 0<x<=1"),
         ((*DATA, "--margin", "large"), "'large'"),
-        ((*DATA, "--cuts", "random"), "'random' is not one of 'class_changes', 'midpoints', 'quantiles'"),
+        (
+            (*DATA, "--cuts", "random"),
+            "'random' is not one of 'class_changes', 'midpoints', 'quantiles'",
+        ),
         ((*DATA, "--max-order", "0"), "'--max-order'"),
         ((*DATA, "--max-order", "500"), "max_order is 500, and the columns of data.csv give"),
-        (("--data", "flat.csv", "--label", "ill", "--method", "l0"), "flat.csv: no column takes two values on the training rows"),
+        (
+            ("--data", "flat.csv", "--label", "ill", "--method", "l0"),
+            "flat.csv: no column takes two values on the training rows",
+        ),
     ],
 )
 def test_user_errors_are_one_line(folder, run, arguments, message):
@@ -440,8 +665,25 @@ def test_user_errors_are_one_line(folder, run, arguments, message):
 
 
 def test_explaining_needs_rules(folder, run):
-    polars.DataFrame({"a": [-1.0, 1.0] * 6, "b": [-1.0, 1.0, 1.0] * 4, "ill": [0, 1] * 6}).write_csv(folder / "pair.csv")
-    assert run("fit", "--data", "pair.csv", "--label", "ill", "--method", "adaboost", "--rounds", "2", "--output", "boosted")[0] == 0
+    polars.DataFrame(
+        {"a": [-1.0, 1.0] * 6, "b": [-1.0, 1.0, 1.0] * 4, "ill": [0, 1] * 6}
+    ).write_csv(folder / "pair.csv")
+    assert (
+        run(
+            "fit",
+            "--data",
+            "pair.csv",
+            "--label",
+            "ill",
+            "--method",
+            "adaboost",
+            "--rounds",
+            "2",
+            "--output",
+            "boosted",
+        )[0]
+        == 0
+    )
     code, _, err = run("predict", "boosted", "--data", "pair.csv", "--explain")
     assert code == 2
     assert "boosted: the model has no rules to explain by" in err
@@ -449,12 +691,23 @@ def test_explaining_needs_rules(folder, run):
 
 def test_settings_of_a_configuration(tmp_path):
     path = tmp_path / "job.toml"
-    path.write_text('data = "sklearn:wine"\nmethod = "l0"\nmargin = "auto"\nmin_separation = 2', encoding="utf-8")
+    path.write_text(
+        'data = "sklearn:wine"\nmethod = "l0"\nmargin = "auto"\nmin_separation = 2',
+        encoding="utf-8",
+    )
     settings = resolution.resolve(resolution.read_config(path), {})
-    assert (settings.margin, settings.min_separation, settings.rounds, settings.learner) == (("auto",), 2, 30, "monomials")
+    assert (settings.margin, settings.min_separation, settings.rounds, settings.learner) == (
+        ("auto",),
+        2,
+        30,
+        "monomials",
+    )
     assert resolution.resolve({"data": "sklearn:wine", "method": "adaboost"}, {}).rounds == 100
     path.write_text('margin = "large"', encoding="utf-8")
-    with pytest.raises(ValueError, match="margin is 'large': a number or 'auto' or 'cv' or a list of them is wanted"):
+    with pytest.raises(
+        ValueError,
+        match="margin is 'large': a number or 'auto' or 'cv' or a list of them is wanted",
+    ):
         resolution.read_config(path)
 
 
@@ -462,7 +715,11 @@ def test_settings_of_a_configuration(tmp_path):
 def test_a_model_holds_its_learner_and_its_binarizer(folder, said):
     held = files.load(folder / "out" / "model.npz")
     learner, binarizer = held["ensemble"].learner, held["binarizer"]
-    assert (learner.max_order, type(learner.cost).__name__, learner.config.num_best) == (2, "MDL", 1)
+    assert (learner.max_order, type(learner.cost).__name__, learner.config.num_best) == (
+        2,
+        "MDL",
+        1,
+    )
     assert isinstance(binarizer.thresholds, np.ndarray)
     assert binarizer.thresholds.dtype == np.float64
     assert isinstance(learner.constant_cost, jax.Array)

@@ -1,4 +1,6 @@
-"""What the command line does about compilation: counted, shown, kept; and the device that it computes on."""
+"""What the command line does about compilation: counted, shown, kept; and the device that it
+computes on.
+"""
 
 import io
 import json
@@ -54,7 +56,9 @@ def test_programs_are_counted():
     assert programs.count().since(before) == (0, 0, 0.0)
 
 
-def test_compilation_is_shown_while_it_goes_on_and_no_longer(terminal, patience, monkeypatch, tmp_path):
+def test_compilation_is_shown_while_it_goes_on_and_no_longer(
+    terminal, patience, monkeypatch, tmp_path
+):
     (tmp_path / "seconds.json").write_text(json.dumps({"fit l0": 12.3}))
     monkeypatch.setattr(programs, "_folder", lambda: tmp_path)
     with programs.notice("fit l0"):
@@ -98,7 +102,9 @@ def test_small_tables_are_for_the_cpu_and_what_is_named_is_taken():
 
 
 def test_a_device_that_is_not_there_is_named(capsys, monkeypatch):
-    with pytest.raises(ValueError, match="device is tpu, and JAX finds none here: choose .*cpu.* or auto"):
+    with pytest.raises(
+        ValueError, match="device is tpu, and JAX finds none here: choose .*cpu.* or auto"
+    ):
         devices.choose("tpu", 1, 1)
     with pytest.raises(SystemExit) as end:
         cli.main(["fit", "--data", "sklearn:wine", "--device", "abacus"])
@@ -112,10 +118,22 @@ _FIT = ("fit", "--data", "sklearn:wine", "--method", "adaboost", "--rounds", "5"
 @pytest.mark.slow
 def test_broken_entries_of_the_cache_change_no_result(tmp_path):
     def run(name):
-        told = {key: value for key, value in os.environ.items() if not key.startswith("JAX_COMPILATION_CACHE")}
+        told = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith("JAX_COMPILATION_CACHE")
+        }
         command = [str(Path(sys.executable).with_name("jboost")), *_FIT, "--output", name]
         environment = told | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         report = json.loads((tmp_path / name / "report.json").read_text())
         return report["boosting"], report["losses"], report["programs"]

@@ -1,4 +1,6 @@
-"""The method slipper of the command line, from fit to evaluation: numbers, text and gaps. One fit serves nearly all tests."""
+"""The method slipper of the command line, from fit to evaluation: numbers, text and gaps. One fit
+serves nearly all tests.
+"""
 
 import contextlib
 import io
@@ -18,11 +20,26 @@ from jboost.data import binarization, readers
 
 ROWS, ROUNDS, FOLDS, SEED = 60, 6, 2, 3
 DATA = ("--data", "data.csv", "--label", "ill", "--weights", "cost", "--method", "slipper")
-QUICK = ("--precision", "float32", "--cuts", "quantiles", "--quantiles", "4", "--rounds", ROUNDS, "--folds", FOLDS, "--seed", SEED)
+QUICK = (
+    "--precision",
+    "float32",
+    "--cuts",
+    "quantiles",
+    "--quantiles",
+    "4",
+    "--rounds",
+    ROUNDS,
+    "--folds",
+    FOLDS,
+    "--seed",
+    SEED,
+)
 
 
 def make_frame():
-    """Numbers with gaps, text with gaps, weights, and labels in words: ill where hot and not pale, a few flipped."""
+    """Numbers with gaps, text with gaps, weights, and labels in words: ill where hot and not pale,
+    a few flipped.
+    """
     generator = np.random.default_rng(1)
     heat = generator.uniform(35, 41, size=ROWS).round(1)
     face = np.array(["red", "pale", "01"])[generator.integers(0, 3, size=ROWS)]
@@ -41,7 +58,11 @@ def make_frame():
 def run_in(folder, *arguments):
     """Runs jboost in-process in a folder; returns (status, output, errors)."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.chdir(folder)
         patch.setattr("os._exit", sys.exit)
         with pytest.raises(SystemExit) as exit:
@@ -66,7 +87,9 @@ def model(folder):
 
 
 def read_report(path):
-    return json.loads((path / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    return json.loads(
+        (path / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail
+    )
 
 
 def predictions_of(folder, *arguments):
@@ -77,9 +100,16 @@ def predictions_of(folder, *arguments):
 
 def test_scores_are_the_votes_of_the_rules_that_hold(folder, model):
     found = predictions_of(folder, "out")
-    votes = {f"{abs(rule['vote']):.4f} {rule['label']} {rule['text']}": rule["vote"] for rule in model["rules"]}
-    assert {rule["label"] for rule in model["rules"]} == {"yes" if vote > 0 else "no" for vote in votes.values()}
-    for score, prediction, text in zip(found["score"], found["prediction"], found["rules"], strict=True):
+    votes = {
+        f"{abs(rule['vote']):.4f} {rule['label']} {rule['text']}": rule["vote"]
+        for rule in model["rules"]
+    }
+    assert {rule["label"] for rule in model["rules"]} == {
+        "yes" if vote > 0 else "no" for vote in votes.values()
+    }
+    for score, prediction, text in zip(
+        found["score"], found["prediction"], found["rules"], strict=True
+    ):
         held = [part.replace(" if ", " ", 1) for part in (text or "").split("; ") if part]
         assert score == pytest.approx(sum(votes[part] for part in held), abs=1e-5)
         assert prediction == ("yes" if score > 0 else "no")
@@ -87,7 +117,11 @@ def test_scores_are_the_votes_of_the_rules_that_hold(folder, model):
     wrong = found["prediction"].to_numpy() != frame["ill"].to_numpy()
     losses = read_report(folder / "out")["losses"]
     assert [row["rule"] for row in losses] == ["larger class", "slipper"]
-    assert frame["cost"].to_numpy()[wrong].sum() == losses[1]["training"]["weight"] < losses[0]["training"]["weight"]
+    assert (
+        frame["cost"].to_numpy()[wrong].sum()
+        == losses[1]["training"]["weight"]
+        < losses[0]["training"]["weight"]
+    )
 
 
 def test_rules_are_about_the_columns_of_the_table(folder, model):
@@ -114,21 +148,44 @@ def test_the_fit_is_that_of_the_library(folder, model):
         weights=np.pad(weights, (0, rows - ROWS), constant_values=1).astype(np.float32),
         mask=np.arange(rows) < ROWS,
     )
-    fitted = slipper.fit(dataset, slipper.rules(16), key=jax.random.key(SEED), max_rounds=ROUNDS, num_folds=FOLDS)
-    assert int(fitted.num_rounds) == model["rounds"]["chosen"] == 1 + int(np.argmin(model["rounds"]["errors"]))
+    fitted = slipper.fit(
+        dataset, slipper.rules(16), key=jax.random.key(SEED), max_rounds=ROUNDS, num_folds=FOLDS
+    )
+    assert (
+        int(fitted.num_rounds)
+        == model["rounds"]["chosen"]
+        == 1 + int(np.argmin(model["rounds"]["errors"]))
+    )
     votes = np.asarray(fitted.ensemble.votes)[:, 0]
-    np.testing.assert_allclose(sorted(votes[votes != 0]), sorted(rule["vote"] for rule in model["rules"]), rtol=1e-5)
+    np.testing.assert_allclose(
+        sorted(votes[votes != 0]), sorted(rule["vote"] for rule in model["rules"]), rtol=1e-5
+    )
 
 
 @pytest.mark.slow
 def test_a_given_number_of_rounds_and_class_are_kept_to(folder):
-    given = ("--num-rounds", ROUNDS, "--rules-for", "negative", "--max-order", 1, "--missing", "none", "--output", "given")
+    given = (
+        "--num-rounds",
+        ROUNDS,
+        "--rules-for",
+        "negative",
+        "--max-order",
+        1,
+        "--missing",
+        "none",
+        "--output",
+        "given",
+    )
     status, said, err = run_in(folder, "fit", *DATA, *QUICK, *given)
     assert (status, err) == (0, "")
     model = read_report(folder / "given")["model"]
     assert model["rounds"] == {"chosen": ROUNDS, "errors": []}
     assert f"rounds      {ROUNDS}\n" in said
-    assert all(rule["label"] == "no" and rule["order"] == 1 for rule in model["rules"] if rule["text"] != "always")
+    assert all(
+        rule["label"] == "no" and rule["order"] == 1
+        for rule in model["rules"]
+        if rule["text"] != "always"
+    )
     assert not any("missing" in rule["text"] for rule in model["rules"])
     assert predictions_of(folder, "given").height == ROWS
 
@@ -166,37 +223,87 @@ def test_user_errors_are_one_line(folder, arguments, message):
 
 def test_what_is_not_said_is_the_library_s():
     settings = resolution.resolve({"data": "data.csv", "label": "ill", "method": "slipper"}, {})
-    assert (settings.max_order, settings.rounds, settings.num_rounds, settings.rules_for) == (16, 100, "cv", "minority")
-    assert resolution.resolve({"data": "data.csv", "label": "ill", "method": "l0"}, {}).max_order == 1
+    assert (settings.max_order, settings.rounds, settings.num_rounds, settings.rules_for) == (
+        16,
+        100,
+        "cv",
+        "minority",
+    )
+    assert (
+        resolution.resolve({"data": "data.csv", "label": "ill", "method": "l0"}, {}).max_order == 1
+    )
 
 
 def test_a_number_of_rounds_in_a_configuration(folder):
-    for value, message in (("2.5", "num_rounds is 2.5: a whole number or 'cv' is wanted"), ('"all"', "num_rounds is 'all': a whole number or 'cv'")):
+    for value, message in (
+        ("2.5", "num_rounds is 2.5: a whole number or 'cv' is wanted"),
+        ('"all"', "num_rounds is 'all': a whole number or 'cv'"),
+    ):
         (folder / "job.toml").write_text(f"num_rounds = {value}\n", encoding="utf-8")
         with pytest.raises(ValueError, match=message):
             resolution.read_config(folder / "job.toml")
-    (folder / "job.toml").write_text('num_rounds = "cv"\nrules_for = "positive"\n', encoding="utf-8")
-    assert resolution.read_config(folder / "job.toml") == {"num_rounds": "cv", "rules_for": "positive"}
+    (folder / "job.toml").write_text(
+        'num_rounds = "cv"\nrules_for = "positive"\n', encoding="utf-8"
+    )
+    assert resolution.read_config(folder / "job.toml") == {
+        "num_rounds": "cv",
+        "rules_for": "positive",
+    }
 
 
-@pytest.mark.parametrize("method", [("--method", "slipper"), ("--method", "adaboost", "--learner", "literals")])
+@pytest.mark.parametrize(
+    "method", [("--method", "slipper"), ("--method", "adaboost", "--learner", "literals")]
+)
 def test_bits_that_do_not_fit_into_memory_are_refused_with_what_would(folder, monkeypatch, method):
     values = np.random.default_rng(0).permutation(2 * ROWS)
-    polars.DataFrame({"x": values, "y": values[::-1], "ill": ["yes", "no"] * ROWS}).write_csv(folder / "long.csv")
-    asked = ("fit", "--data", "long.csv", "--label", "ill", *method, "--precision", "float32", "--output", "other")
+    polars.DataFrame({"x": values, "y": values[::-1], "ill": ["yes", "no"] * ROWS}).write_csv(
+        folder / "long.csv"
+    )
+    asked = (
+        "fit",
+        "--data",
+        "long.csv",
+        "--label",
+        "ill",
+        *method,
+        "--precision",
+        "float32",
+        "--output",
+        "other",
+    )
     monkeypatch.setattr(memory, "of_device", lambda: 240_000)
     status, out, err = run_in(folder, *asked, "--cuts", "midpoints")
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert f"long.csv: {2 * (2 * ROWS - 1)} yes-or-no questions about {2 * ROWS} rows take about 0.0 GB, and there are 0.0 GB" in err
+    assert (
+        f"long.csv: {2 * (2 * ROWS - 1)} yes-or-no questions about {2 * ROWS} rows take about 0.0"
+        " GB, and there are 0.0 GB" in err
+    )
     most = int(err.split("take --cuts quantiles with --quantiles ")[1].split()[0])
     assert 1 < most < 2 * ROWS
     monkeypatch.setattr(memory, "of_device", lambda: 1000)
-    assert "take fewer rows, or --ignore for columns of many categories" in run_in(folder, *asked, "--cuts", "midpoints")[2]
+    assert (
+        "take fewer rows, or --ignore for columns of many categories"
+        in run_in(folder, *asked, "--cuts", "midpoints")[2]
+    )
     assert not (folder / "other").exists()
 
 
 def test_a_table_that_does_not_vary_is_refused(folder):
     polars.DataFrame({"same": [1.5] * 6, "ill": ["yes", "no"] * 3}).write_csv(folder / "same.csv")
-    status, _, err = run_in(folder, "fit", "--data", "same.csv", "--label", "ill", "--method", "slipper", "--output", "other")
+    status, _, err = run_in(
+        folder,
+        "fit",
+        "--data",
+        "same.csv",
+        "--label",
+        "ill",
+        "--method",
+        "slipper",
+        "--output",
+        "other",
+    )
     assert status == 2
-    assert "same.csv: no column takes two values on the training rows, so there is nothing to ask: give columns that vary" in err
+    assert (
+        "same.csv: no column takes two values on the training rows, so there is nothing to ask:"
+        " give columns that vary" in err
+    )

@@ -1,4 +1,6 @@
-"""Tables as people have them, from the command line: what fit is told of them, what a model keeps, and what prediction needs."""
+"""Tables as people have them, from the command line: what fit is told of them, what a model keeps,
+and what prediction needs.
+"""
 
 import io
 import json
@@ -19,12 +21,17 @@ FIT = ("--label", "ill", "--method", "adaboost", "--precision", "float32", "--ro
 
 
 def people(kinds=2):
-    """German people: a key, an age that tells who is ill, a percentage that tells as much, two columns that tell nothing; of two classes or three."""
+    """German people: a key, an age that tells who is ill, a percentage that tells as much, two
+    columns that tell nothing; of two classes or three.
+    """
     random = np.random.default_rng(0)
     age = random.integers(18, 80, ROWS)
     rate = np.where(random.uniform(size=ROWS) < 0.2, 100 - age, age)
     ill = np.where(age + rate > 100, "yes", np.where((age % 2 == 1) | (kinds == 2), "no", "maybe"))
-    rows = [f"P{row};{a};{b},5%;1.1.2024;well;{c}" for row, (a, b, c) in enumerate(zip(age, rate, ill, strict=True))]
+    rows = [
+        f"P{row};{a};{b},5%;1.1.2024;well;{c}"
+        for row, (a, b, c) in enumerate(zip(age, rate, ill, strict=True))
+    ]
     return "key;age;rate;seen;remark;ill\n" + "\n".join(rows) + "\n"
 
 
@@ -43,7 +50,9 @@ def folder(tmp_path_factory):
     """A folder with the data and a model of them."""
     path = tmp_path_factory.mktemp("tables")
     (path / "data.csv").write_text(people(), encoding="utf-8")
-    assert run_in(path, ("fit", "--data", "data.csv", *FIT, "--id", "key", "--date", "seen"))[0] == 0
+    assert (
+        run_in(path, ("fit", "--data", "data.csv", *FIT, "--id", "key", "--date", "seen"))[0] == 0
+    )
     return path
 
 
@@ -59,12 +68,17 @@ def predictions(folder, run, content, *options):
     return polars.read_csv(out.encode(), infer_schema_length=None), err
 
 
-# --- fit -------------------------------------------------------------------------------------------------------------------
+# --- fit ------------------------------------------------------------------------------------------
 
 
 def test_the_report_tells_how_the_table_was_read(folder):
     data = json.loads((folder / "jboost-out" / "report.json").read_text(encoding="utf-8"))["data"]
-    assert data["reading"] == {"separator": ";", "decimal": ",", "comment": None, "encoding": "utf-8"}
+    assert data["reading"] == {
+        "separator": ";",
+        "decimal": ",",
+        "comment": None,
+        "encoding": "utf-8",
+    }
     assert data["columns"] == {"age": "number", "rate": "percent", "seen": "date", "remark": "text"}
     assert "column 'rate' is written in percent: 5% is read as 0.05" in data["notes"]
     assert "column 'seen' is read as days since 2024-01-01 (day first)" in data["notes"]
@@ -72,24 +86,55 @@ def test_the_report_tells_how_the_table_was_read(folder):
 
 
 def test_the_model_keeps_what_prediction_needs(folder):
-    kinds, reading = recall_reading(files.load_metadata(folder / "jboost-out" / "model.npz")["reading"])
+    kinds, reading = recall_reading(
+        files.load_metadata(folder / "jboost-out" / "model.npz")["reading"]
+    )
     assert (reading.separator, reading.decimal, reading.id) == (";", ",", "key")
-    assert {name: kind.name for name, kind in kinds.items()} == {"age": "number", "rate": "percent", "seen": "date", "remark": "text"}
+    assert {name: kind.name for name, kind in kinds.items()} == {
+        "age": "number",
+        "rate": "percent",
+        "seen": "date",
+        "remark": "text",
+    }
     assert kinds["remark"].categories == ("well",)
 
 
 REFUSED = [
-    ((), "column 'key' holds P0 in row 1 (line 2): 40 different texts in 40 cells look like an identifier"),
-    (("--ignore", "key"), "column 'seen' holds 1.1.2024 in row 1 (line 2): a date is neither a number nor a category"),
+    (
+        (),
+        (
+            "column 'key' holds P0 in row 1 (line 2): 40 different texts in 40 cells look like an"
+            " identifier"
+        ),
+    ),
+    (
+        ("--ignore", "key"),
+        "column 'seen' holds 1.1.2024 in row 1 (line 2): a date is neither a number nor a category",
+    ),
     (("--ignore", "kay"), "data.csv: there is no column 'kay'; did you mean 'key'?"),
-    (("--id", "ill"), "the column 'ill' is named by --id, and by --label, --weights or --scores: leave it out of one"),
-    (("--id", "key", "--ignore", "key"), "the column 'key' is named by --id and by --ignore: leave it out of one"),
-    (("--date", "seen", "--categorical", "seen"), "the column 'seen' is named by --categorical and by --date: leave it out of one"),
+    (
+        ("--id", "ill"),
+        (
+            "the column 'ill' is named by --id, and by --label, --weights or --scores: leave it out"
+            " of one"
+        ),
+    ),
+    (
+        ("--id", "key", "--ignore", "key"),
+        "the column 'key' is named by --id and by --ignore: leave it out of one",
+    ),
+    (
+        ("--date", "seen", "--categorical", "seen"),
+        "the column 'seen' is named by --categorical and by --date: leave it out of one",
+    ),
     (("--separator", ";;"), "separator is ';;': one character such as , ; | is expected"),
     (("--decimal", ";"), "'--decimal'"),
     (("--encoding", "utf-99"), "encoding is 'utf-99', which Python does not know"),
     (("--id", "key", "--date", "seen", "--decimal", "."), "column 'rate' holds"),
-    (("--id", "key", "--date", "seen", "--positive", "often"), "column 'ill' has no class 'often' for --positive; the classes are no, yes"),
+    (
+        ("--id", "key", "--date", "seen", "--positive", "often"),
+        "column 'ill' has no class 'often' for --positive; the classes are no, yes",
+    ),
     (("--id", "key", "--date", "age"), "column 'age' holds"),
     (("--data", "sklearn:wine", "--label", "ill"), "an embedded data set brings its labels"),
 ]
@@ -104,28 +149,47 @@ def test_tables_that_are_refused(run, arguments, message):
 
 
 def test_options_of_files_are_not_for_embedded_data():
-    with pytest.raises(ValueError, match="sklearn:wine: --ignore is about a file, and the data set is embedded: leave it out"):
+    with pytest.raises(
+        ValueError,
+        match="sklearn:wine: --ignore is about a file, and the data set is embedded: leave it out",
+    ):
         resolution.resolve({"data": "sklearn:wine", "ignore": ("hue",)}, {"ignore": True})
-    displaced = resolution.resolve({"data": "sklearn:wine", "ignore": ("hue",), "separator": ";"}, {"data": True})
+    displaced = resolution.resolve(
+        {"data": "sklearn:wine", "ignore": ("hue",), "separator": ";"}, {"data": True}
+    )
     assert (displaced.ignore, displaced.separator) == ((), None)
 
 
 def test_a_configuration_may_hold_the_same(tmp_path):
     config = tmp_path / "job.toml"
-    config.write_text('data = "-"\nignore = ["a", "b"]\ndate = "when"\nmissing_values = "NA,-"\nseparator = "tab"\n')
-    assert resolution.read_config(config) == {"data": "-", "ignore": ["a", "b"], "date": ["when"], "missing_values": "NA,-", "separator": "tab"}
+    config.write_text(
+        'data = "-"\nignore = ["a", "b"]\ndate = "when"\nmissing_values = "NA,-"\nseparator ='
+        ' "tab"\n'
+    )
+    assert resolution.read_config(config) == {
+        "data": "-",
+        "ignore": ["a", "b"],
+        "date": ["when"],
+        "missing_values": "NA,-",
+        "separator": "tab",
+    }
 
 
 def test_only_named_columns_may_be_at_fault_where_scores_are_combined(folder):
     from jboost.cli import inputs
 
-    (folder / "scores.csv").write_text("name,a,b,when,y\n" + "".join(f"N{row},{row},{row % 3},2024-01-01,{row % 2}\n" for row in range(30)))
-    settings = resolution.resolve({"data": str(folder / "scores.csv"), "label": "y", "scores": ("a", "b")}, {})
+    (folder / "scores.csv").write_text(
+        "name,a,b,when,y\n"
+        + "".join(f"N{row},{row},{row % 3},2024-01-01,{row % 2}\n" for row in range(30))
+    )
+    settings = resolution.resolve(
+        {"data": str(folder / "scores.csv"), "label": "y", "scores": ("a", "b")}, {}
+    )
     table = inputs.read_source(settings).table
     assert (tuple(table.numeric), tuple(table.categorical)) == (("a", "b"), ("name", "when"))
 
 
-# --- predict ---------------------------------------------------------------------------------------------------------------
+# --- predict --------------------------------------------------------------------------------------
 
 HEAD = "key;age;rate;seen;remark;ill\n"
 
@@ -136,11 +200,19 @@ def test_prediction_reads_the_same_dialect_without_options(folder, run):
     assert frame.columns == ["key", "score", "prediction"]
     assert frame["key"].to_list() == [f"P{row}" for row in range(ROWS)]
     wanted = [line.rpartition(";")[2] for line in people().splitlines()[1:]]
-    assert sum(one == other for one, other in zip(frame["prediction"], wanted, strict=True)) > 0.9 * ROWS
+    assert (
+        sum(one == other for one, other in zip(frame["prediction"], wanted, strict=True))
+        > 0.9 * ROWS
+    )
 
 
 def test_rows_that_cannot_be_predicted_keep_their_place(folder, run):
-    frame, err = predictions(folder, run, HEAD + "A;20;20,5%;1.2.2024;;\n\nB;30\nC;79;79,5%;2.2.2024;x;yes;more\nD;79;79,5%;2.2.2024;;maybe\n\n")
+    frame, err = predictions(
+        folder,
+        run,
+        HEAD + "A;20;20,5%;1.2.2024;;\n\nB;30\n"
+        "C;79;79,5%;2.2.2024;x;yes;more\nD;79;79,5%;2.2.2024;;maybe\n\n",
+    )
     assert frame["key"].to_list() == ["A", None, "B", "C", "D"]
     assert frame["prediction"].to_list() == ["no", None, None, None, "yes"]
     assert frame["score"].is_null().to_list() == [False, True, True, True, False]
@@ -159,7 +231,12 @@ def test_rows_that_cannot_be_predicted_keep_their_place(folder, run):
 def test_columns_that_the_model_does_not_use_may_hold_anything(folder, run):
     kept = polars.read_csv(people().encode(), separator=";")
     usual, _ = predictions(folder, run, people())
-    odd, err = predictions(folder, run, "age;rate;remark;remark;ill\n" + "".join(f"{row['age']};{row['rate']};inf;;5%\n" for row in kept.to_dicts()))
+    odd, err = predictions(
+        folder,
+        run,
+        "age;rate;remark;remark;ill\n"
+        + "".join(f"{row['age']};{row['rate']};inf;;5%\n" for row in kept.to_dicts()),
+    )
     assert err == ""
     assert odd.columns == ["score", "prediction"]
     assert odd.equals(usual.drop("key"))
@@ -183,17 +260,39 @@ def test_another_dialect_is_sniffed_or_told(folder, run):
 @pytest.mark.parametrize(
     ("content", "arguments", "message"),
     [
-        (HEAD + "A;x;5%;1.1.2024;;\n", (), "new.csv: column 'age' is not numeric: row 1 holds 'x' (line 2); a number is expected"),
-        (HEAD + "A;20;5;1.1.2024;;\n", (), "new.csv: column 'rate' holds 5 in row 1 (line 2): a percentage such as 5% is expected"),
-        (HEAD + "A;inf;5%;1.1.2024;;\n", (), "new.csv: column 'age' holds inf in row 1 (line 2): it is infinite"),
+        (
+            HEAD + "A;x;5%;1.1.2024;;\n",
+            (),
+            "new.csv: column 'age' is not numeric: row 1 holds 'x' (line 2); a number is expected",
+        ),
+        (
+            HEAD + "A;20;5;1.1.2024;;\n",
+            (),
+            "new.csv: column 'rate' holds 5 in row 1 (line 2): a percentage such as 5% is expected",
+        ),
+        (
+            HEAD + "A;inf;5%;1.1.2024;;\n",
+            (),
+            "new.csv: column 'age' holds inf in row 1 (line 2): it is infinite",
+        ),
         ("key;rate\nA;5%\n", (), "new.csv: there is no column 'age'"),
-        (HEAD + "A;20;5%;1.1.2024;;\n", ("--id", "kee"), "new.csv: there is no column 'kee'; did you mean 'key'?"),
-        ("score;age;rate\n1;20;5%\n", ("--id", "score"), "the column 'score' of --id has the name of a column of the predictions"),
+        (
+            HEAD + "A;20;5%;1.1.2024;;\n",
+            ("--id", "kee"),
+            "new.csv: there is no column 'kee'; did you mean 'key'?",
+        ),
+        (
+            "score;age;rate\n1;20;5%\n",
+            ("--id", "score"),
+            "the column 'score' of --id has the name of a column of the predictions",
+        ),
     ],
 )
 def test_predictions_that_are_refused(folder, run, content, arguments, message):
     (folder / "new.csv").write_text(content)
-    code, out, err = run("predict", "jboost-out", "--data", "new.csv", *arguments, "--output", "none.csv")
+    code, out, err = run(
+        "predict", "jboost-out", "--data", "new.csv", *arguments, "--output", "none.csv"
+    )
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
@@ -231,7 +330,11 @@ def test_a_model_of_an_older_jboost_still_predicts(folder, run):
     assert metadata["method"] == ADABOOST
     model = files.load(path)
     try:
-        files.save(model, path, metadata={name: value for name, value in metadata.items() if name != "reading"})
+        files.save(
+            model,
+            path,
+            metadata={name: value for name, value in metadata.items() if name != "reading"},
+        )
         frame, _ = predictions(folder, run, "age,rate,seen\n20,0.205,1\n79,0.795,1\n")
         assert frame["prediction"].to_list() == ["no", "yes"]
     finally:
@@ -241,13 +344,30 @@ def test_a_model_of_an_older_jboost_still_predicts(folder, run):
 def test_rows_of_weight_0_count_as_absent(tmp_path, capsys):
     head, *rows = people().splitlines()
     idle = [row.rpartition(";")[0] + ";no" for row in rows[:9]]
-    (tmp_path / "plain.csv").write_text("\n".join([f"{head};w", *(f"{row};1" for row in rows)]) + "\n", encoding="utf-8")
+    (tmp_path / "plain.csv").write_text(
+        "\n".join([f"{head};w", *(f"{row};1" for row in rows)]) + "\n", encoding="utf-8"
+    )
     (tmp_path / "idle.csv").write_text(
-        "\n".join([f"{head};w", *(f"{row};1" for row in rows), *(f"{row};0" for row in idle)]) + "\n", encoding="utf-8"
+        "\n".join([f"{head};w", *(f"{row};1" for row in rows), *(f"{row};0" for row in idle)])
+        + "\n",
+        encoding="utf-8",
     )
     votes = {}
     for name in ("plain", "idle"):
-        arguments = ("fit", "--data", f"{name}.csv", *FIT, "--id", "key", "--date", "seen", "--weights", "w", "--output", name)
+        arguments = (
+            "fit",
+            "--data",
+            f"{name}.csv",
+            *FIT,
+            "--id",
+            "key",
+            "--date",
+            "seen",
+            "--weights",
+            "w",
+            "--output",
+            name,
+        )
         code, _, err = run_in(tmp_path, arguments, capsys)
         assert code == 0, err
         report = json.loads((tmp_path / name / "report.json").read_text(encoding="utf-8"))

@@ -1,4 +1,6 @@
-"""Several processes on the loopback address: the same answers as one, lost processes, and the script that starts them."""
+"""Several processes on the loopback address: the same answers as one, lost processes, and the
+script that starts them.
+"""
 
 import json
 import os
@@ -18,9 +20,18 @@ EXACT = ("pair.optimal_separator", "pair.leave_one_out", "pair.pareto_front")
 
 
 def launch(*command, processes=2, devices=1, check=True, timeout=900):
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"} | {"PYTHONPATH": str(ROOT)}
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"} | {
+        "PYTHONPATH": str(ROOT)
+    }
     options = ["--processes", str(processes), "--devices", str(devices)]
-    ended = subprocess.run([*LAUNCH, *options, *map(str, command)], capture_output=True, text=True, check=False, env=environment, timeout=timeout)
+    ended = subprocess.run(
+        [*LAUNCH, *options, *map(str, command)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=timeout,
+    )
     assert ended.returncode == 0 or not check, ended.stderr[-4000:]
     return ended
 
@@ -60,7 +71,10 @@ def test_two_processes_of_four_devices_agree_with_one(name, tmp_path):
 
 
 def test_launch_names_a_process_that_fails_and_ends_the_others():
-    program = "import os, sys, time; os.environ['JBOOST_PROCESS_ID'] == '1' and sys.exit(3); time.sleep(60)"
+    program = (
+        "import os, sys, time; os.environ['JBOOST_PROCESS_ID'] == '1' and sys.exit(3);"
+        " time.sleep(60)"
+    )
     started = time.monotonic()
     ended = launch(sys.executable, "-c", program, check=False)
     assert ended.returncode == 3
@@ -70,30 +84,47 @@ def test_launch_names_a_process_that_fails_and_ends_the_others():
 
 def test_processes_with_different_columns_all_say_so():
     program = (
-        "import jax, jboost, numpy as np\n"
-        "jboost.sharding.initialize_cluster(timeout=60)\n"
-        "features = np.zeros((4, 2 + jax.process_index()), np.float32)\n"
-        "try:\n"
-        "    jboost.sharding.shard_dataset(jboost.make_dataset(features, np.ones(4)), jboost.sharding.make_mesh())\n"
-        "except ValueError as error:\n"
-        "    print('said', jax.process_index(), error, flush=True)\n"
+        "import jax, jboost, numpy as np\njboost.sharding.initialize_cluster(timeout=60)\nfeatures"
+        " = np.zeros((4, 2 + jax.process_index()), np.float32)\ntry:\n   "
+        " jboost.sharding.shard_dataset(jboost.make_dataset(features, np.ones(4)),"
+        " jboost.sharding.make_mesh())\nexcept ValueError as error:\n    print('said',"
+        " jax.process_index(), error, flush=True)\n"
     )
     said = launch(sys.executable, "-c", program).stdout
     for number in (0, 1):
-        assert f"said {number} dataset differs between processes in its columns of features (2 on process 0, 3 on process 1)" in said
+        assert (
+            f"said {number} dataset differs between processes in its columns of features (2 on"
+            " process 0, 3 on process 1)" in said
+        )
 
 
 @pytest.mark.slow
 def test_a_lost_process_ends_the_others_within_a_minute_and_the_restart_resumes(tmp_path):
     """Without the launcher's help: each process is on its own, as on two machines."""
-    command = [sys.executable, str(ROOT / "scripts" / "cluster" / "fit.py"), "--rows", "4000", "--rounds", "300"]
+    command = [
+        sys.executable,
+        str(ROOT / "scripts" / "cluster" / "fit.py"),
+        "--rows",
+        "4000",
+        "--rounds",
+        "300",
+    ]
     command += ["--checkpoint", str(tmp_path / "checkpoints"), "--resume", "--every", "1"]
     base = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    base |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), "JBOOST_COORDINATOR": "127.0.0.1:21987", "JBOOST_NUM_PROCESSES": "2"}
+    base |= {
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(ROOT),
+        "JBOOST_COORDINATOR": "127.0.0.1:21987",
+        "JBOOST_NUM_PROCESSES": "2",
+    }
     running = []
     for number in range(2):
         with open(tmp_path / f"said-{number}", "w") as file:
-            running.append(subprocess.Popen(command, env=base | {"JBOOST_PROCESS_ID": str(number)}, stdout=file, stderr=file))
+            running.append(
+                subprocess.Popen(
+                    command, env=base | {"JBOOST_PROCESS_ID": str(number)}, stdout=file, stderr=file
+                )
+            )
     try:
         while "round 30:" not in (tmp_path / "said-0").read_text():
             assert running[0].poll() is None, (tmp_path / "said-0").read_text()[-3000:]
@@ -109,7 +140,9 @@ def test_a_lost_process_ends_the_others_within_a_minute_and_the_restart_resumes(
             process.kill()
             process.wait()
     said = launch(*command).stdout
-    first = next(int(line.split()[1].rstrip(":")) for line in said.splitlines() if line.startswith("round "))
+    first = next(
+        int(line.split()[1].rstrip(":")) for line in said.splitlines() if line.startswith("round ")
+    )
     assert first > 5, "the restart began anew"
     assert "300 rounds" in said
 
@@ -132,8 +165,19 @@ def blocks_of(document, language):
 
 def test_python_of_the_users_day_runs_as_written():
     program = "\n".join(blocks_of("from-one-gpu-to-a-cluster.md", "python"))
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=ROOT,
+    )
     assert ended.returncode == 0, ended.stderr[-2000:]
 
 
@@ -141,8 +185,19 @@ def test_python_of_the_users_day_runs_as_written():
 def test_commands_of_the_users_day_run_as_written():
     script = "set -euo pipefail\n" + "\n".join(blocks_of("from-one-gpu-to-a-cluster.md", "sh"))
     path = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"} | {"PYTHONPATH": str(ROOT), "PATH": path}
-    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=1800)
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"} | {
+        "PYTHONPATH": str(ROOT),
+        "PATH": path,
+    }
+    ended = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=ROOT,
+        timeout=1800,
+    )
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert ended.stdout.count("adaboost: 3 rounds") == 1
     assert ended.stdout.count("adaboost: 6 rounds") == 2

@@ -11,16 +11,30 @@ from contract import CERTIFIED, TABLE, Problem, bits
 from marks import slow_but
 
 SIZE, PADDED = 13, 16
-QUICK = ("pair.optimal_separator", "pair.optimal_separator, three classifiers", "pair.leave_one_out", "pair.pareto_front", "combine.fit")
+QUICK = (
+    "pair.optimal_separator",
+    "pair.optimal_separator, three classifiers",
+    "pair.leave_one_out",
+    "pair.pareto_front",
+    "combine.fit",
+)
 
 
 def pad(problem, size=PADDED):
     """Rows of garbage behind a False mask."""
     extra = size - len(problem.labels)
     garbage = Problem(
-        np.full((extra, *problem.data.shape[1:]), np.nan, problem.data.dtype), np.full(extra, 7), np.full(extra, -1.0), np.zeros(extra, bool)
+        np.full((extra, *problem.data.shape[1:]), np.nan, problem.data.dtype),
+        np.full(extra, 7),
+        np.full(extra, -1.0),
+        np.zeros(extra, bool),
     )
-    return Problem(*(np.concatenate([field, more.astype(field.dtype)]) for field, more in zip(problem, garbage, strict=True)))
+    return Problem(
+        *(
+            np.concatenate([field, more.astype(field.dtype)])
+            for field, more in zip(problem, garbage, strict=True)
+        )
+    )
 
 
 def permute(problem):
@@ -29,7 +43,9 @@ def permute(problem):
 
 
 def members(entry):
-    """Eight problems of one shape: the plain one, what must not change it, and others of unequal difficulty."""
+    """Eight problems of one shape: the plain one, what must not change it, and others of unequal
+    difficulty.
+    """
     plain = entry.problem(1, SIZE)
     return {
         "plain": pad(plain),
@@ -44,11 +60,15 @@ def members(entry):
 
 
 def without(problem):
-    """A problem with every third example masked out, and one where these weigh nothing and hold garbage."""
+    """A problem with every third example masked out, and one where these weigh nothing and hold
+    garbage.
+    """
     is_out = np.arange(len(problem.labels)) % 3 == 1
     data, labels = problem.data.copy(), problem.labels.copy()
     data[is_out], labels[is_out] = np.nan, 7
-    return problem._replace(mask=problem.mask & ~is_out), problem._replace(data=data, labels=labels, weights=np.where(is_out, 0, problem.weights))
+    return problem._replace(mask=problem.mask & ~is_out), problem._replace(
+        data=data, labels=labels, weights=np.where(is_out, 0, problem.weights)
+    )
 
 
 def stack(problems):
@@ -57,7 +77,9 @@ def stack(problems):
 
 def equal(result, other, fields):
     for field in fields:
-        np.testing.assert_array_equal(np.asarray(getattr(result, field)), np.asarray(getattr(other, field)), err_msg=field)
+        np.testing.assert_array_equal(
+            np.asarray(getattr(result, field)), np.asarray(getattr(other, field)), err_msg=field
+        )
 
 
 def quick(*names):
@@ -76,21 +98,30 @@ def entry(request):
 
 @pytest.fixture(scope="module")
 def batched(entry):
-    """All members through the caller's jit and vmap, sharded over the devices; and the compiled text."""
+    """All members through the caller's jit and vmap, sharded over the devices; and the compiled
+    text.
+    """
     batch = stack(members(entry).values())
     devices = jax.devices()[: len(batch.labels)]
-    mesh = jax.make_mesh((len(devices),), ("sets",), axis_types=(jax.sharding.AxisType.Auto,), devices=devices)
+    mesh = jax.make_mesh(
+        (len(devices),), ("sets",), axis_types=(jax.sharding.AxisType.Auto,), devices=devices
+    )
     sharded = jax.device_put(batch, NamedSharding(mesh, PartitionSpec("sets")))
     compiled = jax.jit(jax.vmap(entry.run)).lower(*sharded).compile()
     results = jax.device_get(compiled(*sharded))
-    by_name = {name: jax.tree.map(lambda leaf, row=row: leaf[row], results) for row, name in enumerate(members(entry))}
+    by_name = {
+        name: jax.tree.map(lambda leaf, row=row: leaf[row], results)
+        for row, name in enumerate(members(entry))
+    }
     return by_name, compiled.as_text()
 
 
 @pytest.mark.parametrize("entry", quick("pair.optimal_separator"), indirect=True, ids=name_of)
 def test_batch_equals_one_by_one(entry, batched):
     for name, problem in members(entry).items():
-        jax.tree.map(np.testing.assert_array_equal, batched[0][name], jax.device_get(entry.run(*problem)))
+        jax.tree.map(
+            np.testing.assert_array_equal, batched[0][name], jax.device_get(entry.run(*problem))
+        )
 
 
 def test_batch_needs_no_gather_between_devices(batched):
@@ -128,10 +159,17 @@ def test_scaling_the_weights_scales_the_objective(entry, batched):
 @pytest.mark.slow
 def test_float64_agrees_and_is_float64(entry, batched):
     with jax.enable_x64(True):
-        wide = entry.run(*(field.astype(np.float64) if field.dtype == np.float32 else field for field in entry.problem(1, SIZE)))
+        wide = entry.run(
+            *(
+                field.astype(np.float64) if field.dtype == np.float32 else field
+                for field in entry.problem(1, SIZE)
+            )
+        )
     narrow = batched[0]["plain"]
     for field in entry.invariant:
-        np.testing.assert_allclose(getattr(narrow, field), getattr(wide, field), rtol=4 * np.finfo(np.float32).eps)
+        np.testing.assert_allclose(
+            getattr(narrow, field), getattr(wide, field), rtol=4 * np.finfo(np.float32).eps
+        )
     for leaf, other in zip(jax.tree.leaves(wide), jax.tree.leaves(narrow), strict=True):
         assert leaf.dtype == (np.float64 if other.dtype == np.float32 else other.dtype)
 
@@ -151,15 +189,22 @@ def test_losses_of_the_best_have_no_derivative_and_say_so(entry):
     problem = entry.problem(1, SIZE)
 
     def total(weights):
-        return sum(getattr(entry.run(problem.data, problem.labels, weights, problem.mask), field) for field in entry.scales)
+        return sum(
+            getattr(entry.run(problem.data, problem.labels, weights, problem.mask), field)
+            for field in entry.scales
+        )
 
-    with pytest.raises(TypeError, match="has no derivative: its result is a constant to derivatives"):
+    with pytest.raises(
+        TypeError, match="has no derivative: its result is a constant to derivatives"
+    ):
         jax.grad(total)(problem.weights)
 
 
 def test_signature_has_the_field_names(entry):
     parameters = inspect.signature(entry.public).parameters
-    keyword_only = {name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
+    keyword_only = {
+        name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY
+    }
     assert {"weights", "mask"} <= keyword_only
     assert next(iter(parameters)) in ("points", "dataset", "features", "scores")
     assert all(parameters[name].default is None for name in ("weights", "mask"))
@@ -178,7 +223,9 @@ def overlap(one, other):
 
 def run_on_its_own(certified, problem):
     """As a program of the caller's, where it may be."""
-    return jax.device_get((jax.jit(certified.run) if certified.traceable else certified.run)(*problem))
+    return jax.device_get(
+        (jax.jit(certified.run) if certified.traceable else certified.run)(*problem)
+    )
 
 
 def test_brackets_are_of_one_optimum_however_it_is_asked_for(certified):
@@ -190,7 +237,9 @@ def test_brackets_are_of_one_optimum_however_it_is_asked_for(certified):
     }
     for bracket in single.values():
         assert -np.inf < bracket.lower <= bracket.upper < np.inf
-    assert single["plain"].upper - single["plain"].lower <= certified.width * max(1, abs(single["plain"].upper))
+    assert single["plain"].upper - single["plain"].lower <= certified.width * max(
+        1, abs(single["plain"].upper)
+    )
     overlap(single["plain"], single["permuted"])
     overlap(single["plain"], single["flipped"])
 
@@ -222,6 +271,13 @@ def test_brackets_without_padding_and_in_64_bits_are_of_the_same_optimum(certifi
     padded = run_on_its_own(certified, pad(plain))
     overlap(padded, jax.device_get(certified.run(*plain)))
     with jax.enable_x64(True):
-        wide = jax.device_get(certified.run(*(field.astype(np.float64) if field.dtype == np.float32 else field for field in plain)))
+        wide = jax.device_get(
+            certified.run(
+                *(
+                    field.astype(np.float64) if field.dtype == np.float32 else field
+                    for field in plain
+                )
+            )
+        )
     assert wide.lower.dtype == np.float64
     overlap(padded, wide)

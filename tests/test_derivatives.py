@@ -1,4 +1,6 @@
-"""Derivatives of public functions against central differences, in forward and reverse mode; what has none says so."""
+"""Derivatives of public functions against central differences, in forward and reverse mode; what
+has none says so.
+"""
 
 import functools
 
@@ -19,7 +21,9 @@ def test_mean_exponential_has_the_derivative_of_the_mean_loss_and_keeps_its_boun
     log_losses = jnp.append(log_losses, -jnp.inf)
 
     def mean(log_losses):
-        return jboost.losses.mean_exponential(jboost.losses.ExponentialLoss(log_losses, 4 + 2 * jnp.max(jnp.abs(log_losses[:3]))))
+        return jboost.losses.mean_exponential(
+            jboost.losses.ExponentialLoss(log_losses, 4 + 2 * jnp.max(jnp.abs(log_losses[:3])))
+        )
 
     losses = np.exp(np.asarray(log_losses, np.float64))
     assert losses.sum() <= mean(log_losses) <= losses.sum() * (1 + 1e-5)
@@ -35,10 +39,14 @@ def with_a_refused_part(x):
     return jnp.sum(x**2), derivatives.refuse(jnp.sin(x), "f(...).phase", "use f(...).size")
 
 
-@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, jax.checkpoint], ids=["plain", "jit", "remat"])
+@pytest.mark.parametrize(
+    "wrap", [lambda f: f, jax.jit, jax.checkpoint], ids=["plain", "jit", "remat"]
+)
 def test_refused_results_raise_in_reverse_mode_and_others_beside_them_do_not(wrap):
     x = jnp.arange(3.0)
-    size, phase = (wrap(lambda x, place=place: jnp.sum(with_a_refused_part(x)[place])) for place in (0, 1))
+    size, phase = (
+        wrap(lambda x, place=place: jnp.sum(with_a_refused_part(x)[place])) for place in (0, 1)
+    )
     np.testing.assert_array_equal(jax.grad(size)(x), 2 * x)
     np.testing.assert_array_equal(jax.vmap(jax.grad(size))(jnp.stack([x, x]))[1], 2 * x)
     np.testing.assert_array_equal(jax.hessian(size)(x), 2 * np.eye(3))
@@ -57,7 +65,9 @@ VALUES = ("primal_objective", "dual_objective", "lower_bound", "upper_bound")
 
 
 def at_least(side, config):
-    """The program of least x + y with x + y <= side and x >= 0: infeasible where side is below 0."""
+    """The program of least x + y with x + y <= side and x >= 0: infeasible where side
+    is below 0.
+    """
     return lp.solve(lp.make_program([1.0, 1.0], [[1.0, 1.0]], row_upper=side[None]), config=config)
 
 
@@ -79,7 +89,14 @@ def boxed_program(seed):
     """A random program in boxes, whose solution is unique and not degenerate, as its numbers."""
     rng = np.random.default_rng(seed)
     matrix, point = rng.normal(size=(4, 6)), rng.uniform(0.2, 0.8, 6)
-    return rng.normal(size=6), matrix, matrix @ point - 0.1, matrix @ point + 0.1, np.zeros(6), np.ones(6)
+    return (
+        rng.normal(size=6),
+        matrix,
+        matrix @ point - 0.1,
+        matrix @ point + 0.1,
+        np.zeros(6),
+        np.ones(6),
+    )
 
 
 def optimal_value(objective, matrix, row_lower, row_upper, lower, upper):
@@ -90,7 +107,12 @@ def optimal_value(objective, matrix, row_lower, row_upper, lower, upper):
 
 def slope_of(function, parts, directions, step=1e-6):
     """The derivative along the directions, by central differences."""
-    ahead, behind = (function(*(part + sign * step * along for part, along in zip(parts, directions, strict=True))) for sign in (1, -1))
+    ahead, behind = (
+        function(
+            *(part + sign * step * along for part, along in zip(parts, directions, strict=True))
+        )
+        for sign in (1, -1)
+    )
     return (np.asarray(ahead) - np.asarray(behind)) / (2 * step)
 
 
@@ -110,7 +132,10 @@ def test_objectives_and_bounds_of_lp_solve_have_the_derivative_of_the_optimal_va
     arguments = [jnp.asarray(part) for part in parts]
     _, forward = jax.jvp(values, arguments, directions)
     jacobians = jax.jit(jax.jacrev(values, argnums=tuple(range(6))))(*arguments)
-    reverse = sum(jnp.tensordot(jacobian, along, along.ndim) for jacobian, along in zip(jacobians, directions, strict=True))
+    reverse = sum(
+        jnp.tensordot(jacobian, along, along.ndim)
+        for jacobian, along in zip(jacobians, directions, strict=True)
+    )
     np.testing.assert_allclose(forward, np.full(6, expected), rtol=1e-5)
     np.testing.assert_allclose(reverse, np.full(6, expected), rtol=1e-5)
 
@@ -120,7 +145,9 @@ def test_the_hessian_of_an_optimal_value_is_that_of_differences_of_its_gradient(
     objective, *rest = (jnp.asarray(part) for part in boxed_program(3))
 
     def value(pair):
-        return lp.solve(lp.LinearProgram(pair[:6], rest[0], pair[6:], *rest[2:]), tolerance=1e-10).lower_bound
+        return lp.solve(
+            lp.LinearProgram(pair[:6], rest[0], pair[6:], *rest[2:]), tolerance=1e-10
+        ).lower_bound
 
     point = jnp.concatenate([objective, rest[1]])
     hessian = jax.jit(jax.hessian(value))(point)
@@ -140,17 +167,23 @@ def test_gradients_of_lp_solve_are_the_same_in_a_scan_and_in_a_batch(x64):
         return solution.upper_bound + jnp.sum(solution.primal**2)
 
     def scanned(objectives):
-        return jax.lax.scan(lambda total, objective: (total + value(objective), None), 0.0, objectives)[0]
+        return jax.lax.scan(
+            lambda total, objective: (total + value(objective), None), 0.0, objectives
+        )[0]
 
     expected = np.stack([jax.grad(value)(each) for each in objectives])
     one_by_one = jax.jit(jax.vmap(jax.grad(value)))(objectives)
-    together = jax.jit(jax.grad(lambda objectives: jnp.sum(jax.vmap(value)(objectives))))(objectives)
+    together = jax.jit(jax.grad(lambda objectives: jnp.sum(jax.vmap(value)(objectives))))(
+        objectives
+    )
     for found in (one_by_one, together, jax.jit(jax.grad(scanned))(objectives)):
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_residuals_of_lp_solve_have_no_derivative_and_infeasible_programs_one_that_is_nan():
-    assert np.isnan(jax.grad(lambda side: at_least(side, METHODS["interior point"]).primal_objective)(-1.0))
+    assert np.isnan(
+        jax.grad(lambda side: at_least(side, METHODS["interior point"]).primal_objective)(-1.0)
+    )
     with pytest.raises(TypeError, match=r"jboost.lp.solve\(...\).duality_gap has no derivative"):
         jax.grad(lambda side: at_least(side, METHODS["interior point"]).duality_gap)(1.0)
 
@@ -163,7 +196,9 @@ def nearest_of_two(sides, derivative):
 
 @pytest.mark.slow
 def test_the_least_norm_derivative_of_a_degenerate_solution_is_the_mean_of_its_neighbours():
-    slope = jax.jit(jax.jacrev(lambda sides, kind: nearest_of_two(sides, kind).primal[0]), static_argnums=1)
+    slope = jax.jit(
+        jax.jacrev(lambda sides, kind: nearest_of_two(sides, kind).primal[0]), static_argnums=1
+    )
     np.testing.assert_allclose(slope(jnp.array([1.0, 1.0]), "least_norm"), [0.5, 0.5], atol=1e-3)
     assert sorted(np.round(slope(jnp.array([1.0, 1.0]), "vertex"), 3).tolist()) == [0, 1]
     for kind in ("vertex", "least_norm"):
@@ -190,8 +225,20 @@ def soft_margin_by_highs(margins, weights, nu):
     costs = np.concatenate([np.zeros(columns), [-1], weights / weights.sum() / nu])
     sides = np.concatenate([-margins, np.ones((rows, 1)), -np.eye(rows)], axis=1)
     sums = np.concatenate([np.ones(columns), np.zeros(1 + rows)])[None]
-    found = linprog(costs, sides, np.zeros(rows), sums, [1], [(0, None)] * columns + [(None, None)] + [(0, None)] * rows)
-    return ON_VOTES @ found.x[:columns], ON_WEIGHTS @ -found.ineqlin.marginals, -found.fun, -found.fun
+    found = linprog(
+        costs,
+        sides,
+        np.zeros(rows),
+        sums,
+        [1],
+        [(0, None)] * columns + [(None, None)] + [(0, None)] * rows,
+    )
+    return (
+        ON_VOTES @ found.x[:columns],
+        ON_WEIGHTS @ -found.ineqlin.marginals,
+        -found.fun,
+        -found.fun,
+    )
 
 
 def soft_margin(name, margins, weights, nu):
@@ -203,10 +250,16 @@ def soft_margin(name, margins, weights, nu):
 
 def check_soft_margin(name):
     expected = slope_of(soft_margin_by_highs, (MARGINS, WEIGHTS, NU), DIRECTIONS)
-    arguments, function = [jnp.asarray(part) for part in (MARGINS, WEIGHTS, NU)], functools.partial(soft_margin, name)
+    arguments, function = (
+        [jnp.asarray(part) for part in (MARGINS, WEIGHTS, NU)],
+        functools.partial(soft_margin, name),
+    )
     _, forward = jax.jit(lambda *parts: jax.jvp(function, parts, DIRECTIONS))(*arguments)
     jacobians = jax.jit(jax.jacrev(function, argnums=(0, 1, 2)))(*arguments)
-    reverse = sum(jnp.tensordot(jacobian, along, along.ndim) for jacobian, along in zip(jacobians, DIRECTIONS, strict=True))
+    reverse = sum(
+        jnp.tensordot(jacobian, along, along.ndim)
+        for jacobian, along in zip(jacobians, DIRECTIONS, strict=True)
+    )
     np.testing.assert_allclose(forward, expected, rtol=1e-4)
     np.testing.assert_allclose(reverse, expected, rtol=1e-4)
 
@@ -219,10 +272,15 @@ def test_lpboost_solve_has_the_derivatives_of_its_linear_program_by_every_method
 @pytest.mark.slow
 def test_bounds_of_lpboost_solve_have_the_envelope_derivative():
     margins = jnp.asarray(MARGINS, jnp.float32)
-    solution, gradient = jax.jit(lambda margins: (lpboost.solve(margins, nu=NU), jax.grad(lambda a: lpboost.solve(a, nu=NU).upper_bound)(margins)))(
-        margins
+    solution, gradient = jax.jit(
+        lambda margins: (
+            lpboost.solve(margins, nu=NU),
+            jax.grad(lambda a: lpboost.solve(a, nu=NU).upper_bound)(margins),
+        )
+    )(margins)
+    np.testing.assert_allclose(
+        gradient, np.outer(solution.example_weights, solution.coefficients), atol=1e-6
     )
-    np.testing.assert_allclose(gradient, np.outer(solution.example_weights, solution.coefficients), atol=1e-6)
 
 
 @pytest.mark.slow
@@ -230,14 +288,26 @@ def test_lpboost_solve_is_differentiated_in_batches_and_on_a_mesh(x64):
     margins = jnp.asarray(np.stack([MARGINS, MARGINS[::-1], -MARGINS]))
 
     def value(margins):
-        return soft_margin("simplex", margins, jnp.asarray(WEIGHTS), 0.37) @ jnp.array([0.0, 1.0, 1.0, 1.0])
+        return soft_margin("simplex", margins, jnp.asarray(WEIGHTS), 0.37) @ jnp.array(
+            [0.0, 1.0, 1.0, 1.0]
+        )
 
     expected = np.stack([jax.grad(value)(each) for each in margins])
     np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(value)))(margins), expected, atol=1e-9)
-    np.testing.assert_allclose(jax.jit(jax.grad(lambda margins: jnp.sum(jax.vmap(value)(margins))))(margins), expected, atol=1e-9)
-    mesh = jax.make_mesh((4,), ("examples",), axis_types=(jax.sharding.AxisType.Auto,), devices=jax.devices()[:4])
-    spread = jax.device_put(margins[0], jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("examples")))
-    on_mesh = jax.grad(lambda margins: lpboost.solve(margins, nu=0.37, tolerance=1e-6).lower_bound)(spread)
+    np.testing.assert_allclose(
+        jax.jit(jax.grad(lambda margins: jnp.sum(jax.vmap(value)(margins))))(margins),
+        expected,
+        atol=1e-9,
+    )
+    mesh = jax.make_mesh(
+        (4,), ("examples",), axis_types=(jax.sharding.AxisType.Auto,), devices=jax.devices()[:4]
+    )
+    spread = jax.device_put(
+        margins[0], jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("examples"))
+    )
+    on_mesh = jax.grad(lambda margins: lpboost.solve(margins, nu=0.37, tolerance=1e-6).lower_bound)(
+        spread
+    )
     alone = jax.grad(lambda margins: lpboost.solve(margins, nu=0.37).lower_bound)(margins[0])
     np.testing.assert_allclose(on_mesh, alone, atol=1e-4)
 
@@ -257,15 +327,23 @@ EDGES = np.clip(MARGINS[:8, :4] + 0.3, -0.9, 0.9)
 
 def relaxed(name, margins, weights, number, strength):
     votes = None if strength is None else relaxations.squared_norm(strength)
-    return relaxed_margin.solve(margins, RELAXATIONS[name](number), weights=weights, tolerance=1e-8, votes=votes)
+    return relaxed_margin.solve(
+        margins, RELAXATIONS[name](number), weights=weights, tolerance=1e-8, votes=votes
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RELAXATIONS)
 @pytest.mark.parametrize("strength", [None, 0.7], ids=["unit ball", "squared norm"])
-def test_bounds_of_relaxed_margin_solve_have_the_derivative_of_the_optimal_value(name, strength, x64):
-    arguments = [jnp.asarray(part) for part in (EDGES, WEIGHTS[:8], 0.5)] + ([] if strength is None else [jnp.asarray(strength)])
-    directions = [DIRECTIONS[0][:8, :4], DIRECTIONS[1][:8], np.array(1.0), np.array(1.0)][: len(arguments)]
+def test_bounds_of_relaxed_margin_solve_have_the_derivative_of_the_optimal_value(
+    name, strength, x64
+):
+    arguments = [jnp.asarray(part) for part in (EDGES, WEIGHTS[:8], 0.5)] + (
+        [] if strength is None else [jnp.asarray(strength)]
+    )
+    directions = [DIRECTIONS[0][:8, :4], DIRECTIONS[1][:8], np.array(1.0), np.array(1.0)][
+        : len(arguments)
+    ]
 
     @jax.jit
     def bounds(margins, weights, number, strength=None):
@@ -274,9 +352,14 @@ def test_bounds_of_relaxed_margin_solve_have_the_derivative_of_the_optimal_value
 
     jacobians = jax.jit(jax.jacrev(bounds, argnums=tuple(range(len(arguments)))))(*arguments)
     for place, (jacobian, along) in enumerate(zip(jacobians, directions, strict=True)):
-        moved = [along if other == place else np.zeros_like(direction) for other, direction in enumerate(directions)]
+        moved = [
+            along if other == place else np.zeros_like(direction)
+            for other, direction in enumerate(directions)
+        ]
         expected = slope_of(bounds, arguments, moved, step=1e-4)
-        np.testing.assert_allclose(jnp.tensordot(jacobian, along, along.ndim), expected, atol=2e-3, err_msg=str(place))
+        np.testing.assert_allclose(
+            jnp.tensordot(jacobian, along, along.ndim), expected, atol=2e-3, err_msg=str(place)
+        )
 
 
 def test_bounds_of_relaxed_margin_solve_are_differentiated_and_points_refuse():
@@ -285,9 +368,19 @@ def test_bounds_of_relaxed_margin_solve_are_differentiated_and_points_refuse():
     def found(margins):
         return relaxed_margin.solve(margins, relaxations.norm_penalty(2, 0.5))
 
-    solution, gradient = jax.jit(lambda margins: (found(margins), jax.grad(lambda it: found(it).upper_bound)(margins)))(margins)
-    np.testing.assert_allclose(gradient, np.outer(solution.example_weights, solution.coefficients), atol=1e-6)
-    with pytest.raises(TypeError, match=r"jboost.relaxed_margin.solve\(...\).coefficients has no derivative: differentiate lower_bound"):
+    solution, gradient = jax.jit(
+        lambda margins: (found(margins), jax.grad(lambda it: found(it).upper_bound)(margins))
+    )(margins)
+    np.testing.assert_allclose(
+        gradient, np.outer(solution.example_weights, solution.coefficients), atol=1e-6
+    )
+    with pytest.raises(
+        TypeError,
+        match=(
+            r"jboost.relaxed_margin.solve\(...\).coefficients has no derivative: differentiate"
+            r" lower_bound"
+        ),
+    ):
         jax.grad(lambda margins: found(margins).coefficients[0])(margins)
 
 

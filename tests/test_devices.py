@@ -26,7 +26,9 @@ def cubes():
 
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
-def test_programs_of_the_host_may_also_stand_inside_a_program_of_the_callers(cubes, platform, monkeypatch):
+def test_programs_of_the_host_may_also_stand_inside_a_program_of_the_callers(
+    cubes, platform, monkeypatch
+):
     monkeypatch.setattr(devices, "platform", lambda: platform)
     values = jnp.arange(3.0)
     assert cubes(values).tolist() == [0, 1, 8]
@@ -56,18 +58,28 @@ def test_options_that_xla_does_not_know_are_left_out(options, cubes):
     assert cubes(jnp.arange(3.0)).tolist() == [0, 1, 8]
 
 
-def test_programs_of_the_host_are_compiled_with_the_options_of_the_platform(options, cubes, monkeypatch):
+def test_programs_of_the_host_are_compiled_with_the_options_of_the_platform(
+    options, cubes, monkeypatch
+):
     seen = []
     options["cpu"] = {"xla_cpu_use_fusion_emitters": False}
     assert devices._known_options("cpu") == options["cpu"]
     jit = jax.jit
-    monkeypatch.setattr(jax, "jit", lambda *args, compiler_options=None, **rest: seen.append(compiler_options) or jit(*args, **rest))
+    monkeypatch.setattr(
+        jax,
+        "jit",
+        lambda *args, compiler_options=None, **rest: (
+            seen.append(compiler_options) or jit(*args, **rest)
+        ),
+    )
     cubes(jnp.arange(3.0))
     assert seen == [options["cpu"]]
 
 
 def test_programs_that_were_compiled_side_by_side_are_not_compiled_again(compilations):
-    first, second = (devices.host_jit(lambda values, number=number: values * number) for number in (2, 3))
+    first, second = (
+        devices.host_jit(lambda values, number=number: values * number) for number in (2, 3)
+    )
     values = jnp.arange(4.0)
     devices.compile_side_by_side(first.lower(values), second.lower(values))
     before = compilations()

@@ -1,4 +1,6 @@
-"""Tables as people have them: dialects of text files, what their cells mean, and what is refused, with the line, the column and the cell."""
+"""Tables as people have them: dialects of text files, what their cells mean, and what is refused,
+with the line, the column and the cell.
+"""
 
 import gzip
 import io
@@ -22,18 +24,23 @@ def read(folder, content, name="a.csv", *, label="y", **reading):
 
 
 def columns_of(table):
-    return {name: values.tolist() for name, values in {**table.numeric, **table.categorical}.items()}
+    return {
+        name: values.tolist() for name, values in {**table.numeric, **table.categorical}.items()
+    }
 
 
 def same(found, wanted):
     return found.keys() == wanted.keys() and all(
         len(found[name]) == len(values)
-        and all(one == other or (one != one and other != other) for one, other in zip(found[name], values, strict=True))
+        and all(
+            one == other or (one != one and other != other)
+            for one, other in zip(found[name], values, strict=True)
+        )
         for name, values in wanted.items()
     )
 
 
-# --- dialects --------------------------------------------------------------------------------------------------------------
+# --- dialects -------------------------------------------------------------------------------------
 
 AGES = {"age": [31.0, 45.0]}
 WAGES = AGES | {"wage": [1250.5, 980.25]}
@@ -45,12 +52,28 @@ DIALECTS = {  # name -> content, options, columns
     "UTF-8 with a mark": ("\ufeffage,y\n31,no\n45,yes\n", {}, AGES),
     "UTF-16": ("age,y\n31,no\n45,yes\n".encode("utf-16"), {}, AGES),
     "UTF-16 without a mark": ("age,y\r\n31,no\r\n45,yes\r\n".encode("utf-16-be"), {}, AGES),
-    "cp1252": ("age,straße,y\n31,Köln,no\n45,Ulm,yes\n".encode("cp1252"), {"encoding": "cp1252"}, AGES | {"straße": ["Köln", "Ulm"]}),
+    "cp1252": (
+        "age,straße,y\n31,Köln,no\n45,Ulm,yes\n".encode("cp1252"),
+        {"encoding": "cp1252"},
+        AGES | {"straße": ["Köln", "Ulm"]},
+    ),
     "German Excel": ("age;wage;y\r\n31;1250,5;no\r\n45;980,25;yes\r\n", {}, WAGES),
-    "German thousands": ("age;wage;y\n31;1.250,5;no\n45;980,25;yes\n28;12.000,00;no\n", {}, {"age": [31, 45, 28], "wage": [1250.5, 980.25, 12000]}),
-    "US thousands": ('age,wage,y\n31,"1,250.5",no\n45,980.25,yes\n28,"12,000",no\n', {}, {"age": [31, 45, 28], "wage": [1250.5, 980.25, 12000]}),
+    "German thousands": (
+        "age;wage;y\n31;1.250,5;no\n45;980,25;yes\n28;12.000,00;no\n",
+        {},
+        {"age": [31, 45, 28], "wage": [1250.5, 980.25, 12000]},
+    ),
+    "US thousands": (
+        'age,wage,y\n31,"1,250.5",no\n45,980.25,yes\n28,"12,000",no\n',
+        {},
+        {"age": [31, 45, 28], "wage": [1250.5, 980.25, 12000]},
+    ),
     "Swiss thousands": ("wage,y\n1'250.5,no\n3'980.25,yes\n", {}, {"wage": [1250.5, 3980.25]}),
-    "French thousands": ("wage;y\n1\u202f250,5;no\n3\u202f980,25;yes\n", {}, {"wage": [1250.5, 3980.25]}),
+    "French thousands": (
+        "wage;y\n1\u202f250,5;no\n3\u202f980,25;yes\n",
+        {},
+        {"wage": [1250.5, 3980.25]},
+    ),
     "quoted decimal commas": ('age,wage,y\n31,"1250,5",no\n45,"980,25",yes\n', {}, WAGES),
     "Excel says the separator": ("sep=;\nage;y\n31;no\n45;yes\n", {}, AGES),
     "bars": ("age|y\n31|no\n45|yes\n", {}, AGES),
@@ -66,15 +89,27 @@ DIALECTS = {  # name -> content, options, columns
     "separator at the end of the names": ("age,y,\n31,no\n45,yes\n", {}, AGES),
     "comments before": ("# from the clinic, 2024\n# two rows\nage,y\n31,no\n45,yes\n", {}, AGES),
     "comments between": ("age,y\n% first\n31,no\n45,yes\n% end\n", {"comment": "%"}, AGES),
-    "a mark within quotes": ('# one "\nage,said,y\n31,"x\n# no comment",no\n# one\n45,z,yes\n', {}, AGES | {"said": ["x\n# no comment", "z"]}),
-    "names behind a mark": ("##bed\n#age\tbase\ty\n31\tA\tno\n45\tC\tyes\n", {}, AGES | {"base": ["A", "C"]}),
+    "a mark within quotes": (
+        '# one "\nage,said,y\n31,"x\n# no comment",no\n# one\n45,z,yes\n',
+        {},
+        AGES | {"said": ["x\n# no comment", "z"]},
+    ),
+    "names behind a mark": (
+        "##bed\n#age\tbase\ty\n31\tA\tno\n45\tC\tyes\n",
+        {},
+        AGES | {"base": ["A", "C"]},
+    ),
     "blank lines": ("\n\nage,y\n31,no\n\n45,yes\n\n", {}, AGES),
     "quotes, commas and breaks in a field": (
         'age,said,y\n31,"a ""word"", or\ntwo",no\n45,"x",yes\n',
         {},
         AGES | {"said": ['a "word", or\ntwo', "x"]},
     ),
-    "quoted names": ('"age","the wage, gross",y\n31,1250.5,no\n45,980.25,yes\n', {}, AGES | {"the wage, gross": [1250.5, 980.25]}),
+    "quoted names": (
+        '"age","the wage, gross",y\n31,1250.5,no\n45,980.25,yes\n',
+        {},
+        AGES | {"the wage, gross": [1250.5, 980.25]},
+    ),
     "packed": (gzip.compress(b"age,y\n31,no\n45,yes\n"), {}, AGES),
 }
 
@@ -93,14 +128,25 @@ def test_there_are_thirty_dialects():
 
 def test_what_was_sniffed_is_told(tmp_path):
     table = read(tmp_path, "# by hand\nage;wage;y\n31;1,5;no\n45;2,5;yes\n".encode("utf-16"))
-    assert table.notes[0] == "the file is read with separator ;, decimal ,, comments after #, encoding utf-16"
-    assert table.reading.describe() == {"separator": ";", "decimal": ",", "comment": "#", "encoding": "utf-16"}
+    assert (
+        table.notes[0]
+        == "the file is read with separator ;, decimal ,, comments after #, encoding utf-16"
+    )
+    assert table.reading.describe() == {
+        "separator": ";",
+        "decimal": ",",
+        "comment": "#",
+        "encoding": "utf-16",
+    }
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.txt", "a.txt.gz", "a.tsv.gz"])
 def test_names_of_text_files(tmp_path, name):
     data = b"age\ty\n31\tno\n45\tyes\n"
-    assert columns_of(read(tmp_path, gzip.compress(data) if name.endswith(".gz") else data, name)) == AGES
+    assert (
+        columns_of(read(tmp_path, gzip.compress(data) if name.endswith(".gz") else data, name))
+        == AGES
+    )
 
 
 @pytest.mark.parametrize("name", ["a.feather", "a.parquet", "a.csv"])
@@ -120,14 +166,16 @@ def test_standard_input(monkeypatch):
         readers.read_table("-")
 
 
-# --- cells -----------------------------------------------------------------------------------------------------------------
+# --- cells ----------------------------------------------------------------------------------------
 
 NUMBERS = [str(value) for value in range(21, 33)]
 
 
 def column(cells):
     """A table of one column and labels."""
-    return "v;y\n" + "".join(f"{cell};{'no' if row % 2 else 'yes'}\n" for row, cell in enumerate(cells))
+    return "v;y\n" + "".join(
+        f"{cell};{'no' if row % 2 else 'yes'}\n" for row, cell in enumerate(cells)
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,9 +183,28 @@ def column(cells):
     [
         *(
             (spelling, NAN)
-            for spelling in ("", "na", "NA", "#N/A", "#n/a n/a", "None", "Null", "NAN", "-nan", "<na>", "n/a", "?", "-", " - ", "1.#IND")
+            for spelling in (
+                "",
+                "na",
+                "NA",
+                "#N/A",
+                "#n/a n/a",
+                "None",
+                "Null",
+                "NAN",
+                "-nan",
+                "<na>",
+                "n/a",
+                "?",
+                "-",
+                " - ",
+                "1.#IND",
+            )
         ),
-        *((spelling, 7.0) for spelling in ("+7", " 7", "7 ", "\t7", "+7.0", "07", "7e0", "\u00a07")),
+        *(
+            (spelling, 7.0)
+            for spelling in ("+7", " 7", "7 ", "\t7", "+7.0", "07", "7e0", "\u00a07")
+        ),
     ],
 )
 def test_one_cell_among_numbers_is_a_number_or_missing(tmp_path, cell, value):
@@ -145,13 +212,18 @@ def test_one_cell_among_numbers_is_a_number_or_missing(tmp_path, cell, value):
     np.testing.assert_array_equal(table.numeric["v"], [*map(float, NUMBERS), value])
 
 
-@pytest.mark.parametrize("cell", ["oops", "1,200", "5%", "12a", "--", "seven", "1e", "$5", "1 2", "."])
+@pytest.mark.parametrize(
+    "cell", ["oops", "1,200", "5%", "12a", "--", "seven", "1e", "$5", "1 2", "."]
+)
 def test_an_odd_cell_among_numbers_is_refused(tmp_path, cell):
     cells = [*NUMBERS[:5], cell, *NUMBERS[5:]]
     with pytest.raises(ValueError) as caught:
         read(tmp_path, column(cells), decimal=".", separator=";")
     said = str(caught.value)
-    assert f"column 'v' holds {cell} in row 6 (line 7): most of the column is a number, and this is not" in said
+    assert (
+        f"column 'v' holds {cell} in row 6 (line 7): most of the column is a number, and this"
+        " is not" in said
+    )
     assert "correct the cell" in said
     assert "--categorical v" in said
     assert read(tmp_path, column(cells), categorical=("v",)).categorical["v"].tolist() == cells
@@ -159,7 +231,9 @@ def test_an_odd_cell_among_numbers_is_refused(tmp_path, cell):
 
 @pytest.mark.parametrize("cell", ["inf", "-Infinity", "+INF", "1e999"])
 def test_infinite_numbers_are_refused(tmp_path, cell):
-    with pytest.raises(ValueError, match=r"column 'v' holds .* in row 13 \(line 14\): it is infinite") as caught:
+    with pytest.raises(
+        ValueError, match=r"column 'v' holds .* in row 13 \(line 14\): it is infinite"
+    ) as caught:
         read(tmp_path, column([*NUMBERS, cell]))
     assert f"holds {cell} in" in str(caught.value)
 
@@ -167,8 +241,16 @@ def test_infinite_numbers_are_refused(tmp_path, cell):
 @pytest.mark.parametrize(
     ("cells", "values", "note"),
     [
-        (["5%", "12.5 %", "-", "+3%"], [0.05, 0.125, NAN, 0.03], "column 'v' is written in percent: 5% is read as 0.05"),
-        (["1,200", "950", "12,000.5"], [1200, 950, 12000.5], "column 'v' has thousands separators: 1,200 is read as 1200"),
+        (
+            ["5%", "12.5 %", "-", "+3%"],
+            [0.05, 0.125, NAN, 0.03],
+            "column 'v' is written in percent: 5% is read as 0.05",
+        ),
+        (
+            ["1,200", "950", "12,000.5"],
+            [1200, 950, 12000.5],
+            "column 'v' has thousands separators: 1,200 is read as 1200",
+        ),
         (["true", "FALSE", ""], [1, 0, NAN], None),
         (["NA", "", "None"], [NAN] * 3, None),
     ],
@@ -191,20 +273,33 @@ def test_whole_columns_of_a_style_are_numbers(tmp_path, cells, values, note):
 def test_mixed_styles_are_refused(tmp_path, cells, row, cell, usual):
     with pytest.raises(ValueError) as caught:
         read(tmp_path, column(cells), decimal=".")
-    assert f"column 'v' holds {cell} in row {row} (line {row + 1}): most of the column is {usual}" in str(caught.value)
+    assert (
+        f"column 'v' holds {cell} in row {row} (line {row + 1}): most of the column is {usual}"
+        in str(caught.value)
+    )
 
 
 def test_another_decimal_sign_is_told(tmp_path):
-    with pytest.raises(ValueError, match=r"holds 1.5 in row 1 \(line 2\): the decimal sign of the file is ,, and this has another: name it with"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"holds 1.5 in row 1 \(line 2\): the decimal sign of the file is ,, and this has"
+            r" another: name it with"
+        ),
+    ):
         read(tmp_path, column(["1.5", "2.5"]), decimal=",")
 
 
 def test_text_with_some_numbers_is_text(tmp_path):
-    assert read(tmp_path, column(["red", " blue ", "07", "NA", "blue"])).categorical["v"].tolist() == ["red", "blue", "07", None, "blue"]
+    assert read(tmp_path, column(["red", " blue ", "07", "NA", "blue"])).categorical[
+        "v"
+    ].tolist() == ["red", "blue", "07", None, "blue"]
 
 
 def test_missing_values_replace_the_list(tmp_path):
-    table = read(tmp_path, column(["1", "-999", "Missing", "2"]), missing_values=("-999", "missing"))
+    table = read(
+        tmp_path, column(["1", "-999", "Missing", "2"]), missing_values=("-999", "missing")
+    )
     np.testing.assert_array_equal(table.numeric["v"], [1, NAN, NAN, 2])
     with pytest.raises(ValueError, match=r"column 'v' holds NA in row 3 \(line 4\)"):
         read(tmp_path, column(["1", "2", "NA", "3"]), missing_values=("-999",))
@@ -213,16 +308,24 @@ def test_missing_values_replace_the_list(tmp_path):
 def test_identifiers_are_refused_by_name(tmp_path):
     content = column([f"A-{row}" for row in range(30)])
     with pytest.raises(
-        ValueError, match=r"column 'v' holds A-0 in row 1 \(line 2\): 30 different texts in 30 cells look like an identifier"
+        ValueError,
+        match=(
+            r"column 'v' holds A-0 in row 1 \(line 2\): 30 different texts in 30 cells look like an"
+            r" identifier"
+        ),
     ) as caught:
         read(tmp_path, content)
     assert "--ignore v" in str(caught.value)
     assert "--id v" in str(caught.value)
-    assert read(tmp_path, content, id="v").columns == read(tmp_path, content, ignore=("v",)).columns == ()
+    assert (
+        read(tmp_path, content, id="v").columns
+        == read(tmp_path, content, ignore=("v",)).columns
+        == ()
+    )
     assert read(tmp_path, content, categorical=("v",)).columns == ("v",)
 
 
-# --- dates -----------------------------------------------------------------------------------------------------------------
+# --- dates ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -242,17 +345,31 @@ def test_identifiers_are_refused_by_name(tmp_path):
     ],
 )
 def test_dates_become_days_since_the_first(tmp_path, cells, values):
-    np.testing.assert_allclose(read(tmp_path, column(cells), dates=("v",)).numeric["v"], values, atol=1e-9)
+    np.testing.assert_allclose(
+        read(tmp_path, column(cells), dates=("v",)).numeric["v"], values, atol=1e-9
+    )
     if cells[0] and not cells[0].isdigit():
-        with pytest.raises(ValueError, match=r"column 'v' holds .* in row 1 \(line 2\): a date is neither a number nor a category: .*--date v"):
+        with pytest.raises(
+            ValueError,
+            match=(
+                r"column 'v' holds .* in row 1 \(line 2\): a date is neither a number nor a"
+                r" category: .*--date v"
+            ),
+        ):
             read(tmp_path, column(cells))
 
 
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["1/2/2024", "3/4/2024"], r"holds 1/2/2024 in row 1 \(line 2\): is that day first or month first"),
-        (["2024-01-02", "2024-13-02"], r"holds 2024-13-02 in row 2 \(line 3\): a date \(year first\) is expected"),
+        (
+            ["1/2/2024", "3/4/2024"],
+            r"holds 1/2/2024 in row 1 \(line 2\): is that day first or month first",
+        ),
+        (
+            ["2024-01-02", "2024-13-02"],
+            r"holds 2024-13-02 in row 2 \(line 3\): a date \(year first\) is expected",
+        ),
         (["2024-01-02", "soon"], r"holds soon in row 2 \(line 3\): a date"),
     ],
 )
@@ -263,15 +380,24 @@ def test_dates_that_do_not_fit_are_refused(tmp_path, cells, message):
 
 def test_identifiers_of_a_parquet_file(tmp_path):
     polars.DataFrame({"v": [f"A-{row}" for row in range(30)]}).write_parquet(tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match="column 'v' holds A-0 in row 1: 30 different texts in 30 cells look like an identifier"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            "column 'v' holds A-0 in row 1: 30 different texts in 30 cells look like an identifier"
+        ),
+    ):
         readers.read_table(tmp_path / "a.parquet")
-    assert readers.read_table(tmp_path / "a.parquet", reading=Reading(categorical=("v",))).columns == ("v",)
+    assert readers.read_table(
+        tmp_path / "a.parquet", reading=Reading(categorical=("v",))
+    ).columns == ("v",)
 
 
 def test_dates_are_kept_for_new_rows(tmp_path):
     kind = read(tmp_path, column(["2024-03-02", "2024-03-01"]), dates=("v",)).kinds["v"]
     (tmp_path / "new.csv").write_text("v\n2024-03-31\n")
-    assert readers.read_new_rows(tmp_path / "new.csv", {"v": kind}).table.numeric["v"].tolist() == [30]
+    assert readers.read_new_rows(tmp_path / "new.csv", {"v": kind}).table.numeric["v"].tolist() == [
+        30
+    ]
     assert dates.text(kind.origin) == "2024-03-01"
 
 
@@ -287,17 +413,21 @@ def test_cells_are_shown_in_one_line(tmp_path):
 
 def test_many_different_texts_take_no_time(tmp_path):
     """Of twenty thousand that look a little like numbers some are looked at."""
-    with pytest.raises(ValueError, match="20000 different texts in 20000 cells look like an identifier"):
+    with pytest.raises(
+        ValueError, match="20000 different texts in 20000 cells look like an identifier"
+    ):
         read(tmp_path, column([f"{row}-17-x" for row in range(20_000)]))
 
 
 def test_dates_of_a_parquet_file(tmp_path):
-    polars.DataFrame({"d": ["2024-01-02", None, "2024-01-01"]}).with_columns(polars.col("d").str.to_date()).write_parquet(tmp_path / "a.parquet")
+    polars.DataFrame({"d": ["2024-01-02", None, "2024-01-01"]}).with_columns(
+        polars.col("d").str.to_date()
+    ).write_parquet(tmp_path / "a.parquet")
     table = readers.read_table(tmp_path / "a.parquet", reading=Reading(dates=("d",)))
     np.testing.assert_array_equal(table.numeric["d"], [1, NAN, 0])
 
 
-# --- labels ----------------------------------------------------------------------------------------------------------------
+# --- labels ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -312,44 +442,105 @@ def test_dates_of_a_parquet_file(tmp_path):
     ],
 )
 def test_classes(tmp_path, labels, reading, mapping):
-    table = read(tmp_path, "x,y\n" + "".join(f"{row},{label}\n" for row, label in enumerate(labels)), **reading)
+    table = read(
+        tmp_path,
+        "x,y\n" + "".join(f"{row},{label}\n" for row, label in enumerate(labels)),
+        **reading,
+    )
     assert str(table.mapping) == mapping
 
 
 @pytest.mark.parametrize(
     ("labels", "reading", "message"),
     [
-        (["a", "b", "c", "a"], {}, "column 'y' holds 3 distinct values, a (2), b (1), c (1): labels take exactly two values, or name the class"),
-        (["a", "b", "c"], {"positive": "B"}, "column 'y' has no class 'B' for --positive; did you mean 'b'?"),
-        (["a", "NA", "b"], {"missing_values": ("NA",)}, "column 'y' has no label in row 2 (line 3)"),
+        (
+            ["a", "b", "c", "a"],
+            {},
+            (
+                "column 'y' holds 3 distinct values, a (2), b (1), c (1): labels take exactly two"
+                " values, or name the class"
+            ),
+        ),
+        (
+            ["a", "b", "c"],
+            {"positive": "B"},
+            "column 'y' has no class 'B' for --positive; did you mean 'b'?",
+        ),
+        (
+            ["a", "NA", "b"],
+            {"missing_values": ("NA",)},
+            "column 'y' has no label in row 2 (line 3)",
+        ),
         (["a", "", "b"], {}, "column 'y' has no label in row 2 (line 3)"),
     ],
 )
 def test_classes_that_are_refused(tmp_path, labels, reading, message):
     with pytest.raises(ValueError) as caught:
-        read(tmp_path, "x,y\n" + "".join(f"{row},{label}\n" for row, label in enumerate(labels)), **reading)
+        read(
+            tmp_path,
+            "x,y\n" + "".join(f"{row},{label}\n" for row, label in enumerate(labels)),
+            **reading,
+        )
     assert message in str(caught.value)
 
 
-# --- faults of files -------------------------------------------------------------------------------------------------------
+# --- faults of files ------------------------------------------------------------------------------
 
 FAULTS = [
-    ("a,b,y\n1,2,x\n3,z\n", {}, "line 3 has 2 fields, and there are 3 columns: it ends before column 'y'"),
-    ("a,y\n1,x\n2,x,3\n", {}, "line 3 has 3 fields, and there are 2 columns: field 3 has no column"),
+    (
+        "a,b,y\n1,2,x\n3,z\n",
+        {},
+        "line 3 has 2 fields, and there are 3 columns: it ends before column 'y'",
+    ),
+    (
+        "a,y\n1,x\n2,x,3\n",
+        {},
+        "line 3 has 3 fields, and there are 2 columns: field 3 has no column",
+    ),
     ("\n# c\n\na,y\n1,x\n2\n", {"comment": "#"}, "line 6 has 1 field, and there are 2 columns"),
     ('a,y\n"1\n1",x\n2\n', {}, "line 4 has 1 field"),
     ('a,y\n1,x\n"2,x\n3,z\n', {}, "line 3 has a quote that is not closed"),
     ('a,y\n1,x\n"2"3,z\n', {}, "line 3, field 1 is not readable"),
-    ("a,y\n1,x\n2,\ufffd\n".encode("utf-16-le")[:-3] + b"\xd8\n\0", {"encoding": "utf-16-le"}, "is not UTF-16-LE: name another --encoding"),
-    ("a,y\n1,größe\n".encode("latin-1"), {}, "line 2, character 5: the byte 0xf6 is not UTF-8: name the encoding, as in --encoding cp1252"),
-    ("a,y\n1,größe\n".encode("latin-1"), {"encoding": "ascii"}, "line 2, character 5: the byte 0xf6 is not ASCII: name another --encoding"),
+    (
+        "a,y\n1,x\n2,\ufffd\n".encode("utf-16-le")[:-3] + b"\xd8\n\0",
+        {"encoding": "utf-16-le"},
+        "is not UTF-16-LE: name another --encoding",
+    ),
+    (
+        "a,y\n1,größe\n".encode("latin-1"),
+        {},
+        (
+            "line 2, character 5: the byte 0xf6 is not UTF-8: name the encoding, as in --encoding"
+            " cp1252"
+        ),
+    ),
+    (
+        "a,y\n1,größe\n".encode("latin-1"),
+        {"encoding": "ascii"},
+        "line 2, character 5: the byte 0xf6 is not ASCII: name another --encoding",
+    ),
     (b"a,y\n1,x\0\n", {}, "line 2 holds a NUL character"),
-    (b"PK\x03\x04...", {}, "the file is a workbook or a zip archive, and not text: save the sheet as .csv"),
-    ("1,2\n3,4\n", {}, "the first line holds numbers (1, 2, ...): expected a line of column names (line 1)"),
+    (
+        b"PK\x03\x04...",
+        {},
+        "the file is a workbook or a zip archive, and not text: save the sheet as .csv",
+    ),
+    (
+        "1,2\n3,4\n",
+        {},
+        "the first line holds numbers (1, 2, ...): expected a line of column names (line 1)",
+    ),
     ("a,b,a,y\n1,2,3,x\n", {}, "two columns are named 'a': rename one (columns 1 and 3 of line 1)"),
     ("a,y\n", {}, "the file has column names but no rows"),
     ("# only\n# comments\n", {}, "the file holds no data"),
-    ("a;y\n1;x\n", {"separator": ","}, "there is one column, 'a;y': semicolons separate the fields, but the file is read otherwise"),
+    (
+        "a;y\n1;x\n",
+        {"separator": ","},
+        (
+            "there is one column, 'a;y': semicolons separate the fields, but the file is read"
+            " otherwise"
+        ),
+    ),
     ("a,y\n1,x\n", {"ignore": ("b",)}, "there is no column 'b'; the columns are a, y"),
     ("age,y\n1,x\n", {"dates": ("agee",)}, "there is no column 'agee'; did you mean 'age'?"),
     ("age,y\n1,x\n", {"id": "who"}, "there is no column 'who'"),
@@ -385,10 +576,15 @@ def test_readings_that_mean_nothing(reading, message):
 
 
 def test_ways_to_say_a_separator():
-    assert [Reading(separator=word).separator for word in ("tab", "\\t", "space", ";")] == ["\t", "\t", " ", ";"]
+    assert [Reading(separator=word).separator for word in ("tab", "\\t", "space", ";")] == [
+        "\t",
+        "\t",
+        " ",
+        ";",
+    ]
 
 
-# --- rows to predict -------------------------------------------------------------------------------------------------------
+# --- rows to predict ------------------------------------------------------------------------------
 
 
 def new_rows(folder, content, kinds, **options):
@@ -397,11 +593,23 @@ def new_rows(folder, content, kinds, **options):
 
 
 def test_rows_keep_their_place(tmp_path):
-    rows = new_rows(tmp_path, "who,v,w\na,1,x\n\nb,2\nc,3,y,z\n\nd,4,\n\n\n", {"v": Kind("number")}, reading=Reading(id="who"))
+    rows = new_rows(
+        tmp_path,
+        "who,v,w\na,1,x\n\nb,2\nc,3,y,z\n\nd,4,\n\n\n",
+        {"v": Kind("number")},
+        reading=Reading(id="who"),
+    )
     assert rows.is_usable.tolist() == [True, False, False, False, False, True]
     assert rows.table.numeric["v"].tolist() == [1, 4]
     assert (rows.id_name, rows.ids) == ("who", ("a", "", "b", "c", "", "d"))
-    assert [reason and reason.rpartition(" (")[2] for reason in rows.reasons] == ["", "line 3)", "line 4)", "line 5)", "line 6)", ""]
+    assert [reason and reason.rpartition(" (")[2] for reason in rows.reasons] == [
+        "",
+        "line 3)",
+        "line 4)",
+        "line 5)",
+        "line 6)",
+        "",
+    ]
     assert rows.reasons[1:4] == (
         "a blank line (line 3)",
         "2 fields, and there are 3 columns: it ends before column 'w' (line 4)",
@@ -425,20 +633,46 @@ def test_unseen_categories_are_counted(tmp_path):
     rows = new_rows(tmp_path, "v\nred\n7\nviolet\n7\n?\n", {"v": Kind("text", categories=("red",))})
     assert rows.table.categorical["v"].tolist() == ["red", "7", "violet", "7", None]
     assert rows.notes == (
-        "column 'v': 3 values that training never saw: 7 (2), violet (1); 2 of these are numbers, and the column was text in training",
+        (
+            "column 'v': 3 values that training never saw: 7 (2), violet (1); 2 of these are"
+            " numbers, and the column was text in training"
+        ),
     )
 
 
 @pytest.mark.parametrize(
     ("kind", "cell", "message"),
     [
-        (Kind("number"), "x", "column 'v' is not numeric: row 2 holds 'x' (line 3); a number is expected"),
+        (
+            Kind("number"),
+            "x",
+            "column 'v' is not numeric: row 2 holds 'x' (line 3); a number is expected",
+        ),
         (Kind("number"), "5%", "column 'v' is not numeric: row 2 holds '5%' (line 3)"),
         (Kind("number"), "inf", "column 'v' holds inf in row 2 (line 3): it is infinite"),
-        (Kind("percent"), "5", "column 'v' holds 5 in row 2 (line 3): a percentage such as 5% is expected, as in the other rows or in training"),
-        (Kind("truth"), "maybe", "column 'v' holds maybe in row 2 (line 3): true or false is expected"),
-        (Kind("date", order=dates.YEAR_FIRST), "1.2.2024", "column 'v' holds 1.2.2024 in row 2 (line 3): a date (year first) is expected"),
-        (Kind("grouped", group="'"), "1,200", "column 'v' holds 1,200 in row 2 (line 3): a number such as 1'200 is expected"),
+        (
+            Kind("percent"),
+            "5",
+            (
+                "column 'v' holds 5 in row 2 (line 3): a percentage such as 5% is expected, as in"
+                " the other rows or in training"
+            ),
+        ),
+        (
+            Kind("truth"),
+            "maybe",
+            "column 'v' holds maybe in row 2 (line 3): true or false is expected",
+        ),
+        (
+            Kind("date", order=dates.YEAR_FIRST),
+            "1.2.2024",
+            "column 'v' holds 1.2.2024 in row 2 (line 3): a date (year first) is expected",
+        ),
+        (
+            Kind("grouped", group="'"),
+            "1,200",
+            "column 'v' holds 1,200 in row 2 (line 3): a number such as 1'200 is expected",
+        ),
     ],
 )
 def test_cells_that_do_not_fit_the_training_data(tmp_path, kind, cell, message):
@@ -448,9 +682,18 @@ def test_cells_that_do_not_fit_the_training_data(tmp_path, kind, cell, message):
 
 
 def test_new_rows_are_read_as_the_training_data(tmp_path):
-    trained = Reading(separator=";", decimal=",", comment="%", missing_values=("none",), id="who", encoding="cp1252")
+    trained = Reading(
+        separator=";",
+        decimal=",",
+        comment="%",
+        missing_values=("none",),
+        id="who",
+        encoding="cp1252",
+    )
     (tmp_path / "new.csv").write_bytes("who;v\n% c\né;1.200\nb;None\n".encode("cp1252"))
-    rows = readers.read_new_rows(tmp_path / "new.csv", {"v": Kind("grouped", group=".")}, like=trained)
+    rows = readers.read_new_rows(
+        tmp_path / "new.csv", {"v": Kind("grouped", group=".")}, like=trained
+    )
     np.testing.assert_array_equal(rows.table.numeric["v"], [1200, NAN])
     assert rows.ids == ("é", "b")
     assert new_rows(tmp_path, "v\n1\n", {"v": Kind("number")}, like=trained).ids is None
@@ -461,9 +704,11 @@ def test_new_rows_are_read_as_the_training_data(tmp_path):
 @pytest.mark.parametrize(
     ("content", "values"),
     [
-        ("a;ill\n1,100;no\n1,200;no\n3,300;yes\n3,400;yes\n", [1.1, 1.2, 3.3, 3.4]),  # beside semicolons a comma is decimal
+        # beside semicolons a comma is decimal
+        ("a;ill\n1,100;no\n1,200;no\n3,300;yes\n3,400;yes\n", [1.1, 1.2, 3.3, 3.4]),
         ("a;ill\n1,100,000;no\n1,200;no\n3,300;yes\n3,400;yes\n", [1_100_000, 1200, 3300, 3400]),
-        ("a;b;ill\n1,100;0.5;no\n1,200;1;no\n3,300;2;yes\n3,400;1;yes\n", [1100, 1200, 3300, 3400]),  # the other column shows the sign
+        # the other column shows the sign
+        ("a;b;ill\n1,100;0.5;no\n1,200;1;no\n3,300;2;yes\n3,400;1;yes\n", [1100, 1200, 3300, 3400]),
     ],
 )
 def test_three_digits_behind_a_comma(content, values, tmp_path):
@@ -476,4 +721,7 @@ def test_leading_zeros_are_told(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("zip,ill\n01234,no\n1234,yes\n0.5,yes\n0,no\n", encoding="utf-8")
     notes = readers.read_table(path, label="ill").notes
-    assert "column 'zip' has numbers such as 01: they are read as 1; --categorical zip keeps them apart" in notes
+    assert (
+        "column 'zip' has numbers such as 01: they are read as 1; --categorical zip keeps them"
+        " apart" in notes
+    )

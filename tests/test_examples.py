@@ -1,4 +1,6 @@
-"""The examples in scripts/examples, on small sizes, and the page docs/training.md that shows them."""
+"""The examples in scripts/examples, on small sizes, and the page docs/training.md that
+shows them.
+"""
 
 import importlib
 import json
@@ -64,7 +66,10 @@ def test_robust_training_lowers_the_worst_losses(run):
     plain = methods["cross-entropy"]["configurations"].index([0.0, 0.01])
     worst = methods["CVaR"]["configurations"].index([0.2, 0.01])
     means = {
-        score: [np.mean(methods[name]["scores"][score][index]) for name, index in (("CVaR", worst), ("cross-entropy", plain))]
+        score: [
+            np.mean(methods[name]["scores"][score][index])
+            for name, index in (("CVaR", worst), ("cross-entropy", plain))
+        ]
         for score in ("training CVaR", "training mean loss")
     }
     assert means["training CVaR"][0] < means["training CVaR"][1]
@@ -94,8 +99,12 @@ def test_errors_by_round_are_those_of_the_first_votes(example):
     labels = np.where(features @ [1.0, 0.5, 0.25] > 0.1, 1, -1)
     votes = np.array([0.5, 0.3, 0.1])
     learner = types.SimpleNamespace(outputs=lambda column, features: jnp.tanh(features[:, column]))
-    vote = jboost.ensemble.Ensemble(learner, jnp.arange(3), jnp.stack([votes, votes], axis=1), jnp.zeros(()), jnp.array(3))
-    errors = example("boosted_networks").errors_by_round(vote, jnp.asarray(features), jnp.asarray(labels))
+    vote = jboost.ensemble.Ensemble(
+        learner, jnp.arange(3), jnp.stack([votes, votes], axis=1), jnp.zeros(()), jnp.array(3)
+    )
+    errors = example("boosted_networks").errors_by_round(
+        vote, jnp.asarray(features), jnp.asarray(labels)
+    )
     for count in range(1, 4):
         scores = np.tanh(features[:, :count]) @ votes[:count]
         assert float(errors[count - 1]) == pytest.approx(np.mean((scores > 0) != (labels > 0)))
@@ -190,15 +199,31 @@ def test_python_of_the_page_on_training_runs_as_written():
     text = (ROOT / "docs" / "training.md").read_text()
     program = "\n".join(part.split("```", 1)[0] for part in text.split("```python\n")[1:])
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=ROOT,
+    )
     assert ended.returncode == 0, ended.stderr[-2000:]
 
 
 def test_tables_of_the_page_on_training_are_those_of_the_results(example):
     text = (ROOT / "docs" / "training.md").read_text()
-    found = {name: json.loads((ROOT / "benchmarks" / "results" / "examples" / f"{name}.json").read_text()) for name in EXAMPLES}
+    found = {
+        name: json.loads(
+            (ROOT / "benchmarks" / "results" / "examples" / f"{name}.json").read_text()
+        )
+        for name in EXAMPLES
+    }
     tables = [example(name).table(results) for name, results in found.items()]
-    tables.append(example("robust_training").strength_table(found["robust_training"], "CVaR", "label noise"))
+    tables.append(
+        example("robust_training").strength_table(found["robust_training"], "CVaR", "label noise")
+    )
     for table in tables:
         assert table in text, f"the page has another table than the results:\n{table}"
-    assert all((ROOT / "docs" / "figures" / f"{name}.png").stat().st_size < 100_000 for name in EXAMPLES)
+    assert all(
+        (ROOT / "docs" / "figures" / f"{name}.png").stat().st_size < 100_000 for name in EXAMPLES
+    )

@@ -1,4 +1,6 @@
-"""Every public algorithm in one program is lowered for CUDA and TPU, with the 64-bit types that docs/64-bit-types.md states."""
+"""Every public algorithm in one program is lowered for CUDA and TPU, with the 64-bit types that
+docs/64-bit-types.md states.
+"""
 
 import jax
 import numpy as np
@@ -12,8 +14,15 @@ from marks import slow_but
 
 ALGORITHMS = algorithms()
 TRACEABLE = [name for name, algorithm in ALGORITHMS.items() if algorithm.traceable]
-WITHOUT_ON_STEP = ("l0.choose", "l0.search_margin", "l0.fit_exact", "example_weights.choose_penalty")  # one program, if large, where nothing watches
-HOST_DRIVEN = [name for name in ALGORITHMS if name not in (*TRACEABLE, *WITHOUT_ON_STEP)]  # a loop on the host is no program
+# one program, if large, where nothing watches
+WITHOUT_ON_STEP = (
+    "l0.choose",
+    "l0.search_margin",
+    "l0.fit_exact",
+    "example_weights.choose_penalty",
+)
+# a loop on the host is no program
+HOST_DRIVEN = [name for name in ALGORITHMS if name not in (*TRACEABLE, *WITHOUT_ON_STEP)]
 CHEAP = (
     "pair.optimal_separator, 32-bit words",
     "projections.kl_projection_capped_simplex, newton",
@@ -34,7 +43,9 @@ def test_every_algorithm_in_one_program_is_exported_for_cuda_and_tpu(name):
     if "32-bit words" in name:
         assert (counted.floats, counted.integers, counted.largest) == (0, 0, "")
     if f"(JAX {jax.__version__})" not in PAGE:
-        pytest.skip("docs/64-bit-types.md is of another version of JAX, which lowers to other operations")
+        pytest.skip(
+            "docs/64-bit-types.md is of another version of JAX, which lowers to other operations"
+        )
     stated = wide_types.read_rows(PAGE)[name]
     message = f"docs/64-bit-types.md is stale: python -m benchmarks.wide_types --only '{name}'"
     for found, known in zip(counted[:4], stated, strict=True):
@@ -63,9 +74,14 @@ def test_what_the_host_may_watch_is_exported_where_it_does_not(name):
 def test_sweep_with_32_bit_words_has_no_64_bit_types(dtype, options):
     def solve(points, labels, weights, mask):
         config = SweepConfig(word_bits=32)
-        return jboost.pair.optimal_separator(points, labels, weights=weights, mask=mask, method="sweep", config=config, **options)
+        return jboost.pair.optimal_separator(
+            points, labels, weights=weights, mask=mask, method="sweep", config=config, **options
+        )
 
-    shapes = [jax.ShapeDtypeStruct(shape, kind) for shape, kind in (((12, 2), dtype), ((12,), "int32"), ((12,), "float32"), ((12,), "bool"))]
+    shapes = [
+        jax.ShapeDtypeStruct(shape, kind)
+        for shape, kind in (((12, 2), dtype), ((12,), "int32"), ((12,), "float32"), ((12,), "bool"))
+    ]
     counted = wide_types.count([jax.jit(solve).lower(*shapes).as_text()])
     assert counted.operations > 1000
     assert (counted.floats, counted.integers) == (0, 0)
@@ -77,7 +93,9 @@ def test_count_finds_arrays_and_no_attributes():
 
     def wide(values):
         with jax.enable_x64(True):
-            bits = jax.lax.bitcast_convert_type(jax.lax.convert_element_type(values, "float64"), "uint64")
+            bits = jax.lax.bitcast_convert_type(
+                jax.lax.convert_element_type(values, "float64"), "uint64"
+            )
             return (bits >> np.uint64(40)).astype("int32")
 
     values = np.ones(5, np.float32)
@@ -85,5 +103,10 @@ def test_count_finds_arrays_and_no_attributes():
     assert "i64" in text  # sizes of padding
     assert wide_types.count([text])[1:5] == (0, 0, 0, "")
     counted = wide_types.count([jax.jit(wide).lower(values).as_text()])
-    assert (counted.floats, counted.bit_casts, counted.largest, counted.num_bytes) == (2, 1, "f64[5]", 40)
+    assert (counted.floats, counted.bit_casts, counted.largest, counted.num_bytes) == (
+        2,
+        1,
+        "f64[5]",
+        40,
+    )
     assert counted.integers >= 2

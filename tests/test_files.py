@@ -72,13 +72,21 @@ def test_round_trip_is_bit_exact(path, dtype):
 
 def test_lines_of_a_front_and_of_programs_come_back(path):
     one = jnp.ones(())
-    line = {"normal": jnp.array([1.0, 2.0]), "anchor": jnp.array([0.5, 0.0]), "bias": one, "loss": one, "status": jnp.asarray(0, jnp.int32)}
+    line = {
+        "normal": jnp.array([1.0, 2.0]),
+        "anchor": jnp.array([0.5, 0.0]),
+        "bias": one,
+        "loss": one,
+        "status": jnp.asarray(0, jnp.int32),
+    }
     for model in (
         TradeOff(energy=one, index=jnp.asarray(0, jnp.int32), margin=one, **line),
         DistanceSeparator(objective=one, lower_bound=one, **line),
     ):
         files.save(model, path)
-        np.testing.assert_array_equal(jboost.predict_scores(files.load(path), [[3.0, 1.0], [-4.0, 1.0]]), [5.5, -1.5])
+        np.testing.assert_array_equal(
+            jboost.predict_scores(files.load(path), [[3.0, 1.0], [-4.0, 1.0]]), [5.5, -1.5]
+        )
 
 
 def test_numpy_reads_it_without_pickle(path):
@@ -88,7 +96,11 @@ def test_numpy_reads_it_without_pickle(path):
         assert set(archive.files) == {*Separator._fields, "header.json"}
         np.testing.assert_array_equal(archive["normal"], model.normal)
         header = json.loads(archive["header.json"])
-    assert (header["format"], header["format_version"], header["model"]["type"]) == ("jboost-model", 1, "Separator")
+    assert (header["format"], header["format_version"], header["model"]["type"]) == (
+        "jboost-model",
+        1,
+        "Separator",
+    )
     assert header["model"]["fields"]["normal"] == {"dtype": "float32", "shape": [2]}
 
 
@@ -105,17 +117,29 @@ class Twins(NamedTuple):
 
 
 def test_other_models_register_with_one_line(path, monkeypatch):
-    model = Twins(make_separator("float32"), make_separator("float32")._replace(bias=jnp.float32(2)), jnp.arange(3))
-    with pytest.raises(ValueError, match="model is a Twins: the types that can be saved are Binarizer, .*Separator"):
+    model = Twins(
+        make_separator("float32"),
+        make_separator("float32")._replace(bias=jnp.float32(2)),
+        jnp.arange(3),
+    )
+    with pytest.raises(
+        ValueError, match="model is a Twins: the types that can be saved are Binarizer, .*Separator"
+    ):
         files.save(model, path)
     monkeypatch.setattr(files, "_TYPES", dict(files._TYPES))
     files.register(Twins)
     files.save(model, path)
     loaded = files.load(path)
     assert isinstance(loaded.second, Separator)
-    assert all(np.array_equal(before, after) for before, after in zip(jax.tree.leaves(model), jax.tree.leaves(loaded), strict=True))
+    assert all(
+        np.array_equal(before, after)
+        for before, after in zip(jax.tree.leaves(model), jax.tree.leaves(loaded), strict=True)
+    )
     monkeypatch.delitem(files._TYPES, "Twins")
-    with pytest.raises(ValueError, match="holds a Twins, which this jboost does not know; it knows Column, .*Separator"):
+    with pytest.raises(
+        ValueError,
+        match="holds a Twins, which this jboost does not know; it knows Column, .*Separator",
+    ):
         files.load(path)
 
 
@@ -125,18 +149,48 @@ def test_other_models_register_with_one_line(path, monkeypatch):
         (lambda path: path.unlink(), "there is no such model file"),
         (lambda path: path.write_bytes(b""), "not a model file of jboost, or damaged"),
         (lambda path: path.write_bytes(b"normal text"), "not a model file of jboost, or damaged"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "not a model file of jboost, or damaged"),
+        (
+            lambda path: path.write_bytes(path.read_bytes()[:-40]),
+            "not a model file of jboost, or damaged",
+        ),
         (lambda path: np.savez(path, normal=np.ones(2)), "it has no header"),
         (lambda path: change_header(path, format="other"), "it has no header"),
-        (lambda path: rewrite(path, "header.json", lambda data: b"{" + data), "the header of the model file is damaged"),
-        (lambda path: rewrite(path, "header.json", lambda data: b"[]"), "the header of the model file is damaged"),
-        (lambda path: change_header(path, format_version=2, jboost_version="9.1"), "has format 2, written by jboost 9.1.*install a newer jboost"),
-        (lambda path: change_header(path, model={"type": "Forest", "fields": {}}), "holds a Forest, which this jboost does not know"),
-        (lambda path: change_header(path, model={"type": "Separator", "fields": {}}), "do not fit this jboost"),
-        (lambda path: change_header(path, model={"kind": 3}), "the header of the model file is damaged"),
-        (lambda path: rewrite(path, "normal.npy", lambda data: None), "the array normal of the model file is missing or damaged"),
-        (lambda path: rewrite(path, "normal.npy", lambda data: data[:-2]), "the array normal of the model file is missing or damaged"),
-        (lambda path: rewrite(path, "normal.npy", lambda data: as_npy(np.ones(3))), r"normal is float64\[3\], the header says float32\[2\]"),
+        (
+            lambda path: rewrite(path, "header.json", lambda data: b"{" + data),
+            "the header of the model file is damaged",
+        ),
+        (
+            lambda path: rewrite(path, "header.json", lambda data: b"[]"),
+            "the header of the model file is damaged",
+        ),
+        (
+            lambda path: change_header(path, format_version=2, jboost_version="9.1"),
+            "has format 2, written by jboost 9.1.*install a newer jboost",
+        ),
+        (
+            lambda path: change_header(path, model={"type": "Forest", "fields": {}}),
+            "holds a Forest, which this jboost does not know",
+        ),
+        (
+            lambda path: change_header(path, model={"type": "Separator", "fields": {}}),
+            "do not fit this jboost",
+        ),
+        (
+            lambda path: change_header(path, model={"kind": 3}),
+            "the header of the model file is damaged",
+        ),
+        (
+            lambda path: rewrite(path, "normal.npy", lambda data: None),
+            "the array normal of the model file is missing or damaged",
+        ),
+        (
+            lambda path: rewrite(path, "normal.npy", lambda data: data[:-2]),
+            "the array normal of the model file is missing or damaged",
+        ),
+        (
+            lambda path: rewrite(path, "normal.npy", lambda data: as_npy(np.ones(3))),
+            r"normal is float64\[3\], the header says float32\[2\]",
+        ),
         (
             lambda path: rewrite(path, "normal.npy", lambda data: as_npy(np.array([{}, {}]))),
             "the array normal of the model file is missing or damaged",
@@ -164,14 +218,19 @@ def test_bits_that_flipped_are_found(path):
         place = archive.getinfo("anchor.npy").header_offset + 60
     data[place] ^= 0xFF
     path.write_bytes(bytes(data))
-    with pytest.raises(ValueError, match="the array anchor of the model file is missing or damaged"):
+    with pytest.raises(
+        ValueError, match="the array anchor of the model file is missing or damaged"
+    ):
         files.load(path)
 
 
 def test_64_bits_are_not_lost_silently(path):
     with jax.enable_x64(True):
         files.save(make_separator("float64"), path)
-    with jax.enable_x64(False), pytest.raises(ValueError, match="holds float64 arrays: enable 64-bit types first"):
+    with (
+        jax.enable_x64(False),
+        pytest.raises(ValueError, match="holds float64 arrays: enable 64-bit types first"),
+    ):
         files.load(path)
 
 
@@ -184,7 +243,7 @@ def test_a_learner_is_for_models_that_have_one(path):
         files.load(path, learner=object())
 
 
-# --- ensembles -------------------------------------------------------------------------------------------------------------
+# --- ensembles ------------------------------------------------------------------------------------
 
 NETWORK = learners.trained(*learners.mlp((3,)), optax.adam(1e-2), num_steps=2)
 
@@ -203,21 +262,31 @@ class Guesses:
 
 
 def make_ensemble(learner, hypotheses=None):
-    """An ensemble with settling, negative and tiny votes; the hypotheses are those of the learner's first proposal, twice."""
-    dataset = jboost.make_dataset([[1.0, -1.0, 1.0], [1.0, 1.0, -1.0], [-1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]], [1, 1, -1, -1])
+    """An ensemble with settling, negative and tiny votes; the hypotheses are those of the learner's
+    first proposal, twice.
+    """
+    dataset = jboost.make_dataset(
+        [[1.0, -1.0, 1.0], [1.0, 1.0, -1.0], [-1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]], [1, 1, -1, -1]
+    )
     if hypotheses is None:
         state = learner.init(jax.random.key(0), dataset)
         hypotheses = learner.propose(state, jnp.full(4, 0.25)).hypotheses
     hypotheses = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), hypotheses)
     votes = jnp.array([[jnp.inf, 0.1], [-0.0, 1e-30]], jnp.float32)
-    return jboost.ensemble.Ensemble(learner, hypotheses, votes, jnp.float32(-1 / 3), jnp.int32(2)), dataset.features
+    return jboost.ensemble.Ensemble(
+        learner, hypotheses, votes, jnp.float32(-1 / 3), jnp.int32(2)
+    ), dataset.features
 
 
 def assert_same(before, after):
     assert jax.tree.structure(before) == jax.tree.structure(after)
     for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
         assert isinstance(new, jax.Array)
-        assert (old.dtype, old.shape, np.asarray(old).tobytes()) == (new.dtype, new.shape, np.asarray(new).tobytes())
+        assert (old.dtype, old.shape, np.asarray(old).tobytes()) == (
+            new.dtype,
+            new.shape,
+            np.asarray(new).tobytes(),
+        )
 
 
 @pytest.mark.parametrize(
@@ -237,28 +306,41 @@ def test_ensembles_come_back_without_help(path, learner):
     for loaded in (files.load(path), files.load(path, learner=learner)):
         assert loaded.learner == learner
         assert_same(model, loaded)
-    np.testing.assert_array_equal(jboost.predict_scores(files.load(path), features), jboost.predict_scores(model, features))
+    np.testing.assert_array_equal(
+        jboost.predict_scores(files.load(path), features), jboost.predict_scores(model, features)
+    )
     with pytest.raises(ValueError, match="leave `learner` out"):
         files.load(path, learner=learners.stumps(num_proposed=2))
 
 
-@pytest.mark.parametrize("learner", [slow(NETWORK), learners.signs(NETWORK)], ids=["trained", "signs"])
+@pytest.mark.parametrize(
+    "learner", [slow(NETWORK), learners.signs(NETWORK)], ids=["trained", "signs"]
+)
 def test_a_learner_of_functions_is_handed_in(path, learner):
     model, features = make_ensemble(learner)
     files.save({"ensemble": model}, path)
     assert files.load(path, learner=learner)["ensemble"].learner == learner
     files.save(model, path)
     with np.load(path, allow_pickle=False) as archive:
-        assert {"hypotheses.params.0.0", "hypotheses.params.1.1", "hypotheses.sign"} <= set(archive.files)
-    with pytest.raises(ValueError, match=r"the learner, a Trained, holds what a file cannot: .*load\(path, learner=...\)"):
+        assert {"hypotheses.params.0.0", "hypotheses.params.1.1", "hypotheses.sign"} <= set(
+            archive.files
+        )
+    with pytest.raises(
+        ValueError,
+        match=r"the learner, a Trained, holds what a file cannot: .*load\(path, learner=...\)",
+    ):
         files.load(path)
-    with pytest.raises(ValueError, match="learner is a Stumps, but the model was fitted with a Trained"):
+    with pytest.raises(
+        ValueError, match="learner is a Stumps, but the model was fitted with a Trained"
+    ):
         files.load(path, learner=learners.stumps())
     for given in (learner, NETWORK):
         loaded = files.load(path, learner=given)
         assert loaded.learner == learner
         assert_same(model, loaded)
-        np.testing.assert_array_equal(jboost.predict_scores(loaded, features), jboost.predict_scores(model, features))
+        np.testing.assert_array_equal(
+            jboost.predict_scores(loaded, features), jboost.predict_scores(model, features)
+        )
 
 
 def price_by_order(orders, num_attributes, num_examples, max_order):
@@ -269,7 +351,9 @@ def price_by_order(orders, num_attributes, num_examples, max_order):
 MONOMIALS = learners.Monomial(jnp.array([[1, 0, -1]], jnp.int8), jnp.ones(1, jnp.int8))
 
 
-@pytest.mark.parametrize("cost", [slow("mdl"), costs.mdl(0.3, num_attributes=7), slow(costs.rademacher(0.1))], ids=repr)
+@pytest.mark.parametrize(
+    "cost", [slow("mdl"), costs.mdl(0.3, num_attributes=7), slow(costs.rademacher(0.1))], ids=repr
+)
 def test_monomials_come_back_with_their_costs(path, cost):
     learner = learners.monomials(2, cost=cost, num_proposed=3, constant_cost=0.25)
     model, _ = make_ensemble(learner, MONOMIALS)
@@ -278,10 +362,14 @@ def test_monomials_come_back_with_their_costs(path, cost):
     assert loaded.learner == learner
     assert loaded.learner.config == learner.config
     assert jax.tree.structure(loaded) == jax.tree.structure(model)
-    prices = [one.cost(jnp.arange(1, 3), 5, jnp.float32(40), 2) for one in (learner, loaded.learner)]
+    prices = [
+        one.cost(jnp.arange(1, 3), 5, jnp.float32(40), 2) for one in (learner, loaded.learner)
+    ]
     np.testing.assert_array_equal(*prices)
     features = jnp.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0], [jnp.nan, 0.0, 0.0]])
-    np.testing.assert_array_equal(jboost.predict_scores(loaded, features), jboost.predict_scores(model, features))
+    np.testing.assert_array_equal(
+        jboost.predict_scores(loaded, features), jboost.predict_scores(model, features)
+    )
 
 
 def test_monomials_with_a_cost_of_ones_own_are_handed_in(path):
@@ -304,7 +392,9 @@ def test_binarizers_keep_their_64_bits_and_words(path):
         assert type(before) is type(after), field.name
         np.testing.assert_array_equal(np.asarray(before, object), np.asarray(after, object))
     assert loaded.thresholds.dtype == np.float64
-    np.testing.assert_array_equal(binarization.apply(loaded, rows), binarization.apply(binarizer, rows))
+    np.testing.assert_array_equal(
+        binarization.apply(loaded, rows), binarization.apply(binarizer, rows)
+    )
 
     def change(data):
         header = json.loads(data)
@@ -320,7 +410,9 @@ def test_hypotheses_of_ones_own(path, monkeypatch):
     monkeypatch.setattr(files, "_TYPES", dict(files._TYPES))
     learner = learners.register(Guesses, static=("size",))(3)
     model, _ = make_ensemble(learner, {"a": Guess(jnp.ones(1)), "b": (jnp.zeros((1, 0)), [])})
-    with pytest.raises(ValueError, match="model.hypotheses.a is a Guess: .*; jboost.files.register adds another"):
+    with pytest.raises(
+        ValueError, match="model.hypotheses.a is a Guess: .*; jboost.files.register adds another"
+    ):
         files.save(model, path)
     assert not path.exists()
     files.register(Guess)
@@ -333,7 +425,10 @@ def test_hypotheses_of_ones_own(path, monkeypatch):
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
-        ({"type": "Stumps", "settings": {"depth": 2}}, "the Stumps in the file does not fit this jboost"),
+        (
+            {"type": "Stumps", "settings": {"depth": 2}},
+            "the Stumps in the file does not fit this jboost",
+        ),
         ({"type": "Trees", "settings": {}}, "the Trees in the file does not fit this jboost"),
         ({"type": "Signs", "settings": None}, "the header of the model file is damaged"),
         ({"type": 3, "settings": None}, "the header of the model file is damaged"),
@@ -359,6 +454,8 @@ def test_only_arrays_of_numbers_are_saved(path):
 
 
 def test_two_arrays_of_one_name(tmp_path):
-    model = learners.Model({"dense.bias": jnp.float32(1), "dense": {"bias": jnp.float32(2)}}, jnp.float32(1))
+    model = learners.Model(
+        {"dense.bias": jnp.float32(1), "dense": {"bias": jnp.float32(2)}}, jnp.float32(1)
+    )
     with pytest.raises(ValueError, match="two arrays by the name params.dense.bias"):
         files.save(model, tmp_path / "model.npz")

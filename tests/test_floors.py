@@ -1,6 +1,8 @@
-"""The rooms of jboost stand on floors, and a room imports only from floors below its own (CONTRIBUTING.md has the table in words).
+"""The rooms of jboost stand on floors, and a room imports only from floors below its own
+(CONTRIBUTING.md has the table in words).
 
-The checker reads the sources, it imports nothing. An import counts wherever it stands: inside a function or under TYPE_CHECKING too.
+The checker reads the sources, it imports nothing. An import counts wherever it stands: inside a
+function or under TYPE_CHECKING too.
 """
 
 import ast
@@ -17,7 +19,17 @@ FLOORS = (
     ("projections", "operators", "geometry", "search"),
     ("lp", "monomials", "kernels", "relaxations"),
     ("pair", "learners", "losses"),
-    ("ensemble", "adaboost", "infoboost", "relaxed_margin", "lpboost", "l0", "slipper", "example_weights", "combine"),
+    (
+        "ensemble",
+        "adaboost",
+        "infoboost",
+        "relaxed_margin",
+        "lpboost",
+        "l0",
+        "slipper",
+        "example_weights",
+        "combine",
+    ),
     ("data", "files", "outputs", "sharding", "checkpoints", "drive", "layers"),
     ("cli", "plots", "report", "sklearn"),
 )
@@ -26,9 +38,10 @@ RUNTIME = frozenset({"jax", "jaxlib", "optax", "numpy", "chex"})
 LOWEST_FLOOR_WITH_EXTRAS = 5
 # Modules that belong to no room. They may import every room, and no room may import them.
 FRONT = frozenset({"jboost", "jboost.__main__"})
-# (room, room of the same floor it may import): each pair says why it is here.
-# The command line calls the others; a model file holds the binarizer of what it predicts, and is an output; pairwise boosting calls the learners
-# in the way of AdaBoost; checkpoints go on by a loop that is driven, and are outputs that know the version as a model file does.
+# (room, room of the same floor it may import): each pair says why it is here. The command line
+# calls the others; a model file holds the binarizer of what it predicts, and is an output; pairwise
+# boosting calls the learners in the way of AdaBoost; checkpoints go on by a loop that is driven,
+# and are outputs that know the version as a model file does.
 SAME_FLOOR: frozenset[tuple[str, str]] = frozenset(
     {
         ("cli", "plots"),
@@ -51,7 +64,9 @@ class Import(NamedTuple):
 
 
 def imports_of(module: str, source: str, modules: Mapping[str, bool]) -> Iterator[Import]:
-    """All imports in the source; `modules` maps the name of each module of the package to whether it is a package itself."""
+    """All imports in the source; `modules` maps the name of each module of the package to whether
+    it is a package itself.
+    """
 
     def visit(node: ast.AST, in_function: bool) -> Iterator[Import]:
         if isinstance(node, ast.Import):
@@ -66,15 +81,21 @@ def imports_of(module: str, source: str, modules: Mapping[str, bool]) -> Iterato
             for alias in node.names:
                 name = f"{origin}.{alias.name}"
                 yield Import(name if name in modules else origin, name, node.lineno, in_function)
-        inside = in_function or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        inside = in_function or isinstance(
+            node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+        )
         for child in ast.iter_child_nodes(node):
             yield from visit(child, inside)
 
     yield from visit(ast.parse(source), False)
 
 
-def find_violations(sources: Mapping[str, str], same_floor: frozenset[tuple[str, str]] = SAME_FLOOR) -> list[str]:
-    """What is wrong with the imports of a package, one line each; `sources` maps paths like "jboost/base/types.py" to texts."""
+def find_violations(
+    sources: Mapping[str, str], same_floor: frozenset[tuple[str, str]] = SAME_FLOOR
+) -> list[str]:
+    """What is wrong with the imports of a package, one line each; `sources` maps paths like
+    "jboost/base/types.py" to texts.
+    """
     modules, texts, paths = {}, {}, {}
     for path, text in sources.items():
         parts = path.removesuffix(".py").split("/")
@@ -99,14 +120,25 @@ def find_violations(sources: Mapping[str, str], same_floor: frozenset[tuple[str,
                 target_room = name.split(".")[1] if "." in name else None
                 target_floor = FLOOR_OF.get(target_room) if target_room else None
                 if target in FRONT and target_floor is None:
-                    violations.append(f"{where}: imports {name} through the front door; import it from the room it lives in")
+                    violations.append(
+                        f"{where}: imports {name} through the front door; import it from the room"
+                        " it lives in"
+                    )
                 elif target_floor is None:
                     violations.append(f"{where}: imports {name}, whose room has no floor")
-                elif target_room != room and target_floor >= floor and (room, target_room) not in same_floor:
-                    violations.append(f"{where}: {room} (floor {floor}) imports {name} (floor {target_floor})")
+                elif (
+                    target_room != room
+                    and target_floor >= floor
+                    and (room, target_room) not in same_floor
+                ):
+                    violations.append(
+                        f"{where}: {room} (floor {floor}) imports {name} (floor {target_floor})"
+                    )
             elif top not in RUNTIME and top not in sys.stdlib_module_names:
                 if room is None or floor < LOWEST_FLOOR_WITH_EXTRAS:
-                    violations.append(f"{where}: imports the extra {top} below floor {LOWEST_FLOOR_WITH_EXTRAS}")
+                    violations.append(
+                        f"{where}: imports the extra {top} below floor {LOWEST_FLOOR_WITH_EXTRAS}"
+                    )
                 elif not in_function:
                     violations.append(f"{where}: imports the extra {top} outside a function")
     try:
@@ -118,23 +150,38 @@ def find_violations(sources: Mapping[str, str], same_floor: frozenset[tuple[str,
 
 def test_jboost_keeps_its_floors():
     root = Path(__file__).parents[1]
-    sources = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in sorted(root.glob("jboost/**/*.py"))}
+    sources = {
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(root.glob("jboost/**/*.py"))
+    }
     assert "jboost/__init__.py" in sources
     assert find_violations(sources) == []
 
 
-# --- the checker itself: packages made up for it ---------------------------------------------------------------------------
+# --- the checker itself: packages made up for it --------------------------------------------------
 
 HOUSE = {
-    "jboost/__init__.py": "from jboost import pair\nfrom jboost.base.types import Dataset\nfrom .adaboost import fit",
+    "jboost/__init__.py": (
+        "from jboost import pair\nfrom jboost.base.types import Dataset\nfrom .adaboost import fit"
+    ),
     "jboost/__main__.py": "from jboost.cli import main",
     "jboost/base/__init__.py": "",
-    "jboost/base/types.py": "import jax.numpy as jnp\nfrom typing import NamedTuple\nimport numpy as np",
-    "jboost/base/check.py": "from . import types\nfrom .types import Dataset\nfrom jboost.base import types as t",
+    "jboost/base/types.py": (
+        "import jax.numpy as jnp\nfrom typing import NamedTuple\nimport numpy as np"
+    ),
+    "jboost/base/check.py": (
+        "from . import types\nfrom .types import Dataset\nfrom jboost.base import types as t"
+    ),
     "jboost/pair/__init__.py": "from jboost.pair.sweep import optimal_separator",
-    "jboost/pair/sweep.py": "from ..base import types\nfrom jboost.geometry.angles import order\nimport optax, chex, jaxlib",
+    "jboost/pair/sweep.py": (
+        "from ..base import types\nfrom jboost.geometry.angles import order\nimport optax, chex,"
+        " jaxlib"
+    ),
     "jboost/geometry/angles.py": "import jboost.base.types",
-    "jboost/adaboost.py": "from . import pair\nfrom .base.types import Dataset\ndef f():\n    from jboost import learners",
+    "jboost/adaboost.py": (
+        "from . import pair\nfrom .base.types import Dataset\ndef f():\n    from jboost import"
+        " learners"
+    ),
     "jboost/learners/__init__.py": "",
     "jboost/files.py": "def load():\n    import skops.io\n    from jboost import adaboost",
     "jboost/sklearn.py": "def make():\n    from sklearn.base import BaseEstimator",
@@ -149,26 +196,74 @@ def test_checker_accepts_a_house_in_order():
 @pytest.mark.parametrize(
     ("path", "source", "message"),
     [
-        ("jboost/base/types.py", "import jboost.pair.sweep", "base (floor 0) imports jboost.pair.sweep (floor 3)"),
-        ("jboost/base/types.py", "from ..pair import sweep", "base (floor 0) imports jboost.pair.sweep (floor 3)"),
-        ("jboost/base/__init__.py", "from .. import pair", "base (floor 0) imports jboost.pair (floor 3)"),
-        ("jboost/base/types.py", "def f():\n    from jboost import cli", "types.py:2: base (floor 0) imports jboost.cli (floor 6)"),
-        ("jboost/base/types.py", "class A:\n    if True:\n        import jboost.lp as lp", "base (floor 0) imports jboost.lp (floor 2)"),
-        ("jboost/pair/sweep.py", "from jboost.learners import x", "pair (floor 3) imports jboost.learners.x (floor 3)"),
-        ("jboost/plots.py", "from jboost.files import save\nfrom jboost import cli", "plots.py:2: plots (floor 6) imports jboost.cli (floor 6)"),
-        ("jboost/cli.py", "from jboost import make_dataset", "imports jboost.make_dataset through the front door"),
+        (
+            "jboost/base/types.py",
+            "import jboost.pair.sweep",
+            "base (floor 0) imports jboost.pair.sweep (floor 3)",
+        ),
+        (
+            "jboost/base/types.py",
+            "from ..pair import sweep",
+            "base (floor 0) imports jboost.pair.sweep (floor 3)",
+        ),
+        (
+            "jboost/base/__init__.py",
+            "from .. import pair",
+            "base (floor 0) imports jboost.pair (floor 3)",
+        ),
+        (
+            "jboost/base/types.py",
+            "def f():\n    from jboost import cli",
+            "types.py:2: base (floor 0) imports jboost.cli (floor 6)",
+        ),
+        (
+            "jboost/base/types.py",
+            "class A:\n    if True:\n        import jboost.lp as lp",
+            "base (floor 0) imports jboost.lp (floor 2)",
+        ),
+        (
+            "jboost/pair/sweep.py",
+            "from jboost.learners import x",
+            "pair (floor 3) imports jboost.learners.x (floor 3)",
+        ),
+        (
+            "jboost/plots.py",
+            "from jboost.files import save\nfrom jboost import cli",
+            "plots.py:2: plots (floor 6) imports jboost.cli (floor 6)",
+        ),
+        (
+            "jboost/cli.py",
+            "from jboost import make_dataset",
+            "imports jboost.make_dataset through the front door",
+        ),
         ("jboost/cli.py", "from . import *", "imports jboost.* through the front door"),
         ("jboost/cli.py", "import jboost", "imports jboost through the front door"),
         ("jboost/cli.py", "import jboost.attic", "imports jboost.attic, whose room has no floor"),
         ("jboost/attic/dust.py", "", "attic/dust.py: the room attic has no floor"),
         ("jboost/utils.py", "", "utils.py: the room utils has no floor"),
-        ("jboost/plots.py", "from matplotlib import pyplot", "imports the extra matplotlib outside a function"),
-        ("jboost/lp/core.py", "def f():\n    import highspy", "imports the extra highspy below floor 5"),
+        (
+            "jboost/plots.py",
+            "from matplotlib import pyplot",
+            "imports the extra matplotlib outside a function",
+        ),
+        (
+            "jboost/lp/core.py",
+            "def f():\n    import highspy",
+            "imports the extra highspy below floor 5",
+        ),
         ("jboost/lp/core.py", "import scipy.sparse", "imports the extra scipy below floor 5"),
         ("jboost/__init__.py", "def f():\n    import rich", "imports the extra rich below floor 5"),
-        ("jboost/pair/sweep.py", "from jboost.pair import optimal_separator", "import cycle: jboost.pair"),
+        (
+            "jboost/pair/sweep.py",
+            "from jboost.pair import optimal_separator",
+            "import cycle: jboost.pair",
+        ),
         ("jboost/base/types.py", "from . import check", "import cycle: jboost.base"),
-        ("jboost/base/types.py", "import jboost.base.types", "import cycle: jboost.base.types -> jboost.base.types"),
+        (
+            "jboost/base/types.py",
+            "import jboost.base.types",
+            "import cycle: jboost.base.types -> jboost.base.types",
+        ),
     ],
 )
 def test_checker_finds(path, source, message):
@@ -183,5 +278,7 @@ def test_checker_knows_neighbours():
 
 def test_the_table_in_contributing_is_this_one():
     text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    rows = [line.split("|") for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()]
+    rows = [
+        line.split("|") for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()
+    ]
     assert tuple(tuple(room.strip(" `/") for room in row[2].split(",")) for row in rows) == FLOORS

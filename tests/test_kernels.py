@@ -14,11 +14,21 @@ RADIUS = 0.5
 
 
 def pairs(dimension, seed, size=72):
-    """Pairs of every kind, [size, d] each: far, near, collinear, nearly collinear, opposite, as long as each other; of all lengths."""
+    """Pairs of every kind, [size, d] each: far, near, collinear, nearly collinear, opposite, as
+    long as each other; of all lengths.
+    """
     rng = np.random.default_rng(seed)
-    first = rng.normal(size=(size, dimension)) / np.sqrt(dimension) * 10.0 ** rng.uniform(-2, -0.5, (size, 1))
+    first = (
+        rng.normal(size=(size, dimension))
+        / np.sqrt(dimension)
+        * 10.0 ** rng.uniform(-2, -0.5, (size, 1))
+    )
     near = 10.0 ** rng.uniform(-6, -1, (size, 1)) * np.linalg.norm(first, axis=1, keepdims=True)
-    other = rng.normal(size=(size, dimension)) / np.sqrt(dimension) * 10.0 ** rng.uniform(-2, -0.5, (size, 1))
+    other = (
+        rng.normal(size=(size, dimension))
+        / np.sqrt(dimension)
+        * 10.0 ** rng.uniform(-2, -0.5, (size, 1))
+    )
     turned = first + near * rng.normal(size=(size, dimension))
     kinds = (
         other,
@@ -26,20 +36,26 @@ def pairs(dimension, seed, size=72):
         first * rng.uniform(-2, 2, (size, 1)),
         first * (1 + near),
         -first + near * rng.normal(size=(size, dimension)),
-        turned * np.linalg.norm(first, axis=1, keepdims=True) / np.linalg.norm(turned, axis=1, keepdims=True),
+        turned
+        * np.linalg.norm(first, axis=1, keepdims=True)
+        / np.linalg.norm(turned, axis=1, keepdims=True),
     )
     second = np.stack(kinds)[np.arange(size) % len(kinds), np.arange(size)]
     return first.astype(np.float32), second.astype(np.float32)
 
 
 def paired(first, second):
-    return np.asarray(jax.vmap(lambda a, b: kernels.disagreement(a[None], b[None], RADIUS)[0, 0])(first, second))
+    return np.asarray(
+        jax.vmap(lambda a, b: kernels.disagreement(a[None], b[None], RADIUS)[0, 0])(first, second)
+    )
 
 
 @pytest.mark.parametrize("dimension", slow_but(DIMENSIONS, 2))
 def test_hyperplanes_equal_quadrature(dimension):
     first, second = pairs(dimension, dimension)
-    exact = np.array([oracle.by_directions(a, b, RADIUS) for a, b in zip(first, second, strict=True)])
+    exact = np.array(
+        [oracle.by_directions(a, b, RADIUS) for a, b in zip(first, second, strict=True)]
+    )
     found = paired(first, second)
     represented = exact > 1e-36
     assert represented.mean() > 0.8
@@ -60,7 +76,8 @@ def test_the_two_quadratures_agree(dimension):
 def test_hyperplanes_equal_drawn_planes(dimension):
     rng = np.random.default_rng(dimension)
     points = rng.uniform(-1, 1, (6, dimension))
-    points *= 2 * RADIUS / (np.abs(points).max(axis=1) + np.linalg.norm(points, axis=1))[:, None]  # as far out as the measure goes
+    # as far out as the measure goes
+    points *= 2 * RADIUS / (np.abs(points).max(axis=1) + np.linalg.norm(points, axis=1))[:, None]
     sides = oracle.sides(points, oracle.draw_planes(dimension, RADIUS, 4_000_000, dimension))
     drawn = (sides[:, None] != sides[None, :]).mean(axis=2)
     found = np.asarray(kernels.disagreement(points, points, RADIUS), np.float64)
@@ -74,7 +91,11 @@ def test_hyperplanes_equal_drawn_planes(dimension):
 def test_equal_points_have_exactly_none_and_the_measure_is_symmetric():
     points = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     points[5], points[6], points[7] = points[4], -points[4], 0
-    for kernel in (kernels.hyperplanes(20.0), kernels.stumps([-9.0] * 3, [9.0] * 3), kernels.central_hyperplanes()):
+    for kernel in (
+        kernels.hyperplanes(20.0),
+        kernels.stumps([-9.0] * 3, [9.0] * 3),
+        kernels.central_hyperplanes(),
+    ):
         matrix = np.asarray(kernel.disagreement(jnp.asarray(points), jnp.asarray(points)))
         assert (np.diagonal(matrix) == 0).all()
         assert matrix[4, 5] == 0
@@ -92,18 +113,25 @@ def test_near_points_and_tiny_points_keep_their_relative_accuracy(dimension):
     shifts[:, 0] = [2.0**-24, 2.0**-20, 2.0**-10, 0]
     near = start + shifts
     exact = [oracle.by_directions(start, b, 2.0) for b in near]
-    np.testing.assert_allclose(np.asarray(kernels.disagreement(start[None], near, 2.0))[0], exact, rtol=1e-5)
+    np.testing.assert_allclose(
+        np.asarray(kernels.disagreement(start[None], near, 2.0))[0], exact, rtol=1e-5
+    )
     tiny = np.array([[1e-30] * dimension, [-1e-30] * dimension, [0] * dimension], np.float32)
     matrix = np.asarray(kernels.disagreement(tiny, tiny, 1.0))
     assert np.isfinite(matrix).all()
     if dimension == 1:
-        np.testing.assert_allclose(matrix, [[0, 1e-30, 5e-31], [1e-30, 0, 5e-31], [5e-31, 5e-31, 0]], rtol=1e-5)
+        np.testing.assert_allclose(
+            matrix, [[0, 1e-30, 5e-31], [1e-30, 0, 5e-31], [5e-31, 5e-31, 0]], rtol=1e-5
+        )
 
 
 def test_the_measure_holds_as_far_out_as_the_radius_needed():
     radius = kernels.least_radius([[0.9, 0.9], [3.0, -4.0]])
     np.testing.assert_allclose(radius, [(0.9 + 0.9 * 2**0.5) / 2, 4.5], rtol=1e-6)
-    assert kernels.hyperplanes(4.6).is_inside(jnp.array([[3.0, -4.0], [4.0, -4.0]])).tolist() == [True, False]
+    assert kernels.hyperplanes(4.6).is_inside(jnp.array([[3.0, -4.0], [4.0, -4.0]])).tolist() == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("dimension", [2, 4])
@@ -114,24 +142,34 @@ def test_central_hyperplanes_equal_drawn_normals_and_near_points_keep_accuracy(d
     signs = points @ rng.normal(size=(dimension, 200_000)) > 0
     drawn = (signs[:, None] != signs[None, :]).mean(axis=2)
     kernel = kernels.central_hyperplanes()
-    found = np.asarray(kernel.disagreement(jnp.asarray(points, jnp.float32), jnp.asarray(points, jnp.float32)))
+    found = np.asarray(
+        kernel.disagreement(jnp.asarray(points, jnp.float32), jnp.asarray(points, jnp.float32))
+    )
     assert (np.abs(found - drawn) <= 5 * np.sqrt(drawn * (1 - drawn) / 2e5) + 1e-6).all()
     one, turned = np.zeros((1, dimension), np.float32), np.zeros((1, dimension), np.float32)
     one[0, 0], turned[0, 0], turned[0, 1] = 3, 3, 3e-6
-    np.testing.assert_allclose(kernel.disagreement(jnp.asarray(one), jnp.asarray(turned))[0, 0], 1e-6 / np.pi, rtol=1e-5)
-    np.testing.assert_allclose(kernel.disagreement(jnp.asarray(-one), jnp.asarray(turned))[0, 0], 1, rtol=1e-6)
+    np.testing.assert_allclose(
+        kernel.disagreement(jnp.asarray(one), jnp.asarray(turned))[0, 0], 1e-6 / np.pi, rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        kernel.disagreement(jnp.asarray(-one), jnp.asarray(turned))[0, 0], 1, rtol=1e-6
+    )
 
 
 def slopes(kernel, first, second):
     """The derivatives by both points of pairs, [k, d] each."""
     one = jax.grad(lambda a, b: kernel.disagreement(a[None], b[None])[0, 0], argnums=(0, 1))
-    return [np.asarray(part) for part in jax.jit(jax.vmap(one))(jnp.asarray(first), jnp.asarray(second))]
+    return [
+        np.asarray(part) for part in jax.jit(jax.vmap(one))(jnp.asarray(first), jnp.asarray(second))
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_hyperplanes_have_derivatives_where_the_points_are_degenerate(dimension, x64):
-    """On one line through the origin, at the origin, as long as each other, equal: as differences say, and 0 of equal points."""
+    """On one line through the origin, at the origin, as long as each other, equal: as differences
+    say, and 0 of equal points.
+    """
     rng = np.random.default_rng(dimension)
     first = rng.normal(size=(8, dimension))
     second = first * np.array([2.0, -2.0, 0.5, -1.0, 0.0, 0.0, 1.0, 1.0])[:, None]
@@ -141,12 +179,25 @@ def test_hyperplanes_have_derivatives_where_the_points_are_degenerate(dimension,
     assert not by_first[6:].any()
     assert not by_second[6:].any()
     steps = step * np.eye(dimension)
-    ahead, behind = (np.stack([np.diagonal(kernels.disagreement(first + sign * h, second, 20.0)) for h in steps]) for sign in (1, -1))
+    ahead, behind = (
+        np.stack([np.diagonal(kernels.disagreement(first + sign * h, second, 20.0)) for h in steps])
+        for sign in (1, -1)
+    )
     size = np.abs(by_first).max()
-    np.testing.assert_allclose(by_first[:6], ((ahead - behind).T / (2 * step))[:6], atol=1e-6 * size)
-    np.testing.assert_allclose(by_second[[0, 1, 2, 3, 5]], slopes(kernel, second, first)[0][[0, 1, 2, 3, 5]], atol=1e-9 * size)
+    np.testing.assert_allclose(
+        by_first[:6], ((ahead - behind).T / (2 * step))[:6], atol=1e-6 * size
+    )
+    np.testing.assert_allclose(
+        by_second[[0, 1, 2, 3, 5]],
+        slopes(kernel, second, first)[0][[0, 1, 2, 3, 5]],
+        atol=1e-9 * size,
+    )
     if dimension == 1:
-        np.testing.assert_allclose(slopes(kernel, np.array([[1.0]]), np.array([[2.0]])), [[[-1 / 40]], [[1 / 40]]], rtol=1e-12)
+        np.testing.assert_allclose(
+            slopes(kernel, np.array([[1.0]]), np.array([[2.0]])),
+            [[[-1 / 40]], [[1 / 40]]],
+            rtol=1e-12,
+        )
 
 
 def test_central_hyperplanes_have_finite_derivatives_everywhere():
@@ -164,12 +215,20 @@ def test_stumps_equal_drawn_thresholds():
     lower, upper = np.array([-1.0, 0, 2]), np.array([1.0, 5, 3])
     points = rng.uniform(lower, upper, (6, 3))
     feature, place = rng.integers(3, size=200_000), rng.uniform(size=200_000)
-    sides = points[:, feature] > (lower + (upper - lower) * place[:, None])[np.arange(200_000), feature][None]
+    sides = (
+        points[:, feature]
+        > (lower + (upper - lower) * place[:, None])[np.arange(200_000), feature][None]
+    )
     drawn = (sides[:, None] != sides[None, :]).mean(axis=2)
     kernel = kernels.stumps(lower, upper)
-    found = np.asarray(kernel.disagreement(jnp.asarray(points, jnp.float32), jnp.asarray(points, jnp.float32)))
+    found = np.asarray(
+        kernel.disagreement(jnp.asarray(points, jnp.float32), jnp.asarray(points, jnp.float32))
+    )
     assert (np.abs(found - drawn) <= 5 * np.sqrt(drawn * (1 - drawn) / 2e5) + 1e-6).all()
-    assert kernel.is_inside(jnp.array([[0.0, 1, 2.5], [0, 1, 3.5]], jnp.float32)).tolist() == [True, False]
+    assert kernel.is_inside(jnp.array([[0.0, 1, 2.5], [0, 1, 3.5]], jnp.float32)).tolist() == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.slow
@@ -181,7 +240,11 @@ def test_sums_in_chunks_equal_the_whole():
     whole = np.asarray(kernel.disagreement(jnp.asarray(a), jnp.asarray(b))) @ coefficients
     chunked = kernels.weighted_disagreement(kernel, a, b, coefficients, entries_at_once=17 * 4)
     np.testing.assert_allclose(chunked, whole, rtol=1e-4, atol=1e-6)
-    compiled = jax.jit(lambda x: kernels.weighted_disagreement(kernel, x, x, x[:, 0])).lower(jax.ShapeDtypeStruct((50_000, 2), "float32")).compile()
+    compiled = (
+        jax.jit(lambda x: kernels.weighted_disagreement(kernel, x, x, x[:, 0]))
+        .lower(jax.ShapeDtypeStruct((50_000, 2), "float32"))
+        .compile()
+    )
     assert compiled.memory_analysis().temp_size_in_bytes < 2**28
     assert kernels.weighted_disagreement(kernel, a[:0], b, coefficients).shape == (0, 2)
 
@@ -198,7 +261,12 @@ def test_bad_input():
         (lambda: kernels.disagreement(np.zeros((2, 0)), np.zeros((2, 0)), 1.0), "no columns"),
         (lambda: kernels.stumps([0.0], [1.0, 2.0]), "upper has shape"),
         (lambda: kernels.custom(_scaled, "two"), "parameters holds a str"),
-        (lambda: kernels.weighted_disagreement(kernels.central_hyperplanes(), [[0.0]], [[0.0]], [1.0, 2.0]), "coefficients has shape"),
+        (
+            lambda: kernels.weighted_disagreement(
+                kernels.central_hyperplanes(), [[0.0]], [[0.0]], [1.0, 2.0]
+            ),
+            "coefficients has shape",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -214,10 +282,16 @@ def test_angles_between_points_of_very_different_lengths():
 @pytest.mark.slow
 def test_angles_between_whole_numbers_and_at_the_end_of_the_float():
     central = kernels.central_hyperplanes()
-    assert central.disagreement(jnp.array([[1, 0]]), jnp.array([[0, 300], [-1, 1]])).tolist() == [[0.5, 0.75]]
-    assert central.disagreement(jnp.array([[2e38, 0.0]]), jnp.array([[0.0, 1e37]])).tolist() == [[0.5]]
+    assert central.disagreement(jnp.array([[1, 0]]), jnp.array([[0, 300], [-1, 1]])).tolist() == [
+        [0.5, 0.75]
+    ]
+    assert central.disagreement(jnp.array([[2e38, 0.0]]), jnp.array([[0.0, 1e37]])).tolist() == [
+        [0.5]
+    ]
 
 
 def test_stumps_have_a_range_for_each_coordinate():
     with pytest.raises(ValueError, match="points has 1 columns, and the stumps have ranges for 3"):
-        kernels.stumps([0.0, 0.0, 0.0], [1.0, 2.0, 4.0]).disagreement(jnp.zeros((2, 1)), jnp.zeros((1, 1)))
+        kernels.stumps([0.0, 0.0, 0.0], [1.0, 2.0, 4.0]).disagreement(
+            jnp.zeros((2, 1)), jnp.zeros((1, 1))
+        )

@@ -1,4 +1,6 @@
-"""The relaxation over all pairs at once: optima by HiGHS, certificates in rational arithmetic, memory of the compiled program, iterations, meshes."""
+"""The relaxation over all pairs at once: optima by HiGHS, certificates in rational arithmetic,
+memory of the compiled program, iterations, meshes.
+"""
 
 import functools
 import math
@@ -34,10 +36,14 @@ def assert_proven(solved, pool, margin, weights, optimum, mask=None):
     pairs, pair_weights = l0.list_pairs(solved, pool[1], mask=mask)
     assert solved.lower_bound <= optimum + 1e-9
     assert solved.upper_bound >= optimum - 2e-8
-    assert oracle.proven(*pool, margin, weights, solved.example_weights, pairs, pair_weights) >= float(solved.lower_bound)
+    assert oracle.proven(
+        *pool, margin, weights, solved.example_weights, pairs, pair_weights
+    ) >= float(solved.lower_bound)
     kept = weights > 0
     point = solved.coefficients, solved.selected, solved.slacks[kept]
-    assert oracle.attained(pool[0][kept], pool[1][kept], pool[2], margin, weights[kept], *point) <= float(solved.upper_bound)
+    assert oracle.attained(
+        pool[0][kept], pool[1][kept], pool[2], margin, weights[kept], *point
+    ) <= float(solved.upper_bound)
 
 
 @pytest.mark.slow
@@ -47,8 +53,14 @@ def test_all_pairs_match_highs_and_their_certificates_hold(config, abstains, x64
     margin = 0.25
     for seed in range(4):
         pool = small_pool(seed, abstains=abstains)
-        weights = np.where(np.arange(16) % 5 == 2, 0.0, np.random.default_rng(seed).integers(1, 4, 16))
-        solved = jax.device_get(l0.solve_relaxation(*pool, margin=margin, weights=weights, tolerance=1e-5, config=config))
+        weights = np.where(
+            np.arange(16) % 5 == 2, 0.0, np.random.default_rng(seed).integers(1, 4, 16)
+        )
+        solved = jax.device_get(
+            l0.solve_relaxation(
+                *pool, margin=margin, weights=weights, tolerance=1e-5, config=config
+            )
+        )
         kept = weights > 0
         optimum = oracle.optimum(pool[0][kept], pool[1][kept], pool[2], margin, weights[kept])
         assert int(solved.status) == Status.OPTIMAL
@@ -59,7 +71,9 @@ def test_all_pairs_match_highs_and_their_certificates_hold(config, abstains, x64
 @pytest.mark.slow
 def test_all_pairs_of_one_class_and_of_either_cuts(x64):
     outputs, labels, costs = small_pool(3, abstains=True)
-    one_class = l0.solve_relaxation(outputs, np.ones(16), costs, margin=0.25, tolerance=1e-5, config=VECTORS)
+    one_class = l0.solve_relaxation(
+        outputs, np.ones(16), costs, margin=0.25, tolerance=1e-5, config=VECTORS
+    )
     assert int(one_class.status) == Status.OPTIMAL
     assert int(one_class.num_cuts) == 0
     optimum = oracle.optimum(outputs, np.ones(16), costs, 0.25)
@@ -73,9 +87,13 @@ def test_all_pairs_of_one_class_and_of_either_cuts(x64):
 
 @pytest.mark.slow
 def test_all_pairs_take_a_third_of_the_iterations():
-    """The method of `jboost.lp.first_order` over all pairs took 13,960 iterations to this gap, and 11,280 in another version."""
+    """The method of `jboost.lp.first_order` over all pairs took 13,960 iterations to this gap, and
+    11,280 in another version.
+    """
     pool = make_pool("stumps", 100, 20)
-    solved = l0.solve_relaxation(*pool, margin=0.2, tolerance=4e-5, config=l0.RelaxationConfig(solver=l0.AllPairsConfig()))
+    solved = l0.solve_relaxation(
+        *pool, margin=0.2, tolerance=4e-5, config=l0.RelaxationConfig(solver=l0.AllPairsConfig())
+    )
     assert int(solved.status) == Status.OPTIMAL
     assert float(solved.upper_bound - solved.lower_bound) <= 4.001e-5 * float(solved.upper_bound)
     assert int(solved.num_iterations) <= 3_760
@@ -83,11 +101,15 @@ def test_all_pairs_take_a_third_of_the_iterations():
 
 def compiled(outputs, labels, costs, config):
     """The program, and the bytes of a vector of pairs."""
-    data = relaxation.judge_program(outputs, labels, costs, weights=None, mask=None, column_mask=None)
+    data = relaxation.judge_program(
+        outputs, labels, costs, weights=None, mask=None, column_mask=None
+    )
     bits = relaxation.judge_features(None, data[4], config)
     layout = all_pairs.known_layout(config, data[0], data[1], data[4])
     numbers = jnp.asarray(0.1), jnp.asarray(1e-3)
-    program = relaxation._solve.lower((*data, bits), *numbers, None, config=config, layout=layout).compile()
+    program = relaxation._solve.lower(
+        (*data, bits), *numbers, None, config=config, layout=layout
+    ).compile()
     return program, 4 * math.prod(layout.shape)
 
 
@@ -95,7 +117,9 @@ def compiled(outputs, labels, costs, config):
 def test_all_pairs_hold_three_vectors_and_a_block():
     random, examples, columns, block = np.random.default_rng(0), 2_000, 16, 2_000_000
     labels = np.where(np.arange(examples) % 2 == 0, 1, -1)
-    outputs = np.where(random.random((examples, columns)) < 0.6, labels[:, None], -labels[:, None]).astype(np.float32)
+    outputs = np.where(
+        random.random((examples, columns)) < 0.6, labels[:, None], -labels[:, None]
+    ).astype(np.float32)
     solver = l0.AllPairsConfig(block_bytes=block, lists_pairs=False)
     config = l0.RelaxationConfig(max_pair_entries=block // 24, solver=solver)
     program, vector = compiled(outputs, labels, np.ones(columns, np.float32), config)
@@ -126,9 +150,15 @@ def test_vectors_of_pairs_are_divided_over_a_mesh():
     config = l0.RelaxationConfig(solver=l0.AllPairsConfig(block_bytes=100_000, lists_pairs=False))
     fit = functools.partial(l0.solve_relaxation, margin=0.25, tolerance=1e-2, config=config)
     alone = fit(*pool)
-    mesh = jax.make_mesh((4,), ("examples",), devices=jax.devices()[:4], axis_types=(AxisType.Auto,))
-    by_rows, whole = NamedSharding(mesh, PartitionSpec("examples")), NamedSharding(mesh, PartitionSpec())
-    pool = [np.concatenate([part, part[:2]]) for part in pool[:2]] + pool[2:]  # a multiple of four, of two copies
+    mesh = jax.make_mesh(
+        (4,), ("examples",), devices=jax.devices()[:4], axis_types=(AxisType.Auto,)
+    )
+    by_rows, whole = (
+        NamedSharding(mesh, PartitionSpec("examples")),
+        NamedSharding(mesh, PartitionSpec()),
+    )
+    # a multiple of four, of two copies
+    pool = [np.concatenate([part, part[:2]]) for part in pool[:2]] + pool[2:]
     weights = np.r_[0.5, 0.5, np.ones(400), 0.5, 0.5].astype(np.float32)
     outputs, labels, weights = (jax.device_put(part, by_rows) for part in (*pool[:2], weights))
     together = fit(outputs, labels, jax.device_put(pool[2], whole), weights=weights)
@@ -136,7 +166,9 @@ def test_vectors_of_pairs_are_divided_over_a_mesh():
     assert together.lower_bound <= alone.upper_bound
     assert alone.lower_bound <= together.upper_bound
     for vector in (together.pair_weights, together.warm.dual.pair_weights):
-        assert {shard.data.shape[0] for shard in vector.addressable_shards} == {vector.shape[0] // 4}
+        assert {shard.data.shape[0] for shard in vector.addressable_shards} == {
+            vector.shape[0] // 4
+        }
 
 
 def test_what_all_pairs_do_not_take():

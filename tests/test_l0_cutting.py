@@ -1,4 +1,6 @@
-"""Cuts, proofs and decisions of the branch and cut on (15), against all points of small problems in rational arithmetic."""
+"""Cuts, proofs and decisions of the branch and cut on (15), against all points of small problems in
+rational arithmetic.
+"""
 
 import functools
 import itertools
@@ -28,12 +30,19 @@ def votes():
     for size in range(2, COLUMNS + 1):
         for places in itertools.combinations(range(COLUMNS), size):
             for values in itertools.permutations(SHARES[:size]):
-                found.add(tuple(dict(zip(places, values, strict=True)).get(place, 0) for place in range(COLUMNS)))
+                found.add(
+                    tuple(
+                        dict(zip(places, values, strict=True)).get(place, 0)
+                        for place in range(COLUMNS)
+                    )
+                )
     return sorted(one for one in found if sum(one))
 
 
 def pools(seed, count):
-    """Instances of the search, as pools: abstentions in half, a free column, copies and opposites of columns, an example and a column masked."""
+    """Instances of the search, as pools: abstentions in half, a free column, copies and opposites
+    of columns, an example and a column masked.
+    """
     random = np.random.default_rng(seed)
     outputs = random.choice([-1, 0, 1], (count, EXAMPLES, COLUMNS))
     outputs[::2] = np.where(outputs[::2] == 0, 1, outputs[::2])
@@ -44,7 +53,18 @@ def pools(seed, count):
     weights = random.integers(1, 5, (count, EXAMPLES)) / 2
     mask, column_mask = np.ones((count, EXAMPLES), bool), np.ones((count, COLUMNS), bool)
     mask[::4, 5], column_mask[::5, 2] = False, False
-    data = tuple(jnp.asarray(one) for one in (outputs, labels, costs, weights, mask, column_mask, random.choice(MARGINS, count)))
+    data = tuple(
+        jnp.asarray(one)
+        for one in (
+            outputs,
+            labels,
+            costs,
+            weights,
+            mask,
+            column_mask,
+            random.choice(MARGINS, count),
+        )
+    )
 
     def make(*data):
         return node_program.make_pool(make_instance(*data, either=True)[0])
@@ -59,14 +79,24 @@ def member(pool, index):
 def points(instance):
     """(lambda, mu, xi, loss) of points of (15) that give up no example without need."""
     margin = Fraction(float(instance.margin))
-    weights, costs = ([Fraction(float(one)) for one in part] for part in (instance.weights, instance.costs))
+    weights, costs = (
+        [Fraction(float(one)) for one in part] for part in (instance.weights, instance.costs)
+    )
     rows = instance.margins.astype(int).tolist()
     for shares in votes():
-        if any(share and not is_column for share, is_column in zip(shares, instance.is_column, strict=True)):
+        if any(
+            share and not is_column
+            for share, is_column in zip(shares, instance.is_column, strict=True)
+        ):
             continue
         whole = sum(shares)
-        reached = [Fraction(sum(one * share for one, share in zip(row, shares, strict=True)), whole) for row in rows]
-        missed = [int(weight > 0 and one < margin) for one, weight in zip(reached, weights, strict=True)]
+        reached = [
+            Fraction(sum(one * share for one, share in zip(row, shares, strict=True)), whole)
+            for row in rows
+        ]
+        missed = [
+            int(weight > 0 and one < margin) for one, weight in zip(reached, weights, strict=True)
+        ]
         used = [int(share > 0) for share in shares]
         yield (
             shares,
@@ -78,9 +108,19 @@ def points(instance):
 
 
 def reached(rows, index, used, missed):
-    """The left-hand side of a cut in rational arithmetic; what is free may be used, and examples given up, besides."""
-    chosen = [Fraction(float(one)) for one, is_used in zip(rows.selected[index], used, strict=True) if is_used]
-    given_up = [Fraction(float(one)) for one, is_missed in zip(rows.slacks[index], missed, strict=True) if is_missed]
+    """The left-hand side of a cut in rational arithmetic; what is free may be used, and examples
+    given up, besides.
+    """
+    chosen = [
+        Fraction(float(one))
+        for one, is_used in zip(rows.selected[index], used, strict=True)
+        if is_used
+    ]
+    given_up = [
+        Fraction(float(one))
+        for one, is_missed in zip(rows.slacks[index], missed, strict=True)
+        if is_missed
+    ]
     return sum(chosen, Fraction(0)) + sum(given_up, Fraction(0))
 
 
@@ -88,8 +128,13 @@ def reached(rows, index, used, missed):
 def test_cuts_hold_of_all_points():
     pool = pools(0, 12)
     random = np.random.default_rng(1)
-    given = jnp.asarray(random.exponential(size=(12, CUTS, EXAMPLES)) * (random.random((12, CUTS, EXAMPLES)) < 0.6))
-    selected, slacks = jnp.asarray(random.random((12, COLUMNS))) / 3, jnp.asarray(random.random((12, EXAMPLES))) / 3
+    given = jnp.asarray(
+        random.exponential(size=(12, CUTS, EXAMPLES)) * (random.random((12, CUTS, EXAMPLES)) < 0.6)
+    )
+    selected, slacks = (
+        jnp.asarray(random.random((12, COLUMNS))) / 3,
+        jnp.asarray(random.random((12, EXAMPLES))) / 3,
+    )
 
     @jax.jit
     @jax.vmap
@@ -97,12 +142,23 @@ def test_cuts_hold_of_all_points():
         instance = pool.instance
         weights = row_cuts.usable(jnp.where(instance.weights > 0, weights, 0.0))
         levels, violations = row_cuts.best_levels(instance, weights, selected, slacks)
-        pairs, missing = row_cuts.violated_pairs(instance, selected, slacks, most=EXAMPLES, max_entries=10_000)
+        pairs, missing = row_cuts.violated_pairs(
+            instance, selected, slacks, most=EXAMPLES, max_entries=10_000
+        )
         of_margins = row_cuts.from_margins(instance, weights, levels)
         lower = row_cuts.from_margins(instance, weights, levels - 0.1)
-        return of_margins, lower, violations, 1 - of_margins.reached(selected, slacks), row_cuts.from_pairs(instance, pairs), missing
+        return (
+            of_margins,
+            lower,
+            violations,
+            1 - of_margins.reached(selected, slacks),
+            row_cuts.from_pairs(instance, pairs),
+            missing,
+        )
 
-    of_margins, lower, violations, recomputed, of_pairs, missing = jax.device_get(cut(pool, given, selected, slacks))
+    of_margins, lower, violations, recomputed, of_pairs, missing = jax.device_get(
+        cut(pool, given, selected, slacks)
+    )
     is_cut = np.isfinite(violations)
     assert is_cut.sum() > 100
     np.testing.assert_allclose(violations[is_cut], recomputed[is_cut], atol=1e-4)
@@ -126,11 +182,18 @@ def test_cuts_hold_of_all_points():
 def random_decisions(random, pool):
     """Some of all questions answered."""
     sizes = pool.split_of.shape[0], pool.instance.weights.shape[0], pool.splits.shape[0]
-    return node_program.Decisions(*(random.choice([OPEN, NO, YES], size, p=[0.7, 0.15, 0.15]).astype(np.int8) for size in sizes))
+    return node_program.Decisions(
+        *(
+            random.choice([OPEN, NO, YES], size, p=[0.7, 0.15, 0.15]).astype(np.int8)
+            for size in sizes
+        )
+    )
 
 
 def obeys(decisions, pool, used, missed):
-    """Whether a point of (15), completed by free hypotheses and by examples given up for nothing, is one of the node."""
+    """Whether a point of (15), completed by free hypotheses and by examples given up for nothing,
+    is one of the node.
+    """
     split_of, num_splits = pool.split_of, len(decisions.splits)
     for place, is_used in enumerate(used):
         answer = decisions.columns[place]
@@ -138,11 +201,16 @@ def obeys(decisions, pool, used, missed):
         is_out = split < num_splits and decisions.splits[split] == NO
         if is_used and (answer == NO or is_out):
             return False
-    return all(not (is_missed and answer == NO) for is_missed, answer in zip(missed, decisions.examples, strict=True))
+    return all(
+        not (is_missed and answer == NO)
+        for is_missed, answer in zip(missed, decisions.examples, strict=True)
+    )
 
 
 def completed(decisions, pool, used, missed):
-    """mu and xi with what the node says is used or given up; a split that is to be used, by its cheapest hypothesis."""
+    """mu and xi with what the node says is used or given up; a split that is to be used, by its
+    cheapest hypothesis.
+    """
     more = list(used)
     for place, answer in enumerate(decisions.columns):
         split = pool.split_of[place]
@@ -150,13 +218,18 @@ def completed(decisions, pool, used, missed):
         if answer == YES and pool.instance.is_column[place] and not is_out:
             more[place] = 1
     for split, answer in enumerate(decisions.splits):
-        members = [place for place in np.flatnonzero(pool.splits[split]) if decisions.columns[place] != NO]
+        members = [
+            place for place in np.flatnonzero(pool.splits[split]) if decisions.columns[place] != NO
+        ]
         if answer == YES and not any(more[place] for place in members):
             if not members:
                 return None
             more[min(members, key=lambda place: pool.instance.costs[place])] = 1
     real = pool.instance.weights > 0
-    return more, [int(is_missed or (answer == YES and is_real)) for is_missed, answer, is_real in zip(missed, decisions.examples, real, strict=True)]
+    return more, [
+        int(is_missed or (answer == YES and is_real))
+        for is_missed, answer, is_real in zip(missed, decisions.examples, real, strict=True)
+    ]
 
 
 @pytest.mark.slow
@@ -164,24 +237,42 @@ def test_what_duals_prove_holds_of_all_points_of_the_node():
     pool = pools(2, 20)
     random = np.random.default_rng(3)
     decisions = [random_decisions(random, member(pool, index)) for index in range(20)]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *decisions)
-    rows = jnp.asarray(random.exponential(size=(20, CUTS, EXAMPLES)) * (random.random((20, CUTS, EXAMPLES)) < 0.5))
+    stacked = jax.tree.map(
+        lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *decisions
+    )
+    rows = jnp.asarray(
+        random.exponential(size=(20, CUTS, EXAMPLES)) * (random.random((20, CUTS, EXAMPLES)) < 0.5)
+    )
     is_in_use = jnp.asarray(random.random((20, CUTS)) < 0.7)
-    w, s, v = (jnp.asarray(random.exponential(0.3, (20, size)) * (random.random((20, size)) < 0.5)) for size in (EXAMPLES, COLUMNS // 2, CUTS))
+    w, s, v = (
+        jnp.asarray(random.exponential(0.3, (20, size)) * (random.random((20, size)) < 0.5))
+        for size in (EXAMPLES, COLUMNS // 2, CUTS)
+    )
 
     @jax.jit
     @jax.vmap
     def prove(pool, decisions, weights, is_in_use, w, s, v):
         weights = row_cuts.usable(jnp.where(pool.instance.weights > 0, weights, 0.0))
         levels = jnp.full((CUTS,), -0.2)
-        cuts = node_program.CutSet(row_cuts.from_margins(pool.instance, weights, levels), is_in_use & jnp.any(weights > 0, axis=1))
-        return node_program.prove(pool, cuts, decisions, node_program.Duals(jnp.where(pool.instance.weights > 0, w, 0.0), s, v))
+        cuts = node_program.CutSet(
+            row_cuts.from_margins(pool.instance, weights, levels),
+            is_in_use & jnp.any(weights > 0, axis=1),
+        )
+        return node_program.prove(
+            pool,
+            cuts,
+            decisions,
+            node_program.Duals(jnp.where(pool.instance.weights > 0, w, 0.0), s, v),
+        )
 
     proofs = jax.device_get(prove(pool, stacked, rows, is_in_use, w, s, v))
     num_points = num_gains = 0
     for index in range(20):
         mine, proof, said = member(pool, index), member(proofs, index), decisions[index]
-        costs, weights = ([Fraction(float(one)) for one in part] for part in (mine.instance.costs, mine.instance.weights))
+        costs, weights = (
+            [Fraction(float(one)) for one in part]
+            for part in (mine.instance.costs, mine.instance.weights)
+        )
         for _, used, missed, _ in points(mine.instance):
             if not obeys(said, mine, used, missed):
                 continue
@@ -189,9 +280,14 @@ def test_what_duals_prove_holds_of_all_points_of_the_node():
             if whole is None:
                 continue
             more, given_up = whole
-            loss = sum(c for c, one in zip(costs, more, strict=True) if one) + sum(g for g, one in zip(weights, given_up, strict=True) if one)
+            loss = sum(c for c, one in zip(costs, more, strict=True) if one) + sum(
+                g for g, one in zip(weights, given_up, strict=True) if one
+            )
             assert Fraction(float(proof.bound)) <= loss
-            for yes, no, answers in ((proof.if_used, proof.if_unused, more), (proof.if_given_up, proof.if_kept, given_up)):
+            for yes, no, answers in (
+                (proof.if_used, proof.if_unused, more),
+                (proof.if_given_up, proof.if_kept, given_up),
+            ):
                 for place, answer in enumerate(answers):
                     claim = yes[place] if answer else no[place]
                     assert Fraction(float(claim)) <= loss
@@ -211,7 +307,14 @@ def test_duals_of_a_program_prove_its_optimum():
     def solve(pool):
         goal = cutting.make_goal(pool, jnp.asarray(jnp.inf), jnp.asarray(1e-4))
         decisions = node_program.everything_open(pool)
-        seen = cutting.visit(pool, cutting.start(pool, 40), decisions, jnp.asarray(0.0), goal, jnp.asarray(1, jnp.int32))
+        seen = cutting.visit(
+            pool,
+            cutting.start(pool, 40),
+            decisions,
+            jnp.asarray(0.0),
+            goal,
+            jnp.asarray(1, jnp.int32),
+        )
         return seen.bound, seen.solution.objective * pool.instance.unit
 
     bounds, objectives = jax.device_get(solve(pool))
@@ -219,22 +322,46 @@ def test_duals_of_a_program_prove_its_optimum():
         of = member(pool, index).instance
         real = of.weights > 0
         rows, labels = of.margins[real][:, of.is_column], np.ones(real.sum())
-        optimum = oracle.optimum(rows, labels, of.costs[of.is_column], float(of.margin), of.weights[real])
+        optimum = oracle.optimum(
+            rows, labels, of.costs[of.is_column], float(of.margin), of.weights[real]
+        )
         assert objectives[index] == pytest.approx(optimum, abs=1e-3)
         assert bounds[index] >= objectives[index] - 1e-3  # above it where losses are whole numbers
 
 
 def test_splits_are_the_hypotheses_that_tell_the_same_examples_apart():
-    outputs = jnp.array([[1, 1, -1, 1, 0, 1, 1], [1, -1, 1, 0, 1, 1, -1], [1, 1, -1, 1, 0, -1, 1], [1, -1, 1, 0, 1, -1, -1]])
+    outputs = jnp.array(
+        [
+            [1, 1, -1, 1, 0, 1, 1],
+            [1, -1, 1, 0, 1, 1, -1],
+            [1, 1, -1, 1, 0, -1, 1],
+            [1, -1, 1, 0, 1, -1, -1],
+        ]
+    )
     labels = jnp.array([1, -1, -1, 1])
-    data = (outputs, labels, jnp.ones(7), jnp.ones(4), jnp.ones(4, bool), jnp.array([True] * 6 + [False]), jnp.asarray(0.5))
-    pool = jax.jit(lambda *data: node_program.make_pool(make_instance(*data, either=True)[0]))(*data)
+    data = (
+        outputs,
+        labels,
+        jnp.ones(7),
+        jnp.ones(4),
+        jnp.ones(4, bool),
+        jnp.array([True] * 6 + [False]),
+        jnp.asarray(0.5),
+    )
+    pool = jax.jit(lambda *data: node_program.make_pool(make_instance(*data, either=True)[0]))(
+        *data
+    )
     alone = len(pool.splits)
     split = pool.split_of[1]
     assert split < alone
-    # Its opposite is of the same split; one that abstains instead moves by half as much, so it is of another, as its opposite.
-    np.testing.assert_array_equal(pool.split_of == split, [False, True, True, False, False, False, False])
-    np.testing.assert_array_equal(pool.split_of == pool.split_of[3], [False, False, False, True, True, False, False])
+    # Its opposite is of the same split; one that abstains instead moves by half as much, so it is
+    # of another, as its opposite.
+    np.testing.assert_array_equal(
+        pool.split_of == split, [False, True, True, False, False, False, False]
+    )
+    np.testing.assert_array_equal(
+        pool.split_of == pool.split_of[3], [False, False, False, True, True, False, False]
+    )
     assert pool.split_of[3] < alone
     assert pool.split_of[0] == pool.split_of[5] == pool.split_of[6] == alone
     np.testing.assert_array_equal(pool.splits.sum(axis=1), [2, 2, 0])
@@ -245,7 +372,9 @@ def test_a_decision_changes_one_answer():
     pool = jax.tree.map(lambda leaf: leaf[0], pools(5, 1))
     start = node_program.everything_open(pool)
     sizes = [len(part) for part in start]
-    for place, (part, within) in enumerate((part, within) for part, size in enumerate(sizes) for within in range(size)):
+    for place, (part, within) in enumerate(
+        (part, within) for part, size in enumerate(sizes) for within in range(size)
+    ):
         after = branching.decided(start, jnp.asarray(place), YES)
         for number, (old, new) in enumerate(zip(start, after, strict=True)):
             wanted = np.array(old)
@@ -255,13 +384,17 @@ def test_a_decision_changes_one_answer():
 
 
 def test_what_is_enough_is_rounded_up_to_the_goal():
-    """The least bound that counts as the goal: rounding takes it there, and nothing clearly below it."""
+    """The least bound that counts as the goal: rounding takes it there, and nothing clearly below
+    it.
+    """
     random = np.random.default_rng(6)
     enough, round_up = jax.jit(integer.enough), jax.jit(integer.round_up)
     num_lower = 0
     for trial in range(60):
         weights = jnp.asarray(random.integers(1, 4, 5), float)
-        prices = jnp.asarray(np.where(random.random(4) < 0.5, 0, random.choice([0.3, 1.7, 2.5])), float)
+        prices = jnp.asarray(
+            np.where(random.random(4) < 0.5, 0, random.choice([0.3, 1.7, 2.5])), float
+        )
         if trial % 6 == 0:
             prices = jnp.asarray(random.random(4), float)
         errors, used = random.integers(0, 6), random.integers(0, 3)

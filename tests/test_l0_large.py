@@ -21,7 +21,9 @@ from jboost.monomials import products
 KAPPA = 0.4
 
 
-def random_table(seed: int, *, num_rows: int | None = None, num_bits: int | None = None, gaps: float = 0.0):
+def random_table(
+    seed: int, *, num_rows: int | None = None, num_bits: int | None = None, gaps: float = 0.0
+):
     """Bits with a noisy rule, labels and weights."""
     rng = np.random.default_rng(seed)
     rows, bits = num_rows or int(rng.integers(2, 24)), num_bits or int(rng.integers(1, 5))
@@ -35,37 +37,58 @@ def random_table(seed: int, *, num_rows: int | None = None, num_bits: int | None
 
 def all_monomials(features: np.ndarray, max_order: int):
     """Covers and orders of every conjunction of literals on distinct bits, by brute force."""
-    holds = {(bit, sign): features[:, bit] == (sign > 0) for bit in range(features.shape[1]) for sign in (1, -1)}
+    holds = {
+        (bit, sign): features[:, bit] == (sign > 0)
+        for bit in range(features.shape[1])
+        for sign in (1, -1)
+    }
     found = []
     for order in range(1, max_order + 1):
         for bits in itertools.combinations(range(features.shape[1]), order):
             for signs in itertools.product((1, -1), repeat=order):
-                found.append((np.logical_and.reduce([holds[key] for key in zip(bits, signs, strict=True)]), order))
+                found.append(
+                    (
+                        np.logical_and.reduce(
+                            [holds[key] for key in zip(bits, signs, strict=True)]
+                        ),
+                        order,
+                    )
+                )
     return found
 
 
 def outputs_and_orders(features: np.ndarray, max_order: int):
-    """H [m, U] of the two constants (order 0) and of every monomial of both signs, and orders [U]."""
-    columns = [(sign * cover, order) for cover, order in all_monomials(features, max_order) for sign in (1, -1)]
+    """H [m, U] of the two constants (order 0) and of every monomial of both signs, and
+    orders [U].
+    """
+    columns = [
+        (sign * cover, order)
+        for cover, order in all_monomials(features, max_order)
+        for sign in (1, -1)
+    ]
     ones = np.ones(len(features))
     outputs = np.stack([ones, -ones, *(column for column, _ in columns)], axis=1)
     return outputs, np.array([0, 0, *(order for _, order in columns)])
 
 
 def serving(outputs: np.ndarray, labels: np.ndarray, first: int, second: int) -> np.ndarray:
-    """S_ii' of Goldberg and Eckstein 2009, (17): hypotheses that are right on one example and not the answer of its class on the other."""
+    """S_ii' of Goldberg and Eckstein 2009, (17): hypotheses that are right on one example and not
+    the answer of its class on the other.
+    """
     return (outputs[first] == labels[first]) & (outputs[second] != labels[first])
 
 
 def highs_optimum(outputs, labels, costs, weights, margin, *, cuts: str = "ordered") -> float:
     """(18) with all cuts, by HiGHS."""
-    (num_rows, num_columns) = outputs.shape
+    num_rows, num_columns = outputs.shape
     rows, bounds = [], []
     eye = np.eye(num_rows)
     nothing = np.zeros((num_rows, num_columns))
     rows.append(np.hstack([labels[:, None] * outputs, nothing, (1 + margin) * eye]))
     bounds.append(np.full(num_rows, margin))
-    rows.append(np.hstack([-np.eye(num_columns), np.eye(num_columns), np.zeros((num_columns, num_rows))]))
+    rows.append(
+        np.hstack([-np.eye(num_columns), np.eye(num_columns), np.zeros((num_columns, num_rows))])
+    )
     bounds.append(np.zeros(num_columns))
     pairs = [(i, j) for i in np.flatnonzero(labels > 0) for j in np.flatnonzero(labels < 0)]
     for i, j in pairs:
@@ -76,13 +99,20 @@ def highs_optimum(outputs, labels, costs, weights, margin, *, cuts: str = "order
     objective = np.concatenate([np.zeros(num_columns), costs, weights])
     total = np.concatenate([np.ones(num_columns), np.zeros(num_columns + num_rows)])[None]
     found = optimize.linprog(
-        objective, A_ub=sparse.csr_matrix(-np.vstack(rows)), b_ub=-np.concatenate(bounds), A_eq=total, b_eq=[1.0], method="highs"
+        objective,
+        A_ub=sparse.csr_matrix(-np.vstack(rows)),
+        b_ub=-np.concatenate(bounds),
+        A_eq=total,
+        b_eq=[1.0],
+        method="highs",
     )
     assert found.status == 0
     return found.fun
 
 
-def recomputed_lower_bound(certificate_proof, outputs, labels, costs, weights, margin, *, cuts: str = "ordered") -> float:
+def recomputed_lower_bound(
+    certificate_proof, outputs, labels, costs, weights, margin, *, cuts: str = "ordered"
+) -> float:
     """What the returned duals prove over all hypotheses, term by term."""
     w, v = certificate_proof.example_weights, certificate_proof.pair_weights
     load = (1 + margin) * w + np.bincount(certificate_proof.pairs.ravel(), np.repeat(v, 2), len(w))
@@ -98,36 +128,54 @@ def recomputed_lower_bound(certificate_proof, outputs, labels, costs, weights, m
     return margin * w.sum() + v.sum() + alpha
 
 
-def feasible_value(point, features, labels, weights, prices, constant_cost: float, margin: float) -> float:
+def feasible_value(
+    point, features, labels, weights, prices, constant_cost: float, margin: float
+) -> float:
     """The objective of the returned point, after a look at all its rows and cuts."""
     literals, signs = point.hypotheses
-    outputs = np.stack([np.zeros(len(labels)), *(sign * satisfied(features, one) for one, sign in zip(literals, signs, strict=True))], axis=1)[:, 1:]
+    outputs = np.stack(
+        [
+            np.zeros(len(labels)),
+            *(sign * satisfied(features, one) for one, sign in zip(literals, signs, strict=True)),
+        ],
+        axis=1,
+    )[:, 1:]
     costs = prices[np.abs(literals).sum(axis=1) - 1]
     counts = weights > 0
     scores = outputs @ point.coefficients + point.constants[0] - point.constants[1]
     assert abs(point.coefficients.sum() + point.constants.sum() - 1) < 1e-9
     assert np.all(point.selected >= point.coefficients - 1e-12)
     assert np.all((labels * scores + (1 + margin) * point.slacks >= margin - 1e-9) | ~counts)
-    for i, j in itertools.product(np.flatnonzero((labels > 0) & counts), np.flatnonzero((labels < 0) & counts)):
+    for i, j in itertools.product(
+        np.flatnonzero((labels > 0) & counts), np.flatnonzero((labels < 0) & counts)
+    ):
         for first, second in ((i, j), (j, i)):
             covered = point.selected[serving(outputs, labels, first, second)].sum()
             assert covered + point.slacks[i] + point.slacks[j] >= 1 - 1e-9
-    return float(weights @ point.slacks + costs @ point.selected + constant_cost * point.constants.sum())
+    return float(
+        weights @ point.slacks + costs @ point.selected + constant_cost * point.constants.sum()
+    )
 
 
 def satisfied(features: np.ndarray, literals: np.ndarray) -> np.ndarray:
     """Where all literals [N] hold, [m]; neither holds of NaN."""
-    return np.all((literals == 0) | ((features == (literals > 0)) & ~np.isnan(features)), axis=1).astype(float)
+    return np.all(
+        (literals == 0) | ((features == (literals > 0)) & ~np.isnan(features)), axis=1
+    ).astype(float)
 
 
 def one_instance(seed: int) -> None:
-    """Bounds of one random table against HiGHS over all monomials, and both certificates recomputed."""
+    """Bounds of one random table against HiGHS over all monomials, and both certificates
+    recomputed.
+    """
     features, labels, weights = random_table(seed, gaps=0.2 if seed % 3 == 0 else 0.0)
     max_order = min(features.shape[1], (1, 2, 2, 3)[seed % 4])
     constant_cost, margin = 0.1 * (seed % 2), (0.05, 0.5, 1.0)[seed % 3]
     learner = jboost.learners.monomials(max_order, kappa=KAPPA, constant_cost=constant_cost)
     data = Dataset(features, labels, weights, np.ones(len(labels), bool))
-    certificate = fit.fit_large(data, learner, margin=margin, tolerance=5e-3, max_rounds=40).certificate
+    certificate = fit.fit_large(
+        data, learner, margin=margin, tolerance=5e-3, max_rounds=40
+    ).certificate
     counts = weights > 0
     prices = np.asarray(learner.price_list(features.shape[1], counts.sum()), float)
     outputs, orders = outputs_and_orders(features, max_order)
@@ -145,7 +193,9 @@ def one_instance(seed: int) -> None:
         again = recomputed_lower_bound(proof, outputs, labels, costs, weights, margin, cuts=cuts)
         assert again >= float(proof.bound) - 1e-7
         assert max(float(proof.bound), 0.0) == pytest.approx(float(bound), abs=1e-9)
-    value = feasible_value(certificate.point, features, labels, weights, prices, constant_cost, margin)
+    value = feasible_value(
+        certificate.point, features, labels, weights, prices, constant_cost, margin
+    )
     assert value <= certificate.upper_bound + 1e-7
 
 
@@ -161,20 +211,28 @@ def falling_costs(orders, num_attributes, num_examples, max_order):
 
 @pytest.mark.parametrize(
     "learner",
-    [jboost.learners.monomials(2, cost=falling_costs), jboost.learners.monomials(2, kappa=0.0, constant_cost=5.0)],
+    [
+        jboost.learners.monomials(2, cost=falling_costs),
+        jboost.learners.monomials(2, kappa=0.0, constant_cost=5.0),
+    ],
     ids=["falling", "dear constants"],
 )
 def test_fit_large_bounds_hold_where_redundant_monomials_are_cheaper(learner) -> None:
     for seed in (3, 7):
         features, labels, weights = random_table(seed, num_rows=14, num_bits=3)
-        certificate = fit.fit_large(make(features, labels, weights), learner, margin=0.3, tolerance=5e-3, max_rounds=40).certificate
+        certificate = fit.fit_large(
+            make(features, labels, weights), learner, margin=0.3, tolerance=5e-3, max_rounds=40
+        ).certificate
         counts = weights > 0
         prices = np.asarray(learner.price_list(3, counts.sum()), float)
         outputs, orders = outputs_and_orders(features, 2)
         costs = np.where(orders == 0, float(learner.constant_cost), prices[orders - 1])
         optimum = highs_optimum(outputs[counts], labels[counts], costs, weights[counts], 0.3)
         assert certificate.lower_bound - 1e-7 <= optimum <= certificate.upper_bound + 1e-7
-        assert recomputed_lower_bound(certificate.proof, outputs, labels, costs, weights, 0.3) >= certificate.lower_bound - 1e-7
+        assert (
+            recomputed_lower_bound(certificate.proof, outputs, labels, costs, weights, 0.3)
+            >= certificate.lower_bound - 1e-7
+        )
 
 
 @pytest.mark.slow
@@ -185,7 +243,9 @@ def test_fit_large_bounds_hold_of_highs_optimum_on_300_tables(block: int) -> Non
 
 
 def rewards_by_brute_force(table: np.ndarray, inside, outside, values) -> np.ndarray:
-    """The sum over pairs of rows of what each two literals are paid, from the dense matrix of pairs."""
+    """The sum over pairs of rows of what each two literals are paid, from the dense matrix of
+    pairs.
+    """
     dense = np.zeros((len(table),) * 2)
     np.add.at(dense, (inside, outside), values)
     covers = table[:, :, None] & table[:, None, :]
@@ -201,23 +261,36 @@ def one_pricing(seed: int) -> None:
     literals = products.literals_of(features)
     table = np.concatenate([features == 1, features == 0], axis=1)
     values = rng.normal(size=rows)
-    assert np.allclose(products.sums(literals, values), (table * values[:, None]).T @ table, atol=1e-12)
-    inside, outside, amounts = rng.integers(0, rows, cuts), rng.integers(0, rows, cuts), rng.random(cuts)
+    assert np.allclose(
+        products.sums(literals, values), (table * values[:, None]).T @ table, atol=1e-12
+    )
+    inside, outside, amounts = (
+        rng.integers(0, rows, cuts),
+        rng.integers(0, rows, cuts),
+        rng.random(cuts),
+    )
     found = products.rewards(literals, inside, outside, amounts)
     assert np.allclose(found, rewards_by_brute_force(table, inside, outside, amounts), atol=1e-12)
     listed = products.every_monomial(literals, 3, keeps_redundant=False)
     covers = np.logical_and.reduce([table[:, one] for one in listed.literals])
     assert np.array_equal(literals.covers(listed), covers)
     distinct = {tuple(column) for column in covers.T} | {(False,) * rows, (True,) * rows}
-    every = {tuple(table[:, a] & table[:, b] & table[:, c]) for a, b, c in itertools.product(range(2 * bits), repeat=3)}
+    every = {
+        tuple(table[:, a] & table[:, b] & table[:, c])
+        for a, b, c in itertools.product(range(2 * bits), repeat=3)
+    }
     assert every <= distinct  # what is left out covers what fewer literals do
     whole = products.every_monomial(literals, 3, keeps_redundant=True)
-    assert len(whole.orders) == sum(math.comb(bits, order) * 2**order for order in range(1, min(bits, 3) + 1))
+    assert len(whole.orders) == sum(
+        math.comb(bits, order) * 2**order for order in range(1, min(bits, 3) + 1)
+    )
     assert np.allclose(products.sums_of(literals, listed, values), values @ covers, atol=1e-12)
     dense = np.zeros((rows, rows))
     np.add.at(dense, (inside, outside), amounts)
     expected = np.einsum("iu,ij,ju->u", covers.astype(float), dense, (~covers).astype(float))
-    assert np.allclose(products.rewards_of(literals, listed, inside, outside, amounts), expected, atol=1e-12)
+    assert np.allclose(
+        products.rewards_of(literals, listed, inside, outside, amounts), expected, atol=1e-12
+    )
 
 
 def test_sums_and_rewards_match_the_dense_matrix_of_pairs() -> None:
@@ -245,7 +318,9 @@ def test_spread_duals_keep_the_sums_of_patterns_and_the_capacity_of_rows() -> No
         duals *= np.min(sums / np.maximum(load, 1e-9)) * 0.999
         groups = patterns.Patterns(np.arange(number), of_row, sums)
         found = patterns.spread(groups, capacity, pairs[:, 0], pairs[:, 1], duals)
-        used = np.bincount(found.inside, found.weights, 20) + np.bincount(found.outside, found.weights, 20)
+        used = np.bincount(found.inside, found.weights, 20) + np.bincount(
+            found.outside, found.weights, 20
+        )
         assert np.all(used <= capacity + 1e-9)
         again = np.zeros((number, number))
         np.add.at(again, (of_row[found.inside], of_row[found.outside]), found.weights)
@@ -254,7 +329,12 @@ def test_spread_duals_keep_the_sums_of_patterns_and_the_capacity_of_rows() -> No
 
 def make(features, labels, weights=None) -> Dataset:
     size = len(labels)
-    return Dataset(np.asarray(features), np.asarray(labels), np.ones(size) if weights is None else np.asarray(weights), np.ones(size, bool))
+    return Dataset(
+        np.asarray(features),
+        np.asarray(labels),
+        np.ones(size) if weights is None else np.asarray(weights),
+        np.ones(size, bool),
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,7 +367,13 @@ def test_fit_large_scales_with_weights(scale: float) -> None:
     counts = weights > 0
     prices = np.asarray(learner.price_list(3, counts.sum()), float)
     outputs, orders = outputs_and_orders(features[counts], 2)
-    optimum = highs_optimum(outputs, labels[counts], np.where(orders == 0, 0.0, prices[orders - 1]), weights[counts] * scale, 0.2)
+    optimum = highs_optimum(
+        outputs,
+        labels[counts],
+        np.where(orders == 0, 0.0, prices[orders - 1]),
+        weights[counts] * scale,
+        0.2,
+    )
     assert found.lower_bound <= optimum * (1 + 1e-6)
     assert found.upper_bound >= optimum * (1 - 1e-6)
     assert found.integer_lower_bound <= found.integer_upper_bound * (1 + 1e-6)
@@ -297,7 +383,12 @@ def test_fit_large_votes_cost_what_the_certificate_says() -> None:
     features, labels, weights = random_table(11, num_rows=60, num_bits=4)
     learner = jboost.learners.monomials(2, kappa=KAPPA)
     margin = 0.1
-    fitted = fit.fit_large(make(features, labels, weights), learner, margin=margin, search=jboost.l0.SearchConfig(max_hypotheses=2))
+    fitted = fit.fit_large(
+        make(features, labels, weights),
+        learner,
+        margin=margin,
+        search=jboost.l0.SearchConfig(max_hypotheses=2),
+    )
     scores = np.asarray(jboost.predict_scores(fitted.ensemble, features), float)
     prices = np.asarray(learner.price_list(4, int((weights > 0).sum())), float)
     used = np.asarray(fitted.ensemble.votes)[:, 0] > 0
@@ -359,10 +450,18 @@ def test_fit_large_of_many_rows_begins_with_a_part_of_them(monkeypatch) -> None:
 )
 def test_fit_large_names_what_is_wrong(change, message) -> None:
     learners = {"stumps": jboost.learners.stumps(), "four": jboost.learners.monomials(4)}
-    options = {"margin": 0.1} | {name: value for name, value in change.items() if name in ("margin", "max_rounds", "max_cuts", "time_limit")}
-    data = make(change.get("features", [[1.0], [0.0]]), change.get("labels", [1, -1]), change.get("weights"))
+    options = {"margin": 0.1} | {
+        name: value
+        for name, value in change.items()
+        if name in ("margin", "max_rounds", "max_cuts", "time_limit")
+    }
+    data = make(
+        change.get("features", [[1.0], [0.0]]), change.get("labels", [1, -1]), change.get("weights")
+    )
     with pytest.raises(ValueError, match=message):
-        fit.fit_large(data, learners.get(change.get("learner"), jboost.learners.monomials(1)), **options)
+        fit.fit_large(
+            data, learners.get(change.get("learner"), jboost.learners.monomials(1)), **options
+        )
 
 
 def test_merge_bits_matches_merge_equal() -> None:
@@ -370,10 +469,15 @@ def test_merge_bits_matches_merge_equal() -> None:
     for gaps in (0.0, 0.3):
         bits = (rng.random((60, 3)) < 0.5).astype(np.float32)
         bits[rng.random(bits.shape) < gaps] = np.nan
-        labels, weights = np.where(rng.random(60) < 0.5, 1, -1), rng.integers(1, 4, 60).astype(np.float32)
+        labels, weights = (
+            np.where(rng.random(60) < 0.5, 1, -1),
+            rng.integers(1, 4, 60).astype(np.float32),
+        )
         found = merging.merge_bits(bits, labels, weights)
         expected = merging.merge_equal(jboost.make_dataset(bits, labels, weights=weights)).dataset
-        assert np.array_equal(found.features.astype(float), np.asarray(expected.features, float), equal_nan=True)
+        assert np.array_equal(
+            found.features.astype(float), np.asarray(expected.features, float), equal_nan=True
+        )
         assert np.array_equal(found.labels, np.asarray(expected.labels))
         assert np.array_equal(found.weights, np.asarray(expected.weights))
 
@@ -381,7 +485,8 @@ def test_merge_bits_matches_merge_equal() -> None:
 def test_choose_large_takes_the_size_of_least_held_out_error() -> None:
     rng = np.random.default_rng(0)
     features = (rng.random((120, 4)) < 0.5).astype(np.uint8)
-    labels = np.where(features[:, 0] == features[:, 1], 1, -1)  # a vote of two rules of two literals
+    # a vote of two rules of two literals
+    labels = np.where(features[:, 0] == features[:, 1], 1, -1)
     seen = []
     chosen = jboost.l0.choose_large(
         make(features, labels),
@@ -434,15 +539,31 @@ def test_choose_large_that_is_stopped_says_so_and_takes_the_best_so_far() -> Non
     ],
 )
 def test_choose_large_names_what_is_wrong(change, message) -> None:
-    options = {"max_orders": (1,), "max_rules": (2,), "margins": (0.1,), "kappas": (1.0,), "key": jax.random.key(0)} | change
+    options = {
+        "max_orders": (1,),
+        "max_rules": (2,),
+        "margins": (0.1,),
+        "kappas": (1.0,),
+        "key": jax.random.key(0),
+    } | change
     with pytest.raises(ValueError, match=message):
-        jboost.l0.choose_large(make([[1.0], [0.0]], [1, -1]), lambda order, kappa: jboost.learners.monomials(order), **options)
+        jboost.l0.choose_large(
+            make([[1.0], [0.0]], [1, -1]),
+            lambda order, kappa: jboost.learners.monomials(order),
+            **options,
+        )
 
 
 def test_fit_large_says_before_it_starts_what_does_not_fit(monkeypatch) -> None:
     features, labels, _ = random_table(1, num_rows=40, num_bits=3)
     monkeypatch.setattr(table.memory, "of_device", lambda: 1000)
-    with pytest.raises(ValueError, match=r"40 rows of 3 bits: a fit takes about [0-9,]+ bytes, and there are 1,000; make fewer bits"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"40 rows of 3 bits: a fit takes about [0-9,]+ bytes, and there are 1,000; make fewer"
+            r" bits"
+        ),
+    ):
         fit.fit_large(make(features, labels), jboost.learners.monomials(2), margin=0.1)
     monkeypatch.undo()
     wide = np.zeros((4, 2000), np.uint8)
@@ -454,6 +575,11 @@ def test_fit_large_says_before_it_starts_what_does_not_fit(monkeypatch) -> None:
 def test_fit_large_compiles_with_the_float_types_of_its_caller(is_double: bool) -> None:
     features, labels, weights = random_table(4, num_rows=30, num_bits=3)
     with jax.enable_x64(is_double):
-        fitted = fit.fit_large(make(features, labels, weights), jboost.learners.monomials(2, kappa=KAPPA), margin=0.2, max_rounds=3)
+        fitted = fit.fit_large(
+            make(features, labels, weights),
+            jboost.learners.monomials(2, kappa=KAPPA),
+            margin=0.2,
+            max_rounds=3,
+        )
     assert fitted.ensemble.votes.dtype == (np.float64 if is_double else np.float32)
     assert fitted.certificate.lower_bound <= fitted.certificate.upper_bound

@@ -1,4 +1,6 @@
-"""Chvatal-Gomory cuts from triples of pair cuts: bounds against the mixed-integer optimum of (15), and recomputed in rational arithmetic."""
+"""Chvatal-Gomory cuts from triples of pair cuts: bounds against the mixed-integer optimum of (15),
+and recomputed in rational arithmetic.
+"""
 
 from fractions import Fraction
 
@@ -21,7 +23,10 @@ def strengthen_all(outputs, labels, costs, margins):
 
 def recompute(found, outputs, labels, costs, margin):
     """What the returned duals prove of (15) with unit weights, in fractions."""
-    w, v, t = (oracle.exactly(part) for part in (found.example_weights, found.pair_weights, found.triple_weights))
+    w, v, t = (
+        oracle.exactly(part)
+        for part in (found.example_weights, found.pair_weights, found.triple_weights)
+    )
     assert min(w) >= 0
     assert min(v) >= 0
     assert min(t) >= 0
@@ -35,7 +40,10 @@ def recompute(found, outputs, labels, costs, margin):
             row[:n] = oracle.tell_apart(outputs, labels, first, second)
             row[n + first] = row[n + second] = 1
         rows.append(row)
-    given = sum((row * weight for row, weight in zip(rows, v, strict=True) if weight), np.zeros(n + m, object))
+    given = sum(
+        (row * weight for row, weight in zip(rows, v, strict=True) if weight),
+        np.zeros(n + m, object),
+    )
     for triple, weight in zip(found.triples, t, strict=True):
         assert triple[0] >= 0 or weight == 0
         if weight:
@@ -46,7 +54,14 @@ def recompute(found, outputs, labels, costs, margin):
     rest = [Fraction(float(cost)) - one for cost, one in zip(costs, given[:n], strict=True)]
     unpaid = [1 - one - (1 + rho) * weight for one, weight in zip(given[n:], w, strict=True)]
     least = min(max(one, 0) - edge for one, edge in zip(rest, edges, strict=True))
-    return rho * sum(w) + sum(v) + 2 * sum(t) + sum(min(one, 0) for one in unpaid) + sum(min(one, 0) for one in rest) + least
+    return (
+        rho * sum(w)
+        + sum(v)
+        + 2 * sum(t)
+        + sum(min(one, 0) for one in unpaid)
+        + sum(min(one, 0) for one in rest)
+        + least
+    )
 
 
 @pytest.mark.slow
@@ -56,7 +71,9 @@ def test_bounds_hold_of_the_integer_problem():
     num_better = 0
     for index, (outputs, labels, costs, margin) in enumerate(zip(*problems, strict=True)):
         one = jax.tree.map(lambda leaf, index=index: leaf[index], found)
-        assert one.lower_bound <= integer_optimum(outputs, labels, costs, float(margin)) + 1e-5, index
+        assert one.lower_bound <= integer_optimum(outputs, labels, costs, float(margin)) + 1e-5, (
+            index
+        )
         assert one.lower_bound >= one.relaxation_bound
         if one.lower_bound > max(one.relaxation_bound, 0):
             assert recompute(one, outputs, labels, costs, margin) >= float(one.lower_bound)
@@ -66,8 +83,12 @@ def test_bounds_hold_of_the_integer_problem():
 
 @pytest.mark.slow
 def test_an_odd_cycle_is_closed():
-    """Three positive examples, each pair of which is told from the negative one by a hypothesis: two are needed, halves of three are not enough."""
-    outputs = np.array([[1, 1, -1, 1, -1], [1, -1, 1, 1, -1], [-1, 1, 1, 1, -1], [-1, -1, -1, 1, -1]])
+    """Three positive examples, each pair of which is told from the negative one by a hypothesis:
+    two are needed, halves of three are not enough.
+    """
+    outputs = np.array(
+        [[1, 1, -1, 1, -1], [1, -1, 1, 1, -1], [-1, 1, 1, 1, -1], [-1, -1, -1, 1, -1]]
+    )
     labels, costs = np.array([1, 1, 1, -1]), np.array([0.3, 0.3, 0.3, 0, 0], np.float32)
     found = l0.strengthen(outputs, labels, costs, margin=0.05)
     optimum = integer_optimum(outputs, labels, costs, 0.05)
@@ -75,7 +96,9 @@ def test_an_odd_cycle_is_closed():
     assert float(found.lower_bound) == pytest.approx(0.6, abs=1e-3)
     assert found.lower_bound <= optimum + 1e-5
     assert int(found.num_cuts) > 0
-    few = l0.strengthen(outputs, labels, costs, margin=0.05, config=l0.StrengthenConfig(num_pairs=2))
+    few = l0.strengthen(
+        outputs, labels, costs, margin=0.05, config=l0.StrengthenConfig(num_pairs=2)
+    )
     assert int(few.status) == Status.LOCAL_OPTIMUM  # a cut that was not looked at is violated
     assert float(few.lower_bound) == pytest.approx(0.45, abs=1e-3)
 
@@ -91,14 +114,23 @@ def test_what_is_not_allowed():
 
 @pytest.mark.slow
 def test_sizes_0_and_values_that_are_traced():
-    assert int(l0.strengthen(np.zeros((2, 0)), [1, -1], np.zeros(0), margin=0.1).status) == Status.INFEASIBLE
+    assert (
+        int(l0.strengthen(np.zeros((2, 0)), [1, -1], np.zeros(0), margin=0.1).status)
+        == Status.INFEASIBLE
+    )
     empty = l0.strengthen(np.zeros((0, 2)), np.zeros(0), [0.5, 0.5], margin=0.1)
     assert float(empty.lower_bound) <= 0.5
-    bad = jax.jit(lambda outputs: l0.strengthen(outputs, [1, -1], [0.5], margin=0.1))(np.array([[np.nan], [1.0]]))
+    bad = jax.jit(lambda outputs: l0.strengthen(outputs, [1, -1], [0.5], margin=0.1))(
+        np.array([[np.nan], [1.0]])
+    )
     assert (int(bad.status), float(bad.lower_bound)) == (Status.INVALID_INPUT, -np.inf)
 
 
 @pytest.mark.slow
 def test_one_example_has_no_pair_for_a_grid():
-    grid = l0.StrengthenConfig(relaxation=l0.RelaxationConfig(cuts="either", solver=l0.AllPairsConfig()))
-    assert float(l0.strengthen([[1, 1]], [1], [0.5, 0.3], margin=0.1, config=grid).lower_bound) == pytest.approx(0.3, abs=1e-3)
+    grid = l0.StrengthenConfig(
+        relaxation=l0.RelaxationConfig(cuts="either", solver=l0.AllPairsConfig())
+    )
+    assert float(
+        l0.strengthen([[1, 1]], [1], [0.5, 0.3], margin=0.1, config=grid).lower_bound
+    ) == pytest.approx(0.3, abs=1e-3)

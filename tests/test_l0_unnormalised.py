@@ -1,4 +1,6 @@
-"""The program (9), whose votes are not normalised, against its linear and its mixed-integer program by HiGHS."""
+"""The program (9), whose votes are not normalised, against its linear and its mixed-integer program
+by HiGHS.
+"""
 
 import functools
 
@@ -18,7 +20,9 @@ LARGEST = (0.5, 4.0, 50.0)
 
 @functools.partial(jax.jit, static_argnames="wide")
 def solve_all(outputs, labels, costs, largest, weights, wide):
-    return jax.vmap(lambda *part: l0.solve_unnormalised(*part[:3], largest=part[3], weights=part[4]))(outputs, labels, costs, largest, weights)
+    return jax.vmap(
+        lambda *part: l0.solve_unnormalised(*part[:3], largest=part[3], weights=part[4])
+    )(outputs, labels, costs, largest, weights)
 
 
 def optima(outputs, labels, costs, largest, weights):
@@ -27,11 +31,15 @@ def optima(outputs, labels, costs, largest, weights):
     objective = np.r_[np.zeros(n), costs, weights]
     right = np.hstack([labels[:, None] * outputs, np.zeros((m, n)), (m * largest + 1) * np.eye(m)])
     used = np.hstack([-np.eye(n), largest * np.eye(n), np.zeros((n, m))])
-    rows = optimize.LinearConstraint(np.vstack([right, used]), np.r_[np.ones(m), np.zeros(n)], np.inf)
+    rows = optimize.LinearConstraint(
+        np.vstack([right, used]), np.r_[np.ones(m), np.zeros(n)], np.inf
+    )
     bounds = optimize.Bounds(0, np.r_[np.full(n, np.inf), np.ones(n + m)])
     options = {"mip_rel_gap": 0.0}
     return [
-        optimize.milp(objective, integrality=whole, constraints=rows, bounds=bounds, options=options).fun
+        optimize.milp(
+            objective, integrality=whole, constraints=rows, bounds=bounds, options=options
+        ).fun
         for whole in (0, np.r_[np.zeros(n), np.ones(n + m)])
     ]
 
@@ -41,7 +49,10 @@ def optima(outputs, labels, costs, largest, weights):
 def test_bounds_and_losses(wide):
     outputs, labels, costs, _ = pools(30, 4)
     random = np.random.default_rng(4)
-    largest, weights = np.resize(LARGEST, 30).astype(np.float32), random.choice([1.0, 2.0, 0.5], (30, EXAMPLES)).astype(np.float32)
+    largest, weights = (
+        np.resize(LARGEST, 30).astype(np.float32),
+        random.choice([1.0, 2.0, 0.5], (30, EXAMPLES)).astype(np.float32),
+    )
     with jax.enable_x64(wide):
         found = jax.device_get(solve_all(outputs, labels, costs, largest, weights, wide))
     assert (found.status == Status.OPTIMAL).all()
@@ -55,8 +66,18 @@ def test_bounds_and_losses(wide):
         shares = oracle.exactly(found.coefficients[index])
         assert shares.min() >= 0
         assert shares.max() <= oracle.exactly([largest[index]])[0]
-        reached = [sum(int(said) * share for said, share in zip(row, shares, strict=True)) for row in outputs[index] * labels[index][:, None]]
-        paid = sum(float(weight) for weight, one in zip(weights[index], reached, strict=True) if one < 1) + costs[index][shares > 0].sum()
+        reached = [
+            sum(int(said) * share for said, share in zip(row, shares, strict=True))
+            for row in outputs[index] * labels[index][:, None]
+        ]
+        paid = (
+            sum(
+                float(weight)
+                for weight, one in zip(weights[index], reached, strict=True)
+                if one < 1
+            )
+            + costs[index][shares > 0].sum()
+        )
         assert paid == pytest.approx(float(found.loss[index]), abs=1e-5)
     assert found.coefficients.shape == (30, COLUMNS)
     assert (found.loss <= weights.sum(axis=1) + 1e-5).all()
@@ -77,6 +98,8 @@ def test_sizes_0_and_what_is_not_allowed():
         l0.solve_unnormalised([[1]], [1], [0.5], largest=1.0, config=[])
     with pytest.raises(ValueError, match=r"outputs\[0, 0\] is 2"):
         l0.solve_unnormalised([[2]], [1], [0.5], largest=1.0)
-    bad = jax.jit(lambda outputs: l0.solve_unnormalised(outputs, [1, -1], [0.5], largest=1.0))(jnp.array([[jnp.nan], [1.0]]))
+    bad = jax.jit(lambda outputs: l0.solve_unnormalised(outputs, [1, -1], [0.5], largest=1.0))(
+        jnp.array([[jnp.nan], [1.0]])
+    )
     assert int(bad.status) == Status.INVALID_INPUT
     assert (float(bad.lower_bound), float(bad.upper_bound)) == (-np.inf, np.inf)

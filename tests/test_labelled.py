@@ -19,9 +19,13 @@ def test_weights_of_0_are_masked_out_traced_or_not(dtype):
     for find in (labelled.without_zeros, jax.jit(labelled.without_zeros)):
         assert find(WEIGHTS.astype(dtype), MASK).tolist() == WITHOUT
         assert find(jnp.asarray(WEIGHTS, dtype), jnp.asarray(MASK)).tolist() == WITHOUT
-        assert find(np.zeros(8, dtype), MASK).tolist() == MASK.tolist()  # which is seen as input that is not allowed
+        # which is seen as input that is not allowed
+        assert find(np.zeros(8, dtype), MASK).tolist() == MASK.tolist()
         assert find(np.zeros(0, dtype), MASK[:0]).tolist() == []
-    assert labelled.without_zeros(np.array([np.nan, -1.0]), np.ones(2, bool)).tolist() == [True, True]
+    assert labelled.without_zeros(np.array([np.nan, -1.0]), np.ones(2, bool)).tolist() == [
+        True,
+        True,
+    ]
 
 
 def test_weights_that_are_spread_over_devices_stay_so():
@@ -46,7 +50,10 @@ def test_a_data_set_of_numpy_arrays_counts_as_one_of_jax():
 
 @pytest.mark.parametrize("labels", [[0, 1] * 4, [1.0, np.nan] * 4])
 def test_labels_that_are_traced_are_not_looked_at(labels):
-    jax.eval_shape(lambda labels: labelled.counted(jboost.make_dataset(np.zeros((8, 1)), labels)), np.array(labels))
+    jax.eval_shape(
+        lambda labels: labelled.counted(jboost.make_dataset(np.zeros((8, 1)), labels)),
+        np.array(labels),
+    )
     with pytest.raises(ValueError, match="labels are -1 or"):
         labelled.counted(jboost.make_dataset(np.zeros((8, 1)), labels))
 

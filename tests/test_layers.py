@@ -1,4 +1,6 @@
-"""Heads over features, and the smoothed problem that the margin head solves: against a solver for convex programs and finite differences."""
+"""Heads over features, and the smoothed problem that the margin head solves: against a solver for
+convex programs and finite differences.
+"""
 
 import functools
 
@@ -29,7 +31,9 @@ def game(seed, shape=(12, 4)):
 
 
 def smoothed_optimum(margins, nu, tau, mu):
-    """The dual of the smoothed soft-margin game over the simplex of example weights, by sequential quadratic programming."""
+    """The dual of the smoothed soft-margin game over the simplex of example weights, by sequential
+    quadratic programming.
+    """
     size = len(margins)
 
     def objective(d):
@@ -59,13 +63,23 @@ def test_solve_smoothed_meets_its_dual(tau, mu, x64):
         assert abs(float(found.value) - value) <= 1e-8
         np.testing.assert_allclose(found.example_weights, weights, atol=1e-5)
         edges = weights @ margins / mu
-        np.testing.assert_allclose(found.coefficients, np.exp(edges - edges.max()) / np.exp(edges - edges.max()).sum(), atol=1e-5)
+        np.testing.assert_allclose(
+            found.coefficients,
+            np.exp(edges - edges.max()) / np.exp(edges - edges.max()).sum(),
+            atol=1e-5,
+        )
 
 
 def test_solve_smoothed_approaches_lpboost(x64):
     margins = game(5)
     exact = jboost.lpboost.solve(margins, nu=0.4)
-    gaps = [abs(float(solve_smoothed(margins, RELAXATIONS["nu"], smoothing=tau).value) - float(exact.lower_bound)) for tau in (0.1, 0.01, 0.001)]
+    gaps = [
+        abs(
+            float(solve_smoothed(margins, RELAXATIONS["nu"], smoothing=tau).value)
+            - float(exact.lower_bound)
+        )
+        for tau in (0.1, 0.01, 0.001)
+    ]
     assert gaps[0] > gaps[1] > gaps[2]
     for gap, tau in zip(gaps, (0.1, 0.01, 0.001), strict=True):
         assert gap <= tau * (np.log(12) + np.log(4))
@@ -79,7 +93,15 @@ def central(function, arguments, position, step=1e-6):
         for sign in (1, -1):
             moved = base.reshape(-1).copy()
             moved[entry] += sign * step
-            sides.append(np.asarray(function(*arguments[:position], jnp.asarray(moved.reshape(base.shape)), *arguments[position + 1 :])))
+            sides.append(
+                np.asarray(
+                    function(
+                        *arguments[:position],
+                        jnp.asarray(moved.reshape(base.shape)),
+                        *arguments[position + 1 :],
+                    )
+                )
+            )
         columns.append((sides[0] - sides[1]) / (2 * step))
     return np.stack(columns, axis=-1)
 
@@ -91,12 +113,18 @@ def test_derivatives_of_solve_smoothed_are_finite_differences(name, x64):
         return jnp.append(found.coefficients, found.value)
 
     run = jax.jit(both)
-    arguments = (jnp.asarray(game(6, (7, 3))), jnp.asarray(0.2), jnp.asarray(np.random.default_rng(7).uniform(0.5, 1.5, 7)))
+    arguments = (
+        jnp.asarray(game(6, (7, 3))),
+        jnp.asarray(0.2),
+        jnp.asarray(np.random.default_rng(7).uniform(0.5, 1.5, 7)),
+    )
     for differentiate in (jax.jacrev, jax.jacfwd):
         found = jax.jit(differentiate(both, (0, 1, 2)))(*arguments)
         for position in range(3):
             expected = central(run, arguments, position)
-            np.testing.assert_allclose(np.reshape(found[position], expected.shape), expected, atol=2e-6)
+            np.testing.assert_allclose(
+                np.reshape(found[position], expected.shape), expected, atol=2e-6
+            )
 
 
 def test_solve_smoothed_converges_on_hard_games_in_float32():
@@ -124,25 +152,41 @@ def test_solve_smoothed_converges_on_hard_games_in_float32():
 def test_solve_smoothed_names_bad_input_and_spoils_broken_data():
     for message, call in (
         ("margins has shape", lambda: solve_smoothed(jnp.ones((0, 2)), RELAXATIONS["nu"])),
-        ("smoothing is 0", lambda: solve_smoothed(jnp.ones((2, 2)), RELAXATIONS["nu"], smoothing=0.0)),
-        ("votes_smoothing is -1", lambda: solve_smoothed(jnp.ones((2, 2)), RELAXATIONS["nu"], votes_smoothing=-1.0)),
-        (r"initial has shape \[3\]", lambda: solve_smoothed(jnp.ones((2, 2)), RELAXATIONS["nu"], initial=jnp.ones(3))),
-        ("allows no distribution", lambda: solve_smoothed(jnp.ones((2, 2)), relaxations.soft_margin(0.3))),
+        (
+            "smoothing is 0",
+            lambda: solve_smoothed(jnp.ones((2, 2)), RELAXATIONS["nu"], smoothing=0.0),
+        ),
+        (
+            "votes_smoothing is -1",
+            lambda: solve_smoothed(jnp.ones((2, 2)), RELAXATIONS["nu"], votes_smoothing=-1.0),
+        ),
+        (
+            r"initial has shape \[3\]",
+            lambda: solve_smoothed(jnp.ones((2, 2)), RELAXATIONS["nu"], initial=jnp.ones(3)),
+        ),
+        (
+            "allows no distribution",
+            lambda: solve_smoothed(jnp.ones((2, 2)), relaxations.soft_margin(0.3)),
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()
-    broken = jax.jit(lambda margins: solve_smoothed(margins, RELAXATIONS["nu"]))(jnp.array([[jnp.nan, 1.0]]))
+    broken = jax.jit(lambda margins: solve_smoothed(margins, RELAXATIONS["nu"]))(
+        jnp.array([[jnp.nan, 1.0]])
+    )
     assert int(broken.status) == int(Status.INVALID_INPUT)
     assert np.isnan(broken.coefficients).all()
 
 
-# --- heads -------------------------------------------------------------------------------------------------------------------
+# --- heads ----------------------------------------------------------------------------------------
 
 
 def blobs(seed=0, size=64):
     rng = np.random.default_rng(seed)
     inputs = rng.normal(size=(size, 5)).astype(np.float32)
-    return jnp.asarray(inputs), jnp.asarray(np.where(inputs[:, 0] * inputs[:, 1] + 0.2 * rng.normal(size=size) > 0, 1, -1))
+    return jnp.asarray(inputs), jnp.asarray(
+        np.where(inputs[:, 0] * inputs[:, 1] + 0.2 * rng.normal(size=size) > 0, 1, -1)
+    )
 
 
 def test_a_network_with_a_margin_head_learns_what_a_linear_vote_cannot():
@@ -190,7 +234,10 @@ def test_votes_of_a_margin_head_are_those_of_the_doubled_game(x64):
 def test_classes_of_a_margin_head_are_heads_of_their_own(x64):
     features = jnp.asarray(game(10, (12, 3)))
     labels = jnp.asarray(np.random.default_rng(11).integers(0, 3, 12))
-    head, alone = layers.margin_head(nu=0.4, num_classes=3, scale=2.0), layers.margin_head(nu=0.4, scale=2.0)
+    head, alone = (
+        layers.margin_head(nu=0.4, num_classes=3, scale=2.0),
+        layers.margin_head(nu=0.4, scale=2.0),
+    )
     logits, state = head.apply(head.init(3), features, labels)
     assert logits.shape == (12, 3)
     for label in range(3):
@@ -218,8 +265,14 @@ def test_pair_head_is_the_exact_separator_and_never_worse_than_either_score():
         labels = np.where(scores.sum(axis=1) + rng.normal(size=20) > 0, 1, -1)
         logits, state = head.apply(head.init(), jnp.asarray(scores), jnp.asarray(labels))
         errors = int(np.sum(np.where(np.asarray(logits) > 0, 1, -1) != labels))
-        assert errors == round(float(state.loss)) == round(float(jboost.pair.optimal_separator(scores, labels).loss)), seed
-        assert errors <= min(int(np.sum(np.where(scores[:, j] > 0, 1, -1) != labels)) for j in range(2))
+        assert (
+            errors
+            == round(float(state.loss))
+            == round(float(jboost.pair.optimal_separator(scores, labels).loss))
+        ), seed
+        assert errors <= min(
+            int(np.sum(np.where(scores[:, j] > 0, 1, -1) != labels)) for j in range(2)
+        )
     slope = jax.grad(lambda scores: head.apply(state, scores)[0].sum())(jnp.asarray(scores))
     np.testing.assert_allclose(slope, np.tile(state.normal, (20, 1)), rtol=1e-6)
     jitted, _ = jax.jit(head.apply)(head.init(), jnp.asarray(scores), jnp.asarray(labels))
@@ -232,10 +285,21 @@ def test_pair_head_is_the_exact_separator_and_never_worse_than_either_score():
         ("num_classes is 1", lambda: layers.margin_head(num_classes=1)),
         ("num_features is 0", lambda: layers.margin_head().init(0)),
         ("nu is 2", lambda: layers.margin_head(nu=2.0)),
-        (r"features has shape \[2, 3\]: expected shape \[m, 2\]", lambda: layers.margin_head().apply(layers.margin_head().init(2), jnp.ones((2, 3)))),
-        (r"labels has shape \[3\]", lambda: layers.margin_head().apply(layers.margin_head().init(2), jnp.ones((2, 2)), jnp.ones(3))),
+        (
+            r"features has shape \[2, 3\]: expected shape \[m, 2\]",
+            lambda: layers.margin_head().apply(layers.margin_head().init(2), jnp.ones((2, 3))),
+        ),
+        (
+            r"labels has shape \[3\]",
+            lambda: layers.margin_head().apply(
+                layers.margin_head().init(2), jnp.ones((2, 2)), jnp.ones(3)
+            ),
+        ),
         ("num_features is 3: expected 2", lambda: layers.pair_head().init(3)),
-        (r"scores has shape \[2, 3\]", lambda: layers.pair_head().apply(layers.pair_head().init(), jnp.ones((2, 3)))),
+        (
+            r"scores has shape \[2, 3\]",
+            lambda: layers.pair_head().apply(layers.pair_head().init(), jnp.ones((2, 3))),
+        ),
     ],
 )
 def test_bad_arguments_of_heads_are_named(message, call):

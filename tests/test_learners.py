@@ -1,7 +1,7 @@
 """Base learners against brute force: every stump and every column, one by one, in exact arithmetic.
 
-Weights are integers over 64, so that sums are exact in any order and values can be compared with ==; the bounds are also tried on weights
-that are not, against rational sums.
+Weights are integers over 64, so that sums are exact in any order and values can be compared with
+==; the bounds are also tried on weights that are not, against rational sums.
 """
 
 import dataclasses
@@ -28,7 +28,9 @@ OPTIMIZER = optax.adam(0.05)
 
 def propose(learner, dataset, example_weights, key=None):
     proposal = learner.propose(learner.init(key, dataset), example_weights)
-    again = jax.vmap(lambda hypothesis: learner.outputs(hypothesis, dataset.features))(proposal.hypotheses)
+    again = jax.vmap(lambda hypothesis: learner.outputs(hypothesis, dataset.features))(
+        proposal.hypotheses
+    )
     return proposal._replace(state=()), again
 
 
@@ -37,7 +39,9 @@ propose_one = jax.jit(propose)
 
 
 def problems(seed, values, missing=0.0):
-    """Small data sets with ties, duplicates, missing values, weights 0, and padding that holds garbage."""
+    """Small data sets with ties, duplicates, missing values, weights 0, and padding that holds
+    garbage.
+    """
     rng = np.random.default_rng(seed)
     features = rng.choice(values, (NUM_PROBLEMS, NUM_EXAMPLES, NUM_FEATURES)).astype(np.float32)
     features[rng.random(features.shape) < missing] = np.nan
@@ -56,11 +60,16 @@ def problems(seed, values, missing=0.0):
 
 
 def on_device(features, labels, weights, mask):
-    return jax.vmap(lambda x, y, used: make_dataset(x, y, mask=used))(features, labels, mask), jnp.asarray(weights)
+    return jax.vmap(lambda x, y, used: make_dataset(x, y, mask=used))(
+        features, labels, mask
+    ), jnp.asarray(weights)
 
 
 def edge_of(answers, labels, weights):
-    return sum(Fraction(float(d)) * int(y) * Fraction(float(h)) for d, y, h in zip(weights, labels, answers, strict=True))
+    return sum(
+        Fraction(float(d)) * int(y) * Fraction(float(h))
+        for d, y, h in zip(weights, labels, answers, strict=True)
+    )
 
 
 def z_of(answers, labels, weights):
@@ -68,8 +77,15 @@ def z_of(answers, labels, weights):
         return float(np.sum(weights[chosen], dtype=np.float64))
 
     up, down, positive = answers > 0, answers < 0, labels > 0
-    table = [weight(up & positive), weight(up & ~positive), weight(down & ~positive), weight(down & positive)]
-    return weight(answers == 0) + 2 * np.sqrt(table[0] * table[1]) + 2 * np.sqrt(table[2] * table[3])
+    table = [
+        weight(up & positive),
+        weight(up & ~positive),
+        weight(down & ~positive),
+        weight(down & positive),
+    ]
+    return (
+        weight(answers == 0) + 2 * np.sqrt(table[0] * table[1]) + 2 * np.sqrt(table[2] * table[3])
+    )
 
 
 def stumps_of(column, abstain):
@@ -81,10 +97,16 @@ def stumps_of(column, abstain):
 
 
 def score_of(answers, labels, weights, criterion):
-    return abs(edge_of(answers, labels, weights)) if criterion == "edge" else 1 - z_of(answers, labels, weights)
+    return (
+        abs(edge_of(answers, labels, weights))
+        if criterion == "edge"
+        else 1 - z_of(answers, labels, weights)
+    )
 
 
-def check_proposal(proposal, again, features, labels, weights, mask, criterion, scores, greatest_edge):
+def check_proposal(
+    proposal, again, features, labels, weights, mask, criterion, scores, greatest_edge
+):
     """One proposal against the scores of its best rivals, the best first."""
     outputs = np.asarray(proposal.outputs)
     assert (outputs[:, mask] == again[:, mask]).all()
@@ -96,29 +118,53 @@ def check_proposal(proposal, again, features, labels, weights, mask, criterion, 
         assert [Fraction(float(value)) for value in proposal.values] == edges == scores
     else:
         np.testing.assert_allclose(proposal.values, scores, rtol=0, atol=1e-6)
-        np.testing.assert_allclose([1 - z_of(answers[mask], labels[mask], weights[mask]) for answers in outputs], scores, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(
+            [1 - z_of(answers[mask], labels[mask], weights[mask]) for answers in outputs],
+            scores,
+            rtol=0,
+            atol=1e-6,
+        )
 
 
-@pytest.mark.parametrize(("criterion", "abstain"), [slow("edge", False), slow("edge", True), ("normalizer", False), slow("normalizer", True)])
+@pytest.mark.parametrize(
+    ("criterion", "abstain"),
+    [slow("edge", False), slow("edge", True), ("normalizer", False), slow("normalizer", True)],
+)
 def test_best_stumps_equal_brute_force(criterion, abstain):
     data = problems(0, [-2, -1, -0.0, 0.0, 1, 2], missing=0.1)
     num_proposed = 3
-    proposals, again = propose_all(learners.stumps(abstain=abstain, criterion=criterion, num_proposed=num_proposed), *on_device(*data))
+    proposals, again = propose_all(
+        learners.stumps(abstain=abstain, criterion=criterion, num_proposed=num_proposed),
+        *on_device(*data),
+    )
     for index, (features, labels, weights, mask) in enumerate(zip(*data, strict=True)):
         labels_used, weights_used = labels[mask], weights[mask]
-        score = functools.partial(score_of, labels=labels_used, weights=weights_used, criterion=criterion)
+        score = functools.partial(
+            score_of, labels=labels_used, weights=weights_used, criterion=criterion
+        )
         constant = np.ones(mask.sum())
         by_feature = [list(stumps_of(column[mask], abstain)) for column in features.T]
         best = [score(constant), *(max(map(score, answers)) for answers in by_feature if answers)]
         best = sorted(best, reverse=True)
         nothing = score(0 * constant)
         best = (best + [nothing] * num_proposed)[:num_proposed]
-        greatest = max(abs(edge_of(answers, labels_used, weights_used)) for answers in (constant, *(row for rows in by_feature for row in rows)))
+        greatest = max(
+            abs(edge_of(answers, labels_used, weights_used))
+            for answers in (constant, *(row for rows in by_feature for row in rows))
+        )
         proposal, said = jax.tree.map(lambda leaf: leaf[index], (proposals, np.asarray(again)))  # noqa: B023
         check_proposal(proposal, said, features, labels, weights, mask, criterion, best, greatest)
 
 
-@pytest.mark.parametrize(("kind", "criterion"), [slow("pool", "edge"), ("pool", "normalizer"), ("literals", "edge"), slow("literals", "normalizer")])
+@pytest.mark.parametrize(
+    ("kind", "criterion"),
+    [
+        slow("pool", "edge"),
+        ("pool", "normalizer"),
+        ("literals", "edge"),
+        slow("literals", "normalizer"),
+    ],
+)
 def test_best_columns_equal_brute_force(kind, criterion):
     data = problems(1, [-1, -0.5, 0, 0.25, 1] if kind == "pool" else [0, 1])
     features, labels, weights, mask = data
@@ -130,7 +176,17 @@ def test_best_columns_equal_brute_force(kind, criterion):
         scores = [score_of(column, labels[mask], weights[mask], criterion) for column in columns]
         greatest = max(abs(edge_of(column, labels[mask], weights[mask])) for column in columns)
         proposal, said = jax.tree.map(lambda leaf: leaf[index], (proposals, np.asarray(again)))  # noqa: B023
-        check_proposal(proposal, said, features, labels, weights, mask, criterion, sorted(scores, reverse=True)[:2], greatest)
+        check_proposal(
+            proposal,
+            said,
+            features,
+            labels,
+            weights,
+            mask,
+            criterion,
+            sorted(scores, reverse=True)[:2],
+            greatest,
+        )
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int32, np.float32])
@@ -142,7 +198,9 @@ def test_literals_read_any_boolean_features(dtype):
     assert proposal.hypotheses.index.tolist() == [0, 1, 2]
     assert proposal.outputs[0].tolist() == labels.tolist()
     if dtype is not bool:
-        as_signs, _ = propose_one(learner, make_dataset((2 * features - 1).astype(dtype), labels), weights)
+        as_signs, _ = propose_one(
+            learner, make_dataset((2 * features - 1).astype(dtype), labels), weights
+        )
         assert as_signs.outputs.tolist() == proposal.outputs.tolist()
 
 
@@ -150,7 +208,9 @@ def test_literals_read_any_boolean_features(dtype):
 def test_sizes_and_constant_features(size):
     features, labels = np.zeros(size, np.float32), np.where(np.arange(size[0]) % 3, 1, -1)
     weights = np.full(size[0], 1 / 128, np.float32)
-    proposal, again = propose_one(learners.stumps(num_proposed=size[1] + 1), make_dataset(features, labels), weights)
+    proposal, again = propose_one(
+        learners.stumps(num_proposed=size[1] + 1), make_dataset(features, labels), weights
+    )
     edge = abs(edge_of(np.ones(size[0]), labels, weights))
     assert proposal.values.tolist() == [edge] + [0] * size[1]
     assert (again == proposal.outputs).all()
@@ -210,12 +270,22 @@ def test_bounds_hold_in_exact_arithmetic():
     outputs = rng.uniform(-1, 1, (num_examples, 6)).astype(np.float32)
     labels = rng.choice([-1, 1], num_examples)
     outputs[:, 0] = labels * rng.uniform(0.9, 1, num_examples)
-    weights = rng.uniform(size=(4, num_examples)) * 10.0 ** (np.array([[0], [-3], [-12], [-30]]) * rng.random((4, num_examples)))
+    weights = rng.uniform(size=(4, num_examples)) * 10.0 ** (
+        np.array([[0], [-3], [-12], [-30]]) * rng.random((4, num_examples))
+    )
     weights = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
     dataset = make_dataset(outputs, labels)
-    of_weights = jax.jit(jax.vmap(lambda learner, weights: propose(learner, dataset, weights)[0].upper_bound, in_axes=(None, 0)))
+    of_weights = jax.jit(
+        jax.vmap(
+            lambda learner, weights: propose(learner, dataset, weights)[0].upper_bound,
+            in_axes=(None, 0),
+        )
+    )
     pool_bounds = of_weights(learners.pool(), weights)
-    stump_bounds = [of_weights(learners.stumps(abstain=True, criterion=criterion), weights) for criterion in ("edge", "normalizer")]
+    stump_bounds = [
+        of_weights(learners.stumps(abstain=True, criterion=criterion), weights)
+        for criterion in ("edge", "normalizer")
+    ]
     order = np.argsort(outputs, axis=0)
     for index, row in enumerate(weights):
         greatest = max(abs(edge_of(column, labels, row)) for column in outputs.T)
@@ -242,7 +312,9 @@ def test_what_is_one_sided_is_exactly_so():
     assert table.false_positive[0] == 0
     assert min(table.true_positive[0], table.true_negative[0], table.false_negative[0]) > 0
     weights[0], column[0] = 1e-30, 1
-    assert jax.jit(criteria.cells_of)(column[None, :], weights, labels).false_positive[0] == np.float32(1e-30)
+    assert jax.jit(criteria.cells_of)(column[None, :], weights, labels).false_positive[
+        0
+    ] == np.float32(1e-30)
     features = np.stack([labels, column], axis=1).astype(np.float32)
     for learner in (learners.pool(criterion="normalizer"), learners.stumps(criterion="normalizer")):
         proposal, _ = propose_one(learner, make_dataset(features, labels), weights / weights.sum())
@@ -251,7 +323,9 @@ def test_what_is_one_sided_is_exactly_so():
 
 @pytest.mark.slow
 def test_signs_of_a_pool():
-    features = np.array([[0.5, 1.0, 0.1], [0.5, -0.1, 0.1], [-0.5, -1.0, 0.1], [0.5, 0.0, 0.0]], np.float32)
+    features = np.array(
+        [[0.5, 1.0, 0.1], [0.5, -0.1, 0.1], [-0.5, -1.0, 0.1], [0.5, 0.0, 0.0]], np.float32
+    )
     labels, weights = np.array([1, 1, -1, -1]), jnp.full(4, 0.25)
     learner = learners.signs(learners.pool(num_proposed=3))
     proposal, again = propose_one(learner, make_dataset(features, labels), weights)
@@ -261,7 +335,9 @@ def test_signs_of_a_pool():
     assert proposal.upper_bound == np.inf
     proposal, _ = propose_one(learner, make_dataset(np.sign(features), labels), weights)
     assert 0.5 <= proposal.upper_bound < 0.5 + 4e-6
-    proposal, _ = propose_one(learners.signs(learners.stumps()), make_dataset(features, labels), weights)
+    proposal, _ = propose_one(
+        learners.signs(learners.stumps()), make_dataset(features, labels), weights
+    )
     assert 0.5 <= proposal.upper_bound < 0.5 + 4e-6
 
 
@@ -270,7 +346,9 @@ def test_the_criterion_is_replaced_at_any_depth():
     assert learner == learners.signs(learners.stumps(criterion="normalizer"))
     assert learner.criterion == "normalizer"
     assert learners.signs(learner) is learner
-    assert dataclasses.replace(learners.pool(), criterion="normalizer") == learners.pool(criterion="normalizer")
+    assert dataclasses.replace(learners.pool(), criterion="normalizer") == learners.pool(
+        criterion="normalizer"
+    )
     trained = learners.trained(*learners.mlp((4,)), OPTIMIZER)
     assert learners.replace_criterion(trained, "normalizer") is trained
     assert learners.replace_criterion(print, "edge") is print
@@ -281,7 +359,10 @@ def test_hypotheses_in_words():
     stump = learners.Stump(np.int32(0), np.float32(2.5), np.float32(-1), np.float32(1))
     assert learners.stumps().describe(stump, names) == "+1 if age > 2.5 else -1"
     assert learners.stumps().describe(stump._replace(left=np.float32(1)), names) == "+1 always"
-    assert learners.signs(learners.stumps()).describe(stump._replace(left=np.float32(0)), names) == "+1 if age > 2.5 else 0"
+    assert (
+        learners.signs(learners.stumps()).describe(stump._replace(left=np.float32(0)), names)
+        == "+1 if age > 2.5 else 0"
+    )
     column = learners.Column(np.int32(1), np.float32(-1))
     assert learners.literals().describe(column, names) == "not sex"
     assert learners.pool().describe(column, names) == "-sex"
@@ -289,16 +370,28 @@ def test_hypotheses_in_words():
 
 def test_stumps_on_bits_are_said_by_what_the_bits_ask():
     bit = learners.Stump(np.int32(0), np.float32(0.5), np.float32(1), np.float32(-1))
-    assert learners.stumps().describe(bit, ["'heart rate' == high"]) == "-1 if 'heart rate' == high else +1"
+    assert (
+        learners.stumps().describe(bit, ["'heart rate' == high"])
+        == "-1 if 'heart rate' == high else +1"
+    )
     assert learners.stumps().describe(bit, ["pulse is missing"]) == "-1 if pulse is missing else +1"
-    assert learners.stumps().describe(bit, ["'a <= b'"]) == "-1 if 'a <= b' > 0.5 else +1"  # the name of a column of numbers
-    assert learners.stumps().describe(bit._replace(threshold=np.float32(1.5)), ["a <= 3"]) == "-1 if 'a <= 3' > 1.5 else +1"
+    # the name of a column of numbers
+    assert learners.stumps().describe(bit, ["'a <= b'"]) == "-1 if 'a <= b' > 0.5 else +1"
+    assert (
+        learners.stumps().describe(bit._replace(threshold=np.float32(1.5)), ["a <= 3"])
+        == "-1 if 'a <= 3' > 1.5 else +1"
+    )
 
 
 def test_literals_of_what_is_not_known_answer_nothing():
     features = np.array([[1, 0], [np.nan, 1], [0, np.nan]], np.float32)
     for sign in (1, -1):
-        said = [learners.literals().outputs(learners.Column(np.int32(place), np.float32(sign)), features).tolist() for place in (0, 1)]
+        said = [
+            learners.literals()
+            .outputs(learners.Column(np.int32(place), np.float32(sign)), features)
+            .tolist()
+            for place in (0, 1)
+        ]
         assert said == [[sign, 0, -sign], [-sign, sign, 0]]
 
 
@@ -316,7 +409,11 @@ def test_trained_networks_learn_xor_from_five_seeds_and_by_their_key():
     assert (np.sign(proposals.outputs[:, 0, :4]) == XOR[1]).all()
     assert (proposals.outputs[:, 0, 4] == 0).all()
     np.testing.assert_allclose(again[:, 0, :4], proposals.outputs[:, 0, :4], rtol=1e-5)
-    np.testing.assert_allclose(proposals.values[:, 0], (np.asarray(proposals.outputs[:, 0, :4]) * XOR[1]).mean(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(
+        proposals.values[:, 0],
+        (np.asarray(proposals.outputs[:, 0, :4]) * XOR[1]).mean(axis=1),
+        rtol=1e-5,
+    )
     assert np.isposinf(proposals.upper_bound).all()
     assert len(np.unique(np.asarray(proposals.values))) == 5
     same, _ = fit(learner, dataset, weights, jax.random.split(jax.random.key(0), 5))
@@ -324,9 +421,19 @@ def test_trained_networks_learn_xor_from_five_seeds_and_by_their_key():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss, batch_size, warm_start", [("edge", None, True), ("logistic", 3, True), ("edge", 3, False)])
+@pytest.mark.parametrize(
+    "loss, batch_size, warm_start",
+    [("edge", None, True), ("logistic", 3, True), ("edge", 3, False)],
+)
 def test_trained_by_batches_and_from_a_warm_start(loss, batch_size, warm_start):
-    learner = learners.trained(*learners.mlp((8,)), OPTIMIZER, num_steps=60, loss=loss, batch_size=batch_size, warm_start=warm_start)
+    learner = learners.trained(
+        *learners.mlp((8,)),
+        OPTIMIZER,
+        num_steps=60,
+        loss=loss,
+        batch_size=batch_size,
+        warm_start=warm_start,
+    )
     dataset, weights = make_dataset(*XOR), jnp.array([0.4, 0.3, 0.3, 0.0])
 
     @jax.jit
@@ -349,8 +456,12 @@ def test_a_model_that_goes_wrong_is_turned_round():
     def wrong(params, features):
         return params - features[:, 0]
 
-    learner = learners.trained(lambda key, features: jnp.zeros(()), wrong, optax.sgd(0.0), num_steps=1)
-    proposal, again = propose_one(learner, make_dataset([[1.0], [-1.0]], [1, -1]), jnp.array([0.5, 0.5]), jax.random.key(0))
+    learner = learners.trained(
+        lambda key, features: jnp.zeros(()), wrong, optax.sgd(0.0), num_steps=1
+    )
+    proposal, again = propose_one(
+        learner, make_dataset([[1.0], [-1.0]], [1, -1]), jnp.array([0.5, 0.5]), jax.random.key(0)
+    )
     assert proposal.hypotheses.sign.tolist() == [-1.0]
     np.testing.assert_allclose(proposal.outputs, np.tanh([[1.0, -1.0]]), rtol=1e-6)
     np.testing.assert_allclose(again, proposal.outputs, rtol=1e-6)
@@ -385,7 +496,9 @@ def test_equal_calls_do_not_recompile(compilations):
     keys = [None] * 5 + [jax.random.key(0)]
     first = [propose_one(one(), dataset, weights, key) for one, key in zip(make, keys, strict=True)]
     before = compilations()
-    second = [propose_one(one(), dataset, weights, key) for one, key in zip(make, keys, strict=True)]
+    second = [
+        propose_one(one(), dataset, weights, key) for one, key in zip(make, keys, strict=True)
+    ]
     assert compilations() == before
     jax.tree.map(np.testing.assert_array_equal, first, second)
 
@@ -400,9 +513,21 @@ def test_64_bits(x64):
     pool, _ = propose_one(learners.pool(), dataset, jnp.asarray(weights))
     stump, again = propose_one(learners.stumps(), dataset, jnp.asarray(weights))
     edges = [abs(edge_of(column, labels, weights)) for column in features.T]
-    stumps = [abs(edge_of(answers, labels, weights)) for column in features.T for answers in stumps_of(column, False)]
-    for proposal, exact in ((pool, max(edges)), (stump, max(*stumps, abs(edge_of(np.ones(50), labels, weights))))):
-        assert proposal.outputs.dtype == proposal.values.dtype == proposal.upper_bound.dtype == np.float64
+    stumps = [
+        abs(edge_of(answers, labels, weights))
+        for column in features.T
+        for answers in stumps_of(column, False)
+    ]
+    for proposal, exact in (
+        (pool, max(edges)),
+        (stump, max(*stumps, abs(edge_of(np.ones(50), labels, weights)))),
+    ):
+        assert (
+            proposal.outputs.dtype
+            == proposal.values.dtype
+            == proposal.upper_bound.dtype
+            == np.float64
+        )
         assert abs(Fraction(float(proposal.values[0])) - exact) < 1e-13
         assert exact <= Fraction(float(proposal.upper_bound)) < exact + Fraction(1e-12)
     assert (again == stump.outputs).all()
@@ -467,5 +592,7 @@ def test_no_example_is_invalid_input(learner):
 def test_a_cost_function_of_one_number_is_named():
     dataset = Dataset(jnp.ones((3, 2)), jnp.ones(3), jnp.ones(3), jnp.ones(3, bool))
     for cost in (lambda *_: 1.0, lambda *_: jnp.ones(())):
-        with pytest.raises(ValueError, match=r"cost\(orders, ...\) has shape \[\]: expected shape \[2\]"):
+        with pytest.raises(
+            ValueError, match=r"cost\(orders, ...\) has shape \[\]: expected shape \[2\]"
+        ):
             learners.monomials(2, cost=cost).init(None, dataset)

@@ -1,4 +1,6 @@
-"""The linear programs of the other tests and their oracle: what is claimed of each program is what HiGHS finds, with presolve and without."""
+"""The linear programs of the other tests and their oracle: what is claimed of each program is what
+HiGHS finds, with presolve and without.
+"""
 
 import collections
 
@@ -15,24 +17,37 @@ RANDOM = linear_programs.random_programs()
 
 
 def agrees(program):
-    """HiGHS's answer with presolve, once it is settled that it is the claimed one, and the same without presolve."""
+    """HiGHS's answer with presolve, once it is settled that it is the claimed one, and the same
+    without presolve.
+    """
     found, again = highs.solve(program), highs.solve(program, presolve=False)
     assert found.status == again.status == program.kind, program.name
     if program.kind == "optimal":
         assert found.objective == pytest.approx(again.objective, rel=1e-8, abs=1e-8), program.name
         if program.optimum is not None:
-            assert found.objective == pytest.approx(program.optimum, rel=1e-8, abs=1e-8), program.name
-        assert proven(program, found) == pytest.approx(found.objective, rel=1e-7, abs=1e-7), program.name
+            assert found.objective == pytest.approx(program.optimum, rel=1e-8, abs=1e-8), (
+                program.name
+            )
+        assert proven(program, found) == pytest.approx(found.objective, rel=1e-7, abs=1e-7), (
+            program.name
+        )
     return found
 
 
 def proven(program, found):
-    """The lower bound that the dual proves, after a look at the primal: a wrong sign of up to 1e-7 at an infinite bound is let pass."""
+    """The lower bound that the dual proves, after a look at the primal: a wrong sign of up to 1e-7
+    at an infinite bound is let pass.
+    """
     activity = program.matrix @ found.primal
-    for values, low, high in ((activity, program.row_lower, program.row_upper), (found.primal, program.lower, program.upper)):
+    for values, low, high in (
+        (activity, program.row_lower, program.row_upper),
+        (found.primal, program.lower, program.upper),
+    ):
         assert np.all((values >= low - 1e-6) & (values <= high + 1e-6)), program.name
     reduced = program.objective - program.matrix.T @ found.dual
-    return held(found.dual, program.row_lower, program.row_upper) + held(reduced, program.lower, program.upper)
+    return held(found.dual, program.row_lower, program.row_upper) + held(
+        reduced, program.lower, program.upper
+    )
 
 
 def held(multipliers, low, high):
@@ -66,14 +81,21 @@ def test_random_programs_do_not_depend_on_their_number():
 
 
 def test_a_program_whose_dual_is_infeasible_too():
-    named = [program for program in RANDOM if program.name.startswith(linear_programs.DUALLY_INFEASIBLE)]
+    named = [
+        program for program in RANDOM if program.name.startswith(linear_programs.DUALLY_INFEASIBLE)
+    ]
     assert len(named) == 5
     for program in RANDOM:
         if program.kind == "infeasible":
-            # the dual is feasible if and only if the cone of the recession directions has none along which the objective falls
+            # the dual is feasible if and only if the cone of the recession directions has none
+            # along which the objective falls
             flat = [np.where(np.isfinite(bound), 0, bound) for bound in program[3:7]]
-            cone = program._replace(row_lower=flat[0], row_upper=flat[1], lower=flat[2], upper=flat[3])
-            assert highs.solve(cone).status == ("unbounded" if program in named else "optimal"), program.name
+            cone = program._replace(
+                row_lower=flat[0], row_upper=flat[1], lower=flat[2], upper=flat[3]
+            )
+            assert highs.solve(cone).status == ("unbounded" if program in named else "optimal"), (
+                program.name
+            )
 
 
 SMALL = linear_programs.small_programs()
@@ -96,7 +118,10 @@ def test_structured_programs():
 def test_the_two_programs_of_lp_boost_are_dual(kind, nu):
     margins = linear_programs.random_margins(kind, 100, 40, 4)
     assert set(np.unique(margins)) == {-1, 1}
-    primal, dual = linear_programs.lpboost_program(margins, nu), linear_programs.lpboost_dual_program(margins, nu)
+    primal, dual = (
+        linear_programs.lpboost_program(margins, nu),
+        linear_programs.lpboost_dual_program(margins, nu),
+    )
     edge = agrees(dual).objective
     assert -agrees(primal).objective == pytest.approx(edge, abs=1e-8)
     assert 0 < edge < 1
@@ -112,7 +137,9 @@ def test_oracle_takes_degenerate_sizes():
 def test_peer_finds_the_optimum(method):
     for program in SMALL:
         if program.kind == "optimal":
-            assert peers.highs(*program[1:7], method=method) == pytest.approx(program.optimum, rel=1e-7, abs=1e-7), program.name
+            assert peers.highs(*program[1:7], method=method) == pytest.approx(
+                program.optimum, rel=1e-7, abs=1e-7
+            ), program.name
         else:
             with pytest.raises(RuntimeError, match="HiGHS ended with"):
                 peers.highs(*program[1:7], method=method)
@@ -121,8 +148,16 @@ def test_peer_finds_the_optimum(method):
 @pytest.mark.slow
 def test_mpax_finds_the_optima_of_a_batch():
     pytest.importorskip("mpax")
-    programs = [linear_programs.lpboost_dual_program(linear_programs.random_margins("signs", 30, 10, seed), 0.2) for seed in range(3)]
-    batch = [np.stack(parts).astype(np.float32) for parts in zip(*(program[1:7] for program in programs), strict=True)]
+    programs = [
+        linear_programs.lpboost_dual_program(
+            linear_programs.random_margins("signs", 30, 10, seed), 0.2
+        )
+        for seed in range(3)
+    ]
+    batch = [
+        np.stack(parts).astype(np.float32)
+        for parts in zip(*(program[1:7] for program in programs), strict=True)
+    ]
     optima = [highs.solve(program).objective for program in programs]
     with jax.numpy_rank_promotion("allow"):  # MPAX relies on it
         np.testing.assert_allclose(peers.mpax_batch(*batch), optima, atol=1e-3)

@@ -1,4 +1,6 @@
-"""Robust losses: against closed forms in extended precision and linear programs, finite differences, and on a mesh."""
+"""Robust losses: against closed forms in extended precision and linear programs, finite
+differences, and on a mesh.
+"""
 
 import functools
 import math
@@ -46,20 +48,31 @@ def dtype(request):
         yield request.param
 
 
-# --- values ------------------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 def random_batch(name, num_cases, dtype):
-    """Losses, weights and parameters [num_cases, ...] of examples that end in padding, and the exact worst case of each."""
+    """Losses, weights and parameters [num_cases, ...] of examples that end in padding, and the
+    exact worst case of each.
+    """
     rng = np.random.default_rng(11)
     padded, sizes, given, exact = [], [], [], []
     for index in range(num_cases):
         size = int(rng.integers(1, SIZE + 1))
-        margins = random_margins(rng, size, ["uniform", "equal", "ties", "close", "votes"][index % 5]).astype(dtype)
+        margins = random_margins(
+            rng, size, ["uniform", "equal", "ties", "close", "votes"][index % 5]
+        ).astype(dtype)
         prior = random_prior(rng, size, rng.choice(["equal", "random", "unequal"])).astype(dtype)
         parameters = tuple(dtype(each) for each in random_parameters(rng, name, size))
         wide = prior.astype(np.longdouble)
-        exact.append(-least(name, tuple(map(np.longdouble, parameters)), margins.astype(np.longdouble), wide / wide.sum()))
+        exact.append(
+            -least(
+                name,
+                tuple(map(np.longdouble, parameters)),
+                margins.astype(np.longdouble),
+                wide / wide.sum(),
+            )
+        )
         padded.append(np.concatenate([-margins, np.full(SIZE - size, np.nan, dtype)]))
         sizes.append(np.concatenate([prior, np.zeros(SIZE - size, dtype)]))
         given.append(parameters)
@@ -71,14 +84,24 @@ def assert_exact(name, num_cases, dtype):
     batch, sizes, parameters, exact = random_batch(name, num_cases, dtype)
 
     def solve(batch, sizes, *parameters):
-        found = losses.solve_worst_case(batch, relaxation_of(name, parameters), weights=sizes, mask=sizes > 0)
-        gradient = jax.grad(lambda each: losses.worst_case(each, relaxation_of(name, parameters), weights=sizes, mask=sizes > 0))(batch)
+        found = losses.solve_worst_case(
+            batch, relaxation_of(name, parameters), weights=sizes, mask=sizes > 0
+        )
+        gradient = jax.grad(
+            lambda each: losses.worst_case(
+                each, relaxation_of(name, parameters), weights=sizes, mask=sizes > 0
+            )
+        )(batch)
         return found, gradient
 
     found, gradient = jax.jit(jax.vmap(solve))(batch, sizes, *parameters)
     is_possible = np.isfinite(exact)
     assert (np.asarray(found.status)[is_possible] == int(Status.OPTIMAL)).all()
-    scale = np.maximum(1.0, np.asarray(parameters[-1])) if parameters and ("penalty" in name or name == "entropy") else 1.0
+    scale = (
+        np.maximum(1.0, np.asarray(parameters[-1]))
+        if parameters and ("penalty" in name or name == "entropy")
+        else 1.0
+    )
     tolerance = 4e-6 if dtype == np.float32 else 1e-11
     gap = np.abs(np.asarray(found.value, np.longdouble) - exact) / scale
     assert gap[is_possible].max() <= tolerance
@@ -86,7 +109,9 @@ def assert_exact(name, num_cases, dtype):
     assert np.abs(weights.sum(axis=1) - 1).max() <= 100 * np.finfo(dtype).eps
     assert (weights >= 0).all()
     assert (weights[np.asarray(sizes)[is_possible] == 0] == 0).all()
-    np.testing.assert_array_equal(np.asarray(gradient)[is_possible], np.asarray(found.example_weights)[is_possible])
+    np.testing.assert_array_equal(
+        np.asarray(gradient)[is_possible], np.asarray(found.example_weights)[is_possible]
+    )
     if name not in ("cap", "nu", "ball2"):
         assert is_possible.all()
 
@@ -103,14 +128,30 @@ def test_worst_case_is_the_exact_maximum_in_ten_thousand_cases(name, dtype):
 
 
 def test_chi_square_of_a_small_radius_and_very_unequal_weights():
-    """Against the linear case of two examples, mean + sqrt(radius) deviations, and the least mean that keeps the radius."""
-    heavy = losses.chi_square_dro(jnp.array([5.0, 0, 0, 0, 0, 0, 0, -1.0]), 1e-8, weights=jnp.array([1e-12, 1e12, 1, 1e6, 1e-6, 1, 0, 3.0]))
+    """Against the linear case of two examples, mean + sqrt(radius) deviations, and the least mean
+    that keeps the radius.
+    """
+    heavy = losses.chi_square_dro(
+        jnp.array([5.0, 0, 0, 0, 0, 0, 0, -1.0]),
+        1e-8,
+        weights=jnp.array([1e-12, 1e12, 1, 1e6, 1e-6, 1, 0, 3.0]),
+    )
     assert 0 <= float(heavy) <= 1e-9
-    values, sizes = np.array([0.3, -1.2, 0.4, 2.0], np.float32), np.array([1.0, 1e3, 2.0, 5e-2], np.float32)
+    values, sizes = (
+        np.array([0.3, -1.2, 0.4, 2.0], np.float32),
+        np.array([1.0, 1e3, 2.0, 5e-2], np.float32),
+    )
     prior = sizes.astype(np.float64) / sizes.sum(dtype=np.float64)
     for radius in (1e-7, 1e-5, 1e-3, 1e-1):
-        exact = -least("chi2ball", (np.longdouble(np.float32(radius)),), -values.astype(np.longdouble), prior.astype(np.longdouble))
-        assert abs(float(losses.chi_square_dro(values, radius, weights=sizes)) - float(exact)) <= 1e-6
+        exact = -least(
+            "chi2ball",
+            (np.longdouble(np.float32(radius)),),
+            -values.astype(np.longdouble),
+            prior.astype(np.longdouble),
+        )
+        assert (
+            abs(float(losses.chi_square_dro(values, radius, weights=sizes)) - float(exact)) <= 1e-6
+        )
 
 
 def test_cvar_equals_a_linear_program_and_the_mean_of_the_worst(x64):
@@ -118,7 +159,13 @@ def test_cvar_equals_a_linear_program_and_the_mean_of_the_worst(x64):
     for nu in (0.1, 0.37, 1.0):
         values, sizes = rng.normal(size=12), rng.uniform(0.5, 2, 12)
         prior = sizes / sizes.sum()
-        program = scipy.optimize.linprog(-values, A_eq=np.ones((1, 12)), b_eq=[1], bounds=[(0, p / nu) for p in prior], method="highs")
+        program = scipy.optimize.linprog(
+            -values,
+            A_eq=np.ones((1, 12)),
+            b_eq=[1],
+            bounds=[(0, p / nu) for p in prior],
+            method="highs",
+        )
         assert abs(float(losses.cvar(values, nu, weights=sizes)) + program.fun) <= 1e-12
     for k in (1, 3, 12):
         assert abs(float(losses.mean_of_worst(values, k)) - np.sort(values)[-k:].mean()) <= 1e-12
@@ -160,22 +207,28 @@ def test_the_adversary_of_a_relaxation_of_ones_own():
     assert abs(float(found.value) - (expected @ np.asarray(values) - expected @ expected)) <= 1e-6
 
 
-# --- derivatives -------------------------------------------------------------------------------------------------------------
+# --- derivatives ----------------------------------------------------------------------------------
 
 
 def both_of(name, is_smoothed):
-    """The worst case and the weights that attain it, [1 + m], of parameters, losses, smoothing and weights of the examples."""
+    """The worst case and the weights that attain it, [1 + m], of parameters, losses, smoothing and
+    weights of the examples.
+    """
 
     def both(parameters, values, smoothing, sizes):
         options = {"smoothing": smoothing} if is_smoothed else {}
-        found = losses.solve_worst_case(values, relaxation_of(name, parameters), weights=sizes, **options)
+        found = losses.solve_worst_case(
+            values, relaxation_of(name, parameters), weights=sizes, **options
+        )
         return jnp.concatenate([found.value[None], found.example_weights])
 
     return both
 
 
 def difference(function, arguments, position, step=1e-6):
-    """Central differences of a function of one of its arguments, the last axis that of its entries."""
+    """Central differences of a function of one of its arguments, the last axis that of
+    its entries.
+    """
     leaves, structure = jax.tree.flatten(arguments[position])
     columns = []
     for index, leaf in enumerate(leaves):
@@ -227,7 +280,10 @@ def test_hessians_are_those_of_the_weights_and_gradients_are_batched(name, x64):
     def adversary(values):
         return losses.worst_case_weights(values, relaxation_of(name, parameters))
 
-    hessian, slopes = jax.jit(jax.hessian(value))(values[0]), jax.jit(jax.vmap(jax.grad(value)))(values)
+    hessian, slopes = (
+        jax.jit(jax.hessian(value))(values[0]),
+        jax.jit(jax.vmap(jax.grad(value)))(values),
+    )
     run = jax.jit(adversary)
     np.testing.assert_allclose(hessian, difference(run, (values[0],), 0), atol=1e-6)
     for row, slope in zip(values, slopes, strict=True):
@@ -246,8 +302,14 @@ def test_mixed_second_derivatives_are_those_of_the_gradient(name, x64):
     both = jax.jit(jax.jacfwd(gradient, (0, 1)))(parameters, values)
     for position in (0, 1):
         for row, part in enumerate(both):
-            expected = difference(lambda *given, row=row: flat(gradient(*given)[row]), (parameters, values), position)
-            rows = [flat(each[position]) for each in part] if row == 0 else list(flat(part[position], (7,)))
+            expected = difference(
+                lambda *given, row=row: flat(gradient(*given)[row]), (parameters, values), position
+            )
+            rows = (
+                [flat(each[position]) for each in part]
+                if row == 0
+                else list(flat(part[position], (7,)))
+            )
             np.testing.assert_allclose(np.stack(rows), expected, atol=2e-5)
 
 
@@ -264,7 +326,10 @@ def test_gradient_through_scan_and_checkpoint_moves_towards_a_minimum(x64):
 
         return jax.lax.scan(step, start, length=20)
 
-    (_, plain), (_, again) = (jax.jit(functools.partial(train, loss=each))(jnp.zeros(3)) for each in (loss, jax.checkpoint(loss)))
+    (_, plain), (_, again) = (
+        jax.jit(functools.partial(train, loss=each))(jnp.zeros(3))
+        for each in (loss, jax.checkpoint(loss))
+    )
     assert plain[-1] < 0.9 * plain[0]
     np.testing.assert_allclose(plain, again, rtol=1e-12)
     slope = jax.jit(jax.grad(lambda start: train(start, loss)[1][-1]))
@@ -272,7 +337,7 @@ def test_gradient_through_scan_and_checkpoint_moves_towards_a_minimum(x64):
     np.testing.assert_allclose(slope(jnp.ones(3)), expected, atol=1e-5)
 
 
-# --- dtypes, padding, bad input ----------------------------------------------------------------------------------------------
+# --- dtypes, padding, bad input -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["nu", "klball"])
@@ -281,7 +346,9 @@ def test_bfloat16_losses_are_accumulated_in_float32(name):
     values = jnp.asarray(rng.normal(size=512), jnp.bfloat16)
     relaxation = relaxation_of(name, PARAMETERS[name])
     with jax.numpy_dtype_promotion("strict"):
-        value, gradient = jax.value_and_grad(lambda each: losses.worst_case(each, relaxation))(values)
+        value, gradient = jax.value_and_grad(lambda each: losses.worst_case(each, relaxation))(
+            values
+        )
     wide = losses.solve_worst_case(values.astype(jnp.float32), relaxation)
     assert (value.dtype, gradient.dtype) == (jnp.bfloat16, jnp.bfloat16)
     assert value == wide.value.astype(jnp.bfloat16)
@@ -297,9 +364,15 @@ def test_broken_input_gives_nan_and_a_status(name):
     @functools.partial(jax.vmap, in_axes=(0, 0, 0))
     def solve(values, sizes, mask):
         found = losses.solve_worst_case(values, relaxation, weights=sizes, mask=mask)
-        return found, jax.grad(lambda each: losses.worst_case(each, relaxation, weights=sizes, mask=mask))(values)
+        return found, jax.grad(
+            lambda each: losses.worst_case(each, relaxation, weights=sizes, mask=mask)
+        )(values)
 
-    values, sizes, masks = np.tile(sound, (6, 1)), np.ones((6, 4), np.float32), np.ones((6, 4), bool)
+    values, sizes, masks = (
+        np.tile(sound, (6, 1)),
+        np.ones((6, 4), np.float32),
+        np.ones((6, 4), bool),
+    )
     values[0, 1], values[1, 1], values[2, 1] = np.nan, -np.inf, np.inf
     sizes[3, 1], masks[4] = -1.0, False
     values[5, 3], masks[5, 3] = np.nan, False  # padding may hold anything
@@ -324,22 +397,46 @@ def test_a_cap_that_no_distribution_meets_is_an_error_or_nan():
 @pytest.mark.parametrize(
     "message, call",
     [
-        (r"losses has shape \[1, 2\]: expected shape \[m\]", lambda: losses.cvar(jnp.ones((1, 2)), 0.5)),
+        (
+            r"losses has shape \[1, 2\]: expected shape \[m\]",
+            lambda: losses.cvar(jnp.ones((1, 2)), 0.5),
+        ),
         ("losses is empty", lambda: losses.cvar(jnp.ones(0), 0.5)),
         ("mask is empty", lambda: losses.cvar(jnp.ones(2), 0.5, mask=jnp.zeros(2, bool))),
         (r"weights has shape \[3\]", lambda: losses.cvar(jnp.ones(2), 0.5, weights=jnp.ones(3))),
-        (r"weights\[1\] is -1", lambda: losses.cvar(jnp.ones(2), 0.5, weights=jnp.array([1.0, -1.0]))),
+        (
+            r"weights\[1\] is -1",
+            lambda: losses.cvar(jnp.ones(2), 0.5, weights=jnp.array([1.0, -1.0])),
+        ),
         ("nu is 0", lambda: losses.cvar(jnp.ones(2), 0.0)),
-        ("k is 3: expected at most the number of losses, 2", lambda: losses.mean_of_worst(jnp.ones(2), 3)),
+        (
+            "k is 3: expected at most the number of losses, 2",
+            lambda: losses.mean_of_worst(jnp.ones(2), 3),
+        ),
         ("radius is -1", lambda: losses.chi_square_dro(jnp.ones(2), -1.0)),
         ("radius and scale: give exactly one", lambda: losses.kl_dro(jnp.ones(2))),
         ("smoothing is -1", lambda: losses.cvar(jnp.ones(2), 0.5, smoothing=-1.0)),
         ("relaxation is a float", lambda: losses.worst_case(jnp.ones(2), 0.5)),
-        ("groups holds 2: expected integers from 0 to 1", lambda: losses.group_dro(jnp.ones(2), jnp.array([0, 2]), 2, relaxations.hard_margin())),
-        ("num_groups is 0", lambda: losses.group_dro(jnp.ones(2), jnp.zeros(2, int), 0, relaxations.hard_margin())),
-        ("labels hold other numbers", lambda: losses.soft_margin_loss(jnp.ones(2), jnp.array([0, 1]), nu=0.5)),
-        ("labels hold classes out of range", lambda: losses.soft_margin_loss(jnp.ones((2, 3)), jnp.array([0, 3]), nu=0.5)),
-        ("logits has 1 columns", lambda: losses.max_of_others_margins(jnp.ones((2, 1)), jnp.zeros(2, int))),
+        (
+            "groups holds 2: expected integers from 0 to 1",
+            lambda: losses.group_dro(jnp.ones(2), jnp.array([0, 2]), 2, relaxations.hard_margin()),
+        ),
+        (
+            "num_groups is 0",
+            lambda: losses.group_dro(jnp.ones(2), jnp.zeros(2, int), 0, relaxations.hard_margin()),
+        ),
+        (
+            "labels hold other numbers",
+            lambda: losses.soft_margin_loss(jnp.ones(2), jnp.array([0, 1]), nu=0.5),
+        ),
+        (
+            "labels hold classes out of range",
+            lambda: losses.soft_margin_loss(jnp.ones((2, 3)), jnp.array([0, 3]), nu=0.5),
+        ),
+        (
+            "logits has 1 columns",
+            lambda: losses.max_of_others_margins(jnp.ones((2, 1)), jnp.zeros(2, int)),
+        ),
     ],
 )
 def test_bad_arguments_of_losses_are_named(message, call):
@@ -347,36 +444,62 @@ def test_bad_arguments_of_losses_are_named(message, call):
         call()
 
 
-# --- groups and margins ------------------------------------------------------------------------------------------------------
+# --- groups and margins ---------------------------------------------------------------------------
 
 
 def test_group_dro_is_the_worst_case_of_group_means(x64):
     rng = np.random.default_rng(9)
     values, groups, sizes = rng.normal(size=20), rng.integers(0, 4, 20), rng.uniform(0.5, 2, 20)
-    means = np.array([np.average(values[groups == g], weights=sizes[groups == g]) for g in range(4)])
+    means = np.array(
+        [np.average(values[groups == g], weights=sizes[groups == g]) for g in range(4)]
+    )
 
     def loss(values, relaxation):
-        return losses.group_dro(values, jnp.asarray(groups), 6, relaxation, weights=jnp.asarray(sizes))  # two groups are empty
+        # two groups are empty
+        return losses.group_dro(
+            values, jnp.asarray(groups), 6, relaxation, weights=jnp.asarray(sizes)
+        )
 
     assert abs(float(loss(values, relaxations.hard_margin())) - means.max()) <= 1e-12
-    assert abs(float(loss(values, relaxations.soft_margin(nu=0.5))) - np.sort(means)[-2:].mean()) <= 1e-12
+    assert (
+        abs(float(loss(values, relaxations.soft_margin(nu=0.5))) - np.sort(means)[-2:].mean())
+        <= 1e-12
+    )
     gradient = jax.grad(loss)(jnp.asarray(values), relaxations.soft_margin(nu=0.5))
-    np.testing.assert_allclose(gradient, difference(lambda v: loss(v, relaxations.soft_margin(nu=0.5)), (jnp.asarray(values),), 0), atol=1e-7)
-    outside = jax.jit(lambda groups: losses.group_dro(values, groups, 4, relaxations.hard_margin()))(jnp.asarray(groups) + 1)
+    np.testing.assert_allclose(
+        gradient,
+        difference(lambda v: loss(v, relaxations.soft_margin(nu=0.5)), (jnp.asarray(values),), 0),
+        atol=1e-7,
+    )
+    outside = jax.jit(
+        lambda groups: losses.group_dro(values, groups, 4, relaxations.hard_margin())
+    )(jnp.asarray(groups) + 1)
     assert np.isnan(outside)
 
 
 def test_margins_of_logits_are_those_of_a_loop():
     rng = np.random.default_rng(10)
     logits, labels = rng.normal(size=(9, 4)).astype(np.float32), rng.integers(0, 4, 9)
-    others = [row[label] - np.delete(row, label).max() for row, label in zip(logits, labels, strict=True)]
-    each = np.array([[value if j == label else -value for j, value in enumerate(row)] for row, label in zip(logits, labels, strict=True)])
+    others = [
+        row[label] - np.delete(row, label).max() for row, label in zip(logits, labels, strict=True)
+    ]
+    each = np.array(
+        [
+            [value if j == label else -value for j, value in enumerate(row)]
+            for row, label in zip(logits, labels, strict=True)
+        ]
+    )
     np.testing.assert_allclose(losses.max_of_others_margins(logits, labels), others, rtol=1e-6)
     np.testing.assert_array_equal(losses.one_vs_rest_margins(logits, labels), each)
-    assert abs(float(losses.soft_margin_loss(logits, labels, nu=1 / 3)) + np.sort(others)[:3].mean()) <= 1e-6
+    assert (
+        abs(float(losses.soft_margin_loss(logits, labels, nu=1 / 3)) + np.sort(others)[:3].mean())
+        <= 1e-6
+    )
     loss = losses.soft_margin_loss(logits, labels, nu=0.25, margins=losses.one_vs_rest_margins)
     assert abs(float(loss) + np.sort(each.ravel())[:9].mean()) <= 1e-6
-    kept = losses.soft_margin_loss(logits, labels, nu=1.0, mask=np.arange(9) < 4, margins=losses.one_vs_rest_margins)
+    kept = losses.soft_margin_loss(
+        logits, labels, nu=1.0, mask=np.arange(9) < 4, margins=losses.one_vs_rest_margins
+    )
     assert abs(float(kept) + each[:4].mean()) <= 1e-6
     signs = np.where(labels > 1, 1, -1)
     binary = losses.soft_margin_loss(logits[:, 0], signs, nu=1.0, weights=np.arange(9.0))
@@ -384,7 +507,7 @@ def test_margins_of_logits_are_those_of_a_loop():
     assert np.isnan(jax.jit(losses.max_of_others_margins)(logits, labels + 1)).any()
 
 
-# --- several devices ---------------------------------------------------------------------------------------------------------
+# --- several devices ------------------------------------------------------------------------------
 
 
 def mesh_of(kind):
@@ -395,14 +518,24 @@ def mesh_of(kind):
 @pytest.mark.parametrize("name", slow_but(EXACT, "nu"))
 def test_worst_case_in_shard_map_is_that_of_one_device(name, smoothing):
     rng = np.random.default_rng(12)
-    values, sizes = rng.normal(size=64).astype(np.float32), rng.uniform(0.5, 1.5, 64).astype(np.float32)
+    values, sizes = (
+        rng.normal(size=64).astype(np.float32),
+        rng.uniform(0.5, 1.5, 64).astype(np.float32),
+    )
     mask = rng.random(64) < 0.9
     relaxation = relaxation_of(name, (0.2,) if name == "ball2" else PARAMETERS[name])
     part, whole = PartitionSpec("examples"), PartitionSpec()
 
     def local(values, sizes, mask, axis_name=None):
         def loss(values):
-            return losses.worst_case(values, relaxation, smoothing=smoothing, weights=sizes, mask=mask, axis_name=axis_name)
+            return losses.worst_case(
+                values,
+                relaxation,
+                smoothing=smoothing,
+                weights=sizes,
+                mask=mask,
+                axis_name=axis_name,
+            )
 
         return jax.value_and_grad(loss)(values)
 
@@ -427,7 +560,10 @@ def test_group_dro_in_shard_map_is_that_of_one_device():
     part = PartitionSpec("examples")
     loss = functools.partial(losses.group_dro, num_groups=5, relaxation=relaxations.kl_ball(0.2))
     spread = jax.shard_map(
-        functools.partial(loss, axis_name="examples"), mesh=mesh_of(AxisType.Auto), in_specs=(part, part), out_specs=PartitionSpec()
+        functools.partial(loss, axis_name="examples"),
+        mesh=mesh_of(AxisType.Auto),
+        in_specs=(part, part),
+        out_specs=PartitionSpec(),
     )
     assert abs(float(jax.jit(spread)(values, groups) - loss(values, groups))) <= 1e-6
 
@@ -442,9 +578,16 @@ def test_sharded_losses_outside_shard_map_are_those_of_one_device(kind):
 
 
 def test_ones_own_relaxation_refuses_an_axis():
-    relaxation = relaxations.from_functions(lambda p, d, q: 0.0, lambda p, z, q: 0.0, lambda p, m, s, q: q)
+    relaxation = relaxations.from_functions(
+        lambda p, d, q: 0.0, lambda p, z, q: 0.0, lambda p, m, s, q: q
+    )
     run = functools.partial(losses.worst_case, relaxation=relaxation, axis_name="examples")
-    spread = jax.shard_map(run, mesh=mesh_of(AxisType.Auto), in_specs=PartitionSpec("examples"), out_specs=PartitionSpec())
+    spread = jax.shard_map(
+        run,
+        mesh=mesh_of(AxisType.Auto),
+        in_specs=PartitionSpec("examples"),
+        out_specs=PartitionSpec(),
+    )
     with pytest.raises(ValueError, match="axis_name is 'examples'"):
         spread(jnp.ones(8))
 
@@ -463,19 +606,25 @@ def test_exported_losses_lower_for_accelerators():
         return losses.worst_case(values, relaxations.soft_margin(nu=0.3))
 
     for platform in ("cuda", "tpu"):
-        exported = jax.export.export(jax.jit(jax.grad(loss)), platforms=[platform])(jax.ShapeDtypeStruct((128,), jnp.float32))
+        exported = jax.export.export(jax.jit(jax.grad(loss)), platforms=[platform])(
+            jax.ShapeDtypeStruct((128,), jnp.float32)
+        )
         assert exported.out_avals[0].shape == (128,)
 
 
 def test_public_names_of_losses_are_reachable():
     assert jboost.losses.worst_case is losses.worst_case
-    assert math.isclose(float(losses.worst_case(jnp.array([1.0, 2.0]), relaxations.hard_margin())), 2.0)
+    assert math.isclose(
+        float(losses.worst_case(jnp.array([1.0, 2.0]), relaxations.hard_margin())), 2.0
+    )
 
 
 def test_solve_worst_case_of_balls_does_not_change_with_the_unit_of_the_losses():
     rows = np.outer([1e-30, 1.0, 1e30], [1.0, -2.0, 0.5, 0.25]).astype(np.float32)
     for relaxation in (relaxations.chi_square_ball(0.25), relaxations.kl_ball(0.25)):
-        found = jax.jit(jax.vmap(lambda row, relaxation=relaxation: losses.worst_case_weights(row, relaxation)))(rows)
+        found = jax.jit(
+            jax.vmap(lambda row, relaxation=relaxation: losses.worst_case_weights(row, relaxation))
+        )(rows)
         np.testing.assert_allclose(found, found[1:2].repeat(3, 0), atol=1e-5)
         assert np.ptp(found[1]) > 0.1
 
@@ -486,7 +635,9 @@ def test_losses_name_an_argument_of_a_wrong_kind():
     with pytest.raises(ValueError, match="^axis_name"):
         losses.cvar([1.0, 2.0], 0.5, axis_name=3)
     with pytest.raises(ValueError, match="^margins"):
-        losses.soft_margin_loss(jnp.ones(2), jnp.ones(2, int), nu=0.5, margins=lambda logits, labels: logits[:1])
+        losses.soft_margin_loss(
+            jnp.ones(2), jnp.ones(2, int), nu=0.5, margins=lambda logits, labels: logits[:1]
+        )
 
 
 def test_group_dro_of_an_infinite_loss_is_infinite():

@@ -1,4 +1,6 @@
-"""The first-order method for linear programs, against HiGHS and against programs whose answer is known."""
+"""The first-order method for linear programs, against HiGHS and against programs whose answer is
+known.
+"""
 
 import dataclasses
 import functools
@@ -18,8 +20,13 @@ from jboost.lp.types import ProofConfig
 from oracles import highs
 
 UNPROVEN = ProofConfig(max_repaired_rows=0, max_repaired_columns=0, num_tightenings=0)
-CONFIG = FirstOrderConfig(max_iterations=40_000, proof=UNPROVEN, history_length=1000)  # one for nearly all: few compilations
-KINDS = {"optimal": {Status.OPTIMAL}, "infeasible": {Status.PRIMAL_INFEASIBLE}, "unbounded": {Status.DUAL_INFEASIBLE}}
+# one for nearly all: few compilations
+CONFIG = FirstOrderConfig(max_iterations=40_000, proof=UNPROVEN, history_length=1000)
+KINDS = {
+    "optimal": {Status.OPTIMAL},
+    "infeasible": {Status.PRIMAL_INFEASIBLE},
+    "unbounded": {Status.DUAL_INFEASIBLE},
+}
 
 
 @functools.partial(jax.jit, static_argnames="config")
@@ -38,7 +45,14 @@ def run(problem, tolerance, config=CONFIG, initial=None):
 
 
 def to_program(known):
-    return make_program(known.objective, known.matrix, row_lower=known.row_lower, row_upper=known.row_upper, lower=known.lower, upper=known.upper)
+    return make_program(
+        known.objective,
+        known.matrix,
+        row_lower=known.row_lower,
+        row_upper=known.row_upper,
+        lower=known.lower,
+        upper=known.upper,
+    )
 
 
 def stack(programs):
@@ -57,9 +71,16 @@ def boosting(num_examples, num_hypotheses, seed):
 
 
 def weights_program(margins, cap):
-    """min beta over example weights and beta: the sum of weights first, then a row for each hypothesis."""
+    """min beta over example weights and beta: the sum of weights first, then a row for each
+    hypothesis.
+    """
     num_examples, num_hypotheses = margins.shape
-    matrix = np.vstack([np.append(np.ones(num_examples), 0.0), np.hstack([margins.T, -np.ones((num_hypotheses, 1))])])
+    matrix = np.vstack(
+        [
+            np.append(np.ones(num_examples), 0.0),
+            np.hstack([margins.T, -np.ones((num_hypotheses, 1))]),
+        ]
+    )
     return linear_programs.make(
         "weights",
         np.append(np.zeros(num_examples), 1.0),
@@ -94,30 +115,46 @@ def votes_program(margins, cap):
 def judge(known, solution, *, agreement):
     """Status and objectives of one solution against what is known of the program."""
     status, name = Status(int(solution.status)), known.name
-    allowed = {Status.PRIMAL_INFEASIBLE, Status.DUAL_INFEASIBLE} if name.startswith(linear_programs.DUALLY_INFEASIBLE) else KINDS[known.kind]
+    allowed = (
+        {Status.PRIMAL_INFEASIBLE, Status.DUAL_INFEASIBLE}
+        if name.startswith(linear_programs.DUALLY_INFEASIBLE)
+        else KINDS[known.kind]
+    )
     assert status in allowed, name
     if known.kind == "optimal":
         optimum = highs.solve(known).objective
-        scale = 1 + float(np.abs(known.objective * np.asarray(solution.primal)).sum())  # what rounding is relative to
+        # what rounding is relative to
+        scale = 1 + float(np.abs(known.objective * np.asarray(solution.primal)).sum())
         assert abs(float(solution.primal_objective) - optimum) <= agreement * scale, name
         assert abs(float(solution.dual_objective) - optimum) <= agreement * scale, name
         rounding = 1e-9 if agreement <= 1e-6 else 1e-6  # of HiGHS, and of the program in float32
         assert float(solution.lower_bound) <= optimum + rounding * scale, name
-        assert np.all(np.asarray(solution.primal) >= known.lower.astype(solution.primal.dtype)), name
-        assert np.all(np.asarray(solution.primal) <= known.upper.astype(solution.primal.dtype)), name
+        assert np.all(np.asarray(solution.primal) >= known.lower.astype(solution.primal.dtype)), (
+            name
+        )
+        assert np.all(np.asarray(solution.primal) <= known.upper.astype(solution.primal.dtype)), (
+            name
+        )
     else:
         assert not (status == Status.DUAL_INFEASIBLE and np.isposinf(solution.lower_bound)), name
 
 
 @functools.cache
 def solved(dtype, shapes=linear_programs.SHAPES[:2]):
-    """Random programs of every kind with their solutions; both default float types are asked for under the right setting only."""
+    """Random programs of every kind with their solutions; both default float types are asked for
+    under the right setting only.
+    """
     assert jnp.result_type(float) == dtype
     pairs = []
     groups = linear_programs.by_shape(linear_programs.random_programs(120))
     for group in (groups[shape] for shape in shapes):
-        solutions = jax.tree.map(np.asarray, solve_all(stack(group), {"float64": 1e-7, "float32": 1e-5}[dtype]))
-        pairs += [(known, jax.tree.map(lambda leaf, i=i: leaf[i], solutions)) for i, known in enumerate(group)]
+        solutions = jax.tree.map(
+            np.asarray, solve_all(stack(group), {"float64": 1e-7, "float32": 1e-5}[dtype])
+        )
+        pairs += [
+            (known, jax.tree.map(lambda leaf, i=i: leaf[i], solutions))
+            for i, known in enumerate(group)
+        ]
     return pairs
 
 
@@ -151,7 +188,10 @@ def test_rays_prove_what_they_claim(x64):
             assert max(missed, wrong) <= 1e-4 * (gain + paid), known.name
         elif int(solution.status) == Status.DUAL_INFEASIBLE:
             ray, fall = solution.primal, -known.objective @ solution.primal
-            off = _stopped(known.matrix @ ray, known.row_lower, known.row_upper), _stopped(ray, known.lower, known.upper)
+            off = (
+                _stopped(known.matrix @ ray, known.row_lower, known.row_upper),
+                _stopped(ray, known.lower, known.upper),
+            )
             assert fall > 0, known.name
             assert max(off) <= 1e-4 * fall, known.name
 
@@ -168,14 +208,21 @@ def _stopped(ray, low, high):
 
 @pytest.mark.slow
 def test_a_batch_equals_its_members(x64):
-    members = [(known, together) for known, together in solved("float64") if known.matrix.shape == (12, 18)][:12]
-    assert len({int(together.num_iterations) for _, together in members}) > 3  # of unequal difficulty
+    members = [
+        (known, together) for known, together in solved("float64") if known.matrix.shape == (12, 18)
+    ][:12]
+    # of unequal difficulty
+    assert len({int(together.num_iterations) for _, together in members}) > 3
     for known, together in members:
         alone = solve(to_program(known), 1e-7)
         assert int(alone.status) == int(together.status)
         if known.kind == "optimal":
-            np.testing.assert_allclose(alone.primal_objective, together.primal_objective, rtol=1e-5, atol=1e-5)
-            assert abs(int(alone.num_iterations) - int(together.num_iterations)) <= 0.2 * int(alone.num_iterations)
+            np.testing.assert_allclose(
+                alone.primal_objective, together.primal_objective, rtol=1e-5, atol=1e-5
+            )
+            assert abs(int(alone.num_iterations) - int(together.num_iterations)) <= 0.2 * int(
+                alone.num_iterations
+            )
 
 
 @pytest.mark.slow
@@ -191,17 +238,27 @@ def test_boosting_programs_agree_and_prove_bounds(x64):
 
 
 def cold_start(problem):
-    return first_order.WarmStart(jnp.zeros_like(problem.objective), jnp.zeros_like(problem.row_lower), jnp.zeros(()))
+    return first_order.WarmStart(
+        jnp.zeros_like(problem.objective), jnp.zeros_like(problem.row_lower), jnp.zeros(())
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [weights_program, votes_program])
 def test_a_hypothesis_costs_no_more_than_it_changes(x64, form):
-    """The last hypothesis is a copy of the first: what was optimal still is, extended by 0, and a quarter of the iterations is more than enough."""
+    """The last hypothesis is a copy of the first: what was optimal still is, extended by 0, and a
+    quarter of the iterations is more than enough.
+    """
     margins, cap = boosting(60, 20, 4)
-    old, new = (to_program(form(part, cap)) for part in (margins, np.hstack([margins, margins[:, :1]])))
+    old, new = (
+        to_program(form(part, cap)) for part in (margins, np.hstack([margins, margins[:, :1]]))
+    )
     before = run(old, 1e-7, initial=cold_start(old))
-    known = first_order.extend(first_order.warm_start(before), num_columns=new.objective.shape[0], num_rows=new.row_lower.shape[0])
+    known = first_order.extend(
+        first_order.warm_start(before),
+        num_columns=new.objective.shape[0],
+        num_rows=new.row_lower.shape[0],
+    )
     cold = run(new, 1e-6, initial=cold_start(new))
     for initial in (known, known._replace(primal_weight=jnp.zeros(()))):
         warm = run(new, 1e-6, initial=initial)
@@ -230,10 +287,19 @@ def test_polishing_lowers_the_infeasibility(x64):
     np.testing.assert_array_equal(fine.status, rough.status)
     assert np.all(fine.primal_residual <= rough.primal_residual)
     assert np.all(fine.dual_residual <= rough.dual_residual + 1e-12)
-    assert np.all(np.asarray(fine.duality_gap) <= np.maximum(1e-3, 4 * np.asarray(rough.duality_gap)) + 1e-12)
-    missed = (np.asarray(rough.primal_residual) > 1e-6) & [known.kind == "optimal" for known in group]
+    assert np.all(
+        np.asarray(fine.duality_gap) <= np.maximum(1e-3, 4 * np.asarray(rough.duality_gap)) + 1e-12
+    )
+    missed = (np.asarray(rough.primal_residual) > 1e-6) & [
+        known.kind == "optimal" for known in group
+    ]
     assert missed.sum() >= 5
-    assert np.median(np.asarray(fine.primal_residual)[missed] / np.asarray(rough.primal_residual)[missed]) < 0.02
+    assert (
+        np.median(
+            np.asarray(fine.primal_residual)[missed] / np.asarray(rough.primal_residual)[missed]
+        )
+        < 0.02
+    )
 
 
 @pytest.mark.slow
@@ -241,7 +307,13 @@ def test_polishing_keeps_what_it_cannot_better(x64):
     known = linear_programs.make("two", [1.0, 1.0], [[1.0, 2.0]], row_lower=1.0)
     problem = to_program(known)
     primal, dual = jnp.array([0.0, 0.5]), jnp.array([0.5])
-    kept = polish.polish(problem, primal, dual, jnp.array(1e-6), lambda side, primal, dual, target: (primal + 1, dual + 1))
+    kept = polish.polish(
+        problem,
+        primal,
+        dual,
+        jnp.array(1e-6),
+        lambda side, primal, dual, target: (primal + 1, dual + 1),
+    )
     for new, old in zip(kept, (primal, dual), strict=True):
         np.testing.assert_array_equal(new, old)
 
@@ -264,7 +336,11 @@ def test_limit_of_iterations_and_its_bounds(x64):
     known = weights_program(margins, cap)
     optimum = highs.solve(known).objective
     for limit, ran, length in ((25, 25, 0), (100, 80, 1)):
-        solution = solve(to_program(known), 1e-9, FirstOrderConfig(max_iterations=limit, history_length=length, proof=UNPROVEN))
+        solution = solve(
+            to_program(known),
+            1e-9,
+            FirstOrderConfig(max_iterations=limit, history_length=length, proof=UNPROVEN),
+        )
         assert int(solution.status) == Status.ITERATION_LIMIT
         assert int(solution.num_iterations) == ran
         assert solution.history.duality_gaps.shape == (length,)
@@ -282,15 +358,21 @@ def test_steps_are_what_solve_does(x64):
     alone = solve(problem, 1e-6)
     primal = state.best.primal * state.scaling.columns / state.scaling.bound_scale
     assert int(info.num_iterations) == int(state.num_iterations)
-    assert abs(int(alone.num_iterations) - int(info.num_iterations)) <= 0.2 * int(alone.num_iterations)
-    np.testing.assert_allclose(problem.objective @ primal, alone.primal_objective, rtol=1e-5, atol=1e-5)
+    assert abs(int(alone.num_iterations) - int(info.num_iterations)) <= 0.2 * int(
+        alone.num_iterations
+    )
+    np.testing.assert_allclose(
+        problem.objective @ primal, alone.primal_objective, rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("field", ["objective", "operator", "row_lower", "lower"])
 def test_nan_ends_at_once(x64, field):
     problem = to_program(linear_programs.make("two", [1.0, 1.0], [[1.0, 2.0]], row_lower=1.0))
-    spoiled = problem._replace(**{field: jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), getattr(problem, field))})
+    spoiled = problem._replace(
+        **{field: jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), getattr(problem, field))}
+    )
     solution = solve(spoiled, 1e-6)
     assert int(solution.status) == Status.INVALID_INPUT
     assert int(solution.num_iterations) == 0
@@ -300,14 +382,24 @@ def test_nan_ends_at_once(x64, field):
 
 @pytest.mark.slow
 def test_overflow_is_a_numerical_error():
-    problem = to_program(linear_programs.make("huge", [1e30, 1.0], [[1e30, 2.0], [1.0, -1e-30]], row_lower=1e30))
-    assert int(solve(problem, 1e-5).status) in (Status.NUMERICAL_ERROR, Status.OPTIMAL, Status.ITERATION_LIMIT)
+    problem = to_program(
+        linear_programs.make("huge", [1e30, 1.0], [[1e30, 2.0], [1.0, -1e-30]], row_lower=1e30)
+    )
+    assert int(solve(problem, 1e-5).status) in (
+        Status.NUMERICAL_ERROR,
+        Status.OPTIMAL,
+        Status.ITERATION_LIMIT,
+    )
 
 
 @pytest.mark.slow
 def test_scaling_brings_singular_values_below_one(x64):
     random = np.random.default_rng(5)
-    matrix = random.normal(size=(12, 9)) * 10 ** random.uniform(-3, 3, (12, 1)) * 10 ** random.uniform(-3, 3, 9)[None]
+    matrix = (
+        random.normal(size=(12, 9))
+        * 10 ** random.uniform(-3, 3, (12, 1))
+        * 10 ** random.uniform(-3, 3, 9)[None]
+    )
     matrix[3], matrix[:, 4] = 0, 0
     problem = make_program(random.normal(size=9), matrix, row_lower=-1.0)
     for rounds in (1, 2, 10):
@@ -339,6 +431,10 @@ def test_residuals_are_those_of_the_points(x64):
     margins, cap = boosting(60, 20, 3)
     problem = to_program(weights_program(margins, cap))
     solution = solve(problem, 1e-6)
-    quality = assess(problem, primal_side(problem, solution.primal), dual_side(problem, solution.dual))
+    quality = assess(
+        problem, primal_side(problem, solution.primal), dual_side(problem, solution.dual)
+    )
     for name in ("primal_residual", "dual_residual", "duality_gap"):
-        np.testing.assert_allclose(getattr(solution, name), getattr(quality, name), rtol=1e-6, atol=1e-14)
+        np.testing.assert_allclose(
+            getattr(solution, name), getattr(quality, name), rtol=1e-6, atol=1e-14
+        )

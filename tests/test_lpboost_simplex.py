@@ -1,4 +1,6 @@
-"""The simplex method of LP-Boost: vertices by HiGHS over degenerate games, warm starts over new columns, masters of column generation."""
+"""The simplex method of LP-Boost: vertices by HiGHS over degenerate games, warm starts over new
+columns, masters of column generation.
+"""
 
 import functools
 
@@ -19,7 +21,9 @@ SIMPLEX = lpboost.SimplexConfig()
 
 
 def degenerate_games(seed):
-    """Margins [GAMES, ROWS, COLUMNS] of few values, with copied rows and columns, negated rows, hypotheses that are always right, wrong or silent."""
+    """Margins [GAMES, ROWS, COLUMNS] of few values, with copied rows and columns, negated rows,
+    hypotheses that are always right, wrong or silent.
+    """
     random = np.random.default_rng(seed)
     games = random.choice([-1.0, 1.0], (GAMES, ROWS, COLUMNS), p=[0.4, 0.6])
     games[::4] = random.choice([-1.0, 0.0, 1.0], games[::4].shape)
@@ -33,14 +37,21 @@ def degenerate_games(seed):
     mask = random.random((GAMES, ROWS)) < np.where(np.arange(GAMES) % 5, 1.0, 0.7)[:, None]
     mask[:, 0] = True
     nus = random.choice([1e-3, 0.1, 0.25, 0.5, 1.0, 0.37], GAMES)
-    return games.astype(np.float32).astype(float), nus.astype(np.float32).astype(float), weights, mask
+    return (
+        games.astype(np.float32).astype(float),
+        nus.astype(np.float32).astype(float),
+        weights,
+        mask,
+    )
 
 
 @functools.partial(jax.jit, static_argnames="config")
 def solve_all(games, nus, weights, mask, tolerance, config=SIMPLEX):
     def one(problem):
         game, nu, weights, mask = problem
-        return lpboost.solve(game, nu=nu, weights=weights, mask=mask, tolerance=tolerance, config=config)
+        return lpboost.solve(
+            game, nu=nu, weights=weights, mask=mask, tolerance=tolerance, config=config
+        )
 
     return few_at_once(one, (games, nus, weights, mask))
 
@@ -71,9 +82,14 @@ def test_degenerate_games(wide, tolerance):
 def test_votes_are_those_of_a_vertex():
     games, nus, weights, mask = degenerate_games(2)
     with jax.enable_x64(True):
-        solved = jax.device_get(solve_all(games, jnp.asarray(nus), np.ones_like(weights), np.ones_like(mask), 1e-8))
+        solved = jax.device_get(
+            solve_all(games, jnp.asarray(nus), np.ones_like(weights), np.ones_like(mask), 1e-8)
+        )
     few = (solved.coefficients > 0).sum(axis=1)
-    vertices = [highs.solve(lpboost_program(game, nu)).primal[:COLUMNS] for game, nu in zip(games, nus, strict=True)]
+    vertices = [
+        highs.solve(lpboost_program(game, nu)).primal[:COLUMNS]
+        for game, nu in zip(games, nus, strict=True)
+    ]
     assert few.mean() <= 1.05 * (np.array(vertices) > 1e-9).sum(axis=1).mean()
 
 
@@ -83,7 +99,9 @@ def test_columns_may_be_added_to_a_solution():
     for seed in range(6):
         game = np.random.default_rng(seed).choice([-1.0, 1.0], (60, 20))
         with jax.enable_x64(True):
-            before, cold = (lpboost.solve(game[:, :count], nu=0.2, config=SIMPLEX) for count in (18, 20))
+            before, cold = (
+                lpboost.solve(game[:, :count], nu=0.2, config=SIMPLEX) for count in (18, 20)
+            )
             warm = lpboost.solve(game, nu=0.2, initial=before)
             assert int(cold.status) == int(warm.status) == Status.OPTIMAL
             assert float(warm.lower_bound) == pytest.approx(float(cold.lower_bound), abs=1e-9)
@@ -92,17 +110,27 @@ def test_columns_may_be_added_to_a_solution():
     with jax.enable_x64(True):
         again, steeper = (lpboost.solve(game, nu=nu, initial=warm) for nu in (0.2, 0.6))
         assert int(again.num_iterations) == 0
-        assert float(steeper.lower_bound) == pytest.approx(highs.solve(lpboost_dual_program(game, 0.6)).objective, abs=1e-8)
+        assert float(steeper.lower_bound) == pytest.approx(
+            highs.solve(lpboost_dual_program(game, 0.6)).objective, abs=1e-8
+        )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [lp.FirstOrderConfig(), lp.InteriorPointConfig()], ids=["first order", "interior point"])
+@pytest.mark.parametrize(
+    "config",
+    [lp.FirstOrderConfig(), lp.InteriorPointConfig()],
+    ids=["first order", "interior point"],
+)
 def test_other_methods_take_a_solution_too(config):
     game = np.random.default_rng(4).choice([-1.0, 1.0], (12, 6))
     before = lpboost.solve(game[:, :5], nu=0.3, tolerance=1e-2, config=config)
     after = lpboost.solve(game, nu=0.3, tolerance=1e-2, config=config, initial=before)
     assert int(after.status) == Status.OPTIMAL
-    assert after.lower_bound - 1e-6 <= highs.solve(lpboost_dual_program(game, 0.3)).objective <= after.upper_bound + 1e-6
+    assert (
+        after.lower_bound - 1e-6
+        <= highs.solve(lpboost_dual_program(game, 0.3)).objective
+        <= after.upper_bound + 1e-6
+    )
 
 
 @pytest.mark.slow
@@ -110,16 +138,28 @@ def test_a_solution_of_something_else_does_no_harm():
     random = np.random.default_rng(8)
     game, other = random.choice([-1.0, 1.0], (2, 60, 20))
     elsewhere = lpboost.solve(other, nu=0.2, config=SIMPLEX)
-    spoiled = elsewhere._replace(warm=jax.tree.map(lambda leaf: leaf * jnp.nan if leaf.dtype.kind == "f" else leaf, elsewhere.warm))
+    spoiled = elsewhere._replace(
+        warm=jax.tree.map(
+            lambda leaf: leaf * jnp.nan if leaf.dtype.kind == "f" else leaf, elsewhere.warm
+        )
+    )
     optimum = highs.solve(lpboost_dual_program(game, 0.2)).objective
-    places = jnp.concatenate([elsewhere.warm.places[:20], elsewhere.warm.places[:19:-1]])  # the basics in another order
-    for initial in (elsewhere, spoiled, elsewhere._replace(warm=elsewhere.warm._replace(places=places))):
+    # the basics in another order
+    places = jnp.concatenate([elsewhere.warm.places[:20], elsewhere.warm.places[:19:-1]])
+    for initial in (
+        elsewhere,
+        spoiled,
+        elsewhere._replace(warm=elsewhere.warm._replace(places=places)),
+    ):
         solved = lpboost.solve(game, nu=0.2, initial=initial)
         assert int(solved.status) == Status.OPTIMAL
         assert solved.lower_bound <= optimum + 1e-9
         assert solved.upper_bound >= optimum - 1e-9
     with jax.enable_x64(True):  # a solution in fewer digits
-        assert int(lpboost.solve(other, nu=0.2, tolerance=1e-8, initial=elsewhere).status) == Status.OPTIMAL
+        assert (
+            int(lpboost.solve(other, nu=0.2, tolerance=1e-8, initial=elsewhere).status)
+            == Status.OPTIMAL
+        )
 
 
 @pytest.mark.slow
@@ -150,9 +190,15 @@ def test_what_is_no_solution_to_begin_with():
 
 def test_few_iterations_end_in_a_status_with_bounds():
     game = np.random.default_rng(5).choice([-1.0, 1.0], (60, 20))
-    solved = lpboost.solve(game, nu=0.2, config=lpboost.SimplexConfig(max_iterations=3, refresh_every=2))
+    solved = lpboost.solve(
+        game, nu=0.2, config=lpboost.SimplexConfig(max_iterations=3, refresh_every=2)
+    )
     assert int(solved.status) == Status.ITERATION_LIMIT
-    assert solved.lower_bound <= highs.solve(lpboost_dual_program(game, 0.2)).objective <= solved.upper_bound
+    assert (
+        solved.lower_bound
+        <= highs.solve(lpboost_dual_program(game, 0.2)).objective
+        <= solved.upper_bound
+    )
 
 
 @pytest.mark.slow
@@ -184,11 +230,19 @@ def test_masters_of_column_generation(wide):
     random = np.random.default_rng(7)
     features = random.normal(size=(40, 3)).astype(np.float32)
     labels = np.where(features[:, 0] + features[:, 1] + 0.5 * random.normal(size=40) > 0, 1, -1)
-    margins = [np.ones(40)] + [np.where(column > threshold, 1.0, -1.0) for column in features.T for threshold in column]
+    margins = [np.ones(40)] + [
+        np.where(column > threshold, 1.0, -1.0) for column in features.T for threshold in column
+    ]
     margins = np.stack([sign * column * labels for column in margins for sign in (1, -1)], axis=1)
     optimum = highs.solve(lpboost_dual_program(margins, 0.3)).objective
     with jax.enable_x64(wide):
-        fitted = lpboost.fit(jboost.make_dataset(features, labels), learners.stumps(num_proposed=3), nu=0.3, max_rounds=50, config=SIMPLEX)
+        fitted = lpboost.fit(
+            jboost.make_dataset(features, labels),
+            learners.stumps(num_proposed=3),
+            nu=0.3,
+            max_rounds=50,
+            config=SIMPLEX,
+        )
         fitted = jax.device_get(fitted._replace(ensemble=()))
     assert int(fitted.status) == Status.OPTIMAL
     assert fitted.certificate.lower_bound - 1e-7 <= optimum <= fitted.certificate.upper_bound + 1e-7
@@ -211,6 +265,9 @@ def test_a_solution_of_almost_the_same_is_corrected(x64, noise):
     others = np.clip(games + noise * rng.uniform(-1, 1, games.shape), -1, 1)
     for game, other in zip(games, others, strict=True):
         before = lpboost.solve(game, nu=0.2, config=lpboost.SimplexConfig())
-        warm, cold = lpboost.solve(other, nu=0.2, initial=before), lpboost.solve(other, nu=0.2, config=lpboost.SimplexConfig())
+        warm, cold = (
+            lpboost.solve(other, nu=0.2, initial=before),
+            lpboost.solve(other, nu=0.2, config=lpboost.SimplexConfig()),
+        )
         assert int(warm.status) == Status.OPTIMAL
         assert warm.num_iterations < cold.num_iterations

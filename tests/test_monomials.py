@@ -1,4 +1,6 @@
-"""Maximum monomial agreement: many small instances by brute force, bounds in rational arithmetic, known optima, limits, and bad input."""
+"""Maximum monomial agreement: many small instances by brute force, bounds in rational arithmetic,
+known optima, limits, and bad input.
+"""
 
 import csv
 import dataclasses
@@ -31,7 +33,9 @@ from oracles import highs
 from oracles import monomials as oracle
 
 PAPERS = Path(__file__).parents[2] / "shared" / "data" / "papers"
-needs_papers = pytest.mark.skipif(not PAPERS.is_dir(), reason="the data sets of the papers are not here")
+needs_papers = pytest.mark.skipif(
+    not PAPERS.is_dir(), reason="the data sets of the papers are not here"
+)
 
 ROWS, ATTRIBUTES, COUNT = 10, 5, 500  # of one shape, so that tests share compilations
 SMALL = SearchConfig(
@@ -50,14 +54,20 @@ class Instances(NamedTuple):
     mask: Any  # [B, m]
 
 
-def random_instances(count, rows, attributes, seed, *, with_costs=True, with_pairs=False, missing=True, garbage=True):
-    """Weights and costs that are multiples of 1/4, of many kinds: the value of every monomial is exact."""
+def random_instances(
+    count, rows, attributes, seed, *, with_costs=True, with_pairs=False, missing=True, garbage=True
+):
+    """Weights and costs that are multiples of 1/4, of many kinds: the value of every monomial is
+    exact.
+    """
     random = np.random.default_rng(seed)
 
     def share(chance):
         return random.random(count) < chance
 
-    features = (random.random((count, rows, attributes)) < random.uniform(0.2, 0.9, (count, 1, 1))).astype(float)
+    features = (
+        random.random((count, rows, attributes)) < random.uniform(0.2, 0.9, (count, 1, 1))
+    ).astype(float)
     copied = share(0.3)
     features[copied, rows // 2 :] = features[copied, : rows - rows // 2]
     twins = share(0.2)
@@ -70,7 +80,9 @@ def random_instances(count, rows, attributes, seed, *, with_costs=True, with_pai
         features[(random.random(features.shape) < 0.25) & share(0.4)[:, None, None]] = np.nan
         features[share(0.02)] = np.nan
 
-    labels = np.where(random.random((count, rows)) < random.uniform(0.1, 0.9, (count, 1)), 1.0, -1.0)
+    labels = np.where(
+        random.random((count, rows)) < random.uniform(0.1, 0.9, (count, 1)), 1.0, -1.0
+    )
     conflict = share(0.3)
     features[conflict, 1] = features[conflict, 0]
     labels[conflict, 1] = -labels[conflict, 0]
@@ -110,7 +122,10 @@ def random_instances(count, rows, attributes, seed, *, with_costs=True, with_pai
         pairs[share(0.05)] = 0.0
         weights[share(0.2)] = 0.0
 
-    mask = np.arange(rows)[None, :] < np.where(share(0.6), rows, random.integers(0, rows + 1, count))[:, None]
+    mask = (
+        np.arange(rows)[None, :]
+        < np.where(share(0.6), rows, random.integers(0, rows + 1, count))[:, None]
+    )
     mask &= (random.random(mask.shape) < 0.8) | ~share(0.2)[:, None]
     if with_costs:  # where nothing has weight, costs alone decide: a test of their own
         opposed = mask[:, :, None] & mask[:, None, :] & (labels[:, :, None] != labels[:, None, :])
@@ -125,7 +140,16 @@ def random_instances(count, rows, attributes, seed, *, with_costs=True, with_pai
 
 def solve_one(instance, max_order, config):
     features, labels, weights, prices, pairs, mask = instance
-    return maximum_agreement(features, labels, weights, max_order=max_order, costs=prices, pair_weights=pairs, mask=mask, config=config)
+    return maximum_agreement(
+        features,
+        labels,
+        weights,
+        max_order=max_order,
+        costs=prices,
+        pair_weights=pairs,
+        mask=mask,
+        config=config,
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("max_order", "config"))
@@ -134,7 +158,9 @@ def solve_many(instances, max_order=None, config=SMALL):
 
 
 def device(instances):
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, bool if leaf.dtype == bool else float), instances)
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, bool if leaf.dtype == bool else float), instances
+    )
 
 
 def solve(instances, max_order=None, config=SMALL):
@@ -145,12 +171,16 @@ def values_of(instances, literals):
     """[B, M, 2] of literals [M, N] or [B, M, N]."""
     features, labels, weights, prices, pairs, mask = instances
     pairs = None if pairs is None else np.where(mask[:, :, None] & mask[:, None, :], pairs, 0)
-    return oracle.values(literals, features, labels, np.where(mask, weights, 0), costs=prices, pairs=pairs, mask=mask)
+    return oracle.values(
+        literals, features, labels, np.where(mask, weights, 0), costs=prices, pairs=pairs, mask=mask
+    )
 
 
 def optima(instances, max_order=None):
     num_attributes = instances.features.shape[2]
-    literals = oracle.all_monomials(num_attributes, num_attributes if max_order is None else max_order)
+    literals = oracle.all_monomials(
+        num_attributes, num_attributes if max_order is None else max_order
+    )
     return values_of(instances, literals).max(axis=(1, 2))
 
 
@@ -179,7 +209,7 @@ def check_all(instances, solved, *, max_order=None):
     return best
 
 
-# --- brute force --------------------------------------------------------------------------------------------------------------
+# --- brute force ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -199,7 +229,11 @@ def test_thousands_of_small_instances(with_pairs, wide):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("max_order", [0, 1])
-@pytest.mark.parametrize(("with_pairs", "wide"), [(False, False), (True, False), (True, True)], ids=["weights", "pairs", "float64"])
+@pytest.mark.parametrize(
+    ("with_pairs", "wide"),
+    [(False, False), (True, False), (True, True)],
+    ids=["weights", "pairs", "float64"],
+)
 def test_orders_that_need_no_search(max_order, with_pairs, wide):
     with jax.enable_x64(wide):
         for seed in range(2):
@@ -217,14 +251,17 @@ def test_orders_that_need_no_search(max_order, with_pairs, wide):
             assert (solved.others.values[:, 1:] <= solved.others.values[:, :-1]).all()
 
 
-NARROW = dataclasses.replace(SMALL, narrow=4)  # every search goes on in instances of at most four literals
+# every search goes on in instances of at most four literals
+NARROW = dataclasses.replace(SMALL, narrow=4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_pairs", [False, True])
 def test_thousands_of_small_instances_by_parts(with_pairs):
     for seed in range(3 if with_pairs else 7):
-        instances = random_instances(COUNT, ROWS, ATTRIBUTES, 50 + seed, with_pairs=with_pairs, with_costs=seed % 2 == 0)
+        instances = random_instances(
+            COUNT, ROWS, ATTRIBUTES, 50 + seed, with_pairs=with_pairs, with_costs=seed % 2 == 0
+        )
         check_all(instances, solve(instances, None, NARROW))
 
 
@@ -232,8 +269,12 @@ def test_thousands_of_small_instances_by_parts(with_pairs):
 @pytest.mark.parametrize("with_pairs", [False, True])
 def test_the_sizes_of_other_devices_find_the_same(with_pairs, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    instances = random_instances(100, ROWS, ATTRIBUTES, 75, with_pairs=with_pairs, with_costs=with_pairs)
-    check_all(instances, solve(instances, None, SearchConfig(beam_width=2, beam_depth=1, missing=True)))
+    instances = random_instances(
+        100, ROWS, ATTRIBUTES, 75, with_pairs=with_pairs, with_costs=with_pairs
+    )
+    check_all(
+        instances, solve(instances, None, SearchConfig(beam_width=2, beam_depth=1, missing=True))
+    )
 
 
 @pytest.mark.slow
@@ -263,7 +304,9 @@ def test_other_sizes(attributes, with_pairs):
     "config",
     [
         SearchConfig(missing=True, capacity=2048),
-        SearchConfig(missing=True, capacity=512, beam_depth=0, num_matchings=0, num_nested=0, batch=1),
+        SearchConfig(
+            missing=True, capacity=512, beam_depth=0, num_matchings=0, num_nested=0, batch=1
+        ),
     ],
 )
 @pytest.mark.parametrize("max_order", [0, 1, 2, 3, 4, None])
@@ -279,14 +322,20 @@ def row(instances, index, *, drop_masked=True):
         return one
     kept = one.mask
     pairs = None if one.pairs is None else one.pairs[kept][:, kept]
-    return Instances(one.features[kept], one.labels[kept], one.weights[kept], one.costs, pairs, None)
+    return Instances(
+        one.features[kept], one.labels[kept], one.weights[kept], one.costs, pairs, None
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["known", "missing", "pairs"])
 def test_called_alone_it_finds_the_same(kind):
-    """Equal examples are merged, idle ones left out; one bucket of sizes, so that all are solved by one program."""
-    instances = random_instances(60, 8, 4, 500, with_pairs=kind == "pairs", missing=kind == "missing")
+    """Equal examples are merged, idle ones left out; one bucket of sizes, so that all are solved by
+    one program.
+    """
+    instances = random_instances(
+        60, 8, 4, 500, with_pairs=kind == "pairs", missing=kind == "missing"
+    )
     best = optima(instances)
     for index in range(60):
         one = row(instances, index, drop_masked=False)
@@ -295,22 +344,40 @@ def test_called_alone_it_finds_the_same(kind):
             best[index] = optima(jax.tree.map(lambda leaf: leaf[None], one))[0]
         alone = jax.tree.map(np.asarray, solve_one(one, None, SearchConfig()))
         assert (alone.value, alone.status) == (best[index], Status.OPTIMAL), index
-        assert recomputed(*(jax.tree.map(lambda leaf: leaf[None], part) for part in (one, alone))) == best[index]
-        assert best[index] <= alone.upper_bound <= best[index] + 1e-6 * (abs(best[index]) + one.costs.min())
+        assert (
+            recomputed(*(jax.tree.map(lambda leaf: leaf[None], part) for part in (one, alone)))
+            == best[index]
+        )
+        assert (
+            best[index]
+            <= alone.upper_bound
+            <= best[index] + 1e-6 * (abs(best[index]) + one.costs.min())
+        )
 
 
 @pytest.mark.slow
 def test_literals_that_change_no_cover_may_pay():
     """Where higher orders cost less, an attribute that equals another one has its use."""
-    table, labels, weights = np.array([[1.0] * 4, [0.0] * 4]), np.array([1, -1]), np.array([0.5, 0.5])
-    for prices in ([np.inf, np.inf, 0, np.inf, np.inf], [1, 1, 0, 0, 1], [np.inf, 0.5, 0.25, 0.125, 0.0]):
+    table, labels, weights = (
+        np.array([[1.0] * 4, [0.0] * 4]),
+        np.array([1, -1]),
+        np.array([0.5, 0.5]),
+    )
+    for prices in (
+        [np.inf, np.inf, 0, np.inf, np.inf],
+        [1, 1, 0, 0, 1],
+        [np.inf, 0.5, 0.25, 0.125, 0.0],
+    ):
         exact_check(table, labels, weights, prices=prices)
 
 
 @pytest.mark.slow
 def test_costs_decide_where_nothing_has_weight():
     instances = random_instances(COUNT, ROWS, ATTRIBUTES, 550, garbage=False)
-    bare = instances._replace(weights=0 * instances.weights, costs=np.random.default_rng(0).integers(1, 9, (COUNT, ATTRIBUTES + 1)) / 4)
+    bare = instances._replace(
+        weights=0 * instances.weights,
+        costs=np.random.default_rng(0).integers(1, 9, (COUNT, ATTRIBUTES + 1)) / 4,
+    )
     check_all(bare, solve(bare))
     for prices in PRICES["falling"], PRICES["one order"], PRICES["all equal"]:
         exact_check(TABLE, LABELS, np.zeros(8), prices=prices)
@@ -321,9 +388,18 @@ def test_sizes_0_1_and_2():
     for rows in (0, 1, 2):
         for labels in itertools.product((-1, 1), repeat=rows):
             for first in (np.zeros(rows), np.ones(rows), np.arange(rows)):
-                table, weights = np.stack([first, 1 - first, first * 0, first * 0 + 1], axis=1), np.array([0.25, 0.75])[:rows]
-                solved = maximum_agreement(table, np.array(labels, int), weights, max_order=None, costs=np.zeros(5))
-                assert float(solved.value) == float(solved.upper_bound) == oracle.best(table, np.array(labels), weights)
+                table, weights = (
+                    np.stack([first, 1 - first, first * 0, first * 0 + 1], axis=1),
+                    np.array([0.25, 0.75])[:rows],
+                )
+                solved = maximum_agreement(
+                    table, np.array(labels, int), weights, max_order=None, costs=np.zeros(5)
+                )
+                assert (
+                    float(solved.value)
+                    == float(solved.upper_bound)
+                    == oracle.best(table, np.array(labels), weights)
+                )
                 assert int(solved.status) == Status.OPTIMAL
 
 
@@ -334,7 +410,10 @@ def test_no_example_under_jit_is_as_none_alone(with_pairs):
     rewards = np.zeros((0, 0)) if with_pairs else None
     call = functools.partial(maximum_agreement, max_order=2, pair_weights=rewards)
     for prices in ([0.5, 0.25, 0.75], [0.25, 0.5, 0.75]):
-        for solved in (call(*arguments, costs=np.array(prices)), jax.jit(call)(*arguments, costs=np.array(prices))):
+        for solved in (
+            call(*arguments, costs=np.array(prices)),
+            jax.jit(call)(*arguments, costs=np.array(prices)),
+        ):
             assert (float(solved.value), int(solved.status)) == (-0.25, Status.OPTIMAL)
             assert float(solved.upper_bound) >= -0.25
             assert solved.literals.shape == (2,)
@@ -343,11 +422,20 @@ def test_no_example_under_jit_is_as_none_alone(with_pairs):
 @pytest.mark.slow
 def test_no_attribute_and_one():
     none = maximum_agreement(np.zeros((2, 0)), [1, 1], [0.25, 0.5], max_order=None)
-    assert (float(none.value), int(none.sign), none.literals.shape, int(none.status)) == (0.75, 1, (0,), Status.OPTIMAL)
+    assert (float(none.value), int(none.sign), none.literals.shape, int(none.status)) == (
+        0.75,
+        1,
+        (0,),
+        Status.OPTIMAL,
+    )
     for features in itertools.product((0.0, 1.0, np.nan), repeat=2):
         table = np.array(features).reshape(2, 1)
         solved = maximum_agreement(table, [1, -1], [0.25, 0.75], max_order=None)
-        assert float(solved.value) == float(solved.upper_bound) == oracle.best(table, [1, -1], [0.25, 0.75])
+        assert (
+            float(solved.value)
+            == float(solved.upper_bound)
+            == oracle.best(table, [1, -1], [0.25, 0.75])
+        )
 
 
 @pytest.mark.slow
@@ -356,15 +444,28 @@ def test_rows_of_several_blocks_under_jit(with_pairs):
     """Rows that take part are gathered in few of the blocks, or in all of them."""
     instances = random_instances(24, 300, 4, 800, with_pairs=with_pairs, with_costs=not with_pairs)
     idle = np.arange(24)[:, None] % 3 > 0
-    weights = np.where(idle & (np.random.default_rng(0).random((24, 300)) < 0.8), 0.0, instances.weights)
-    pairs = None if instances.pairs is None else np.where(np.arange(24)[:, None, None] % 3 > 1, 0.0, instances.pairs)
+    weights = np.where(
+        idle & (np.random.default_rng(0).random((24, 300)) < 0.8), 0.0, instances.weights
+    )
+    pairs = (
+        None
+        if instances.pairs is None
+        else np.where(np.arange(24)[:, None, None] % 3 > 1, 0.0, instances.pairs)
+    )
     instances = instances._replace(weights=weights, pairs=pairs)
     for index, best in enumerate(optima(instances)):
         one = row(instances, index, drop_masked=False)
         solved = jax.tree.map(np.asarray, solve_under_jit(device(one)))
         assert (solved.value, solved.status) == (best, Status.OPTIMAL), index
-        assert recomputed(*(jax.tree.map(lambda leaf: leaf[None], part) for part in (one, solved))) == best
-        assert best <= solved.upper_bound <= best + 1e-6 * (abs(best) + (0 if one.costs is None else one.costs.min()))
+        assert (
+            recomputed(*(jax.tree.map(lambda leaf: leaf[None], part) for part in (one, solved)))
+            == best
+        )
+        assert (
+            best
+            <= solved.upper_bound
+            <= best + 1e-6 * (abs(best) + (0 if one.costs is None else one.costs.min()))
+        )
 
 
 @jax.jit
@@ -374,12 +475,16 @@ def solve_under_jit(instance):
 
 @pytest.mark.slow
 def test_few_and_many_pairs_of_sixty_rows():
-    """Rewards are summed pair by pair where they are few, and by products where they are many; in several parts, and with little or much to flow."""
+    """Rewards are summed pair by pair where they are few, and by products where they are many; in
+    several parts, and with little or much to flow.
+    """
     instances = random_instances(30, 60, 5, 850, with_pairs=True, with_costs=False, missing=False)
     random = np.random.default_rng(1)
     density = np.repeat([0.003, 0.02, 0.3], 10)[:, None, None]
     pairs = np.where(random.random(instances.pairs.shape) < density, instances.pairs, 0.0)
-    instances = instances._replace(pairs=pairs, weights=instances.weights * np.where(np.arange(30) % 2, 1.0, 0.0625)[:, None])
+    instances = instances._replace(
+        pairs=pairs, weights=instances.weights * np.where(np.arange(30) % 2, 1.0, 0.0625)[:, None]
+    )
     num_pairs = np.sum(pairs > 0, axis=(1, 2))
     assert num_pairs.min() < pairs[0].size / 64 < 256 < num_pairs.max()
     check_all(instances, solve(instances))
@@ -397,16 +502,26 @@ def test_blocks_and_groups_hold_all_rows(num_rows, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.9, 0.1])  # of the wanted examples, and the rest of the unwanted ones
-@pytest.mark.parametrize("num_literals", [150, 40])  # of 160, that the batch uses: words of all, or of those in use
+# of the wanted examples, and the rest of the unwanted ones
+@pytest.mark.parametrize("share", [0.9, 0.1])
+# of 160, that the batch uses: words of all, or of those in use
+@pytest.mark.parametrize("num_literals", [150, 40])
 @pytest.mark.parametrize("sign_index", [0, 1])
-def test_what_flows_in_a_bound_is_a_transport_between_dominated_pairs(sign_index, num_literals, share, monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")  # elsewhere these few rows are one group
+def test_what_flows_in_a_bound_is_a_transport_between_dominated_pairs(
+    sign_index, num_literals, share, monkeypatch
+):
+    # elsewhere these few rows are one group
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
     random = np.random.default_rng(num_literals)
     num_rows, num_attributes, num_nodes = 300, 80, 5
     assert num_rows > layout(layout(num_rows).whole(num_rows)).group  # more than one group
-    covers = literals_of(jnp.asarray(random.random((2, num_rows, num_attributes)) < 0.5, jnp.float32), None)
-    amounts, prices = jnp.asarray(random.integers(0, 50, (2, num_rows)), jnp.int32), jnp.zeros((4,), jnp.int32)
+    covers = literals_of(
+        jnp.asarray(random.random((2, num_rows, num_attributes)) < 0.5, jnp.float32), None
+    )
+    amounts, prices = (
+        jnp.asarray(random.integers(0, 50, (2, num_rows)), jnp.int32),
+        jnp.zeros((4,), jnp.int32),
+    )
     both, _ = make(covers, amounts, None, prices, jnp.ones((num_attributes,), bool))
     instance = of_sign(both, jnp.asarray(sign_index))
     gains, losses = np.asarray(instance.amounts)
@@ -415,11 +530,16 @@ def test_what_flows_in_a_bound_is_a_transport_between_dominated_pairs(sign_index
     usable = np.zeros((num_nodes, 2 * num_attributes), bool)
     for node in range(num_nodes):
         usable[node, used[: num_literals if node == 0 else 3 + node]] = True
-    covered, removable = random.random((size, num_nodes)) < share, random.random((size, num_nodes)) > share
+    covered, removable = (
+        random.random((size, num_nodes)) < share,
+        random.random((size, num_nodes)) > share,
+    )
     covered &= np.asarray(instance.rows.counts)[0][:, None]
     removable &= np.asarray(instance.rows.counts)[1][:, None]
     none = np.zeros_like(removable)
-    order, in_order, _ = jax.jit(residual_gains, static_argnums=5)(instance, covered, removable, none, pack(jnp.asarray(usable)).T, 1024)
+    order, in_order, _ = jax.jit(residual_gains, static_argnums=5)(
+        instance, covered, removable, none, pack(jnp.asarray(usable)).T, 1024
+    )
     left = np.zeros(covered.shape, int)
     left[np.asarray(order)] = np.asarray(in_order)
     assert not left[~covered].any()
@@ -430,37 +550,48 @@ def test_what_flows_in_a_bound_is_a_transport_between_dominated_pairs(sign_index
         dominated = (mine @ (1 - theirs).T == 0) & covered[:, [node]] & removable[:, node]
         supply, room = flowed[:, node], losses
         assert _most_flow(dominated, supply, room) == supply.sum()  # all of it has a place
-        assert 2 * supply.sum() >= _most_flow(dominated, np.where(covered[:, node], gains, 0), room)  # no pair was left out
+        # no pair was left out
+        assert 2 * supply.sum() >= _most_flow(dominated, np.where(covered[:, node], gains, 0), room)
     assert flowed.sum(axis=0)[1:].min() > 0
 
 
 def _most_flow(allowed, supply, room):
-    """The largest flow from rows of some supply to columns of some room along allowed pairs, by SciPy."""
+    """The largest flow from rows of some supply to columns of some room along allowed pairs, by
+    SciPy.
+    """
     rows, columns = allowed.shape
     first, second = np.nonzero(allowed)
     source, sink = rows + columns, rows + columns + 1
     begin = np.concatenate([np.full(rows, source), first, rows + np.arange(columns)])
     end = np.concatenate([np.arange(rows), rows + second, np.full(columns, sink)])
     most = np.concatenate([supply, np.full(first.size, supply.sum() + 1), room]).astype(np.int32)
-    return maximum_flow(csr_array((most, (begin, end)), shape=(sink + 1, sink + 1)), source, sink).flow_value
+    return maximum_flow(
+        csr_array((most, (begin, end)), shape=(sink + 1, sink + 1)), source, sink
+    ).flow_value
 
 
-# --- what is enough -------------------------------------------------------------------------------------------------------------
+# --- what is enough -------------------------------------------------------------------------------
 
 
 @jax.jit
 def solve_for_enough(instances, enough):
     features, labels, weights, prices, _, mask = instances
-    return jax.vmap(lambda *one: maximum_agreement(*one[:3], max_order=None, costs=one[3], mask=one[4], enough=one[5], config=SMALL))(
-        features, labels, weights, prices, mask, enough
-    )
+    return jax.vmap(
+        lambda *one: maximum_agreement(
+            *one[:3], max_order=None, costs=one[3], mask=one[4], enough=one[5], config=SMALL
+        )
+    )(features, labels, weights, prices, mask, enough)
 
 
 @pytest.mark.slow
 def test_costs_whose_differences_are_rounded():
-    """1000.1 - 0.1 is not a number of 24 bits: the dearer of two monomials is the better one by less than that hides."""
+    """1000.1 - 0.1 is not a number of 24 bits: the dearer of two monomials is the better one by
+    less than that hides.
+    """
     weights, prices = np.float32([1001, 1000, 1001, 1000]), np.float32([np.inf, 0.1, 1000.1])
-    solved = maximum_agreement([[1, 1], [1, 0], [0, 1], [0, 0]], [1, -1, -1, 1], weights, max_order=2, costs=prices)
+    solved = maximum_agreement(
+        [[1, 1], [1, 0], [0, 1], [0, 0]], [1, -1, -1, 1], weights, max_order=2, costs=prices
+    )
     best = max(1 - Fraction(float(prices[1])), 1001 - Fraction(float(prices[2])))
     assert Fraction(float(solved.upper_bound)) >= best
     assert float(solved.upper_bound) <= float(best) + 1e-3
@@ -488,11 +619,30 @@ def test_what_the_beam_finds_is_enough_or_the_best_is_found():
 def test_an_order_that_is_not_allowed_is_never_enough(enough):
     """Only three literals are allowed, and the beam looks at two at most."""
     instance = random_instances(1, 12, 4, 950, with_costs=False, garbage=False)
-    features, labels, weights = (np.nan_to_num(part[0]) for part in (instance.features, instance.labels, instance.weights + 0.25))
+    features, labels, weights = (
+        np.nan_to_num(part[0])
+        for part in (instance.features, instance.labels, instance.weights + 0.25)
+    )
     prices = np.array([np.inf, np.inf, np.inf, 0.0])
     literals = oracle.all_monomials(4, 3)
-    best = oracle.values(literals, features[None], labels[None], weights[None], costs=prices[None], pairs=None, mask=np.ones((1, 12), bool)).max()
-    solved = maximum_agreement(features, labels, weights, max_order=3, costs=prices, enough=enough, config=SearchConfig(beam_width=2, beam_depth=1))
+    best = oracle.values(
+        literals,
+        features[None],
+        labels[None],
+        weights[None],
+        costs=prices[None],
+        pairs=None,
+        mask=np.ones((1, 12), bool),
+    ).max()
+    solved = maximum_agreement(
+        features,
+        labels,
+        weights,
+        max_order=3,
+        costs=prices,
+        enough=enough,
+        config=SearchConfig(beam_width=2, beam_depth=1),
+    )
     assert (solved.value > enough) | (int(solved.status) == Status.OPTIMAL)
     assert np.abs(solved.literals).sum() == 3
     assert solved.value <= best <= solved.upper_bound
@@ -503,11 +653,13 @@ def test_bad_enough():
     for enough, message in ((np.nan, "enough is nan"), ("much", "enough"), ([0.0, 1.0], "enough")):
         with pytest.raises(ValueError, match=message):
             maximum_agreement(*arguments, max_order=1, enough=enough)
-    solved = jax.jit(lambda enough: maximum_agreement(*arguments, max_order=1, enough=enough))(np.float32(np.nan))
+    solved = jax.jit(lambda enough: maximum_agreement(*arguments, max_order=1, enough=enough))(
+        np.float32(np.nan)
+    )
     assert int(solved.status) == Status.INVALID_INPUT
 
 
-# --- equal instances ----------------------------------------------------------------------------------------------------------
+# --- equal instances ------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -518,7 +670,16 @@ def test_order_labels_scale_and_padding_do_not_matter():
     random = np.random.default_rng(0)
     features, labels, weights, prices, _, mask = whole
     rows, columns = random.permutation(ROWS), random.permutation(ATTRIBUTES)
-    moved = solve(Instances(features[:, rows][:, :, columns], labels[:, rows], weights[:, rows], prices, None, mask[:, rows]))
+    moved = solve(
+        Instances(
+            features[:, rows][:, :, columns],
+            labels[:, rows],
+            weights[:, rows],
+            prices,
+            None,
+            mask[:, rows],
+        )
+    )
     np.testing.assert_array_equal(moved.value, solved.value)
     flipped = solve(whole._replace(labels=-labels))
     np.testing.assert_array_equal(flipped.value, solved.value)
@@ -557,7 +718,9 @@ def test_vmap_equals_a_loop_and_jit_equals_a_call_alone(compilations):
 def test_no_second_compilation(compilations):
     def call(seed):
         random = np.random.default_rng(seed)
-        exact_check(TABLE[random.permutation(8)], LABELS, random.random(8) + 0.1, prices=random.random(5))
+        exact_check(
+            TABLE[random.permutation(8)], LABELS, random.random(8) + 0.1, prices=random.random(5)
+        )
         solve_many(device(random_instances(COUNT, ROWS, ATTRIBUTES, 800 + seed)))
 
     call(0)
@@ -567,17 +730,26 @@ def test_no_second_compilation(compilations):
     assert compilations() == before
 
 
-# --- amounts of every size ----------------------------------------------------------------------------------------------------
+# --- amounts of every size ------------------------------------------------------------------------
 
 
 def exact_check(table, labels, weights, *, max_order=None, prices=None, pairs=None):
-    """Value, bound and their distance against fractions of the very numbers that the search is given (float32)."""
+    """Value, bound and their distance against fractions of the very numbers that the search is
+    given (float32).
+    """
     weights = np.asarray(weights, np.float32)
     prices = None if prices is None else np.asarray(prices, np.float32)
     pairs = None if pairs is None else np.asarray(pairs, np.float32)
-    solved = jax.tree.map(np.asarray, maximum_agreement(table, labels, weights, max_order=max_order, costs=prices, pair_weights=pairs))
+    solved = jax.tree.map(
+        np.asarray,
+        maximum_agreement(
+            table, labels, weights, max_order=max_order, costs=prices, pair_weights=pairs
+        ),
+    )
     best = oracle.exact_best(table, labels, weights, max_order=max_order, costs=prices, pairs=pairs)
-    mine = oracle.exact_value(solved.literals, solved.sign, table, labels, weights, costs=prices, pairs=pairs)
+    mine = oracle.exact_value(
+        solved.literals, solved.sign, table, labels, weights, costs=prices, pairs=pairs
+    )
     total = sum(Fraction(float(amount)) for amount in weights) + (
         0 if pairs is None else sum(Fraction(float(amount)) for amount in pairs.reshape(-1))
     )
@@ -587,11 +759,26 @@ def exact_check(table, labels, weights, *, max_order=None, prices=None, pairs=No
     assert Fraction(float(solved.upper_bound)) >= best, (float(solved.upper_bound), float(best))
     assert best - mine <= tiny, (float(best), float(mine))
     assert abs(Fraction(float(solved.value)) - mine) <= tiny, (float(solved.value), float(mine))
-    assert Fraction(float(solved.upper_bound)) - mine <= tiny, (float(solved.upper_bound), float(mine))
+    assert Fraction(float(solved.upper_bound)) - mine <= tiny, (
+        float(solved.upper_bound),
+        float(mine),
+    )
     return solved
 
 
-TABLE = np.array([[0, 0, 1, 0], [1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0, 1], [0, 1, 0, 1], [1, 1, 1, 0]], float)
+TABLE = np.array(
+    [
+        [0, 0, 1, 0],
+        [1, 0, 1, 1],
+        [0, 1, 1, 0],
+        [1, 1, 0, 0],
+        [0, 0, 0, 1],
+        [1, 0, 0, 1],
+        [0, 1, 0, 1],
+        [1, 1, 1, 0],
+    ],
+    float,
+)
 LABELS = np.array([1, -1, 1, 1, -1, -1, 1, -1])
 
 AMOUNTS = {
@@ -649,7 +836,13 @@ def test_bounds_of_real_numbers_hold_in_fractions():
 @pytest.mark.slow
 def test_pair_weights_of_every_size():
     random = np.random.default_rng(2)
-    for scale, weights in ((1e-6, np.ones(8)), (1e30, np.ones(8)), (1.0, np.zeros(8)), (1e-30, np.zeros(8)), (1e-20, np.full(8, 1e10))):
+    for scale, weights in (
+        (1e-6, np.ones(8)),
+        (1e30, np.ones(8)),
+        (1.0, np.zeros(8)),
+        (1e-30, np.zeros(8)),
+        (1e-20, np.full(8, 1e10)),
+    ):
         exact_check(TABLE, LABELS, weights, prices=np.zeros(5), pairs=random.random((8, 8)) * scale)
 
 
@@ -657,7 +850,11 @@ def test_pair_weights_of_every_size():
 def test_a_thousand_rows_of_eight_kinds_in_every_type():
     random = np.random.default_rng(3)
     place = random.integers(0, 8, 1000)
-    table, labels, weights = TABLE[place].astype(int), random.choice([-1, 1], 1000), random.random(1000).astype(np.float32)
+    table, labels, weights = (
+        TABLE[place].astype(int),
+        random.choice([-1, 1], 1000),
+        random.random(1000).astype(np.float32),
+    )
     want = oracle.best(table.astype(float), labels, weights)
     for features in (table, table.astype(bool), table.astype(np.uint8), table.astype(np.float16)):
         solved = maximum_agreement(features, labels, weights, max_order=None)
@@ -667,13 +864,17 @@ def test_a_thousand_rows_of_eight_kinds_in_every_type():
 
 @pytest.mark.slow
 def test_wide_weights_of_narrow_features_are_not_rounded(x64):
-    """Two examples alike, of opposite labels, whose weights differ by less than float32 tells apart."""
+    """Two examples alike, of opposite labels, whose weights differ by less than float32 tells
+    apart.
+    """
     table, weights = np.ones((2, 1), np.float32), np.array([1 + 2.0**-26, 1 - 2.0**-27])
     best = oracle.exact_best(table, [1, -1], weights)
     solved = maximum_agreement(table, [1, -1], weights, max_order=1)
     assert float(solved.value) == float(best) == 3 * 2.0**-27
     assert Fraction(float(solved.upper_bound)) >= best
-    solved = maximum_agreement(table, [1, -1], weights.astype(np.float32), max_order=1, costs=np.array([2.0**-40, 1.0]))
+    solved = maximum_agreement(
+        table, [1, -1], weights.astype(np.float32), max_order=1, costs=np.array([2.0**-40, 1.0])
+    )
     assert solved.value.dtype == np.float64
 
 
@@ -682,29 +883,45 @@ def test_pairs_and_a_mask():
     instances = random_instances(1, 8, 4, 900, with_pairs=True, missing=False, garbage=False)
     features, labels, weights, prices, pairs, _ = row(instances, 0)
     mask = np.arange(8) % 3 > 0
-    pairs[~mask], weights[~mask], labels[~mask] = -1, np.nan, 0  # on rows that do not count anything may stand
+    # on rows that do not count anything may stand
+    pairs[~mask], weights[~mask], labels[~mask] = -1, np.nan, 0
     solved = solve_one(Instances(features, labels, weights, prices, pairs, mask), None, None)
-    want = oracle.best(features[mask], labels[mask], weights[mask], costs=prices, pairs=pairs[mask][:, mask])
+    want = oracle.best(
+        features[mask], labels[mask], weights[mask], costs=prices, pairs=pairs[mask][:, mask]
+    )
     assert float(solved.value) == want
 
 
-# --- limits and bad input -----------------------------------------------------------------------------------------------------
+# --- limits and bad input -------------------------------------------------------------------------
 
 
 def hard_instances(seed=0):
     """Labels at random: the beam finds little, and the bounds cut little."""
     random = np.random.default_rng(seed)
     features = random.integers(0, 2, (40, 30, 8)).astype(float)
-    return Instances(features, random.choice([-1.0, 1.0], (40, 30)), random.integers(1, 9, (40, 30)) / 4, None, None, np.ones((40, 30), bool))
+    return Instances(
+        features,
+        random.choice([-1.0, 1.0], (40, 30)),
+        random.integers(1, 9, (40, 30)) / 4,
+        None,
+        None,
+        np.ones((40, 30), bool),
+    )
 
 
 @pytest.mark.slow
 def test_limits_leave_valid_bounds():
-    config = SearchConfig(batch=2, children=16, beam_width=1, beam_depth=0, capacity=14, max_steps=3)
+    config = SearchConfig(
+        batch=2, children=16, beam_width=1, beam_depth=0, capacity=14, max_steps=3
+    )
     instances = hard_instances()
     solved = solve(instances, None, config)
     best = optima(instances)
-    assert set(solved.status.tolist()) == {Status.OPTIMAL, Status.CAPACITY_LIMIT, Status.ITERATION_LIMIT}
+    assert set(solved.status.tolist()) == {
+        Status.OPTIMAL,
+        Status.CAPACITY_LIMIT,
+        Status.ITERATION_LIMIT,
+    }
     assert (solved.value <= best).all()
     assert (solved.value < best).any()
     assert (solved.upper_bound >= best).all()
@@ -717,7 +934,9 @@ def test_limits_leave_valid_bounds():
 @functools.partial(jax.jit, static_argnames="config")
 def greedy_many(instances, config):
     features, labels, weights, prices, _, mask = instances
-    return jax.vmap(lambda *one: greedy(*one[:3], max_order=None, costs=one[3], mask=one[4], config=config))(features, labels, weights, prices, mask)
+    return jax.vmap(
+        lambda *one: greedy(*one[:3], max_order=None, costs=one[3], mask=one[4], config=config)
+    )(features, labels, weights, prices, mask)
 
 
 @pytest.mark.slow
@@ -773,7 +992,9 @@ def test_bad_values_under_jit():
 @pytest.mark.slow
 def test_bad_pair_weights_under_jit():
     for bad in (-1.0, np.nan, np.inf):
-        instances = random_instances(COUNT, ROWS, ATTRIBUTES, 1200, with_pairs=True, garbage=False)._replace(mask=np.ones((COUNT, ROWS), bool))
+        instances = random_instances(
+            COUNT, ROWS, ATTRIBUTES, 1200, with_pairs=True, garbage=False
+        )._replace(mask=np.ones((COUNT, ROWS), bool))
         instances.labels[:7, :2] = 1, -1
         instances.pairs[:7, 0, 1] = bad
         solved = solve(instances)
@@ -788,7 +1009,10 @@ def test_bad_values_and_arguments():
         with pytest.raises(ValueError, match=message):
             maximum_agreement(features, labels, weights, **({"max_order": 2} | options))
 
-    fails(r"features\[1, 2\] is 0.5.*jboost\.data\.binarization", np.where(np.arange(9).reshape(3, 3) == 5, 0.5, 0))
+    fails(
+        r"features\[1, 2\] is 0.5.*jboost\.data\.binarization",
+        np.where(np.arange(9).reshape(3, 3) == 5, 0.5, 0),
+    )
     fails(r"features\[0, 0\] is inf", np.full((3, 3), np.inf))
     fails("features", np.ones(3))
     fails("features", np.full((3, 3), "a"))
@@ -815,9 +1039,22 @@ def test_bad_values_and_arguments():
     fails("mask", mask=[1, 0, 1])
     fails("mask", mask=[True, False])
     fails("config", config={})
-    fails("features has 262145 rows", np.ones((262145, 1)), np.ones(262145), np.ones(262145), max_order=1)
+    fails(
+        "features has 262145 rows",
+        np.ones((262145, 1)),
+        np.ones(262145),
+        np.ones(262145),
+        max_order=1,
+    )
     many = np.broadcast_to(np.zeros(1, np.int8), (32769, 32769))
-    fails("pair_weights is of 32769 examples", np.ones((32769, 1)), np.ones(32769), np.ones(32769), max_order=1, pair_weights=many)
+    fails(
+        "pair_weights is of 32769 examples",
+        np.ones((32769, 1)),
+        np.ones(32769),
+        np.ones(32769),
+        max_order=1,
+        pair_weights=many,
+    )
     with pytest.raises(ValueError, match="max_order"):
         jax.jit(lambda w: maximum_agreement(table, labels, w, max_order=4))(jnp.ones(3))
     for name in ("capacity", "beam_width", "num_best", "batch", "children"):
@@ -831,7 +1068,7 @@ def test_bad_values_and_arguments():
             greedy(table, labels, weights, max_order=2, config=wrong)
 
 
-# --- several monomials, covers, costs, the stack ------------------------------------------------------------------------------
+# --- several monomials, covers, costs, the stack --------------------------------------------------
 
 
 @pytest.mark.slow
@@ -842,7 +1079,13 @@ def test_what_a_search_that_was_cut_off_returns_is_in_order(with_pairs):
     cheap = instances._replace(weights=instances.weights / 64)
     for part in (instances, cheap):
         for max_steps in (0, 1):
-            solved = solve(part, None, SearchConfig(beam_width=2, beam_depth=1, max_steps=max_steps, num_best=3, missing=True))
+            solved = solve(
+                part,
+                None,
+                SearchConfig(
+                    beam_width=2, beam_depth=1, max_steps=max_steps, num_best=3, missing=True
+                ),
+            )
             assert (solved.others.values[:, 1:] <= solved.others.values[:, :-1]).all()
             np.testing.assert_array_equal(solved.value, solved.others.values.max(axis=1))
             np.testing.assert_array_equal(solved.literals, solved.others.literals[:, 0])
@@ -854,7 +1097,9 @@ def test_rewards_that_the_beam_did_not_know_count():
     rewards = np.array([[4, 4, 0, 0], [4, 4, 4, 0], [4, 0, 0, 4], [0, 0, 4, 4]], float)
     config = SearchConfig(max_steps=0, beam_depth=1, num_best=3)
     features, labels = [[1, 0], [1, 1], [1, 1], [0, 0]], [1, -1, -1, 1]
-    found = maximum_agreement(features, labels, [0.25] * 4, max_order=2, pair_weights=rewards, config=config)
+    found = maximum_agreement(
+        features, labels, [0.25] * 4, max_order=2, pair_weights=rewards, config=config
+    )
     assert float(found.value) == 12.5
     assert found.literals.tolist() == [0, 1]
     assert int(found.sign) == -1
@@ -877,10 +1122,22 @@ def test_several_best_are_distinct_sorted_and_of_the_values_they_have(priced):
         assert literals.shape == (12, 4)
         assert used[: used.sum()].all()
         assert (np.diff(values[used]) <= 0).all()
-        both = oracle.values(literals[used], one.features, one.labels, one.weights, costs=one.costs, mask=one.mask)
-        np.testing.assert_array_equal(np.where(signs[used] == 1, both[:, 0], both[:, 1]), values[used])
+        both = oracle.values(
+            literals[used], one.features, one.labels, one.weights, costs=one.costs, mask=one.mask
+        )
+        np.testing.assert_array_equal(
+            np.where(signs[used] == 1, both[:, 0], both[:, 1]), values[used]
+        )
         inside = oracle.covers(literals[used], one.features) & one.mask & (one.weights > 0)
-        assert len({(sign, *here) for sign, here in zip(signs[used].tolist(), inside.tolist(), strict=True)}) == used.sum(), index
+        assert (
+            len(
+                {
+                    (sign, *here)
+                    for sign, here in zip(signs[used].tolist(), inside.tolist(), strict=True)
+                }
+            )
+            == used.sum()
+        ), index
 
 
 @pytest.mark.slow
@@ -891,7 +1148,15 @@ def test_places_without_a_monomial_are_empty(max_order):
     labels, weights = np.array([1, -1, -1, 1]), np.array([0.4, 0.1, 0.3, 0.2], np.float32)
     costs = np.linspace(0.5, 0.1, max_order + 1)
     solved = jax.tree.map(
-        np.asarray, maximum_agreement(features, labels, weights, max_order=max_order, costs=costs, config=SearchConfig(num_best=40))
+        np.asarray,
+        maximum_agreement(
+            features,
+            labels,
+            weights,
+            max_order=max_order,
+            costs=costs,
+            config=SearchConfig(num_best=40),
+        ),
     )
     literals, signs, values = solved.others
     used = values > -np.inf
@@ -901,19 +1166,28 @@ def test_places_without_a_monomial_are_empty(max_order):
     assert (orders <= max_order).all()
     assert not literals[~used].any()
     both = oracle.values(literals[used], features, labels, weights, costs=costs)
-    np.testing.assert_allclose(np.where(signs[used] == 1, both[:, 0], both[:, 1]), values[used], atol=1e-6)
-    assert solved.value == pytest.approx(oracle.best(features, labels, weights, max_order=max_order, costs=costs), abs=1e-6)
+    np.testing.assert_allclose(
+        np.where(signs[used] == 1, both[:, 0], both[:, 1]), values[used], atol=1e-6
+    )
+    assert solved.value == pytest.approx(
+        oracle.best(features, labels, weights, max_order=max_order, costs=costs), abs=1e-6
+    )
 
 
 def test_covers():
     random = np.random.default_rng(4)
     features = random.choice([0.0, 1.0, np.nan], (30, 6))
     literals = oracle.all_monomials(6, 3)
-    np.testing.assert_array_equal(covers(jnp.asarray(literals), jnp.asarray(features)), oracle.covers(literals, features))
+    np.testing.assert_array_equal(
+        covers(jnp.asarray(literals), jnp.asarray(features)), oracle.covers(literals, features)
+    )
     known = np.nan_to_num(features)
     for dtype in (bool, np.int8, np.int64, np.float16):
-        np.testing.assert_array_equal(covers(literals, known.astype(dtype)), oracle.covers(literals, known))
-    assert not covers(np.ones((1, 256), np.int8), np.zeros((1, 256), np.int8)).any()  # 256 attributes missed are 0 in 8 bits
+        np.testing.assert_array_equal(
+            covers(literals, known.astype(dtype)), oracle.covers(literals, known)
+        )
+    # 256 attributes missed are 0 in 8 bits
+    assert not covers(np.ones((1, 256), np.int8), np.zeros((1, 256), np.int8)).any()
     with pytest.raises(ValueError, match=r"literals has shape \[2\]: expected shape \[k, 2\]"):
         covers([1, 0], np.zeros((3, 2)))
     with pytest.raises(ValueError, match=r"literals has shape \[1, 3\]"):
@@ -925,12 +1199,23 @@ def test_costs_are_those_of_the_paper():
     for num_attributes, num_examples, max_order in ((8, 16, 1), (72, 294, 5), (5, 3, 5)):
         orders = np.arange(1, max_order + 1)
         bits = [k + math.log2(math.comb(num_attributes, k)) + math.log2(max_order) for k in orders]
-        found = costs.mdl(1.25)(jnp.asarray(orders), num_attributes, jnp.asarray(num_examples), max_order)
-        np.testing.assert_allclose(found, np.array(bits) / math.log2(num_examples) + 1.25, rtol=2e-5)
+        found = costs.mdl(1.25)(
+            jnp.asarray(orders), num_attributes, jnp.asarray(num_examples), max_order
+        )
+        np.testing.assert_allclose(
+            found, np.array(bits) / math.log2(num_examples) + 1.25, rtol=2e-5
+        )
         sizes = [math.log(2 ** (k + 1) * math.comb(num_attributes, k)) for k in orders]
-        found = costs.rademacher(0.1)(jnp.asarray(orders), num_attributes, jnp.asarray(num_examples), max_order)
-        np.testing.assert_allclose(found, 0.1 * np.sqrt(2 * num_examples * np.array(sizes)), rtol=2e-5)
-    assert np.isinf(costs.mdl(1.5, num_attributes=3)(jnp.arange(1, 6), 5, 16, 5)).tolist() == [False] * 3 + [True] * 2
+        found = costs.rademacher(0.1)(
+            jnp.asarray(orders), num_attributes, jnp.asarray(num_examples), max_order
+        )
+        np.testing.assert_allclose(
+            found, 0.1 * np.sqrt(2 * num_examples * np.array(sizes)), rtol=2e-5
+        )
+    assert (
+        np.isinf(costs.mdl(1.5, num_attributes=3)(jnp.arange(1, 6), 5, 16, 5)).tolist()
+        == [False] * 3 + [True] * 2
+    )
 
 
 @pytest.mark.slow
@@ -948,16 +1233,32 @@ def test_the_stack_is_a_list():
         new = random.integers(0, 1000, 6)
         num = int(random.integers(0, 7)) if len(plain) - used <= 14 else 0
         begin = len(plain) - used
-        nodes = stack.put(nodes, {"a": jnp.asarray(new), "b": jnp.zeros((6, 2))}, jnp.asarray(num), jnp.asarray(begin))
+        nodes = stack.put(
+            nodes,
+            {"a": jnp.asarray(new), "b": jnp.zeros((6, 2))},
+            jnp.asarray(num),
+            jnp.asarray(begin),
+        )
         plain = plain[:begin] + new[:num].tolist()
         assert int(nodes.count) == len(plain), step
         if not plain:
-            nodes, plain = stack.put(nodes, {"a": jnp.asarray(new), "b": jnp.zeros((6, 2))}, jnp.asarray(1), jnp.asarray(0)), [int(new[0])]
+            nodes, plain = (
+                stack.put(
+                    nodes,
+                    {"a": jnp.asarray(new), "b": jnp.zeros((6, 2))},
+                    jnp.asarray(1),
+                    jnp.asarray(0),
+                ),
+                [int(new[0])],
+            )
         if step % 7 == 0:
-            nodes, plain = stack.sorted_by(nodes, nodes.nodes["a"] // 10), sorted(plain, key=lambda value: value // 10)
+            nodes, plain = (
+                stack.sorted_by(nodes, nodes.nodes["a"] // 10),
+                sorted(plain, key=lambda value: value // 10),
+            )
 
 
-# --- the learner --------------------------------------------------------------------------------------------------------------
+# --- the learner ----------------------------------------------------------------------------------
 
 
 def small_dataset(seed=0, rows=30):
@@ -971,13 +1272,17 @@ def small_dataset(seed=0, rows=30):
 def test_the_learner():
     features, labels = small_dataset()
     mask = np.arange(30) < 25
-    dataset = jboost.make_dataset(np.where(mask[:, None], features, 9), np.where(mask, labels, 0), mask=mask)
+    dataset = jboost.make_dataset(
+        np.where(mask[:, None], features, 9), np.where(mask, labels, 0), mask=mask
+    )
     learner = learners.monomials(2, num_proposed=5, constant_cost=0.25, kappa=1.25)
     state = learner.init(None, dataset)
     weights = np.where(mask, np.random.default_rng(1).random(30), 0).astype(np.float32)
     weights /= weights.sum()
     proposal = learner.propose(state, jnp.asarray(weights))
-    edges = np.asarray(proposal.outputs, np.float64) @ (np.where(mask, labels, 0) * weights.astype(np.float64))
+    edges = np.asarray(proposal.outputs, np.float64) @ (
+        np.where(mask, labels, 0) * weights.astype(np.float64)
+    )
     best = oracle.best(features, labels, weights, max_order=2)
     np.testing.assert_allclose(proposal.values, edges, atol=1e-6)
     assert float(proposal.values[0]) == pytest.approx(best, abs=1e-6)
@@ -986,16 +1291,34 @@ def test_the_learner():
     for index in range(5):
         hypothesis = jax.tree.map(lambda leaf, index=index: leaf[index], proposal.hypotheses)
         inside = oracle.covers(np.asarray(hypothesis.literals)[None], features)[0]
-        np.testing.assert_array_equal(learner.outputs(hypothesis, features), np.where(inside, int(hypothesis.sign), 0))
-        np.testing.assert_array_equal(proposal.outputs[index, :25], np.where(inside, int(hypothesis.sign), 0)[:25])
+        np.testing.assert_array_equal(
+            learner.outputs(hypothesis, features), np.where(inside, int(hypothesis.sign), 0)
+        )
+        np.testing.assert_array_equal(
+            proposal.outputs[index, :25], np.where(inside, int(hypothesis.sign), 0)[:25]
+        )
         order = int(np.abs(hypothesis.literals).sum())
-        want = 0.25 if order == 0 else (order + math.log2(math.comb(4, order)) + 1) / math.log2(25) + 1.25
+        want = (
+            0.25
+            if order == 0
+            else (order + math.log2(math.comb(4, order)) + 1) / math.log2(25) + 1.25
+        )
         assert float(learner.price(state, hypothesis)) == pytest.approx(want, rel=1e-5)
     assert bool(learner.outputs_are_signs(state))
 
-    np.testing.assert_allclose(learner.prices(state), [0.25, *(learner.price(state, monomial(k)) for k in (1, 2))], rtol=1e-6)
+    np.testing.assert_allclose(
+        learner.prices(state),
+        [0.25, *(learner.price(state, monomial(k)) for k in (1, 2))],
+        rtol=1e-6,
+    )
     assert float(learner.least_price(state)) == float(learner.prices(state)[1:].min())
-    assert learner.describe(Monomial(jnp.array([1, 0, -1, 0], jnp.int8), jnp.asarray(-1, jnp.int8)), ["a", "b", "c", "d"]) == "-(a and not c)"
+    assert (
+        learner.describe(
+            Monomial(jnp.array([1, 0, -1, 0], jnp.int8), jnp.asarray(-1, jnp.int8)),
+            ["a", "b", "c", "d"],
+        )
+        == "-(a and not c)"
+    )
     assert learner.describe(monomial(0), ["a", "b", "c", "d"]) == "always"
 
 
@@ -1007,7 +1330,11 @@ def monomial(order):
 def test_the_learner_with_pair_weights_and_costs():
     features, labels = small_dataset()
     learner = learners.monomials(2, num_proposed=2)
-    weights, pairs, prices = np.full(30, np.float32(1 / 30)), np.random.default_rng(2).random((30, 30)), np.array([0.5, 0.1, 0.2])
+    weights, pairs, prices = (
+        np.full(30, np.float32(1 / 30)),
+        np.random.default_rng(2).random((30, 30)),
+        np.array([0.5, 0.1, 0.2]),
+    )
     state = learner.init(None, jboost.make_dataset(features, labels))
     richer = learner.propose(state, jnp.asarray(weights), pair_weights=pairs, costs=prices)
     want = oracle.best(features, labels, weights, max_order=2, costs=prices, pairs=pairs)
@@ -1017,10 +1344,18 @@ def test_the_learner_with_pair_weights_and_costs():
 
 def test_weights_whose_sum_no_float_holds():
     features, labels = np.eye(3), [1, -1, 1]
-    with pytest.raises(ValueError, match=r"example_weights sum to 6e\+38 in all, more than float32 holds \(3.4e\+38\): divide all of them"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"example_weights sum to 6e\+38 in all, more than float32 holds \(3.4e\+38\): divide"
+            r" all of them"
+        ),
+    ):
         maximum_agreement(features, labels, [3e38, 3e38, 1.0], max_order=1)
     pairs = np.full((3, 3), 2e38)
-    with pytest.raises(ValueError, match=r"pair_weights sum to 8e\+38 in all, more than float32 holds"):
+    with pytest.raises(
+        ValueError, match=r"pair_weights sum to 8e\+38 in all, more than float32 holds"
+    ):
         maximum_agreement(features, labels, np.ones(3), max_order=1, pair_weights=pairs)
 
 
@@ -1042,10 +1377,17 @@ def test_bad_learners():
             learners.monomials(1, **{name: -1.0})
     wrong = jboost.make_dataset(np.eye(3) * 2, [1, -1, 1])
     for fit in (functools.partial(jboost.l0.fit, margin=0.1), lpboost.fit):
-        with pytest.raises(ValueError, match=r"features\[0, 0\] is 2: expected 0 or 1 .*jboost\.data\.binarization"):
+        with pytest.raises(
+            ValueError, match=r"features\[0, 0\] is 2: expected 0 or 1 .*jboost\.data\.binarization"
+        ):
             fit(wrong, learners.monomials(1))
-        with pytest.raises(ValueError, match=r"features\[1, 1\] is nan: expected 0 or 1 .*missing=True"):
-            fit(wrong._replace(features=jnp.where(jnp.eye(3) == 1, jnp.array([1, jnp.nan, 1]), 0)), learners.monomials(1))
+        with pytest.raises(
+            ValueError, match=r"features\[1, 1\] is nan: expected 0 or 1 .*missing=True"
+        ):
+            fit(
+                wrong._replace(features=jnp.where(jnp.eye(3) == 1, jnp.array([1, jnp.nan, 1]), 0)),
+                learners.monomials(1),
+            )
     learner = learners.monomials(1)
     state = learner.init(None, jboost.make_dataset(np.eye(3) * 2, [1, -1, 1]))
     with pytest.raises(ValueError, match=r"features.*jboost\.data\.binarization"):
@@ -1068,14 +1410,18 @@ def test_lpboost_over_all_monomials():
     assert float(fitted.certificate.lower_bound) - 1e-6 <= worst <= optimum + 1e-6
 
 
-# --- the authors' own instances -----------------------------------------------------------------------------------------------
+# --- the authors' own instances -------------------------------------------------------------------
 
 
 def authors_instance(key, weights_key=None):
     with np.load(PAPERS / "PEBBL_MMA.npz") as file:
         labels = 2 * file[f"{key}_y"].astype(int) - 1
         features = np.unpackbits(file[f"{key}_X"], axis=1)[:, : int(file[f"{key}_n"])]
-        weights = np.full(len(labels), 1 / len(labels)) if weights_key is None else np.maximum(file[weights_key], 0)
+        weights = (
+            np.full(len(labels), 1 / len(labels))
+            if weights_key is None
+            else np.maximum(file[weights_key], 0)
+        )
     return features, labels, weights
 
 
@@ -1092,11 +1438,17 @@ KNOWN = {
 
 @pytest.mark.slow
 @needs_papers
-@pytest.mark.parametrize(("key", "weights_key"), [(key, it) for key, names in KNOWN.items() for it in names])
+@pytest.mark.parametrize(
+    ("key", "weights_key"), [(key, it) for key, names in KNOWN.items() for it in names]
+)
 def test_known_optima(key, weights_key):
     with (PAPERS / "PEBBL_MMA_optima.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    (want,) = [float(line["best_value"]) for line in rows if line["npz_key"] == key and line["weights_key"] == (weights_key or "uniform 1/rows")]
+    (want,) = [
+        float(line["best_value"])
+        for line in rows
+        if line["npz_key"] == key and line["weights_key"] == (weights_key or "uniform 1/rows")
+    ]
     features, labels, weights = authors_instance(key, weights_key)
     solved = maximum_agreement(features, labels, weights, max_order=None)
     assert int(solved.status) == Status.OPTIMAL
@@ -1108,13 +1460,19 @@ def test_known_optima(key, weights_key):
 
 def test_costs_of_orders_of_a_million_attributes():
     wanted = (1 + np.log2(1e6)) / 20 + 1.5
-    np.testing.assert_allclose(costs.mdl(1.5)(jnp.array([1]), 1_000_000, jnp.asarray(2**20), 1), wanted, rtol=1e-6)
+    np.testing.assert_allclose(
+        costs.mdl(1.5)(jnp.array([1]), 1_000_000, jnp.asarray(2**20), 1), wanted, rtol=1e-6
+    )
 
 
 @pytest.mark.slow
 def test_a_full_stack_that_hides_nothing_is_optimal():
-    features = np.array([[(index >> bit) & 1 for bit in range(3)] for index in range(8)] * 4, np.float32)
+    features = np.array(
+        [[(index >> bit) & 1 for bit in range(3)] for index in range(8)] * 4, np.float32
+    )
     labels = np.where(np.arange(32) < 26, -1, 1)
-    found = maximum_agreement(features, labels, np.ones(32), max_order=3, config=SearchConfig(capacity=1, beam_depth=0))
+    found = maximum_agreement(
+        features, labels, np.ones(32), max_order=3, config=SearchConfig(capacity=1, beam_depth=0)
+    )
     assert float(found.value) == float(found.upper_bound) == 20
     assert int(found.status) == Status.OPTIMAL

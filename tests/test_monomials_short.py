@@ -1,4 +1,6 @@
-"""Monomials of at most two literals with rewards for a list of pairs, against the dense matrix of pairs by brute force."""
+"""Monomials of at most two literals with rewards for a list of pairs, against the dense matrix of
+pairs by brute force.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def every_monomial(features: np.ndarray, max_order: int):
 def dense_value(cover, sign, order, labels, weights, dense, costs) -> float:
     """(27) of Goldberg and Eckstein 2009, with the matrix of all pairs."""
     own, other = cover & (labels == sign), ~cover & (labels == -sign)
-    return float(sign * (weights * labels)[cover].sum() + dense[np.ix_(own, other)].sum() - costs[order])
+    return float(
+        sign * (weights * labels)[cover].sum() + dense[np.ix_(own, other)].sum() - costs[order]
+    )
 
 
 def one_instance(seed: int) -> None:
@@ -37,7 +41,10 @@ def one_instance(seed: int) -> None:
     features[rng.random(features.shape) < 0.15 * (seed % 2)] = np.nan
     labels = np.where(rng.random(ROWS) < 0.5, 1, -1).astype(np.float32)
     weights = (rng.random(ROWS) * (rng.random(ROWS) < 0.8)).astype(np.float32)
-    pairs, values = rng.integers(-1, ROWS, (CUTS, 2)).astype(np.int32), rng.random(CUTS).astype(np.float32)
+    pairs, values = (
+        rng.integers(-1, ROWS, (CUTS, 2)).astype(np.int32),
+        rng.random(CUTS).astype(np.float32),
+    )
     costs = np.array([0.1, 0.2, 0.35 if seed % 3 else np.inf], np.float32)
     dense = np.zeros((ROWS, ROWS))
     used = (pairs >= 0).all(axis=1)
@@ -60,7 +67,10 @@ def one_instance(seed: int) -> None:
     assert max(every) - 1e-6 <= float(found.upper_bound) <= max(every) + 1e-4
     for literals, sign, value in zip(*(np.asarray(part) for part in found.others), strict=True):
         holds = ((literals == 0) | ((features == (literals > 0)) & ~np.isnan(features))).all(axis=1)
-        assert value == pytest.approx(dense_value(holds, sign, np.abs(literals).sum(), labels, weights, dense, costs), abs=1e-5)
+        assert value == pytest.approx(
+            dense_value(holds, sign, np.abs(literals).sum(), labels, weights, dense, costs),
+            abs=1e-5,
+        )
 
 
 def test_the_best_of_all_short_monomials_matches_the_dense_matrix_of_pairs() -> None:

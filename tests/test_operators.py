@@ -17,7 +17,7 @@ from marks import slow_but
 CASES = ("ordinary", "huge", "small", "cancelling")
 
 
-# --- operators and what they are -------------------------------------------------------------------------------------------
+# --- operators and what they are ------------------------------------------------------------------
 
 
 def apply(matrix, vector):
@@ -48,7 +48,8 @@ class Draw:
             values[1::2] = np.nextafter(values[: size - 1 : 2], self.dtype(9))
         values *= self.scale ** self.dtype(0.5)
         if self.case == "small":
-            values[0] = np.finfo(self.dtype).smallest_subnormal * 12345  # which a processor takes for 0
+            # which a processor takes for 0
+            values[0] = np.finfo(self.dtype).smallest_subnormal * 12345
         return values
 
     def bits(self, *shape):
@@ -87,16 +88,28 @@ def make_zeros(draw):
 
 def make_stack(draw):
     first, second = make_sparse(draw), make_dense(draw)
-    return operators.stack([first[0], operators.zeros(2, 6), second[1]]), np.concatenate([first[1], np.zeros((2, 6)), second[1]])
+    return operators.stack([first[0], operators.zeros(2, 6), second[1]]), np.concatenate(
+        [first[1], np.zeros((2, 6)), second[1]]
+    )
 
 
 def make_bordered(draw):
     (inner, inner_matrix), (core, core_matrix) = make_dense(draw), make_diagonal(draw)
     side = operators.stack([inner, operators.zeros(5, 1)], axis=1)  # blocks of blocks
     corner = draw.matrix(6, 6)
-    operator = operators.bordered(side, rows=operators.stack([corner, draw.matrix(6, 1) * 0], axis=1), columns=np.ones((5, 6)), corner=core)
+    operator = operators.bordered(
+        side,
+        rows=operators.stack([corner, draw.matrix(6, 1) * 0], axis=1),
+        columns=np.ones((5, 6)),
+        corner=core,
+    )
     right = np.concatenate([np.ones((5, 6)), core_matrix])
-    left = np.concatenate([np.concatenate([inner_matrix, np.zeros((5, 1))], axis=1), np.concatenate([corner, np.zeros((6, 1))], axis=1)])
+    left = np.concatenate(
+        [
+            np.concatenate([inner_matrix, np.zeros((5, 1))], axis=1),
+            np.concatenate([corner, np.zeros((6, 1))], axis=1),
+        ]
+    )
     return operator, np.concatenate([left, right], axis=1)
 
 
@@ -117,7 +130,13 @@ def cuts_by_definition(outputs, labels, mask):
     size = len(labels)
     return np.array(
         [
-            [outputs[i, u] == labels[i] != outputs[k, u] and mask[i] and mask[k] and labels[i] == -labels[k] for u in range(outputs.shape[1])]
+            [
+                outputs[i, u] == labels[i] != outputs[k, u]
+                and mask[i]
+                and mask[k]
+                and labels[i] == -labels[k]
+                for u in range(outputs.shape[1])
+            ]
             for i in range(size)
             for k in range(size)
         ],
@@ -126,24 +145,36 @@ def cuts_by_definition(outputs, labels, mask):
 
 
 def draw_examples(draw):
-    return draw.random.integers(-1, 2, (4, 6)), np.array([1, -1, -1, 1]), np.array([True, True, True, draw.case != "huge"])
+    return (
+        draw.random.integers(-1, 2, (4, 6)),
+        np.array([1, -1, -1, 1]),
+        np.array([True, True, True, draw.case != "huge"]),
+    )
 
 
 def make_pair_cuts_of(draw):
     outputs, labels, mask = draw_examples(draw)
-    return operators.pair_cuts_of(outputs, labels, mask=mask), cuts_by_definition(outputs, labels, mask)
+    return operators.pair_cuts_of(outputs, labels, mask=mask), cuts_by_definition(
+        outputs, labels, mask
+    )
 
 
 def make_pair_list_of(draw):
     outputs, labels, mask = draw_examples(draw)
     pairs = np.array([[0, 1], [0, 3], [2, 0], [-1, -1], [3, 1]])
     every = np.concatenate([cuts_by_definition(outputs, labels, mask), np.zeros((1, 6))])
-    return operators.pair_cuts_of(outputs, labels, mask=mask, pairs=pairs), every[np.where(pairs[:, 0] < 0, 16, 4 * pairs[:, 0] + pairs[:, 1])]
+    return (
+        operators.pair_cuts_of(outputs, labels, mask=mask, pairs=pairs),
+        every[np.where(pairs[:, 0] < 0, 16, 4 * pairs[:, 0] + pairs[:, 1])],
+    )
 
 
 def make_functions(draw):
     matrix = draw.matrix(5, 6)
-    return operators.from_functions(apply, apply_transposed, (5, 6), data=jnp.asarray(matrix)), matrix
+    return (
+        operators.from_functions(apply, apply_transposed, (5, 6), data=jnp.asarray(matrix)),
+        matrix,
+    )
 
 
 def make_packed_signs(draw):
@@ -171,7 +202,11 @@ def make_transposed(draw):
     return operators.transposed(operators.stored(matrix)), matrix.T
 
 
-MAKERS = {name.removeprefix("make_"): maker for name, maker in list(globals().items()) if name.startswith("make_")}
+MAKERS = {
+    name.removeprefix("make_"): maker
+    for name, maker in list(globals().items())
+    if name.startswith("make_")
+}
 RECORDS = (
     "dense",
     "sparse",
@@ -211,18 +246,38 @@ def members(name, dtype):
     made = [MAKERS[name](draw) for draw in draws]
     rows, columns = made[0][1].shape
     vectors = [(draw.vector(columns), draw.vector(rows)) for draw in draws]
-    stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *[operator for operator, _ in made])
-    return stacked, [matrix for _, matrix in made], np.stack([x for x, _ in vectors]), np.stack([y for _, y in vectors])
+    stacked = jax.tree.map(
+        lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]),
+        *[operator for operator, _ in made],
+    )
+    return (
+        stacked,
+        [matrix for _, matrix in made],
+        np.stack([x for x, _ in vectors]),
+        np.stack([y for _, y in vectors]),
+    )
 
 
 def exact(matrix, vector):
     """The product in rational numbers."""
     numbers = [Fraction(float(value)) for value in vector]
-    return [sum((Fraction(float(entry)) * number for entry, number in zip(row, numbers, strict=True) if entry), Fraction(0)) for row in matrix]
+    return [
+        sum(
+            (
+                Fraction(float(entry)) * number
+                for entry, number in zip(row, numbers, strict=True)
+                if entry
+            ),
+            Fraction(0),
+        )
+        for row in matrix
+    ]
 
 
 def assert_encloses(bracket, wanted):
-    for low, value, high in zip(*(np.asarray(side).tolist() for side in (bracket[0], wanted, bracket[1])), strict=True):
+    for low, value, high in zip(
+        *(np.asarray(side).tolist() for side in (bracket[0], wanted, bracket[1])), strict=True
+    ):
         assert low == -np.inf or (low < np.inf and Fraction(low) <= value)
         assert high == np.inf or (high > -np.inf and value <= Fraction(high))
 
@@ -236,17 +291,30 @@ def check_member(found, matrix, x, y, eps, case):
             a, v = a.astype(np.float64), v.astype(np.float64)
             norms = np.abs(a) @ np.abs(v)
             low, high = (side.astype(np.float64) for side in found[f"bracket_{which}"])
-            width = 8 if eps > 1e-10 else 4 * (len(v) + 4)  # in 64 bits the sums have no bits to spare
+            # in 64 bits the sums have no bits to spare
+            width = 8 if eps > 1e-10 else 4 * (len(v) + 4)
             assert (high - low <= width * eps * norms + (0 if eps > 1e-10 else 1e-280)).all()
             assert (np.abs(found[which] - (a @ v)) <= 16 * eps * norms).all()
-            np.testing.assert_allclose(found["row_norms" if which == "matvec" else "column_norms"], norms, rtol=16 * eps)
+            np.testing.assert_allclose(
+                found["row_norms" if which == "matvec" else "column_norms"], norms, rtol=16 * eps
+            )
 
 
-# --- products, norms, brackets ---------------------------------------------------------------------------------------------
+# --- products, norms, brackets --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "name", slow_but(MAKERS, "dense", "identity", "diagonal", "zeros", "packed_signs", "packed_signs_and_zeros", "stored_halves")
+    "name",
+    slow_but(
+        MAKERS,
+        "dense",
+        "identity",
+        "diagonal",
+        "zeros",
+        "packed_signs",
+        "packed_signs_and_zeros",
+        "stored_halves",
+    ),
 )
 def test_it_is_its_matrix_alone_and_mapped(name):
     stacked, matrices, xs, ys = members(name, np.float32)
@@ -277,13 +345,17 @@ def test_it_is_its_matrix_in_64_bits(name):
 def test_subnormal_entries_count():
     matrix = np.array([[3e-41, 1.0], [-7e-42, 0.0]], np.float32)
     x = np.array([1e30, 1e-11], np.float32)
-    listed = operators.Sparse(jnp.ravel(jnp.asarray(matrix)), jnp.array([0, 0, 1, 1]), jnp.array([0, 1, 0, 1]), (2, 2))
-    found = jax.jit(lambda all_of_them, x: [operator.bracket_matvec(x) for operator in all_of_them])(
-        [operators.dense(matrix), listed, operators.diagonal(matrix[0])], x
+    listed = operators.Sparse(
+        jnp.ravel(jnp.asarray(matrix)), jnp.array([0, 0, 1, 1]), jnp.array([0, 1, 0, 1]), (2, 2)
     )
+    found = jax.jit(
+        lambda all_of_them, x: [operator.bracket_matvec(x) for operator in all_of_them]
+    )([operators.dense(matrix), listed, operators.diagonal(matrix[0])], x)
     for bracket, wanted in zip(found, (matrix, matrix, np.diag(matrix[0])), strict=True):
         assert_encloses(bracket, exact(wanted, x))
-    tiny = operators.dense(np.array([[1e-20]], np.float32)).bracket_matvec(np.array([-3e-20], np.float32))
+    tiny = operators.dense(np.array([[1e-20]], np.float32)).bracket_matvec(
+        np.array([-3e-20], np.float32)
+    )
     assert float(tiny[0][0]) <= -3e-40 <= float(tiny[1][0])
 
 
@@ -293,7 +365,9 @@ def test_infinite_and_missing_numbers_prove_nothing():
     low, high = operator.bracket_matvec(np.array([np.inf, np.inf], np.float32))
     assert (float(low[0]), float(high[0])) != (0.0, 0.0)
     assert not low[0] > -np.inf
-    assert np.isnan(operators.dense([[1.0, 0.0]]).bracket_matvec(np.array([np.nan, 0.0], np.float32))[0]).all()
+    assert np.isnan(
+        operators.dense([[1.0, 0.0]]).bracket_matvec(np.array([np.nan, 0.0], np.float32))[0]
+    ).all()
 
 
 @pytest.mark.slow
@@ -310,7 +384,10 @@ def test_slabs_and_chunks(monkeypatch):
 
 @pytest.mark.slow
 def test_entries_of_one_place_add_up():
-    data, indices = np.array([1.0, 2.0, -5.0, 4.0], np.float32), np.array([[0, 1], [0, 1], [1, 0], [0, 1]])
+    data, indices = (
+        np.array([1.0, 2.0, -5.0, 4.0], np.float32),
+        np.array([[0, 1], [0, 1], [1, 0], [0, 1]]),
+    )
     bcoo = BCOO((jnp.asarray(data), jnp.asarray(indices)), shape=(2, 2))
     x = np.array([1.0, 10.0], np.float32)
     operator = operators.sparse(bcoo)
@@ -325,14 +402,18 @@ def test_entries_of_one_place_add_up():
 
 @pytest.mark.slow
 def test_entries_of_one_place_that_cancel_under_jit():
-    """What is rounded is the entry, once, and not each product anew: the brackets are those of the matrix."""
+    """What is rounded is the entry, once, and not each product anew: the brackets are those of the
+    matrix.
+    """
     indices = jnp.zeros((3, 2), jnp.int32)
 
     def made(data):
         return operators.sparse(BCOO((data, indices), shape=(1, 1)))
 
     data = jnp.array([2.0**24, 1.5, -(2.0**24)])
-    operator, slope = jax.jit(lambda data: (made(data), jax.grad(lambda data: made(data).matvec(jnp.ones(1))[0])(data)))(data)
+    operator, slope = jax.jit(
+        lambda data: (made(data), jax.grad(lambda data: made(data).matvec(jnp.ones(1))[0])(data))
+    )(data)
     assert operator.to_dense().tolist() == made(data).to_dense().tolist() == [[1.5]]
     assert operator.column_norms(jnp.ones(1)).tolist() == [1.5]
     assert slope.tolist() == [1, 1, 1]
@@ -362,8 +443,12 @@ def test_no_rows_or_no_columns():
         operators.stored(nothing, "bfloat16"),
     ]
     all_of_them = without_rows + without_columns
-    vectors = [(jnp.ones(operator.shape[1]), jnp.ones(operator.shape[0])) for operator in all_of_them]
-    at_once = jax.jit(lambda *lists: [everything(operator, *pair) for operator, pair in zip(*lists, strict=True)])
+    vectors = [
+        (jnp.ones(operator.shape[1]), jnp.ones(operator.shape[0])) for operator in all_of_them
+    ]
+    at_once = jax.jit(
+        lambda *lists: [everything(operator, *pair) for operator, pair in zip(*lists, strict=True)]
+    )
     for operator, found in zip(all_of_them, at_once(all_of_them, vectors), strict=True):
         rows, columns = operator.shape
         assert found["to_dense"].shape == (rows, columns)
@@ -385,10 +470,18 @@ def test_cuts_say_which_rows_they_are():
     outputs, labels = np.array([[1, 0], [-1, 1], [1, -1], [1, 1]]), np.array([1, -1, -1, 1])
     mask = np.array([True, True, True, False])
     cuts = jax.jit(operators.pair_cuts_of)(outputs, labels, mask=mask)
-    np.testing.assert_array_equal(cuts.is_cut.reshape(4, 4), np.outer(labels * mask, labels * mask) < 0)
-    both = operators.stack([operators.pair_cuts(outputs[:1] == 1, outputs[1:3] != 1), operators.pair_cuts(outputs[1:3] == -1, outputs[:1] != -1)])
+    np.testing.assert_array_equal(
+        cuts.is_cut.reshape(4, 4), np.outer(labels * mask, labels * mask) < 0
+    )
+    both = operators.stack(
+        [
+            operators.pair_cuts(outputs[:1] == 1, outputs[1:3] != 1),
+            operators.pair_cuts(outputs[1:3] == -1, outputs[:1] != -1),
+        ]
+    )
     np.testing.assert_array_equal(both.to_dense(), cuts.to_dense()[np.asarray(cuts.is_cut)])
-    padded = operators.pair_cuts_of(np.array([[1.0], [np.nan]]), [1, np.nan], mask=[True, False])  # padding may hold anything
+    # padding may hold anything
+    padded = operators.pair_cuts_of(np.array([[1.0], [np.nan]]), [1, np.nan], mask=[True, False])
     np.testing.assert_array_equal(padded.to_dense(), np.zeros((4, 1)))
 
 
@@ -396,8 +489,16 @@ def test_cuts_say_which_rows_they_are():
 def test_derivatives_are_the_adjoint(name):
     operator, matrix = MAKERS[name](Draw("ordinary", np.float32))
     y = Draw("ordinary", np.float32).vector(matrix.shape[0])
-    gradient = jax.jit(jax.grad(lambda x: operator.matvec(x) @ y + sum(side.sum() for side in operator.bracket_matvec(x))))
-    np.testing.assert_allclose(gradient(jnp.ones(matrix.shape[1])), matrix.T @ y, rtol=1e-5, atol=1e-5)
+    gradient = jax.jit(
+        jax.grad(
+            lambda x: (
+                operator.matvec(x) @ y + sum(side.sum() for side in operator.bracket_matvec(x))
+            )
+        )
+    )
+    np.testing.assert_allclose(
+        gradient(jnp.ones(matrix.shape[1])), matrix.T @ y, rtol=1e-5, atol=1e-5
+    )
 
 
 def test_new_functions_of_a_module_compile_nothing(compilations):
@@ -411,10 +512,12 @@ def test_new_functions_of_a_module_compile_nothing(compilations):
     np.testing.assert_array_equal(answer, [2, 2, 2])
 
 
-# --- adjoints --------------------------------------------------------------------------------------------------------------
+# --- adjoints -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", slow_but(RECORDS, "dense", "identity", "diagonal", "zeros", "functions"))
+@pytest.mark.parametrize(
+    "name", slow_but(RECORDS, "dense", "identity", "diagonal", "zeros", "functions")
+)
 def test_products_are_adjoint(name):
     operators.check_adjoint(MAKERS[name](Draw("ordinary", np.float32))[0])
 
@@ -428,7 +531,9 @@ def both_matrices_transposed(pair, y):
 
 
 def broken(forward, backward):
-    return operators.from_functions(both_matrices, both_matrices_transposed, forward.shape, data=(forward, backward))
+    return operators.from_functions(
+        both_matrices, both_matrices_transposed, forward.shape, data=(forward, backward)
+    )
 
 
 @pytest.mark.slow
@@ -436,14 +541,25 @@ def test_wrong_adjoints_are_found():
     random = np.random.default_rng(1)
     matrix = random.normal(size=(200, 100)).astype(np.float32)
     operators.check_adjoint(broken(matrix, matrix))
-    for wrong in (-matrix, matrix * np.float32(1.001), np.roll(matrix, 1, axis=0), np.full_like(matrix, np.nan)):
+    for wrong in (
+        -matrix,
+        matrix * np.float32(1.001),
+        np.roll(matrix, 1, axis=0),
+        np.full_like(matrix, np.nan),
+    ):
         with pytest.raises(ValueError, match="rmatvec is not the adjoint of matvec"):
             operators.check_adjoint(broken(matrix, wrong))
     for seed in range(5):
         i, j = random.integers(200), random.integers(100)
         wrong = matrix.copy()
         wrong[i, j] += 0.05
-        with pytest.raises(ValueError, match=rf"<A x, y> is .*, <x, A'y> is .*; entry \[{i}, {j}\] is .* by matvec and .* by rmatvec"):
+        with pytest.raises(
+            ValueError,
+            match=(
+                rf"<A x, y> is .*, <x, A'y> is .*; entry \[{i}, {j}\] is .* by matvec and .* by"
+                r" rmatvec"
+            ),
+        ):
             operators.check_adjoint(broken(matrix, wrong), key=jax.random.key(seed))
     signs = random.choice([-1, 1], (1000, 1000)).astype(np.float32)
     off = signs.copy()
@@ -463,21 +579,31 @@ def test_functions_that_add_something_are_no_products():
         operators.check_adjoint(operators.from_functions(lambda x: x, lambda y: y + 1, (3, 3)))
 
 
-# --- what is taken and what is refused -------------------------------------------------------------------------------------
+# --- what is taken and what is refused ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", slow_but([sparse.BCOO, sparse.BCSR, sparse.COO, sparse.CSR, sparse.CSC], sparse.COO))
+@pytest.mark.parametrize(
+    "kind", slow_but([sparse.BCOO, sparse.BCSR, sparse.COO, sparse.CSR, sparse.CSC], sparse.COO)
+)
 def test_all_kinds_of_sparse_matrices_are_taken(kind):
     matrix = np.array([[0, 2, 0, -1], [0, 0, 0, 0], [3, 0, 0.5, 0]], np.float32)
     given = kind.fromdense(jnp.asarray(matrix))
     np.testing.assert_array_equal(operators.as_operator(given).to_dense(), matrix)
-    np.testing.assert_array_equal(jax.jit(lambda given: operators.sparse(given).to_dense())(given), matrix)
+    np.testing.assert_array_equal(
+        jax.jit(lambda given: operators.sparse(given).to_dense())(given), matrix
+    )
     operators.check_adjoint(given)
 
 
 def test_matrices_of_scipy_are_taken_as_dense_ones_where_these_fit():
     assert operators.as_operator(csr_array(np.eye(2))).matrix.tolist() == [[1, 0], [0, 1]]
-    with pytest.raises(ValueError, match=r"operator is a sparse matrix of shape \[10000000, 1000000\], whose dense copy takes .* bytes"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"operator is a sparse matrix of shape \[10000000, 1000000\], whose dense copy takes .*"
+            r" bytes"
+        ),
+    ):
         operators.as_operator(csr_array((10**7, 10**6)))
 
 
@@ -496,40 +622,94 @@ def test_as_operator():
     [
         (lambda: operators.dense([1.0]), r"matrix has shape \[1\]"),
         (lambda: operators.as_operator("A"), "operator is not an array of numbers"),
-        (lambda: operators.sparse(np.eye(2)), "bcoo is a ndarray: expected a jax.experimental.sparse.BCOO"),
-        (lambda: operators.sparse(BCOO.fromdense(jnp.ones((2, 2, 2)))), r"bcoo has shape \[2, 2, 2\], n_batch=0, n_dense=0: expected a matrix"),
-        (lambda: operators.sparse(BCOO.fromdense(jnp.ones((2, 2)), n_dense=1)), "n_dense=1: expected a matrix"),
+        (
+            lambda: operators.sparse(np.eye(2)),
+            "bcoo is a ndarray: expected a jax.experimental.sparse.BCOO",
+        ),
+        (
+            lambda: operators.sparse(BCOO.fromdense(jnp.ones((2, 2, 2)))),
+            r"bcoo has shape \[2, 2, 2\], n_batch=0, n_dense=0: expected a matrix",
+        ),
+        (
+            lambda: operators.sparse(BCOO.fromdense(jnp.ones((2, 2)), n_dense=1)),
+            "n_dense=1: expected a matrix",
+        ),
         (lambda: operators.identity(-1), "size is -1"),
         (lambda: operators.zeros(2, 1.5), "columns is 1.5"),
         (lambda: operators.diagonal(np.eye(2)), r"values has shape \[2, 2\]"),
         (lambda: operators.stack([]), "operators is no list"),
         (lambda: operators.stack([np.eye(2)], axis=2), "axis is 2: the options are 0, 1"),
         (lambda: operators.stack([np.eye(2), [1.0]]), r"operators\[1\] has shape \[1\]"),
-        (lambda: operators.stack([np.eye(2), np.eye(3)]), r"operators\[1\] has 3 columns, operators\[0\] has 2"),
-        (lambda: operators.stack([np.eye(2), np.eye(3)], axis=1), r"operators\[1\] has 3 rows, operators\[0\] has 2"),
-        (lambda: operators.bordered(np.eye(2), rows=np.eye(3)), r"rows has shape \[3, 3\]: operator has 2 columns"),
-        (lambda: operators.bordered(np.eye(2), columns=np.eye(3)), r"columns has shape \[3, 3\]: operator has 2 rows"),
-        (lambda: operators.bordered(np.eye(2), rows=np.eye(2), corner=[[1.0]]), r"corner has shape \[1, 1\]: .* \[2, 1\]"),
+        (
+            lambda: operators.stack([np.eye(2), np.eye(3)]),
+            r"operators\[1\] has 3 columns, operators\[0\] has 2",
+        ),
+        (
+            lambda: operators.stack([np.eye(2), np.eye(3)], axis=1),
+            r"operators\[1\] has 3 rows, operators\[0\] has 2",
+        ),
+        (
+            lambda: operators.bordered(np.eye(2), rows=np.eye(3)),
+            r"rows has shape \[3, 3\]: operator has 2 columns",
+        ),
+        (
+            lambda: operators.bordered(np.eye(2), columns=np.eye(3)),
+            r"columns has shape \[3, 3\]: operator has 2 rows",
+        ),
+        (
+            lambda: operators.bordered(np.eye(2), rows=np.eye(2), corner=[[1.0]]),
+            r"corner has shape \[1, 1\]: .* \[2, 1\]",
+        ),
         (lambda: operators.pair_cuts([[0, 2]], [[0, 1]]), r"hits\[0, 1\] is 2: entries are 0 or 1"),
-        (lambda: operators.pair_cuts([[0, 1]], [[0.5, 1]]), r"misses\[0, 0\] is 0.5: entries are 0 or 1"),
-        (lambda: operators.pair_cuts([[0, 1]], [[1]]), r"misses has shape \[1, 1\]: expected shape \[q, 2\]"),
-        (lambda: operators.pair_cuts([[0, 1]], [[0, 1]], pairs=[[0, 1]]), r"pairs\[0, 1\] is 1: expected numbers below 1 and 1"),
-        (lambda: operators.pair_cuts([[0, 1]], [[0, 1]], pairs=[[0.0, 1.0]]), "pairs has dtype float32"),
+        (
+            lambda: operators.pair_cuts([[0, 1]], [[0.5, 1]]),
+            r"misses\[0, 0\] is 0.5: entries are 0 or 1",
+        ),
+        (
+            lambda: operators.pair_cuts([[0, 1]], [[1]]),
+            r"misses has shape \[1, 1\]: expected shape \[q, 2\]",
+        ),
+        (
+            lambda: operators.pair_cuts([[0, 1]], [[0, 1]], pairs=[[0, 1]]),
+            r"pairs\[0, 1\] is 1: expected numbers below 1 and 1",
+        ),
+        (
+            lambda: operators.pair_cuts([[0, 1]], [[0, 1]], pairs=[[0.0, 1.0]]),
+            "pairs has dtype float32",
+        ),
         (lambda: operators.pair_cuts_of([[0, 1]], [0]), r"labels\[0\] is 0: labels are -1 or \+1"),
         (lambda: operators.pair_cuts_of([[3, 1]], [1]), r"outputs\[0, 0\] is 3: outputs are"),
         (
             lambda: operators.from_functions(jnp.diff, jnp.diff, (2, 3)),
             r"rmatvec of a vector of shape \[2\] has shape \[1\]: expected shape \[3\]",
         ),
-        (lambda: operators.from_functions(jnp.linalg.inv, jnp.diff, (2, 3)), r"matvec fails on a vector of shape \[3\]"),
-        (lambda: operators.from_functions(3, jnp.diff, (2, 3)), "matvec is a int: expected a function"),
+        (
+            lambda: operators.from_functions(jnp.linalg.inv, jnp.diff, (2, 3)),
+            r"matvec fails on a vector of shape \[3\]",
+        ),
+        (
+            lambda: operators.from_functions(3, jnp.diff, (2, 3)),
+            "matvec is a int: expected a function",
+        ),
         (lambda: operators.from_functions(jnp.diff, jnp.diff, 3), "shape is 3"),
         (lambda: operators.from_functions(jnp.diff, jnp.diff, (2, 3.0)), r"shape\[1\] is 3.0"),
         (lambda: operators.from_functions(apply, apply, (2, 2), data="A"), "data holds a str"),
-        (lambda: operators.identity(2).matvec(np.ones(3)), r"vector has shape \[3\]: expected shape \[2\]"),
-        (lambda: operators.sparse(BCOO.fromdense(jnp.eye(2))).rmatvec(np.ones(3)), r"vector has shape \[3\]"),
-        (lambda: operators.dense([[1.0, 2.0]]).matvec(np.ones(3)), r"vector has shape \[3\]: expected shape \[2\]"),
-        (lambda: operators.dense([[1.0, 2.0]]).column_norms(np.ones(3)), r"weights has shape \[3\]"),
+        (
+            lambda: operators.identity(2).matvec(np.ones(3)),
+            r"vector has shape \[3\]: expected shape \[2\]",
+        ),
+        (
+            lambda: operators.sparse(BCOO.fromdense(jnp.eye(2))).rmatvec(np.ones(3)),
+            r"vector has shape \[3\]",
+        ),
+        (
+            lambda: operators.dense([[1.0, 2.0]]).matvec(np.ones(3)),
+            r"vector has shape \[3\]: expected shape \[2\]",
+        ),
+        (
+            lambda: operators.dense([[1.0, 2.0]]).column_norms(np.ones(3)),
+            r"weights has shape \[3\]",
+        ),
         (lambda: operators.check_adjoint(operators.identity(2), num_trials=0), "num_trials is 0"),
     ],
 )

@@ -17,7 +17,7 @@ def sets(*members):
     return frozenset(frozenset(s) for s in members)
 
 
-# --- known answers -------------------------------------------------------------------------------------------------
+# --- known answers --------------------------------------------------------------------------------
 
 HEXAGON = [(0, 0), (2, 1), (1, 2), (-1, 1), (-2, -1), (-1, -2), (1, -1)]
 
@@ -39,7 +39,15 @@ CASES = {
         sets([1], [2]),
         sets([1]),
     ),
-    "between": ([(-1, -1), (0, 0), (2, 2)], [1, -1, 1], None, 1, INF, sets([0], [1], [2]), sets([1])),
+    "between": (
+        [(-1, -1), (0, 0), (2, 2)],
+        [1, -1, 1],
+        None,
+        1,
+        INF,
+        sets([0], [1], [2]),
+        sets([1]),
+    ),
     "xor": (
         [(0, 0), (1, 1), (1, 0), (0, 1)],
         [1, 1, -1, -1],
@@ -49,7 +57,15 @@ CASES = {
         sets([0], [1], [2], [3]),
         sets([0], [1], [2], [3]),
     ),
-    "corner to edge": ([(0, 0), (0, 4), (3, 2)], [1, 1, -1], None, 0, Fraction(9, 4), sets([]), sets([])),
+    "corner to edge": (
+        [(0, 0), (0, 4), (3, 2)],
+        [1, 1, -1],
+        None,
+        0,
+        Fraction(9, 4),
+        sets([]),
+        sets([]),
+    ),
     "corner to corner": (
         [(0, 0), (-2, 3), (-5, -1), (2, 1)],
         [1, 1, 1, -1],
@@ -59,8 +75,24 @@ CASES = {
         sets([]),
         sets([]),
     ),
-    "edge to edge": ([(0, 0), (0, 2), (4, 1), (4, 9)], [1, 1, -1, -1], None, 0, Fraction(4), sets([]), sets([])),
-    "clash beside a split": ([(0, 0), (0, 0), (6, 0)], [1, -1, -1], None, 1, INF, sets([0], [1]), sets([0])),
+    "edge to edge": (
+        [(0, 0), (0, 2), (4, 1), (4, 9)],
+        [1, 1, -1, -1],
+        None,
+        0,
+        Fraction(4),
+        sets([]),
+        sets([]),
+    ),
+    "clash beside a split": (
+        [(0, 0), (0, 0), (6, 0)],
+        [1, -1, -1],
+        None,
+        1,
+        INF,
+        sets([0], [1]),
+        sets([0]),
+    ),
     "clash in a split": (
         [(0, 0), (0, 0), (0, 1), (6, 0), (6, 1)],
         [1, -1, 1, -1, -1],
@@ -88,13 +120,18 @@ def test_known_answers(name):
     optimum = optimal_pair(points, labels, weights)
     assert optimum.loss == loss
     assert isinstance(optimum.loss, int)
-    assert (optimum.margin_squared, optimum.margin_squared_flipped) == (margin_squared, margin_squared)
+    assert (optimum.margin_squared, optimum.margin_squared_flipped) == (
+        margin_squared,
+        margin_squared,
+    )
     assert (optimum.sets, optimum.best_sets) == (all_sets, best_sets)
     assert optimum.num_optimal_sets == len(optimum.sets)
 
 
 def test_heavy_surrounded_positive():
-    """Three of the six negatives lie on the side of the positive, whichever way the line is turned."""
+    """Three of the six negatives lie on the side of the positive, whichever way the
+    line is turned.
+    """
     optimum = optimal_pair(HEXAGON, [1] + 6 * [-1], [7] + 6 * [1])
     assert optimum.loss == 3
     assert optimum.num_optimal_sets == 6
@@ -104,7 +141,8 @@ def test_heavy_surrounded_positive():
 
 def test_float_weights_are_exact():
     points, labels = [(0, 0), (1, 0), (2, 0), (3, 0)], [1, -1, 1, -1]
-    # 0.1 + 0.2 is not 0.3: in floats the sum would be rounded, exactly it is less than the float next to it.
+    # 0.1 + 0.2 is not 0.3: in floats the sum would be rounded, exactly it is less than the float
+    # next to it.
     optimum = optimal_pair([(0, 0), (0, 0), (0, 0)], [1, 1, -1], [0.1, 0.2, 0.1 + 0.2])
     assert optimum.loss == Fraction(0.1) + Fraction(0.2) < Fraction(0.1 + 0.2)
     assert optimum.sets == sets([0, 1])
@@ -160,7 +198,7 @@ def test_check_separator():
     assert check_separator([], [], None, [0.0, 0.0], [0, 0], 1.0)[0] == 0
 
 
-# --- all subsets ---------------------------------------------------------------------------------------------------
+# --- all subsets ----------------------------------------------------------------------------------
 
 
 def turn(a, b, c):
@@ -169,7 +207,9 @@ def turn(a, b, c):
 
 
 def on_segment(p, a, b):
-    return turn(a, b, p) == 0 and all(min(s, t) <= v <= max(s, t) for v, s, t in zip(p, a, b, strict=True))
+    return turn(a, b, p) == 0 and all(
+        min(s, t) <= v <= max(s, t) for v, s, t in zip(p, a, b, strict=True)
+    )
 
 
 def segments_meet(a, b, c, d):
@@ -194,7 +234,8 @@ def distance_squared(p, a, b):
 def all_subsets(points, labels, weights):
     """Loss, sets, and the two margins of each set: what is left must have hulls that do not meet.
 
-    Hulls in the plane meet iff a point of one class lies in a triangle of the other or two segments meet.
+    Hulls in the plane meet iff a point of one class lies in a triangle of the other or two segments
+    meet.
     """
     n = len(points)
     up = [i for i in range(n) if labels[i] > 0]
@@ -239,7 +280,10 @@ def unpadded(batch):
         yield points[mask], labels[mask], weights[mask]
 
 
-@pytest.mark.parametrize(("seed", "num_sets", "max_points"), [slow(0, 2000, 5), slow(1, 1500, 7), slow(2, 300, 9), (3, 50, 11)])
+@pytest.mark.parametrize(
+    ("seed", "num_sets", "max_points"),
+    [slow(0, 2000, 5), slow(1, 1500, 7), slow(2, 300, 9), (3, 50, 11)],
+)
 def test_against_all_subsets(seed, num_sets, max_points):
     for points, labels, weights in unpadded(random_degenerate_sets(seed, num_sets, max_points)):
         optimum = optimal_pair(points, labels, weights)
@@ -248,15 +292,20 @@ def test_against_all_subsets(seed, num_sets, max_points):
         assert optimum.sets == frozenset(by_set)
         best = max(removed for removed, _ in by_set.values())
         assert optimum.margin_squared == best
-        assert optimum.best_sets == frozenset(s for s, (removed, _) in by_set.items() if removed == best)
+        assert optimum.best_sets == frozenset(
+            s for s, (removed, _) in by_set.items() if removed == best
+        )
         assert optimum.margin_squared_flipped == max(flipped for _, flipped in by_set.values())
-        # Every line in the slab between the kept hulls errs on the same set (Lemma 2.2), so no point lies in the slab.
+        # Every line in the slab between the kept hulls errs on the same set (Lemma 2.2), so no
+        # point lies in the slab.
         assert all(removed == flipped for removed, flipped in by_set.values())
 
 
 @pytest.mark.parametrize("extent", [2**28, 2**31, 2**40, 2**62])
 def test_nothing_overflows(extent):
-    """Corners of a square of the largest int64 coordinates allowed, and beyond, with points next to its sides."""
+    """Corners of a square of the largest int64 coordinates allowed, and beyond, with points next to
+    its sides.
+    """
     rng = np.random.default_rng(0)
     for _ in range(60):
         points = rng.choice([-extent, 0, extent], size=(7, 2)) + rng.integers(-1, 2, size=(7, 2))
@@ -282,7 +331,7 @@ def test_symmetries():
         assert other[:4] == reference[:4]
 
 
-# --- the sets themselves -------------------------------------------------------------------------------------------
+# --- the sets themselves --------------------------------------------------------------------------
 
 
 def test_random_sets_are_what_they_say():
@@ -301,7 +350,15 @@ def test_random_sets_are_what_they_say():
     empty, single = random_degenerate_sets(0, 5, 0), random_degenerate_sets(0, 50, 1)
     assert empty[0].shape == (5, 0, 2)
     assert single[3].shape == (50, 1)
-    seen = {"constant": 0, "separable": 0, "tied": 0, "tied margin": 0, "clash": 0, "one class": 0, "line": 0}
+    seen = {
+        "constant": 0,
+        "separable": 0,
+        "tied": 0,
+        "tied margin": 0,
+        "clash": 0,
+        "one class": 0,
+        "line": 0,
+    }
     for p, y, w in unpadded(tuple(a[:1500] for a in batch)):
         if len(p) < 4:
             continue

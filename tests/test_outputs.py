@@ -1,4 +1,6 @@
-"""What a user names as output: regular files are the old ones or the new ones, and nothing else is damaged."""
+"""What a user names as output: regular files are the old ones or the new ones, and nothing else is
+damaged.
+"""
 
 import contextlib
 import os
@@ -60,7 +62,9 @@ def test_links_are_followed_and_permissions_kept(tmp_path):
 def test_a_pipe_is_written_to_and_stays_one(tmp_path):
     pipe, got = tmp_path / "pipe", []
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: got.append(pipe.read_text(encoding="utf-8")), daemon=True)
+    reader = threading.Thread(
+        target=lambda: got.append(pipe.read_text(encoding="utf-8")), daemon=True
+    )
     reader.start()
     with outputs.file(pipe, endings=[".csv"]) as temporary:
         temporary.write_text("1,2\n", encoding="utf-8")
@@ -73,15 +77,21 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path):
 def test_nothing_reaches_a_pipe_of_what_was_interrupted(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with contextlib.suppress(KeyboardInterrupt), outputs.file(pipe) as temporary:  # would wait for a reader if it opened the pipe
+    # would wait for a reader if it opened the pipe
+    with contextlib.suppress(KeyboardInterrupt), outputs.file(pipe) as temporary:
         temporary.write_text("1", encoding="utf-8")
         raise KeyboardInterrupt
     assert pipe.is_fifo()
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="this system has no device that is always full"
+)
 def test_a_device_that_is_full_is_an_error_and_stays_a_device():
-    with pytest.raises(OSError, match="No space left.*/dev/full"), outputs.file("/dev/full") as temporary:
+    with (
+        pytest.raises(OSError, match="No space left.*/dev/full"),
+        outputs.file("/dev/full") as temporary,
+    ):
         temporary.write_text("1", encoding="utf-8")
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
     with outputs.file(os.devnull) as temporary:
@@ -104,7 +114,10 @@ def test_the_standard_output_is_written_to_where_it_stands(name, capfd):
         (lambda folder: "", "the name of the output file is empty"),
         (lambda folder: folder, "is a folder: name a file in it"),
         (lambda folder: folder / "a" / "b", "there is no folder .*a: make it first"),
-        (lambda folder: _existing(folder / "model.npz"), r"exists and is no .csv or .tsv file by its name, so it is not replaced"),
+        (
+            lambda folder: _existing(folder / "model.npz"),
+            r"exists and is no .csv or .tsv file by its name, so it is not replaced",
+        ),
     ],
 )
 def test_what_is_no_place_for_a_file_is_named(make, message, tmp_path):

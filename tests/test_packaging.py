@@ -1,4 +1,6 @@
-"""What is installed, what `import jboost` drags in, and the two commands of a fresh clone (with stand-ins for Python: nothing is installed here)."""
+"""What is installed, what `import jboost` drags in, and the two commands of a fresh clone (with
+stand-ins for Python: nothing is installed here).
+"""
 
 import json
 import re
@@ -36,19 +38,45 @@ def name_of(requirement: str) -> str:
     return re.match(r"[A-Za-z0-9_.-]+", requirement)[0]
 
 
-# --- the package -----------------------------------------------------------------------------------------------------------
+# --- the package ----------------------------------------------------------------------------------
 
 
 def test_runtime_dependencies_are_the_five():
-    assert sorted(map(name_of, PROJECT["dependencies"])) == ["chex", "jax", "jaxlib", "numpy", "optax"]
+    assert sorted(map(name_of, PROJECT["dependencies"])) == [
+        "chex",
+        "jax",
+        "jaxlib",
+        "numpy",
+        "optax",
+    ]
 
 
 def test_extras_have_their_packages():
-    extras = {extra: set(map(name_of, requirements)) for extra, requirements in PROJECT["optional-dependencies"].items()}
-    assert set(extras) == {"bench", "checkpoints", "cli", "cuda12", "cuda13", "frames", "plots", "sklearn", "test"}
-    assert {"click", "filelock", "platformdirs", "polars", "rich", "skops", "jboost"} <= extras["cli"]
-    assert "jboost[cli]" in PROJECT["optional-dependencies"]["test"]  # scripts/environment.sh counts on it
-    assert not any("cuda" in requirement for extra in ("cli", "test", "bench") for requirement in PROJECT["optional-dependencies"][extra])
+    extras = {
+        extra: set(map(name_of, requirements))
+        for extra, requirements in PROJECT["optional-dependencies"].items()
+    }
+    assert set(extras) == {
+        "bench",
+        "checkpoints",
+        "cli",
+        "cuda12",
+        "cuda13",
+        "frames",
+        "plots",
+        "sklearn",
+        "test",
+    }
+    assert {"click", "filelock", "platformdirs", "polars", "rich", "skops", "jboost"} <= extras[
+        "cli"
+    ]
+    # scripts/environment.sh counts on it
+    assert "jboost[cli]" in PROJECT["optional-dependencies"]["test"]
+    assert not any(
+        "cuda" in requirement
+        for extra in ("cli", "test", "bench")
+        for requirement in PROJECT["optional-dependencies"][extra]
+    )
 
 
 def test_types_ship():
@@ -56,27 +84,43 @@ def test_types_ship():
 
 
 def test_import_needs_no_extra():
-    code = f"import json, sys, jboost; print(json.dumps([name for name in {EXTRA_PACKAGES} if name in sys.modules]))"
-    result = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    code = (
+        f"import json, sys, jboost; print(json.dumps([name for name in {EXTRA_PACKAGES} if name in"
+        " sys.modules]))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == []
 
 
 def test_versions_agree():
-    assert re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)[1] == PROJECT["version"]
+    assert (
+        re.search(
+            r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE
+        )[1]
+        == PROJECT["version"]
+    )
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-# --- the commands ----------------------------------------------------------------------------------------------------------
+# --- the commands ---------------------------------------------------------------------------------
 
 bash = shutil.which("bash")
 needs_bash = pytest.mark.skipif(bash is None, reason="needs bash")
 
 FAKE_PYTHON = """#!{bash}
-# Makes environments that hold copies of itself, notes what pip is asked for, and leaves everything else to a real Python.
+# Makes environments that hold copies of itself, notes what pip is asked for, and leaves
+# everything else to a real Python.
 case "$*" in
     *"sys.exit(1)"*) echo {version} ;;
-    *"-m venv"*) {venv} || exit 1; env=${{!#}}; rm -rf "$env"; mkdir -p "$env/bin"; cp "$0" "$env/bin/python"; echo venv >>"{log}" ;;
+    *"-m venv"*) {venv} || exit 1; env=${{!#}}; rm -rf "$env"; mkdir -p "$env/bin"
+        cp "$0" "$env/bin/python"; echo venv >>"{log}" ;;
     *"--version"*) ;;
     *"-m pip"*) sleep {pause}; {pip} || exit 1; echo "pip ${{!#}}" >>"{log}"
         printf '#!{bash}\\necho "$PWD: $*"\\n' >"${{0%/*}}/jboost"; chmod +x "${{0%/*}}/jboost" ;;
@@ -86,27 +130,63 @@ esac
 
 
 class Clone:
-    """A copy of the scripts in a folder with a space in its name, and a PATH that holds the tools they use and fake Pythons."""
+    """A copy of the scripts in a folder with a space in its name, and a PATH that holds the tools
+    they use and fake Pythons.
+    """
 
     def __init__(self, folder: Path):
-        self.root, self.bin, self.log, self.cwd = folder / "a clone", folder / "bin", folder / "log", folder / "elsewhere"
+        self.root, self.bin, self.log, self.cwd = (
+            folder / "a clone",
+            folder / "bin",
+            folder / "log",
+            folder / "elsewhere",
+        )
         for path in (self.root, self.bin, self.cwd):
             path.mkdir()
         shutil.copytree(ROOT / "scripts", self.root / "scripts")
         shutil.copy(ROOT / "pyproject.toml", self.root)
-        for tool in ("bash", "cat", "chmod", "cp", "cut", "dirname", "flock", "mkdir", "mv", "rm", "sleep"):
+        for tool in (
+            "bash",
+            "cat",
+            "chmod",
+            "cp",
+            "cut",
+            "dirname",
+            "flock",
+            "mkdir",
+            "mv",
+            "rm",
+            "sleep",
+        ):
             if (found := shutil.which(tool)) is not None:
                 (self.bin / tool).symlink_to(found)
 
     def add_python(self, name="python3.11", version="3.11.9", venv="true", pip="true", pause=0):
         path = self.bin / name
-        path.write_text(FAKE_PYTHON.format(bash=bash, real=sys.executable, log=self.log, version=version, venv=venv, pip=pip, pause=pause))
+        path.write_text(
+            FAKE_PYTHON.format(
+                bash=bash,
+                real=sys.executable,
+                log=self.log,
+                version=version,
+                venv=venv,
+                pip=pip,
+                pause=pause,
+            )
+        )
         path.chmod(0o755)
 
     def command(self, *arguments: str, **variables: str) -> subprocess.Popen:
         env = {"PATH": str(self.bin), "HOME": str(self.cwd), "LANG": "C.UTF-8"} | variables
         script = self.root / "scripts" / arguments[0]
-        return subprocess.Popen([bash, script, *arguments[1:]], cwd=self.cwd, env=env, stdout=PIPE, stderr=PIPE, text=True)
+        return subprocess.Popen(
+            [bash, script, *arguments[1:]],
+            cwd=self.cwd,
+            env=env,
+            stdout=PIPE,
+            stderr=PIPE,
+            text=True,
+        )
 
     def run(self, *arguments: str, **variables: str) -> tuple[int, str, str]:
         with self.command("run", *arguments, **variables) as process:
@@ -138,9 +218,13 @@ def test_script_is_executable_and_parses(script):
 def test_run_makes_an_environment_once(clone):
     clone.add_python()
     code, out, err = clone.run("explain", "model.zip")
-    assert (code, out) == (0, f"{clone.cwd}: explain model.zip\n"), err  # the caller's folder, not the repository
+    # the caller's folder, not the repository
+    assert (code, out) == (0, f"{clone.cwd}: explain model.zip\n"), err
     assert clone.done() == ["venv", "pip .[cli]"]
-    assert clone.run()[:2] == (0, f"{clone.cwd}: fit --config {clone.root}/configs/quickstart.toml\n")
+    assert clone.run()[:2] == (
+        0,
+        f"{clone.cwd}: fit --config {clone.root}/configs/quickstart.toml\n",
+    )
     assert clone.run("--help")[:2] == (0, f"{clone.cwd}: --help\n")
     assert clone.done() == []
 
@@ -185,7 +269,8 @@ def test_run_keeps_the_extras_that_are_there(clone):
 
 @needs_bash
 def test_run_tries_the_next_python(clone):
-    (clone.bin / "python3.11").write_text(f"#!{bash}\nexit 127\n")  # a shim of a version manager with nothing behind it
+    # a shim of a version manager with nothing behind it
+    (clone.bin / "python3.11").write_text(f"#!{bash}\nexit 127\n")
     (clone.bin / "python3.11").chmod(0o755)
     clone.add_python("python3.12", "3.12.1", venv="false")
     clone.add_python("python3.13", "3.13.0")

@@ -15,7 +15,9 @@ def _dataset(num_examples=40, num_features=5, dtype=np.float32, seed=0):
     features = rng.normal(size=(num_examples, num_features))
     labels = np.where(features[:, 0] + 0.5 * rng.normal(size=num_examples) > 0, 1, -1)
     weights = rng.integers(1, 4, num_examples).astype(np.float32)
-    return jboost.make_dataset((features if dtype == np.float32 else features > 0).astype(dtype), labels, weights=weights)
+    return jboost.make_dataset(
+        (features if dtype == np.float32 else features > 0).astype(dtype), labels, weights=weights
+    )
 
 
 def test_pad_dataset_adds_masked_examples_and_columns_of_zeros():
@@ -43,14 +45,23 @@ def test_pad_dataset_of_nothing_and_under_vmap():
     empty = jboost.make_dataset(np.zeros((0, 0), np.float32), np.zeros(0, np.int32))
     assert jboost.pad_dataset(empty, num_examples=2, num_features=1).features.shape == (2, 1)
     batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), _dataset(seed=0), _dataset(seed=1))
-    assert jax.vmap(lambda one: jboost.pad_dataset(one, num_examples=64))(batch).mask.shape == (2, 64)
+    assert jax.vmap(lambda one: jboost.pad_dataset(one, num_examples=64))(batch).mask.shape == (
+        2,
+        64,
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     (
-        ({"num_examples": 39}, "num_examples is 39, but the data set has 40 examples.*give 40 or more"),
-        ({"num_features": 4}, "num_features is 4, but the data set has 5 columns of features.*give 5 or more"),
+        (
+            {"num_examples": 39},
+            "num_examples is 39, but the data set has 40 examples.*give 40 or more",
+        ),
+        (
+            {"num_features": 4},
+            "num_features is 4, but the data set has 5 columns of features.*give 5 or more",
+        ),
         ({"num_examples": 40.0}, "num_examples is 40.0: expected an integer"),
         ({"num_features": True}, "num_features is True: expected an integer"),
     ),
@@ -82,7 +93,9 @@ def _fits():
     stumps = learners.stumps()
     return {
         "adaboost": lambda data: jboost.adaboost.fit(data, stumps, max_rounds=8),
-        "relaxed_margin": lambda data: jboost.relaxed_margin.fit(data, stumps, relaxation=soft, tolerance=0.01, max_rounds=40),
+        "relaxed_margin": lambda data: jboost.relaxed_margin.fit(
+            data, stumps, relaxation=soft, tolerance=0.01, max_rounds=40
+        ),
         "lpboost": lambda data: jboost.lpboost.fit(data, stumps, nu=0.3, max_rounds=40),
     }
 

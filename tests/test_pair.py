@@ -14,14 +14,17 @@ from jboost.pair import SweepConfig
 from marks import slow
 from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
 
-MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}  # relative; the margin is rounded at the end
+# relative; the margin is rounded at the end
+MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}
 
 
 solve_batch = functools.partial(batches.solve_batch, jboost.pair.optimal_separator)
 
 
 def assert_optimal(separators, row, points, labels, weights, mask, *, margin=True):
-    """One member of a batch against the oracle: loss, bound, recomputed loss, misclassified set, margin."""
+    """One member of a batch against the oracle: loss, bound, recomputed loss, misclassified set,
+    margin.
+    """
     points, labels, weights = points[mask], labels[mask], weights[mask]
     optimum = optimal_pair(points, labels, weights)
     case = f"points = {points.tolist()}, labels = {labels.tolist()}, weights = {weights.tolist()}"
@@ -29,23 +32,31 @@ def assert_optimal(separators, row, points, labels, weights, mask, *, margin=Tru
     assert result.status == Status.OPTIMAL, case
     assert result.loss == optimum.loss, case
     assert result.lower_bound == optimum.loss, case
-    loss, misclassified = check_separator(points, labels, weights, result.normal, result.anchor, result.bias)
+    loss, misclassified = check_separator(
+        points, labels, weights, result.normal, result.anchor, result.bias
+    )
     assert loss == optimum.loss, case
     assert np.array_equal(misclassified, result.misclassified[mask]), case
     assert not np.any(result.misclassified[~mask])
     if margin:
         wanted = float(optimum.margin_squared) ** 0.5
-        assert result.margin == pytest.approx(wanted, rel=MARGIN_TOLERANCE[result.margin.dtype]), case
+        assert result.margin == pytest.approx(wanted, rel=MARGIN_TOLERANCE[result.margin.dtype]), (
+            case
+        )
         assert frozenset(np.flatnonzero(misclassified).tolist()) in optimum.best_sets, case
     size = np.sum(np.abs(result.normal * result.anchor)) + np.abs(result.bias)
-    assert abs(result.offset - (result.bias - np.sum(result.normal * result.anchor))) <= 1e-6 * size, case
+    assert (
+        abs(result.offset - (result.bias - np.sum(result.normal * result.anchor))) <= 1e-6 * size
+    ), case
 
 
 def assert_all_optimal(batch, *, margin=True, dtype=np.float32, **options):
     points, labels, weights, mask = batch
     separators = solve_batch(points.astype(dtype), labels, weights, mask, **options)
     for row in range(len(labels)):
-        assert_optimal(separators, row, points[row], labels[row], weights[row], mask[row], margin=margin)
+        assert_optimal(
+            separators, row, points[row], labels[row], weights[row], mask[row], margin=margin
+        )
 
 
 @pytest.mark.slow
@@ -71,7 +82,12 @@ def test_degenerate_sets_without_tie_break():
 @pytest.mark.slow
 @pytest.mark.parametrize("tie_break", ["margin", None])
 def test_degenerate_sets_without_64_bit_types(tie_break):
-    assert_all_optimal(random_degenerate_sets(15, 2000, 8), margin=tie_break is not None, tie_break=tie_break, config=SweepConfig(word_bits=32))
+    assert_all_optimal(
+        random_degenerate_sets(15, 2000, 8),
+        margin=tie_break is not None,
+        tie_break=tie_break,
+        config=SweepConfig(word_bits=32),
+    )
 
 
 @pytest.mark.slow
@@ -94,7 +110,9 @@ def test_a_hundred_thousand_degenerate_sets(seed):
 
 
 def random_float_sets(rng, num_sets, size, dtype):
-    """General floats that are nearly degenerate: collinear but for rounding, repeats, clusters, decimal grids, many binades."""
+    """General floats that are nearly degenerate: collinear but for rounding, repeats, clusters,
+    decimal grids, many binades.
+    """
     points = rng.standard_normal((num_sets, size, 2))
     kind = np.arange(num_sets) % 5
     points[kind == 0, :, 1] = points[kind == 0, :, 0] * 3.7 + 0.1
@@ -108,24 +126,35 @@ def random_float_sets(rng, num_sets, size, dtype):
 
 
 def assert_floats_certified(dtype, **options):
-    """The bound is the true optimum, or what floats lose if that is less; the loss is what the line loses, more only if the status says why."""
+    """The bound is the true optimum, or what floats lose if that is less; the loss is what the line
+    loses, more only if the status says why.
+    """
     points, labels, weights, mask = random_float_sets(np.random.default_rng(21), 400, 8, dtype)
     separators = solve_batch(points, labels, weights, mask, **options)
     for row in range(400):
         kept = points[row][mask[row]], labels[row][mask[row]], weights[row][mask[row]]
-        optimum, result = optimal_pair(*kept), jax.tree.map(lambda leaf, row=row: leaf[row], separators)
+        optimum, result = (
+            optimal_pair(*kept),
+            jax.tree.map(lambda leaf, row=row: leaf[row], separators),
+        )
         loss, misclassified = check_separator(*kept, result.normal, result.anchor, result.bias)
-        assert float(result.lower_bound) == pytest.approx(float(min(optimum.loss, loss)), rel=4 * float(jnp.finfo(dtype).eps))
+        assert float(result.lower_bound) == pytest.approx(
+            float(min(optimum.loss, loss)), rel=4 * float(jnp.finfo(dtype).eps)
+        )
         assert float(result.loss) == pytest.approx(float(loss), rel=4 * float(jnp.finfo(dtype).eps))
         assert np.array_equal(misclassified, result.misclassified[mask[row]])
         if result.status == Status.OPTIMAL:
             assert loss == optimum.loss
-            wanted, extent = float(optimum.margin_squared) ** 0.5, np.max(np.abs(kept[0]), initial=0)
+            wanted, extent = (
+                float(optimum.margin_squared) ** 0.5,
+                np.max(np.abs(kept[0]), initial=0),
+            )
             assert result.margin <= wanted * (1 + 1e-5)
             assert result.margin >= wanted * (1 - 1e-5) - extent * 2.0**-25
         else:
             assert result.status == Status.PRECISION_LIMIT
-            assert row % 5 in (0, 3)  # collinear but for rounding: the slab is thinner than the arithmetic of a score
+            # collinear but for rounding: the slab is thinner than the arithmetic of a score
+            assert row % 5 in (0, 3)
 
 
 @pytest.mark.slow
@@ -143,7 +172,11 @@ def test_constant_beats_every_line_through_the_positive():
     """Lemma 2.5 of the paper misses this optimum."""
     points = [(0, 0), (2, 1), (1, 2), (-1, 1), (-2, -1), (-1, -2), (1, -1)]
     separator = jboost.pair.optimal_separator(points, [1, -1, -1, -1, -1, -1, -1])
-    assert (float(separator.loss), float(separator.bias), float(separator.margin)) == (1, -1, np.inf)
+    assert (float(separator.loss), float(separator.bias), float(separator.margin)) == (
+        1,
+        -1,
+        np.inf,
+    )
     assert separator.normal.tolist() == [0, 0]
     assert jboost.predict(separator, points).tolist() == [-1] * 7
 
@@ -161,15 +194,24 @@ def test_constant_beats_every_line_through_the_positive():
 )
 @pytest.mark.parametrize("fat", ["removed", pytest.param("flipped", marks=pytest.mark.slow)])
 def test_small_sets(points, labels, loss, margin, fat):
-    separator = jboost.pair.optimal_separator(np.asarray(points, np.float32), np.asarray(labels, np.int32), fat=fat)
-    assert (float(separator.loss), float(separator.lower_bound), float(separator.margin), int(separator.status)) == (loss, loss, margin, 0)
+    separator = jboost.pair.optimal_separator(
+        np.asarray(points, np.float32), np.asarray(labels, np.int32), fat=fat
+    )
+    assert (
+        float(separator.loss),
+        float(separator.lower_bound),
+        float(separator.margin),
+        int(separator.status),
+    ) == (loss, loss, margin, 0)
     assert separator.misclassified.shape == (len(labels),)
 
 
 @pytest.mark.slow
 def test_scores_have_the_sign_that_misclassified_says():
     points, labels, weights, mask = (field[0] for field in random_degenerate_sets(31, 1, 8))
-    separator = jboost.pair.optimal_separator(points.astype(np.float32), labels, weights=weights, mask=mask)
+    separator = jboost.pair.optimal_separator(
+        points.astype(np.float32), labels, weights=weights, mask=mask
+    )
     wrong = (jboost.predict_scores(separator, points) * labels <= 0) & mask
     assert np.array_equal(wrong, separator.misclassified)
     with pytest.raises(ValueError, match=r"features has shape \[3\]"):
@@ -189,23 +231,32 @@ def test_bad_values_end_in_a_status_where_they_are_traced():
         {"weights": np.array([1.0, np.inf, 1])},
         {"weights": np.zeros(3)},
     ):
-        separator = traced(**({"points": points, "labels": labels, "weights": np.ones(3)} | arguments))
+        separator = traced(
+            **({"points": points, "labels": labels, "weights": np.ones(3)} | arguments)
+        )
         assert separator.status == Status.INVALID_INPUT
         assert np.isnan(separator.loss)
         assert np.isnan(separator.lower_bound)
-    hidden = jboost.pair.optimal_separator(bad_points, labels, weights=np.ones(3), mask=np.array([True, False, True]))
+    hidden = jboost.pair.optimal_separator(
+        bad_points, labels, weights=np.ones(3), mask=np.array([True, False, True])
+    )
     assert hidden.status == Status.OPTIMAL
 
 
 @pytest.mark.slow
 def test_general_floats_without_64_bit_types():
-    """What 32-bit arithmetic is not sure of counts as wrong: the loss is no less than that of the line, and the bound holds."""
+    """What 32-bit arithmetic is not sure of counts as wrong: the loss is no less than that of the
+    line, and the bound holds.
+    """
     points, labels, weights, mask = random_float_sets(np.random.default_rng(22), 400, 8, np.float32)
     separators = solve_batch(points, labels, weights, mask, config=SweepConfig(word_bits=32))
     num_optimal = 0
     for row in range(400):
         kept = points[row][mask[row]], labels[row][mask[row]], weights[row][mask[row]]
-        optimum, result = optimal_pair(*kept), jax.tree.map(lambda leaf, row=row: leaf[row], separators)
+        optimum, result = (
+            optimal_pair(*kept),
+            jax.tree.map(lambda leaf, row=row: leaf[row], separators),
+        )
         loss, misclassified = check_separator(*kept, result.normal, result.anchor, result.bias)
         assert not np.any(misclassified & ~result.misclassified[mask[row]])
         assert float(result.lower_bound) <= float(optimum.loss) * (1 + 1e-6)
@@ -219,25 +270,46 @@ def test_general_floats_without_64_bit_types():
 
 @pytest.mark.slow
 def test_precision_limit_is_said_and_the_bound_stays_true():
-    """Only slopes between two neighbouring fractions of size 2^25 separate these four points, and float32 has none."""
+    """Only slopes between two neighbouring fractions of size 2^25 separate these four points, and
+    float32 has none.
+    """
     side = 2**25
-    points = np.array([(side, side - 1), (1 - side, 2 - side), (side - 1, side - 2), (-side, 1 - side)], np.int32)
+    points = np.array(
+        [(side, side - 1), (1 - side, 2 - side), (side - 1, side - 2), (-side, 1 - side)], np.int32
+    )
     separator = jboost.pair.optimal_separator(points, [1, 1, -1, -1])
     assert separator.status == Status.PRECISION_LIMIT
     assert (float(separator.lower_bound), optimal_pair(points, [1, 1, -1, -1]).loss) == (0, 0)
-    assert separator.loss == check_separator(points, [1, 1, -1, -1], None, separator.normal, separator.anchor, separator.bias)[0] > 0
+    assert (
+        separator.loss
+        == check_separator(
+            points, [1, 1, -1, -1], None, separator.normal, separator.anchor, separator.bias
+        )[0]
+        > 0
+    )
     with jax.enable_x64(True):
         assert jboost.pair.optimal_separator(points, [1, 1, -1, -1]).status == Status.OPTIMAL
 
 
 @pytest.mark.slow
 def test_what_the_cast_or_underflow_loses_is_not_called_optimal():
-    subnormal = jboost.pair.optimal_separator(np.array([[1e-39, 0], [2e-39, 0]], np.float32), [1, -1])
+    subnormal = jboost.pair.optimal_separator(
+        np.array([[1e-39, 0], [2e-39, 0]], np.float32), [1, -1]
+    )
     assert (int(subnormal.status), float(subnormal.lower_bound)) == (Status.PRECISION_LIMIT, 0)
     far_apart = np.array([[1e20, 0], [1e-20, 0], [2e-20, 0]], np.float32)
-    assert jboost.pair.optimal_separator(far_apart, [1, -1, 1], config=SweepConfig(word_bits=32)).status == Status.PRECISION_LIMIT
+    assert (
+        jboost.pair.optimal_separator(
+            far_apart, [1, -1, 1], config=SweepConfig(word_bits=32)
+        ).status
+        == Status.PRECISION_LIMIT
+    )
     assert jboost.pair.optimal_separator(far_apart, [1, -1, 1]).status == Status.OPTIMAL
-    vanishing = jboost.pair.optimal_separator(np.array([[3e38, 0], [2e-38, 0], [4e-38, 0]], np.float32), [1, -1, 1], config=SweepConfig(word_bits=32))
+    vanishing = jboost.pair.optimal_separator(
+        np.array([[3e38, 0], [2e-38, 0], [4e-38, 0]], np.float32),
+        [1, -1, 1],
+        config=SweepConfig(word_bits=32),
+    )
     assert (int(vanishing.status), float(vanishing.lower_bound)) == (Status.PRECISION_LIMIT, 0)
 
 
@@ -254,21 +326,31 @@ def test_predictions_are_judged_as_the_certificate_is():
     """Scores that floats of 32 bits cannot tell apart, traced too."""
     fibonacci = np.array([[6765, 4181], [-10946, -6765], [10946, 6765], [-6765, -4181]])
     separator = assert_kept_by_prediction(fibonacci, [1, 1, -1, -1])
-    assert jax.vmap(jax.jit(jboost.predict), in_axes=(None, 0))(separator, fibonacci[None])[0].tolist() == [1, 1, -1, -1]
-    assert_kept_by_prediction(np.array([[16777217, 0], [16777216, 0], [16777217, 1], [16777216, 1]]), [1, -1, 1, -1])
+    assert jax.vmap(jax.jit(jboost.predict), in_axes=(None, 0))(separator, fibonacci[None])[
+        0
+    ].tolist() == [1, 1, -1, -1]
+    assert_kept_by_prediction(
+        np.array([[16777217, 0], [16777216, 0], [16777217, 1], [16777216, 1]]), [1, -1, 1, -1]
+    )
 
 
 @pytest.mark.slow
 def test_a_gap_below_the_normal_numbers_of_the_float():
     least = np.float32(2.0**-126)
-    assert_kept_by_prediction(np.array([[least, 0], [np.nextafter(least, np.float32(1)), 0]], np.float32), [-1, 1])
+    assert_kept_by_prediction(
+        np.array([[least, 0], [np.nextafter(least, np.float32(1)), 0]], np.float32), [-1, 1]
+    )
     assert_kept_by_prediction(np.array([[1e30, 1e-20], [-1e30, 2e-20]], np.float32), [-1, 1])
 
 
 @pytest.mark.slow
 def test_both_ends_of_float64(x64):
-    assert_kept_by_prediction(np.array([[1e308, -1e308], [-1e308, 1e308], [-1e307, -1e307]]), [1, 1, -1])
-    vanishing = jboost.pair.optimal_separator(np.array([[1e300, 0.0], [1e-300, 0.0], [2e-300, 0.0]]), [1, -1, 1])
+    assert_kept_by_prediction(
+        np.array([[1e308, -1e308], [-1e308, 1e308], [-1e307, -1e307]]), [1, 1, -1]
+    )
+    vanishing = jboost.pair.optimal_separator(
+        np.array([[1e300, 0.0], [1e-300, 0.0], [2e-300, 0.0]]), [1, -1, 1]
+    )
     assert (int(vanishing.status), float(vanishing.lower_bound)) == (Status.PRECISION_LIMIT, 0)
 
 
@@ -276,15 +358,26 @@ def test_both_ends_of_float64(x64):
 def test_weights_too_far_apart_are_not_called_optimal():
     points, labels = np.float32([[0, 0], [1, 0], [2, 0], [3, 0]]), [1, -1, -1, -1]
     for method in ("sweep", "branch_and_bound"):
-        found = jboost.pair.optimal_separator(points, labels, weights=np.float32([1e20, 1, 1, 1]), method=method)
+        found = jboost.pair.optimal_separator(
+            points, labels, weights=np.float32([1e20, 1, 1, 1]), method=method
+        )
         assert found.loss == 0 or (found.status, found.lower_bound) == (Status.PRECISION_LIMIT, 0)
 
 
 def scaled_sets():
-    """Points whose scale, offset or axes are far from 1; each is separable or nearly so in one direction only."""
+    """Points whose scale, offset or axes are far from 1; each is separable or nearly so in one
+    direction only.
+    """
     rng = np.random.default_rng(51)
     plain = rng.standard_normal((9, 2))
-    for factors in ((1, 1), (2.0**12, 2.0**-12), (2.0**30, 2.0**-20), (1e30, 1e30), (1e-30, 1e-30), (1e18, 1e-12)):
+    for factors in (
+        (1, 1),
+        (2.0**12, 2.0**-12),
+        (2.0**30, 2.0**-20),
+        (1e30, 1e30),
+        (1e-30, 1e-30),
+        (1e18, 1e-12),
+    ):
         yield plain * factors
     yield plain * 1e-2 + 1e6
     tenths = rng.integers(-30, 30, 9) / 10
@@ -300,7 +393,9 @@ def test_any_scale_of_float32():
     mask = np.ones(labels.shape, bool)
     separators = solve_batch(points, labels, np.ones(labels.shape, np.float32), mask)
     for row in range(len(points)):
-        assert_optimal(separators, row, points[row], labels[row], np.ones(9, int), mask[row], margin=False)
+        assert_optimal(
+            separators, row, points[row], labels[row], np.ones(9, int), mask[row], margin=False
+        )
 
 
 @pytest.mark.parametrize("scale", [1e308, 1e-305])
@@ -315,8 +410,14 @@ def test_the_ends_of_float64(x64, scale):
 
 @pytest.mark.slow
 def test_a_constant_has_bias_one_at_any_scale():
-    separator = jboost.pair.optimal_separator(np.full((2, 2), 3e38, np.float32), [1, -1], weights=[2, 1])
-    assert (float(separator.bias), float(separator.loss), separator.normal.tolist()) == (1, 1, [0, 0])
+    separator = jboost.pair.optimal_separator(
+        np.full((2, 2), 3e38, np.float32), [1, -1], weights=[2, 1]
+    )
+    assert (float(separator.bias), float(separator.loss), separator.normal.tolist()) == (
+        1,
+        1,
+        [0, 0],
+    )
 
 
 @pytest.mark.slow
@@ -342,9 +443,15 @@ def test_thousands_of_directions_that_quick_keys_cannot_tell_apart():
 @pytest.mark.slow
 def test_works_under_shard_map_and_has_no_derivative(word_bits):
     points, labels, _, _ = random_degenerate_sets(54, 8, 6)
-    solve = jax.vmap(functools.partial(jboost.pair.optimal_separator, config=SweepConfig(word_bits=word_bits)))
+    solve = jax.vmap(
+        functools.partial(jboost.pair.optimal_separator, config=SweepConfig(word_bits=word_bits))
+    )
     mesh = jax.make_mesh((jax.device_count(),), ("sets",), axis_types=(jax.sharding.AxisType.Auto,))
-    sharded = jax.jit(jax.shard_map(solve, mesh=mesh, in_specs=(jax.P("sets"), jax.P("sets")), out_specs=jax.P("sets")))
+    sharded = jax.jit(
+        jax.shard_map(
+            solve, mesh=mesh, in_specs=(jax.P("sets"), jax.P("sets")), out_specs=jax.P("sets")
+        )
+    )
     arguments = points.astype(np.float32), labels
     jax.tree.map(np.testing.assert_array_equal, sharded(*arguments), solve(*arguments))
     with pytest.raises(TypeError, match="jboost.pair.optimal_separator has no derivative"):
@@ -369,7 +476,9 @@ def test_works_under_shard_map_and_has_no_derivative(word_bits):
 )
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        jboost.pair.optimal_separator(**({"points": np.zeros((3, 2)), "labels": np.ones(3)} | arguments))
+        jboost.pair.optimal_separator(
+            **({"points": np.zeros((3, 2)), "labels": np.ones(3)} | arguments)
+        )
 
 
 def test_config_is_checked():
@@ -378,12 +487,19 @@ def test_config_is_checked():
     for size in (0, 1.5, True, "a"):
         with pytest.raises(ValueError, match=f"chunk_pairs is {size!r}: it is an integer"):
             SweepConfig(chunk_pairs=size)
-    with jax.enable_x64(True), pytest.raises(ValueError, match="points has dtype float64: config.word_bits = 32"):
-        jboost.pair.optimal_separator(np.zeros((3, 2)), np.ones(3), config=SweepConfig(word_bits=32))
+    with (
+        jax.enable_x64(True),
+        pytest.raises(ValueError, match="points has dtype float64: config.word_bits = 32"),
+    ):
+        jboost.pair.optimal_separator(
+            np.zeros((3, 2)), np.ones(3), config=SweepConfig(word_bits=32)
+        )
 
 
 def plain_sweep(points, labels):
-    """Least number of errors over lines through each positive and a hair off it, by sorted angles in float64 numpy; general position only."""
+    """Least number of errors over lines through each positive and a hair off it, by sorted angles
+    in float64 numpy; general position only.
+    """
     best = min(np.sum(labels > 0), np.sum(labels < 0))
     for centre in points[labels > 0]:
         offsets = points - centre
@@ -404,9 +520,14 @@ def test_larger_sets_against_a_plain_sweep_in_any_chunk(chunk_pairs):
     rng = np.random.default_rng(41)
     labels = np.where(rng.random(400) < 0.4, 1, -1)
     points = (rng.standard_normal((400, 2)) + 0.5 * labels[:, None]).astype(np.float32)
-    separator = jboost.pair.optimal_separator(points, labels, config=SweepConfig(chunk_pairs=chunk_pairs))
+    separator = jboost.pair.optimal_separator(
+        points, labels, config=SweepConfig(chunk_pairs=chunk_pairs)
+    )
     assert separator.loss == separator.lower_bound == plain_sweep(points.astype(np.float64), labels)
-    assert check_separator(points, labels, None, separator.normal, separator.anchor, separator.bias)[0] == separator.loss
+    assert (
+        check_separator(points, labels, None, separator.normal, separator.anchor, separator.bias)[0]
+        == separator.loss
+    )
 
 
 @pytest.mark.slow
@@ -418,7 +539,9 @@ def test_both_labels_at_every_place():
 
 
 def test_confidence_weights_are_log_odds():
-    confident = jboost.pair.confidence_weights([1, 1, -1, -1], np.array([0.75, 0.2, 0.5, 1.0], np.float32))
+    confident = jboost.pair.confidence_weights(
+        [1, 1, -1, -1], np.array([0.75, 0.2, 0.5, 1.0], np.float32)
+    )
     assert confident.labels.tolist() == [1, -1, -1, -1]
     np.testing.assert_allclose(confident.weights[:2], [np.log(3), np.log(4)], rtol=1e-6)
     assert confident.mask.tolist() == [True, True, False, True]
@@ -429,20 +552,30 @@ def test_confidence_weights_are_log_odds():
     for bad in (1.5, -0.5, np.nan):
         with pytest.raises(ValueError, match=r"probabilities\[1\] is"):
             jboost.pair.confidence_weights([1, -1], [0.5, bad])
-        assert np.isnan(jax.jit(jboost.pair.confidence_weights)(np.array([1, -1]), np.array([0.25, bad])).weights).tolist() == [False, True]
+        assert np.isnan(
+            jax.jit(jboost.pair.confidence_weights)(
+                np.array([1, -1]), np.array([0.25, bad])
+            ).weights
+        ).tolist() == [False, True]
     with pytest.raises(ValueError, match=r"labels\[0\] is 0"):
         jboost.pair.confidence_weights([0, 1], [0.25, 0.75])
 
 
 @pytest.mark.slow
 def test_no_loss_below_the_lower_bound(x64):
-    """Points that lie nearly on a line: what floats lose may be less than what any real line does, and both are returned."""
+    """Points that lie nearly on a line: what floats lose may be less than what any real line does,
+    and both are returned.
+    """
     random = np.random.default_rng(3)
     along = random.normal(size=(40, 6, 1)) * np.array([1.0, 5.0223])
     points = along + 1e-17 * random.normal(size=(40, 6, 2))
     labels = random.choice([-1, 1], size=(40, 6))
     weights = 2.0 ** random.integers(-10, 5, size=(40, 6))
-    found = jax.vmap(lambda *data: jboost.pair.optimal_separator(data[0], data[1], weights=data[2], method="sweep"))(points, labels, weights)
+    found = jax.vmap(
+        lambda *data: jboost.pair.optimal_separator(
+            data[0], data[1], weights=data[2], method="sweep"
+        )
+    )(points, labels, weights)
     assert (found.lower_bound <= found.loss).all()
 
 
@@ -453,7 +586,9 @@ def test_a_watcher_is_a_function():
 
 @pytest.mark.slow
 def test_the_largest_integer_is_beyond_the_float(x64):
-    """2^63 - 1 becomes 2^63, and the cast back would say that nothing was lost: a triangle would be three points in a row."""
+    """2^63 - 1 becomes 2^63, and the cast back would say that nothing was lost: a triangle would be
+    three points in a row.
+    """
     points = np.array([[0, 0], [2**62, 2**61], [2**63 - 1, 2**62]], np.int64)
     found = jboost.pair.optimal_separator(points, [1, -1, 1])
     assert (found.status, found.lower_bound) == (Status.PRECISION_LIMIT, 0)

@@ -1,4 +1,6 @@
-"""The exact combination of three classifiers against an oracle that enumerates all splits by planes in exact arithmetic."""
+"""The exact combination of three classifiers against an oracle that enumerates all splits by planes
+in exact arithmetic.
+"""
 
 import functools
 import itertools
@@ -19,12 +21,20 @@ from oracles.pair_space import is_split, optimal_space, random_space_sets, split
 
 NUM_SETS, NUM_POINTS = 650, 8  # one shape, so that one program serves most tests
 NUM_KINDS = 9  # of sets of floats
-MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-11}  # relative; the margin is rounded at the end
+# relative; the margin is rounded at the end
+MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-11}
 
 
 def solve_batch(batch, *, dtype=np.float32, **options):
     points, labels, weights, mask = batch
-    found = batches.solve_batch(jboost.pair.optimal_separator, points.astype(dtype), labels, weights.astype(dtype), mask, **options)
+    found = batches.solve_batch(
+        jboost.pair.optimal_separator,
+        points.astype(dtype),
+        labels,
+        weights.astype(dtype),
+        mask,
+        **options,
+    )
     return [jax.tree.map(lambda leaf, row=row: leaf[row], found) for row in range(len(labels))]
 
 
@@ -46,19 +56,34 @@ def assert_all_optimal(batch, *, fat="removed", margin=True, **options):
 
 def judge_all(results, batch, *, fat="removed", margin=True):
     for found, (points, labels, weights, mask) in zip(results, members(batch), strict=True):
-        case = f"points = {points.tolist()}, labels = {labels.tolist()}, weights = {weights.tolist()}"
+        case = (
+            f"points = {points.tolist()}, labels = {labels.tolist()}, weights = {weights.tolist()}"
+        )
         optimum = optimal_space(points, labels, weights)
-        assert (found.status, found.loss, found.lower_bound) == (Status.OPTIMAL, optimum.loss, optimum.loss), case
-        loss, misclassified = check_separator(points, labels, weights, found.normal, found.anchor, found.bias)
+        assert (found.status, found.loss, found.lower_bound) == (
+            Status.OPTIMAL,
+            optimum.loss,
+            optimum.loss,
+        ), case
+        loss, misclassified = check_separator(
+            points, labels, weights, found.normal, found.anchor, found.bias
+        )
         assert loss == optimum.loss, case
         assert np.array_equal(misclassified, found.misclassified[mask]), case
         assert not np.any(found.misclassified[~mask])
         size = np.sum(np.abs(found.normal * found.anchor)) + np.abs(found.bias)
-        assert abs(found.offset - (found.bias - np.sum(found.normal * found.anchor))) <= 1e-6 * size, case
+        assert (
+            abs(found.offset - (found.bias - np.sum(found.normal * found.anchor))) <= 1e-6 * size
+        ), case
         if margin:
             squared = optimum.margin_squared if fat == "removed" else optimum.margin_squared_flipped
-            assert found.margin == pytest.approx(float(squared) ** 0.5, rel=MARGIN_TOLERANCE[found.margin.dtype]), case
-            assert frozenset(np.flatnonzero(misclassified).tolist()) in optimum.best_sets or fat == "flipped", case
+            assert found.margin == pytest.approx(
+                float(squared) ** 0.5, rel=MARGIN_TOLERANCE[found.margin.dtype]
+            ), case
+            assert (
+                frozenset(np.flatnonzero(misclassified).tolist()) in optimum.best_sets
+                or fat == "flipped"
+            ), case
 
 
 def random_sets(seed, **options):
@@ -83,8 +108,9 @@ def test_grids_of_twenty_bits():
 
 
 def float_sets(seed, dtype):
-    """Floats that are nearly degenerate: coplanar or collinear but for rounding, repeats, clusters, decimal grids, many binades, a
-    constant classifier, one that repeats or reverses another."""
+    """Floats that are nearly degenerate: coplanar or collinear but for rounding, repeats, clusters,
+    decimal grids, many binades, a constant classifier, one that repeats or reverses another.
+    """
     rng = np.random.default_rng(seed)
     points = rng.standard_normal((NUM_SETS, NUM_POINTS, 3))
     kind = np.arange(NUM_SETS) % NUM_KINDS
@@ -93,29 +119,44 @@ def float_sets(seed, dtype):
     points[kind == 2] = points[kind == 2] * 1e-5 + np.round(points[kind == 2])
     points[kind == 3] = np.round(points[kind == 3], 1)
     points[kind == 4] *= 2.0 ** rng.integers(-12, 12, (np.sum(kind == 4), NUM_POINTS, 1))
-    points[kind == 5] = points[kind == 5, :, :1] * rng.standard_normal((np.sum(kind == 5), 1, 3)) + 1
+    points[kind == 5] = (
+        points[kind == 5, :, :1] * rng.standard_normal((np.sum(kind == 5), 1, 3)) + 1
+    )
     points[kind == 7, :, 1] = 0.37
     points[kind == 8, :, 2] = points[kind == 8, :, 0] * rng.choice([-2, 1], (np.sum(kind == 8), 1))
     labels = rng.choice([-1, 1], (NUM_SETS, NUM_POINTS))
-    return points.astype(dtype), labels, rng.integers(1, 4, labels.shape), rng.random(labels.shape) < 0.9
+    return (
+        points.astype(dtype),
+        labels,
+        rng.integers(1, 4, labels.shape),
+        rng.random(labels.shape) < 0.9,
+    )
 
 
 def assert_floats_certified(dtype, num_checked):
-    """The bound never exceeds the optimum, the loss is what the plane loses, and OPTIMAL means that both are the optimum."""
+    """The bound never exceeds the optimum, the loss is what the plane loses, and OPTIMAL means that
+    both are the optimum.
+    """
     batch = float_sets(4, dtype)
     optimal = np.zeros(NUM_KINDS)
     batch_results = zip(solve_batch(batch, dtype=dtype)[:num_checked], members(batch), strict=False)
     for row, (found, (points, labels, weights, mask)) in enumerate(batch_results):
         optimum = optimal_space(points, labels, weights)
-        loss, misclassified = check_separator(points, labels, weights, found.normal, found.anchor, found.bias)
-        assert (found.loss, np.array_equal(misclassified, found.misclassified[mask])) == (loss, True)
+        loss, misclassified = check_separator(
+            points, labels, weights, found.normal, found.anchor, found.bias
+        )
+        assert (found.loss, np.array_equal(misclassified, found.misclassified[mask])) == (
+            loss,
+            True,
+        )
         assert found.lower_bound <= optimum.loss <= found.loss
         assert found.status in (Status.OPTIMAL, Status.PRECISION_LIMIT)
         if found.status == Status.OPTIMAL:
             assert found.loss == found.lower_bound
             assert found.margin <= float(optimum.margin_squared) ** 0.5 * (1 + 1e-5)
             optimal[row % NUM_KINDS] += 1
-    assert np.all(optimal[[1, 2, 4, 6, 7, 8]] >= num_checked // NUM_KINDS), optimal  # the rest is coplanar or collinear but for rounding
+    # the rest is coplanar or collinear but for rounding
+    assert np.all(optimal[[1, 2, 4, 6, 7, 8]] >= num_checked // NUM_KINDS), optimal
 
 
 @pytest.mark.slow
@@ -134,7 +175,14 @@ def test_degenerate_sets_in_float64(x64):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"fat": "flipped"}, {"tie_break": None, "margin": False}, {"config": SweepConfig(chunk_pairs=100)}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fat": "flipped"},
+        {"tie_break": None, "margin": False},
+        {"config": SweepConfig(chunk_pairs=100)},
+    ],
+)
 def test_degenerate_sets_with_options(options):
     assert_all_optimal(random_sets(6), **options)
 
@@ -178,8 +226,14 @@ def test_small_sets():
     mask = np.zeros(labels.shape, bool)
     for row, (places, signs, _, _) in enumerate(cases):
         size = len(signs)
-        points[row, :size], labels[row, :size], mask[row, :size] = np.reshape(places, (size, 3)), signs, True
-    for found, (_, _, loss, margin) in zip(solve_batch((points, labels, np.ones(labels.shape), mask)), cases, strict=False):
+        points[row, :size], labels[row, :size], mask[row, :size] = (
+            np.reshape(places, (size, 3)),
+            signs,
+            True,
+        )
+    for found, (_, _, loss, margin) in zip(
+        solve_batch((points, labels, np.ones(labels.shape), mask)), cases, strict=False
+    ):
         assert (found.status, found.loss, found.lower_bound) == (Status.OPTIMAL, loss, loss)
         assert found.margin == pytest.approx(margin, rel=1e-6)
 
@@ -187,7 +241,12 @@ def test_small_sets():
 @pytest.mark.slow
 def test_no_points():
     empty = jboost.pair.optimal_separator(np.zeros((0, 3)), np.zeros(0, int))
-    assert (float(empty.loss), float(empty.margin), int(empty.status), empty.misclassified.shape) == (0, np.inf, Status.OPTIMAL, (0,))
+    assert (
+        float(empty.loss),
+        float(empty.margin),
+        int(empty.status),
+        empty.misclassified.shape,
+    ) == (0, np.inf, Status.OPTIMAL, (0,))
 
 
 @pytest.mark.slow
@@ -198,7 +257,10 @@ def test_predictions_and_bad_values():
     mask[:6, 0] = [True, True, True, True, True, False]
     results = solve_batch((points, labels, weights, mask))
     for row in (0, 1, 5):
-        wrong = jboost.predict_scores(results[row], points[row][mask[row]]) * labels[row][mask[row]] <= 0
+        wrong = (
+            jboost.predict_scores(results[row], points[row][mask[row]]) * labels[row][mask[row]]
+            <= 0
+        )
         assert np.array_equal(wrong, results[row].misclassified[mask[row]])
         assert results[row].status == Status.OPTIMAL
     for row in (2, 3, 4):
@@ -210,17 +272,25 @@ def test_predictions_and_bad_values():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"points": np.zeros((3, 4))}, r"points has shape \[3, 4\]: expected shape \[n, 2\] or \[n, 3\]"),
+        (
+            {"points": np.zeros((3, 4))},
+            r"points has shape \[3, 4\]: expected shape \[n, 2\] or \[n, 3\]",
+        ),
         ({"labels": np.ones(4)}, r"labels has shape \[4\]: expected shape \[3\]"),
         ({"method": "branch_and_bound", "initial": 1}, "initial is given"),
-        ({"config": BranchAndBoundConfig()}, "config is a BranchAndBoundConfig: expected a jboost.pair.SweepConfig"),
+        (
+            {"config": BranchAndBoundConfig()},
+            "config is a BranchAndBoundConfig: expected a jboost.pair.SweepConfig",
+        ),
         ({"config": SweepConfig(word_bits=32)}, "config.word_bits is 32"),
         ({"on_step": print}, "on_step is given"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        jboost.pair.optimal_separator(**({"points": np.zeros((3, 3)), "labels": np.ones(3)} | arguments))
+        jboost.pair.optimal_separator(
+            **({"points": np.zeros((3, 3)), "labels": np.ones(3)} | arguments)
+        )
 
 
 @pytest.mark.slow
@@ -234,12 +304,20 @@ def test_branch_and_bound_on_degenerate_sets(num_sets):
 @pytest.mark.parametrize("size", [0, 1, 2])
 def test_branch_and_bound_of_hardly_any_points(size):
     labels, weights = np.array([1, -1])[:size], np.array([2.0, 1.0])[:size]
-    found = jboost.pair.optimal_separator(np.ones((size, 3)), labels, weights=weights, method="branch_and_bound")
-    assert (int(found.status), float(found.loss), found.misclassified.tolist()) == (Status.OPTIMAL, [0, 0, 1][size], [False, True][:size])
+    found = jboost.pair.optimal_separator(
+        np.ones((size, 3)), labels, weights=weights, method="branch_and_bound"
+    )
+    assert (int(found.status), float(found.loss), found.misclassified.tolist()) == (
+        Status.OPTIMAL,
+        [0, 0, 1][size],
+        [False, True][:size],
+    )
 
 
 def place_at_random(rng, size):
-    """Places with weights of either class, or of none, on a grid of 4 bits; a hundred void ones behind them."""
+    """Places with weights of either class, or of none, on a grid of 4 bits; a hundred void ones
+    behind them.
+    """
     points, weights = np.zeros((size + 101, 3)), np.zeros(size + 101, np.int64)
     points[:size], weights[:size] = rng.integers(-8, 9, (size, 3)) / 8, rng.integers(-3, 4, size)
     return cells.Places(points, weights, weights > 0, size)
@@ -247,7 +325,9 @@ def place_at_random(rng, size):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_cells_bound_their_planes_and_leave_none_out(seed):
-    """Random planes through places, each followed down the cells that hold it until they die: what is certain is on its side, and lost if it is."""
+    """Random planes through places, each followed down the cells that hold it until they die: what
+    is certain is on its side, and lost if it is.
+    """
     rng = np.random.default_rng(seed)
     places = place_at_random(rng, 70)
     points, weights = places.points[:70], places.weights[:70]
@@ -255,10 +335,14 @@ def test_cells_bound_their_planes_and_leave_none_out(seed):
     face, slopes = rng.integers(3, size=50), rng.uniform(-1, 1, (50, 2))
     turned = np.stack([np.roll(points, -number, axis=1) for number in face])
     heights = turned[:, :, 0] + np.sum(turned[:, :, 1:] * slopes[:, None], axis=2)
-    planes = np.concatenate([slopes, heights[np.arange(50), rng.integers(70, size=50)][:, None]], axis=1)
+    planes = np.concatenate(
+        [slopes, heights[np.arange(50), rng.integers(70, size=50)][:, None]], axis=1
+    )
     heights -= planes[:, 2:]
     signed = np.sign(heights) * weights
-    least = 5 + np.minimum(np.sum(np.maximum(signed, 0), axis=1), np.sum(np.maximum(-signed, 0), axis=1))
+    least = 5 + np.minimum(
+        np.sum(np.maximum(signed, 0), axis=1), np.sum(np.maximum(-signed, 0), axis=1)
+    )
     front = cells.root(places, 5)
     with jax.enable_x64(True):
         for _ in range(6):
@@ -266,7 +350,9 @@ def test_cells_bound_their_planes_and_leave_none_out(seed):
             front = front.chosen(front.num_undecided > 0)
             width = plan.half_widths[front.face, front.depth]
             first = cells.before(front.num_rows)
-            holds = (front.face == face[:, None]) & np.all(np.abs(front.middle - planes[:, None]) <= width, axis=2)
+            holds = (front.face == face[:, None]) & np.all(
+                np.abs(front.middle - planes[:, None]) <= width, axis=2
+            )
             assert np.all(holds.any(axis=1) | (least > best))
             for plane, cell in np.argwhere(holds):
                 undecided = front.rows[first[cell] : first[cell] + front.num_rows[cell]]
@@ -278,7 +364,9 @@ def test_cells_bound_their_planes_and_leave_none_out(seed):
 
 @pytest.mark.slow
 def test_branch_and_bound_equals_the_sweep():
-    """Grids near and far from the origin, coplanar and constant coordinates, floats, heavy tails, clusters, binades; labels at random and not."""
+    """Grids near and far from the origin, coplanar and constant coordinates, floats, heavy tails,
+    clusters, binades; labels at random and not.
+    """
     rng = np.random.default_rng(89)
     for number in range(81):
         kind, size = number % 9, 60
@@ -296,25 +384,46 @@ def test_branch_and_bound_equals_the_sweep():
         elif kind == 7:
             points = (points // 3 + rng.normal(size=points.shape) / 1000).astype(np.float32)
         elif kind == 8:
-            points = (rng.normal(size=points.shape) * 2.0 ** rng.integers(-10, 10, (size, 1))).astype(np.float32)
-        heights = points @ np.array([1.0, -1.0, 0.7]) - points.mean(axis=0) @ np.array([1.0, -1.0, 0.7])
-        labels = np.where(heights + (0.5 if number % 2 else 50) * heights.std() * rng.normal(size=size) > 0, 1, -1)
-        weights, mask = rng.integers(1, 2 + number % 3, size).astype(np.float32), rng.random(size) < 0.9
+            points = (
+                rng.normal(size=points.shape) * 2.0 ** rng.integers(-10, 10, (size, 1))
+            ).astype(np.float32)
+        heights = points @ np.array([1.0, -1.0, 0.7]) - points.mean(axis=0) @ np.array(
+            [1.0, -1.0, 0.7]
+        )
+        labels = np.where(
+            heights + (0.5 if number % 2 else 50) * heights.std() * rng.normal(size=size) > 0, 1, -1
+        )
+        weights, mask = (
+            rng.integers(1, 2 + number % 3, size).astype(np.float32),
+            rng.random(size) < 0.9,
+        )
         swept, bounded = (
-            jax.device_get(jboost.pair.optimal_separator(points, labels, weights=weights, mask=mask, method=method))
+            jax.device_get(
+                jboost.pair.optimal_separator(
+                    points, labels, weights=weights, mask=mask, method=method
+                )
+            )
             for method in ("sweep", "branch_and_bound")
         )
-        assert (bounded.loss, bounded.lower_bound, bounded.status) == (swept.loss, swept.lower_bound, swept.status), number
+        assert (bounded.loss, bounded.lower_bound, bounded.status) == (
+            swept.loss,
+            swept.lower_bound,
+            swept.status,
+        ), number
         np.testing.assert_allclose(bounded.margin, swept.margin, rtol=1e-6)
 
 
 def test_branch_and_bound_is_for_concrete_arrays():
     with pytest.raises(ValueError, match="method is 'branch_and_bound', which the host drives"):
-        jax.jit(functools.partial(jboost.pair.optimal_separator, method="branch_and_bound"))(np.zeros((3, 3)), np.ones(3))
+        jax.jit(functools.partial(jboost.pair.optimal_separator, method="branch_and_bound"))(
+            np.zeros((3, 3)), np.ones(3)
+        )
 
 
 def least_loss_of_planes(points, labels):
-    """Least number of errors over the planes through all triples, each tilted in all eight ways; general position only."""
+    """Least number of errors over the planes through all triples, each tilted in all eight ways;
+    general position only.
+    """
     positive, best = labels > 0, min(np.sum(labels > 0), np.sum(labels < 0))
     for first in range(len(points)):
         offsets = points - points[first]
@@ -324,8 +433,14 @@ def least_loss_of_planes(points, labels):
             thirds = np.arange(second + 1, len(points))
             signs[[first, second]] = 0
             signs[thirds, np.arange(len(thirds))] = 0
-            wrong = np.sum((signs > 0) & ~positive[:, None], axis=0) + np.sum((signs < 0) & positive[:, None], axis=0)
-            best = min(best, np.min(wrong, initial=len(points)), len(points) - 3 - np.max(wrong, initial=-3))
+            wrong = np.sum((signs > 0) & ~positive[:, None], axis=0) + np.sum(
+                (signs < 0) & positive[:, None], axis=0
+            )
+            best = min(
+                best,
+                np.min(wrong, initial=len(points)),
+                len(points) - 3 - np.max(wrong, initial=-3),
+            )
     return best
 
 
@@ -334,11 +449,19 @@ def least_loss_of_planes(points, labels):
 def test_larger_sets_against_all_triples(dtype):
     rng = np.random.default_rng(9)
     labels = np.where(rng.random(90) < 0.4, 1, -1)
-    points = ((rng.standard_normal((90, 3)) + 0.4 * labels[:, None]) * (1 if dtype == np.float32 else 2**20)).astype(dtype)
+    points = (
+        (rng.standard_normal((90, 3)) + 0.4 * labels[:, None])
+        * (1 if dtype == np.float32 else 2**20)
+    ).astype(dtype)
     found = jboost.pair.optimal_separator(points, labels)
     assert found.status == Status.OPTIMAL
-    assert found.loss == found.lower_bound == least_loss_of_planes(points.astype(np.float64), labels)
-    assert check_separator(points, labels, None, found.normal, found.anchor, found.bias)[0] == found.loss
+    assert (
+        found.loss == found.lower_bound == least_loss_of_planes(points.astype(np.float64), labels)
+    )
+    assert (
+        check_separator(points, labels, None, found.normal, found.anchor, found.bias)[0]
+        == found.loss
+    )
 
 
 @pytest.mark.slow
@@ -346,15 +469,26 @@ def test_has_no_derivative():
     points, labels, weights, mask = random_sets(10)
     solve = jax.vmap(lambda p, y, w, m: jboost.pair.optimal_separator(p, y, weights=w, mask=m))
     with pytest.raises(TypeError, match="jboost.pair.optimal_separator has no derivative"):
-        jax.grad(lambda p: jnp.sum(solve(p, labels, weights.astype(np.float32), mask).loss))(points.astype(np.float32))
+        jax.grad(lambda p: jnp.sum(solve(p, labels, weights.astype(np.float32), mask).loss))(
+            points.astype(np.float32)
+        )
 
 
 @pytest.mark.slow
 def test_coordinates_of_very_different_units():
-    """Floats write down no plane that keeps the optimum: the bound holds, the status says so, and a constant is the least that is returned."""
+    """Floats write down no plane that keeps the optimum: the bound holds, the status says so, and a
+    constant is the least that is returned.
+    """
     points = [[0.0, 0.0, -1.0], [3 * 2.0**20, 0.0, -1.0], [-3 * 2.0**20, 2.0**-10, -1.0]]
     separator = jboost.pair.optimal_separator(points, [1, -1, -1], method="sweep")
     assert (separator.lower_bound, separator.loss <= 1) == (0, True)
-    far = [[2.0**30, -3, 4], [-(2.0**30), -4, -4], [-(2.0**31), -2, 1], [2.0**31, 1, -1], [-(2.0**32), -3, -3], [2.0**30, -2, -3]]
+    far = [
+        [2.0**30, -3, 4],
+        [-(2.0**30), -4, -4],
+        [-(2.0**31), -2, 1],
+        [2.0**31, 1, -1],
+        [-(2.0**32), -3, -3],
+        [2.0**30, -2, -3],
+    ]
     separator = jboost.pair.optimal_separator(far, [1, -1, 1, 1, -1, -1])
     assert (separator.lower_bound, separator.status) == (0, Status.PRECISION_LIMIT)

@@ -1,4 +1,6 @@
-"""The command that reproduces Table 1: data from a folder and from OpenML, runs that are cut off, and the table beside the published one."""
+"""The command that reproduces Table 1: data from a folder and from OpenML, runs that are cut off,
+and the table beside the published one.
+"""
 
 import json
 import urllib.error
@@ -56,28 +58,45 @@ def test_inner_folds_hold_out_every_training_row_once(table):
         np.testing.assert_array_equal(part.inner.held_out.sum(axis=0), part.training)
         examples = methods.examples_of("l0-chosen", part, labels)
         counted = np.asarray(examples.dataset.mask)
-        np.testing.assert_array_equal(examples.held_out.sum(axis=0), np.where(counted, examples.dataset.weights, 0))
+        np.testing.assert_array_equal(
+            examples.held_out.sum(axis=0), np.where(counted, examples.dataset.weights, 0)
+        )
         assert examples.held_out.sum() == part.training.sum()
-        assert ((examples.held_out > 0).sum(axis=0) > 1).any()  # a row of several examples lies in several folds
+        # a row of several examples lies in several folds
+        assert ((examples.held_out > 0).sum(axis=0) > 1).any()
         assert methods.examples_of("slipper", part, labels).dataset.labels.shape == (40,)
 
 
 @pytest.mark.slow
 def test_inner_folds_are_binarized_without_what_they_hold_out(table):
-    """Whatever the labels of rows that are held out, the bits are those of the other rows, and equal rows have equal bits as before."""
+    """Whatever the labels of rows that are held out, the bits are those of the other rows, and
+    equal rows have equal bits as before.
+    """
     rows, labels, names = table
     ((_, _, part), *_) = folds.prepare(rows, labels, names, WITH_INNER)
     settings = {"cuts": "class_changes", "missing": "literal"}
     for held_out, bits in zip(part.inner.held_out, part.inner.features, strict=True):
         others = part.training & ~held_out
-        alone = binarization.apply(binarization.fit(rows[others], labels[others], names=names, **settings), rows)
+        alone = binarization.apply(
+            binarization.fit(rows[others], labels[others], names=names, **settings), rows
+        )
         np.testing.assert_array_equal(bits[:, : alone.shape[1]], alone)
         assert not bits[:, alone.shape[1] :].any()
     examples = methods.examples_of("l0-chosen", part, labels)
-    merged = {(*row, *np.ravel(inner), label) for row, inner, label in zip(part.features, part.inner.features.swapaxes(0, 1), labels, strict=True)}
+    merged = {
+        (*row, *np.ravel(inner), label)
+        for row, inner, label in zip(
+            part.features, part.inner.features.swapaxes(0, 1), labels, strict=True
+        )
+    }
     held = np.flatnonzero(examples.dataset.mask)
     seen = {
-        (*examples.dataset.features[row].tolist(), *np.ravel(examples.fold_features[:, row]), float(examples.dataset.labels[row])) for row in held
+        (
+            *examples.dataset.features[row].tolist(),
+            *np.ravel(examples.fold_features[:, row]),
+            float(examples.dataset.labels[row]),
+        )
+        for row in held
     }
     assert seen <= merged
     assert len(seen) == len(held)
@@ -95,13 +114,24 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
         assert not features[:, knobs["num_attributes"] :].any()
         counted = examples.dataset.mask
         assert float(examples.dataset.weights[counted].sum()) == training.sum()
-        assert int(counted.sum()) < training.sum() if method == "l0" else int(counted.sum()) == training.sum()
+        assert (
+            int(counted.sum()) < training.sum()
+            if method == "l0"
+            else int(counted.sum()) == training.sum()
+        )
         calls.append((method, training.tobytes(), float(knobs["nu"])))
         right = int((~training).sum()) - 1
         return right, int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0
 
     monkeypatch.setattr(methods, "learn", learn)
-    arguments = ["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]
+    arguments = [
+        "--config",
+        str(folder / "settings.toml"),
+        "--data",
+        str(folder),
+        "--output",
+        str(folder / "out.json"),
+    ]
     with pytest.raises(KeyboardInterrupt):
         command.main(arguments)
     assert len(line_room.read_lines(folder / "out.jsonl")) == 5
@@ -128,13 +158,31 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
 @pytest.mark.slow
 def test_data_sets_side_by_side_are_as_one_after_the_other(folder):
     (folder / "VOTE.csv").write_text((folder / "BCW.csv").read_text().replace(",a,", ",c,"))
-    settings = SETTINGS.replace('["BCW"]', '["VOTE", "BCW"]').replace('["l0", "lpboost", "slipper"]', '["adaboost", "slipper"]')
+    settings = SETTINGS.replace('["BCW"]', '["VOTE", "BCW"]').replace(
+        '["l0", "lpboost", "slipper"]', '["adaboost", "slipper"]'
+    )
     (folder / "settings.toml").write_text(settings)
     found = []
     for jobs in ("1", "2"):
         output = folder / f"out-{jobs}.json"
-        assert command.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--jobs", jobs, "--output", str(output)]) == 0
-        found.append([{**row, "cpu_seconds_each": None} for row in json.loads(output.read_text())["rows"]])
+        assert (
+            command.main(
+                [
+                    "--config",
+                    str(folder / "settings.toml"),
+                    "--data",
+                    str(folder),
+                    "--jobs",
+                    jobs,
+                    "--output",
+                    str(output),
+                ]
+            )
+            == 0
+        )
+        found.append(
+            [{**row, "cpu_seconds_each": None} for row in json.loads(output.read_text())["rows"]]
+        )
     assert len(found[0]) == 4
     assert found[0] == found[1]
 
@@ -142,18 +190,32 @@ def test_data_sets_side_by_side_are_as_one_after_the_other(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("names", [["adaboost"], ["l0", "lpboost", "slipper"]])
 def test_folds_in_one_program_are_as_one_by_one(folder, names):
-    (folder / "settings.toml").write_text(SETTINGS.replace('["l0", "lpboost", "slipper"]', json.dumps(names)))
+    (folder / "settings.toml").write_text(
+        SETTINGS.replace('["l0", "lpboost", "slipper"]', json.dumps(names))
+    )
     found = []
     for together in ("1", "4"):  # of two replications of three folds: four, and two that are left
         arguments = ["--together", together, "--output", str(folder / f"out-{together}.json")]
-        assert command.main(["--config", str(folder / "settings.toml"), "--data", str(folder), *arguments]) == 0
+        assert (
+            command.main(
+                ["--config", str(folder / "settings.toml"), "--data", str(folder), *arguments]
+            )
+            == 0
+        )
         lines = line_room.read_lines(folder / f"out-{together}.jsonl")
-        found.append(sorted(({**line, "cpu_seconds": None} for line in lines), key=lambda line: [line[key] for key in line_room.KEYS[:4]]))
+        found.append(
+            sorted(
+                ({**line, "cpu_seconds": None} for line in lines),
+                key=lambda line: [line[key] for key in line_room.KEYS[:4]],
+            )
+        )
     assert len(found[0]) == 6 * len(names)
     for one, other in zip(*found, strict=True):
         assert one.keys() == other.keys()
         for key, value in one.items():
-            assert other[key] == (pytest.approx(value, rel=1e-4) if isinstance(value, float) else value), key
+            assert other[key] == (
+                pytest.approx(value, rel=1e-4) if isinstance(value, float) else value
+            ), key
 
 
 @pytest.mark.slow
@@ -162,7 +224,9 @@ def test_folds_that_do_not_fit_a_device_together_are_fewer(folder, fits, monkeyp
         num_folds = len(features)
         tried.append(num_folds)
         if num_folds > 2:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.")
+            raise jax.errors.JaxRuntimeError(
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes."
+            )
         return tuple(np.full(num_folds, value) for value in (1, 20, 3, 0.1, 2, 0, 1.0, 2.0))
 
     tried = []
@@ -171,7 +235,10 @@ def test_folds_that_do_not_fit_a_device_together_are_fewer(folder, fits, monkeyp
     assert tried == [6, 3, 2, 3, 2] * 3
     assert fits == ["l0"] * 2 + ["lpboost"] * 2 + ["slipper"] * 2  # threes are ones and twos
     assert len(line_room.read_lines(folder / "out.jsonl")) == 18
-    assert "6 folds do not fit the device's memory together: 3 are tried (--together)" in capsys.readouterr().err
+    assert (
+        "6 folds do not fit the device's memory together: 3 are tried (--together)"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("option", ["--together", "--jobs"])
@@ -189,10 +256,28 @@ def test_a_list_of_parameters_is_drawn(folder, monkeypatch):
 
     asked = set()
     monkeypatch.setattr(methods, "learn", learn)
-    (folder / "settings.toml").write_text(SETTINGS.replace("nu = 0.56", "nu = [0.1, 0.5]").replace("m = 20.0", "m = [1.0, 20.0, 40.0]"))
-    arguments = ["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]
+    (folder / "settings.toml").write_text(
+        SETTINGS.replace("nu = 0.56", "nu = [0.1, 0.5]").replace(
+            "m = 20.0", "m = [1.0, 20.0, 40.0]"
+        )
+    )
+    arguments = [
+        "--config",
+        str(folder / "settings.toml"),
+        "--data",
+        str(folder),
+        "--output",
+        str(folder / "out.json"),
+    ]
     assert command.main(arguments) == 0
-    assert asked == {("l0", 0.1, 1), ("l0", 0.1, 20), ("l0", 0.1, 40), ("lpboost", 0.1, 1), ("lpboost", 0.5, 1), ("slipper", 0.1, 1)}
+    assert asked == {
+        ("l0", 0.1, 1),
+        ("l0", 0.1, 20),
+        ("l0", 0.1, 40),
+        ("lpboost", 0.1, 1),
+        ("lpboost", 0.5, 1),
+        ("slipper", 0.1, 1),
+    }
     rows = json.loads((folder / "out.json").read_text())["rows"]
     assert [(row["method"], row["parameter"], row["num_folds"]) for row in rows][:4] == [
         ("l0", 1, 6),
@@ -208,10 +293,17 @@ def test_what_the_folder_lacks_comes_from_openml(tmp_path, monkeypatch):
         assert (data_id, as_frame) == (56, False)
         codes = np.array([[1.5, 0.0], [2.5, 1.0], [np.nan, np.nan]])
         target = np.array(["no", "yes", "no"], object)
-        return SimpleNamespace(data=codes, target=target, feature_names=["size", "kind"], categories={"kind": ["a", "b"]})
+        return SimpleNamespace(
+            data=codes,
+            target=target,
+            feature_names=["size", "kind"],
+            categories={"kind": ["a", "b"]},
+        )
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
-    with pytest.raises(SystemExit, match="number 56 at OpenML has 3 rows, where VOTE has 435: hand in --data"):
+    with pytest.raises(
+        SystemExit, match="number 56 at OpenML has 3 rows, where VOTE has 435: hand in --data"
+    ):
         data.read_set("VOTE", [tmp_path])
     monkeypatch.setitem(data.OPENML, "VOTE", (56, 3))
     table, labels, names = data.read_set("VOTE", [tmp_path])
@@ -228,19 +320,32 @@ def test_without_a_file_and_without_a_network(tmp_path, monkeypatch):
         raise urllib.error.URLError("no route")
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
-    with pytest.raises(SystemExit, match=r"BCW.csv is not there, and OpenML cannot be reached .*no route.*: hand in --data"):
+    with pytest.raises(
+        SystemExit,
+        match=r"BCW.csv is not there, and OpenML cannot be reached .*no route.*: hand in --data",
+    ):
         data.read_set("BCW", [tmp_path])
 
 
 def test_what_is_neither_there_nor_known_is_refused_before_anything_is_fitted(folder):
     (folder / "settings.toml").write_text(SETTINGS.replace('["BCW"]', '["BCW", "MUSHROOM"]'))
-    with pytest.raises(SystemExit, match=r"MUSHROOM.csv is not there, and its number at OpenML is not known: hand in --data"):
+    with pytest.raises(
+        SystemExit,
+        match=r"MUSHROOM.csv is not there, and its number at OpenML is not known: hand in --data",
+    ):
         command.main(arguments_of(folder))
     assert not (folder / "out.jsonl").exists()
 
 
 def arguments_of(folder):
-    return ["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]
+    return [
+        "--config",
+        str(folder / "settings.toml"),
+        "--data",
+        str(folder),
+        "--output",
+        str(folder / "out.json"),
+    ]
 
 
 @pytest.fixture
@@ -275,7 +380,9 @@ def test_what_is_there_is_said_and_only_what_is_asked_for_is_summed_up(folder, f
     command.main([*arguments_of(folder), "--replications", "1"])
     assert len(fits) == 18
     assert "BCW: 9 of 9 fits are taken from" in capsys.readouterr().err
-    assert {row["num_folds"] for row in json.loads((folder / "out.json").read_text())["rows"]} == {3}
+    assert {row["num_folds"] for row in json.loads((folder / "out.json").read_text())["rows"]} == {
+        3
+    }
 
 
 def test_only_sets_of_the_settings(folder, fits, capsys):
@@ -294,28 +401,82 @@ def test_lines_of_other_rows_are_refused(folder, fits):
 
 def test_a_peer_that_is_not_installed_is_left_out(folder, fits, monkeypatch, capsys):
     monkeypatch.setattr(methods.importlib.util, "find_spec", lambda name: None)
-    (folder / "settings.toml").write_text(SETTINGS.replace('["l0", "lpboost", "slipper"]', '["slipper", "imodels-slipper"]'))
+    (folder / "settings.toml").write_text(
+        SETTINGS.replace('["l0", "lpboost", "slipper"]', '["slipper", "imodels-slipper"]')
+    )
     assert command.main(arguments_of(folder)) == 0
     assert fits == ["slipper"] * 6
-    assert "imodels-slipper is left out: the package imodels is not installed" in capsys.readouterr().err
+    assert (
+        "imodels-slipper is left out: the package imodels is not installed"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_peer_stands_in_the_same_table(folder, monkeypatch, capsys):
     monkeypatch.setattr(methods.importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setitem(methods.PEERS, "imodels-slipper", lambda features, labels, training: (int((~training).sum()), 0, 7))
-    (folder / "settings.toml").write_text(SETTINGS.replace('["l0", "lpboost", "slipper"]', '["imodels-slipper"]'))
-    assert command.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]) == 0
+    monkeypatch.setitem(
+        methods.PEERS,
+        "imodels-slipper",
+        lambda features, labels, training: (int((~training).sum()), 0, 7),
+    )
+    (folder / "settings.toml").write_text(
+        SETTINGS.replace('["l0", "lpboost", "slipper"]', '["imodels-slipper"]')
+    )
+    assert (
+        command.main(
+            [
+                "--config",
+                str(folder / "settings.toml"),
+                "--data",
+                str(folder),
+                "--output",
+                str(folder / "out.json"),
+            ]
+        )
+        == 0
+    )
     (row,) = json.loads((folder / "out.json").read_text())["rows"]
-    assert (row["accuracy"], row["training_accuracy"], row["support"], row["num_folds"]) == (1.0, 0.0, 7.0, 6)
+    assert (row["accuracy"], row["training_accuracy"], row["support"], row["num_folds"]) == (
+        1.0,
+        0.0,
+        7.0,
+        6,
+    )
     assert capsys.readouterr().out.rstrip().endswith("| imodels-slipper | 1 | 1.0000 | 7.0 |")
 
 
 @pytest.mark.slow
 def test_l0_with_inner_folds_learns(folder):
-    chosen = "\n".join(["inner_folds = 2", "inner_kappas = [0.1, 1.5]", "inner_margins_times_m = [2.0]", 'inner_votes = ["sparse", "relaxed"]'])
-    text = SETTINGS.replace('["l0", "lpboost", "slipper"]', '["l0-chosen"]').replace("replications = 2", "replications = 1") + chosen
+    chosen = "\n".join(
+        [
+            "inner_folds = 2",
+            "inner_kappas = [0.1, 1.5]",
+            "inner_margins_times_m = [2.0]",
+            'inner_votes = ["sparse", "relaxed"]',
+        ]
+    )
+    text = (
+        SETTINGS.replace('["l0", "lpboost", "slipper"]', '["l0-chosen"]').replace(
+            "replications = 2", "replications = 1"
+        )
+        + chosen
+    )
     (folder / "settings.toml").write_text(text)
-    assert command.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]) == 0
+    assert (
+        command.main(
+            [
+                "--config",
+                str(folder / "settings.toml"),
+                "--data",
+                str(folder),
+                "--output",
+                str(folder / "out.json"),
+            ]
+        )
+        == 0
+    )
     lines = line_room.read_lines(folder / "out.jsonl")
     assert len(lines) == 3
-    assert all(line["lower_bound"] <= line["upper_bound"] and 0 <= line["accuracy"] <= 1 for line in lines)
+    assert all(
+        line["lower_bound"] <= line["upper_bound"] and 0 <= line["accuracy"] <= 1 for line in lines
+    )

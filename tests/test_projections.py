@@ -1,4 +1,6 @@
-"""Projections on the capped simplex against bisection in 64 bits, optimality conditions and finite differences."""
+"""Projections on the capped simplex against bisection in 64 bits, optimality conditions and finite
+differences.
+"""
 
 import functools
 import math
@@ -26,7 +28,7 @@ def batched(function):
     return jax.jit(jax.vmap(lambda values, cap, mask: function(values, cap, mask=mask)))
 
 
-# --- oracles: numpy in 64 bits, by bisection ------------------------------------------------------------------------------
+# --- oracles: numpy in 64 bits, by bisection ------------------------------------------------------
 
 
 def bisect(total, low, high):
@@ -39,7 +41,9 @@ def bisect(total, low, high):
 
 
 def oracle(kind, values, cap, mask, eps):
-    """Projections [n, m] of values [n, m] in 64 bits; caps that sum to 1 up to rounding, or to less, are the answer."""
+    """Projections [n, m] of values [n, m] in 64 bits; caps that sum to 1 up to rounding, or to
+    less, are the answer.
+    """
     caps = np.broadcast_to(cap if cap.ndim == 2 else cap[:, None], values.shape)
     kept = mask & (values > -np.inf) & np.greater(caps, 0, where=mask, out=np.zeros_like(mask))
     caps = np.where(kept, np.minimum(caps, 2), 0).astype(np.float64)
@@ -48,20 +52,26 @@ def oracle(kind, values, cap, mask, eps):
     if kind == "kl":
         keys = np.where(kept, values - np.log(caps, where=kept, out=np.zeros_like(caps)), -np.inf)
         low, high = keys.min(axis=1, where=kept, initial=np.inf) - 1, keys.max(axis=1) + 4
-        threshold = bisect(lambda t: np.sum(caps * np.exp(np.minimum(keys - t[:, None], 0)), axis=1), low, high)
+        threshold = bisect(
+            lambda t: np.sum(caps * np.exp(np.minimum(keys - t[:, None], 0)), axis=1), low, high
+        )
         answer = caps * np.exp(np.minimum(keys - threshold, 0))
     else:
         low = values.min(axis=1, where=kept, initial=np.inf) - 1
-        theta = bisect(lambda t: np.sum(np.clip(values - t[:, None], 0, caps), axis=1), low, np.zeros_like(low))
+        theta = bisect(
+            lambda t: np.sum(np.clip(values - t[:, None], 0, caps), axis=1), low, np.zeros_like(low)
+        )
         answer = np.clip(values - theta, 0, caps)
     return np.where((caps.sum(axis=1) <= 1 + 4 * eps)[:, None], caps, answer)
 
 
-# --- cases ----------------------------------------------------------------------------------------------------------------
+# --- cases ----------------------------------------------------------------------------------------
 
 
 def make_case(random, index, *, per_entry):
-    """values [m], cap [] or [m], float32: spans from 1e-3 to 1e5, ties, weights of 0, caps from just enough to none."""
+    """values [m], cap [] or [m], float32: spans from 1e-3 to 1e5, ties, weights of 0, caps from
+    just enough to none.
+    """
     size = int(random.choice([1, 2, 3, 7, SIZE]))
     values = random.normal(size=size) * 10.0 ** random.choice([-3, 0, 1, 2, 5])
     if index % 3 == 0:
@@ -71,7 +81,16 @@ def make_case(random, index, *, per_entry):
         positive[random.integers(size)] = False
     if not per_entry:
         count = positive.sum()
-        cap = random.choice([1 / count, 1.0, np.inf, 3.0, 1 / random.integers(1, count + 1), 1 / random.uniform(1, count + 1e-9)])
+        cap = random.choice(
+            [
+                1 / count,
+                1.0,
+                np.inf,
+                3.0,
+                1 / random.integers(1, count + 1),
+                1 / random.uniform(1, count + 1e-9),
+            ]
+        )
     else:
         cap = random.random(size) ** 3 * positive + 1e-3
         if index % 2 == 0 and size > 2:
@@ -86,7 +105,10 @@ def pad(random, values, cap):
     """The case in [SIZE], with garbage where the mask is False; the kept entries stay in order."""
     mask = np.zeros(SIZE, bool)
     mask[np.sort(random.permutation(SIZE)[: len(values)])] = True
-    padded, caps = random.choice(GARBAGE, SIZE).astype(np.float32), random.choice(GARBAGE, SIZE).astype(np.float32)
+    padded, caps = (
+        random.choice(GARBAGE, SIZE).astype(np.float32),
+        random.choice(GARBAGE, SIZE).astype(np.float32),
+    )
     padded[mask] = values
     caps[mask] = cap
     return padded, caps if cap.ndim else cap, mask
@@ -112,7 +134,7 @@ def assert_close(found, wanted, *, rtol, atol):
     np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol, err_msg=f"case {worst}")
 
 
-# --- values ---------------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("per_entry", [False, slow(True)])
@@ -122,9 +144,13 @@ def test_kl_projection_is_that_of_bisection(method, per_entry):
     found = np.asarray(batched(kl(method))(*batch))
     wanted = answers("kl", per_entry)
     assert found.dtype == np.float32
-    assert_close(found.astype(np.float64), wanted, rtol=1e-5, atol=1e-30)  # exp of -80 has lost 80 units of rounding
-    accuracy = 5e-7 if jax.default_backend() == "cpu" else 1e-6  # others divide and exponentiate to two units of rounding
-    np.testing.assert_allclose(found.sum(axis=1, dtype=np.float64), wanted.sum(axis=1), rtol=accuracy)
+    # exp of -80 has lost 80 units of rounding
+    assert_close(found.astype(np.float64), wanted, rtol=1e-5, atol=1e-30)
+    # others divide and exponentiate to two units of rounding
+    accuracy = 5e-7 if jax.default_backend() == "cpu" else 1e-6
+    np.testing.assert_allclose(
+        found.sum(axis=1, dtype=np.float64), wanted.sum(axis=1), rtol=accuracy
+    )
 
 
 @pytest.mark.parametrize("per_entry", [False, True])
@@ -134,18 +160,27 @@ def test_euclidean_projection_is_that_of_bisection(per_entry):
     wanted = answers("euclidean", per_entry)
     assert found.dtype == np.float32
     assert_close(found.astype(np.float64), wanted, rtol=0, atol=2e-7)
-    accuracy = 5e-7 if jax.default_backend() == "cpu" else 1e-6  # others divide and exponentiate to two units of rounding
-    np.testing.assert_allclose(found.sum(axis=1, dtype=np.float64), wanted.sum(axis=1), rtol=accuracy)
+    # others divide and exponentiate to two units of rounding
+    accuracy = 5e-7 if jax.default_backend() == "cpu" else 1e-6
+    np.testing.assert_allclose(
+        found.sum(axis=1, dtype=np.float64), wanted.sum(axis=1), rtol=accuracy
+    )
 
 
-@pytest.mark.parametrize("project", [*map(slow, map(kl, METHODS)), projections.projection_capped_simplex])
+@pytest.mark.parametrize(
+    "project", [*map(slow, map(kl, METHODS)), projections.projection_capped_simplex]
+)
 def test_padding_batching_and_scanning_change_nothing(project):
     raw, batch = cases(True)
     chosen = [index for index, (values, _) in enumerate(raw) if len(values) == 7][:6]
     values, caps, masks = (part[chosen] for part in batch)
     alone = np.stack([project(*raw[index]) for index in chosen])
-    in_a_loop = np.stack([project(*case[:2], mask=case[2]) for case in zip(values, caps, masks, strict=True)])
-    scanned = jax.lax.scan(lambda carry, case: (carry, project(*case[:2], mask=case[2])), 0, (values, caps, masks))[1]
+    in_a_loop = np.stack(
+        [project(*case[:2], mask=case[2]) for case in zip(values, caps, masks, strict=True)]
+    )
+    scanned = jax.lax.scan(
+        lambda carry, case: (carry, project(*case[:2], mask=case[2])), 0, (values, caps, masks)
+    )[1]
     mapped = batched(project)(values, caps, masks)
     np.testing.assert_allclose(in_a_loop[masks].reshape(alone.shape), alone, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(scanned, in_a_loop, rtol=1e-6, atol=1e-7)
@@ -159,14 +194,19 @@ def test_many_examples_meet_the_optimality_conditions(per_entry):
     size = 50_021  # no square, and no multiple of its root
     random = np.random.default_rng(5)
     logits = (20 * random.normal(size=size)).astype(np.float32)
-    cap = np.float32(3.7 / size) if not per_entry else (random.random(size) ** 2 * 8 / size).astype(np.float32)
+    cap = (
+        np.float32(3.7 / size)
+        if not per_entry
+        else (random.random(size) ** 2 * 8 / size).astype(np.float32)
+    )
     found = {method: np.asarray(kl(method)(logits, cap)).astype(np.float64) for method in METHODS}
     assert_close(found["sort"], found["newton"], rtol=2e-6, atol=1e-37)
     for answer in found.values():
         capped, seen = answer >= cap, answer > 1e-30
         assert 1000 < capped.sum() < size - 1000
         assert abs(answer.sum() - 1) < 5e-7
-        multiplier = np.log(answer, where=seen, out=np.full(size, -np.inf)) - logits  # log xi where free, no more than that where capped
+        # log xi where free, no more than that where capped
+        multiplier = np.log(answer, where=seen, out=np.full(size, -np.inf)) - logits
         free = multiplier[seen & ~capped]
         assert free.max() - free.min() < 3e-5
         assert multiplier[capped].max() <= free.max() + 3e-5
@@ -178,16 +218,24 @@ def test_named_cases(method):
     staircase = case(np.linspace(0, 1e5, 20))
     batch = [
         (np.zeros(20, np.float32), 0.3, np.full(20, 0.05)),  # all tied
-        (staircase, 0.3, np.array([0.0] * 16 + [0.1, 0.3, 0.3, 0.3])),  # the last weight is fractional
+        # the last weight is fractional
+        (staircase, 0.3, np.array([0.0] * 16 + [0.1, 0.3, 0.3, 0.3])),
         (staircase, 1 / 20, np.full(20, 0.05)),
         (staircase, 0.25, np.array([0.0] * 16 + [0.25] * 4)),  # the caps fill the simplex exactly
         (-staircase, np.inf, np.eye(20)[0]),
         (case([0.0] * 10 + [-np.inf] * 10), 0.1, np.array([0.1] * 10 + [0.0] * 10)),
-        (case([0.0, 0.0, -40.0] + [-np.inf] * 17), 0.5, np.array([0.5, 0.5, np.exp(-40.0) / 2] + [0.0] * 17)),
+        (
+            case([0.0, 0.0, -40.0] + [-np.inf] * 17),
+            0.5,
+            np.array([0.5, 0.5, np.exp(-40.0) / 2] + [0.0] * 17),
+        ),
         (case([3e38] + [-3e38] * 19), 0.05, np.full(20, 0.05)),
         (case([1e30] + [-1e30] * 18 + [-np.inf]), 0.5, np.array([0.5] + [0.5 / 18] * 18 + [0.0])),
     ]
-    logits, cap, wanted = (np.stack([np.asarray(part, np.float32) for part in parts]) for parts in zip(*batch, strict=True))
+    logits, cap, wanted = (
+        np.stack([np.asarray(part, np.float32) for part in parts])
+        for parts in zip(*batch, strict=True)
+    )
     found = jax.jit(jax.vmap(kl(method)))(logits, cap)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
@@ -196,14 +244,28 @@ def test_named_cases(method):
 def test_steps_that_are_lost_in_rounding():
     random = np.random.default_rng(0)
     logits = random.normal(size=(20, 1000))
-    logits = (1e9 * np.sign(logits) * np.abs(logits) ** 1.5).astype(np.float32)  # log xi is far below a unit of rounding
-    found = [np.asarray(jax.jit(jax.vmap(lambda logits, method=method: kl(method)(logits, 0.0015)))(logits)) for method in METHODS]
+    # log xi is far below a unit of rounding
+    logits = (1e9 * np.sign(logits) * np.abs(logits) ** 1.5).astype(np.float32)
+    found = [
+        np.asarray(
+            jax.jit(jax.vmap(lambda logits, method=method: kl(method)(logits, 0.0015)))(logits)
+        )
+        for method in METHODS
+    ]
     np.testing.assert_allclose(found[0].sum(axis=1), 1, rtol=1e-6)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("kind, method, per_entry", [("kl", "sort", False), ("kl", "sort", True), ("kl", "newton", True), ("euclidean", None, True)])
+@pytest.mark.parametrize(
+    "kind, method, per_entry",
+    [
+        ("kl", "sort", False),
+        ("kl", "sort", True),
+        ("kl", "newton", True),
+        ("euclidean", None, True),
+    ],
+)
 def test_in_64_bits(kind, method, per_entry):
     values, cap, mask = cases(per_entry)[1]
     values, cap = values.astype(np.float64), cap.astype(np.float64)
@@ -211,7 +273,8 @@ def test_in_64_bits(kind, method, per_entry):
     found = batched(project)(values, cap, mask)
     assert found.dtype == np.float64
     wanted = oracle(kind, values, cap, mask, np.finfo(np.float64).eps)
-    assert_close(np.asarray(found), wanted, rtol=1e-9 if kind == "kl" else 0, atol=1e-10)  # the bisection stops at 1e-11 on spans of 1e5
+    # the bisection stops at 1e-11 on spans of 1e5
+    assert_close(np.asarray(found), wanted, rtol=1e-9 if kind == "kl" else 0, atol=1e-10)
 
 
 @pytest.mark.slow
@@ -219,21 +282,32 @@ def test_dtypes():
     assert projections.kl_projection_capped_simplex([0, 1, 2], 1).dtype == np.float32
     half = projections.kl_projection_capped_simplex(jnp.arange(4, dtype=jnp.bfloat16), 0.5)
     assert half.dtype == jnp.bfloat16
-    np.testing.assert_allclose(half.astype(np.float32), projections.kl_projection_capped_simplex(np.arange(4), 0.5), rtol=1e-2)
-    assert projections.projection_capped_simplex(jnp.arange(4, dtype=jnp.float16), 0.5).dtype == jnp.float16
+    np.testing.assert_allclose(
+        half.astype(np.float32),
+        projections.kl_projection_capped_simplex(np.arange(4), 0.5),
+        rtol=1e-2,
+    )
+    assert (
+        projections.projection_capped_simplex(jnp.arange(4, dtype=jnp.float16), 0.5).dtype
+        == jnp.float16
+    )
 
 
-# --- derivatives ----------------------------------------------------------------------------------------------------------
+# --- derivatives ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("project", [kl("sort"), projections.projection_capped_simplex], ids=["kl", "euclidean"])
+@pytest.mark.parametrize(
+    "project", [kl("sort"), projections.projection_capped_simplex], ids=["kl", "euclidean"]
+)
 @pytest.mark.parametrize("per_entry", [False, True])
 def test_derivatives_are_those_of_finite_differences(project, per_entry):
     random = np.random.default_rng(2)
     count, size, step = 40, 6, 1e-6
-    values = random.normal(size=(count, size)) * (1 if isinstance(project, functools.partial) else 0.2)
+    values = random.normal(size=(count, size)) * (
+        1 if isinstance(project, functools.partial) else 0.2
+    )
     values[:, 2] = -np.inf
     values[:, 5] = np.nan
     mask = np.arange(size) < 5
@@ -249,10 +323,20 @@ def test_derivatives_are_those_of_finite_differences(project, per_entry):
 
         forward = jax.jvp(function, (values, cap), (values_tangent, cap_tangent))[1]
         backward = jax.vjp(function, values, cap)[1](cotangent)
-        difference = [function(values + way * step * values_tangent, cap + way * step * cap_tangent) for way in (1, -1)]
-        return function(values, cap), forward, backward, (difference[0] - difference[1]) / (2 * step)
+        difference = [
+            function(values + way * step * values_tangent, cap + way * step * cap_tangent)
+            for way in (1, -1)
+        ]
+        return (
+            function(values, cap),
+            forward,
+            backward,
+            (difference[0] - difference[1]) / (2 * step),
+        )
 
-    answer, forward, backward, difference = differentiate(values, cap, values_tangent, cap_tangent, cotangent)
+    answer, forward, backward, difference = differentiate(
+        values, cap, values_tangent, cap_tangent, cotangent
+    )
     assert np.isfinite(forward).all()
     assert all(np.isfinite(part).all() for part in backward)
     caps = np.broadcast_to(cap if per_entry else cap[:, None], values.shape)
@@ -261,7 +345,9 @@ def test_derivatives_are_those_of_finite_differences(project, per_entry):
     near = ((gap > 0) & (gap < 1e-4)).any(axis=1)  # a kink
     assert near.sum() < 5
     np.testing.assert_allclose(np.asarray(forward)[~near], np.asarray(difference)[~near], atol=1e-7)
-    paired = np.sum(backward[0] * values_tangent, axis=1) + np.sum((backward[1] * cap_tangent).reshape(count, -1), axis=1)
+    paired = np.sum(backward[0] * values_tangent, axis=1) + np.sum(
+        (backward[1] * cap_tangent).reshape(count, -1), axis=1
+    )
     np.testing.assert_allclose(paired, np.sum(forward * cotangent, axis=1), atol=1e-12)
     assert not np.asarray(backward[0])[:, [2, 5]].any()
 
@@ -276,11 +362,13 @@ def test_derivatives_of_saturated_answers_are_finite(method):
     np.testing.assert_array_equal(jacobians[0], np.zeros((3, 4, 4)))
 
 
-# --- many devices ---------------------------------------------------------------------------------------------------------
+# --- many devices ---------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="a CPU simulates as many devices as one likes")
+@pytest.mark.skipif(
+    jax.default_backend() != "cpu", reason="a CPU simulates as many devices as one likes"
+)
 def test_examples_sharded_over_devices_are_never_gathered():
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("examples",))
     assert mesh.size == 8
@@ -290,25 +378,45 @@ def test_examples_sharded_over_devices_are_never_gathered():
 
     def project(values, caps):
         by_scalar = projections.kl_projection_capped_simplex(values, 0.01, method="newton")
-        return by_scalar, projections.kl_projection_capped_simplex(values, caps, method="newton"), projections.projection_capped_simplex(values, caps)
+        return (
+            by_scalar,
+            projections.kl_projection_capped_simplex(values, caps, method="newton"),
+            projections.projection_capped_simplex(values, caps),
+        )
 
     place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("examples"))
     sharded = jax.jit(project).lower(*jax.device_put((values, caps), place)).compile()
     text = sharded.as_text()
-    gathered = [math.prod(int(size) for size in shape.split(",") if size) for shape in re.findall(r"= \w+\[([\d,]*)\]\S* all-gather\(", text)]
+    gathered = [
+        math.prod(int(size) for size in shape.split(",") if size)
+        for shape in re.findall(r"= \w+\[([\d,]*)\]\S* all-gather\(", text)
+    ]
     assert gathered or "all-reduce" in text
-    assert max(gathered, default=0) <= 3 * mesh.size  # sums of three probes from each device: never a number for each example
-    for found, wanted in zip(sharded(*jax.device_put((values, caps), place)), jax.jit(project)(values, caps), strict=True):
+    # sums of three probes from each device: never a number for each example
+    assert max(gathered, default=0) <= 3 * mesh.size
+    for found, wanted in zip(
+        sharded(*jax.device_put((values, caps), place)), jax.jit(project)(values, caps), strict=True
+    ):
         assert found.sharding.is_equivalent_to(place, 1)
         np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("project", [*map(kl, METHODS), projections.projection_capped_simplex])
 def test_traced_input_that_cannot_be_projected(project):
-    values = np.array([[0.0, 1.0, 2.0], [0.0, np.nan, 2.0], [0.0, 1.0, np.inf], [0.0, np.nan, 2.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0]], np.float32)
+    values = np.array(
+        [
+            [0.0, 1.0, 2.0],
+            [0.0, np.nan, 2.0],
+            [0.0, 1.0, np.inf],
+            [0.0, np.nan, 2.0],
+            [0.0, 1.0, 2.0],
+            [0.0, 1.0, 2.0],
+        ],
+        np.float32,
+    )
     cap = np.array([0.25, 1.0, 1.0, 1.0, 1.0, np.nan], np.float32)
     mask = np.array([[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 0, 1], [0, 0, 0], [1, 1, 1]], bool)
     found = np.asarray(batched(project)(values, cap, mask))
@@ -322,7 +430,13 @@ def test_traced_input_that_cannot_be_projected(project):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"cap": 0.3}, r"cap is too small: the caps of the 3 entries that count sum to 0.9, .* raise it to 1 / 3 at least"),
+        (
+            {"cap": 0.3},
+            (
+                r"cap is too small: the caps of the 3 entries that count sum to 0.9, .* raise it to"
+                r" 1 / 3 at least"
+            ),
+        ),
         ({"cap": [0.3, 0.3, 0.3]}, "cap is too small"),
         ({"cap": 0.4, "mask": [True, True, False]}, r"the 2 entries that count sum to 0.8"),
         ({"values": [0.0, 0.0, -np.inf], "cap": 0.4}, r"the 2 entries that count sum to 0.8"),
@@ -330,7 +444,10 @@ def test_traced_input_that_cannot_be_projected(project):
         ({"cap": 0.0}, "cap is 0.0: caps are positive; use inf for no cap"),
         ({"cap": -1}, "cap is -1.0: caps are positive"),
         ({"cap": np.nan}, "cap is nan: caps are positive"),
-        ({"cap": [1.0, -0.5, 1.0]}, r"cap\[1\] is -0.5: caps are positive; .* 0 for an entry that stays 0"),
+        (
+            {"cap": [1.0, -0.5, 1.0]},
+            r"cap\[1\] is -0.5: caps are positive; .* 0 for an entry that stays 0",
+        ),
         ({"cap": [[1.0]]}, r"cap has shape \[1, 1\]: expected shape \[3\]"),
         ({"cap": [1.0, 1.0]}, r"cap has shape \[2\]: expected shape \[3\]"),
         ({"cap": None}, "cap is None"),
@@ -342,13 +459,18 @@ def test_traced_input_that_cannot_be_projected(project):
 )
 def test_known_values_are_refused(arguments, message):
     arguments = {"values": [0.0, 1.0, 2.0], "cap": 1.0, "mask": None} | arguments
-    for project in (projections.kl_projection_capped_simplex, projections.projection_capped_simplex):
+    for project in (
+        projections.kl_projection_capped_simplex,
+        projections.projection_capped_simplex,
+    ):
         with pytest.raises(ValueError, match=message):
             project(arguments["values"], arguments["cap"], mask=arguments["mask"])
 
 
 def test_method_and_names_are_refused():
-    with pytest.raises(ValueError, match="method is 'bisect': the options are 'auto', 'sort', 'newton'"):
+    with pytest.raises(
+        ValueError, match="method is 'bisect': the options are 'auto', 'sort', 'newton'"
+    ):
         projections.kl_projection_capped_simplex([0.0], 1.0, method="bisect")
     with pytest.raises(ValueError, match="log_weights has shape"):
         projections.kl_projection_capped_simplex(0.0, 1.0)
@@ -361,7 +483,9 @@ def test_caps_that_lack_only_rounding_are_accepted():
     for count in (7, 49):
         cap = np.float32(1) / np.float32(count)
         for method in METHODS:
-            np.testing.assert_allclose(kl(method)(np.arange(count), cap), np.full(count, 1 / count), rtol=1e-6)
+            np.testing.assert_allclose(
+                kl(method)(np.arange(count), cap), np.full(count, 1 / count), rtol=1e-6
+            )
 
 
 def test_new_values_compile_nothing(compilations):
@@ -384,10 +508,14 @@ def test_newton_where_equal_caps_leave_nothing(x64):
     random = np.random.default_rng(0)
     logs = np.full((99, 150), -np.inf)
     for index, size in enumerate(range(2, 101)):
-        logs[index, : size + index % 7] = random.normal(size=size + index % 7) * (1.0, 30.0, 1e4)[index % 3]
+        logs[index, : size + index % 7] = (
+            random.normal(size=size + index % 7) * (1.0, 30.0, 1e4)[index % 3]
+        )
     caps = 1 / np.arange(2.0, 101.0)
     found = {
-        name: jax.vmap(lambda x, cap, name=name: projections.kl_projection_capped_simplex(x, cap, method=name))(logs, caps)
+        name: jax.vmap(
+            lambda x, cap, name=name: projections.kl_projection_capped_simplex(x, cap, method=name)
+        )(logs, caps)
         for name in ("sort", "newton")
     }
     np.testing.assert_allclose(found["newton"].sum(axis=1), 1, atol=1e-14)

@@ -32,13 +32,17 @@ def write_as(folder, name):
     return path
 
 
-# --- tables ----------------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv", "a.tsv.gz", "A.CSV", "a.parquet"])
 def test_every_kind_of_file_gives_the_same_table(tmp_path, name):
     table = readers.read_table(write_as(tmp_path, name), label="ill")
-    assert (table.num_rows, tuple(table.numeric), tuple(table.categorical)) == (4, ("age", "smokes"), ("colour",))
+    assert (table.num_rows, tuple(table.numeric), tuple(table.categorical)) == (
+        4,
+        ("age", "smokes"),
+        ("colour",),
+    )
     assert table.missing == {"age": 1, "colour": 1}
     np.testing.assert_array_equal(table.numeric["age"], [31, np.nan, 45.5, 28])
     assert table.numeric["smokes"].tolist() == [1, 0, 1, 0]
@@ -57,15 +61,30 @@ def test_every_kind_of_file_gives_the_same_table(tmp_path, name):
         ("a,Y\n1,0\n2,1\n", "there is no column 'y'; did you mean 'Y'?"),
         ("a,y\n1,0\ninf,1\n", "column 'a' holds inf in row 2"),
         ("a,y\n1,0\n2,\n", "column 'y' has no label in row 2"),
-        ("a,y\n1,0\n2,0\n", "column 'y' holds 1 distinct value, 0 (2): labels take exactly two values"),
+        (
+            "a,y\n1,0\n2,0\n",
+            "column 'y' holds 1 distinct value, 0 (2): labels take exactly two values",
+        ),
         ("a,y\n1,0\n2,1\n3,2\n4,2\n", "column 'y' holds 3 distinct values, 2 (2), 0 (1), 1 (1)"),
         ("a,a,y\n1,1,0\n", "two columns are named 'a'"),
         ('\n"a ""b""",y,"a ""b"""\n1,1,0\n', "two columns are named 'a \"b\"'"),
         ("1.5,2,0\n2,1,1\n", "the first line holds numbers (1.5, 2, 0, ...)"),
-        ("a,y\n1,0\n2,1,7,8\n", "not readable as .csv: line 3 has 4 fields, and there are 2 columns: field 3 has no column"),
-        (b"a,y\n\xff\xfe,0\n2,1\n", "not readable as .csv: line 2, character 1: the byte 0xff is not UTF-8"),
+        (
+            "a,y\n1,0\n2,1,7,8\n",
+            (
+                "not readable as .csv: line 3 has 4 fields, and there are 2 columns: field 3 has no"
+                " column"
+            ),
+        ),
+        (
+            b"a,y\n\xff\xfe,0\n2,1\n",
+            "not readable as .csv: line 2, character 1: the byte 0xff is not UTF-8",
+        ),
         ("a,y\ngröße,0\n2,1\n".encode("latin-1"), "save it in UTF-8"),
-        ("größe,y\n1,0\n2,1\n".encode("latin-1"), "line 1, character 3: the byte 0xf6 is not UTF-8: name the encoding"),
+        (
+            "größe,y\n1,0\n2,1\n".encode("latin-1"),
+            "line 1, character 3: the byte 0xf6 is not UTF-8: name the encoding",
+        ),
         ("a,y\n1,1\n2,1.0\n3,01\n", "column 'y' holds 1 distinct value, 1 (3)"),
     ],
 )
@@ -136,10 +155,14 @@ def test_blank_lines_are_no_rows(tmp_path, text, name):
     header, *rows = list(csv.reader(io.StringIO(text.lstrip(), newline="")))
     wanted = [row or [""] for row in rows if row or len(header) == 1]
     found = list(zip(*(table.categorical[column] for column in header), strict=True))
-    assert found == [tuple(None if field in readers.MISSING else field for field in row) for row in wanted]
+    assert found == [
+        tuple(None if field in readers.MISSING else field for field in row) for row in wanted
+    ]
     num_blank = len(rows) - len(wanted)
     lines = "line was" if num_blank == 1 else "lines were"
-    assert table.notes == ((f"{num_blank} blank {lines} left out; rows are counted without",) if num_blank else ())
+    assert table.notes == (
+        (f"{num_blank} blank {lines} left out; rows are counted without",) if num_blank else ()
+    )
 
 
 def test_blank_lines_alone_are_no_rows(tmp_path):
@@ -154,15 +177,19 @@ def test_names_that_look_like_marks_are_names(tmp_path, name):
     if name.endswith(".parquet"):
         polars.DataFrame([[1, 2]] * 3, schema=columns).write_parquet(tmp_path / name)
     else:
-        text = "\n".join([("\t" if ".tsv" in name else ",").join(line) for line in (columns, "123", "456")])
-        (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        text = "\n".join(
+            [("\t" if ".tsv" in name else ",").join(line) for line in (columns, "123", "456")]
+        )
+        (tmp_path / name).write_bytes(
+            gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
+        )
     assert readers.read_table(tmp_path / name).columns == tuple(columns)
 
 
 def test_other_columns_are_left_out_and_said(tmp_path):
-    frame = polars.DataFrame({"day": ["2020-01-02", "2020-01-03"], "a": [1, 2], "nothing": [None, None]}).with_columns(
-        polars.col("day").str.to_date()
-    )
+    frame = polars.DataFrame(
+        {"day": ["2020-01-02", "2020-01-03"], "a": [1, 2], "nothing": [None, None]}
+    ).with_columns(polars.col("day").str.to_date())
     frame.write_parquet(tmp_path / "a.parquet")
     table = readers.read_table(tmp_path / "a.parquet")
     assert table.columns == ("a", "nothing")
@@ -183,7 +210,9 @@ def test_other_columns_are_left_out_and_said(tmp_path):
 def test_labels_are_mapped_and_said(values, signs, mapping, noted):
     labels, said, notes = map_labels("memory", "y", values)
     assert (labels.tolist(), str(said), bool(notes)) == (signs, mapping, noted)
-    assert said.to_text(labels) == [str(int(value)) if isinstance(value, float) else str(value) for value in values]
+    assert said.to_text(labels) == [
+        str(int(value)) if isinstance(value, float) else str(value) for value in values
+    ]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +234,10 @@ def test_labels_are_mapped_and_said(values, signs, mapping, noted):
 def test_labels_of_text_files_keep_their_spelling(tmp_path, kind, written, signs, noted):
     path = tmp_path / f"a.{kind}"
     separator = "," if kind == "csv" else "\t"
-    path.write_text("".join(f"{left}{separator}{right}\n" for left, right in [("a", "y"), *enumerate(written)]), encoding="utf-8")
+    path.write_text(
+        "".join(f"{left}{separator}{right}\n" for left, right in [("a", "y"), *enumerate(written)]),
+        encoding="utf-8",
+    )
     table = readers.read_table(path, label="y")
     assert (table.labels.tolist(), bool(table.notes)) == (signs, noted)
     assert table.mapping.to_text(table.labels) == written
@@ -213,13 +245,19 @@ def test_labels_of_text_files_keep_their_spelling(tmp_path, kind, written, signs
 
 def test_the_commonest_spelling_of_a_label_stands_for_all(tmp_path):
     (tmp_path / "a.csv").write_text("y,a\nTrue,1\ntrue,1\nFALSE,2\ntrue,3\n", encoding="utf-8")
-    assert str(readers.read_table(tmp_path / "a.csv", label="y").mapping) == "y: FALSE -> -1, true -> +1"
+    assert (
+        str(readers.read_table(tmp_path / "a.csv", label="y").mapping)
+        == "y: FALSE -> -1, true -> +1"
+    )
 
 
 @pytest.mark.parametrize("values", [[[1], [2]], [{"b": 1}, {"b": 2}], [b"no", b"yes"]])
 def test_labels_are_no_lists(tmp_path, values):
     polars.DataFrame({"a": [1, 2], "y": values}).write_parquet(tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match="column 'y' holds values of the type .*: labels are numbers, text, or true and false"):
+    with pytest.raises(
+        ValueError,
+        match="column 'y' holds values of the type .*: labels are numbers, text, or true and false",
+    ):
         readers.read_table(tmp_path / "a.parquet", label="y")
 
 
@@ -233,9 +271,17 @@ def test_numbers_names_the_first_bad_row(people):
         table.numbers("colur")
     assert table.weights("smokes").tolist() == [1, 0, 1, 0]
     costs = Table("memory", 2, {"cost": np.array([1.0, -2.0]), "none": np.zeros(2)}, {}, {})
-    with pytest.raises(ValueError, match="column 'cost' holds -2 in row 2: weights are not negative; a weight of 0 leaves the row out"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            "column 'cost' holds -2 in row 2: weights are not negative; a weight of 0 leaves the"
+            " row out"
+        ),
+    ):
         costs.weights("cost")
-    with pytest.raises(ValueError, match="column 'none' is 0 in all rows: at least one weight must be above 0"):
+    with pytest.raises(
+        ValueError, match="column 'none' is 0 in all rows: at least one weight must be above 0"
+    ):
         costs.weights("none")
     mixed = Table("memory", 3, {}, {"a": np.array(["1", None, "x1"], dtype=object)}, {"a": 1})
     with pytest.raises(ValueError, match="row 3 holds 'x1'"):
@@ -271,7 +317,7 @@ def test_unknown_embedded_set():
         embedded.load_table("moon")
 
 
-# --- base classifiers ------------------------------------------------------------------------------------------------------
+# --- base classifiers -----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +331,14 @@ def mixed():
     text[generator.permutation(60)[:15]] = "maybe"
     text[7] = None
     constant = np.full(60, np.nan)
-    return Table("memory", 60, {"a": numbers, "empty": constant}, {"b": text}, {"a": 1, "empty": 60, "b": 1}, labels)
+    return Table(
+        "memory",
+        60,
+        {"a": numbers, "empty": constant},
+        {"b": text},
+        {"a": 1, "empty": 60, "b": 1},
+        labels,
+    )
 
 
 FOLDS = [np.arange(60) % 4 == fold for fold in range(4)]
@@ -312,24 +365,43 @@ def test_out_of_fold_scores_come_from_classifiers_that_did_not_see_the_row(mixed
     base = classifiers.fit_base(mixed, ["knn"], folds=FOLDS)
     inside = classifiers.fit_base(mixed, ["knn"], scores="in-sample")
     first = mixed.rows(np.flatnonzero(~FOLDS[0]))
-    apart = classifiers.fit_base(first, ["knn"], scores="in-sample").predict_scores(mixed.rows(np.flatnonzero(FOLDS[0])))
+    apart = classifiers.fit_base(first, ["knn"], scores="in-sample").predict_scores(
+        mixed.rows(np.flatnonzero(FOLDS[0]))
+    )
     np.testing.assert_array_equal(base.scores[FOLDS[0]], apart)
     assert (inside.scores[:, 0] * mixed.labels).min() > (base.scores[:, 0] * mixed.labels).min()
 
 
 def test_same_seed_same_scores(mixed):
-    first, second = (classifiers.fit_base(mixed, ["forest"], seed=3, scores="in-sample").scores for _ in range(2))
+    first, second = (
+        classifiers.fit_base(mixed, ["forest"], seed=3, scores="in-sample").scores for _ in range(2)
+    )
     np.testing.assert_array_equal(first, second)
 
 
 def test_new_rows_may_hold_unknown_text_and_gaps(mixed):
     base = classifiers.fit_base(mixed, ["logistic", "tree"], scores="in-sample")
-    new = Table("new", 2, {"a": np.array([np.nan, 1.0]), "empty": np.array([1.0, np.nan])}, {"b": np.array([None, "never seen"], dtype=object)}, {})
+    new = Table(
+        "new",
+        2,
+        {"a": np.array([np.nan, 1.0]), "empty": np.array([1.0, np.nan])},
+        {"b": np.array([None, "never seen"], dtype=object)},
+        {},
+    )
     assert np.isfinite(base.predict_scores(new)).all()
-    codes = Table("new", 1, {"a": np.ones(1), "empty": np.ones(1), "b": np.array([7.0])}, {}, {})  # text that looks like numbers in this file
+    # text that looks like numbers in this file
+    codes = Table("new", 1, {"a": np.ones(1), "empty": np.ones(1), "b": np.array([7.0])}, {}, {})
     assert np.isfinite(base.predict_scores(codes)).all()
     with pytest.raises(ValueError, match="new: column 'a' is not numeric: row 1 holds 'x'"):
-        base.predict_scores(Table("new", 1, {"empty": np.ones(1)}, {"a": np.array(["x"], dtype=object), "b": np.array(["no"], dtype=object)}, {}))
+        base.predict_scores(
+            Table(
+                "new",
+                1,
+                {"empty": np.ones(1)},
+                {"a": np.array(["x"], dtype=object), "b": np.array(["no"], dtype=object)},
+                {},
+            )
+        )
     with pytest.raises(ValueError, match="new: there is no column 'b'"):
         base.predict_scores(Table("new", 1, {"a": np.ones(1), "empty": np.ones(1)}, {}, {}))
 
@@ -352,8 +424,12 @@ def test_too_few_rows_are_said(mixed):
     few = mixed.rows(np.array([0, 1, 2, 4]))
     with pytest.raises(ValueError, match="the smaller class has 1 row"):
         classifiers.fit_base(few, ["tree"], folds=[np.arange(4) % 2 == fold for fold in range(2)])
-    with pytest.raises(ValueError, match="memory: the base classifier 'knn' cannot be trained: .*n_neighbors"):
-        classifiers.fit_base(mixed.rows(np.array([0, 1, 3, 4])), ["knn"], folds=[np.arange(4) < 2, np.arange(4) >= 2])
+    with pytest.raises(
+        ValueError, match="memory: the base classifier 'knn' cannot be trained: .*n_neighbors"
+    ):
+        classifiers.fit_base(
+            mixed.rows(np.array([0, 1, 3, 4])), ["knn"], folds=[np.arange(4) < 2, np.arange(4) >= 2]
+        )
     with pytest.raises(ValueError, match="no column is left"):
         classifiers.fit_base(mixed.without(["a", "empty", "b"]), ["tree"], folds=FOLDS)
 

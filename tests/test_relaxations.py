@@ -1,4 +1,6 @@
-"""Relaxations of the margin, against exact values in extended precision, optimality conditions, and solvers that share no code with them."""
+"""Relaxations of the margin, against exact values in extended precision, optimality conditions, and
+solvers that share no code with them.
+"""
 
 import functools
 import math
@@ -16,7 +18,9 @@ from jboost import relaxations
 from jboost.relaxations import certify
 from marks import slow_but
 
-NUM_CASES, SIZE = 48, 400  # of every batch: one shape, one compilation per record and precision; smaller problems are padded with garbage
+# of every batch: one shape, one compilation per record and precision; smaller problems are padded
+# with garbage
+NUM_CASES, SIZE = 48, 400
 LONG = np.longdouble
 FACTORIES = {
     "hard": relaxations.hard_margin,
@@ -32,8 +36,12 @@ FACTORIES = {
     "chi2penalty": relaxations.chi_square_penalty,
     "klball": relaxations.kl_ball,
     "klpenalty": relaxations.kl_penalty,
-    "quadratic": lambda scale: relaxations.from_functions(quadratic, quadratic_conjugate, plain_softmax, parameters=scale),
-    "offset": lambda scale, offset: relaxations.from_functions(offset_value, offset_conjugate, plain_softmax, parameters=(scale, offset)),
+    "quadratic": lambda scale: relaxations.from_functions(
+        quadratic, quadratic_conjugate, plain_softmax, parameters=scale
+    ),
+    "offset": lambda scale, offset: relaxations.from_functions(
+        offset_value, offset_conjugate, plain_softmax, parameters=(scale, offset)
+    ),
 }
 NAMES = [name for name in FACTORIES if name not in ("quadratic", "offset")]
 SMOOTH_GAMES = ("ball2", "penalty2", "entropy", "quadratic", "chi2ball", "chi2penalty", "klpenalty")
@@ -49,21 +57,25 @@ def quadratic_conjugate(scale, z, prior):
 
 
 def offset_value(parameters, d, prior):
-    """scale * |d - q|^2 / 2 less its value at 0, with q > 0: f* decreases as a coordinate comes down to 0."""
+    """scale * |d - q|^2 / 2 less its value at 0, with q > 0: f* decreases as a coordinate comes
+    down to 0.
+    """
     scale, offset = parameters
     return scale * jnp.sum(jnp.where(prior > 0, d * d - 2 * d * offset, 0.0)) / 2
 
 
 def offset_conjugate(parameters, z, prior):
     scale, offset = parameters
-    return jnp.sum(jnp.where(prior > 0, jnp.maximum(z + scale * offset, 0.0) ** 2, 0.0)) / (2 * scale)
+    return jnp.sum(jnp.where(prior > 0, jnp.maximum(z + scale * offset, 0.0) ** 2, 0.0)) / (
+        2 * scale
+    )
 
 
 def plain_softmax(parameters, margins, strength, prior):
     return prior * jnp.exp((jnp.min(margins) - margins) / strength)
 
 
-# --- one compiled function for everything ------------------------------------------------------------------------------------
+# --- one compiled function for everything ---------------------------------------------------------
 
 
 class Case(NamedTuple):
@@ -102,31 +114,58 @@ def _answers(relaxation, margins, strength, prior, example_weights):
 
 
 def ask(name, cases, dtype, garbage=np.nan):
-    """`Answers` to every case, by one vmapped call per 48; vectors are cut to the size of the case."""
+    """`Answers` to every case, by one vmapped call per 48; vectors are cut to the size
+    of the case.
+    """
     answers = []
     for start in range(0, len(cases), NUM_CASES):
         chunk = cases[start : start + NUM_CASES]
         full = chunk + [chunk[-1]] * (NUM_CASES - len(chunk))
 
         def pad(vectors, fill, dtype=dtype):
-            return jnp.asarray(np.stack([np.concatenate([v, np.full(SIZE - len(v), fill)]) for v in vectors]).astype(dtype))
+            return jnp.asarray(
+                np.stack(
+                    [np.concatenate([v, np.full(SIZE - len(v), fill)]) for v in vectors]
+                ).astype(dtype)
+            )
 
         margins, prior = pad([c.margins for c in full], garbage), pad([c.prior for c in full], 0.0)
-        weights = pad([c.prior if c.example_weights is None else c.example_weights for c in full], 0.0)
-        parameters = [jnp.asarray(np.array(column, dtype)) for column in zip(*(c.parameters for c in full), strict=True)]
+        weights = pad(
+            [c.prior if c.example_weights is None else c.example_weights for c in full], 0.0
+        )
+        parameters = [
+            jnp.asarray(np.array(column, dtype))
+            for column in zip(*(c.parameters for c in full), strict=True)
+        ]
         relaxation = jax.vmap(FACTORIES[name])(*parameters) if parameters else FACTORIES[name]()
-        batch = _answers(relaxation, margins, jnp.asarray(np.array([c.strength for c in full], dtype)), prior, weights)
+        batch = _answers(
+            relaxation,
+            margins,
+            jnp.asarray(np.array([c.strength for c in full], dtype)),
+            prior,
+            weights,
+        )
         batch = Answers(*(np.asarray(leaf) for leaf in batch))
         for index, case in enumerate(chunk):
             one = Answers(*(leaf[index] for leaf in batch))
             assert not np.any(one.argmin[len(case.margins) :]), "weight on padding"
-            charge, argmin_charge = (np.sum(paid, dtype=LONG) for paid in (one.charge, one.argmin_charge))
-            answers.append(one._replace(argmin=one.argmin[: len(case.margins)], charge=charge, argmin_charge=argmin_charge))
+            charge, argmin_charge = (
+                np.sum(paid, dtype=LONG) for paid in (one.charge, one.argmin_charge)
+            )
+            answers.append(
+                one._replace(
+                    argmin=one.argmin[: len(case.margins)],
+                    charge=charge,
+                    argmin_charge=argmin_charge,
+                )
+            )
     return answers
 
 
 def rounded(case, dtype):
-    """The case that the program is handed, in extended precision; shares are what the prior says of each other."""
+    """The case that the program is handed, in extended precision; shares are what the prior says of
+    each other.
+    """
     prior = case.prior.astype(dtype).astype(LONG)
     weights = case.prior if case.example_weights is None else case.example_weights
     return Case(
@@ -138,11 +177,13 @@ def rounded(case, dtype):
     )
 
 
-# --- exact values in extended precision ----------------------------------------------------------------------------------------
+# --- exact values in extended precision -----------------------------------------------------------
 
 
 def exact_value(name, parameters, d, prior):
-    """f(d) of weights that sum to one, in extended precision; inf where d is not allowed, to the last bit."""
+    """f(d) of weights that sum to one, in extended precision; inf where d is not allowed, to the
+    last bit.
+    """
     size, real = LONG(np.count_nonzero(prior)), prior > 0
     d, prior = d[real], prior[real]
     density = d / prior
@@ -168,14 +209,18 @@ def exact_value(name, parameters, d, prior):
         coins = nu * density
         if np.any(coins > 1):
             return LONG(np.inf)
-        return scale * np.sum(prior * (np.log(LONG(2)) + scipy_xlogx(coins) + scipy_xlogx(1 - coins)))
+        return scale * np.sum(
+            prior * (np.log(LONG(2)) + scipy_xlogx(coins) + scipy_xlogx(1 - coins))
+        )
     return LONG(0)  # hard, ball1
 
 
 def entropy_of(x):
     """x log x - x + 1, by its series about 1."""
     apart = x - 1
-    return np.where(np.abs(apart) < 1e-4, apart**2 / 2 - apart**3 / 6 + apart**4 / 12, scipy_xlogx(x) - x + 1)
+    return np.where(
+        np.abs(apart) < 1e-4, apart**2 / 2 - apart**3 / 6 + apart**4 / 12, scipy_xlogx(x) - x + 1
+    )
 
 
 def scipy_xlogx(x):
@@ -183,7 +228,9 @@ def scipy_xlogx(x):
 
 
 def least(name, parameters, margins, prior):
-    """The minimum over the simplex of <margins, d> + f(d), in extended precision, by its dual; -inf where f is infinite throughout."""
+    """The minimum over the simplex of <margins, d> + f(d), in extended precision, by its dual; -inf
+    where f is infinite throughout.
+    """
     size = LONG(len(margins))
     low = margins.min()
     above = margins - low
@@ -195,14 +242,22 @@ def least(name, parameters, margins, prior):
         caps = prior * (parameters[0] * size if name == "cap" else 1 / parameters[0])
         order = np.argsort(margins, kind="stable")
         taken = np.minimum(np.cumsum(caps[order]), 1)
-        return LONG(np.inf) if taken[-1] < 1 else np.sum(np.diff(taken, prepend=LONG(0)) * above[order]) + low
+        return (
+            LONG(np.inf)
+            if taken[-1] < 1
+            else np.sum(np.diff(taken, prepend=LONG(0)) * above[order]) + low
+        )
     if name == "penaltyinf":
         order = np.argsort(above)
         area = np.cumsum(prior[order])
         return low + np.min((parameters[0] / size + np.cumsum(prior[order] * above[order])) / area)
     if name == "penalty2":
         target = parameters[0] ** 2 / size
-        reach = bisect(lambda t: np.sum(prior * np.maximum(t - above, 0) ** 2) < target, LONG(0), 2 * np.sqrt(target / prior.sum()) + above.max() + 1)
+        reach = bisect(
+            lambda t: np.sum(prior * np.maximum(t - above, 0) ** 2) < target,
+            LONG(0),
+            2 * np.sqrt(target / prior.sum()) + above.max() + 1,
+        )
         return low + reach
     if name == "ball2":
         radius = parameters[0] * np.sqrt(size)
@@ -224,9 +279,17 @@ def least(name, parameters, margins, prior):
         return least("ball2", (np.sqrt((1 + parameters[0]) / size),), margins, prior)
     if name == "chi2penalty":
         double = 2 * parameters[0]
-        reach = bisect(lambda t: np.sum(prior * np.maximum(t - above, 0)) < double, LONG(0), double / prior.sum() + above.max() + 1)
+        reach = bisect(
+            lambda t: np.sum(prior * np.maximum(t - above, 0)) < double,
+            LONG(0),
+            double / prior.sum() + above.max() + 1,
+        )
         density = np.maximum(reach - above, 0) / double
-        return low + np.sum(prior * density * above) + parameters[0] * np.sum(prior * (density - 1) ** 2)
+        return (
+            low
+            + np.sum(prior * density * above)
+            + parameters[0] * np.sum(prior * (density - 1) ** 2)
+        )
     if name == "klpenalty":
         return low - parameters[0] * np.log1p(np.sum(prior * np.expm1(-above / parameters[0])))
     if name == "klball":
@@ -271,7 +334,7 @@ def bisect(is_low, low, high):
     return low + (high - low) / 2
 
 
-# --- cases -------------------------------------------------------------------------------------------------------------------
+# --- cases ----------------------------------------------------------------------------------------
 
 
 def random_prior(rng, size, kind):
@@ -303,7 +366,10 @@ def random_parameters(rng, name, size):
     if name == "ball1":
         return (rng.uniform(1, 2),)
     if name == "ball2":
-        return (size**-0.5 * rng.choice([1 + 10 ** rng.uniform(-5, 0), rng.uniform(1, size**0.5), 1.0 + 1e-7]),)
+        return (
+            size**-0.5
+            * rng.choice([1 + 10 ** rng.uniform(-5, 0), rng.uniform(1, size**0.5), 1.0 + 1e-7]),
+        )
     scale = 10 ** rng.uniform(-3, 1)
     if name in ("chi2ball", "klball"):
         return (10 ** rng.uniform(-4, 1),)
@@ -316,20 +382,25 @@ def random_cases(name, seed, num_cases=NUM_CASES):
     for index in range(num_cases):
         size = int(rng.choice([1, 2, 3, 8, 50, SIZE]))
         prior = random_prior(rng, size, rng.choice(["equal", "random", "unequal"]))
-        margins = random_margins(rng, size, ["uniform", "equal", "ties", "close", "votes"][index % 5])
+        margins = random_margins(
+            rng, size, ["uniform", "equal", "ties", "close", "votes"][index % 5]
+        )
         strength = 10.0 ** (rng.uniform(-6, 6) if index % 3 else rng.uniform(-2, 1))
         cases.append(Case(random_parameters(rng, name, size), margins, prior, strength))
     return cases
 
 
-# --- optimality conditions of the argmin ---------------------------------------------------------------------------------------
+# --- optimality conditions of the argmin ----------------------------------------------------------
 
 
 def violation(name, case, d):
-    """How far d [m] is from the conditions of Karush, Kuhn and Tucker of the smoothed problem, in units of the strength."""
+    """How far d [m] is from the conditions of Karush, Kuhn and Tucker of the smoothed problem, in
+    units of the strength.
+    """
     parameters, margins, prior, strength, _ = case
     size = len(prior)
-    keep = d > (1e-5 if name in ("ball2", "chi2ball") else 1e-12)  # 4e-13 of the prior may be mixed in to come into the ball for certain
+    # 4e-13 of the prior may be mixed in to come into the ball for certain
+    keep = d > (1e-5 if name in ("ball2", "chi2ball") else 1e-12)
     square = np.sum(d * d / prior) / size
     density, margins, prior, d = (d / prior)[keep], margins[keep], prior[keep], d[keep]
     tilt = margins / strength + np.log(density)  # constant where f adds nothing
@@ -341,15 +412,23 @@ def violation(name, case, d):
         if at_cap.all():
             return 0
         free = tilt[~at_cap]
-        return max(np.ptp(free), np.max(tilt[at_cap] - free.min(), initial=0), np.max(density / most - 1))
+        return max(
+            np.ptp(free), np.max(tilt[at_cap] - free.min(), initial=0), np.max(density / most - 1)
+        )
     if name == "penaltyinf":
         cut = density >= density.max() * (1 - 1e-9)
-        level = tilt[~cut].max() if not cut.all() else tilt.max() + np.sum(size * prior * (tilt.max() - tilt))
+        level = (
+            tilt[~cut].max()
+            if not cut.all()
+            else tilt.max() + np.sum(size * prior * (tilt.max() - tilt))
+        )
         pressure = size * prior[cut] * (level - tilt[cut])
         total = abs(np.sum(pressure) / (parameters[0] / strength) - 1) if not cut.all() else 0
         return max(np.ptp(tilt[~cut]) if not cut.all() else 0, -pressure.min(), total)
     if name == "penalty2":
-        return np.ptp(tilt + parameters[0] / strength * density / size / np.sqrt(np.sum(d * density) / size))
+        return np.ptp(
+            tilt + parameters[0] / strength * density / size / np.sqrt(np.sum(d * density) / size)
+        )
     if name == "chi2penalty":
         return np.ptp(tilt + 2 * parameters[0] / strength * density)
     if name == "klpenalty":
@@ -366,7 +445,9 @@ def violation(name, case, d):
         nu, scale = parameters
         coins = nu * density
         inside = coins < 1 - 1e-6  # beyond, rounding of the coin moves its log odds
-        level = tilt[inside] + nu * scale / strength * (np.log(coins[inside]) - np.log1p(-coins[inside]))
+        level = tilt[inside] + nu * scale / strength * (
+            np.log(coins[inside]) - np.log1p(-coins[inside])
+        )
         return max(np.ptp(level) if inside.any() else 0, coins.max() - 1)
     assert name in ("ball2", "chi2ball")
     outside = square / (parameters[0] ** 2 if name == "ball2" else (1 + parameters[0]) / size) - 1
@@ -376,7 +457,11 @@ def violation(name, case, d):
     (level, charge), *_ = np.linalg.lstsq(columns, tilt * np.sqrt(d), rcond=None)
     if len(np.unique(density.round(9))) == 1:
         level, charge = tilt.mean(), 0
-    return max(outside, -charge, np.max(np.abs(tilt + charge * density - level)) / (1 + charge * density.max()))
+    return max(
+        outside,
+        -charge,
+        np.max(np.abs(tilt + charge * density - level)) / (1 + charge * density.max()),
+    )
 
 
 @pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
@@ -387,23 +472,42 @@ def dtype(request):
 
 @functools.cache
 def exact(name, dtype):
-    """Random cases, what the program is handed of each, and the least value of each; the weights of the cases are near the prior."""
+    """Random cases, what the program is handed of each, and the least value of each; the weights of
+    the cases are near the prior.
+    """
     cases = random_cases(name, 7) + random_cases(name, 8)
     rng = np.random.default_rng(9)
-    cases = [c._replace(example_weights=c.prior * rng.uniform(0.9, 1.1, len(c.prior)) * rng.uniform(0.5, 2)) for c in cases]
+    cases = [
+        c._replace(
+            example_weights=c.prior * rng.uniform(0.9, 1.1, len(c.prior)) * rng.uniform(0.5, 2)
+        )
+        for c in cases
+    ]
     handed = [rounded(case, dtype) for case in cases]
     return cases, handed, [least(name, c.parameters, c.margins, c.prior) for c in handed]
 
 
 def units(name, case):
     """What errors are relative to: the scale of the values at hand, 1 at least."""
-    return max(1.0, float(case.parameters[-1])) if "penalty" in name or name in ("entropy", "klball") else 1.0
+    return (
+        max(1.0, float(case.parameters[-1]))
+        if "penalty" in name or name in ("entropy", "klball")
+        else 1.0
+    )
 
 
 def test_records_have_structures_of_their_own():
-    """`jax.tree_util.register_dataclass` makes them equal, and jit then now and then runs the program of one record for another."""
-    records = [factory(*[1.0] * (2 if name in ("entropy", "offset") else name != "hard")) for name, factory in FACTORIES.items()]
-    structures = [jax.tree.structure(record) for record in [*records, relaxations.unit_ball(), relaxations.squared_norm(1.0)]]
+    """`jax.tree_util.register_dataclass` makes them equal, and jit then now and then runs the
+    program of one record for another.
+    """
+    records = [
+        factory(*[1.0] * (2 if name in ("entropy", "offset") else name != "hard"))
+        for name, factory in FACTORIES.items()
+    ]
+    structures = [
+        jax.tree.structure(record)
+        for record in [*records, relaxations.unit_ball(), relaxations.squared_norm(1.0)]
+    ]
     for index, one in enumerate(structures):
         again = jax.tree.structure(jax.tree.unflatten(one, range(one.num_leaves)))
         assert (one, hash(one)) == (again, hash(again))
@@ -416,7 +520,9 @@ def test_lower_bounds_are_below_the_exact_minimum_and_near_it(name, dtype):
     margin = 2e-6 if dtype == np.float32 else 1e-9
     for case, answer, minimum in zip(handed, ask(name, cases, dtype), minima, strict=True):
         assert np.isfinite(answer.lower_bound)
-        assert LONG(answer.lower_bound) <= minimum + LONG(1e-17) * (1 + abs(minimum) if np.isfinite(minimum) else 1)
+        assert LONG(answer.lower_bound) <= minimum + LONG(1e-17) * (
+            1 + abs(minimum) if np.isfinite(minimum) else 1
+        )
         assert minimum == np.inf or minimum - answer.lower_bound <= margin * units(name, case)
 
 
@@ -433,7 +539,11 @@ def test_charges_are_above_the_exact_value_and_near_it(name, dtype):
             if np.isfinite(price):
                 assert price <= charge <= price + slack * units(name, case)
             elif name in ("cap", "nu"):  # the weight above the caps has to go elsewhere
-                most = case.prior * (case.parameters[0] * len(case.prior) if name == "cap" else 1 / case.parameters[0])
+                most = case.prior * (
+                    case.parameters[0] * len(case.prior)
+                    if name == "cap"
+                    else 1 / case.parameters[0]
+                )
                 excess = 2 * np.sum(np.maximum(weights / weights.sum() - most, 0))
                 assert excess <= charge <= excess + slack or most.sum() < 1
             elif np.isfinite(value):  # an argmin that rounding has moved out
@@ -447,36 +557,68 @@ def test_bounds_allow_for_the_rounding_of_the_shares(name, dtype):
     cases, handed = [], []
     for index in range(NUM_CASES):
         size = int(rng.choice([3, 41, SIZE]))
-        weights = [np.ones(size), rng.integers(1, 9, size), rng.integers(1, 2**20, size)][index % 3].astype(dtype)
+        weights = [np.ones(size), rng.integers(1, 9, size), rng.integers(1, 2**20, size)][
+            index % 3
+        ].astype(dtype)
         margins = np.zeros(size) if index % 4 == 0 else random_margins(rng, size, "ties")
         prior = weights / weights.sum(dtype=np.float64).astype(dtype)
-        cases.append(Case(random_parameters(rng, name, size), margins, prior, 10 ** rng.uniform(-6, 2), prior * rng.uniform(0.9, 1.1, size)))
-        handed.append(rounded(cases[-1], dtype)._replace(prior=weights.astype(LONG) / weights.sum(dtype=LONG)))
+        cases.append(
+            Case(
+                random_parameters(rng, name, size),
+                margins,
+                prior,
+                10 ** rng.uniform(-6, 2),
+                prior * rng.uniform(0.9, 1.1, size),
+            )
+        )
+        handed.append(
+            rounded(cases[-1], dtype)._replace(prior=weights.astype(LONG) / weights.sum(dtype=LONG))
+        )
     for case, answer in zip(handed, ask(name, cases, dtype), strict=True):
         minimum = least(name, case.parameters, case.margins, case.prior)
         assert LONG(answer.lower_bound) <= minimum + LONG(1e-17)
-        for weights, charge in ((answer.argmin.astype(LONG), answer.argmin_charge), (case.example_weights, answer.charge)):
+        for weights, charge in (
+            (answer.argmin.astype(LONG), answer.argmin_charge),
+            (case.example_weights, answer.charge),
+        ):
             price = exact_value(name, case.parameters, weights / weights.sum(), case.prior)
             assert price <= charge or price == np.inf
 
 
 @pytest.mark.parametrize("name", ["cap", "ball1", "ball2", "penalty1", "penalty2", "penaltyinf"])
 def test_parameters_of_any_size(name, dtype):
-    """Caps and balls that hold all distributions leave the least margin; penalties are added, far below its rounding and far above it."""
+    """Caps and balls that hold all distributions leave the least margin; penalties are added, far
+    below its rounding and far above it.
+    """
     limits, is_free = np.finfo(dtype), name in ("cap", "ball1", "ball2")
-    sizes = [1e15, limits.max, np.inf] if is_free else [limits.tiny, 1e-30, 1e-18, 1e15, limits.max / 4]
+    sizes = (
+        [1e15, limits.max, np.inf] if is_free else [limits.tiny, 1e-30, 1e-18, 1e15, limits.max / 4]
+    )
     margins, prior = np.array([0.3, 0.5, -0.2]), np.array([0.2, 0.3, 0.5])
     cases = [Case((size,), margins, prior, strength) for size in sizes for strength in (1e-6, 1.0)]
-    for case, answer in zip([rounded(case, dtype) for case in cases], ask(name, cases, dtype), strict=True):
+    for case, answer in zip(
+        [rounded(case, dtype) for case in cases], ask(name, cases, dtype), strict=True
+    ):
         minimum = least("hard" if is_free else name, case.parameters, case.margins, case.prior)
         slack = max(8 * limits.eps, 1e-12) * (1 + abs(minimum))
         assert minimum - slack <= LONG(answer.lower_bound) <= minimum
-        assert minimum - slack <= case.margins @ answer.argmin.astype(LONG) + answer.argmin_charge < np.inf
+        assert (
+            minimum - slack
+            <= case.margins @ answer.argmin.astype(LONG) + answer.argmin_charge
+            < np.inf
+        )
 
 
 def test_conjugates_of_no_shortfall_are_nothing():
-    for relaxation in (relaxations.soft_margin(math.inf), relaxations.norm_ball(1, math.inf), relaxations.norm_ball(2, math.inf)):
-        assert [float(relaxation.conjugate(jnp.array([worst, 0.0]))) for worst in (0.0, 0.1)] == [0, np.inf]
+    for relaxation in (
+        relaxations.soft_margin(math.inf),
+        relaxations.norm_ball(1, math.inf),
+        relaxations.norm_ball(2, math.inf),
+    ):
+        assert [float(relaxation.conjugate(jnp.array([worst, 0.0]))) for worst in (0.0, 0.1)] == [
+            0,
+            np.inf,
+        ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -485,7 +627,9 @@ def test_argmins_meet_the_optimality_conditions(name, x64):
     for case, answer in zip(cases, ask(name, cases, np.float64), strict=True):
         assert abs(answer.argmin.sum() - 1) < 1e-12
         assert answer.argmin.min() >= 0
-        assert violation(name, case, answer.argmin) <= 1e-8 * (1 + np.ptp(case.margins) / case.strength)
+        assert violation(name, case, answer.argmin) <= 1e-8 * (
+            1 + np.ptp(case.margins) / case.strength
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -496,23 +640,41 @@ def test_argmins_in_float32_are_nearly_optimal(name):
     def smoothed(case, d, charge):
         d = d.astype(LONG) / d.sum(dtype=LONG)
         inside = d > 0
-        return np.sum(case.margins * d) + charge + case.strength * np.sum(d[inside] * np.log(d[inside] / case.prior[inside]))
+        return (
+            np.sum(case.margins * d)
+            + charge
+            + case.strength * np.sum(d[inside] * np.log(d[inside] / case.prior[inside]))
+        )
 
     coarse = ask(name, cases, np.float32)
     with jax.enable_x64(True):
-        as_handed = [Case(tuple(map(float, c.parameters)), *(np.asarray(x, float) for x in c[1:3]), float(c.strength)) for c in handed]
+        as_handed = [
+            Case(
+                tuple(map(float, c.parameters)),
+                *(np.asarray(x, float) for x in c[1:3]),
+                float(c.strength),
+            )
+            for c in handed
+        ]
         fine = ask(name, as_handed, np.float64)
     for case, one, best in zip(handed, coarse, fine, strict=True):
         assert abs(float(one.argmin.sum(dtype=LONG)) - 1) <= 1e-6
-        excess = smoothed(case, one.argmin, one.argmin_charge) - smoothed(case, best.argmin, best.argmin_charge)
-        assert excess <= 4e-6 * units(name, case) * max(1.0, float(case.strength)) + 1e-9 * case.strength
+        excess = smoothed(case, one.argmin, one.argmin_charge) - smoothed(
+            case, best.argmin, best.argmin_charge
+        )
+        assert (
+            excess
+            <= 4e-6 * units(name, case) * max(1.0, float(case.strength)) + 1e-9 * case.strength
+        )
 
 
-# --- Theorem 7 -----------------------------------------------------------------------------------------------------------------
+# --- Theorem 7 ------------------------------------------------------------------------------------
 
 
 def games():
-    """Margin matrices [m, n] and priors: stumps, duplicated, with a constant column, with conflicting rows, and random ones."""
+    """Margin matrices [m, n] and priors: stumps, duplicated, with a constant column, with
+    conflicting rows, and random ones.
+    """
     rng = np.random.default_rng(3)
     points = np.sort(rng.uniform(-1, 1, 7))
     labels = np.array([1, 1, -1, 1, -1, -1, 1.0])
@@ -530,23 +692,39 @@ def games():
 
 
 def linear_game(name, parameter, A, prior):
-    """min over d of max_j |(d'A)_j| + f(d), and votes that attain it, by HiGHS: variables d, the edge t, the largest density s."""
+    """min over d of max_j |(d'A)_j| + f(d), and votes that attain it, by HiGHS: variables d, the
+    edge t, the largest density s.
+    """
     size, count = A.shape
     cost = np.concatenate([np.zeros(size), [1.0, parameter if name == "penaltyinf" else 0.0]])
     blank = np.zeros((count, 1))
-    rows = [np.hstack([A.T, -np.ones((count, 1)), blank]), np.hstack([-A.T, -np.ones((count, 1)), blank])]
+    rows = [
+        np.hstack([A.T, -np.ones((count, 1)), blank]),
+        np.hstack([-A.T, -np.ones((count, 1)), blank]),
+    ]
     rows.append(np.hstack([np.diag(1 / (size * prior)), np.zeros((size, 1)), -np.ones((size, 1))]))
-    most = {"cap": lambda: parameter * size * prior, "nu": lambda: prior / parameter}.get(name, lambda: np.full(size, np.inf))()
+    most = {"cap": lambda: parameter * size * prior, "nu": lambda: prior / parameter}.get(
+        name, lambda: np.full(size, np.inf)
+    )()
     limits = [*((0, cap) for cap in most), (0, None), (0, None)]
     equality = np.concatenate([np.ones(size), [0.0, 0.0]])[None, :]
-    result = scipy.optimize.linprog(cost, A_ub=np.vstack(rows), b_ub=np.zeros(2 * count + size), A_eq=equality, b_eq=[1.0], bounds=limits)
+    result = scipy.optimize.linprog(
+        cost,
+        A_ub=np.vstack(rows),
+        b_ub=np.zeros(2 * count + size),
+        A_eq=equality,
+        b_eq=[1.0],
+        bounds=limits,
+    )
     assert result.status == 0
     votes = result.ineqlin.marginals[count : 2 * count] - result.ineqlin.marginals[:count]
     return result.fun + (parameter if name == "penalty1" else 0.0), votes
 
 
 def smooth_game(name, parameters, A, prior):
-    """The same by sequential quadratic programming, the two sides apart: over d and t, and over positive and negative votes and gamma."""
+    """The same by sequential quadratic programming, the two sides apart: over d and t, and over
+    positive and negative votes and gamma.
+    """
     size, count = A.shape
     measure = size * prior
 
@@ -562,7 +740,9 @@ def smooth_game(name, parameters, A, prior):
         if name == "klpenalty":
             return parameters[0] * np.sum(d * np.log(d / prior))
         coins = np.clip(parameters[0] * d / prior, 1e-300, 1 - 1e-16)
-        return parameters[1] * np.sum(prior * (np.log(2) + coins * np.log(coins) + (1 - coins) * np.log1p(-coins)))
+        return parameters[1] * np.sum(
+            prior * (np.log(2) + coins * np.log(coins) + (1 - coins) * np.log1p(-coins))
+        )
 
     def loss(z):
         if name == "ball2":
@@ -577,52 +757,105 @@ def smooth_game(name, parameters, A, prior):
         if name == "quadratic":
             return np.sum(np.maximum(z, 0) ** 2) / (2 * parameters[0])
         if name == "entropy":
-            return parameters[1] * np.sum(prior * (np.logaddexp(0, z / (parameters[0] * parameters[1])) - np.log(2)))
+            return parameters[1] * np.sum(
+                prior * (np.logaddexp(0, z / (parameters[0] * parameters[1])) - np.log(2))
+            )
         return 0.0
 
-    edges = {"type": "ineq", "fun": lambda x: np.concatenate([x[-1] - A.T @ x[:-1], x[-1] + A.T @ x[:-1]])}
-    limits = [(1e-12, p / parameters[0] * (1 - 1e-12) if name == "entropy" else 1.0) for p in prior] + [(0, None)]
+    edges = {
+        "type": "ineq",
+        "fun": lambda x: np.concatenate([x[-1] - A.T @ x[:-1], x[-1] + A.T @ x[:-1]]),
+    }
+    limits = [
+        (1e-12, p / parameters[0] * (1 - 1e-12) if name == "entropy" else 1.0) for p in prior
+    ] + [(0, None)]
     primal_rules = [edges, {"type": "eq", "fun": lambda x: x[:-1].sum() - 1}]
     if name == "ball2":
-        primal_rules.append({"type": "ineq", "fun": lambda x: parameters[0] ** 2 - np.sum(x[:-1] ** 2 / measure)})
+        primal_rules.append(
+            {"type": "ineq", "fun": lambda x: parameters[0] ** 2 - np.sum(x[:-1] ** 2 / measure)}
+        )
     if name == "chi2ball":
-        primal_rules.append({"type": "ineq", "fun": lambda x: parameters[0] - np.sum((x[:-1] - prior) ** 2 / prior)})
+        primal_rules.append(
+            {"type": "ineq", "fun": lambda x: parameters[0] - np.sum((x[:-1] - prior) ** 2 / prior)}
+        )
     start = np.concatenate([prior, [np.abs(prior @ A).max()]])
     options = {"maxiter": 1000, "ftol": 1e-14}
-    primal = scipy.optimize.minimize(lambda x: x[-1] + f(x[:-1]), start, method="SLSQP", bounds=limits, constraints=primal_rules, options=options)
+    primal = scipy.optimize.minimize(
+        lambda x: x[-1] + f(x[:-1]),
+        start,
+        method="SLSQP",
+        bounds=limits,
+        constraints=primal_rules,
+        options=options,
+    )
 
     def shortfalls(x):
         return x[-1] - A @ (x[:count] - x[count:-1])
 
     dual_rules = [{"type": "ineq", "fun": lambda x: 1 - x[:-1].sum()}]
     if name == "penalty2":
-        dual_rules.append({"type": "ineq", "fun": lambda x: parameters[0] ** 2 - np.sum(measure * np.maximum(shortfalls(x), 0) ** 2)})
+        dual_rules.append(
+            {
+                "type": "ineq",
+                "fun": lambda x: (
+                    parameters[0] ** 2 - np.sum(measure * np.maximum(shortfalls(x), 0) ** 2)
+                ),
+            }
+        )
     limits = [(0, 1)] * (2 * count) + [(None, None)]
     start = np.concatenate([np.full(2 * count, 0.5 / count), [0.1]])
     dual = scipy.optimize.minimize(
-        lambda x: loss(shortfalls(x)) - x[-1], start, method="SLSQP", bounds=limits, constraints=dual_rules, options=options
+        lambda x: loss(shortfalls(x)) - x[-1],
+        start,
+        method="SLSQP",
+        bounds=limits,
+        constraints=dual_rules,
+        options=options,
     )
     return primal.fun, dual.x[:count] - dual.x[count:-1]
 
 
 @pytest.mark.parametrize(
-    "name", slow_but([*(name for name in NAMES if name != "klball"), "quadratic"], "hard", "cap", "nu", "ball1", "penalty1", "penaltyinf", "entropy")
+    "name",
+    slow_but(
+        [*(name for name in NAMES if name != "klball"), "quadratic"],
+        "hard",
+        "cap",
+        "nu",
+        "ball1",
+        "penalty1",
+        "penaltyinf",
+        "entropy",
+    ),
 )
 def test_theorem_7(name, x64):
-    """The best relaxed edge is the best relaxed margin: what the solver's votes prove through `lower_bound` meets what its weights cost."""
+    """The best relaxed edge is the best relaxed margin: what the solver's votes prove through
+    `lower_bound` meets what its weights cost.
+    """
     rng = np.random.default_rng(11)
     cases, values = [], []
     for A, prior in games():
         size = len(A)
-        parameters = {"cap": (2.2 / size,), "nu": (0.4,), "ball1": (1.3,), "ball2": (1.3 / size**0.5,), "entropy": (0.4, 0.2), "hard": ()}.get(
-            name, (0.3,)
-        )
+        parameters = {
+            "cap": (2.2 / size,),
+            "nu": (0.4,),
+            "ball1": (1.3,),
+            "ball2": (1.3 / size**0.5,),
+            "entropy": (0.4, 0.2),
+            "hard": (),
+        }.get(name, (0.3,))
         if name in SMOOTH_GAMES:
             value, votes = smooth_game(name, parameters, A, prior)
         else:
             value, votes = linear_game(name, parameters[0] if parameters else None, A, prior)
         votes = votes / max(1.0, np.abs(votes).sum())
-        for w in [votes, *(rng.dirichlet(np.ones(A.shape[1])) * rng.choice([-1, 1], A.shape[1]) for _ in range(3))]:
+        for w in [
+            votes,
+            *(
+                rng.dirichlet(np.ones(A.shape[1])) * rng.choice([-1, 1], A.shape[1])
+                for _ in range(3)
+            ),
+        ]:
             cases.append(Case(parameters, A @ w, prior))
             values.append(value)
     bounds = np.array([answer.lower_bound for answer in ask(name, cases, np.float64)])
@@ -639,17 +872,28 @@ def test_lower_bound_without_the_condition_of_theorem_7_is_valid_and_not_tight(x
         return margins @ d + scale * np.sum(d * d - 2 * d * offset) / 2
 
     rule = {"type": "eq", "fun": lambda d: d.sum() - 1}
-    best = scipy.optimize.minimize(price, prior, method="SLSQP", bounds=[(0, 1)] * 4, constraints=[rule], options={"ftol": 1e-14}).fun
+    best = scipy.optimize.minimize(
+        price,
+        prior,
+        method="SLSQP",
+        bounds=[(0, 1)] * 4,
+        constraints=[rule],
+        options={"ftol": 1e-14},
+    ).fun
     bound = ask("offset", [Case((scale, offset), margins, prior)], np.float64)[0].lower_bound
     assert best - 1 < bound <= best - 1e-3
 
 
-# --- particular relaxations ----------------------------------------------------------------------------------------------------
+# --- particular relaxations -----------------------------------------------------------------------
 
 
 def test_soft_margin_is_the_mean_of_the_smallest_margins(x64):
     margins = np.array([0.5, -0.25, 0.75, -1.0, 0.125, 0.5])
-    caps = [Fraction(1, k) for k in range(1, 7)] + [Fraction(2, 5), Fraction(3, 10), Fraction(9, 10)]
+    caps = [Fraction(1, k) for k in range(1, 7)] + [
+        Fraction(2, 5),
+        Fraction(3, 10),
+        Fraction(9, 10),
+    ]
 
     def mean(cap):
         left, total = Fraction(1), Fraction(0)
@@ -658,30 +902,69 @@ def test_soft_margin_is_the_mean_of_the_smallest_margins(x64):
             total, left = total + share * margin, left - share
         return float(total)
 
-    answers = ask("cap", [Case((float(cap),), margins, np.full(6, 1 / 6)) for cap in caps], np.float64)
-    np.testing.assert_allclose([a.lower_bound for a in answers], [mean(cap) for cap in caps], atol=1e-12)
+    answers = ask(
+        "cap", [Case((float(cap),), margins, np.full(6, 1 / 6)) for cap in caps], np.float64
+    )
+    np.testing.assert_allclose(
+        [a.lower_bound for a in answers], [mean(cap) for cap in caps], atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_of_weight_two_is_two_examples(name, x64):
-    """Caps and norms are relative to the number of rows: what is kept is cap m, radius m^1/2, and the scale over its power of m."""
+    """Caps and norms are relative to the number of rows: what is kept is cap m, radius m^1/2, and
+    the scale over its power of m.
+    """
     rng = np.random.default_rng(4)
     folded, copied = [], []
     for _ in range(12):
         margins, counts = rng.uniform(-1, 1, 4), rng.integers(1, 4, 4)
         few, many = 4, counts.sum()
-        parameters = {"hard": (), "nu": (0.6,), "ball1": (1.5,), "entropy": (0.6, 0.3), "penalty1": (0.4,)}.get(name, (0.3,))
-        ratio = {"cap": many / few, "ball2": (many / few) ** 0.5, "penalty2": (few / many) ** 0.5, "penaltyinf": few / many}.get(name, 1.0)
+        parameters = {
+            "hard": (),
+            "nu": (0.6,),
+            "ball1": (1.5,),
+            "entropy": (0.6, 0.3),
+            "penalty1": (0.4,),
+        }.get(name, (0.3,))
+        ratio = {
+            "cap": many / few,
+            "ball2": (many / few) ** 0.5,
+            "penalty2": (few / many) ** 0.5,
+            "penaltyinf": few / many,
+        }.get(name, 1.0)
         base = {"cap": (1.7 / many,), "ball2": (1.2 / many**0.5,)}.get(name, parameters)
         strength = 10 ** rng.uniform(-2, 1)
         weights = rng.dirichlet(np.ones(4)) * 0.1 + 0.9 * counts / many
-        folded.append(Case((*(p * ratio for p in base),) if name != "entropy" else base, margins, counts / many, strength, weights))
-        copied.append(Case(base, np.repeat(margins, counts), np.full(many, 1 / many), strength, np.repeat(weights / counts, counts)))
-    for one, two, case in zip(ask(name, folded, np.float64), ask(name, copied, np.float64), folded, strict=True):
+        folded.append(
+            Case(
+                (*(p * ratio for p in base),) if name != "entropy" else base,
+                margins,
+                counts / many,
+                strength,
+                weights,
+            )
+        )
+        copied.append(
+            Case(
+                base,
+                np.repeat(margins, counts),
+                np.full(many, 1 / many),
+                strength,
+                np.repeat(weights / counts, counts),
+            )
+        )
+    for one, two, case in zip(
+        ask(name, folded, np.float64), ask(name, copied, np.float64), folded, strict=True
+    ):
         ends = np.cumsum(np.round(case.prior * len(two.argmin)).astype(int))
-        np.testing.assert_allclose(one.argmin, np.diff(np.cumsum(two.argmin)[ends - 1], prepend=0), atol=1e-9)
+        np.testing.assert_allclose(
+            one.argmin, np.diff(np.cumsum(two.argmin)[ends - 1], prepend=0), atol=1e-9
+        )
         for field in ("lower_bound", "charge", "value", "argmin_charge", "argmin_value"):
-            np.testing.assert_allclose(getattr(one, field), getattr(two, field), atol=1e-9, err_msg=field)
+            np.testing.assert_allclose(
+                getattr(one, field), getattr(two, field), atol=1e-9, err_msg=field
+            )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -695,13 +978,26 @@ def test_padding_may_hold_anything(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_extreme_strengths_and_margins(name, dtype):
-    """Spans of 1e6 strengths, all weight on one example, and the logs of vanished weights that a proximal method puts into margins."""
+    """Spans of 1e6 strengths, all weight on one example, and the logs of vanished weights that a
+    proximal method puts into margins.
+    """
     rng = np.random.default_rng(5)
     cases = []
     for size in (1, 2, 8, SIZE):
         for strength in (1e-6, 1e-5, 1.0, 1e6):
-            for margins in (rng.uniform(-1, 1, size), np.where(np.arange(size) == 0, -1.0, 1.0), strength * rng.choice([0.0, 40.0, 87.0], size)):
-                cases.append(Case(random_parameters(rng, name, size), margins, random_prior(rng, size, "unequal"), strength))
+            for margins in (
+                rng.uniform(-1, 1, size),
+                np.where(np.arange(size) == 0, -1.0, 1.0),
+                strength * rng.choice([0.0, 40.0, 87.0], size),
+            ):
+                cases.append(
+                    Case(
+                        random_parameters(rng, name, size),
+                        margins,
+                        random_prior(rng, size, "unequal"),
+                        strength,
+                    )
+                )
     for case, answer in zip(cases, ask(name, cases, dtype), strict=True):
         assert np.all(np.isfinite(answer.argmin))
         assert abs(float(answer.argmin.sum(dtype=LONG)) - 1) < 1e-6
@@ -712,30 +1008,58 @@ def test_extreme_strengths_and_margins(name, dtype):
 
 
 def nearest_price(name, parameters, prior, d):
-    """The least f(d') + |d' - d|_1 over the simplex, by sequential quadratic programming over d' and the moves."""
+    """The least f(d') + |d' - d|_1 over the simplex, by sequential quadratic programming over d'
+    and the moves.
+    """
     size = len(d)
 
     def total(x):
         coins = np.clip(parameters[0] * x[:size] / prior, 1e-300, 1 - 1e-16)
-        entropy = np.sum(prior * (np.log(2) + coins * np.log(coins) + (1 - coins) * np.log1p(-coins)))
+        entropy = np.sum(
+            prior * (np.log(2) + coins * np.log(coins) + (1 - coins) * np.log1p(-coins))
+        )
         return x[size:].sum() + (parameters[1] * entropy if name == "entropy" else 0.0)
 
     rules = [
         {"type": "eq", "fun": lambda x: x[:size].sum() - 1},
-        {"type": "ineq", "fun": lambda x: np.concatenate([x[size:] - (x[:size] - d), x[size:] + (x[:size] - d)])},
+        {
+            "type": "ineq",
+            "fun": lambda x: np.concatenate([x[size:] - (x[:size] - d), x[size:] + (x[:size] - d)]),
+        },
     ]
     if name == "ball2":
-        rules.append({"type": "ineq", "fun": lambda x: parameters[0] ** 2 - np.sum(x[:size] ** 2 / (size * prior))})
+        rules.append(
+            {
+                "type": "ineq",
+                "fun": lambda x: parameters[0] ** 2 - np.sum(x[:size] ** 2 / (size * prior)),
+            }
+        )
     caps = prior / parameters[0] * (1 - 1e-12) if name == "entropy" else np.ones(size)
     start = np.concatenate([prior, np.abs(d - prior)])
     limits = [(1e-12, cap) for cap in caps] + [(0, 2)] * size
-    return scipy.optimize.minimize(total, start, method="SLSQP", bounds=limits, constraints=rules, options={"maxiter": 500, "ftol": 1e-13}).fun
+    return scipy.optimize.minimize(
+        total,
+        start,
+        method="SLSQP",
+        bounds=limits,
+        constraints=rules,
+        options={"maxiter": 500, "ftol": 1e-13},
+    ).fun
 
 
 @pytest.mark.parametrize("name, parameters", [("ball2", (0.6,)), ("entropy", (0.7, 0.5))])
 def test_charges_of_weights_that_are_not_allowed_are_enough(name, parameters, x64):
     rng = np.random.default_rng(6)
-    cases = [Case(parameters, np.zeros(4), random_prior(rng, 4, "random"), 1.0, rng.dirichlet(np.full(4, 0.4))) for _ in range(12)]
+    cases = [
+        Case(
+            parameters,
+            np.zeros(4),
+            random_prior(rng, 4, "random"),
+            1.0,
+            rng.dirichlet(np.full(4, 0.4)),
+        )
+        for _ in range(12)
+    ]
     charges = [answer.charge for answer in ask(name, cases, np.float64)]
     prices = [nearest_price(name, parameters, case.prior, case.example_weights) for case in cases]
     assert np.all(np.isfinite(charges))
@@ -778,7 +1102,9 @@ def test_traced_parameters_that_no_factory_takes_are_told():
         "chance": lambda nu: relaxations.binary_entropy(nu, 1.0),
     }
     for name, (bad, good) in records.items():
-        found = jax.vmap(lambda number, name=name: (FACTORIES | others)[name](number).is_valid())(jnp.array([np.nan, *bad, *good]))
+        found = jax.vmap(lambda number, name=name: (FACTORIES | others)[name](number).is_valid())(
+            jnp.array([np.nan, *bad, *good])
+        )
         assert found.tolist() == [False] * (1 + len(bad)) + [True] * len(good), name
     assert relaxations.hard_margin().is_valid()
     assert relaxations.unit_ball().is_valid()
@@ -792,12 +1118,17 @@ def test_vmap_over_a_parameter_is_a_loop(name):
     @jax.jit
     def alone(relaxation, margins, strength, prior):
         def step(carry, _):
-            return carry, (relaxation.smoothed_argmin(margins, strength, prior), relaxation.lower_bound(margins, prior))
+            return carry, (
+                relaxation.smoothed_argmin(margins, strength, prior),
+                relaxation.lower_bound(margins, prior),
+            )
 
         return jax.tree.map(lambda leaf: leaf[0], jax.lax.scan(step, 0.0, length=1)[1])
 
     for case, one in zip(cases, together, strict=True):
-        args = [jnp.asarray(part, jnp.float32) for part in (case.margins, case.strength, case.prior)]
+        args = [
+            jnp.asarray(part, jnp.float32) for part in (case.margins, case.strength, case.prior)
+        ]
         argmin, bound = alone(FACTORIES[name](*case.parameters), *args)
         np.testing.assert_allclose(argmin, one.argmin, atol=2e-6)
         np.testing.assert_allclose(bound, one.lower_bound, atol=1e-6)
@@ -823,7 +1154,12 @@ def test_vmap_over_a_parameter_is_a_loop(name):
         ("num_noisy is -1", lambda: relaxations.num_worst(-1, 0.5)),
         ("margin is 0", lambda: relaxations.num_worst(1, 0.0)),
         ("conjugate is a int", lambda: relaxations.from_functions(quadratic, 3, plain_softmax)),
-        ("parameters holds a str", lambda: relaxations.from_functions(quadratic, quadratic_conjugate, plain_softmax, parameters="two")),
+        (
+            "parameters holds a str",
+            lambda: relaxations.from_functions(
+                quadratic, quadratic_conjugate, plain_softmax, parameters="two"
+            ),
+        ),
     ],
 )
 def test_bad_arguments_are_named(message, build):
@@ -835,16 +1171,24 @@ def test_num_worst_is_the_least_that_is_enough():
     assert relaxations.num_worst(0, 0.5) == 1
     for noisy in (1, 2, 7):
         for margin in (Fraction(1, 10), Fraction(1, 3), Fraction(1, 2), Fraction(1)):
-            assert relaxations.num_worst(noisy, float(margin)) == math.ceil(2 * noisy * (margin + 1) / margin)
+            assert relaxations.num_worst(noisy, float(margin)) == math.ceil(
+                2 * noisy * (margin + 1) / margin
+            )
 
 
-# --- what votes cost -----------------------------------------------------------------------------------------------------------
+# --- what votes cost ------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_votes_stay_in_the_unit_ball_for_certain(dtype):
     rng = np.random.default_rng(12)
-    votes = np.concatenate([rng.normal(size=(20, 300)) * 10 ** rng.uniform(-4, 4, (20, 1)), np.eye(300)[:4], np.zeros((1, 300))]).astype(dtype)
+    votes = np.concatenate(
+        [
+            rng.normal(size=(20, 300)) * 10 ** rng.uniform(-4, 4, (20, 1)),
+            np.eye(300)[:4],
+            np.zeros((1, 300)),
+        ]
+    ).astype(dtype)
     ball = relaxations.unit_ball()
     projected = np.asarray(jax.jit(jax.vmap(lambda v: ball.proximal(v, 1.0)))(jnp.asarray(votes)))
     for before, after in zip(votes.astype(LONG), projected.astype(LONG), strict=True):
@@ -853,11 +1197,19 @@ def test_votes_stay_in_the_unit_ball_for_certain(dtype):
         def rest(threshold, before=before):
             return np.maximum(np.abs(before) - threshold, 0)
 
-        threshold = 0 if np.sum(np.abs(before)) <= 1 else bisect(lambda t: np.sum(rest(t)) > 1, LONG(0), np.abs(before).max())
-        np.testing.assert_allclose(
-            after.astype(float), (np.sign(before) * rest(threshold)).astype(float), atol=3e-6 * max(1, float(abs(before).max()))
+        threshold = (
+            0
+            if np.sum(np.abs(before)) <= 1
+            else bisect(lambda t: np.sum(rest(t)) > 1, LONG(0), np.abs(before).max())
         )
-        assert float(ball.price(relaxations.votes.norm_bound(jnp.asarray(after.astype(dtype))))) == 0
+        np.testing.assert_allclose(
+            after.astype(float),
+            (np.sign(before) * rest(threshold)).astype(float),
+            atol=3e-6 * max(1, float(abs(before).max())),
+        )
+        assert (
+            float(ball.price(relaxations.votes.norm_bound(jnp.asarray(after.astype(dtype))))) == 0
+        )
     assert [float(ball.price(jnp.asarray(norm, dtype))) for norm in (1.0, 1.1)] == [0, np.inf]
     assert [float(ball.conjugate(jnp.asarray(edge, dtype))) for edge in (-0.5, 0.5)] == [0, 0.5]
 
@@ -870,7 +1222,11 @@ def test_squared_norm_against_a_scalar_search(dtype):
         for edge in dtype([0.0, 0.3, 1.0]):
             exact_price = LONG(edge) ** 2 / (2 * LONG(penalty.strength))
             found = penalty.conjugate(jnp.asarray(edge))
-            assert exact_price <= LONG(found) <= exact_price * (1 + 8 * LONG(np.finfo(dtype).eps)) + LONG(np.finfo(dtype).tiny)
+            assert (
+                exact_price
+                <= LONG(found)
+                <= exact_price * (1 + 8 * LONG(np.finfo(dtype).eps)) + LONG(np.finfo(dtype).tiny)
+            )
             norm = jnp.asarray(edge / dtype(penalty.strength))
             assert abs(norm * edge - penalty.price(norm) - found) <= 1e-5 * found + 1e-30
             assert LONG(penalty.price(norm)) >= LONG(penalty.strength) * LONG(norm) ** 2 / 2
@@ -881,13 +1237,21 @@ def test_squared_norm_against_a_scalar_search(dtype):
             w = pairs[:6] - pairs[6:]
             return np.sum((w - votes) ** 2) / 2 + step * strength / 2 * np.sum(pairs) ** 2
 
-        best = scipy.optimize.minimize(objective, np.zeros(12), method="L-BFGS-B", bounds=[(0, None)] * 12, options={"ftol": 1e-15, "gtol": 1e-10})
+        best = scipy.optimize.minimize(
+            objective,
+            np.zeros(12),
+            method="L-BFGS-B",
+            bounds=[(0, None)] * 12,
+            options={"ftol": 1e-15, "gtol": 1e-10},
+        )
         np.testing.assert_allclose(found, best.x[:6] - best.x[6:], atol=2e-5)
 
 
 @pytest.mark.slow
 def test_prices_of_votes_are_not_charged_to_the_edge(dtype):
-    """g*(edge) + f(d) of what is allowed; of what is not, f(d') and g* of an edge that the move to d' may raise."""
+    """g*(edge) + f(d) of what is allowed; of what is not, f(d') and g* of an edge that the move to
+    d' may raise.
+    """
     weights, edge, strength = np.array([0.75, 0.25], dtype), dtype(0.5), 0.1
     free = float(edge**2 / (2 * LONG(dtype(strength))))
     entropy = 0.5 * (np.log(2) + np.sum(0.5 * scipy_xlogx(np.array([0.75, 0.25, 0.25, 0.75]))))
@@ -900,7 +1264,9 @@ def test_prices_of_votes_are_not_charged_to_the_edge(dtype):
         (FACTORIES["quadratic"](0.5), free + 0.5 * 0.625 / 2),
         (relaxations.soft_margin(0.5), 4 * free),  # it moves 0.5
     ):
-        upper = certify.upper_from_edge(edge, weights, relaxation, relaxations.squared_norm(strength), jnp.full(2, 0.5, dtype))
+        upper = certify.upper_from_edge(
+            edge, weights, relaxation, relaxations.squared_norm(strength), jnp.full(2, 0.5, dtype)
+        )
         assert 0 <= upper - wanted <= 1e-4
 
 

@@ -1,4 +1,6 @@
-"""Relaxed margins: bounds judged by float64 recomputation and by HiGHS, the steps of `fit`, and bad input."""
+"""Relaxed margins: bounds judged by float64 recomputation and by HiGHS, the steps of `fit`, and bad
+input.
+"""
 
 import functools
 
@@ -18,12 +20,16 @@ ROWS, COLUMNS = 12, 7
 
 
 def random_games(count, seed, rows=ROWS, columns=COLUMNS):
-    """Games of +-1, of reals, and of stumps in turn; some with a constant column, copied columns, conflicting rows."""
+    """Games of +-1, of reals, and of stumps in turn; some with a constant column, copied columns,
+    conflicting rows.
+    """
     rng = np.random.default_rng(seed)
     signs = rng.choice([-1.0, 1.0], (count, rows, columns))
     reals = rng.uniform(-1, 1, (count, rows, columns))
     feature = rng.normal(size=(count, rows, 1))
-    stumps = np.where(feature > rng.normal(size=(count, 1, columns)), 1.0, -1.0) * rng.choice([-1.0, 1.0], (count, rows, 1))
+    stumps = np.where(feature > rng.normal(size=(count, 1, columns)), 1.0, -1.0) * rng.choice(
+        [-1.0, 1.0], (count, rows, 1)
+    )
     kind = rng.integers(0, 3, count)[:, None, None]
     games = np.where(kind == 0, signs, np.where(kind == 1, reals, stumps))
     games[rng.random(count) < 0.1, :, 0] = 1.0
@@ -48,7 +54,13 @@ def soft_optimum(matrix, nu):
     constraints = np.hstack([-matrix, matrix, -np.eye(rows), np.ones((rows, 1))])
     norm = np.r_[np.ones(2 * columns), np.zeros(rows + 1)][None]
     bounds = [(0, None)] * (2 * columns + rows) + [(None, None)]
-    found = linprog(cost, np.vstack([constraints, norm]), np.r_[np.zeros(rows), 1.0], bounds=bounds, method="highs")
+    found = linprog(
+        cost,
+        np.vstack([constraints, norm]),
+        np.r_[np.zeros(rows), 1.0],
+        bounds=bounds,
+        method="highs",
+    )
     return -found.fun
 
 
@@ -67,7 +79,9 @@ def solve_all(games, nus, hard=False):
 def judge(games, nus, solutions):
     """Recomputes both bounds of every game in float64, from the returned arrays alone."""
     for game, nu, solution in zip(games, nus, zip(*solutions, strict=True), strict=True):
-        coefficients, weights, lower, upper = (np.asarray(field, np.float64) for field in solution[:4])
+        coefficients, weights, lower, upper = (
+            np.asarray(field, np.float64) for field in solution[:4]
+        )
         game = np.asarray(game, np.float64)
         assert np.abs(coefficients).sum() <= 1
         assert (weights >= 0).all()
@@ -113,7 +127,9 @@ def test_weights_count_like_copies_and_padding_does_not_count():
     game = random_games(1, seed=4)[0]
     relaxation = relaxations.soft_margin(nu=0.4)
     doubled = relaxed_margin.solve(np.vstack([game, game[:3]]), relaxation, tolerance=1e-4)
-    weighted = relaxed_margin.solve(game, relaxation, weights=np.r_[np.full(3, 2.0), np.ones(ROWS - 3)], tolerance=1e-4)
+    weighted = relaxed_margin.solve(
+        game, relaxation, weights=np.r_[np.full(3, 2.0), np.ones(ROWS - 3)], tolerance=1e-4
+    )
     padded = relaxed_margin.solve(
         np.vstack([game, np.full((3, COLUMNS), np.nan)]),
         relaxation,
@@ -141,7 +157,9 @@ RELAXATIONS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RELAXATIONS)
 def test_bounds_meet_for_every_relaxation(name):
-    """Theorem 7: primal and dual meet, on a random and on a structured matrix; both values recomputed from the relaxation's own f and f*."""
+    """Theorem 7: primal and dual meet, on a random and on a structured matrix; both values
+    recomputed from the relaxation's own f and f*.
+    """
     relaxation = RELAXATIONS[name]
     for seed in (0, 5):
         game = random_games(1, seed=seed)[0]
@@ -149,16 +167,22 @@ def test_bounds_meet_for_every_relaxation(name):
         assert 0 <= solution.upper_bound - solution.lower_bound <= 1e-3
         reached = game @ np.asarray(solution.coefficients, np.float64)
         thresholds = np.linspace(-1.5, 1.5, 3001)
-        gain = jax.vmap(lambda gamma, reached: gamma - relaxation.conjugate(gamma - reached), (0, None))
+        gain = jax.vmap(
+            lambda gamma, reached: gamma - relaxation.conjugate(gamma - reached), (0, None)
+        )
         values = gain(jnp.asarray(thresholds), jnp.asarray(reached))
         assert abs(float(np.max(values)) - float(solution.lower_bound)) < 3e-3
 
 
 @pytest.mark.slow
 def test_squared_norm_in_place_of_the_ball():
-    """For the hard margin the best votes are those of the ball scaled by rho / strength, worth rho^2 / (2 strength)."""
+    """For the hard margin the best votes are those of the ball scaled by rho / strength, worth
+    rho^2 / (2 strength).
+    """
     game = np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
-    solution = relaxed_margin.solve(game, relaxations.hard_margin(), votes=relaxations.squared_norm(0.5), tolerance=1e-4)
+    solution = relaxed_margin.solve(
+        game, relaxations.hard_margin(), votes=relaxations.squared_norm(0.5), tolerance=1e-4
+    )
     assert solution.lower_bound <= 1 / 9 <= solution.upper_bound
     assert float(jnp.abs(solution.coefficients).sum()) == pytest.approx(2 / 3, abs=0.02)
 
@@ -169,7 +193,14 @@ def test_every_update_reaches_the_optimum_over_a_pool(update):
     game = random_games(1, seed=12)[0]
     labels = np.where(np.arange(ROWS) % 2, 1, -1)
     dataset = jboost.make_dataset(game * labels[:, None], labels)
-    fitted = relaxed_margin.fit(dataset, learners.pool(), relaxation=relaxations.soft_margin(nu=0.5), tolerance=0.05, update=update, max_rounds=2000)
+    fitted = relaxed_margin.fit(
+        dataset,
+        learners.pool(),
+        relaxation=relaxations.soft_margin(nu=0.5),
+        tolerance=0.05,
+        update=update,
+        max_rounds=2000,
+    )
     optimum = soft_optimum(game, 0.5)
     certificate = fitted.certificate
     assert int(fitted.status) == jboost.status.Status.OPTIMAL
@@ -191,7 +222,12 @@ def test_the_paper_s_step_keeps_its_promise():
     def rounds(game):
         dataset = jboost.make_dataset(game, jnp.ones(ROWS))
         fitted = relaxed_margin.fit(
-            dataset, learners.pool(), relaxation=relaxations.soft_margin(nu=0.3), tolerance=tolerance, update="analytic", max_rounds=promised
+            dataset,
+            learners.pool(),
+            relaxation=relaxations.soft_margin(nu=0.3),
+            tolerance=tolerance,
+            update="analytic",
+            max_rounds=promised,
         )
         return fitted.num_rounds, fitted.status
 
@@ -205,8 +241,16 @@ def test_stumps_are_certified_over_all_of_them():
     rng = np.random.default_rng(2)
     features, labels = rng.normal(size=(30, 2)), rng.choice([-1, 1], 30)
     dataset = jboost.make_dataset(features, labels)
-    fitted = relaxed_margin.fit(dataset, learners.stumps(), relaxation=relaxations.soft_margin(nu=0.5), tolerance=5e-3, max_rounds=100)
-    columns = [np.ones(30)] + [np.where(features[:, j] > t, 1, -1) for j in range(2) for t in features[:, j]]
+    fitted = relaxed_margin.fit(
+        dataset,
+        learners.stumps(),
+        relaxation=relaxations.soft_margin(nu=0.5),
+        tolerance=5e-3,
+        max_rounds=100,
+    )
+    columns = [np.ones(30)] + [
+        np.where(features[:, j] > t, 1, -1) for j in range(2) for t in features[:, j]
+    ]
     optimum = soft_optimum(np.stack(columns, axis=1) * labels[:, None], 0.5)
     assert fitted.certificate.lower_bound - 1e-9 <= optimum <= fitted.certificate.upper_bound + 1e-9
     assert int(fitted.status) == 0
@@ -221,7 +265,16 @@ def test_a_trained_network_proves_nothing_and_says_so():
     labels = np.where(features[:, 0] * features[:, 1] > 0, 1, -1)
     dataset = jboost.make_dataset(features, labels)
     learner = learners.trained(*learners.mlp((4,)), optax.adam(0.05), num_steps=20)
-    fit = jax.jit(lambda key: relaxed_margin.fit(dataset, learner, key=key, relaxation=relaxations.soft_margin(nu=0.3), max_rounds=4, tolerance=1e-3))
+    fit = jax.jit(
+        lambda key: relaxed_margin.fit(
+            dataset,
+            learner,
+            key=key,
+            relaxation=relaxations.soft_margin(nu=0.3),
+            max_rounds=4,
+            tolerance=1e-3,
+        )
+    )
     fitted = jax.vmap(fit)(jax.random.split(jax.random.key(0), 5))
     assert np.isinf(fitted.certificate.upper_bound).all()
     assert np.isfinite(fitted.certificate.seen_upper_bound).all()
@@ -234,12 +287,22 @@ def test_a_trained_network_proves_nothing_and_says_so():
 def test_step_by_hand_is_fit():
     game = random_games(1, seed=30)[0]
     dataset = jboost.make_dataset(game, np.ones(ROWS))
-    options = {"relaxation": relaxations.soft_margin(nu=0.4), "tolerance": 0.01, "update": "pairwise"}
+    options = {
+        "relaxation": relaxations.soft_margin(nu=0.4),
+        "tolerance": 0.01,
+        "update": "pairwise",
+    }
     state = relaxed_margin.init(dataset, learners.pool(), max_rounds=20, **options)
-    state, info = jax.jit(lambda state: jax.lax.scan(lambda now, _: relaxed_margin.step(now, dataset), state, length=25))(state)
+    state, info = jax.jit(
+        lambda state: jax.lax.scan(
+            lambda now, _: relaxed_margin.step(now, dataset), state, length=25
+        )
+    )(state)
     fitted = relaxed_margin.fit(dataset, learners.pool(), max_rounds=20, **options)
     by_hand = relaxed_margin.finish(state)
-    np.testing.assert_allclose(by_hand.certificate.lower_bound, fitted.certificate.lower_bound, rtol=1e-5)
+    np.testing.assert_allclose(
+        by_hand.certificate.lower_bound, fitted.certificate.lower_bound, rtol=1e-5
+    )
     assert int(by_hand.num_rounds) == int(fitted.num_rounds) == int(info.num_rounds[-1])
 
 
@@ -247,7 +310,9 @@ def test_step_by_hand_is_fit():
 def test_a_pool_no_better_than_chance_ends_at_once():
     game = np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]])
     solution = relaxed_margin.solve(game, relaxations.hard_margin())
-    fitted = relaxed_margin.fit(jboost.make_dataset(game, np.ones(3)), learners.pool(), relaxation=relaxations.hard_margin())
+    fitted = relaxed_margin.fit(
+        jboost.make_dataset(game, np.ones(3)), learners.pool(), relaxation=relaxations.hard_margin()
+    )
     assert int(solution.status) == int(fitted.status) == jboost.status.Status.NO_EDGE
     assert float(solution.lower_bound) == float(fitted.certificate.lower_bound) == 0
     assert solution.upper_bound <= 1e-3
@@ -271,7 +336,9 @@ def test_infeasible_relaxations():
         with pytest.raises(ValueError, match="relaxation"):
             relaxed_margin.solve(game, relaxation)
         with pytest.raises(ValueError, match="relaxation"):
-            relaxed_margin.fit(jboost.make_dataset(game, np.ones(4)), learners.pool(), relaxation=relaxation)
+            relaxed_margin.fit(
+                jboost.make_dataset(game, np.ones(4)), learners.pool(), relaxation=relaxation
+            )
     traced = jax.jit(lambda cap: relaxed_margin.solve(game, relaxations.soft_margin(cap)))(0.2)
     assert int(traced.status) == jboost.status.Status.INFEASIBLE
     assert np.isinf(traced.upper_bound)
@@ -284,12 +351,17 @@ def test_bad_values_and_arguments():
     soft = relaxations.soft_margin(nu=0.5)
     for game in (np.array([[1.0, np.nan]]), np.array([[2.0, 0.0]])):
         assert int(relaxed_margin.solve(game, soft).status) == jboost.status.Status.INVALID_INPUT
-    assert int(relaxed_margin.solve(np.ones((2, 2)), soft, mask=np.zeros(2, bool)).status) == jboost.status.Status.INVALID_INPUT
+    assert (
+        int(relaxed_margin.solve(np.ones((2, 2)), soft, mask=np.zeros(2, bool)).status)
+        == jboost.status.Status.INVALID_INPUT
+    )
     dataset = jboost.make_dataset(np.ones((3, 2)), np.ones(3))
     with pytest.raises(ValueError, match="update"):
         relaxed_margin.fit(dataset, learners.pool(), update="corrective")
     with pytest.raises(ValueError, match="update"):
-        relaxed_margin.fit(dataset, learners.pool(), update="pairwise", votes=relaxations.squared_norm(1.0))
+        relaxed_margin.fit(
+            dataset, learners.pool(), update="pairwise", votes=relaxations.squared_norm(1.0)
+        )
     with pytest.raises(ValueError, match="stop_on"):
         relaxed_margin.fit(dataset, learners.pool(), stop_on="never")
     with pytest.raises(ValueError, match="tolerance"):
@@ -325,10 +397,18 @@ def test_vmap_over_nu_equals_a_loop():
 
 @pytest.mark.slow
 def test_no_false_certificate_where_only_rounding_is_left():
-    """Sign matrices to the last digit of float32, where steps shrink to nothing: weights stay a distribution, bounds valid."""
+    """Sign matrices to the last digit of float32, where steps shrink to nothing: weights stay a
+    distribution, bounds valid.
+    """
     random = np.random.default_rng(5)
     games = random.choice([-1.0, 1.0], size=(60, 6, 4))
-    found = jax.jit(jax.vmap(lambda game: relaxed_margin.solve(game, relaxations.hard_margin(), tolerance=1e-6, config=SolverConfig(20_000))))(games)
+    found = jax.jit(
+        jax.vmap(
+            lambda game: relaxed_margin.solve(
+                game, relaxations.hard_margin(), tolerance=1e-6, config=SolverConfig(20_000)
+            )
+        )
+    )(games)
     values = np.array([max(-_least_edge(game), 0.0) for game in games])
     np.testing.assert_allclose(found.example_weights.sum(axis=1), 1, atol=1e-5)
     assert (found.lower_bound <= values + 1e-9).all()
@@ -353,12 +433,16 @@ def _least_edge(game):
 
 @pytest.mark.slow
 def test_weights_of_any_size_count():
-    """The hard margin does not depend on positive weights, however small their share is, nor on their unit."""
+    """The hard margin does not depend on positive weights, however small their share is, nor on
+    their unit.
+    """
     game = [[1.0], [-1.0]]
     for weights in ([1e30, 1e-30], [3e38, 3e38], [2e-38, 2e-38]):
         solution = relaxed_margin.solve(game, relaxations.hard_margin(), weights=weights)
         assert solution.lower_bound <= 0 <= solution.upper_bound <= 1e-3
-    fitted = relaxed_margin.fit(jboost.make_dataset([[0.0], [1.0]], [1, -1], weights=[3e38, 3e38]), learners.stumps())
+    fitted = relaxed_margin.fit(
+        jboost.make_dataset([[0.0], [1.0]], [1, -1], weights=[3e38, 3e38]), learners.stumps()
+    )
     assert fitted.certificate.lower_bound > 0.99
     with pytest.raises(ValueError, match=r"weights\[1\].*count as 0.*multiply"):
         jboost.validate(jboost.make_dataset([[0.0], [1.0]], [1, -1], weights=[1.0, 1e-40]))
@@ -370,7 +454,12 @@ def test_weights_of_any_size_count():
 @pytest.mark.parametrize("update", ["pairwise", "line_search", "analytic"])
 def test_every_update_votes_against_a_hypothesis_of_negative_edge(update):
     dataset = jboost.make_dataset([[1.0], [-0.1], [-0.1]], [1, 1, 1])
-    options = {"relaxation": relaxations.soft_margin(nu=1.0), "update": update, "tolerance": 0.05, "max_rounds": 200}
+    options = {
+        "relaxation": relaxations.soft_margin(nu=1.0),
+        "update": update,
+        "tolerance": 0.05,
+        "max_rounds": 200,
+    }
     fitted = relaxed_margin.fit(dataset, learners.signs(learners.pool()), **options)
     assert fitted.certificate.lower_bound >= 1 / 3 - 0.05
     assert fitted.ensemble.votes[0, 0] < -0.8
@@ -396,23 +485,45 @@ def test_wrong_arguments_are_named():
 @pytest.mark.slow
 def test_a_price_of_votes_and_a_penalty_meet():
     """One vote of edge 1 for one example: 1 / (2 strength) and the penalty."""
-    solution = relaxed_margin.solve([[1.0]], relaxations.norm_penalty(1, 0.5), votes=relaxations.squared_norm(0.1), config=SolverConfig(4000))
+    solution = relaxed_margin.solve(
+        [[1.0]],
+        relaxations.norm_penalty(1, 0.5),
+        votes=relaxations.squared_norm(0.1),
+        config=SolverConfig(4000),
+    )
     assert int(solution.status) == jboost.status.Status.OPTIMAL
     assert solution.lower_bound <= 5.5 <= solution.upper_bound
 
 
 @pytest.mark.slow
 def test_data_from_outside_a_trace_are_taken_as_they_are():
-    dataset, soft, caps = jboost.make_dataset([[0.0], [1.0]], [1, -1]), relaxations.soft_margin(nu=0.5), relaxations.soft_margin(0.3)
+    dataset, soft, caps = (
+        jboost.make_dataset([[0.0], [1.0]], [1, -1]),
+        relaxations.soft_margin(nu=0.5),
+        relaxations.soft_margin(0.3),
+    )
 
     def fit(tolerance, relaxation):
-        state = relaxed_margin.init(dataset, learners.stumps(), relaxation=relaxation, tolerance=tolerance)
+        state = relaxed_margin.init(
+            dataset, learners.stumps(), relaxation=relaxation, tolerance=tolerance
+        )
         weights = {"weights": dataset.weights, "mask": dataset.mask}
-        solution = relaxed_margin.solve(jnp.ones((2, 1)), relaxation, tolerance=tolerance, **weights)
-        return relaxed_margin.fit(dataset, learners.stumps(), relaxation=relaxation, tolerance=tolerance).status, state.status, solution.status
+        solution = relaxed_margin.solve(
+            jnp.ones((2, 1)), relaxation, tolerance=tolerance, **weights
+        )
+        return (
+            relaxed_margin.fit(
+                dataset, learners.stumps(), relaxation=relaxation, tolerance=tolerance
+            ).status,
+            state.status,
+            solution.status,
+        )
 
     jax.eval_shape(lambda tolerance: fit(tolerance, soft), 0.05)
-    jax.eval_shape(lambda tolerances: jax.lax.map(lambda tolerance: fit(tolerance, soft), tolerances), jnp.full(2, 0.05))
+    jax.eval_shape(
+        lambda tolerances: jax.lax.map(lambda tolerance: fit(tolerance, soft), tolerances),
+        jnp.full(2, 0.05),
+    )
     with pytest.raises(ValueError, match="allows no distribution over 2 examples"):
         jax.eval_shape(lambda tolerance: fit(tolerance, caps), 0.05)
 
@@ -429,14 +540,26 @@ def test_init_says_what_fit_says_of_weights_that_are_not_allowed():
 @pytest.mark.slow
 @pytest.mark.parametrize("update", ["pairwise", "line_search", "analytic"])
 def test_every_update_moves_votes_towards_examples_of_little_weight(update):
-    """The hard margin 1 / 2 does not depend on weights; the promise of the paper's step is one about the least share."""
+    """The hard margin 1 / 2 does not depend on weights; the promise of the paper's step is one
+    about the least share.
+    """
     weights, tolerance = [1e6, 1.0], 0.5 if update == "analytic" else 0.01
     dataset = jboost.make_dataset([[1.0, 0.0], [0.0, 1.0]], [1, 1], weights=weights)
     promised = int(32 * np.log(sum(weights)) / tolerance**2) if update == "analytic" else 20
-    options = {"relaxation": relaxations.hard_margin(), "update": update, "tolerance": tolerance, "max_rounds": promised}
+    options = {
+        "relaxation": relaxations.hard_margin(),
+        "update": update,
+        "tolerance": tolerance,
+        "max_rounds": promised,
+    }
     fitted = relaxed_margin.fit(dataset, learners.pool(), **options)
     assert int(fitted.status) == jboost.status.Status.OPTIMAL
-    assert fitted.certificate.lower_bound <= 0.5 <= fitted.certificate.upper_bound <= fitted.certificate.lower_bound + tolerance
+    assert (
+        fitted.certificate.lower_bound
+        <= 0.5
+        <= fitted.certificate.upper_bound
+        <= fitted.certificate.lower_bound + tolerance
+    )
 
 
 @pytest.mark.slow
@@ -453,23 +576,52 @@ def test_traced_parameters_that_are_not_allowed_end_in_a_status(build):
         return relaxed_margin.solve([[1.0]], relaxation, votes=votes)
 
     solutions = jax.jit(jax.vmap(solve))(jnp.array([1.0, -1.0]))
-    assert solutions.status.tolist() == [jboost.status.Status.OPTIMAL, jboost.status.Status.INVALID_INPUT]
+    assert solutions.status.tolist() == [
+        jboost.status.Status.OPTIMAL,
+        jboost.status.Status.INVALID_INPUT,
+    ]
     assert np.isnan([solutions.lower_bound[1], solutions.upper_bound[1]]).all()
     dataset = jboost.make_dataset([[1.0], [2.0]], [1, -1])
-    state = jax.jit(lambda number: relaxed_margin.init(dataset, learners.stumps(), relaxation=build(number)[0], votes=build(number)[1]))(-1.0)
+    state = jax.jit(
+        lambda number: relaxed_margin.init(
+            dataset, learners.stumps(), relaxation=build(number)[0], votes=build(number)[1]
+        )
+    )(-1.0)
     assert int(state.status) == jboost.status.Status.INVALID_INPUT
     assert np.isnan(state.certificate.lower_bound)
 
 
 def test_bounds_that_cross_are_not_optimal():
     yes = jnp.ones((), bool)
-    for lower, upper, wanted in ((1.0, 0.5, "NUMERICAL_ERROR"), (1.0, 1 - 1e-6, "OPTIMAL"), (0.5, 1.0, "ROUND_LIMIT")):
-        status = judge_bounds(relaxations.soft_margin(nu=0.5), jnp.float32(lower), jnp.float32(upper), jnp.float32(1e-3), yes, yes)
+    for lower, upper, wanted in (
+        (1.0, 0.5, "NUMERICAL_ERROR"),
+        (1.0, 1 - 1e-6, "OPTIMAL"),
+        (0.5, 1.0, "ROUND_LIMIT"),
+    ):
+        status = judge_bounds(
+            relaxations.soft_margin(nu=0.5),
+            jnp.float32(lower),
+            jnp.float32(upper),
+            jnp.float32(1e-3),
+            yes,
+            yes,
+        )
         assert jboost.status.Status(int(status)).name == wanted
 
 
 @pytest.mark.slow
 def test_integers_have_no_magnitude_that_overflows():
-    assert int(relaxed_margin.solve(np.array([[-128]], np.int8), relaxations.soft_margin(nu=1.0)).status) == jboost.status.Status.INVALID_INPUT
-    fitted = relaxed_margin.fit(jboost.make_dataset(np.array([[-128]], np.int8), [1]), learners.pool(), relaxation=relaxations.hard_margin())
+    assert (
+        int(
+            relaxed_margin.solve(
+                np.array([[-128]], np.int8), relaxations.soft_margin(nu=1.0)
+            ).status
+        )
+        == jboost.status.Status.INVALID_INPUT
+    )
+    fitted = relaxed_margin.fit(
+        jboost.make_dataset(np.array([[-128]], np.int8), [1]),
+        learners.pool(),
+        relaxation=relaxations.hard_margin(),
+    )
     assert int(fitted.status) == jboost.status.Status.INVALID_INPUT

@@ -40,19 +40,27 @@ def make_separator(points, labels, normal, bias, margin=0.25):
 @pytest.fixture(scope="module")
 def ripley():
     dataset = synthetic.ripley_mixture(jax.random.key(0), 120)
-    points, labels = np.asarray(dataset.features, np.float64), np.asarray(dataset.labels, np.float64)
+    points, labels = (
+        np.asarray(dataset.features, np.float64),
+        np.asarray(dataset.labels, np.float64),
+    )
     return points, labels, make_separator(points, labels, [0.25, 1.0], -0.5, 0.02)
 
 
-# --- rules -----------------------------------------------------------------------------------------------------------------
+# --- rules ----------------------------------------------------------------------------------------
 
 
 def test_rules_on_four_points():
     points = np.array([[1.0, -2.0], [1.0, 2.0], [-1.0, 0.5], [-1.0, -1.0]])
     labels = np.array([1.0, 1.0, -1.0, -1.0])
     weights = np.array([1.0, 2.0, 4.0, 8.0])
-    fitted = rules.fit_rules(points, labels, weights, NAMES, make_separator(points, labels, [1.0, 0.0], 0.0))
-    lost = {f"{rule.name}: {rule.detail}".split(" 0")[0]: rules.loss(rule, points, labels, weights) for rule in fitted}
+    fitted = rules.fit_rules(
+        points, labels, weights, NAMES, make_separator(points, labels, [1.0, 0.0], 0.0)
+    )
+    lost = {
+        f"{rule.name}: {rule.detail}".split(" 0")[0]: rules.loss(rule, points, labels, weights)
+        for rule in fitted
+    }
     assert lost["lda: above"] == 0
     assert lost["tree: above"] == 1 + 4
     assert lost["tree: best threshold: 1.25"] == 1
@@ -65,7 +73,10 @@ def test_rules_on_four_points():
 def test_stacking_does_not_depend_on_the_unit():
     generator = np.random.default_rng(0)
     points, labels = generator.normal(size=(30, 2)), np.where(np.arange(30) % 2, 1.0, -1.0)
-    votes = [rules._stacking(points * scale, labels, np.ones(30)).vote(points * scale).tolist() for scale in (1.0, 2.0**1015)]
+    votes = [
+        rules._stacking(points * scale, labels, np.ones(30)).vote(points * scale).tolist()
+        for scale in (1.0, 2.0**1015)
+    ]
     assert votes[0] == votes[1]
 
 
@@ -73,7 +84,10 @@ def test_best_threshold_is_the_best_of_all():
     generator = np.random.default_rng(0)
     for _ in range(200):
         scores = generator.integers(0, 4, size=6).astype(float)
-        labels, weights = generator.choice([-1.0, 1.0], size=6), generator.integers(1, 5, size=6).astype(float)
+        labels, weights = (
+            generator.choice([-1.0, 1.0], size=6),
+            generator.integers(1, 5, size=6).astype(float),
+        )
         candidates = [-math.inf, *(np.arange(4) + 0.5)]
         least = min(weights[np.where(scores > t, 1, -1) != labels].sum() for t in candidates)
         found = rules.best_threshold(scores, labels, weights)
@@ -86,47 +100,68 @@ def test_best_threshold_between_neighbouring_floats():
     assert low <= rules.best_threshold(np.array([low, high]), np.array([-1, 1]), np.ones(2)) < high
 
 
-# --- words and numbers -----------------------------------------------------------------------------------------------------
+# --- words and numbers ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("normal", "anchor", "bias", "formula"),
     [
         ([1, 1], [0, 0], 0, "predict +1 where 1 * lda + 1 * tree + 0 > 0, else -1"),
-        ([-0.5, 2], [1, -3], -0.25, "predict +1 where -0.5 * (lda - 1) + 2 * (tree + 3) - 0.25 > 0, else -1"),
+        (
+            [-0.5, 2],
+            [1, -3],
+            -0.25,
+            "predict +1 where -0.5 * (lda - 1) + 2 * (tree + 3) - 0.25 > 0, else -1",
+        ),
         ([0, -1], [0, 2], 1, "predict +1 where -1 * (tree - 2) + 1 > 0, else -1"),
         ([0, 0], [0, 0], -1, "predict -1 always"),
     ],
 )
 def test_formula(normal, anchor, bias, formula):
-    separator = make_separator(np.zeros((1, 2)), np.ones(1), normal, bias)._replace(anchor=jnp.array(anchor, jnp.float32))
+    separator = make_separator(np.zeros((1, 2)), np.ones(1), normal, bias)._replace(
+        anchor=jnp.array(anchor, jnp.float32)
+    )
     assert build.formula(separator, NAMES, None) == formula
 
 
 def test_formula_speaks_of_the_classes():
     mapping = LabelMapping("diagnosis", "benign", "malignant")
     separator = make_separator(np.zeros((1, 2)), np.ones(1), [1, 0], 2)
-    assert build.formula(separator, NAMES, mapping) == "predict malignant where 1 * lda + 2 > 0, else benign"
+    assert (
+        build.formula(separator, NAMES, mapping)
+        == "predict malignant where 1 * lda + 2 > 0, else benign"
+    )
 
 
 def test_infinite_margin_is_valid_json(tmp_path):
     separator = make_separator(np.zeros((1, 2)), np.ones(1), [0, 0], 1, math.inf)
-    certificate, description = build.certificate(separator), build.describe_separator(separator, NAMES, None)
+    certificate, description = (
+        build.certificate(separator),
+        build.describe_separator(separator, NAMES, None),
+    )
     build.write({"certificate": certificate, "separator": description}, tmp_path / "report.json")
-    read = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    read = json.loads(
+        (tmp_path / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail
+    )
     assert read["certificate"]["margin"] is None
     assert read["separator"]["constant"] is True
     assert "infinite" in "\n".join(text.certificate_lines(certificate, description))
 
 
 def test_a_gap_between_the_bounds_is_said():
-    separator = make_separator(np.zeros((1, 2)), np.ones(1), [1, 0], 1)._replace(loss=jnp.float32(3), lower_bound=jnp.float32(2), status=jnp.int32(1))
-    lines = "\n".join(text.certificate_lines(build.certificate(separator), build.describe_separator(separator, NAMES, None)))
+    separator = make_separator(np.zeros((1, 2)), np.ones(1), [1, 0], 1)._replace(
+        loss=jnp.float32(3), lower_bound=jnp.float32(2), status=jnp.int32(1)
+    )
+    lines = "\n".join(
+        text.certificate_lines(
+            build.certificate(separator), build.describe_separator(separator, NAMES, None)
+        )
+    )
     assert "3, not proven optimal (2 <= optimum <= 3)" in lines
     assert "PRECISION_LIMIT" in lines
 
 
-# --- the figure ------------------------------------------------------------------------------------------------------------
+# --- the figure -----------------------------------------------------------------------------------
 
 
 def colours(path):
@@ -135,7 +170,11 @@ def colours(path):
     assert picture.shape[0] > 600
     assert picture.shape[1] > 800
     red, blue = picture[:, :, 0], picture[:, :, 2]
-    return {"blue": (blue - red > 0.35).mean(), "vermilion": (red - blue > 0.35).mean(), "ink": (picture.max(axis=2) < 0.2).mean()}
+    return {
+        "blue": (blue - red > 0.35).mean(),
+        "vermilion": (red - blue > 0.35).mean(),
+        "ink": (picture.max(axis=2) < 0.2).mean(),
+    }
 
 
 @pytest.mark.slow
@@ -143,7 +182,9 @@ def test_figure_shows_both_classes_and_the_line(ripley, tmp_path):
     points, labels, separator = ripley
     before = matplotlib.get_backend(auto_select=False)
     path = tmp_path / "plane.png"
-    plots.plot_separator(points, labels, separator, names=NAMES, path=path, class_names=("no", "yes"))
+    plots.plot_separator(
+        points, labels, separator, names=NAMES, path=path, class_names=("no", "yes")
+    )
     assert min(colours(path).values()) > 0.001
     assert matplotlib.get_backend(auto_select=False) == before
     assert [file.name for file in tmp_path.iterdir()] == ["plane.png"]
@@ -173,7 +214,9 @@ def test_constant_classifiers_have_a_figure(size, bias, tmp_path):
 def test_figure_of_other_points_is_refused(ripley, tmp_path):
     points, labels, separator = ripley
     with pytest.raises(ValueError, match=r"points has shape \[3, 2\]: expected shape \[120, 2\]"):
-        plots.plot_separator(points[:3], labels[:3], separator, names=NAMES, path=tmp_path / "plane.png")
+        plots.plot_separator(
+            points[:3], labels[:3], separator, names=NAMES, path=tmp_path / "plane.png"
+        )
     with pytest.raises(ValueError, match="txt"):
         plots.plot_separator(points, labels, separator, names=NAMES, path=tmp_path / "plane.txt")
     assert list(tmp_path.iterdir()) == []
@@ -183,16 +226,30 @@ def test_figure_of_other_points_is_refused(ripley, tmp_path):
 def test_boundaries_of_points_far_away_or_in_one_place_have_a_figure(scale, tmp_path):
     points = 1e25 + scale * np.array([[0.0, 0.0], [1.0, 2.0], [3.0, 1.0]])
     path = tmp_path / "boundary.png"
-    plots.plot_example_weights(points, [-1, 1, 1], [0.5, 0.5, 0.0], lambda grid: grid.sum(axis=1) - 3e25 - scale, names=NAMES, path=path)
+    plots.plot_example_weights(
+        points,
+        [-1, 1, 1],
+        [0.5, 0.5, 0.0],
+        lambda grid: grid.sum(axis=1) - 3e25 - scale,
+        names=NAMES,
+        path=path,
+    )
     assert colours(path)["ink"] > 0
-    with pytest.raises(ValueError, match=r"points reach as far as 1e\+308, and the axes of a figure 4e\+307 at most"):
-        plots.plot_example_weights(np.full((3, 2), 1e308), [-1, 1, 1], np.ones(3), len, names=NAMES, path=path)
+    with pytest.raises(
+        ValueError,
+        match=r"points reach as far as 1e\+308, and the axes of a figure 4e\+307 at most",
+    ):
+        plots.plot_example_weights(
+            np.full((3, 2), 1e308), [-1, 1, 1], np.ones(3), len, names=NAMES, path=path
+        )
 
 
-# --- the figures of boosting -----------------------------------------------------------------------------------------------
+# --- the figures of boosting ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("margins", [[], [0.5, -0.2, 0.0], [math.inf] * 3, [-math.inf, 0.3, 1.0, math.inf]])
+@pytest.mark.parametrize(
+    "margins", [[], [0.5, -0.2, 0.0], [math.inf] * 3, [-math.inf, 0.3, 1.0, math.inf]]
+)
 def test_margins_have_a_figure(margins, tmp_path):
     plots.plot_margins(np.array(margins), path=tmp_path / "margins.png", title="Training margins")
     shares = colours(tmp_path / "margins.png")
@@ -202,8 +259,12 @@ def test_margins_have_a_figure(margins, tmp_path):
 
 def test_margins_past_the_ends_by_rounding_are_counted(tmp_path):
     for name, end in (("at.png", 1.0), ("past.png", 1 + 1e-7)):
-        plots.plot_margins([0.2, -0.2, end, end, -end], path=tmp_path / name, title="Training margins")
-    np.testing.assert_array_equal(*(matplotlib.image.imread(tmp_path / name) for name in ("at.png", "past.png")))
+        plots.plot_margins(
+            [0.2, -0.2, end, end, -end], path=tmp_path / name, title="Training margins"
+        )
+    np.testing.assert_array_equal(
+        *(matplotlib.image.imread(tmp_path / name) for name in ("at.png", "past.png"))
+    )
 
 
 def test_margins_that_are_no_numbers_are_refused(tmp_path):
@@ -213,10 +274,22 @@ def test_margins_that_are_no_numbers_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper"), [([], []), ([0.0, 0.2, math.inf], [math.inf, 0.5, math.inf]), ([0.1], [math.inf]), ([0.0] * 99, [1.0] * 99)]
+    ("lower", "upper"),
+    [
+        ([], []),
+        ([0.0, 0.2, math.inf], [math.inf, 0.5, math.inf]),
+        ([0.1], [math.inf]),
+        ([0.0] * 99, [1.0] * 99),
+    ],
 )
 def test_bounds_have_a_figure(lower, upper, tmp_path):
-    plots.plot_bounds(np.array(lower), np.array(upper), path=tmp_path / "gap.png", title="Bounds", quantity="margin")
+    plots.plot_bounds(
+        np.array(lower),
+        np.array(upper),
+        path=tmp_path / "gap.png",
+        title="Bounds",
+        quantity="margin",
+    )
     assert colours(tmp_path / "gap.png")["ink"] > 0
 
 

@@ -1,4 +1,6 @@
-"""Arrays that are sharded over a mesh: placement, the same answers as on one device, and what is sent between devices."""
+"""Arrays that are sharded over a mesh: placement, the same answers as on one device, and what is
+sent between devices.
+"""
 
 import re
 
@@ -26,7 +28,10 @@ def mesh_of(num_devices=4, axis="examples", kind=AxisType.Explicit):
 
 
 def put(array, mesh):
-    return jax.device_put(array, NamedSharding(mesh, PartitionSpec(mesh.axis_names[0], *[None] * (np.ndim(array) - 1))))
+    return jax.device_put(
+        array,
+        NamedSharding(mesh, PartitionSpec(mesh.axis_names[0], *[None] * (np.ndim(array) - 1))),
+    )
 
 
 def table(num_examples=10, num_features=3, seed=0):
@@ -35,7 +40,7 @@ def table(num_examples=10, num_features=3, seed=0):
     return jboost.make_dataset(features, np.where(features[:, 0] > 0, 1.0, -1.0).astype(np.float32))
 
 
-# --- placement -------------------------------------------------------------------------------------------------------------
+# --- placement ------------------------------------------------------------------------------------
 
 
 def test_make_mesh_takes_all_devices_along_the_first_axis():
@@ -97,7 +102,9 @@ def test_placement_names_the_axis_that_a_mesh_lacks():
 
 def test_arrays_on_two_meshes_are_refused_by_name():
     labels = put(np.ones(8, np.float32), Mesh(np.array(jax.devices()[4:8]), ("examples",)))
-    with pytest.raises(ValueError, match=r"labels is sharded over a mesh .* and points over a mesh"):
+    with pytest.raises(
+        ValueError, match=r"labels is sharded over a mesh .* and points over a mesh"
+    ):
         jboost.pair.optimal_separator(put(np.zeros((8, 2), np.float32), mesh_of(4)), labels)
 
 
@@ -119,10 +126,27 @@ def test_initialize_cluster_does_not_work_alone_where_there_are_others(monkeypat
     "arguments, error, message",
     [
         ({"num_processes": 2}, ValueError, "process_id is missing"),
-        ({"num_processes": 2, "process_id": 2, "coordinator_address": "127.0.0.1:1"}, ValueError, "process_id is 2 of 2"),
+        (
+            {"num_processes": 2, "process_id": 2, "coordinator_address": "127.0.0.1:1"},
+            ValueError,
+            "process_id is 2 of 2",
+        ),
         ({"num_processes": 2, "process_id": 1}, ValueError, "coordinator_address is missing"),
-        ({"num_processes": 2, "process_id": 1, "coordinator_address": "here"}, ValueError, "expected 'host:port'"),
-        ({"num_processes": 2, "process_id": 1, "coordinator_address": "127.0.0.1:1", "timeout": 1}, TimeoutError, "no coordinator answers at"),
+        (
+            {"num_processes": 2, "process_id": 1, "coordinator_address": "here"},
+            ValueError,
+            "expected 'host:port'",
+        ),
+        (
+            {
+                "num_processes": 2,
+                "process_id": 1,
+                "coordinator_address": "127.0.0.1:1",
+                "timeout": 1,
+            },
+            TimeoutError,
+            "no coordinator answers at",
+        ),
     ],
 )
 def test_initialize_cluster_names_what_is_wrong(arguments, error, message):
@@ -130,7 +154,7 @@ def test_initialize_cluster_names_what_is_wrong(arguments, error, message):
         jboost.sharding.initialize_cluster(**arguments)
 
 
-# --- stacks ----------------------------------------------------------------------------------------------------------------
+# --- stacks ---------------------------------------------------------------------------------------
 
 
 def test_unstack_undoes_stack_datasets():
@@ -154,13 +178,15 @@ def test_unstack_takes_sizes_where_columns_were_added_and_divides_results():
 
 def test_padding_of_a_stack_changes_no_fit():
     sets = [table(12, seed=1), table(9, seed=2)]
-    fits = jax.vmap(lambda dataset: jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=3))(jboost.stack_datasets(sets))
+    fits = jax.vmap(
+        lambda dataset: jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=3)
+    )(jboost.stack_datasets(sets))
     for fitted, dataset in zip(jboost.unstack(fits), sets, strict=True):
         alone = jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=3)
         assert np.allclose(fitted.ensemble.votes, alone.ensemble.votes, rtol=1e-5)
 
 
-# --- the same answers ------------------------------------------------------------------------------------------------------
+# --- the same answers -----------------------------------------------------------------------------
 
 
 def check_entry(name, kind, is_traced):
@@ -200,15 +226,22 @@ def test_all_public_functions_give_the_same_on_an_explicit_mesh(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind, is_traced", [(AxisType.Auto, False), (AxisType.Auto, True), (AxisType.Explicit, True)])
-@pytest.mark.parametrize("name", sorted(name for name in ENTRIES if getattr(ENTRIES[name], "traceable", True)))
+@pytest.mark.parametrize(
+    "kind, is_traced", [(AxisType.Auto, False), (AxisType.Auto, True), (AxisType.Explicit, True)]
+)
+@pytest.mark.parametrize(
+    "name", sorted(name for name in ENTRIES if getattr(ENTRIES[name], "traceable", True))
+)
 def test_all_public_functions_give_the_same_on_other_meshes_and_under_jit(name, kind, is_traced):
     check_entry(name, kind, is_traced)
 
 
 def test_results_are_on_the_mesh_of_the_caller():
     mesh = mesh_of(4)
-    prediction = jboost.predict(jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1]), put(np.ones((8, 2), np.float32), mesh))
+    prediction = jboost.predict(
+        jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1]),
+        put(np.ones((8, 2), np.float32), mesh),
+    )
     assert prediction.sharding == NamedSharding(mesh, PartitionSpec("examples"))
 
 
@@ -219,20 +252,29 @@ def test_a_round_at_a_time_on_a_mesh_is_the_fit():
     for _ in range(3):
         state, _ = jboost.adaboost.step(state, dataset)
     fitted = jboost.adaboost.fit(table(16), learner, max_rounds=3)
-    assert np.allclose(jboost.adaboost.finish(state).ensemble.votes, fitted.ensemble.votes, rtol=1e-5)
+    assert np.allclose(
+        jboost.adaboost.finish(state).ensemble.votes, fitted.ensemble.votes, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("is_jitted", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_spread_batch_needs_no_mesh_that_is_set(is_jitted):
-    batch = jboost.sharding.shard_batch(jboost.stack_datasets([table(size, seed=size) for size in (6, 8, 7, 8)]), mesh_of(4, "batch"))
-    fit = jax.vmap(lambda dataset: jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=2))
+    batch = jboost.sharding.shard_batch(
+        jboost.stack_datasets([table(size, seed=size) for size in (6, 8, 7, 8)]),
+        mesh_of(4, "batch"),
+    )
+    fit = jax.vmap(
+        lambda dataset: jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=2)
+    )
     found = (jax.jit(fit) if is_jitted else fit)(batch)
     assert found.ensemble.votes.sharding.spec[0] == "batch"
     alone = fit(jboost.sharding.gather(batch))
     assert np.allclose(found.ensemble.votes, alone.ensemble.votes, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(AxisType.Explicit, marks=pytest.mark.slow), AxisType.Auto])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(AxisType.Explicit, marks=pytest.mark.slow), AxisType.Auto]
+)
 def test_a_batch_stays_on_its_devices(kind):
     games = np.random.default_rng(0).choice([-1.0, 1.0], (8, 12, 4)).astype(np.float32)
     mesh = mesh_of(4, "batch", kind)
@@ -249,20 +291,29 @@ def test_a_batch_stays_on_its_devices(kind):
     assert (found.status == int(Status.OPTIMAL)).all()
 
 
-# --- what is sent and stored -----------------------------------------------------------------------------------------------
+# --- what is sent and stored ----------------------------------------------------------------------
 
 _SIZE = many_devices.QUICK_EXAMPLES
 _SMALL = 64 * many_devices.NUM_COLUMNS  # bytes: some numbers for each column
 FEW = ("projections.kl_projection_capped_simplex", "relaxed_margin.solve")
 # What is gathered, in bytes: each for a reason that the documentation gives.
-GATHERED = {"adaboost.fit, stumps": 4 * _SIZE}  # the example weights, and of the best feature its sorted column
+# the example weights, and of the best feature its sorted column
+GATHERED = {"adaboost.fit, stumps": 4 * _SIZE}
 
 
-@pytest.mark.parametrize("name", [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in many_devices.PROGRAMS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in FEW else pytest.param(name, marks=pytest.mark.slow)
+        for name in many_devices.PROGRAMS
+    ],
+)
 def test_nothing_that_grows_with_the_examples_is_gathered(name):
     found = many_devices.collectives(many_devices.compile_for(name, 8, _SIZE).as_text())
     assert found, "a program on eight devices that sends nothing is not divided"
-    assert max([size for kind, size, _ in found if kind == "all-gather"], default=0) <= GATHERED.get(name, _SMALL)
+    assert max(
+        [size for kind, size, _ in found if kind == "all-gather"], default=0
+    ) <= GATHERED.get(name, _SMALL)
     if name not in GATHERED:
         assert max(size for _, size, _ in found) <= _SMALL
 
@@ -270,7 +321,9 @@ def test_nothing_that_grows_with_the_examples_is_gathered(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in many_devices.PROGRAMS if name not in GATHERED])
 def test_each_of_eight_devices_holds_an_eighth(name):
-    one, eight = (many_devices.compile_for(name, number, _SIZE).memory_analysis() for number in (1, 8))
+    one, eight = (
+        many_devices.compile_for(name, number, _SIZE).memory_analysis() for number in (1, 8)
+    )
     assert eight.argument_size_in_bytes <= 1.3 * one.argument_size_in_bytes / 8
     assert eight.temp_size_in_bytes <= 1.3 * one.temp_size_in_bytes / 8 + 2**16
 
@@ -283,7 +336,9 @@ def test_thresholds_by_sums_are_those_by_a_sort(dtype):
         for scale in (0.5, 2.0, 30.0):
             keys = rng.integers(-6, 7, (40, 37)).astype(dtype) / dtype(8)
             keys[:, ::5] = -keys[:, ::5]
-            caps = scale * rng.random((40, 37)) / 37 * (rng.random((40, 37)) < 0.8) + (rng.random((40, 37)) < 0.02)
+            caps = scale * rng.random((40, 37)) / 37 * (rng.random((40, 37)) < 0.8) + (
+                rng.random((40, 37)) < 0.02
+            )
             keys = jnp.where(caps > 0, keys, jnp.inf).astype(jnp.float64)
             for one, weights in zip(keys, jnp.asarray(caps), strict=True):
                 expected = thresholds._by_sort(one, weights)
@@ -292,15 +347,31 @@ def test_thresholds_by_sums_are_those_by_a_sort(dtype):
 
 def test_least_entries_on_a_mesh_are_those_without():
     rng = np.random.default_rng(0)
-    first, last = rng.integers(0, 3, (5, 16)).astype(np.int32), np.tile(np.arange(16, dtype=np.int32), (5, 1))
+    first, last = (
+        rng.integers(0, 3, (5, 16)).astype(np.int32),
+        np.tile(np.arange(16, dtype=np.int32), (5, 1)),
+    )
     carried = [rng.normal(size=(5, 16)).astype(np.float32), rng.random((5, 16)) < 0.5]
     alone = reduce.lexicographic_least(first, last, carried=carried)
     both = reduce.lexicographic_leasts([first, last], [last])
     with jax.set_mesh(mesh_of(4, kind=AxisType.Auto)):
-        found = jax.jit(lambda: reduce.lexicographic_least(jnp.asarray(first), jnp.asarray(last), carried=[jnp.asarray(part) for part in carried]))()
-        pair = jax.jit(lambda: reduce.lexicographic_leasts([jnp.asarray(first), jnp.asarray(last)], [jnp.asarray(last)]))()
+        found = jax.jit(
+            lambda: reduce.lexicographic_least(
+                jnp.asarray(first),
+                jnp.asarray(last),
+                carried=[jnp.asarray(part) for part in carried],
+            )
+        )()
+        pair = jax.jit(
+            lambda: reduce.lexicographic_leasts(
+                [jnp.asarray(first), jnp.asarray(last)], [jnp.asarray(last)]
+            )
+        )()
     assert all(np.array_equal(one, other) for one, other in zip(found, alone, strict=True))
-    assert all(np.array_equal(one, other) for one, other in zip(jax.tree.leaves(pair), jax.tree.leaves(both), strict=True))
+    assert all(
+        np.array_equal(one, other)
+        for one, other in zip(jax.tree.leaves(pair), jax.tree.leaves(both), strict=True)
+    )
 
 
 def test_packed_features_are_refused_by_shard_dataset():

@@ -24,11 +24,17 @@ RULES = slipper.rules(4)
 
 
 def make_sets(seed):
-    """Random sets: noisy conjunctions, missing values, garbage in the padding, weights that never tie."""
+    """Random sets: noisy conjunctions, missing values, garbage in the padding, weights that never
+    tie.
+    """
     rng = np.random.default_rng(seed)
     shape = (NUM_SETS, NUM_EXAMPLES)
-    features = rng.choice([0.0, 1.0, np.nan], (*shape, NUM_ATTRIBUTES), p=[0.4, 0.55, 0.05]).astype(np.float32)
-    truth = (features[..., 0] == 1) & (features[..., 1] == 0) | (features[..., 2] == 1) & (features[..., 3] == 1) & (features[..., 4] == 1)
+    features = rng.choice([0.0, 1.0, np.nan], (*shape, NUM_ATTRIBUTES), p=[0.4, 0.55, 0.05]).astype(
+        np.float32
+    )
+    truth = (features[..., 0] == 1) & (features[..., 1] == 0) | (features[..., 2] == 1) & (
+        features[..., 3] == 1
+    ) & (features[..., 4] == 1)
     noisy = rng.random(shape) < rng.choice([0.0, 0.1, 0.3], (NUM_SETS, 1))
     labels = np.where(truth ^ noisy, 1, -1)
     labels[::2] *= -1
@@ -107,7 +113,9 @@ def confidence_of(right, wrong, m):
 
 
 def plain_slipper(features, labels, weights, splits, *, max_order, positive="minority"):
-    """The whole algorithm on unpadded rows: {conjunction: confidence}, the product of the normalisers, and the rules round by round."""
+    """The whole algorithm on unpadded rows: {conjunction: confidence}, the product of the
+    normalisers, and the rules round by round.
+    """
     m = len(labels)
     d = weights / weights.sum()
     if positive == "minority":
@@ -138,8 +146,11 @@ def plain_slipper(features, labels, weights, splits, *, max_order, positive="min
             inside = covers(features, conjunction[:length])
             vote = confidence_of(weight(inside, True, grown), weight(inside, False, grown), m)
             v_right, v_wrong = weight(inside, True, ~grown), weight(inside, False, ~grown)
-            losses.append((1 - v_right - v_wrong) + v_right * np.exp(-vote) + v_wrong * np.exp(vote))
-        close = np.array(losses) <= min(losses) + 1e-15  # the 1 in the formula blurs ties: the shortest is meant
+            losses.append(
+                (1 - v_right - v_wrong) + v_right * np.exp(-vote) + v_wrong * np.exp(vote)
+            )
+        # the 1 in the formula blurs ties: the shortest is meant
+        close = np.array(losses) <= min(losses) + 1e-15
         conjunction = conjunction[: int(np.argmax(close))]
         whole = np.ones(m, bool)
         inside = covers(features, conjunction)
@@ -168,7 +179,9 @@ def votes_of(ensemble):
     found = {}
     for slot in range(int(ensemble.count)):
         literals = np.asarray(ensemble.hypotheses.literals[slot])
-        name = tuple(sorted((int(place), int(literals[place] > 0)) for place in np.flatnonzero(literals)))
+        name = tuple(
+            sorted((int(place), int(literals[place] > 0)) for place in np.flatnonzero(literals))
+        )
         assert name not in found
         assert ensemble.votes[slot, 0] == ensemble.votes[slot, 1]
         found[name] = float(ensemble.votes[slot, 0])
@@ -193,7 +206,12 @@ def test_the_oracle_agrees():
         votes, product, history = plain_slipper(features, labels, weights, splits, max_order=4)
         same_votes(votes_of(fitted.ensemble), votes)
         np.testing.assert_allclose(fitted.certificate.upper_bound, product, rtol=CLOSE)
-        scores = np.array([sum(vote for name, vote in votes.items() if covers(row[None], name)[0]) for row in features])
+        scores = np.array(
+            [
+                sum(vote for name, vote in votes.items() if covers(row[None], name)[0])
+                for row in features
+            ]
+        )
         np.testing.assert_allclose(result.scores[g][mask], scores, atol=1e-3)
         num_rules += len(votes)
         num_long += sum(len(name) >= 2 for name in votes)
@@ -213,7 +231,9 @@ def test_the_oracle_agrees_in_64_bits(x64):
         assert result.fitted.certificate.upper_bound.dtype == np.float64
         for g in range(20):
             features, labels, weights, mask = game(g)
-            votes, product, _ = plain_slipper(features, labels, weights, result.is_grown[g][:, mask], max_order=2, positive=1)
+            votes, product, _ = plain_slipper(
+                features, labels, weights, result.is_grown[g][:, mask], max_order=2, positive=1
+            )
             same_votes(votes_of(of(result.fitted.ensemble, g)), votes, atol=1e-9)
             np.testing.assert_allclose(result.fitted.certificate.upper_bound[g], product, rtol=1e-9)
 
@@ -231,7 +251,11 @@ def test_the_training_error_is_bounded():
         share = weights / weights.sum()
         assert share @ np.exp(-labels * scores) <= result.fitted.certificate.upper_bound[g]
         surely_wrong = share[labels * scores < -1e-4].sum()
-        assert surely_wrong - 1e-6 <= result.fitted.certificate.lower_bound[g] <= result.fitted.certificate.upper_bound[g]
+        assert (
+            surely_wrong - 1e-6
+            <= result.fitted.certificate.lower_bound[g]
+            <= result.fitted.certificate.upper_bound[g]
+        )
 
 
 @pytest.mark.slow
@@ -240,7 +264,11 @@ def test_rules_speak_for_the_positive_class():
     for g in range(NUM_SETS):
         _, labels, weights, _ = game(g)
         minority = -1 if weights @ labels > 0 else 1
-        assert all(vote * minority > 0 for name, vote in votes_of(of(result.fitted.ensemble, g)).items() if name)
+        assert all(
+            vote * minority > 0
+            for name, vote in votes_of(of(result.fitted.ensemble, g)).items()
+            if name
+        )
 
 
 @pytest.mark.slow
@@ -262,12 +290,20 @@ def test_splits_are_two_thirds_of_each_class():
 @pytest.mark.slow
 def test_fit_is_the_loop_and_a_batch_is_a_loop():
     result = replay()
-    inside = jax.jit(lambda dataset, key: slipper.fit(dataset, RULES, key=key, max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS))
+    inside = jax.jit(
+        lambda dataset, key: slipper.fit(
+            dataset, RULES, key=key, max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS
+        )
+    )
     for g in range(12):
-        alone = slipper.fit(of(SETS, g), RULES, key=keys()[g], max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS)
+        alone = slipper.fit(
+            of(SETS, g), RULES, key=keys()[g], max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS
+        )
         jax.tree.map(np.testing.assert_array_equal, alone, inside(of(SETS, g), keys()[g]))
         batched = of(result.fitted, g)
-        jax.tree.map(np.testing.assert_array_equal, alone.ensemble.hypotheses, batched.ensemble.hypotheses)
+        jax.tree.map(
+            np.testing.assert_array_equal, alone.ensemble.hypotheses, batched.ensemble.hypotheses
+        )
         for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(batched), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
@@ -277,9 +313,14 @@ def test_padding_changes_nothing():
     result = replay()
     g = next(g for g in range(NUM_SETS) if 10 <= SETS.mask[g].sum() < NUM_EXAMPLES)
     clean = of(SETS, g)
-    clean = clean._replace(features=jnp.where(clean.mask[:, None], clean.features, 0.0), labels=jnp.where(clean.mask, clean.labels, 1))
+    clean = clean._replace(
+        features=jnp.where(clean.mask[:, None], clean.features, 0.0),
+        labels=jnp.where(clean.mask, clean.labels, 1),
+    )
     clean = clean._replace(weights=jnp.where(clean.mask, clean.weights, 1.0))
-    first = slipper.fit(of(SETS, g), RULES, key=keys()[g], max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS)
+    first = slipper.fit(
+        of(SETS, g), RULES, key=keys()[g], max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS
+    )
     second = slipper.fit(clean, RULES, key=keys()[g], max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS)
     jax.tree.map(np.testing.assert_array_equal, first, second)
     assert not result.fitted.certificate.example_weights[g][~np.asarray(clean.mask)].any()
@@ -291,20 +332,41 @@ def test_padding_changes_nothing():
     alone = slipper.fit(short, RULES, key=keys()[0], max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS)
     padded = slipper.fit(longer, RULES, key=keys()[0], max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS)
     same_votes(votes_of(padded.ensemble), votes_of(alone.ensemble))
-    np.testing.assert_allclose(padded.certificate.upper_bound, alone.certificate.upper_bound, rtol=1e-5)
+    np.testing.assert_allclose(
+        padded.certificate.upper_bound, alone.certificate.upper_bound, rtol=1e-5
+    )
 
 
 @pytest.mark.slow
 def test_label_flip_and_scale_of_the_weights():
     for g in range(4):
         dataset = of(SETS, g)
-        plain = slipper.fit(dataset, slipper.rules(4, positive=1), key=keys()[g], max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS)
-        flipped = slipper.fit(
-            dataset._replace(labels=-dataset.labels), slipper.rules(4, positive=-1), key=keys()[g], max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS
+        plain = slipper.fit(
+            dataset,
+            slipper.rules(4, positive=1),
+            key=keys()[g],
+            max_rounds=NUM_ROUNDS,
+            num_rounds=NUM_ROUNDS,
         )
-        same_votes({name: -vote for name, vote in votes_of(flipped.ensemble).items()}, votes_of(plain.ensemble))
+        flipped = slipper.fit(
+            dataset._replace(labels=-dataset.labels),
+            slipper.rules(4, positive=-1),
+            key=keys()[g],
+            max_rounds=NUM_ROUNDS,
+            num_rounds=NUM_ROUNDS,
+        )
+        same_votes(
+            {name: -vote for name, vote in votes_of(flipped.ensemble).items()},
+            votes_of(plain.ensemble),
+        )
         scaled = dataset._replace(weights=dataset.weights * 4)
-        again = slipper.fit(scaled, slipper.rules(4, positive=1), key=keys()[g], max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS)
+        again = slipper.fit(
+            scaled,
+            slipper.rules(4, positive=1),
+            key=keys()[g],
+            max_rounds=NUM_ROUNDS,
+            num_rounds=NUM_ROUNDS,
+        )
         jax.tree.map(np.testing.assert_array_equal, again, plain)
 
 
@@ -325,7 +387,9 @@ def test_rounds_are_those_of_least_held_out_error():
         return jboost.predict(fitted.ensemble, dataset.features)
 
     over_rounds = jax.vmap(predicted, in_axes=(None, None, 0))
-    answers = jax.jit(jax.vmap(over_rounds, in_axes=(0, 0, None)))(held, jax.random.split(key_fits, 3), jnp.arange(1, NUM_ROUNDS + 1))
+    answers = jax.jit(jax.vmap(over_rounds, in_axes=(0, 0, None)))(
+        held, jax.random.split(key_fits, 3), jnp.arange(1, NUM_ROUNDS + 1)
+    )
     weights = np.asarray(dataset.weights, np.float64)
     wrong = (np.asarray(answers) != np.asarray(dataset.labels)) & np.asarray(held)[:, None, :]
     errors = (wrong * weights).sum(axis=(0, 2)) / weights.sum()
@@ -336,16 +400,26 @@ def test_rounds_are_those_of_least_held_out_error():
 
     fitted = slipper.fit(dataset, RULES, key=key, max_rounds=NUM_ROUNDS, num_folds=3)
     key_choice, key_fit = jax.random.split(key)
-    inner = slipper.choose_rounds(dataset, RULES, key=key_choice, max_rounds=NUM_ROUNDS, num_folds=3)
+    inner = slipper.choose_rounds(
+        dataset, RULES, key=key_choice, max_rounds=NUM_ROUNDS, num_folds=3
+    )
     assert fitted.num_rounds == inner.num_rounds
-    by_hand = slipper.fit(dataset, RULES, key=key_fit, max_rounds=NUM_ROUNDS, num_rounds=inner.num_rounds)
+    by_hand = slipper.fit(
+        dataset, RULES, key=key_fit, max_rounds=NUM_ROUNDS, num_rounds=inner.num_rounds
+    )
     jax.tree.map(np.testing.assert_array_equal, fitted, by_hand)
 
 
 @pytest.mark.slow
 def test_a_batch_of_whole_fits():
     part = jax.tree.map(lambda leaf: leaf[:6], SETS)
-    fits = jax.jit(jax.vmap(lambda dataset, key: slipper.fit(dataset, RULES, key=key, max_rounds=NUM_ROUNDS, num_folds=3)))(part, keys(6))
+    fits = jax.jit(
+        jax.vmap(
+            lambda dataset, key: slipper.fit(
+                dataset, RULES, key=key, max_rounds=NUM_ROUNDS, num_folds=3
+            )
+        )
+    )(part, keys(6))
     assert len(np.unique(fits.num_rounds)) > 1
     for g in range(6):
         alone = slipper.fit(of(SETS, g), RULES, key=keys(6)[g], max_rounds=NUM_ROUNDS, num_folds=3)
@@ -370,7 +444,12 @@ def check_degenerate(dataset, fitted, error):
     assert no_nan(fitted._replace(trace=()))
     assert fitted.certificate.lower_bound <= fitted.certificate.upper_bound
     mask = np.asarray(dataset.mask)
-    found = np.mean((np.asarray(jboost.predict(fitted.ensemble, dataset.features)) != np.asarray(dataset.labels))[mask])
+    found = np.mean(
+        (
+            np.asarray(jboost.predict(fitted.ensemble, dataset.features))
+            != np.asarray(dataset.labels)
+        )[mask]
+    )
     assert found <= fitted.certificate.upper_bound
     if error is not None:
         np.testing.assert_allclose(found, error, atol=1e-6)
@@ -389,7 +468,12 @@ def check_degenerate(dataset, fitted, error):
         (ROWS[::-2], SIGNS[::-2], 2, None),
         (np.ones_like(ROWS), SIGNS, 12, 0.5),
         (np.full_like(ROWS, np.nan), SIGNS, 12, 0.5),
-        (np.repeat(ROWS[:1], 12, axis=0), np.where(np.arange(12) < 4, 1.0, -1.0).astype(np.float32), 12, 1 / 3),
+        (
+            np.repeat(ROWS[:1], 12, axis=0),
+            np.where(np.arange(12) < 4, 1.0, -1.0).astype(np.float32),
+            12,
+            1 / 3,
+        ),
     ],
 )
 def test_degenerate_sets(features, labels, size, error):
@@ -399,7 +483,10 @@ def test_degenerate_sets(features, labels, size, error):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("features, labels, error", [(ROWS[:1], SIGNS[:1], 0.0), (np.zeros((12, 0), np.float32), SIGNS, 0.5)])
+@pytest.mark.parametrize(
+    "features, labels, error",
+    [(ROWS[:1], SIGNS[:1], 0.0), (np.zeros((12, 0), np.float32), SIGNS, 0.5)],
+)
 def test_degenerate_shapes(features, labels, error):
     dataset = make_dataset(features, labels)
     check_degenerate(dataset, FIT(dataset), error)
@@ -407,20 +494,35 @@ def test_degenerate_shapes(features, labels, error):
 
 @pytest.mark.slow
 def test_no_example_is_invalid_input():
-    for dataset in (make_dataset(np.zeros((0, 3), np.float32), np.zeros(0, np.float32)), make_dataset(ROWS, SIGNS, mask=np.zeros(12, bool))):
+    for dataset in (
+        make_dataset(np.zeros((0, 3), np.float32), np.zeros(0, np.float32)),
+        make_dataset(ROWS, SIGNS, mask=np.zeros(12, bool)),
+    ):
         fitted = FIT(dataset)
         assert fitted.status == Status.INVALID_INPUT
         assert fitted.num_rounds == fitted.ensemble.count == 0
-        assert slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3).status == Status.INVALID_INPUT
+        assert (
+            slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3).status
+            == Status.INVALID_INPUT
+        )
 
 
 @pytest.mark.slow
 def test_bad_values_end_in_invalid_input():
     def change(**fields):
         dataset = make_dataset(ROWS, SIGNS)
-        return dataset._replace(**{name: getattr(dataset, name).at[1].set(value) for name, value in fields.items()})
+        return dataset._replace(
+            **{name: getattr(dataset, name).at[1].set(value) for name, value in fields.items()}
+        )
 
-    traced, choose = jax.jit(FIT), jax.jit(functools.partial(slipper.choose_rounds, key=jax.random.key(1), max_rounds=6, num_folds=3))
+    traced, choose = (
+        jax.jit(FIT),
+        jax.jit(
+            functools.partial(
+                slipper.choose_rounds, key=jax.random.key(1), max_rounds=6, num_folds=3
+            )
+        ),
+    )
     for dataset in (
         change(labels=0.0),
         change(labels=2.0),
@@ -431,8 +533,19 @@ def test_bad_values_end_in_invalid_input():
         assert choose(dataset).status == Status.INVALID_INPUT
     for value in (0.5, np.inf):
         assert traced(change(features=value)).status == Status.INVALID_INPUT
-        for learn in (FIT, lambda dataset: slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3)):
-            with pytest.raises(ValueError, match=r"features\[1, 0\] is .*: expected 0 or 1 of rules; jboost.data.binarization makes such"):
+        for learn in (
+            FIT,
+            lambda dataset: slipper.choose_rounds(
+                dataset, key=jax.random.key(1), max_rounds=6, num_folds=3
+            ),
+        ):
+            with pytest.raises(
+                ValueError,
+                match=(
+                    r"features\[1, 0\] is .*: expected 0 or 1 of rules; jboost.data.binarization"
+                    r" makes such"
+                ),
+            ):
                 learn(change(features=value))
     assert FIT(change(features=np.nan)).status == Status.ROUND_LIMIT
     assert FIT(change()).status == Status.ROUND_LIMIT
@@ -454,10 +567,23 @@ def test_bad_arguments_are_named():
         (lambda: slipper.choose_rounds(dataset, key=key, num_folds=1), "num_folds is 1"),
         (lambda: slipper.fit(dataset, key=key, max_rounds=5, num_rounds=6), "num_rounds is 6"),
         (lambda: slipper.fit(dataset, key=key, num_rounds=0), "num_rounds is 0"),
-        (lambda: slipper.fit(dataset, key=key, num_rounds=2.5), "num_rounds is 2.5: expected a whole number"),
+        (
+            lambda: slipper.fit(dataset, key=key, num_rounds=2.5),
+            "num_rounds is 2.5: expected a whole number",
+        ),
         (lambda: slipper.fit(dataset, "rules", key=key), "learner"),
-        (lambda: RULES.propose(RULES.init(key, dataset), jnp.full(12, 1 / 12), costs=jnp.zeros(3)), "costs is not None"),
-        (lambda: jax.jit(lambda d: slipper.fit(d, key=key, num_rounds=2, on_step=print))(dataset), "on_step"),
+        (
+            lambda: RULES.propose(
+                RULES.init(key, dataset), jnp.full(12, 1 / 12), costs=jnp.zeros(3)
+            ),
+            "costs is not None",
+        ),
+        (
+            lambda: jax.jit(lambda d: slipper.fit(d, key=key, num_rounds=2, on_step=print))(
+                dataset
+            ),
+            "on_step",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             make()
@@ -479,7 +605,9 @@ def test_rules_in_words_and_in_files(tmp_path):
     jboost.files.save(fitted.ensemble, path)
     loaded = jboost.files.load(path)
     assert loaded.learner == fitted.ensemble.learner == slipper.rules()
-    np.testing.assert_array_equal(jboost.predict_scores(loaded, features), jboost.predict_scores(fitted.ensemble, features))
+    np.testing.assert_array_equal(
+        jboost.predict_scores(loaded, features), jboost.predict_scores(fitted.ensemble, features)
+    )
 
 
 @pytest.mark.slow
@@ -490,18 +618,30 @@ def test_the_host_may_watch_and_stop():
         seen.append(int(info.num_rounds))
         return len(seen) < 3
 
-    stopped = slipper.fit(dataset, RULES, key=keys()[2], max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS, on_step=on_step)
+    stopped = slipper.fit(
+        dataset, RULES, key=keys()[2], max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS, on_step=on_step
+    )
     assert seen == [1, 2, 3]
     assert stopped.status == Status.TIME_LIMIT
     whole = slipper.fit(dataset, RULES, key=keys()[2], max_rounds=NUM_ROUNDS, num_rounds=3)
-    jax.tree.map(np.testing.assert_array_equal, stopped._replace(status=0), whole._replace(status=0))
+    jax.tree.map(
+        np.testing.assert_array_equal, stopped._replace(status=0), whole._replace(status=0)
+    )
 
 
 @pytest.mark.slow
 def test_another_learner():
     labels = np.where((ROWS[:, 0] == 1) ^ (np.arange(12) == 5), 1.0, -1.0).astype(np.float32)
-    fitted = slipper.fit(make_dataset(ROWS, labels), jboost.learners.literals(), key=jax.random.key(0), max_rounds=6, num_rounds=1)
-    np.testing.assert_allclose(fitted.ensemble.votes[0], confidence_of(11 / 12, 1 / 12, 12), rtol=1e-5)
+    fitted = slipper.fit(
+        make_dataset(ROWS, labels),
+        jboost.learners.literals(),
+        key=jax.random.key(0),
+        max_rounds=6,
+        num_rounds=1,
+    )
+    np.testing.assert_allclose(
+        fitted.ensemble.votes[0], confidence_of(11 / 12, 1 / 12, 12), rtol=1e-5
+    )
     wrong = np.mean(np.asarray(jboost.predict(fitted.ensemble, ROWS)) != labels)
     assert fitted.certificate.lower_bound <= wrong <= fitted.certificate.upper_bound
 
@@ -522,12 +662,16 @@ def read_paper(name):
     with (PAPERS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         _, *rows = csv.reader(file)
     words = {"": np.nan, "y": 1.0, "n": 0.0}
-    table = np.array([[words[field] if field in words else float(field) for field in row] for row in rows])
+    table = np.array(
+        [[words[field] if field in words else float(field) for field in row] for row in rows]
+    )
     return table[:, :-1], np.where(table[:, -1] > 0, 1, -1)
 
 
 def cross_validated(name, *, seed=0, num_folds=10):
-    """Accuracy, and rules of the ensembles, over stratified folds; bits are made of the training rows of each."""
+    """Accuracy, and rules of the ensembles, over stratified folds; bits are made of the training
+    rows of each.
+    """
     features, labels = read_paper(name)
     key_folds, *fold_keys = jax.random.split(jax.random.key(seed), num_folds + 1)
     held = np.asarray(jboost.folds.stratified_folds(key_folds, labels, num_folds=num_folds))
@@ -536,7 +680,9 @@ def cross_validated(name, *, seed=0, num_folds=10):
         binarizer = binarization.fit(features, labels, mask=~out)
         bits.append(np.asarray(binarization.apply(binarizer, features), np.float32))
     width = max(one.shape[1] for one in bits)
-    bits = np.stack([np.pad(one, [(0, 0), (0, width - one.shape[1])], constant_values=np.nan) for one in bits])
+    bits = np.stack(
+        [np.pad(one, [(0, 0), (0, width - one.shape[1])], constant_values=np.nan) for one in bits]
+    )
 
     def one_fold(bits, out, key):
         fitted = slipper.fit(make_dataset(bits, labels, mask=~out), key=key)

@@ -1,4 +1,6 @@
-"""Every public algorithm under the strict settings of JAX: promotion of types, leaked tracers, NaN, rematerialisation, donated buffers."""
+"""Every public algorithm under the strict settings of JAX: promotion of types, leaked tracers, NaN,
+rematerialisation, donated buffers.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +13,23 @@ from marks import slow_but
 from programs import PROGRAMS
 
 QUICK = ("lpboost.solve", "adaboost.fit", "lp.solve")
-QUIET = ("lpboost.solve", "lp.solve", "relaxed_margin.solve", "adaboost.fit", "pair.optimal_separator", "l0.solve_relaxation", "example_weights.fit")
+QUIET = (
+    "lpboost.solve",
+    "lp.solve",
+    "relaxed_margin.solve",
+    "adaboost.fit",
+    "pair.optimal_separator",
+    "l0.solve_relaxation",
+    "example_weights.fit",
+)
 
 
 def program(name):
     """The program, and its arrays: floats, and a mask."""
     run, problem = PROGRAMS[name]
-    return run, [jnp.asarray(part, bool if np.asarray(part).dtype == bool else float) for part in problem]
+    return run, [
+        jnp.asarray(part, bool if np.asarray(part).dtype == bool else float) for part in problem
+    ]
 
 
 @pytest.mark.parametrize("name", slow_but(PROGRAMS, *QUICK))
@@ -40,7 +52,9 @@ def test_no_tracer_leaks(name):
 def test_programs_stand_under_checkpoint(name):
     run, arrays = program(name)
     plain, again = (jax.eval_shape(function, *arrays) for function in (run, jax.checkpoint(run)))
-    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), plain) == jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), again)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), plain) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), again
+    )
 
 
 @pytest.mark.slow
@@ -70,9 +84,15 @@ def test_states_of_boosters_may_be_donated(name):
     dataset = jboost.make_dataset(features.astype(np.float32), LABELS)
     state = package.init(dataset, learner, max_rounds=4, **options)
     expected, _ = package.step(state, dataset)
-    places = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state) if leaf.size and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
+    places = [
+        leaf.unsafe_buffer_pointer()
+        for leaf in jax.tree.leaves(state)
+        if leaf.size and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    ]
     assert len(set(places)) == len(places)
     found, _ = jax.jit(package.step, donate_argnums=0)(state, dataset)
     assert found.status == expected.status
-    np.testing.assert_allclose(found.certificate.upper_bound, expected.certificate.upper_bound, rtol=1e-5)
+    np.testing.assert_allclose(
+        found.certificate.upper_bound, expected.certificate.upper_bound, rtol=1e-5
+    )
     found, _ = jax.jit(package.step, donate_argnums=0)(found, dataset)  # the data are still there

@@ -21,10 +21,15 @@ def classes(dataset):
 @pytest.mark.slow
 def test_ripley_has_its_moments():
     negative, positive = classes(synthetic.ripley_mixture(jax.random.key(1), SIZE))
-    for points, centres in ((negative, [[-0.7, 0.3], [0.3, 0.3]]), (positive, [[-0.3, 0.7], [0.4, 0.7]])):
+    for points, centres in (
+        (negative, [[-0.7, 0.3], [0.3, 0.3]]),
+        (positive, [[-0.3, 0.7], [0.4, 0.7]]),
+    ):
         centres = np.array(centres)
         variance = 0.03 + centres.var(axis=0)
-        np.testing.assert_allclose(points.mean(axis=0), centres.mean(axis=0), atol=FOUR_SIGMA * np.sqrt(variance.max()))
+        np.testing.assert_allclose(
+            points.mean(axis=0), centres.mean(axis=0), atol=FOUR_SIGMA * np.sqrt(variance.max())
+        )
         np.testing.assert_allclose(points.var(axis=0), variance, rtol=0.06)
     assert abs(len(positive) / SIZE - 0.5) < FOUR_SIGMA
 

@@ -1,4 +1,6 @@
-"""`learners.trained` beyond matrices and plain models, against NumPy: closed forms of gradients, states and certificates."""
+"""`learners.trained` beyond matrices and plain models, against NumPy: closed forms of gradients,
+states and certificates.
+"""
 
 import functools
 import sys
@@ -47,7 +49,9 @@ def linear_learner(optimizer, **settings):
 
 def gradient_at_zero(features, labels, weights):
     """Of the weighted logistic loss of a linear model whose parameters are 0, in float64."""
-    return np.tensordot(-0.5 * weights.astype(np.float64) * labels, features.astype(np.float64), axes=1)
+    return np.tensordot(
+        -0.5 * weights.astype(np.float64) * labels, features.astype(np.float64), axes=1
+    )
 
 
 @jax.jit
@@ -55,16 +59,22 @@ def propose(learner, dataset, example_weights, key):
     return learner.propose(learner.init(key, dataset), example_weights)._replace(state=())
 
 
-# --- features of any shape -----------------------------------------------------------------------------------------------------
+# --- features of any shape ------------------------------------------------------------------------
 
 
 def init_convolution(key, features):
     channels = features.shape[-1]
-    return {"kernel": jax.random.normal(key, (3, 3, channels, 2)), "head": jnp.ones((2,)), "bias": jnp.zeros(())}
+    return {
+        "kernel": jax.random.normal(key, (3, 3, channels, 2)),
+        "head": jnp.ones((2,)),
+        "bias": jnp.zeros(()),
+    }
 
 
 def apply_convolution(params, features):
-    hidden = lax.conv_general_dilated(features, params["kernel"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    hidden = lax.conv_general_dilated(
+        features, params["kernel"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
     return jnp.mean(jnp.tanh(hidden), axis=(1, 2)) @ params["head"] + params["bias"]
 
 
@@ -72,11 +82,20 @@ CONVOLUTION = learners.trained(init_convolution, apply_convolution, optax.adam(0
 
 
 def check_fit(fitted, dataset, tolerance=1e-4):
-    """Each row's score is the sum of its votes; returns these sums, in float64, and the training error."""
+    """Each row's score is the sum of its votes; returns these sums, in float64, and the training
+    error.
+    """
     outputs = np.asarray(jboost.ensemble.outputs(fitted.ensemble, dataset.features), np.float64)
     votes = np.asarray(fitted.ensemble.votes, np.float64)
-    scores = float(fitted.ensemble.constant) + (np.where(outputs > 0, votes[:, :1], votes[:, 1:]) * outputs).sum(axis=0)
-    np.testing.assert_allclose(jboost.predict_scores(fitted.ensemble, dataset.features), scores, rtol=tolerance, atol=tolerance)
+    scores = float(fitted.ensemble.constant) + (
+        np.where(outputs > 0, votes[:, :1], votes[:, 1:]) * outputs
+    ).sum(axis=0)
+    np.testing.assert_allclose(
+        jboost.predict_scores(fitted.ensemble, dataset.features),
+        scores,
+        rtol=tolerance,
+        atol=tolerance,
+    )
     return scores, (np.where(scores > 0, 1, -1) != dataset.labels).mean()
 
 
@@ -87,14 +106,22 @@ def test_adaboost_fits_images_and_a_nan_in_one_ends_in_its_status():
     fitted = jboost.adaboost.fit(dataset, CONVOLUTION, key=KEY, max_rounds=3)
     scores, error = check_fit(fitted, dataset)
     assert float(fitted.certificate.lower_bound) == pytest.approx(error)
-    assert np.exp(-labels * scores).mean() == pytest.approx(float(fitted.certificate.upper_bound), rel=1e-4)
+    assert np.exp(-labels * scores).mean() == pytest.approx(
+        float(fitted.certificate.upper_bound), rel=1e-4
+    )
     features[5, 1, 2, 0] = np.nan
     spoilt = jboost.make_dataset(features, labels)
     with pytest.raises(ValueError, match=r"features\[5, 1, 2, 0\] is nan"):
         jboost.validate(spoilt)
-    assert int(jboost.adaboost.fit(spoilt, CONVOLUTION, key=KEY, max_rounds=3).status) == Status.INVALID_INPUT
+    assert (
+        int(jboost.adaboost.fit(spoilt, CONVOLUTION, key=KEY, max_rounds=3).status)
+        == Status.INVALID_INPUT
+    )
     masked = jboost.make_dataset(features, labels, mask=np.arange(NUM_EXAMPLES) != 5)
-    assert int(jboost.adaboost.fit(masked, CONVOLUTION, key=KEY, max_rounds=3).status) == Status.ROUND_LIMIT
+    assert (
+        int(jboost.adaboost.fit(masked, CONVOLUTION, key=KEY, max_rounds=3).status)
+        == Status.ROUND_LIMIT
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +129,11 @@ def test_adaboost_fits_images_and_a_nan_in_one_ends_in_its_status():
     [
         slow(jboost.infoboost.fit),
         slow(functools.partial(jboost.lpboost.fit, nu=0.3)),
-        slow(functools.partial(jboost.relaxed_margin.fit, relaxation=jboost.relaxations.soft_margin(nu=0.3))),
+        slow(
+            functools.partial(
+                jboost.relaxed_margin.fit, relaxation=jboost.relaxations.soft_margin(nu=0.3)
+            )
+        ),
         slow(jboost.slipper.fit),
     ],
 )
@@ -117,13 +148,26 @@ def test_boosters_fit_images(fit):
 
 def test_mlp_flattens_images():
     features, labels = images()
-    proposal = propose(learners.trained(*learners.mlp((3,)), optax.sgd(0.5), num_steps=3), jboost.make_dataset(features, labels), weights_of(1), KEY)
-    (hidden, bias), (last, constant) = jax.tree.map(lambda leaf: np.asarray(leaf[0], np.float64), proposal.hypotheses.params)
+    proposal = propose(
+        learners.trained(*learners.mlp((3,)), optax.sgd(0.5), num_steps=3),
+        jboost.make_dataset(features, labels),
+        weights_of(1),
+        KEY,
+    )
+    (hidden, bias), (last, constant) = jax.tree.map(
+        lambda leaf: np.asarray(leaf[0], np.float64), proposal.hypotheses.params
+    )
     scores = np.tanh(features.reshape(NUM_EXAMPLES, -1) @ hidden + bias) @ last[:, 0] + constant
-    np.testing.assert_allclose(proposal.outputs[0], proposal.hypotheses.sign * np.tanh(scores), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        proposal.outputs[0], proposal.hypotheses.sign * np.tanh(scores), rtol=1e-4, atol=1e-6
+    )
 
 
-STUMP, COLUMN, MONOMIAL = learners.Stump(0, 0.0, 1.0, -1.0), learners.Column(0, 1.0), learners.Monomial(jnp.ones(2), 1.0)
+STUMP, COLUMN, MONOMIAL = (
+    learners.Stump(0, 0.0, 1.0, -1.0),
+    learners.Column(0, 1.0),
+    learners.Monomial(jnp.ones(2), 1.0),
+)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +203,10 @@ def test_other_methods_refuse_images_by_name():
 
 def test_stack_pad_and_unstack_keep_images():
     features, labels = images()
-    datasets = [jboost.make_dataset(features, labels), jboost.make_dataset(features[:5], labels[:5])]
+    datasets = [
+        jboost.make_dataset(features, labels),
+        jboost.make_dataset(features[:5], labels[:5]),
+    ]
     batch = jboost.stack_datasets(datasets)
     assert batch.features.shape == (2, NUM_EXAMPLES, *IMAGE)
     assert batch.mask.sum(axis=1).tolist() == [NUM_EXAMPLES, 5]
@@ -167,7 +214,9 @@ def test_stack_pad_and_unstack_keep_images():
         np.testing.assert_array_equal(before.features, after.features)
     assert jboost.pad_dataset(datasets[1], num_examples=8).features.shape == (8, *IMAGE)
     with pytest.raises(ValueError, match=r"rows of shapes \[\[2\], \[2, 2\]\]: expected one shape"):
-        jboost.stack_datasets([jboost.make_dataset(np.zeros((1, *shape)), [1]) for shape in ((2, 2), (2,))])
+        jboost.stack_datasets(
+            [jboost.make_dataset(np.zeros((1, *shape)), [1]) for shape in ((2, 2), (2,))]
+        )
     with pytest.raises(ValueError, match=r"features has shape \[2\]: expected shape \[m, N, ...\]"):
         jboost.make_dataset(np.zeros(2), [1, -1])
 
@@ -180,18 +229,29 @@ def test_images_over_a_mesh_and_in_folds_give_the_fits_of_one_device():
     spread = jboost.sharding.shard_dataset(dataset, jboost.sharding.make_mesh())
     assert spread.features.shape == (16, *IMAGE)
     fitted = jboost.adaboost.fit(spread, CONVOLUTION, key=KEY, max_rounds=2)
-    np.testing.assert_allclose(fitted.certificate.upper_bound, alone.certificate.upper_bound, rtol=1e-4)
+    np.testing.assert_allclose(
+        fitted.certificate.upper_bound, alone.certificate.upper_bound, rtol=1e-4
+    )
     held_out = jboost.folds.stratified_folds(KEY, labels, num_folds=2)
-    fit_fold = jax.vmap(lambda held: jboost.adaboost.fit(dataset._replace(mask=~held), CONVOLUTION, key=KEY, max_rounds=2))
+    fit_fold = jax.vmap(
+        lambda held: jboost.adaboost.fit(
+            dataset._replace(mask=~held), CONVOLUTION, key=KEY, max_rounds=2
+        )
+    )
     assert fit_fold(held_out).status.tolist() == [Status.ROUND_LIMIT] * 2
 
 
-# --- optimizers: compilation, hyperparameters, extra arguments -------------------------------------------------------------------
+# --- optimizers: compilation, hyperparameters, extra arguments ------------------------------------
 
 
 def test_predict_compiles_once_for_ensembles_of_one_shape(compilations):
     features, labels = images()
-    ensembles = [jboost.adaboost.fit(jboost.make_dataset(features, sign * labels), CONVOLUTION, key=KEY, max_rounds=3).ensemble for sign in (1, -1)]
+    ensembles = [
+        jboost.adaboost.fit(
+            jboost.make_dataset(features, sign * labels), CONVOLUTION, key=KEY, max_rounds=3
+        ).ensemble
+        for sign in (1, -1)
+    ]
     jboost.predict(ensembles[0], features)
     before = compilations()
     jboost.predict(ensembles[1], features)
@@ -228,7 +288,9 @@ def test_hyperparams_are_the_numbers_of_the_optimizer_and_do_not_recompile(compi
     gradient = gradient_at_zero(features, labels, weights)
 
     def params_after_a_step(rate):
-        chained = optax.chain(optax.identity(), optax.inject_hyperparams(optax.sgd)(learning_rate=1.0))
+        chained = optax.chain(
+            optax.identity(), optax.inject_hyperparams(optax.sgd)(learning_rate=1.0)
+        )
         learner = linear_learner(chained, hyperparams={"learning_rate": rate}, num_steps=1)
         return propose(learner, dataset, weights, KEY).hypotheses.params[0]
 
@@ -247,17 +309,48 @@ SCHEDULED = optax.inject_hyperparams(optax.sgd)(learning_rate=optax.linear_sched
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: linear_learner(INJECTED, hyperparams={"lr": 0.1}), "hyperparams holds 'lr', which is no number that the optimizer injects"),
-        (lambda: linear_learner(SCHEDULED, hyperparams={"learning_rate": 0.1}), "hyperparams holds 'learning_rate'"),
-        (lambda: linear_learner(optax.sgd(0.1), hyperparams={"learning_rate": 0.1}), "hyperparams holds 'learning_rate'"),
-        (lambda: linear_learner(INJECTED, hyperparams={"learning_rate": [0.1]}), r"hyperparams\['learning_rate'\] has shape \[1\]"),
-        (lambda: linear_learner(INJECTED, hyperparams=0.1), "hyperparams is 0.1: expected numbers by name"),
+        (
+            lambda: linear_learner(INJECTED, hyperparams={"lr": 0.1}),
+            "hyperparams holds 'lr', which is no number that the optimizer injects",
+        ),
+        (
+            lambda: linear_learner(SCHEDULED, hyperparams={"learning_rate": 0.1}),
+            "hyperparams holds 'learning_rate'",
+        ),
+        (
+            lambda: linear_learner(optax.sgd(0.1), hyperparams={"learning_rate": 0.1}),
+            "hyperparams holds 'learning_rate'",
+        ),
+        (
+            lambda: linear_learner(INJECTED, hyperparams={"learning_rate": [0.1]}),
+            r"hyperparams\['learning_rate'\] has shape \[1\]",
+        ),
+        (
+            lambda: linear_learner(INJECTED, hyperparams=0.1),
+            "hyperparams is 0.1: expected numbers by name",
+        ),
         (lambda: linear_learner(INJECTED, sampling="rejection"), "sampling is 'rejection'"),
         (lambda: linear_learner(INJECTED, stateful=1), "stateful is 1"),
-        (lambda: linear_learner(INJECTED, stateful=True), r"init returns a .*: expected with stateful=True the pair \(params, state\)"),
-        (lambda: learners.trained(lambda *_: ((), ()), lambda *_, **__: 0.0, INJECTED, stateful=True), "apply returns a float: expected"),
-        (lambda: learners.trained(lambda *_: ((), 0), lambda *_, **__: (jnp.zeros(2), 0.5), INJECTED, stateful=True), "apply changes its state"),
-        (lambda: jax.eval_shape(lambda rate: linear_learner(optax.adam(rate)).hyperparams, 0.1), "optimizer holds a traced number"),
+        (
+            lambda: linear_learner(INJECTED, stateful=True),
+            r"init returns a .*: expected with stateful=True the pair \(params, state\)",
+        ),
+        (
+            lambda: learners.trained(
+                lambda *_: ((), ()), lambda *_, **__: 0.0, INJECTED, stateful=True
+            ),
+            "apply returns a float: expected",
+        ),
+        (
+            lambda: learners.trained(
+                lambda *_: ((), 0), lambda *_, **__: (jnp.zeros(2), 0.5), INJECTED, stateful=True
+            ),
+            "apply changes its state",
+        ),
+        (
+            lambda: jax.eval_shape(lambda rate: linear_learner(optax.adam(rate)).hyperparams, 0.1),
+            "optimizer holds a traced number",
+        ),
     ],
 )
 def test_trained_names_what_is_wrong(make, message):
@@ -267,7 +360,9 @@ def test_trained_names_what_is_wrong(make, message):
 
 
 def test_trained_refuses_packed_features_and_no_examples_to_draw():
-    packed = jboost.make_dataset(jboost.operators.packed_signs(np.ones((3, 2), np.int8)), [1, -1, 1])
+    packed = jboost.make_dataset(
+        jboost.operators.packed_signs(np.ones((3, 2), np.int8)), [1, -1, 1]
+    )
     with pytest.raises(ValueError, match="dataset has packed features"):
         linear_learner(INJECTED).init(KEY, packed)
     with pytest.raises(ValueError, match="no examples"):
@@ -279,13 +374,19 @@ def test_optimizers_that_take_the_loss_get_it():
     features = rng.normal(size=(40, 2))
     labels = np.where(features @ [1.0, -2.0] + rng.logistic(size=40) > 0, 1, -1)
     weights = weights_of(4, 40)
-    proposal = propose(linear_learner(optax.lbfgs(), num_steps=15), jboost.make_dataset(features, labels), weights, KEY)
+    proposal = propose(
+        linear_learner(optax.lbfgs(), num_steps=15),
+        jboost.make_dataset(features, labels),
+        weights,
+        KEY,
+    )
     params = np.asarray(proposal.hypotheses.params[0], np.float64)
     slopes = weights * labels / (1 + np.exp(labels * (features @ params)))
-    np.testing.assert_allclose(features.T @ slopes, 0, atol=1e-5)  # the gradient is 0 at the optimum alone: the loss is convex
+    # the gradient is 0 at the optimum alone: the loss is convex
+    np.testing.assert_allclose(features.T @ slopes, 0, atol=1e-5)
 
 
-# --- bfloat16 --------------------------------------------------------------------------------------------------------------------
+# --- bfloat16 -------------------------------------------------------------------------------------
 
 
 def init_bfloat16(key, features):
@@ -296,7 +397,8 @@ def apply_bfloat16(params, features):
     return linear(params, features.astype(jnp.bfloat16))
 
 
-WIDENED = optax.inject_hyperparams(optax.adam, hyperparam_dtype=jnp.float32)(learning_rate=0.05)  # its state widens in a step
+# its state widens in a step
+WIDENED = optax.inject_hyperparams(optax.adam, hyperparam_dtype=jnp.float32)(learning_rate=0.05)
 BFLOAT16 = learners.trained(init_bfloat16, apply_bfloat16, WIDENED, num_steps=5)
 
 
@@ -308,30 +410,45 @@ def test_bfloat16_models_have_float32_edges_and_valid_certificates(tmp_path):
     dataset, weights = jboost.make_dataset(features, labels), weights_of(9)
     proposal = propose(BFLOAT16, dataset, weights, KEY)
     assert proposal.hypotheses.params.dtype == jnp.bfloat16
-    assert proposal.outputs.dtype == proposal.values.dtype == proposal.hypotheses.sign.dtype == np.float32
-    assert float(proposal.values[0]) == pytest.approx(np.asarray(proposal.outputs[0], np.float64) @ (weights * labels), rel=1e-6)
+    assert (
+        proposal.outputs.dtype
+        == proposal.values.dtype
+        == proposal.hypotheses.sign.dtype
+        == np.float32
+    )
+    assert float(proposal.values[0]) == pytest.approx(
+        np.asarray(proposal.outputs[0], np.float64) @ (weights * labels), rel=1e-6
+    )
     fitted = jboost.adaboost.fit(dataset, BFLOAT16, key=KEY, max_rounds=3)
     scores, error = check_fit(fitted, dataset, ROUNDING)
     assert float(fitted.certificate.lower_bound) == pytest.approx(error)
-    assert np.exp(-labels * scores).mean() == pytest.approx(float(fitted.certificate.upper_bound), rel=ROUNDING)
+    assert np.exp(-labels * scores).mean() == pytest.approx(
+        float(fitted.certificate.upper_bound), rel=ROUNDING
+    )
     jboost.files.save(fitted.ensemble, tmp_path / "model")
     loaded = jboost.files.load(tmp_path / "model", learner=BFLOAT16)
     assert loaded.hypotheses.params.dtype == jnp.bfloat16
     np.testing.assert_array_equal(loaded.hypotheses.params, fitted.ensemble.hypotheses.params)
 
 
-# --- models with a state and keys --------------------------------------------------------------------------------------------------
+# --- models with a state and keys -----------------------------------------------------------------
 
 MOMENTUM = 0.75
 
 
 def init_normalised(key, features):
-    state = {"mean": jnp.zeros(features.shape[1:]), "steps": jnp.zeros((), jnp.int32), "noise": jnp.zeros((4,))}
+    state = {
+        "mean": jnp.zeros(features.shape[1:]),
+        "steps": jnp.zeros((), jnp.int32),
+        "noise": jnp.zeros((4,)),
+    }
     return {"weights": jax.random.normal(key, features.shape[1:])}, state
 
 
 def apply_normalised(params, state, features, *, key, is_training):
-    """Centred by the mean of the batch in training, by the running mean elsewhere; one input in two is dropped."""
+    """Centred by the mean of the batch in training, by the running mean elsewhere; one input in two
+    is dropped.
+    """
     if not is_training:
         assert key is None
         return linear(params["weights"], features - state["mean"][None]), {"ignored": state["mean"]}
@@ -350,13 +467,23 @@ def test_states_and_keys_of_models_over_rounds(warm_start):
     features, labels = images()
     dataset, weights = jboost.make_dataset(features, labels), weights_of(5)
     num_steps = 2
-    learner = learners.trained(init_normalised, apply_normalised, optax.sgd(0.1), num_steps=num_steps, stateful=True, warm_start=warm_start)
+    learner = learners.trained(
+        init_normalised,
+        apply_normalised,
+        optax.sgd(0.1),
+        num_steps=num_steps,
+        stateful=True,
+        warm_start=warm_start,
+    )
 
     @jax.jit
     def two_rounds(key):
         def step(state, _):
             proposal = learner.propose(state, weights)
-            return proposal.state, (jax.tree.map(lambda leaf: leaf[0], proposal.hypotheses), proposal.outputs[0])
+            return proposal.state, (
+                jax.tree.map(lambda leaf: leaf[0], proposal.hypotheses),
+                proposal.outputs[0],
+            )
 
         return lax.scan(step, learner.init(key, dataset), None, length=2)[1]
 
@@ -364,16 +491,26 @@ def test_states_and_keys_of_models_over_rounds(warm_start):
     steps = np.array([num_steps, 2 * num_steps if warm_start else num_steps])
     assert models.state["steps"].tolist() == steps.tolist()
     mean = features.astype(np.float64).mean(axis=0)
-    np.testing.assert_allclose(models.state["mean"], (1 - MOMENTUM**steps)[:, None, None, None] * mean, rtol=1e-4, atol=1e-6)
-    assert len(np.unique(models.state["noise"])) == 2 * num_steps + (not warm_start or 1)  # each step has a key of its own
-    for sign, params, running, said in zip(models.sign, models.params["weights"], models.state["mean"], outputs, strict=True):
+    np.testing.assert_allclose(
+        models.state["mean"],
+        (1 - MOMENTUM**steps)[:, None, None, None] * mean,
+        rtol=1e-4,
+        atol=1e-6,
+    )
+    # each step has a key of its own
+    assert len(np.unique(models.state["noise"])) == 2 * num_steps + (not warm_start or 1)
+    for sign, params, running, said in zip(
+        models.sign, models.params["weights"], models.state["mean"], outputs, strict=True
+    ):
         centred = (features - np.asarray(running)).reshape(NUM_EXAMPLES, -1).astype(np.float64)
-        np.testing.assert_allclose(said, sign * np.tanh(centred @ np.asarray(params).ravel()), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            said, sign * np.tanh(centred @ np.asarray(params).ravel()), rtol=1e-4, atol=1e-5
+        )
     again = jax.vmap(lambda model: learner.outputs(model, features))(models)
     np.testing.assert_allclose(again, outputs, rtol=1e-4, atol=1e-6)
 
 
-# --- minibatches -------------------------------------------------------------------------------------------------------------------
+# --- minibatches ----------------------------------------------------------------------------------
 
 SIGMAS = 5  # a right test fails once in two million numbers
 
@@ -384,12 +521,18 @@ def test_draws_have_the_chances_of_their_sampling_and_weights_that_undo_them(sam
     counts = np.arange(10) % 4 != 3
     weights = np.where(counts, weights, 0) / weights[counts].sum()
     shape = 500, 200
-    drawn = jax.jit(functools.partial(draws.draw, sampling=sampling, shape=shape))(KEY, weights, counts)
+    drawn = jax.jit(functools.partial(draws.draw, sampling=sampling, shape=shape))(
+        KEY, weights, counts
+    )
     chances = weights if sampling == "weighted" else counts / counts.sum()
     times = np.bincount(np.asarray(drawn.rows).ravel(), minlength=10)
     number = np.prod(shape)
-    assert (np.abs(times - number * chances) <= SIGMAS * np.sqrt(number * chances * (1 - chances))).all()
-    np.testing.assert_allclose(drawn.weights, (weights / np.where(counts, chances, 1) / shape[1])[drawn.rows], rtol=1e-5)
+    assert (
+        np.abs(times - number * chances) <= SIGMAS * np.sqrt(number * chances * (1 - chances))
+    ).all()
+    np.testing.assert_allclose(
+        drawn.weights, (weights / np.where(counts, chances, 1) / shape[1])[drawn.rows], rtol=1e-5
+    )
 
 
 def test_draws_reach_rows_of_tiny_chances_alike():
@@ -397,7 +540,9 @@ def test_draws_reach_rows_of_tiny_chances_alike():
     weights = np.full(size, 2.0**-26, np.float32)
     weights[0] = 1 - 2.0**-10
     number = 1 << 19
-    drawn = jax.jit(functools.partial(draws.draw, sampling="weighted", shape=(1, number)))(KEY, weights, weights > 0)
+    drawn = jax.jit(functools.partial(draws.draw, sampling="weighted", shape=(1, number)))(
+        KEY, weights, weights > 0
+    )
     rows = np.asarray(drawn.rows).ravel()
     times = np.bincount(rows[rows > 0] % 4, minlength=4)
     assert (np.abs(times - number * 2.0**-12) <= SIGMAS * np.sqrt(number * 2.0**-12)).all()
@@ -411,10 +556,14 @@ def test_minibatch_gradients_are_right_on_average(sampling):
     learner = linear_learner(optax.sgd(1.0), num_steps=1, batch_size=3, sampling=sampling)
     dataset = jboost.make_dataset(features, labels, mask=mask)
     keys = jax.random.split(KEY, 4000)
-    params = jax.jit(jax.vmap(lambda key: propose(learner, dataset, weights, key).hypotheses.params[0]))(keys)
+    params = jax.jit(
+        jax.vmap(lambda key: propose(learner, dataset, weights, key).hypotheses.params[0])
+    )(keys)
     found = -np.asarray(params, np.float64)
     error = found.std(axis=0) / np.sqrt(len(keys))
-    assert (np.abs(found.mean(axis=0) - gradient_at_zero(features, labels, weights)) <= SIGMAS * error).all()
+    assert (
+        np.abs(found.mean(axis=0) - gradient_at_zero(features, labels, weights)) <= SIGMAS * error
+    ).all()
     assert (error < 0.02).all()
 
 
@@ -423,7 +572,9 @@ def test_rows_are_evaluated_in_blocks_to_the_same_outputs(monkeypatch):
     learner = linear_learner(optax.sgd(1.0), num_steps=1, batch_size=5)
 
     def evaluate():
-        return jax.jit(lambda key: learner.propose(learner.init(key, dataset), weights).outputs)(KEY)
+        return jax.jit(lambda key: learner.propose(learner.init(key, dataset), weights).outputs)(
+            KEY
+        )
 
     whole = evaluate()
     monkeypatch.setattr(sys.modules[type(learner).__module__], "_LEAST_ROWS_AT_ONCE", 1)
@@ -434,7 +585,9 @@ def test_rows_are_evaluated_in_blocks_to_the_same_outputs(monkeypatch):
 def test_eight_seeds_by_vmap_and_boosting_inside_a_scan_of_the_caller():
     features, labels = images()
     dataset = jboost.make_dataset(features, labels)
-    learner = learners.trained(*learners.mlp((2,)), optax.adam(0.1), num_steps=3, batch_size=4, warm_start=True)
+    learner = learners.trained(
+        *learners.mlp((2,)), optax.adam(0.1), num_steps=3, batch_size=4, warm_start=True
+    )
 
     @jax.jit
     @jax.vmap
@@ -446,7 +599,9 @@ def test_eight_seeds_by_vmap_and_boosting_inside_a_scan_of_the_caller():
     fits, edges = boost(jax.random.split(KEY, 8))
     assert len(np.unique(np.asarray(edges))) == 24
     scores = jax.vmap(lambda fitted: jboost.predict_scores(fitted.ensemble, features))(fits)
-    assert fits.certificate.lower_bound.tolist() == pytest.approx((np.where(scores > 0, 1, -1) != labels).mean(axis=1).tolist())
+    assert fits.certificate.lower_bound.tolist() == pytest.approx(
+        (np.where(scores > 0, 1, -1) != labels).mean(axis=1).tolist()
+    )
 
 
 def test_learners_hold_their_functions_by_value():

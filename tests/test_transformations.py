@@ -1,4 +1,6 @@
-"""Every public algorithm stands inside a program of the caller's: under `jit`, `grad` and `scan` at once."""
+"""Every public algorithm stands inside a program of the caller's: under `jit`, `grad` and `scan` at
+once.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -7,20 +9,36 @@ import pytest
 from programs import PROGRAMS
 
 DIFFERENTIABLE = ("lp.solve", "lpboost.solve", "relaxed_margin.solve", "projections")
-WITHOUT = ("coefficients", "example_weights", "warm", "history", "primal_residual", "dual_residual", "duality_gap")
+WITHOUT = (
+    "coefficients",
+    "example_weights",
+    "warm",
+    "history",
+    "primal_residual",
+    "dual_residual",
+    "duality_gap",
+)
 
 
 def _total(tree):
     """The sum of all floats but those of fields that some solver has no derivative of."""
     named = jax.tree_util.tree_leaves_with_path(tree)
-    leaves = [leaf for path, leaf in named if not set(jax.tree_util.keystr(path).split(".")) & set(WITHOUT)]
-    return sum(jnp.sum(leaf) for leaf in leaves if jnp.issubdtype(jnp.result_type(leaf), jnp.floating))
+    leaves = [
+        leaf
+        for path, leaf in named
+        if not set(jax.tree_util.keystr(path).split(".")) & set(WITHOUT)
+    ]
+    return sum(
+        jnp.sum(leaf) for leaf in leaves if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+    )
 
 
 def _lower_scan(step, problem):
     """Two problems in a scan of the caller's jit, traced and lowered; nothing is compiled."""
     twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), jax.tree.map(jnp.asarray, problem))
-    return jax.jit(lambda problems: jax.lax.scan(lambda _, one: (0, step(*one)), 0, problems)).lower(twice)
+    return jax.jit(
+        lambda problems: jax.lax.scan(lambda _, one: (0, step(*one)), 0, problems)
+    ).lower(twice)
 
 
 @pytest.mark.slow
@@ -29,7 +47,9 @@ def test_it_stands_under_the_callers_jit_and_scan_and_grad(name):
     run, problem = PROGRAMS[name]
 
     def derivative(data, labels, weights, mask):
-        return jax.grad(lambda data, weights: _total(run(data, labels, weights, mask)), argnums=(0, 1))(data, weights)
+        return jax.grad(
+            lambda data, weights: _total(run(data, labels, weights, mask)), argnums=(0, 1)
+        )(data, weights)
 
     if name.startswith(DIFFERENTIABLE):
         _lower_scan(derivative, problem)

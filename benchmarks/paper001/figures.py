@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PANELS = (("l0", "parameter", "rho M"), ("lpboost", "parameter", "nu"), ("lpboost", "margin", "margin achieved"))
+PANELS = (
+    ("l0", "parameter", "rho M"),
+    ("lpboost", "parameter", "nu"),
+    ("lpboost", "margin", "margin achieved"),
+)
 
 
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """One data set of Figures 2 to 11: accuracies and rules against what is tuned, and test accuracy against rules."""
+    """One data set of Figures 2 to 11: accuracies and rules against what is tuned, and test
+    accuracy against rules.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(14, 6), layout="constrained")
@@ -18,8 +24,13 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     panels = figure.subplots(2, len(PANELS) + 1)
     colours = {"l0": "tab:blue", "lpboost": "tab:orange"}
     for (upper, lower), (method, abscissa, label) in zip(panels.T, PANELS, strict=False):
-        mine = sorted((row for row in rows if row["method"] == method), key=lambda row: row[abscissa])
-        place, tested, trained, rules = ([row[key] for row in mine] for key in (abscissa, "accuracy", "training_accuracy", "support"))
+        mine = sorted(
+            (row for row in rows if row["method"] == method), key=lambda row: row[abscissa]
+        )
+        place, tested, trained, rules = (
+            [row[key] for row in mine]
+            for key in (abscissa, "accuracy", "training_accuracy", "support")
+        )
         upper.plot(place, tested, "o-", color=colours[method], label="test")
         upper.plot(place, trained, "o--", color=colours[method], alpha=0.5, label="training")
         lower.plot(place, rules, "o-", color=colours[method])
@@ -30,7 +41,13 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     empty.axis("off")
     for method, colour in colours.items():
         mine = [row for row in rows if row["method"] == method]
-        both.plot([row["support"] for row in mine], [row["accuracy"] for row in mine], "o", color=colour, label=method)
+        both.plot(
+            [row["support"] for row in mine],
+            [row["accuracy"] for row in mine],
+            "o",
+            color=colour,
+            label=method,
+        )
     both.set(xlabel="rules", ylabel="test accuracy")
     both.legend(frameon=False)
     figure.savefig(path, dpi=110)

@@ -1,4 +1,6 @@
-"""The file of lines: one for each fit, written as soon as it is known, and what tells them apart."""
+"""The file of lines: one for each fit, written as soon as it is known, and what tells
+them apart.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ def values_of(settings: dict[str, Any], method: str) -> list[float | None]:
 
 def digest_of(settings: dict[str, Any]) -> str:
     """What tells settings apart under which a fold comes out otherwise."""
-    matters = {key: value for key, value in settings.items() if key not in ("sets", "methods", "replications")}
+    matters = {
+        key: value
+        for key, value in settings.items()
+        if key not in ("sets", "methods", "replications")
+    }
     return hashlib.sha256(json.dumps(matters, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -1,4 +1,6 @@
-"""What learns from a fold, each method by its name in the settings, and what is said of what it has learnt."""
+"""What learns from a fold, each method by its name in the settings, and what is said of what it has
+learnt.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,11 @@ class Sizes(NamedTuple):
     max_rounds: int
     num_proposed: int
     max_columns: int
-    inner_votes: tuple[str, ...] = ()  # of VOTES, what the cross-validation of l0-chosen chooses from
+    # of VOTES, what the cross-validation of l0-chosen chooses from
+    inner_votes: tuple[str, ...] = ()
     max_hypotheses: int = 12  # that tell the vote of the relaxation
-    max_sparse: int | None = None  # hypotheses in the vote of fewest errors plus costs, None for as many as are worth it
+    # hypotheses in the vote of fewest errors plus costs, None for as many as are worth it
+    max_sparse: int | None = None
 
 
 VOTES = {
@@ -49,47 +53,95 @@ class Examples(NamedTuple):
 
 
 def examples_of(method: str, part: Prepared, labels: np.ndarray) -> Examples:
-    """The training rows, of which L0-RBoost gets equal ones as one; inner folds are of the rows as they were."""
+    """The training rows, of which L0-RBoost gets equal ones as one; inner folds are of the rows as
+    they were.
+    """
     if not method.startswith("l0"):
         return Examples(jboost.make_dataset(part.features, labels, mask=part.training), None, None)
     looks = [part.features] if method != "l0-chosen" else [part.features, *part.inner.features]
     dataset = jboost.make_dataset(np.concatenate(looks, axis=1), labels, mask=part.training)
     merged = merging.merge_equal(dataset, num_rows=part.num_rows)
-    features, *fold_features = np.split(np.asarray(merged.dataset.features), np.cumsum([bits.shape[1] for bits in looks[:-1]]), axis=1)
+    features, *fold_features = np.split(
+        np.asarray(merged.dataset.features),
+        np.cumsum([bits.shape[1] for bits in looks[:-1]]),
+        axis=1,
+    )
     rows = merged.dataset._replace(features=features)
     if method != "l0-chosen":
         return Examples(rows, None, None)
     row_of = np.asarray(merged.row_of)
-    held_out = np.stack([np.bincount(row_of[chosen], minlength=part.num_rows) for chosen in part.inner.held_out])
+    held_out = np.stack(
+        [np.bincount(row_of[chosen], minlength=part.num_rows) for chosen in part.inner.held_out]
+    )
     return Examples(rows, held_out, np.stack(fold_features))
 
 
-def _fit_l0(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: str) -> Any:
+def _fit_l0(
+    examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: str
+) -> Any:
     margin = knobs["margin_times_m"] / knobs["num_training"]
-    room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": VOTES[vote](sizes)}
+    room = {
+        "max_rounds": sizes.max_rounds,
+        "max_columns": sizes.max_columns,
+        "search": VOTES[vote](sizes),
+    }
     learner = make_learner(knobs["kappa"])
-    return jboost.l0.fit(examples.dataset, learner, margin=margin, tolerance=knobs["tolerance"], bound_integer=False, **room)
+    return jboost.l0.fit(
+        examples.dataset,
+        learner,
+        margin=margin,
+        tolerance=knobs["tolerance"],
+        bound_integer=False,
+        **room,
+    )
 
 
-def _fit_l0_chosen(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+def _fit_l0_chosen(
+    examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes
+) -> Any:
     votes = [VOTES[vote](sizes) for vote in sizes.inner_votes]
-    grid = {"margins": knobs["inner_margins_times_m"] / knobs["num_training"], "kappas": knobs["inner_kappas"]}
+    grid = {
+        "margins": knobs["inner_margins_times_m"] / knobs["num_training"],
+        "kappas": knobs["inner_kappas"],
+    }
     room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": votes}
-    inner = {"held_out": examples.held_out, "fold_features": examples.fold_features, "bound_integer": False}
-    return jboost.l0.choose(examples.dataset, make_learner, key=key, tolerance=knobs["tolerance"], **grid, **room, **inner).fit
+    inner = {
+        "held_out": examples.held_out,
+        "fold_features": examples.fold_features,
+        "bound_integer": False,
+    }
+    return jboost.l0.choose(
+        examples.dataset,
+        make_learner,
+        key=key,
+        tolerance=knobs["tolerance"],
+        **grid,
+        **room,
+        **inner,
+    ).fit
 
 
 def _fit_lpboost(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
     learner = make_learner(knobs["kappa"])
-    return jboost.lpboost.fit(examples.dataset, learner, nu=knobs["nu"], tolerance=knobs["tolerance"], max_rounds=sizes.max_rounds)
+    return jboost.lpboost.fit(
+        examples.dataset,
+        learner,
+        nu=knobs["nu"],
+        tolerance=knobs["tolerance"],
+        max_rounds=sizes.max_rounds,
+    )
 
 
 def _fit_slipper(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
-    return jboost.slipper.fit(examples.dataset, key=key)  # rules of its own, all options as they are
+    # rules of its own, all options as they are
+    return jboost.slipper.fit(examples.dataset, key=key)
 
 
 def _fit_adaboost(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
-    return jboost.adaboost.fit(examples.dataset, jboost.learners.literals(), max_rounds=_ADABOOST_ROUNDS)  # over the same columns
+    # over the same columns
+    return jboost.adaboost.fit(
+        examples.dataset, jboost.learners.literals(), max_rounds=_ADABOOST_ROUNDS
+    )
 
 
 FITS = {
@@ -100,7 +152,17 @@ FITS = {
     "lpboost": _fit_lpboost,
     "slipper": _fit_slipper,
 }
-FOUND = ("right", "right_in_training", "support", "margin", "rounds", "status", "lower_bound", "upper_bound")  # what `learn` returns
+# what `learn` returns
+FOUND = (
+    "right",
+    "right_in_training",
+    "support",
+    "margin",
+    "rounds",
+    "status",
+    "lower_bound",
+    "upper_bound",
+)
 PEERS = {"imodels-slipper": slipper.fit_and_count}
 PARAMETERS = {  # what may be a list in the settings, and is in the figures
     "l0": "margin_times_m",
@@ -110,13 +172,28 @@ PARAMETERS = {  # what may be a list in the settings, and is in the figures
 
 
 @functools.partial(jax.jit, static_argnames=("method", "sizes"))
-def learn(method: str, sizes: Sizes, examples: Examples, features: Any, labels: Any, training: Any, knobs: Any, key: Any) -> tuple[Any, ...]:
-    """Right answers on held-out rows and on the others, support, the margin that a share nu of the others falls short of, rounds, status, bounds."""
+def learn(
+    method: str,
+    sizes: Sizes,
+    examples: Examples,
+    features: Any,
+    labels: Any,
+    training: Any,
+    knobs: Any,
+    key: Any,
+) -> tuple[Any, ...]:
+    """Right answers on held-out rows and on the others, support, the margin that a share nu of the
+    others falls short of, rounds, status, bounds.
+    """
     knobs = {**knobs, "num_training": jnp.sum(training)}
 
     def make_learner(kappa: Any) -> Any:
-        cost = costs.mdl(kappa, num_attributes=knobs["num_attributes"], num_examples=knobs["num_training"])
-        return jboost.learners.monomials(sizes.max_order, cost=cost, num_proposed=sizes.num_proposed)
+        cost = costs.mdl(
+            kappa, num_attributes=knobs["num_attributes"], num_examples=knobs["num_training"]
+        )
+        return jboost.learners.monomials(
+            sizes.max_order, cost=cost, num_proposed=sizes.num_proposed
+        )
 
     fit = FITS[method](examples, make_learner, key, knobs, sizes)
     scores = jboost.predict_scores(fit.ensemble, features)
@@ -124,29 +201,61 @@ def learn(method: str, sizes: Sizes, examples: Examples, features: Any, labels: 
     support = jnp.sum(jnp.any(jnp.abs(fit.ensemble.votes) > 1e-6, axis=1))
     margin = jnp.nanquantile(jnp.where(training, scores * labels, jnp.nan), knobs["nu"])
     bounds = fit.certificate.lower_bound, fit.certificate.upper_bound
-    return jnp.sum(right & ~training), jnp.sum(right & training), support, margin, fit.num_rounds, fit.status, *bounds
+    return (
+        jnp.sum(right & ~training),
+        jnp.sum(right & training),
+        support,
+        margin,
+        fit.num_rounds,
+        fit.status,
+        *bounds,
+    )
 
 
 def sizes_of(settings: dict[str, Any]) -> Sizes:
     """What is compiled for, under these settings."""
-    return Sizes(**{name: tuple(value) if isinstance(value, list) else value for name, value in settings.items() if name in Sizes._fields})
+    return Sizes(
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in settings.items()
+            if name in Sizes._fields
+        }
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("method", "sizes"))
-def learn_together(method: str, sizes: Sizes, examples: Examples, features: Any, labels: Any, training: Any, knobs: Any, key: Any) -> tuple[Any, ...]:
-    """`learn` on several folds of one data set: all but labels and knobs have a first axis, and so has the number of attributes."""
+def learn_together(
+    method: str,
+    sizes: Sizes,
+    examples: Examples,
+    features: Any,
+    labels: Any,
+    training: Any,
+    knobs: Any,
+    key: Any,
+) -> tuple[Any, ...]:
+    """`learn` on several folds of one data set: all but labels and knobs have a first axis, and so
+    has the number of attributes.
+    """
     own = {name: 0 if name == "num_attributes" else None for name in knobs}
-    return jax.vmap(functools.partial(learn, method, sizes), in_axes=(0, 0, None, 0, own, 0))(examples, features, labels, training, knobs, key)
+    return jax.vmap(functools.partial(learn, method, sizes), in_axes=(0, 0, None, 0, own, 0))(
+        examples, features, labels, training, knobs, key
+    )
 
 
-def judge(method: str, sizes: Sizes, parts: Sequence[Prepared], labels: np.ndarray, knobs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def judge(
+    method: str, sizes: Sizes, parts: Sequence[Prepared], labels: np.ndarray, knobs: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
     """What a method finds on folds, in words and shares; of a peer accuracies and support alone.
 
     Several folds are one program, or as many programs as the memory of the device asks for.
     """
     start = time.perf_counter(), time.process_time()
     if method in PEERS:
-        results = [dict(zip(FOUND, PEERS[method](part.features, labels, part.training), strict=False)) for part in parts]
+        results = [
+            dict(zip(FOUND, PEERS[method](part.features, labels, part.training), strict=False))
+            for part in parts
+        ]
     else:
         try:
             results = learn_folds(method, sizes, parts, labels, knobs)
@@ -154,39 +263,83 @@ def judge(method: str, sizes: Sizes, parts: Sequence[Prepared], labels: np.ndarr
             half = len(parts) // 2
             if half == 0 or "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            print(f"{len(parts)} folds do not fit the device's memory together: {half} are tried (--together)", file=sys.stderr)
+            print(
+                f"{len(parts)} folds do not fit the device's memory together: {half} are tried"
+                " (--together)",
+                file=sys.stderr,
+            )
             for some in (parts[:half], parts[half:]):
                 yield from judge(method, sizes, some, labels, knobs)
             return
     clock, cpu = time.perf_counter() - start[0], time.process_time() - start[1]
-    took = {"cpu_seconds": cpu / len(parts)} if jax.default_backend() == "cpu" else {"seconds": clock / len(parts)}
+    took = (
+        {"cpu_seconds": cpu / len(parts)}
+        if jax.default_backend() == "cpu"
+        else {"seconds": clock / len(parts)}
+    )
     for part, found in zip(parts, results, strict=True):
         num_training = int(part.training.sum())
-        right = {"accuracy": found.pop("right") / (len(labels) - num_training), "training_accuracy": found.pop("right_in_training") / num_training}
+        right = {
+            "accuracy": found.pop("right") / (len(labels) - num_training),
+            "training_accuracy": found.pop("right_in_training") / num_training,
+        }
         if "status" in found:
             found["status"] = jboost.status.Status(int(found["status"])).name
         yield {**right, **found, "num_attributes": part.num_attributes, **took}
 
 
-def learn_folds(method: str, sizes: Sizes, parts: Sequence[Prepared], labels: np.ndarray, knobs: dict[str, Any]) -> list[dict[str, float]]:
+def learn_folds(
+    method: str, sizes: Sizes, parts: Sequence[Prepared], labels: np.ndarray, knobs: dict[str, Any]
+) -> list[dict[str, float]]:
     """What `learn` says of folds, a dictionary for each: one program for all."""
     parts = alike(parts)
     examples = [examples_of(method, part, labels) for part in parts]
     if len(parts) == 1:
         (part,) = parts
-        result = learn(method, sizes, examples[0], part.features, labels, part.training, {**knobs, "num_attributes": part.num_attributes}, part.key)
+        result = learn(
+            method,
+            sizes,
+            examples[0],
+            part.features,
+            labels,
+            part.training,
+            {**knobs, "num_attributes": part.num_attributes},
+            part.key,
+        )
         return [dict(zip(FOUND, map(float, result), strict=True))]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *examples)
-    features, training, num_attributes = (np.stack([getattr(part, name) for part in parts]) for name in ("features", "training", "num_attributes"))
+    features, training, num_attributes = (
+        np.stack([getattr(part, name) for part in parts])
+        for name in ("features", "training", "num_attributes")
+    )
     key = jnp.stack([part.key for part in parts])
-    result = learn_together(method, sizes, stacked, features, labels, training, {**knobs, "num_attributes": num_attributes}, key)
-    return [dict(zip(FOUND, row, strict=True)) for row in np.stack([np.asarray(part, float) for part in result], axis=1).tolist()]
+    result = learn_together(
+        method,
+        sizes,
+        stacked,
+        features,
+        labels,
+        training,
+        {**knobs, "num_attributes": num_attributes},
+        key,
+    )
+    return [
+        dict(zip(FOUND, row, strict=True))
+        for row in np.stack([np.asarray(part, float) for part in result], axis=1).tolist()
+    ]
 
 
 def present(methods: Sequence[str]) -> list[str]:
     """The methods without the peers whose package is not installed; says which are left out."""
-    missing = [method for method in methods if method in PEERS and importlib.util.find_spec(method.partition("-")[0]) is None]
+    missing = [
+        method
+        for method in methods
+        if method in PEERS and importlib.util.find_spec(method.partition("-")[0]) is None
+    ]
     for method in missing:
         package = method.partition("-")[0]
-        print(f"{method} is left out: the package {package} is not installed (pip install {package})", file=sys.stderr)
+        print(
+            f"{method} is left out: the package {package} is not installed (pip install {package})",
+            file=sys.stderr,
+        )
     return [method for method in methods if method not in missing]

@@ -24,49 +24,105 @@ from benchmarks.paper001.lines import KEYS, digest_of, read_lines, values_of
 KNOBS = ("kappa", "tolerance", "inner_kappas", "inner_margins_times_m")
 
 
-def run_side_by_side(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str], *, jobs: int, together: int) -> None:
+def run_side_by_side(
+    settings: dict[str, Any],
+    folders: Sequence[Path],
+    lines: Path,
+    names: Sequence[str],
+    *,
+    jobs: int,
+    together: int,
+) -> None:
     """`run`, a process of one thread for each data set, so many at a time."""
     if min(jobs, len(names)) <= 1:
         return run(settings, folders, lines, names, together)
     harness.keep_to_one_thread()  # of the processes to come
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for finished in [pool.submit(run, settings, folders, lines, [name], together) for name in names]:
+    with concurrent.futures.ProcessPoolExecutor(
+        jobs, mp_context=multiprocessing.get_context("spawn")
+    ) as pool:
+        for finished in [
+            pool.submit(run, settings, folders, lines, [name], together) for name in names
+        ]:
             finished.result()
 
 
-def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str], together: int) -> None:
-    """All folds of the data sets that the file does not hold yet, so many in one program: a line for each method and value of its parameter."""
+def run(
+    settings: dict[str, Any],
+    folders: Sequence[Path],
+    lines: Path,
+    names: Sequence[str],
+    together: int,
+) -> None:
+    """All folds of the data sets that the file does not hold yet, so many in one program: a line
+    for each method and value of its parameter.
+    """
     old, digest = read_lines(lines), digest_of(settings)
     before = {line["set"]: line["data"] for line in old if "data" in line}
     if any(line["settings"] != digest for line in old):
-        raise ValueError(f"{lines} holds lines of other settings: delete it, or name another --output")
+        raise ValueError(
+            f"{lines} holds lines of other settings: delete it, or name another --output"
+        )
     done = {tuple(line[name] for name in KEYS) for line in old}
     sizes = methods.sizes_of(settings)
     knobs = {name: settings[name] for name in KNOBS if name in settings} | {
         name: np.atleast_1d(settings[name])[0] for name in methods.PARAMETERS.values()
     }
-    runs = [(method, value) for method in settings["methods"] for value in values_of(settings, method)]
+    runs = [
+        (method, value) for method in settings["methods"] for value in values_of(settings, method)
+    ]
     for name in names:
-        folds = [(replication, fold) for replication in range(settings["replications"]) for fold in range(settings["folds"])]
+        folds = [
+            (replication, fold)
+            for replication in range(settings["replications"])
+            for fold in range(settings["folds"])
+        ]
         asked = {(name, *place, *one) for place in folds for one in runs}
         if asked & done:
-            print(f"{name}: {len(asked & done)} of {len(asked)} fits are taken from {lines}; another --output makes all anew", file=sys.stderr)
+            print(
+                f"{name}: {len(asked & done)} of {len(asked)} fits are taken from {lines}; another"
+                " --output makes all anew",
+                file=sys.stderr,
+            )
         if asked <= done:
             continue
         table, labels, columns = read_set(name, folders)
         table, labels = drawn(table, labels, settings.get("rows"))
-        data = hashlib.sha256(repr((np.asarray(table).tolist(), labels.tolist())).encode()).hexdigest()[:12]
+        data = hashlib.sha256(
+            repr((np.asarray(table).tolist(), labels.tolist())).encode()
+        ).hexdigest()[:12]
         if before.get(name, data) != data:
-            raise ValueError(f"{lines} holds lines of other rows of {name}: delete it, or name another --output")
+            raise ValueError(
+                f"{lines} holds lines of other rows of {name}: delete it, or name another --output"
+            )
         prepared = prepare(table, labels, columns, settings)
         while folds := list(itertools.islice(prepared, together)):
             for method, value in runs:
                 todo = [one for one in folds if (name, *one[:2], method, value) not in done]
-                here = {**knobs, methods.PARAMETERS[method]: value} if method in methods.PARAMETERS else knobs
+                here = (
+                    {**knobs, methods.PARAMETERS[method]: value}
+                    if method in methods.PARAMETERS
+                    else knobs
+                )
                 numbers = {name: jnp.asarray(knob, jnp.float32) for name, knob in here.items()}
-                found = methods.judge(method, sizes, [part for _, _, part in todo], labels.astype(np.float32), numbers) if todo else ()
+                found = (
+                    methods.judge(
+                        method,
+                        sizes,
+                        [part for _, _, part in todo],
+                        labels.astype(np.float32),
+                        numbers,
+                    )
+                    if todo
+                    else ()
+                )
                 for (replication, fold, _), facts in zip(todo, found, strict=True):
-                    line = {"settings": digest, "data": data, "set": name, "replication": replication, "fold": fold}
+                    line = {
+                        "settings": digest,
+                        "data": data,
+                        "set": name,
+                        "replication": replication,
+                        "fold": fold,
+                    }
                     line |= {"method": method, "parameter": value, **facts}
                     with lines.open("a") as file:
                         file.write(json.dumps(line) + "\n")

@@ -12,28 +12,80 @@ from benchmarks import harness
 from benchmarks.paper001.methods import PARAMETERS
 
 PUBLISHED = {  # accuracy, support: Table 1
-    ("l0", 1): {"BCW": (0.963, 9.1), "VOTE": (0.950, 6.0), "CLVHEART": (0.846, 10.3), "HUHEART": (0.812, 10.4), "SONAR": (0.712, 7.2)},
-    ("l0", 5): {"BCW": (0.950, 9.4), "VOTE": (0.960, 3.0), "CLVHEART": (0.833, 38.9), "HUHEART": (0.807, 27.4), "SONAR": (0.725, 21.3)},
-    ("lpboost", 1): {"BCW": (0.925, 3.8), "VOTE": (0.957, 2.0), "CLVHEART": (0.774, 7.6), "HUHEART": (0.803, 3.8), "SONAR": (0.735, 8.6)},
-    ("lpboost", 5): {"BCW": (0.937, 5.5), "VOTE": (0.957, 2.1), "CLVHEART": (0.810, 25.3), "HUHEART": (0.797, 11.2), "SONAR": (0.734, 30.8)},
-    ("slipper", 1): {"BCW": (0.959, 19.5), "VOTE": (0.952, 3.9), "CLVHEART": (0.802, 14.0), "HUHEART": (0.802, 14.7), "SONAR": (0.674, 18.8)},
+    ("l0", 1): {
+        "BCW": (0.963, 9.1),
+        "VOTE": (0.950, 6.0),
+        "CLVHEART": (0.846, 10.3),
+        "HUHEART": (0.812, 10.4),
+        "SONAR": (0.712, 7.2),
+    },
+    ("l0", 5): {
+        "BCW": (0.950, 9.4),
+        "VOTE": (0.960, 3.0),
+        "CLVHEART": (0.833, 38.9),
+        "HUHEART": (0.807, 27.4),
+        "SONAR": (0.725, 21.3),
+    },
+    ("lpboost", 1): {
+        "BCW": (0.925, 3.8),
+        "VOTE": (0.957, 2.0),
+        "CLVHEART": (0.774, 7.6),
+        "HUHEART": (0.803, 3.8),
+        "SONAR": (0.735, 8.6),
+    },
+    ("lpboost", 5): {
+        "BCW": (0.937, 5.5),
+        "VOTE": (0.957, 2.1),
+        "CLVHEART": (0.810, 25.3),
+        "HUHEART": (0.797, 11.2),
+        "SONAR": (0.734, 30.8),
+    },
+    ("slipper", 1): {
+        "BCW": (0.959, 19.5),
+        "VOTE": (0.952, 3.9),
+        "CLVHEART": (0.802, 14.0),
+        "HUHEART": (0.802, 14.7),
+        "SONAR": (0.674, 18.8),
+    },
 }
-ELSEWHERE = {  # the bottom three rows of Table 1, of other publications, which binarize otherwise or not at all
-    "slipper (Cohen, Singer 1999)": {"BCW": (0.958, None), "CLVHEART": (0.752, None), "HUHEART": (0.806, None), "SONAR": (0.745, None)},
-    "lpboost, stumps (Demiriz et al. 2002)": {"BCW": (0.966, None), "CLVHEART": (0.795, 70.8), "SONAR": (0.870, 85.7)},
-    "lpboost, C4.5 (Demiriz et al. 2002)": {"BCW": (0.959, None), "VOTE": (0.959, None), "CLVHEART": (0.791, None), "SONAR": (0.817, None)},
+# the bottom three rows of Table 1, of other publications, which binarize otherwise or not at all
+ELSEWHERE = {
+    "slipper (Cohen, Singer 1999)": {
+        "BCW": (0.958, None),
+        "CLVHEART": (0.752, None),
+        "HUHEART": (0.806, None),
+        "SONAR": (0.745, None),
+    },
+    "lpboost, stumps (Demiriz et al. 2002)": {
+        "BCW": (0.966, None),
+        "CLVHEART": (0.795, 70.8),
+        "SONAR": (0.870, 85.7),
+    },
+    "lpboost, C4.5 (Demiriz et al. 2002)": {
+        "BCW": (0.959, None),
+        "VOTE": (0.959, None),
+        "CLVHEART": (0.791, None),
+        "SONAR": (0.817, None),
+    },
 }
-PUBLISHED |= {("l0-relaxed", order): PUBLISHED["l0", order] for order in (1, 5)}  # how its vote is found it does not say
+# how its vote is found it does not say
+PUBLISHED |= {("l0-relaxed", order): PUBLISHED["l0", order] for order in (1, 5)}
 
 
 def summarise(lines: Sequence[dict[str, Any]], max_order: int) -> list[dict[str, Any]]:
-    """Means by set, method and parameter, with the standard error over folds, beside the published accuracy and support."""
+    """Means by set, method and parameter, with the standard error over folds, beside the published
+    accuracy and support.
+    """
     groups = collections.defaultdict(list)
     for line in lines:
         groups[line["method"], line["set"], line["parameter"]].append(line)
     rows = []
-    for (method, name, parameter), mine in sorted(groups.items(), key=lambda item: (*item[0][:2], item[0][2] or 0)):
-        wanted = [key for key in ("accuracy", "training_accuracy", "support", "margin") if key in mine[0]]
+    for (method, name, parameter), mine in sorted(
+        groups.items(), key=lambda item: (*item[0][:2], item[0][2] or 0)
+    ):
+        wanted = [
+            key for key in ("accuracy", "training_accuracy", "support", "margin") if key in mine[0]
+        ]
         means = {key: float(np.mean([line[key] for line in mine])) for key in wanted}
         published = PUBLISHED.get((method, max_order), {}).get(name, (None, None))
         rows.append(
@@ -44,7 +96,11 @@ def summarise(lines: Sequence[dict[str, Any]], max_order: int) -> list[dict[str,
                 "max_order": max_order,
                 "num_folds": len(mine),
                 **means,
-                "standard_error": float(np.std([line["accuracy"] for line in mine], ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else None,
+                "standard_error": float(
+                    np.std([line["accuracy"] for line in mine], ddof=1) / np.sqrt(len(mine))
+                )
+                if len(mine) > 1
+                else None,
                 "published_accuracy": published[0],
                 "published_support": published[1],
                 "optimal": sum(line.get("status") == "OPTIMAL" for line in mine),
@@ -58,41 +114,72 @@ def _seconds_each(lines: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Those of the CPU; of the clock where a device did the work of any."""
     if all("cpu_seconds" in line for line in lines):
         return {"cpu_seconds_each": float(np.mean([line["cpu_seconds"] for line in lines]))}
-    return {"seconds_each": float(np.mean([line.get("seconds", line.get("cpu_seconds")) for line in lines]))}
+    return {
+        "seconds_each": float(
+            np.mean([line.get("seconds", line.get("cpu_seconds")) for line in lines])
+        )
+    }
 
 
 COLUMNS = {  # of the table, by the title of each
     "data": lambda row: row["set"],
-    "method": lambda row: row["method"] if row["parameter"] is None else f"{row['method']}, {PARAMETERS[row['method']]} {row['parameter']:g}",
+    "method": lambda row: (
+        row["method"]
+        if row["parameter"] is None
+        else f"{row['method']}, {PARAMETERS[row['method']]} {row['parameter']:g}"
+    ),
     "K": lambda row: str(row["max_order"]),
     "folds": lambda row: str(row["num_folds"]),
     "accuracy": lambda row: f"{row['accuracy']:.3f}",
     "standard error": lambda row: f"{row['standard_error'] or 0:.3f}",
     "rules": lambda row: f"{row['support']:.1f}",
-    "published accuracy, rules": lambda row: f"{row['published_accuracy']}, {row['published_support']}" if row["published_accuracy"] else "",
-    "bounds met": lambda row: f"{row['optimal']} of {row['num_folds']}" if row["method"] in PARAMETERS else "",
-    "CPU s a fold": lambda row: f"{row['cpu_seconds_each']:.2f}" if "cpu_seconds_each" in row else f"{row['seconds_each']:.2f} on a device",
+    "published accuracy, rules": lambda row: (
+        f"{row['published_accuracy']}, {row['published_support']}"
+        if row["published_accuracy"]
+        else ""
+    ),
+    "bounds met": lambda row: (
+        f"{row['optimal']} of {row['num_folds']}" if row["method"] in PARAMETERS else ""
+    ),
+    "CPU s a fold": lambda row: (
+        f"{row['cpu_seconds_each']:.2f}"
+        if "cpu_seconds_each" in row
+        else f"{row['seconds_each']:.2f} on a device"
+    ),
 }
 
 
 def show(rows: Sequence[dict[str, Any]]) -> str:
     """The table in Markdown, and the means over all data sets."""
-    table = harness.markdown_table(list(COLUMNS), [[cell(row) for cell in COLUMNS.values()] for row in rows])
+    table = harness.markdown_table(
+        list(COLUMNS), [[cell(row) for cell in COLUMNS.values()] for row in rows]
+    )
     return table + "\n\n" + show_means(rows)
 
 
 def show_elsewhere() -> str:
-    """What other publications report, as Table 1 does, in Markdown: accuracy, and rules where they are known."""
+    """What other publications report, as Table 1 does, in Markdown: accuracy, and rules where they
+    are known.
+    """
     names = sorted({name for row in ELSEWHERE.values() for name in row})
     cells = [
-        [method, *(", ".join(str(part) for part in row.get(name, ()) if part is not None) for name in names)] for method, row in ELSEWHERE.items()
+        [
+            method,
+            *(
+                ", ".join(str(part) for part in row.get(name, ()) if part is not None)
+                for name in names
+            ),
+        ]
+        for method, row in ELSEWHERE.items()
     ]
     return harness.markdown_table(["method", *names], cells)
 
 
 def show_means(rows: Sequence[dict[str, Any]]) -> str:
     """The means over all data sets in Markdown."""
-    return harness.markdown_table(["method", "data sets", "mean accuracy", "mean rules"], _means_by_method(rows))
+    return harness.markdown_table(
+        ["method", "data sets", "mean accuracy", "mean rules"], _means_by_method(rows)
+    )
 
 
 def _means_by_method(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
@@ -100,6 +187,13 @@ def _means_by_method(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     for row in rows:
         groups[COLUMNS["method"](row)].append((row["accuracy"], row["support"]))
     return [
-        [name, str(len(mine)), *(f"{mean:.{digits}f}" for mean, digits in zip(np.mean(mine, axis=0), (4, 1), strict=True))]
+        [
+            name,
+            str(len(mine)),
+            *(
+                f"{mean:.{digits}f}"
+                for mean, digits in zip(np.mean(mine, axis=0), (4, 1), strict=True)
+            ),
+        ]
         for name, mine in groups.items()
     ]

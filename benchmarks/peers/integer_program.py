@@ -1,10 +1,13 @@
-"""The least 0-1 loss of a line as the standard mixed integer program with big-M rows, solved by HiGHS on one thread.
+"""The least 0-1 loss of a line as the standard mixed integer program with big-M rows, solved by
+HiGHS on one thread.
 
     minimise    sum_i w_i z_i
-    subject to  y_i (v . x_i + b) + M_i z_i >= 1,  |v_1|, |v_2| <= V,  |b| <= 2 V + 1,  z_i in {0, 1}
+    subject to  y_i (v . x_i + b) + M_i z_i >= 1,  |v_1|, |v_2| <= V,
+                |b| <= 2 V + 1,  z_i in {0, 1}
 
-on points moved and scaled into [-1, 1]^2. A line is found only if it keeps its points at 1 / V or more (in the largest norm of v).
-With V = 10^4 that is far above the tolerances of the solver, and far below the margins of generic data of this size.
+on points moved and scaled into [-1, 1]^2. A line is found only if it keeps its points at 1 / V or
+more (in the largest norm of v). With V = 10^4 that is far above the tolerances of the solver, and
+far below the margins of generic data of this size.
 """
 
 from __future__ import annotations
@@ -25,7 +28,13 @@ class IntegerSolution(NamedTuple):
     num_nodes: int
 
 
-def least_loss(points: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None, *, time_limit: float = 120.0) -> IntegerSolution:
+def least_loss(
+    points: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None = None,
+    *,
+    time_limit: float = 120.0,
+) -> IntegerSolution:
     """The least weight that a line or a constant misclassifies.
 
     Args:
@@ -35,7 +44,8 @@ def least_loss(points: np.ndarray, labels: np.ndarray, weights: np.ndarray | Non
       time_limit: seconds, after which the best line so far is returned and the status says so.
 
     Raises:
-      RuntimeError: if HiGHS refuses to run, as it does where another program of the process has set another number of threads.
+      RuntimeError: if HiGHS refuses to run, as it does where another program of the process has set
+        another number of threads.
     """
     import highspy
 
@@ -53,11 +63,17 @@ def least_loss(points: np.ndarray, labels: np.ndarray, weights: np.ndarray | Non
     program.col_cost_ = np.concatenate([np.zeros(3), weights])
     program.col_lower_, program.col_upper_ = np.concatenate([-bounds[:3], np.zeros(size)]), bounds
     program.row_lower_, program.row_upper_ = np.ones(size), np.full(size, highspy.kHighsInf)
-    program.integrality_ = [highspy.HighsVarType.kContinuous] * 3 + [highspy.HighsVarType.kInteger] * size
+    program.integrality_ = [highspy.HighsVarType.kContinuous] * 3 + [
+        highspy.HighsVarType.kInteger
+    ] * size
     rows = labels[:, None] * np.column_stack([scaled, np.ones(size)])
     program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     program.a_matrix_.start_ = 4 * np.arange(size + 1, dtype=np.int32)
-    program.a_matrix_.index_ = np.column_stack([np.tile(np.arange(3), (size, 1)), 3 + np.arange(size)]).astype(np.int32).ravel()
+    program.a_matrix_.index_ = (
+        np.column_stack([np.tile(np.arange(3), (size, 1)), 3 + np.arange(size)])
+        .astype(np.int32)
+        .ravel()
+    )
     program.a_matrix_.value_ = np.column_stack([rows, big]).ravel()
     solver = highspy.Highs()
     solver.silent()
@@ -66,10 +82,13 @@ def least_loss(points: np.ndarray, labels: np.ndarray, weights: np.ndarray | Non
     solver.setOptionValue("mip_rel_gap", 0.0)
     solver.passModel(program)
     if solver.run() == highspy.HighsStatus.kError:
-        raise RuntimeError(f"HiGHS ended with: {solver.modelStatusToString(solver.getModelStatus())}")
+        raise RuntimeError(
+            f"HiGHS ended with: {solver.modelStatusToString(solver.getModelStatus())}"
+        )
     info = solver.getInfo()
     solution = np.asarray(solver.getSolution().col_value)
-    constants = min(weights[labels > 0].sum(), weights[labels < 0].sum())  # also what there is where no solution was found
+    # also what there is where no solution was found
+    constants = min(weights[labels > 0].sum(), weights[labels < 0].sum())
     line = float(weights[rows @ solution[:3] <= 0].sum()) if len(solution) else float(constants)
     return IntegerSolution(
         loss=min(line, float(constants)),

@@ -1,7 +1,10 @@
-"""The relaxation of L0-RBoost for HiGHS: with all cuts as rows, and with cuts added as they are found violated; and the integer program (15).
+"""The relaxation of L0-RBoost for HiGHS: with all cuts as rows, and with cuts added as they are
+found violated; and the integer program (15).
 
-minimise sum xi + sum c mu  s.t.  y_i H_i lambda + (1 + rho) xi_i >= rho,  sum lambda = 1,  mu >= lambda >= 0,  xi >= 0,
-xi_i + xi_i' + sum of mu over S_ii' >= 1 for pairs of opposite classes in both orders (paper 001, (18)).
+minimise sum xi + sum c mu  s.t.  y_i H_i lambda + (1 + rho) xi_i >= rho,  sum lambda = 1,
+    mu >= lambda >= 0,  xi >= 0,
+xi_i + xi_i' + sum of mu over S_ii' >= 1 for pairs of opposite classes in both orders (paper 001,
+(18)).
 """
 
 from __future__ import annotations
@@ -38,8 +41,17 @@ def cut_rows(outputs: np.ndarray, labels: np.ndarray, pairs: np.ndarray) -> spar
     num_examples, num_columns = outputs.shape
     first, second = pairs.T
     served = (outputs[first] == labels[first, None]) & (outputs[second] != labels[first, None])
-    ends = sparse.csr_matrix((np.ones(2 * len(pairs)), pairs.ravel(), np.arange(0, 2 * len(pairs) + 1, 2)), shape=(len(pairs), num_examples))
-    return sparse.hstack([sparse.csr_matrix((len(pairs), num_columns)), sparse.csr_matrix(served.astype(float)), ends]).tocsr()
+    ends = sparse.csr_matrix(
+        (np.ones(2 * len(pairs)), pairs.ravel(), np.arange(0, 2 * len(pairs) + 1, 2)),
+        shape=(len(pairs), num_examples),
+    )
+    return sparse.hstack(
+        [
+            sparse.csr_matrix((len(pairs), num_columns)),
+            sparse.csr_matrix(served.astype(float)),
+            ends,
+        ]
+    ).tocsr()
 
 
 def all_pairs(labels: np.ndarray) -> np.ndarray:
@@ -56,7 +68,11 @@ def start(outputs: np.ndarray, labels: np.ndarray, costs: np.ndarray, margin: fl
     eye = sparse.identity(num_columns)
     matrix = sparse.bmat(
         [
-            [margins, sparse.csr_matrix((num_examples, num_columns)), (1 + margin) * sparse.identity(num_examples)],
+            [
+                margins,
+                sparse.csr_matrix((num_examples, num_columns)),
+                (1 + margin) * sparse.identity(num_examples),
+            ],
             [np.ones((1, num_columns)), None, None],
             [-eye, eye, None],
         ]
@@ -66,10 +82,16 @@ def start(outputs: np.ndarray, labels: np.ndarray, costs: np.ndarray, margin: fl
     program = highspy.HighsLp()
     program.num_row_, program.num_col_ = matrix.shape
     program.col_cost_ = np.r_[np.zeros(num_columns), costs, np.ones(num_examples)]
-    program.col_lower_, program.col_upper_ = np.zeros(matrix.shape[1]), np.full(matrix.shape[1], np.inf)
+    program.col_lower_, program.col_upper_ = (
+        np.zeros(matrix.shape[1]),
+        np.full(matrix.shape[1], np.inf),
+    )
     program.row_lower_, program.row_upper_ = lower, upper
     program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    program.a_matrix_.start_, program.a_matrix_.index_ = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
+    program.a_matrix_.start_, program.a_matrix_.index_ = (
+        matrix.indptr.astype(np.int32),
+        matrix.indices.astype(np.int32),
+    )
     program.a_matrix_.value_ = matrix.data
     solver = highspy.Highs()
     solver.silent()
@@ -83,7 +105,9 @@ def add(solver: Any, rows: sparse.csr_matrix) -> None:
     """Rows of at least one."""
     count = rows.shape[0]
     starts, places = rows.indptr[:-1].astype(np.int32), rows.indices.astype(np.int32)
-    solver.addRows(count, np.ones(count), np.full(count, np.inf), rows.nnz, starts, places, rows.data)
+    solver.addRows(
+        count, np.ones(count), np.full(count, np.inf), rows.nnz, starts, places, rows.data
+    )
 
 
 def run(solver: Any) -> tuple[float, np.ndarray]:
@@ -92,7 +116,9 @@ def run(solver: Any) -> tuple[float, np.ndarray]:
 
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        raise RuntimeError(f"HiGHS ended with: {solver.modelStatusToString(solver.getModelStatus())}")
+        raise RuntimeError(
+            f"HiGHS ended with: {solver.modelStatusToString(solver.getModelStatus())}"
+        )
     return float(solver.getObjectiveValue()), np.array(solver.getSolution().col_value)
 
 
@@ -106,9 +132,17 @@ def explicit(outputs: np.ndarray, labels: np.ndarray, costs: np.ndarray, margin:
 
 
 def lazy(
-    outputs: np.ndarray, labels: np.ndarray, costs: np.ndarray, margin: float, *, tolerance: float = 1e-4, per_example: int = PER_EXAMPLE
+    outputs: np.ndarray,
+    labels: np.ndarray,
+    costs: np.ndarray,
+    margin: float,
+    *,
+    tolerance: float = 1e-4,
+    per_example: int = PER_EXAMPLE,
 ) -> Solved:
-    """Rounds of the dual simplex method and of one product that finds violated cuts, until the relative gap is closed."""
+    """Rounds of the dual simplex method and of one product that finds violated cuts, until the
+    relative gap is closed.
+    """
     solver = start(outputs, labels, costs, margin)
     num_columns = outputs.shape[1]
     num_cuts, num_rounds = 0, 0
@@ -137,7 +171,15 @@ class Decided(NamedTuple):
     num_nodes: int
 
 
-def integer(outputs: np.ndarray, labels: np.ndarray, costs: np.ndarray, margin: float, *, tolerance: float, time_limit: float) -> Decided:
+def integer(
+    outputs: np.ndarray,
+    labels: np.ndarray,
+    costs: np.ndarray,
+    margin: float,
+    *,
+    tolerance: float,
+    time_limit: float,
+) -> Decided:
     """(15): mu and xi are 0 or 1, and no cuts but those that HiGHS finds."""
     import highspy
 
@@ -145,7 +187,9 @@ def integer(outputs: np.ndarray, labels: np.ndarray, costs: np.ndarray, margin: 
     num_examples, num_columns = outputs.shape
     whole = np.arange(num_columns, 2 * num_columns + num_examples, dtype=np.int32)
     solver.changeColsBounds(len(whole), whole, np.zeros(len(whole)), np.ones(len(whole)))
-    solver.changeColsIntegrality(len(whole), whole, np.full(len(whole), highspy.HighsVarType.kInteger))
+    solver.changeColsIntegrality(
+        len(whole), whole, np.full(len(whole), highspy.HighsVarType.kInteger)
+    )
     solver.setOptionValue("solver", "choose")
     solver.setOptionValue("mip_rel_gap", tolerance)
     solver.setOptionValue("time_limit", time_limit)

@@ -1,4 +1,6 @@
-"""Maximum monomial agreement on one thread of C++: compiles `monomial_search.cpp` beside this file once and runs it on an instance."""
+"""Maximum monomial agreement on one thread of C++: compiles `monomial_search.cpp` beside this file
+once and runs it on an instance.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ FLAGS = ("-O3", "-march=native", "-std=c++20")
 
 
 class Found(NamedTuple):
-    """A best monomial, and how it was found. Its value is computed from the weights as given, in float64."""
+    """A best monomial, and how it was found. Its value is computed from the weights as given, in
+    float64.
+    """
 
     value: float
     literals: tuple[int, ...]  # j for x_j, num_features + j for not x_j
@@ -34,7 +38,8 @@ class Found(NamedTuple):
 
 @functools.cache
 def compiled() -> Path:
-    """The program, compiled for this machine into a folder of temporary files unless it is there already.
+    """The program, compiled for this machine into a folder of temporary files unless it is there
+    already.
 
     Raises:
       RuntimeError: if there is no g++, or it fails.
@@ -50,7 +55,12 @@ def compiled() -> Path:
     if not program.exists():
         with tempfile.TemporaryDirectory(dir=folder) as fresh:
             made = Path(fresh) / "program"
-            done = subprocess.run([compiler, *FLAGS, "-o", str(made), str(SOURCE)], capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [compiler, *FLAGS, "-o", str(made), str(SOURCE)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             if done.returncode != 0:
                 raise RuntimeError(f"g++ could not compile {SOURCE.name}:\n{done.stderr}")
             made.replace(program)
@@ -74,8 +84,10 @@ def search(
       features: [m, N], 0 or 1.
       labels: [m], +1 or -1.
       weights: [m]; below zero counts as zero.
-      costs: by number of literals, nondecreasing; those left out, and infinite ones, are forbidden. None: every order is free.
-      pairs: [k, 3]: i, i', v >= 0, earned by sign s if i is of class s and covered, and i' is of the other class and not covered.
+      costs: by number of literals, nondecreasing; those left out, and infinite ones, are forbidden.
+        None: every order is free.
+      pairs: [k, 3]: i, i', v >= 0, earned by sign s if i is of class s and covered, and i' is of
+        the other class and not covered.
       bits: all numbers are scaled to integers, so that together they sum to about 2 ** bits.
       cap_seconds: after which the best so far is returned.
       options: for the program, such as ("--flow", "classes").
@@ -89,17 +101,31 @@ def search(
     num_rows, num_features = features.shape
     costs = np.zeros(num_features + 1) if costs is None else np.asarray(costs, np.float64)
     finite = costs[np.isfinite(costs)]
-    if len(finite) == 0 or np.any(np.diff(finite) < 0) or not np.isfinite(costs[: len(finite)]).all():
+    if (
+        len(finite) == 0
+        or np.any(np.diff(finite) < 0)
+        or not np.isfinite(costs[: len(finite)]).all()
+    ):
         raise ValueError("costs must hold costs[0] and not decrease")
     pairs = np.zeros((0, 3)) if pairs is None else np.asarray(pairs, np.float64)
     total = weights.sum() + pairs[:, 2].sum() + np.abs(finite).max()
     scale = float(2.0 ** (bits - np.ceil(np.log2(total)))) if total > 0 else 1.0
 
-    whole = [np.array([num_rows, num_features, len(finite), len(pairs)]), np.rint(finite * scale), np.rint(weights * scale)]
+    whole = [
+        np.array([num_rows, num_features, len(finite), len(pairs)]),
+        np.rint(finite * scale),
+        np.rint(weights * scale),
+    ]
     whole.append(np.column_stack([pairs[:, :2], np.rint(pairs[:, 2] * scale)]))
-    data = b"".join(part.astype(np.int64).tobytes() for part in whole) + labels.astype(np.int8).tobytes() + features.astype(np.uint8).tobytes()
+    data = (
+        b"".join(part.astype(np.int64).tobytes() for part in whole)
+        + labels.astype(np.int8).tobytes()
+        + features.astype(np.uint8).tobytes()
+    )
     cap = () if cap_seconds is None else ("--cap", str(cap_seconds))
-    done = subprocess.run([str(compiled()), *cap, *options], input=data, capture_output=True, check=False)
+    done = subprocess.run(
+        [str(compiled()), *cap, *options], input=data, capture_output=True, check=False
+    )
     if done.returncode != 0:
         raise RuntimeError(f"the C++ search failed: {done.stderr.decode().strip()}")
     lines = dict(line.partition(" ")[::2] for line in done.stdout.decode().splitlines())
@@ -126,7 +152,13 @@ def search(
 
 
 def _value(
-    features: np.ndarray, labels: np.ndarray, weights: np.ndarray, costs: np.ndarray, pairs: np.ndarray, literals: tuple[int, ...], sign: int
+    features: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    costs: np.ndarray,
+    pairs: np.ndarray,
+    literals: tuple[int, ...],
+    sign: int,
 ) -> float:
     columns = np.concatenate([features != 0, features == 0], axis=1)
     cover = np.all(columns[:, list(literals)], axis=1, keepdims=True)[:, 0]

@@ -1,7 +1,9 @@
-"""The sweep over lines as a competent user of JAX would write it: angles, argsort, cumulative sum, minimum.
+"""The sweep over lines as a competent user of JAX would write it: angles, argsort, cumulative sum,
+minimum.
 
-The same O(m n log n) as `jboost.pair`: the centres are the smaller class, both orientations and both constants count. It
-returns the loss alone, and is right only where no two points are seen in one direction to within a rounding error.
+The same O(m n log n) as `jboost.pair`: the centres are the smaller class, both orientations and
+both constants count. It returns the loss alone, and is right only where no two points are seen in
+one direction to within a rounding error.
 """
 
 from __future__ import annotations
@@ -16,7 +18,13 @@ from jax import Array, lax
 CHUNK_PAIRS = 2**18  # (centre, point) pairs at once; the fastest of 2^16 to 2^22 on two CPU cores
 
 
-def least_loss(points: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None, *, chunk_pairs: int = CHUNK_PAIRS) -> Array:
+def least_loss(
+    points: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None = None,
+    *,
+    chunk_pairs: int = CHUNK_PAIRS,
+) -> Array:
     """The least weight that a line or a constant misclassifies, [].
 
     Args:
@@ -26,7 +34,9 @@ def least_loss(points: np.ndarray, labels: np.ndarray, weights: np.ndarray | Non
       chunk_pairs: how much is held at once.
     """
     points, labels = np.asarray(points), np.asarray(labels)
-    weights = np.ones(len(points), points.dtype) if weights is None else np.asarray(weights, points.dtype)
+    weights = (
+        np.ones(len(points), points.dtype) if weights is None else np.asarray(weights, points.dtype)
+    )
     positive = labels > 0
     own = positive if 2 * positive.sum() <= len(points) else ~positive
     (centres,) = np.nonzero(own)

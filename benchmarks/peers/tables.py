@@ -1,7 +1,9 @@
-"""Classifiers beside few rules on one table, each in a process of its own: `python -m benchmarks.peers.tables MODEL FILE`.
+"""Classifiers beside few rules on one table, each in a process of its own: `python -m
+benchmarks.peers.tables MODEL FILE`.
 
-FILE is an .npz file of `benchmarks.real_tables`: numbers with NaN where missing, and codes 0, 1, ... of categories. Only SLIPPER
-imports jax, so that another interpreter, with the version of numpy that a package asks for, may run the others. Prints one line of JSON.
+FILE is an .npz file of `benchmarks.real_tables`: numbers with NaN where missing, and codes 0, 1,
+... of categories. Only SLIPPER imports jax, so that another interpreter, with the version of numpy
+that a package asks for, may run the others. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Rows(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a model says of the test part, and its size; None where rules or literals mean nothing for it."""
+    """What a model says of the test part, and its size; None where rules or literals mean nothing
+    for it.
+    """
 
     scores: np.ndarray  # [k] the greater, the more likely positive
     predictions: np.ndarray  # [k] bool
@@ -49,7 +53,10 @@ def _one_hot(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 
     encoder = make_column_transformer(
         (SimpleImputer(strategy="median"), ~rows.is_category),
-        (OneHotEncoder(handle_unknown="ignore", sparse_output=False, dtype=np.float32), rows.is_category),
+        (
+            OneHotEncoder(handle_unknown="ignore", sparse_output=False, dtype=np.float32),
+            rows.is_category,
+        ),
     )
     return encoder.fit_transform(rows.training), encoder.transform(rows.test)
 
@@ -70,20 +77,29 @@ def _quantile_bits(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     return training[:, varies], test[:, varies]
 
 
-def _of_sklearn(model: Any, training: np.ndarray, rows: Rows, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _of_sklearn(
+    model: Any, training: np.ndarray, rows: Rows, test: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     model.fit(training, rows.labels)
     return model.predict_proba(test)[:, 1], model.predict(test).astype(bool)
 
 
 def slipper(rows: Rows) -> Found:
-    """`jboost.slipper` on deciles and categories as `jboost.data.binarization` makes them; a rule without literals does not count."""
+    """`jboost.slipper` on deciles and categories as `jboost.data.binarization` makes them; a rule
+    without literals does not count.
+    """
     import jax
 
     import jboost
     from jboost.data import binarization
 
     signs = np.where(rows.labels, 1, -1)
-    binarizer = binarization.fit(rows.training, signs, categorical=np.flatnonzero(rows.is_category).tolist(), cuts="quantiles")
+    binarizer = binarization.fit(
+        rows.training,
+        signs,
+        categorical=np.flatnonzero(rows.is_category).tolist(),
+        cuts="quantiles",
+    )
     dataset = jboost.make_dataset(binarization.apply(binarizer, rows.training), signs)
     ensemble = jboost.slipper.fit(dataset, key=jax.random.key(SEED)).ensemble
     scores = np.asarray(jboost.predict_scores(ensemble, binarization.apply(binarizer, rows.test)))
@@ -118,14 +134,20 @@ def tree(rows: Rows) -> Found:
     model = DecisionTreeClassifier(max_depth=TREE_DEPTH, random_state=SEED)
     answers = _of_sklearn(model, training, rows, test)
     depths = np.zeros(model.tree_.node_count, int)
-    for node, (left, right) in enumerate(zip(model.tree_.children_left, model.tree_.children_right, strict=True)):
+    for node, (left, right) in enumerate(
+        zip(model.tree_.children_left, model.tree_.children_right, strict=True)
+    ):
         if left >= 0:
             depths[[left, right]] = depths[node] + 1
-    return Found(*answers, int(model.get_n_leaves()), int(depths[model.tree_.children_left < 0].sum()))
+    return Found(
+        *answers, int(model.get_n_leaves()), int(depths[model.tree_.children_left < 0].sum())
+    )
 
 
 def explainable_boosting(rows: Rows) -> Found:
-    """interpret's EBM in one process, all other options as they are; a rule is a term of its sum."""
+    """interpret's EBM in one process, all other options as they are; a rule is a term
+    of its sum.
+    """
     from interpret.glassbox import ExplainableBoostingClassifier
 
     kinds = ["nominal" if flag else "continuous" for flag in rows.is_category]
@@ -145,16 +167,22 @@ def figs(rows: Rows) -> Found:
 
 
 def faster_risk(rows: Rows) -> Found:
-    """FasterRisk's first score card of at most 12 bits, which are deciles and categories; a rule is a bit with points."""
+    """FasterRisk's first score card of at most 12 bits, which are deciles and categories; a rule is
+    a bit with points.
+    """
     from fasterrisk.fasterrisk import RiskScoreClassifier, RiskScoreOptimizer
 
     training, test = _quantile_bits(rows)
-    optimizer = RiskScoreOptimizer(X=training, y=np.where(rows.labels, 1.0, -1.0), k=min(MOST_RULES, training.shape[1]))
+    optimizer = RiskScoreOptimizer(
+        X=training, y=np.where(rows.labels, 1.0, -1.0), k=min(MOST_RULES, training.shape[1])
+    )
     optimizer.optimize()
     multipliers, intercepts, coefficients = optimizer.get_models()
     model = RiskScoreClassifier(multipliers[0], intercepts[0], coefficients[0])
     size = int(np.count_nonzero(coefficients[0]))
-    return Found(np.asarray(model.predict_prob(test)), np.asarray(model.predict(test)) > 0, size, size)
+    return Found(
+        np.asarray(model.predict_prob(test)), np.asarray(model.predict(test)) > 0, size, size
+    )
 
 
 class Peer(NamedTuple):
@@ -208,7 +236,11 @@ def main(name: str, path: str) -> int:
     seconds = time.perf_counter() - begin
     names = importlib.metadata.packages_distributions().get(peer.package)
     version = importlib.metadata.version(names[0]) if names else None  # a checkout has none
-    print(json.dumps({"status": "ran", "version": version, "seconds": seconds, **scored(found, test_labels)}))
+    print(
+        json.dumps(
+            {"status": "ran", "version": version, "seconds": seconds, **scored(found, test_labels)}
+        )
+    )
     return 0
 
 

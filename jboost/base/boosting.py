@@ -1,10 +1,13 @@
-"""The one path that all boosters share: the learner proposes hypotheses, the booster takes their columns and weighs the examples anew.
+"""The one path that all boosters share: the learner proposes hypotheses, the booster takes their
+columns and weighs the examples anew.
 
-    dataset -> Learner.propose(example_weights) -> Proposal -> Booster.absorb(proposal) -> Absorbed -> ... -> Ensemble + Certificate
+    dataset -> Learner.propose(example_weights) -> Proposal -> Booster.absorb(proposal) -> Absorbed
+    -> ... -> Ensemble + Certificate
 
-A learner is anything with the three methods of `Learner`, a booster anything with those of `Booster`; both are pytrees, so that the
-numbers inside them may be traced. `start`, `step` and `finish` walk the path by hand; `run` walks it in one compiled loop, `drive` in one
-that the host may watch and stop.
+A learner is anything with the three methods of `Learner`, a booster anything with those of
+`Booster`; both are pytrees, so that the numbers inside them may be traced. `start`, `step` and
+`finish` walk the path by hand; `run` walks it in one compiled loop, `drive` in one that the host
+may watch and stop.
 """
 
 from __future__ import annotations
@@ -17,7 +20,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, derivatives, devices, labelled, loops, meshes, numerics, reduce
+from jboost.base import (
+    batching,
+    check,
+    derivatives,
+    devices,
+    labelled,
+    loops,
+    meshes,
+    numerics,
+    reduce,
+)
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset, PyTree
@@ -28,13 +41,19 @@ class Proposal(NamedTuple):
 
     hypotheses: PyTree  # leaves [k, ...]
     outputs: Array  # [k, m] in [-1, 1], on the examples of the data set
-    values: Array  # [k] what the learner maximises: the edge, sum_i example_weights_i y_i h(x_i), unless its docstring says otherwise
-    upper_bound: Array  # [] no hypothesis of the learner, nor its negation if that is one, has a greater edge, rounding included; +inf proves nothing
+    # [k] what the learner maximises: the edge, sum_i example_weights_i y_i h(x_i), unless its
+    # docstring says otherwise
+    values: Array
+    # [] no hypothesis of the learner, nor its negation if that is one, has a greater edge, rounding
+    # included; +inf proves nothing
+    upper_bound: Array
     state: PyTree  # for the next call
 
 
 class Everything(NamedTuple):
-    """All hypotheses of a learner that can list them by a method `every(state)`, with what they cost."""
+    """All hypotheses of a learner that can list them by a method `every(state)`, with what they
+    cost.
+    """
 
     hypotheses: PyTree  # leaves [U, ...]
     outputs: Array  # [U, m], 0 on padding
@@ -42,45 +61,67 @@ class Everything(NamedTuple):
 
 
 class Learner(Protocol):
-    """What proposes hypotheses. A frozen dataclass under `jboost.base.records.register`, or any other pytree.
+    """What proposes hypotheses. A frozen dataclass under `jboost.base.records.register`, or any
+    other pytree.
 
-    A learner whose hypotheses do not come with their negations says so by an attribute `has_negations` that is False; `has_negations(learner)`
-    asks it. The upper bound of its proposals is then one on signed edges. A learner that wants features of a kind has a method `judge(dataset)`,
-    called on the host where the values are known, which raises ValueError for others; where they are not known its outputs are NaN for those.
-    A learner that finds some good hypotheses with much less work than the best one says so by an attribute `has_quick_answers` that is True, and has
-    a method `propose_above(state, example_weights, enough)`: `propose`, but where it finds an edge above `enough` any finite bound will do. One that
-    knows how many hypotheses there are on so many features has `num_hypotheses(num_features)`: some boosters then take less room. One whose
-    hypotheses hold places of features has `places(hypotheses)`: features that end before them are then refused where the values are known.
+    A learner whose hypotheses do not come with their negations says so by an attribute
+    `has_negations` that is False; `has_negations(learner)` asks it. The upper bound of its
+    proposals is then one on signed edges. A learner that wants features of a kind has a method
+    `judge(dataset)`, called on the host where the values are known, which raises ValueError for
+    others; where they are not known its outputs are NaN for those. A learner that finds some good
+    hypotheses with much less work than the best one says so by an attribute `has_quick_answers`
+    that is True, and has a method `propose_above(state, example_weights, enough)`: `propose`, but
+    where it finds an edge above `enough` any finite bound will do. One that knows how many
+    hypotheses there are on so many features has `num_hypotheses(num_features)`: some boosters then
+    take less room. One whose hypotheses hold places of features has `places(hypotheses)`: features
+    that end before them are then refused where the values are known.
     """
 
     def init(self, key: Array | None, dataset: Dataset) -> PyTree:
-        """The state that `propose` starts from; rows where `dataset.mask` is False hold anything."""
+        """The state that `propose` starts from; rows where `dataset.mask` is False hold
+        anything.
+        """
 
-    def propose(self, state: PyTree, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
-        """The best hypotheses under example weights [m], which are not negative, sum to one, and are 0 on padding."""
+    def propose(
+        self,
+        state: PyTree,
+        example_weights: Array,
+        *,
+        pair_weights: Array | None = None,
+        costs: Array | None = None,
+    ) -> Proposal:
+        """The best hypotheses under example weights [m], which are not negative, sum to one, and
+        are 0 on padding.
+        """
 
     def outputs(self, hypothesis: PyTree, features: Array) -> Array:
         """The outputs [k] of one hypothesis on features [k, N], in [-1, 1]."""
 
 
 class Ensemble(NamedTuple):
-    """A weighted vote of hypotheses. Each hypothesis h adds votes[0] h(x) where h(x) > 0 and votes[1] h(x) where h(x) < 0.
+    """A weighted vote of hypotheses. Each hypothesis h adds votes[0] h(x) where h(x) > 0 and
+    votes[1] h(x) where h(x) < 0.
 
-    An infinite vote settles a row: the first hypothesis, in order, that casts one decides alone, with an infinite score.
+    An infinite vote settles a row: the first hypothesis, in order, that casts one decides alone,
+    with an infinite score.
     """
 
     learner: Any  # the learner, which knows how to evaluate a hypothesis
     hypotheses: PyTree  # leaves [capacity, ...]
-    votes: Array  # [capacity, 2] for positive and for negative outputs; 0 in slots that are not in use
+    # [capacity, 2] for positive and for negative outputs; 0 in slots that are not in use
+    votes: Array
     constant: Array  # [] added to every score; NaN if the fit ended in INVALID_INPUT
     count: Array  # [] int32, slots in use
 
 
 class Certificate(NamedTuple):
-    """Bounds that anyone can recompute from the ensemble and from `example_weights`; each booster says of what."""
+    """Bounds that anyone can recompute from the ensemble and from `example_weights`; each booster
+    says of what.
+    """
 
     lower_bound: Array  # []
-    upper_bound: Array  # [] over all hypotheses of the learner; +inf where the learner proves nothing
+    # [] over all hypotheses of the learner; +inf where the learner proves nothing
+    upper_bound: Array
     seen_upper_bound: Array  # [] over the hypotheses that the ensemble has a slot for
     example_weights: Array  # [m] that prove `seen_upper_bound`
 
@@ -99,7 +140,8 @@ class Absorbed(NamedTuple):
 
     memory: PyTree
     example_weights: Array  # [m] for the next proposal
-    slots: Array  # [k] int32, where the proposed hypotheses go; the capacity for those that are dropped
+    # [k] int32, where the proposed hypotheses go; the capacity for those that are dropped
+    slots: Array
     votes: Array  # [capacity, 2], of all slots
     constant: Array  # []
     count: Array  # [] int32
@@ -111,21 +153,27 @@ class Absorbed(NamedTuple):
 class Booster(Protocol):
     """How a column changes the example weights: the one thing in which boosters differ.
 
-    A booster that asks for more than the best hypothesis under example weights has a method `ask(memory, dataset, learner, learner's state)`,
-    which returns what its `absorb` takes: a record with the fields `hypotheses`, `outputs` and `state` of a `Proposal`, and others. One that gives
-    equal columns one slot has `takes_each_once`, True: it needs no more slots than there are hypotheses, where the learner knows their number.
-    One that enters all hypotheses of a learner in its first round says so by `takes_all(learner, dataset)`: it then gets a slot for each of them.
-    One whose rounds are long loops of their own has `takes_turns`, True: the fits of a batch then follow each other on a CPU, instead of waiting for
-    the slowest in every loop of every round.
+    A booster that asks for more than the best hypothesis under example weights has a method
+    `ask(memory, dataset, learner, learner's state)`, which returns what its `absorb` takes: a
+    record with the fields `hypotheses`, `outputs` and `state` of a `Proposal`, and others. One that
+    gives equal columns one slot has `takes_each_once`, True: it needs no more slots than there are
+    hypotheses, where the learner knows their number. One that enters all hypotheses of a learner in
+    its first round says so by `takes_all(learner, dataset)`: it then gets a slot for each of them.
+    One whose rounds are long loops of their own has `takes_turns`, True: the fits of a batch then
+    follow each other on a CPU, instead of waiting for the slowest in every loop of every round.
     """
 
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
         """The slots that `max_rounds` proposals of `num_proposed` hypotheses need."""
 
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
-        """Memory, first example weights, and what is certified before the first round; `slots` is [0]."""
+        """Memory, first example weights, and what is certified before the first round; `slots` is
+        [0].
+        """
 
-    def absorb(self, memory: PyTree, dataset: Dataset, proposal: Any, ensemble: Ensemble) -> Absorbed:
+    def absorb(
+        self, memory: PyTree, dataset: Dataset, proposal: Any, ensemble: Ensemble
+    ) -> Absorbed:
         """Takes the columns of a proposal, or of what its own question brought."""
 
 
@@ -169,12 +217,18 @@ def has_negations(learner: Learner) -> bool:
 
 
 def has_quick_answers(learner: Learner) -> bool:
-    """Whether a learner has the method `propose_above`, and gains by it; False where it does not say."""
+    """Whether a learner has the method `propose_above`, and gains by it; False where it does not
+    say.
+    """
     return bool(getattr(learner, "has_quick_answers", False))
 
 
-def before_first_round(memory: PyTree, example_weights: Array, certificate: Any, capacity: int) -> Absorbed:
-    """What a booster's `init` returns: no votes in any slot, and a first question to the learner."""
+def before_first_round(
+    memory: PyTree, example_weights: Array, certificate: Any, capacity: int
+) -> Absorbed:
+    """What a booster's `init` returns: no votes in any slot, and a first question to
+    the learner.
+    """
     zero = jnp.zeros((), example_weights.dtype)
     return Absorbed(
         memory=memory,
@@ -189,8 +243,11 @@ def before_first_round(memory: PyTree, example_weights: Array, certificate: Any,
     )
 
 
-def take_slot(ensemble: Ensemble, proposed: Array, vote: Array, is_wanted: Array) -> tuple[Array, Array, Array]:
-    """The next free slot for one of the proposed hypotheses, with its vote [] or [2], where it is wanted.
+def take_slot(
+    ensemble: Ensemble, proposed: Array, vote: Array, is_wanted: Array
+) -> tuple[Array, Array, Array]:
+    """The next free slot for one of the proposed hypotheses, with its vote [] or [2], where it is
+    wanted.
 
     Args:
       proposed: [k] bool, True for the one.
@@ -203,8 +260,11 @@ def take_slot(ensemble: Ensemble, proposed: Array, vote: Array, is_wanted: Array
     return slots, votes, ensemble.count + is_wanted.astype(jnp.int32)
 
 
-def enter_columns(columns: Array, count: Array, rows: Array, wanted: Array) -> tuple[Array, Array, Array]:
-    """Writes the wanted rows into slots: that of an equal column if there is one, else the next free one.
+def enter_columns(
+    columns: Array, count: Array, rows: Array, wanted: Array
+) -> tuple[Array, Array, Array]:
+    """Writes the wanted rows into slots: that of an equal column if there is one, else the next
+    free one.
 
     Args:
       columns: [capacity, m].
@@ -213,40 +273,59 @@ def enter_columns(columns: Array, count: Array, rows: Array, wanted: Array) -> t
       wanted: [k] bool.
 
     Returns:
-      The columns, the slots [k] int32, and the count; a slot is the capacity for a row that is not wanted or finds no room.
+      The columns, the slots [k] int32, and the count; a slot is the capacity for a row that is not
+      wanted or finds no room.
     """
     capacity = columns.shape[0]
 
-    def enter(carry: tuple[Array, Array], item: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+    def enter(
+        carry: tuple[Array, Array], item: tuple[Array, Array]
+    ) -> tuple[tuple[Array, Array], Array]:
         columns, count = carry
         row, is_wanted = item
         is_same = jnp.all(columns == row[None, :], axis=1) & (jnp.arange(capacity) < count)
         is_known = jnp.any(is_same)
-        slot = jnp.where(is_wanted, jnp.where(is_known, jnp.argmax(is_same), count), capacity).astype(jnp.int32)
+        slot = jnp.where(
+            is_wanted, jnp.where(is_known, jnp.argmax(is_same), count), capacity
+        ).astype(jnp.int32)
         entered = columns.at[slot].set(row, mode="drop")
-        return (entered, count + (is_wanted & ~is_known & (count < capacity)).astype(jnp.int32)), slot
+        return (
+            entered,
+            count + (is_wanted & ~is_known & (count < capacity)).astype(jnp.int32),
+        ), slot
 
     (columns, count), slots = loops.scan(enter, (columns, count), (rows, wanted))
     return columns, slots, count
 
 
 def spoil_unless(is_sound: Array, certificate: Any) -> Any:
-    """The certificate, or NaN in all its floats: what came from input that is not allowed bounds nothing."""
+    """The certificate, or NaN in all its floats: what came from input that is not allowed bounds
+    nothing.
+    """
 
     def spoil(certificate: Any) -> Any:
-        return jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, certificate)
+        return jax.tree.map(
+            lambda leaf: (
+                jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+            ),
+            certificate,
+        )
 
     return loops.cond(is_sound, lambda same: same, spoil, certificate)
 
 
 def is_valid(dataset: Dataset) -> Array:
-    """Whether labels, weights and mask are allowed, [] bool; features are judged by the learner's outputs."""
+    """Whether labels, weights and mask are allowed, [] bool; features are judged by the learner's
+    outputs.
+    """
     labels_are_signs = (dataset.labels == 1) | (dataset.labels == -1)
     return _holds_where_it_counts(dataset, _weights_are_sound(dataset) & labels_are_signs)
 
 
 def has_sound_weights(dataset: Dataset) -> Array:
-    """Whether an example counts, and all that do have weights that are positive, normal and finite, [] bool."""
+    """Whether an example counts, and all that do have weights that are positive, normal and finite,
+    [] bool.
+    """
     return _holds_where_it_counts(dataset, _weights_are_sound(dataset))
 
 
@@ -268,8 +347,12 @@ def signs(dataset: Dataset) -> Array:
 
 
 def initial_distribution(dataset: Dataset) -> Array:
-    """The weights that the user gives, as a distribution over the examples, [m]: positive, however small a share is, on all that are not padding."""
-    weights = numerics.to_unit(jnp.where(dataset.mask, dataset.weights.astype(jnp.result_type(float)), 0.0))
+    """The weights that the user gives, as a distribution over the examples, [m]: positive, however
+    small a share is, on all that are not padding.
+    """
+    weights = numerics.to_unit(
+        jnp.where(dataset.mask, dataset.weights.astype(jnp.result_type(float)), 0.0)
+    )
     total = numerics.precise_sum(weights)
     shares = numerics.safe_divide(weights, jnp.full_like(weights, total))
     tiny = jnp.finfo(shares.dtype).tiny
@@ -278,24 +361,39 @@ def initial_distribution(dataset: Dataset) -> Array:
 
 @meshes.takes_sharded
 @derivatives.without("init of a booster")
-def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int) -> State:
+def start(
+    booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int
+) -> State:
     """The state before the first round, with room for `max_rounds`.
 
     Raises:
-      ValueError: at trace time, naming the argument: `max_rounds` below 1, a learner that is no pytree of numbers, outputs of a wrong
-        shape, a learner's state whose shapes change from one round to the next. Where their values are known, for labels and weights that are
-        not allowed.
+      ValueError: at trace time, naming the argument: `max_rounds` below 1, a learner that is no
+        pytree of numbers, outputs of a wrong shape, a learner's state whose shapes change from one
+        round to the next. Where their values are known, for labels and weights that are not
+        allowed.
     """
-    return begin(booster, learner, check_arguments(learner, dataset, max_rounds), key=key, max_rounds=max_rounds)
+    return begin(
+        booster,
+        learner,
+        check_arguments(learner, dataset, max_rounds),
+        key=key,
+        max_rounds=max_rounds,
+    )
 
 
-def begin(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int) -> State:
-    """`start`, of arguments that `check_arguments` has seen: compiled where they are concrete, so that `drive` begins with the same bits."""
+def begin(
+    booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int
+) -> State:
+    """`start`, of arguments that `check_arguments` has seen: compiled where they are concrete, so
+    that `drive` begins with the same bits.
+    """
     make = _begin if check.are_traced((booster, learner, dataset, key)) else _start
     return make(booster, learner, dataset, key, max_rounds=max_rounds)
 
 
-def _begin(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int) -> State:
+def _begin(
+    booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int
+) -> State:
     state = learner.init(key, dataset)
     num_proposed, hypotheses = _judge_proposal(learner, state, len(dataset.labels))
     capacity = booster.capacity(max_rounds, num_proposed)
@@ -305,7 +403,9 @@ def _begin(booster: Booster, learner: Learner, dataset: Dataset, key: Array | No
         capacity = num_hypotheses if takes_all else min(capacity, num_hypotheses)
     first = booster.init(dataset, capacity)
     unused = jnp.full((max_rounds,), jnp.inf, first.edge.dtype)
-    slots = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape[1:]), leaf.dtype), hypotheses)
+    slots = jax.tree.map(
+        lambda leaf: jnp.zeros((capacity, *leaf.shape[1:]), leaf.dtype), hypotheses
+    )
     sound = is_valid(dataset) & (first.status != int(Status.INVALID_INPUT))
     return State(
         booster=booster,
@@ -324,27 +424,42 @@ def check_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> Data
     """The data set as it counts, with examples of weight 0 masked out.
 
     Raises:
-      ValueError: naming the argument, for what `jax.jit` would say less clearly; where values are known, for labels and weights that are not allowed,
-        and for features that the learner does not take.
+      ValueError: naming the argument, for what `jax.jit` would say less clearly; where values are
+        known, for labels and weights that are not allowed, and for features that the learner does
+        not take.
     """
     check.count("max_rounds", max_rounds, low=1)
     dataset = check_kinds(learner, dataset)
     check.pytree_of_numbers(
-        "learner", learner, remedy="register its dataclass by jboost.learners.register, functions and sizes in fields with metadata={'static': True}"
+        "learner",
+        learner,
+        remedy=(
+            "register its dataclass by jboost.learners.register, functions and sizes in fields with"
+            " metadata={'static': True}"
+        ),
     )
     judge = getattr(learner, "judge", None)
-    if judge is not None and check.are_known(dataset):  # else the outputs are NaN, and the status INVALID_INPUT on every process
+    # else the outputs are NaN, and the status INVALID_INPUT on every process
+    if judge is not None and check.are_known(dataset):
         judge(dataset)
     return dataset
 
 
 def check_kinds(learner: Learner, dataset: Dataset) -> Dataset:
-    """The data set as it counts. Raises ValueError unless these are a learner and a data set of labels and weights that are allowed, where known."""
+    """The data set as it counts. Raises ValueError unless these are a learner and a data set of
+    labels and weights that are allowed, where known.
+    """
     missing = [name for name in ("init", "propose", "outputs") if not hasattr(learner, name)]
     if missing:
-        raise ValueError(f"learner is a {type(learner).__name__} without {', '.join(missing)}: pass one of jboost.learners, or of your own")
+        raise ValueError(
+            f"learner is a {type(learner).__name__} without {', '.join(missing)}: pass one of"
+            " jboost.learners, or of your own"
+        )
     if not isinstance(dataset, Dataset):
-        raise ValueError(f"dataset is a {type(dataset).__name__}: expected a jboost.Dataset; jboost.make_dataset(features, labels) makes one")
+        raise ValueError(
+            f"dataset is a {type(dataset).__name__}: expected a jboost.Dataset;"
+            " jboost.make_dataset(features, labels) makes one"
+        )
     return labelled.counted(dataset)
 
 
@@ -358,29 +473,46 @@ def _judge_proposal(learner: Learner, state: PyTree, num_examples: int) -> tuple
     example_weights = jax.ShapeDtypeStruct((num_examples,), jnp.result_type(float))
     proposal = jax.eval_shape(learner.propose, state, example_weights)
     judge_outputs(proposal, num_examples)
-    before, after = (jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), tree) for tree in (state, proposal.state))
+    before, after = (
+        jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), tree)
+        for tree in (state, proposal.state)
+    )
     if before != after:
-        raise ValueError(f"learner changes the shapes of its state from {before} to {after}: keep shapes and dtypes from round to round")
+        raise ValueError(
+            f"learner changes the shapes of its state from {before} to {after}: keep shapes and"
+            " dtypes from round to round"
+        )
     return proposal.outputs.shape[0], proposal.hypotheses
 
 
 def judge_outputs(proposal: Proposal, num_examples: int) -> None:
-    """Raises ValueError, naming the learner, unless there are k rows of outputs on all examples and as many hypotheses and values."""
+    """Raises ValueError, naming the learner, unless there are k rows of outputs on all examples and
+    as many hypotheses and values.
+    """
     shape = proposal.outputs.shape
     if len(shape) != 2 or shape[1] != num_examples:
-        raise ValueError(f"learner proposes outputs of shape {list(shape)}: expected [k, {num_examples}], a row for each hypothesis")
-    sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(proposal.hypotheses)} | {proposal.values.shape}
+        raise ValueError(
+            f"learner proposes outputs of shape {list(shape)}: expected [k, {num_examples}], a row"
+            " for each hypothesis"
+        )
+    sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(proposal.hypotheses)} | {
+        proposal.values.shape
+    }
     if sizes != {shape[:1]}:
-        raise ValueError(f"learner proposes {shape[0]} rows of outputs, but hypotheses or values of leading sizes {sorted(sizes)}")
+        raise ValueError(
+            f"learner proposes {shape[0]} rows of outputs, but hypotheses or values of leading"
+            f" sizes {sorted(sizes)}"
+        )
 
 
 @meshes.takes_sharded
 @derivatives.without("step of a booster")
 def step(state: State, dataset: Dataset) -> tuple[State, Info]:
-    """One round, for a loop of one's own, `jax.jit` or `lax.scan`; a state that is not UNFINISHED is returned as it is.
+    """One round, for a loop of one's own, `jax.jit` or `lax.scan`; a state that is not UNFINISHED
+    is returned as it is.
 
-    Called on concrete arrays it is the compiled round of `fit`, to the bit. Inside a program of the caller's XLA may round
-    otherwise, as it merges operations in other ways.
+    Called on concrete arrays it is the compiled round of `fit`, to the bit. Inside a program of the
+    caller's XLA may round otherwise, as it merges operations in other ways.
     """
     dataset = labelled.mask_zeros(dataset)
     return (_one_step if check.are_traced((state, dataset)) else _step)(state, dataset)
@@ -390,7 +522,13 @@ def _one_step(state: State, dataset: Dataset) -> tuple[State, Info]:
     state = loops.cond(unfinished(state), advance, lambda same, _: same, state, dataset)
     certificate = state.certificate
     edge = state.trace.edges[jnp.maximum(state.num_rounds - 1, 0)]
-    return state, Info(state.num_rounds, edge, certificate.lower_bound, certificate.upper_bound, certificate.seen_upper_bound)
+    return state, Info(
+        state.num_rounds,
+        edge,
+        certificate.lower_bound,
+        certificate.upper_bound,
+        certificate.seen_upper_bound,
+    )
 
 
 def unfinished(state: State) -> Array:
@@ -410,12 +548,27 @@ def _ask(state: State, dataset: Dataset) -> Any:
 def advance(state: State, dataset: Dataset) -> State:
     """One round, whatever the status."""
     proposal = _ask(state, dataset)
-    proposal = proposal._replace(outputs=jnp.where(dataset.mask[None, :], proposal.outputs, jnp.zeros((), proposal.outputs.dtype)))
+    proposal = proposal._replace(
+        outputs=jnp.where(
+            dataset.mask[None, :], proposal.outputs, jnp.zeros((), proposal.outputs.dtype)
+        )
+    )
     now = state.booster.absorb(state.memory, dataset, proposal, state.ensemble)
-    sound = reduce.all_true(jnp.abs(proposal.outputs.astype(jnp.result_type(float))) <= 1, axis=(0, 1)) & (now.status != int(Status.INVALID_INPUT))
-    hypotheses = jax.tree.map(lambda slots, new: slots.at[now.slots].set(new, mode="drop"), state.ensemble.hypotheses, proposal.hypotheses)
+    sound = reduce.all_true(
+        jnp.abs(proposal.outputs.astype(jnp.result_type(float))) <= 1, axis=(0, 1)
+    ) & (now.status != int(Status.INVALID_INPUT))
+    hypotheses = jax.tree.map(
+        lambda slots, new: slots.at[now.slots].set(new, mode="drop"),
+        state.ensemble.hypotheses,
+        proposal.hypotheses,
+    )
     certificate = spoil_unless(sound, now.certificate)
-    bounds = (now.edge, certificate.lower_bound, certificate.upper_bound, certificate.seen_upper_bound)
+    bounds = (
+        now.edge,
+        certificate.lower_bound,
+        certificate.upper_bound,
+        certificate.seen_upper_bound,
+    )
     return State(
         booster=state.booster,
         learner=proposal.state,
@@ -423,7 +576,12 @@ def advance(state: State, dataset: Dataset) -> State:
         example_weights=now.example_weights,
         ensemble=Ensemble(state.ensemble.learner, hypotheses, now.votes, now.constant, now.count),
         certificate=certificate,
-        trace=Trace(*(column.at[state.num_rounds].set(bound) for column, bound in zip(state.trace, bounds, strict=True))),
+        trace=Trace(
+            *(
+                column.at[state.num_rounds].set(bound)
+                for column, bound in zip(state.trace, bounds, strict=True)
+            )
+        ),
         num_rounds=state.num_rounds + 1,
         status=jnp.where(sound, now.status, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )
@@ -432,40 +590,74 @@ def advance(state: State, dataset: Dataset) -> State:
 @meshes.takes_sharded
 @derivatives.without("finish of a booster")
 def finish(state: State, dataset: Dataset | None = None) -> Fit:
-    """What a state has come to; UNFINISHED becomes ROUND_LIMIT once all rounds are used. A booster's own `finish` may look at the data."""
+    """What a state has come to; UNFINISHED becomes ROUND_LIMIT once all rounds are used. A
+    booster's own `finish` may look at the data.
+    """
     del dataset
-    used_up = (state.status == int(Status.UNFINISHED)) & (state.num_rounds >= len(state.trace.edges))
+    used_up = (state.status == int(Status.UNFINISHED)) & (
+        state.num_rounds >= len(state.trace.edges)
+    )
     status = jnp.where(used_up, int(Status.ROUND_LIMIT), state.status).astype(jnp.int32)
-    return Fit(unless_invalid(state.ensemble, status), state.certificate, state.trace, state.num_rounds, status)
+    return Fit(
+        unless_invalid(state.ensemble, status),
+        state.certificate,
+        state.trace,
+        state.num_rounds,
+        status,
+    )
 
 
 def unless_invalid(ensemble: Ensemble, status: Array) -> Ensemble:
     """The ensemble; of a fit that ends in INVALID_INPUT one whose scores are NaN."""
-    return ensemble._replace(constant=jnp.where(status == int(Status.INVALID_INPUT), jnp.nan, ensemble.constant))
+    return ensemble._replace(
+        constant=jnp.where(status == int(Status.INVALID_INPUT), jnp.nan, ensemble.constant)
+    )
 
 
 Finish = Callable[[State, Dataset], Fit]
 
 
-def run(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int, finish: Finish = finish) -> Fit:
-    """`start`, rounds until none is left or the booster stops, `finish`: one compiled program. Raises what `start` raises.
+def run(
+    booster: Booster,
+    learner: Learner,
+    dataset: Dataset,
+    *,
+    key: Array | None,
+    max_rounds: int,
+    finish: Finish = finish,
+) -> Fit:
+    """`start`, rounds until none is left or the booster stops, `finish`: one compiled program.
+    Raises what `start` raises.
 
-    On a CPU it is compiled with the options of `drive`, so that the two end in the same bits as a rule; XLA may still merge
-    operations otherwise in one program than in another, as it does for `l0`.
+    On a CPU it is compiled with the options of `drive`, so that the two end in the same bits as a
+    rule; XLA may still merge operations otherwise in one program than in another, as it does for
+    `l0`.
     """
     dataset = check_arguments(learner, dataset, max_rounds)
     return _run(booster, learner, dataset, key, max_rounds=max_rounds, finish=finish)
 
 
 @functools.partial(devices.host_jit, platforms=("cpu",), static_argnames=("max_rounds", "finish"))
-def _run(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int, finish: Finish) -> Fit:
+def _run(
+    booster: Booster,
+    learner: Learner,
+    dataset: Dataset,
+    key: Array | None,
+    *,
+    max_rounds: int,
+    finish: Finish,
+) -> Fit:
     def whole(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None) -> Fit:
         first = _begin(booster, learner, dataset, key, max_rounds=max_rounds)
-        last, _ = loops.bounded_loop(lambda state: advance(state, dataset), unfinished, first, max_checks=max_rounds)
+        last, _ = loops.bounded_loop(
+            lambda state: advance(state, dataset), unfinished, first, max_checks=max_rounds
+        )
         return finish(last, dataset)
 
     takes_turns = getattr(booster, "takes_turns", False)
-    fitted: Fit = (batching.in_chunks(whole, at_once=1) if takes_turns else whole)(booster, learner, dataset, key)
+    fitted: Fit = (batching.in_chunks(whole, at_once=1) if takes_turns else whole)(
+        booster, learner, dataset, key
+    )
     return fitted
 
 
@@ -480,13 +672,16 @@ def drive(
     finish: Finish = finish,
     initial: State | None = None,
 ) -> Fit:
-    """`run`, one compiled round at a time; `on_step(state, info)`, called between two, ends the loop by returning False.
+    """`run`, one compiled round at a time; `on_step(state, info)`, called between two, ends the
+    loop by returning False.
 
-    The status is then TIME_LIMIT, and the state that `on_step` was given goes on by `step(state, dataset)`, or as the
-    `initial` of a later call, which ends in the same bits as a call that was not stopped. Not under jit or vmap.
+    The status is then TIME_LIMIT, and the state that `on_step` was given goes on by `step(state,
+    dataset)`, or as the `initial` of a later call, which ends in the same bits as a call that was
+    not stopped. Not under jit or vmap.
 
     Raises:
-      ValueError: what `start` raises; for traced data, which no host can look at; for an `initial` of another fit.
+      ValueError: what `start` raises; for traced data, which no host can look at; for an `initial`
+        of another fit.
     """
     dataset = check_arguments(learner, dataset, max_rounds)
     check.can_be_watched(on_step, (booster, dataset, key, initial), between="rounds")
@@ -496,11 +691,17 @@ def drive(
     else:
         state = _check_initial(initial, booster, learner, dataset, key, max_rounds=max_rounds)
     if bool(unfinished(state)):
-        devices.compile_side_by_side(_step.lower(state, dataset), finish_on_host.lower(state, dataset))
+        devices.compile_side_by_side(
+            _step.lower(state, dataset), finish_on_host.lower(state, dataset)
+        )
     while bool(unfinished(state)):
         state, info = _step(state, dataset)
         if not loops.goes_on(on_step, state, info):
-            state = state._replace(status=jnp.where(unfinished(state), int(Status.TIME_LIMIT), state.status).astype(jnp.int32))
+            state = state._replace(
+                status=jnp.where(unfinished(state), int(Status.TIME_LIMIT), state.status).astype(
+                    jnp.int32
+                )
+            )
     return finish_on_host(state, dataset)
 
 
@@ -518,22 +719,56 @@ def fit(
     """`run`; `drive` where there is an `on_step` or an `initial`."""
     if on_step is None and initial is None:
         return run(booster, learner, dataset, key=key, max_rounds=max_rounds, finish=finish)
-    return drive(booster, learner, dataset, on_step, key=key, max_rounds=max_rounds, finish=finish, initial=initial)
+    return drive(
+        booster,
+        learner,
+        dataset,
+        on_step,
+        key=key,
+        max_rounds=max_rounds,
+        finish=finish,
+        initial=initial,
+    )
 
 
-def _check_initial(initial: State, booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int) -> State:
-    """The state. Raises ValueError, naming what differs, where it is not one of this fit; of its data only the sizes are known."""
+def _check_initial(
+    initial: State,
+    booster: Booster,
+    learner: Learner,
+    dataset: Dataset,
+    key: Array | None,
+    *,
+    max_rounds: int,
+) -> State:
+    """The state. Raises ValueError, naming what differs, where it is not one of this fit; of its
+    data only the sizes are known.
+    """
     remedy = "pass a state as `init` of this fit makes it, or as its `on_step` gets it"
     if not isinstance(initial, State):
-        raise ValueError(f"initial is a {type(initial).__name__}: expected a jboost.boosting.State; {remedy}")
+        raise ValueError(
+            f"initial is a {type(initial).__name__}: expected a jboost.boosting.State; {remedy}"
+        )
     rounds = len(initial.trace.edges)
     if rounds != max_rounds:
-        raise ValueError(f"initial is a state of a fit of max_rounds={rounds}, and max_rounds is {max_rounds}: pass the same")
-    for name, one, other in (("booster", initial.booster, booster), ("learner", initial.ensemble.learner, learner)):
+        raise ValueError(
+            f"initial is a state of a fit of max_rounds={rounds}, and max_rounds is {max_rounds}:"
+            " pass the same"
+        )
+    for name, one, other in (
+        ("booster", initial.booster, booster),
+        ("learner", initial.ensemble.learner, learner),
+    ):
         if not _is_same(one, other):
-            raise ValueError(f"initial is a state of the {name} {one!r}, and this fit is of {other!r}: {remedy}")
-    expected = jax.eval_shape(functools.partial(_begin, max_rounds=max_rounds), booster, learner, dataset, key)
-    moving, wanted = (tree._replace(booster=None, ensemble=tree.ensemble._replace(learner=None)) for tree in (initial, expected))
+            raise ValueError(
+                f"initial is a state of the {name} {one!r}, and this fit is of {other!r}: {remedy}"
+            )
+    expected = jax.eval_shape(
+        functools.partial(_begin, max_rounds=max_rounds), booster, learner, dataset, key
+    )
+    moving, wanted = (
+        tree._replace(booster=None, ensemble=tree.ensemble._replace(learner=None))
+        for tree in (initial, expected)
+    )
     check.like("initial", moving, wanted, kind="jboost.boosting.State")
     return initial
 
@@ -543,7 +778,8 @@ def _is_same(one: Any, other: Any) -> bool:
     leaves, others = jax.tree.leaves(one), jax.tree.leaves(other)
     structures: tuple[Any, ...] = jax.tree.structure(one), jax.tree.structure(other)
     return bool(structures[0] == structures[1]) and all(
-        np.array_equal(np.asarray(leaf), np.asarray(its), equal_nan=True) for leaf, its in zip(leaves, others, strict=True)
+        np.array_equal(np.asarray(leaf), np.asarray(its), equal_nan=True)
+        for leaf, its in zip(leaves, others, strict=True)
     )
 
 
@@ -551,10 +787,14 @@ _on_host = functools.cache(devices.host_jit)
 
 
 @devices.host_jit(static_argnames=("max_rounds",))
-def _start(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int) -> State:
+def _start(
+    booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int
+) -> State:
     first = _begin(booster, learner, dataset, key, max_rounds=max_rounds)
     # A weak type would last for one round alone: the second one would need a program of its own.
-    return jax.tree.map(lambda leaf: leaf.astype(leaf.dtype) if isinstance(leaf, jax.Array) else leaf, first)
+    return jax.tree.map(
+        lambda leaf: leaf.astype(leaf.dtype) if isinstance(leaf, jax.Array) else leaf, first
+    )
 
 
 @devices.host_jit

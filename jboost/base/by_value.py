@@ -93,16 +93,28 @@ def _signature(value: Any, above: Mapping[int, int]) -> Hashable:
     if isinstance(value, jax.Array | np.ndarray | np.generic):
         return _signature_of_array(value)
     if isinstance(value, types.FunctionType):
-        return (types.FunctionType, *(_signature(part, inside) for part in _parts_of_function(value)))
+        return (
+            types.FunctionType,
+            *(_signature(part, inside) for part in _parts_of_function(value)),
+        )
     if isinstance(value, types.MethodType):
-        return types.MethodType, _signature(value.__self__, inside), _signature(value.__func__, inside)
+        return (
+            types.MethodType,
+            _signature(value.__self__, inside),
+            _signature(value.__func__, inside),
+        )
     if isinstance(value, functools.partial):
-        return type(value), *(_signature(part, inside) for part in (value.func, value.args, value.keywords))
+        return type(value), *(
+            _signature(part, inside) for part in (value.func, value.args, value.keywords)
+        )
     if isinstance(value, tuple | list):
         return type(value), *(_signature(part, inside) for part in value)
     if isinstance(value, dict):
-        return dict, *((_signature(key, inside), _signature(part, inside)) for key, part in value.items())
-    if type(value).__module__.split(".")[0] == "optax" and hasattr(value, "__dict__"):  # settings, as of a schedule
+        return dict, *(
+            (_signature(key, inside), _signature(part, inside)) for key, part in value.items()
+        )
+    # settings, as of a schedule
+    if type(value).__module__.split(".")[0] == "optax" and hasattr(value, "__dict__"):
         return type(value), _signature(vars(value), inside)
     return _signature_of_object(value)
 
@@ -130,12 +142,19 @@ def _names_in(code: types.CodeType) -> set[str]:
 def _signature_of_array(array: Any) -> Hashable:
     if isinstance(array, jax.core.Tracer) or getattr(array, "is_fully_addressable", True) is False:
         return _Identity(array)
-    is_subclass = isinstance(array, np.ndarray) and type(array) is not np.ndarray  # it may hold more, as a mask
+    # it may hold more, as a mask
+    is_subclass = isinstance(array, np.ndarray) and type(array) is not np.ndarray
     if is_subclass or array.dtype == object or array.size * array.dtype.itemsize > _MOST_BYTES:
         return _Identity(array)
     is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
     host = np.asarray(jax.random.key_data(array) if is_key else array)
-    return type(array), str(array.dtype), array.shape, getattr(array, "weak_type", False), host.tobytes()
+    return (
+        type(array),
+        str(array.dtype),
+        array.shape,
+        getattr(array, "weak_type", False),
+        host.tobytes(),
+    )
 
 
 def _signature_of_object(value: Any) -> Hashable:

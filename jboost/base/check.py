@@ -30,41 +30,64 @@ def are_traced(*values: Any) -> bool:
 
 
 def are_known(*values: Any) -> bool:
-    """Whether the values of all arrays in these pytrees can be read here: none is traced or held in part by other processes."""
+    """Whether the values of all arrays in these pytrees can be read here: none is traced or held in
+    part by other processes.
+    """
     leaves = jax.tree.leaves(values)
-    are_here = all(leaf.is_fully_addressable or leaf.is_fully_replicated for leaf in leaves if isinstance(leaf, jax.Array) and not are_traced(leaf))
+    are_here = all(
+        leaf.is_fully_addressable or leaf.is_fully_replicated
+        for leaf in leaves
+        if isinstance(leaf, jax.Array) and not are_traced(leaf)
+    )
     return are_here and not are_traced(leaves)
 
 
 def on_host(function: str, *, instead: str, **arguments: Any) -> None:
-    """Raises ValueError where an argument of a function of the host is traced: it names the argument, and says what to call instead."""
+    """Raises ValueError where an argument of a function of the host is traced: it names the
+    argument, and says what to call instead.
+    """
     for name, value in arguments.items():
         if are_traced(value):
-            raise ValueError(f"{name} is traced, and {function} runs on the host: call it outside jit, vmap and grad; {instead}")
+            raise ValueError(
+                f"{name} is traced, and {function} runs on the host: call it outside jit, vmap and"
+                f" grad; {instead}"
+            )
 
 
 def _kind(dtype: Any) -> str:
-    for kind, parent in (("f", jnp.floating), ("i", jnp.signedinteger), ("u", jnp.unsignedinteger), ("b", jnp.bool_)):
+    for kind, parent in (
+        ("f", jnp.floating),
+        ("i", jnp.signedinteger),
+        ("u", jnp.unsignedinteger),
+        ("b", jnp.bool_),
+    ):
         if jnp.issubdtype(dtype, parent):
             return kind
     return "?"
 
 
 def densified(name: str, value: Any) -> Any:
-    """`value`, or the dense copy of a sparse matrix of scipy. Raises ValueError where that is larger than half the memory of the machine."""
+    """`value`, or the dense copy of a sparse matrix of scipy. Raises ValueError where that is
+    larger than half the memory of the machine.
+    """
     if not (hasattr(value, "toarray") and hasattr(value, "nnz") and hasattr(value, "shape")):
         return value
-    num_bytes, most = math.prod(value.shape) * np.dtype(value.dtype).itemsize, memory.of_machine() // 2
+    num_bytes, most = (
+        math.prod(value.shape) * np.dtype(value.dtype).itemsize,
+        memory.of_machine() // 2,
+    )
     if num_bytes > most:
         raise ValueError(
-            f"{name} is a sparse matrix of shape {list(value.shape)}, whose dense copy takes {num_bytes:,} bytes, "
-            f"and {most:,} are the most: pass fewer rows or columns"
+            f"{name} is a sparse matrix of shape {list(value.shape)}, whose dense copy takes"
+            f" {num_bytes:,} bytes, and {most:,} are the most: pass fewer rows or columns"
         )
     return value.toarray()
 
 
 def without_holes(name: str, value: Any) -> Any:
-    """`value`, with NaN (None among objects) where an array of numpy.ma is masked. Raises ValueError for dtypes that hold neither."""
+    """`value`, with NaN (None among objects) where an array of numpy.ma is masked. Raises
+    ValueError for dtypes that hold neither.
+    """
     if not np.ma.isMaskedArray(value):
         return value
     if not np.ma.is_masked(value):
@@ -77,7 +100,10 @@ def without_holes(name: str, value: Any) -> Any:
         cells = np.array(value.data, object)
         cells[np.ma.getmaskarray(value)] = None
         return cells
-    raise ValueError(f"{name} has masked entries of dtype {value.dtype}: fill them in, as by its filled(), or pass floats")
+    raise ValueError(
+        f"{name} has masked entries of dtype {value.dtype}: fill them in, as by its filled(), or"
+        " pass floats"
+    )
 
 
 def _as_array(name: str, value: Any, wanted: str) -> jax.Array:
@@ -89,19 +115,34 @@ def _as_array(name: str, value: Any, wanted: str) -> jax.Array:
     except jax.errors.TracerArrayConversionError:
         return jnp.asarray(value)
     except ValueError as error:
-        raise ValueError(f"{name} has rows of unequal length: expected an array of shape {wanted}") from error
+        raise ValueError(
+            f"{name} has rows of unequal length: expected an array of shape {wanted}"
+        ) from error
     if host.dtype.kind in "OUSMm":
-        remedy = "; jboost.data.binarization.fit takes tables of texts and missing values" if hasattr(value, "columns") else ""
-        raise ValueError(f"{name} is not an array of numbers ({type(value).__name__}): expected an array of shape {wanted}{remedy}")
+        remedy = (
+            "; jboost.data.binarization.fit takes tables of texts and missing values"
+            if hasattr(value, "columns")
+            else ""
+        )
+        raise ValueError(
+            f"{name} is not an array of numbers ({type(value).__name__}): expected an array of"
+            f" shape {wanted}{remedy}"
+        )
     with np.errstate(over="ignore"):
         try:
             array = jnp.asarray(host)
         except TypeError as error:
-            raise ValueError(f"{name} has dtype {host.dtype}, which JAX does not know: pass float32 or float64") from error
-        if host.dtype.kind == "f" and np.any(np.isfinite(host) & ~np.isfinite(host.astype(array.dtype))):
+            raise ValueError(
+                f"{name} has dtype {host.dtype}, which JAX does not know: pass float32 or float64"
+            ) from error
+        if host.dtype.kind == "f" and np.any(
+            np.isfinite(host) & ~np.isfinite(host.astype(array.dtype))
+        ):
             _refuse_overflow(name, host, array.dtype)
     if host.dtype.kind in "iu" and np.any(host != host.astype(array.dtype)):
-        raise ValueError(f"{name} holds integers that do not fit 32 bits: enable 64-bit types, or pass floats")
+        raise ValueError(
+            f"{name} holds integers that do not fit 32 bits: enable 64-bit types, or pass floats"
+        )
     return array
 
 
@@ -109,8 +150,9 @@ def _refuse_overflow(name: str, host: np.ndarray, dtype: Any) -> None:
     position = np.argwhere(np.isfinite(host) & ~np.isfinite(host.astype(dtype)))[0].tolist()
     index = f"{position}" if position else ""
     raise ValueError(
-        f"{name}{index} is {host[tuple(position)]:g}, more than {dtype} holds ({float(jnp.finfo(dtype).max):.2g}): divide all of {name} by one large "
-        "number, or enable 64-bit types (jax.config.update('jax_enable_x64', True))"
+        f"{name}{index} is {host[tuple(position)]:g}, more than {dtype} holds"
+        f" ({float(jnp.finfo(dtype).max):.2g}): divide all of {name} by one large number, or enable"
+        " 64-bit types (jax.config.update('jax_enable_x64', True))"
     )
 
 
@@ -143,14 +185,19 @@ def _fits(found: tuple[int, ...], shape: tuple[int | str, ...]) -> bool:
     if shape[-1:] == ("...",):
         shape = shape[:-1]
         found = found[: len(shape)]
-    return len(found) == len(shape) and all(isinstance(want, str) or size == want for size, want in zip(found, shape, strict=True))
+    return len(found) == len(shape) and all(
+        isinstance(want, str) or size == want for size, want in zip(found, shape, strict=True)
+    )
 
 
 def matrix(name: str, value: Any) -> None:
     """Raises ValueError for features that are not rows of columns, as images [m, H, W, C]."""
     shape = value.shape if hasattr(value, "shape") else np.shape(value)
     if len(shape) != 2:
-        raise ValueError(f"{name} has shape {list(shape)}: expected [m, N], one number a column; jboost.learners.trained takes rows of any shape")
+        raise ValueError(
+            f"{name} has shape {list(shape)}: expected [m, N], one number a column;"
+            " jboost.learners.trained takes rows of any shape"
+        )
 
 
 def rows_alike(mask: Any, features: Any) -> Any:
@@ -158,21 +205,32 @@ def rows_alike(mask: Any, features: Any) -> Any:
     return mask.reshape(mask.shape + (1,) * (features.ndim - 1))
 
 
-def label_array(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str = "fiu") -> jax.Array:
-    """`value` as an array of numbers. Raises ValueError as `numeric` does; for texts and booleans it says how to map them."""
+def label_array(
+    name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str = "fiu"
+) -> jax.Array:
+    """`value` as an array of numbers. Raises ValueError as `numeric` does; for texts and booleans
+    it says how to map them.
+    """
     if not isinstance(value, jax.core.Tracer) and value is not None:
         kind = _kind(value.dtype) if isinstance(value, jax.Array) else _host_kind(value)
         if kind == "b":
-            raise ValueError(f"{name} are booleans: labels are -1 or +1; map them by 2 * numpy.asarray({name}) - 1, or numpy.where({name}, 1, -1)")
+            raise ValueError(
+                f"{name} are booleans: labels are -1 or +1; map them by 2 * numpy.asarray({name}) -"
+                f" 1, or numpy.where({name}, 1, -1)"
+            )
         if kind in "OUST":
-            raise ValueError(f"{name} are texts or objects: labels are -1 or +1; map the two classes, as by numpy.where({name} == 'yes', 1, -1)")
+            raise ValueError(
+                f"{name} are texts or objects: labels are -1 or +1; map the two classes, as by"
+                f" numpy.where({name} == 'yes', 1, -1)"
+            )
     return numeric(name, value, shape=shape, kinds=kinds)
 
 
 def _host_kind(value: Any) -> str:
     try:
         return np.asarray(value).dtype.kind
-    except (ValueError, jax.errors.TracerArrayConversionError):  # of rows of unequal length, or of traced numbers
+    except (ValueError, jax.errors.TracerArrayConversionError):
+        # of rows of unequal length, or of traced numbers
         return "?"
 
 
@@ -180,8 +238,8 @@ def has_columns(num_columns: int) -> None:
     """Raises ValueError for features without a column."""
     if num_columns == 0:
         raise ValueError(
-            "features has 0 columns: expected one at least; jboost.data.binarization makes none of attributes that hold one value "
-            "on all training rows, so pass features that vary"
+            "features has 0 columns: expected one at least; jboost.data.binarization makes none of"
+            " attributes that hold one value on all training rows, so pass features that vary"
         )
 
 
@@ -192,26 +250,39 @@ def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:
 
 
 def can_be_watched(on_step: Any, inputs: Any, *, between: str) -> None:
-    """Raises ValueError unless `on_step` is a function or None, and where arrays are traced, which it cannot look at between two "rounds", say."""
+    """Raises ValueError unless `on_step` is a function or None, and where arrays are traced, which
+    it cannot look at between two "rounds", say.
+    """
     watcher("on_step", on_step)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(inputs)):
-        raise ValueError(f"on_step is called on the host, between {between}, and the data are traced: leave it out under jit, vmap and grad")
+        raise ValueError(
+            f"on_step is called on the host, between {between}, and the data are traced: leave it"
+            " out under jit, vmap and grad"
+        )
 
 
 def like(name: str, value: Any, wanted: Any, *, kind: str) -> Any:
-    """`value`. Raises ValueError, naming the part, unless it has the structure, shapes and dtypes of another pytree of this kind."""
+    """`value`. Raises ValueError, naming the part, unless it has the structure, shapes and dtypes
+    of another pytree of this kind.
+    """
     if type(value) is not type(wanted):
-        raise ValueError(f"{name} is a {type(value).__name__}: expected a {kind}, as `on_step` gets it")
+        raise ValueError(
+            f"{name} is a {type(value).__name__}: expected a {kind}, as `on_step` gets it"
+        )
     found, shapes = (
-        {jax.tree_util.keystr(path): f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}" for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+        {
+            jax.tree_util.keystr(path): f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"
+            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+        }
         for tree in (value, wanted)
     )
     differing = [part for part in {**shapes, **found} if found.get(part) != shapes.get(part)]
     if differing:
         part = differing[0]
         raise ValueError(
-            f"{name}{part} is {found.get(part, 'missing')}: expected {shapes.get(part, 'no such array')}, as these data and options have "
-            "it; pass a state that `on_step` was given for the same"
+            f"{name}{part} is {found.get(part, 'missing')}: expected"
+            f" {shapes.get(part, 'no such array')}, as these data and options have it; pass a state"
+            " that `on_step` was given for the same"
         )
     return value
 
@@ -223,7 +294,9 @@ def watcher(name: str, value: Any) -> None:
 
 
 def config(name: str, value: Any, *kinds: type[Any]) -> Any:
-    """`value`, or the first of the kinds as it comes where it is None. Raises ValueError unless it is of one of the kinds."""
+    """`value`, or the first of the kinds as it comes where it is None. Raises ValueError unless it
+    is of one of the kinds.
+    """
     if value is None:
         return kinds[0]()
     record(name, value, *kinds)
@@ -233,14 +306,19 @@ def config(name: str, value: Any, *kinds: type[Any]) -> Any:
 def record(name: str, value: Any, *kinds: type[Any]) -> None:
     """Raises ValueError unless `value` is a record of one of the kinds."""
     if not isinstance(value, kinds):
-        options = " or ".join(getattr(kind, "PUBLIC_NAME", ".".join([*kind.__module__.split(".")[:2], kind.__name__])) for kind in kinds)
+        options = " or ".join(
+            getattr(kind, "PUBLIC_NAME", ".".join([*kind.__module__.split(".")[:2], kind.__name__]))
+            for kind in kinds
+        )
         raise ValueError(f"{name} is a {type(value).__name__}: expected a {options}")
 
 
 def count(name: str, value: Any, *, low: int) -> None:
     """Raises ValueError unless `value` is a Python integer of at least `low`: sizes are static."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        raise ValueError(f"{name} is {value!r}: expected an integer of at least {low}, known before tracing")
+        raise ValueError(
+            f"{name} is {value!r}: expected an integer of at least {low}, known before tracing"
+        )
 
 
 def key(name: str, value: Any) -> Any:
@@ -248,23 +326,32 @@ def key(name: str, value: Any) -> Any:
     is_typed = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
     is_raw = isinstance(value, jax.Array | np.ndarray) and value.dtype == np.uint32
     if not (is_typed and value.ndim == 0) and not (is_raw and value.ndim == 1):
-        found = f"of shape {list(value.shape)}, {value.dtype}" if isinstance(value, jax.Array | np.ndarray) else f"{value!r}"
+        found = (
+            f"of shape {list(value.shape)}, {value.dtype}"
+            if isinstance(value, jax.Array | np.ndarray)
+            else f"{value!r}"
+        )
         raise ValueError(f"{name} is {found}: expected a random key, as jax.random.key(0)")
     return value
 
 
 def pytree_of_numbers(name: str, value: Any, *, remedy: str) -> None:
-    """Raises ValueError if a leaf of `value` is no number or array, as of a class that JAX does not know."""
+    """Raises ValueError if a leaf of `value` is no number or array, as of a class that JAX does not
+    know.
+    """
     for leaf in jax.tree.leaves(value):
         if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, int, float)):
             raise ValueError(f"{name} holds a {type(leaf).__name__}, which is no array: {remedy}")
 
 
-def number(name: str, value: Any, *, low: float, high: float = np.inf, open_low: bool = False) -> Any:
+def number(
+    name: str, value: Any, *, low: float, high: float = np.inf, open_low: bool = False
+) -> Any:
     """`value` as a scalar, judged on the host where it is concrete; a traced one is taken as it is.
 
     Raises:
-      ValueError: if it is no real scalar, is NaN, or lies outside [low, high] (with `open_low`, if it is `low`).
+      ValueError: if it is no real scalar, is NaN, or lies outside [low, high] (with `open_low`, if
+        it is `low`).
     """
     array = numeric(name, value, shape=(), kinds="fiu")
     if not isinstance(array, jax.core.Tracer):
@@ -275,7 +362,10 @@ def number(name: str, value: Any, *, low: float, high: float = np.inf, open_low:
         if is_outside(float(array)):
             (given,) = shown(float(array), wrong=is_outside)
             most = f" up to {high:g}" if high < np.inf else "" if open_low else " up"
-            raise ValueError(f"{name} is {given}: expected a number {'above' if open_low else 'from'} {low:g}{most}")
+            raise ValueError(
+                f"{name} is {given}: expected a number {'above' if open_low else 'from'}"
+                f" {low:g}{most}"
+            )
     return array
 
 
@@ -288,8 +378,12 @@ def shown(*values: float, wrong: Callable[..., bool]) -> list[str]:
     return texts
 
 
-def numbers(name: str, values: Any, *, low: float, high: float = np.inf, open_low: bool = False) -> Any:
-    """`values` as a vector of the default float type, each judged as by `number`. Raises ValueError, also where there are none."""
+def numbers(
+    name: str, values: Any, *, low: float, high: float = np.inf, open_low: bool = False
+) -> Any:
+    """`values` as a vector of the default float type, each judged as by `number`. Raises
+    ValueError, also where there are none.
+    """
     array = numeric(name, values, shape=("L",), kinds="fiu").astype(float)
     if array.shape[0] == 0:
         raise ValueError(f"{name} is empty: expected one number at least")
@@ -304,17 +398,25 @@ def _first_bad(name: str, values: np.ndarray, bad: np.ndarray, what: str, remedy
         index = tuple(int(i) for i in np.argwhere(bad)[0])
         position = ", ".join(map(str, index))
         shown = str(values[index]).removesuffix(".0")
-        raise ValueError(f"{name}[{position}] is {shown}: {what} ({int(bad.sum())} such in all); {remedy}")
+        raise ValueError(
+            f"{name}[{position}] is {shown}: {what} ({int(bad.sum())} such in all); {remedy}"
+        )
 
 
 def values(
-    features: ArrayLike, labels: ArrayLike, weights: ArrayLike, mask: ArrayLike, *, names: tuple[str, str, str] = ("features", "labels", "weights")
+    features: ArrayLike,
+    labels: ArrayLike,
+    weights: ArrayLike,
+    mask: ArrayLike,
+    *,
+    names: tuple[str, str, str] = ("features", "labels", "weights"),
 ) -> None:
-    """Validates the values of labelled examples on the host; rows that are masked out, or of weight 0, may hold anything.
+    """Validates the values of labelled examples on the host; rows that are masked out, or of weight
+    0, may hold anything.
 
     Raises:
-      ValueError: naming the argument and the first bad entry, for NaN or infinite features, labels outside {-1, +1},
-        and weights that are negative or not finite, or all 0.
+      ValueError: naming the argument and the first bad entry, for NaN or infinite features, labels
+        outside {-1, +1}, and weights that are negative or not finite, or all 0.
     """
     require_weights(weights, mask, name=names[2])
     counts = np.asarray(mask) & (np.asarray(weights) != 0)
@@ -322,15 +424,29 @@ def values(
     if host_features.dtype.kind not in "iub":
         as_float = host_features.astype(np.float64)
         bad = ~np.isfinite(as_float) & rows_alike(counts, as_float)
-        _first_bad(names[0], as_float, bad, "not a finite number", "drop the row, fill the value in, or mask the row out")
+        _first_bad(
+            names[0],
+            as_float,
+            bad,
+            "not a finite number",
+            "drop the row, fill the value in, or mask the row out",
+        )
     require_labels(labels, counts, name=names[1])
 
 
 def require_labels(labels: ArrayLike, mask: ArrayLike, *, name: str = "labels") -> None:
-    """Raises ValueError, on the host, for the first of labels [m] that counts and is neither -1 nor +1, and says what maps them."""
+    """Raises ValueError, on the host, for the first of labels [m] that counts and is neither -1 nor
+    +1, and says what maps them.
+    """
     host, counts = np.asarray(labels), np.asarray(mask)
     signs = host.astype(np.float64)
-    _first_bad(name, host, (np.abs(signs) != 1) & counts, "labels are -1 or +1", _label_remedy(name, np.unique(signs[counts])))
+    _first_bad(
+        name,
+        host,
+        (np.abs(signs) != 1) & counts,
+        "labels are -1 or +1",
+        _label_remedy(name, np.unique(signs[counts])),
+    )
 
 
 def _label_remedy(name: str, classes: np.ndarray) -> str:
@@ -340,18 +456,38 @@ def _label_remedy(name: str, classes: np.ndarray) -> str:
         return f"map 0/1 labels by 2 * {name} - 1"
     if len(classes) == 2:
         return f"map the two classes by numpy.where({name} == {classes[1]:g}, 1, -1)"
-    return f"map the two classes to -1 and +1; of more classes take one against the rest, as by numpy.where({name} == {classes[-1]:g}, 1, -1)"
+    return (
+        "map the two classes to -1 and +1; of more classes take one against the rest, as by"
+        f" numpy.where({name} == {classes[-1]:g}, 1, -1)"
+    )
 
 
 def require_weights(weights: ArrayLike, mask: ArrayLike, *, name: str = "weights") -> None:
-    """Raises ValueError, on the host, for the first of weights [m] that counts and is negative or not finite; and where all are 0."""
+    """Raises ValueError, on the host, for the first of weights [m] that counts and is negative or
+    not finite; and where all are 0.
+    """
     host, counts = np.asarray(weights), np.asarray(mask)
     sizes = host.astype(np.float64)
     with np.errstate(invalid="ignore"):
         bad = ~((sizes >= 0) & np.isfinite(sizes)) & counts
-    _first_bad(name, host, bad, "weights are finite and not negative", "a weight of 0, or mask False, leaves an example out")
+    _first_bad(
+        name,
+        host,
+        bad,
+        "weights are finite and not negative",
+        "a weight of 0, or mask False, leaves an example out",
+    )
     tiny = float(np.finfo(host.dtype).tiny) if host.dtype.kind == "f" else 0.0
     bad = (sizes > 0) & (sizes < tiny) & counts
-    _first_bad(name, host, bad, f"weights below {tiny:.3g} count as 0", "multiply all of them by a large number")
+    _first_bad(
+        name,
+        host,
+        bad,
+        f"weights below {tiny:.3g} count as 0",
+        "multiply all of them by a large number",
+    )
     if counts.any() and not sizes[counts].any():
-        raise ValueError(f"{name} are 0 for all {int(counts.sum())} examples: at least one must be above 0; leave {name} out to count all alike")
+        raise ValueError(
+            f"{name} are 0 for all {int(counts.sum())} examples: at least one must be above 0;"
+            f" leave {name} out to count all alike"
+        )

@@ -1,7 +1,8 @@
 """Cholesky's factors of small matrices, and their diagonals, in few kernels.
 
-`jnp.diagonal`, `jnp.diag` and `lax.linalg.cholesky` compare indices or gather by them. Neither depends on values, so that XLA for CPUs computes the
-masks and indices before a loop, each in a kernel of its own and again in another layout. The functions here slice and pad instead.
+`jnp.diagonal`, `jnp.diag` and `lax.linalg.cholesky` compare indices or gather by them. Neither
+depends on values, so that XLA for CPUs computes the masks and indices before a loop, each in a
+kernel of its own and again in another layout. The functions here slice and pad instead.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ def on_diagonal(values: Array) -> Array:
     [[1.0, 0.0], [0.0, 2.0]]
     """
     size = values.shape[0]
-    return jnp.pad(values[:, None], ((0, 0), (0, size))).reshape(-1)[: size * size].reshape(size, size)
+    return (
+        jnp.pad(values[:, None], ((0, 0), (0, size))).reshape(-1)[: size * size].reshape(size, size)
+    )
 
 
 def factor(matrix: Array) -> Array:
-    """The lower factor of matrices [..., k, k], of which the lower triangle counts; NaN where one is not positive definite.
+    """The lower factor of matrices [..., k, k], of which the lower triangle counts; NaN where one
+    is not positive definite.
 
     What is above the diagonal of the factor is not set to 0: `solve` does not read it.
     """

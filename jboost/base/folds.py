@@ -11,7 +11,9 @@ from jboost.base.types import Array, ArrayLike
 
 
 @meshes.takes_sharded
-def stratified_folds(key: Array, labels: ArrayLike, *, num_folds: int, mask: ArrayLike | None = None) -> Array:
+def stratified_folds(
+    key: Array, labels: ArrayLike, *, num_folds: int, mask: ArrayLike | None = None
+) -> Array:
     """Random folds in which every class is spread as evenly as its size allows.
 
     Args:
@@ -21,14 +23,18 @@ def stratified_folds(key: Array, labels: ArrayLike, *, num_folds: int, mask: Arr
       mask: [m] bool, False for padding, which is in no fold.
 
     Returns:
-      [num_folds, m] bool, True where the example is held out in that fold. Every unmasked example is held out once, and the
-      sizes of the folds differ by at most one, also within the positive class.
+      [num_folds, m] bool, True where the example is held out in that fold. Every unmasked example
+      is held out once, and the sizes of the folds differ by at most one, also within the positive
+      class.
 
     Raises:
-      ValueError: at trace time, if `key` is none, `num_folds` is below 2 or a shape is wrong; for labels that are known and not allowed.
+      ValueError: at trace time, if `key` is none, `num_folds` is below 2 or a shape is wrong; for
+        labels that are known and not allowed.
 
     >>> import jax, jboost
-    >>> held_out = jboost.folds.stratified_folds(jax.random.key(0), [1, 1, -1, -1, -1, -1], num_folds=2)
+    >>> held_out = jboost.folds.stratified_folds(
+    ...     jax.random.key(0), [1, 1, -1, -1, -1, -1], num_folds=2
+    ... )
     >>> held_out.sum(axis=1).tolist()
     [3, 3]
     """
@@ -38,7 +44,9 @@ def stratified_folds(key: Array, labels: ArrayLike, *, num_folds: int, mask: Arr
     size = labels.shape[0]
     signs, _, mask = labelled.validate_examples(labels, None, mask, size, kinds="fi")
     group = jnp.where(mask, (signs < 0).astype(jnp.int32), 2)
-    _, _, order = lax.sort((group, jax.random.uniform(key, (size,)), lax.iota(jnp.int32, size)), num_keys=2)
+    _, _, order = lax.sort(
+        (group, jax.random.uniform(key, (size,)), lax.iota(jnp.int32, size)), num_keys=2
+    )
     rank = jnp.zeros(size, jnp.int32).at[order].set(lax.iota(jnp.int32, size))
     fold = jnp.where(mask, rank % num_folds, num_folds)
     return fold[None, :] == lax.iota(jnp.int32, num_folds)[:, None]

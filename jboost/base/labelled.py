@@ -1,7 +1,9 @@
-"""Labels and weights as every algorithm takes them: judged where their values are known, and examples of weight 0 masked out.
+"""Labels and weights as every algorithm takes them: judged where their values are known, and
+examples of weight 0 masked out.
 
-Values are looked at outside of compiled programs alone; those have the status INVALID_INPUT. Each public function that takes labels or weights calls
-one of `validate_examples`, `validate_on_host`, `validate_weights` and `counted`, and goes on with what that returns.
+Values are looked at outside of compiled programs alone; those have the status INVALID_INPUT. Each
+public function that takes labels or weights calls one of `validate_examples`, `validate_on_host`,
+`validate_weights` and `counted`, and goes on with what that returns.
 """
 
 from __future__ import annotations
@@ -18,12 +20,18 @@ from jboost.base.types import Array, ArrayLike, Dataset, fill
 
 
 def validate_examples(
-    labels: ArrayLike, weights: ArrayLike | None, mask: ArrayLike | None, num_examples: int, *, kinds: str = "fiu"
+    labels: ArrayLike,
+    weights: ArrayLike | None,
+    mask: ArrayLike | None,
+    num_examples: int,
+    *,
+    kinds: str = "fiu",
 ) -> tuple[Array, Array, Array]:
     """Labels, weights and mask [m] as arrays; `mask` is False where a weight is 0.
 
     Raises:
-      ValueError: naming the argument, for a shape or a kind; for values that are not allowed where they are known.
+      ValueError: naming the argument, for a shape or a kind; for values that are not allowed where
+        they are known.
     """
     labels = check.label_array("labels", labels, shape=(num_examples,), kinds=kinds)
     weights, mask = validate_weights(weights, mask, num_examples)
@@ -32,16 +40,30 @@ def validate_examples(
 
 
 def validate_on_host(
-    labels: ArrayLike, weights: ArrayLike | None, mask: ArrayLike | None, num_examples: int, *, kinds: str = "fi"
+    labels: ArrayLike,
+    weights: ArrayLike | None,
+    mask: ArrayLike | None,
+    num_examples: int,
+    *,
+    kinds: str = "fi",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`validate_examples` for a function of the host, which may be called where something else is traced."""
+    """`validate_examples` for a function of the host, which may be called where something else is
+    traced.
+    """
     with jax.ensure_compile_time_eval():
-        signs, sizes, counts = (np.asarray(part) for part in validate_examples(labels, weights, mask, num_examples, kinds=kinds))
+        signs, sizes, counts = (
+            np.asarray(part)
+            for part in validate_examples(labels, weights, mask, num_examples, kinds=kinds)
+        )
     return signs, sizes, counts
 
 
-def validate_weights(weights: ArrayLike | None, mask: ArrayLike | None, num_examples: int) -> tuple[Array, Array]:
-    """Weights and mask [m] as arrays; `mask` is False where a weight is 0. Raises ValueError, naming the argument."""
+def validate_weights(
+    weights: ArrayLike | None, mask: ArrayLike | None, num_examples: int
+) -> tuple[Array, Array]:
+    """Weights and mask [m] as arrays; `mask` is False where a weight is 0. Raises ValueError,
+    naming the argument.
+    """
     is_given = weights is not None
     weights, mask = fill(weights, mask, num_examples)
     if is_given:
@@ -51,7 +73,9 @@ def validate_weights(weights: ArrayLike | None, mask: ArrayLike | None, num_exam
 
 
 def counted(dataset: Dataset) -> Dataset:
-    """The data set with `mask` False where a weight is 0. Raises ValueError where labels or weights that are known are not allowed."""
+    """The data set with `mask` False where a weight is 0. Raises ValueError where labels or weights
+    that are known are not allowed.
+    """
     validate_known_weights(dataset.weights, dataset.mask)
     dataset = mask_zeros(dataset)
     validate_known_labels(dataset.labels, dataset.mask)
@@ -64,7 +88,9 @@ def mask_zeros(dataset: Dataset) -> Dataset:
 
 
 def without_zeros(weights: Array, mask: Array) -> Array:
-    """The mask [m] without the examples of weight 0; as it is where no weight is above 0, so that this is seen as input that is not allowed."""
+    """The mask [m] without the examples of weight 0; as it is where no weight is above 0, so that
+    this is seen as input that is not allowed.
+    """
     if _are_at_hand(weights, mask):
         counts = np.asarray(mask) & (np.asarray(weights) != 0)
         if not counts.any() or (counts == np.asarray(mask)).all():
@@ -82,24 +108,33 @@ def _drop_zeros(weights: Array, mask: Array) -> Array:
 
 
 def validate_known_labels(labels: Array, mask: Array) -> None:
-    """Raises ValueError, naming `labels`, where they and the mask are known and one that counts is neither -1 nor +1."""
+    """Raises ValueError, naming `labels`, where they and the mask are known and one that counts is
+    neither -1 nor +1.
+    """
     if not check.are_traced(labels, mask) and _any(_are_bad_labels, labels, mask):
         _on_host("labels", labels, mask)
         check.require_labels(labels, mask)
 
 
 def validate_known_weights(weights: Array, mask: Array) -> None:
-    """Raises ValueError, naming `weights`, where they and the mask are known and one that counts is not allowed, or all are 0."""
+    """Raises ValueError, naming `weights`, where they and the mask are known and one that counts is
+    not allowed, or all are 0.
+    """
     if not check.are_traced(weights, mask) and _any(_are_bad_weights, weights, mask):
         _on_host("weights", weights, mask)
         check.require_weights(weights, mask)
 
 
 def _on_host(name: str, *arrays: Array) -> None:
-    """Raises ValueError where the process does not hold all of the arrays, and cannot say which value is not allowed."""
+    """Raises ValueError where the process does not hold all of the arrays, and cannot say which
+    value is not allowed.
+    """
     if not all(isinstance(array, np.ndarray) or array.is_fully_addressable for array in arrays):
         what = "-1 or +1" if name == "labels" else "finite and not negative, and not all 0"
-        raise ValueError(f"{name} hold a value that is not allowed, on some process: they must be {what}; call jboost.validate on each part")
+        raise ValueError(
+            f"{name} hold a value that is not allowed, on some process: they must be {what}; call"
+            " jboost.validate on each part"
+        )
 
 
 def _are_bad_labels(labels: Any, mask: Any) -> Any:
@@ -108,7 +143,9 @@ def _are_bad_labels(labels: Any, mask: Any) -> Any:
 
 def _are_bad_weights(weights: Any, mask: Any) -> Any:
     """Of all examples where all weights are 0."""
-    least = float(jnp.finfo(weights.dtype).tiny) if jnp.issubdtype(weights.dtype, jnp.floating) else 1
+    least = (
+        float(jnp.finfo(weights.dtype).tiny) if jnp.issubdtype(weights.dtype, jnp.floating) else 1
+    )
     is_bad = ~((weights == 0) | ((weights >= least) & (weights < np.inf))) & mask
     return is_bad | (mask & ~(mask & (weights != 0)).any())
 
@@ -116,13 +153,19 @@ def _are_bad_weights(weights: Any, mask: Any) -> Any:
 def _are_at_hand(*arrays: Array) -> bool:
     """Whether to read the arrays costs nothing."""
     return not check.are_traced(*arrays) and all(
-        isinstance(array, np.ndarray) or (array.is_fully_addressable and all(device.platform == "cpu" for device in array.devices()))
+        isinstance(array, np.ndarray)
+        or (
+            array.is_fully_addressable
+            and all(device.platform == "cpu" for device in array.devices())
+        )
         for array in arrays
     )
 
 
 def _any(are_bad: Callable[..., Any], *arrays: Array) -> bool:
-    """Whether the test is True of any example: on the host where the arrays are there, else by one small program."""
+    """Whether the test is True of any example: on the host where the arrays are there, else by one
+    small program.
+    """
     if _are_at_hand(*arrays):
         with np.errstate(invalid="ignore"):
             return bool(are_bad(*map(np.asarray, arrays)).any())
@@ -130,4 +173,7 @@ def _any(are_bad: Callable[..., Any], *arrays: Array) -> bool:
         return bool(_ANY[are_bad](*arrays))
 
 
-_ANY = {test: jax.jit(lambda *arrays, test=test: jnp.any(test(*arrays))) for test in (_are_bad_labels, _are_bad_weights)}
+_ANY = {
+    test: jax.jit(lambda *arrays, test=test: jnp.any(test(*arrays)))
+    for test in (_are_bad_labels, _are_bad_weights)
+}

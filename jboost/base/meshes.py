@@ -1,12 +1,15 @@
-"""Arrays that are spread over the devices of a mesh: which mesh a call is on, and the axis types that algorithms run under.
+"""Arrays that are spread over the devices of a mesh: which mesh a call is on, and the axis types
+that algorithms run under.
 
-JAX shards an array over a mesh whose axes are `Auto` (the compiler places every intermediate array) or `Explicit` (the types of
-arrays say where they are, and each operation checks them). The algorithms here are written for `Auto` axes. A public function under
-`takes_sharded` may be given arrays of either kind, outside of compiled programs and inside: it runs with `Auto` axes, and what
+JAX shards an array over a mesh whose axes are `Auto` (the compiler places every intermediate array)
+or `Explicit` (the types of arrays say where they are, and each operation checks them). The
+algorithms here are written for `Auto` axes. A public function under `takes_sharded` may be given
+arrays of either kind, outside of compiled programs and inside: it runs with `Auto` axes, and what
 it returns is of the caller's kind again. No data moves for that.
 
-An algorithm with two variants, one of which gathers the examples on every device (a sort, say), chooses by `is_set`. That is known while a
-program is traced: `takes_sharded` sets the mesh of arrays that are sharded, and JAX keeps one program for each mesh.
+An algorithm with two variants, one of which gathers the examples on every device (a sort, say),
+chooses by `is_set`. That is known while a program is traced: `takes_sharded` sets the mesh of
+arrays that are sharded, and JAX keeps one program for each mesh.
 """
 
 from __future__ import annotations
@@ -32,33 +35,54 @@ _Result = TypeVar("_Result")
 
 
 def is_set() -> bool:
-    """Whether a mesh of several devices is set, so that examples may be sharded over it: any axis but "batch"."""
+    """Whether a mesh of several devices is set, so that examples may be sharded over it: any axis
+    but "batch".
+    """
     return num_devices() > 1
 
 
 def num_devices() -> int:
-    """How many parts the examples may be in, 1 without a mesh; where an array's type says that it is sharded it is not, as under `vmap`."""
+    """How many parts the examples may be in, 1 without a mesh; where an array's type says that it
+    is sharded it is not, as under `vmap`.
+    """
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.manual_axes or mesh.explicit_axes:
         return 1
-    return math.prod(size for name, size in zip(mesh.axis_names, mesh.axis_sizes, strict=True) if name != BATCH_AXIS)
+    return math.prod(
+        size
+        for name, size in zip(mesh.axis_names, mesh.axis_sizes, strict=True)
+        if name != BATCH_AXIS
+    )
 
 
-def over_devices(function: Callable[..., Any], divided: tuple[Array, ...], whole: tuple[Any, ...], *, axis: int = 0) -> Any:
-    """`function(*divided, *whole)` on every device of the mesh that is set: of arrays that are divided along an axis, and of whole pytrees.
+def over_devices(
+    function: Callable[..., Any],
+    divided: tuple[Array, ...],
+    whole: tuple[Any, ...],
+    *,
+    axis: int = 0,
+) -> Any:
+    """`function(*divided, *whole)` on every device of the mesh that is set: of arrays that are
+    divided along an axis, and of whole pytrees.
 
-    Results are divided along the same axis, whose length is a multiple of `num_devices()`. Without a mesh, the function itself.
+    Results are divided along the same axis, whose length is a multiple of `num_devices()`. Without
+    a mesh, the function itself.
     """
     if not is_set():
         return function(*divided, *whole)
-    names = tuple(name for name in jax.sharding.get_abstract_mesh().axis_names if name != BATCH_AXIS)
+    names = tuple(
+        name for name in jax.sharding.get_abstract_mesh().axis_names if name != BATCH_AXIS
+    )
     part = PartitionSpec(*[None] * axis, names)
     specs = (part,) * len(divided) + (PartitionSpec(),) * len(whole)
-    return jax.shard_map(function, in_specs=specs, out_specs=part, axis_names=set(names))(*divided, *whole)
+    return jax.shard_map(function, in_specs=specs, out_specs=part, axis_names=set(names))(
+        *divided, *whole
+    )
 
 
 def takes_sharded(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """A public function that also takes arrays which are sharded over a mesh, with `Auto` or `Explicit` axes.
+    """A public function that also takes arrays which are sharded over a mesh, with `Auto` or
+    `Explicit` axes.
 
     Raises:
       ValueError: naming the arguments, where two are on different meshes.
@@ -67,22 +91,30 @@ def takes_sharded(function: Callable[_Arguments, _Result]) -> Callable[_Argument
 
 
 def takes_gathered(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """`takes_sharded` for a function that reads all values on the host: every process of a cluster then gets all, and does the same work."""
+    """`takes_sharded` for a function that reads all values on the host: every process of a cluster
+    then gets all, and does the same work.
+    """
     return _wrapped(function, _gathered)
 
 
 def takes_copies(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """`takes_gathered` for a search whose steps on the device are not divided: it gets copies of all rows in one process, too."""
+    """`takes_gathered` for a search whose steps on the device are not divided: it gets copies of
+    all rows in one process, too.
+    """
     return _wrapped(function, _copied)
 
 
-def _wrapped(function: Callable[_Arguments, _Result], outside: Callable[..., Any]) -> Callable[_Arguments, _Result]:
+def _wrapped(
+    function: Callable[_Arguments, _Result], outside: Callable[..., Any]
+) -> Callable[_Arguments, _Result]:
     names = tuple(inspect.signature(function).parameters)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return dispatch(function, outside, names, args, kwargs)
 
-    dispatch = _dispatch  # `call` reads no globals, so it may have those of `function`: doctest looks there whose function it is
+    # `call` reads no globals, so it may have those of `function`: doctest looks there whose
+    # function it is
+    dispatch = _dispatch
     found_in = inspect.unwrap(function).__globals__  # type: ignore[attr-defined]
     wrapped = types.FunctionType(call.__code__, found_in, function.__name__, None, call.__closure__)
     functools.update_wrapper(wrapped, function)
@@ -90,7 +122,11 @@ def _wrapped(function: Callable[_Arguments, _Result], outside: Callable[..., Any
 
 
 def _dispatch(
-    function: Callable[..., Any], outside: Callable[..., Any], names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: Callable[..., Any],
+    outside: Callable[..., Any],
+    names: tuple[str, ...],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     arrays = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.Array)]
     if _is_manual():
@@ -122,7 +158,8 @@ def _in_batch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     mesh = next((_mesh_of_type(leaf) for leaf in traced if _is_typed(leaf)), None)
     if mesh is None or not jax.sharding.get_abstract_mesh().empty:
         return run(*arrays)
-    with jax.sharding.use_abstract_mesh(mesh):  # so that arrays that are made on the way are of the same type
+    # so that arrays that are made on the way are of the same type
+    with jax.sharding.use_abstract_mesh(mesh):
         return run(*arrays)
 
 
@@ -131,11 +168,17 @@ def _is_manual() -> bool:
 
 
 def _is_spread(leaf: jax.Array) -> bool:
-    """Whether it is known to be in several parts: by its type, or as it is there. Under `vmap` the batch itself does not count."""
+    """Whether it is known to be in several parts: by its type, or as it is there. Under `vmap` the
+    batch itself does not count.
+    """
     if isinstance(leaf, jax.core.Tracer):
         return _is_typed(leaf) and any(axis is not None for axis in jax.typeof(leaf).sharding.spec)
     sharding = leaf.sharding
-    return isinstance(sharding, NamedSharding) and sharding.mesh.size > 1 and not sharding.is_fully_replicated
+    return (
+        isinstance(sharding, NamedSharding)
+        and sharding.mesh.size > 1
+        and not sharding.is_fully_replicated
+    )
 
 
 def _mesh_of(leaf: jax.Array) -> Any:
@@ -149,13 +192,16 @@ def _mesh_of_type(leaf: jax.Array) -> AbstractMesh:
 
 
 def _the_one_mesh(meshes: dict[str, Any]) -> Any:
-    """The mesh of all arguments. Raises ValueError, naming two arguments, where they are on different ones."""
+    """The mesh of all arguments. Raises ValueError, naming two arguments, where they are on
+    different ones.
+    """
     (first, mesh), *others = meshes.items()
     for name, other in others:
         if _identity(other) != _identity(mesh):
             raise ValueError(
-                f"{name} is sharded over {_shown(other)} and {first} over {_shown(mesh)}: expected arrays on one mesh; "
-                "make one with jboost.sharding.make_mesh and put all of them there with jboost.sharding.shard_dataset"
+                f"{name} is sharded over {_shown(other)} and {first} over {_shown(mesh)}: expected"
+                " arrays on one mesh; make one with jboost.sharding.make_mesh and put all of them"
+                " there with jboost.sharding.shard_dataset"
             )
     return mesh
 
@@ -167,24 +213,47 @@ def _identity(mesh: Any) -> Any:
 
 
 def _shown(mesh: Any) -> str:
-    axes = ", ".join(f"{name}={size}" for name, size in zip(mesh.axis_names, mesh.axis_sizes, strict=True))
-    return f"a mesh ({axes})" + (f" of devices {[device.id for device in mesh.devices.flat]}" if isinstance(mesh, Mesh) else "")
+    axes = ", ".join(
+        f"{name}={size}" for name, size in zip(mesh.axis_names, mesh.axis_sizes, strict=True)
+    )
+    return f"a mesh ({axes})" + (
+        f" of devices {[device.id for device in mesh.devices.flat]}"
+        if isinstance(mesh, Mesh)
+        else ""
+    )
 
 
-# --- inside a compiled program -----------------------------------------------------------------------------------------
+# --- inside a compiled program --------------------------------------------------------------------
 
 
 def _inside(function: Callable[..., Any], named: dict[str, Any], args: Any, kwargs: Any) -> Any:
-    """The call under `Auto` axes; of results, an axis as long as one that is sharded among the arguments is sharded alike."""
-    mesh = _the_one_mesh({name: _mesh_of_type(leaf) for name, value in named.items() for leaf in _leaves(value) if _is_typed(leaf)})
+    """The call under `Auto` axes; of results, an axis as long as one that is sharded among the
+    arguments is sharded alike.
+    """
+    mesh = _the_one_mesh(
+        {
+            name: _mesh_of_type(leaf)
+            for name, value in named.items()
+            for leaf in _leaves(value)
+            if _is_typed(leaf)
+        }
+    )
     automatic = mesh.update_axis_types(dict.fromkeys(mesh.axis_names, AxisType.Auto))
     axes = _sharded_sizes((args, kwargs))
 
     def to_automatic(leaf: Any) -> Any:
-        return jax.sharding.reshard(leaf, PartitionSpec(*[None] * leaf.ndim)) if _is_typed(leaf) else leaf
+        return (
+            jax.sharding.reshard(leaf, PartitionSpec(*[None] * leaf.ndim))
+            if _is_typed(leaf)
+            else leaf
+        )
 
     def to_explicit(leaf: Any) -> Any:
-        return jax.sharding.reshard(leaf, _spec_by_sizes(leaf.shape, axes)) if isinstance(leaf, jax.Array) else leaf
+        return (
+            jax.sharding.reshard(leaf, _spec_by_sizes(leaf.shape, axes))
+            if isinstance(leaf, jax.Array)
+            else leaf
+        )
 
     with jax.sharding.use_abstract_mesh(mesh):
         with jax.sharding.use_abstract_mesh(automatic):
@@ -198,11 +267,17 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def _is_typed(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and not _mesh_of_type(leaf).empty and bool(_mesh_of_type(leaf).explicit_axes)
+    return (
+        isinstance(leaf, jax.Array)
+        and not _mesh_of_type(leaf).empty
+        and bool(_mesh_of_type(leaf).explicit_axes)
+    )
 
 
 def _sharded_sizes(arguments: PyTree) -> dict[int, Any]:
-    """size -> the mesh axis (or axes) that a dimension of this size is sharded over, among the arguments."""
+    """size -> the mesh axis (or axes) that a dimension of this size is sharded over, among the
+    arguments.
+    """
     axes: dict[int, Any] = {}
     for leaf in jax.tree.leaves(arguments):
         if _is_typed(leaf):
@@ -222,14 +297,23 @@ def _spec_by_sizes(shape: tuple[int, ...], axes: dict[int, Any]) -> PartitionSpe
     return PartitionSpec(*spec)
 
 
-# --- outside of compiled programs ---------------------------------------------------------------------------------------
+# --- outside of compiled programs -----------------------------------------------------------------
 
 
 def _outside(function: Callable[..., Any], named: dict[str, Any], args: Any, kwargs: Any) -> Any:
-    """The call with the mesh of the arrays set, its axes `Auto`; results are on the caller's mesh again."""
-    given = {name: _mesh_of(leaf) for name, value in named.items() for leaf in _leaves(value) if isinstance(leaf, jax.Array) and _is_spread(leaf)}
+    """The call with the mesh of the arrays set, its axes `Auto`; results are on the caller's mesh
+    again.
+    """
+    given = {
+        name: _mesh_of(leaf)
+        for name, value in named.items()
+        for leaf in _leaves(value)
+        if isinstance(leaf, jax.Array) and _is_spread(leaf)
+    }
     mesh = _the_one_mesh(given)
-    automatic = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+    automatic = Mesh(
+        mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names)
+    )
     if mesh == automatic and jax.sharding.get_abstract_mesh() == automatic.abstract_mesh:
         return function(*args, **kwargs)
     args, kwargs = jax.tree.map(lambda leaf: _moved(leaf, automatic), (args, kwargs))
@@ -252,8 +336,12 @@ def _copied(function: Callable[..., Any], named: dict[str, Any], args: Any, kwar
 
 
 def host_copy(leaf: Any) -> Any:
-    """All entries of an array of JAX as one of NumPy, in every process, all of which must call this; anything else as it is."""
-    if not isinstance(leaf, jax.Array) or (jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) and leaf.is_fully_addressable):
+    """All entries of an array of JAX as one of NumPy, in every process, all of which must call
+    this; anything else as it is.
+    """
+    if not isinstance(leaf, jax.Array) or (
+        jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) and leaf.is_fully_addressable
+    ):
         return leaf
     if leaf.is_fully_addressable or leaf.is_fully_replicated:
         return np.asarray(leaf)
@@ -270,4 +358,6 @@ def _moved(leaf: Any, mesh: Mesh) -> Any:
     if not isinstance(sharding, NamedSharding) or sharding.mesh.size < 2 or sharding.mesh == mesh:
         return leaf
     target = NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
-    return jax.make_array_from_single_device_arrays(leaf.shape, target, [shard.data for shard in leaf.addressable_shards], dtype=leaf.dtype)
+    return jax.make_array_from_single_device_arrays(
+        leaf.shape, target, [shard.data for shard in leaf.addressable_shards], dtype=leaf.dtype
+    )

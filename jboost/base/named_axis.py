@@ -21,7 +21,9 @@ def validate(axis_name: Any) -> None:
     """Raises ValueError, naming it, unless it is None, a name or a tuple of names."""
     names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
     if axis_name is not None and not all(isinstance(name, str) for name in names):
-        raise ValueError(f"axis_name is {axis_name!r}: expected a name of a mesh axis, a tuple of names, or None")
+        raise ValueError(
+            f"axis_name is {axis_name!r}: expected a name of a mesh axis, a tuple of names, or None"
+        )
 
 
 def total(values: Array, axis_name: AxisName) -> Array:
@@ -74,7 +76,9 @@ def several(*parts: tuple[Any, Array], axis_name: AxisName) -> tuple[Array, ...]
         return found
     across = {id(reduce.SUM): lax.psum, id(reduce.LARGEST): lax.pmax, id(reduce.LEAST): lax.pmin}
     monoids = (monoid for monoid, _ in parts)
-    return tuple(across[id(monoid)](value, axis_name) for monoid, value in zip(monoids, found, strict=True))
+    return tuple(
+        across[id(monoid)](value, axis_name) for monoid, value in zip(monoids, found, strict=True)
+    )
 
 
 def size(length: int, axis_name: AxisName) -> int:

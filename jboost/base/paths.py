@@ -22,7 +22,8 @@ def open_again(state: State, number: Array, reopen: Reopen) -> State:
     Args:
       state: of the last number, finished or not.
       number: [].
-      reopen: (state, number) -> the state with the columns kept and nothing proven but what they prove.
+      reopen: (state, number) -> the state with the columns kept and nothing proven but what they
+        prove.
     """
     is_sound = state.status != int(Status.INVALID_INPUT)
     opened = reopen(state, number)
@@ -35,14 +36,28 @@ def open_again(state: State, number: Array, reopen: Reopen) -> State:
 
 def advance_to_end(state: State, dataset: Dataset) -> State:
     """Rounds until none is left or the booster stops."""
-    last, _ = loops.bounded_loop(lambda now: boosting.advance(now, dataset), boosting.unfinished, state, max_checks=len(state.trace.edges))
+    last, _ = loops.bounded_loop(
+        lambda now: boosting.advance(now, dataset),
+        boosting.unfinished,
+        state,
+        max_checks=len(state.trace.edges),
+    )
     return last
 
 
-def walk(first: State, numbers: Array, reopen: Reopen, dataset: Dataset, *, finish: Callable[[State, Dataset], PyTree] = boosting.finish) -> Any:
-    """A fit for each of the numbers [L], or as many as `finish` makes of a state, one number after the other; a leading axis [L] on every array.
+def walk(
+    first: State,
+    numbers: Array,
+    reopen: Reopen,
+    dataset: Dataset,
+    *,
+    finish: Callable[[State, Dataset], PyTree] = boosting.finish,
+) -> Any:
+    """A fit for each of the numbers [L], or as many as `finish` makes of a state, one number after
+    the other; a leading axis [L] on every array.
 
-    The rounds of `first` are those of the whole path; `num_rounds` and `trace` count the rounds of each number alone.
+    The rounds of `first` are those of the whole path; `num_rounds` and `trace` count the rounds of
+    each number alone.
     """
 
     def visit(state: State, number: Array) -> tuple[State, PyTree]:
@@ -52,7 +67,9 @@ def walk(first: State, numbers: Array, reopen: Reopen, dataset: Dataset, *, fini
             trace = jax.tree.map(lambda line: jnp.roll(line, -state.num_rounds), fit.trace)
             return fit._replace(trace=trace, num_rounds=last.num_rounds - state.num_rounds)
 
-        return last, jax.tree.map(alone, finish(last, dataset), is_leaf=lambda part: isinstance(part, Fit))
+        return last, jax.tree.map(
+            alone, finish(last, dataset), is_leaf=lambda part: isinstance(part, Fit)
+        )
 
     _, fits = loops.scan(visit, first, numbers)
     return fits

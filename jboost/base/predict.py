@@ -19,10 +19,12 @@ def predict_scores(model: Any, features: ArrayLike) -> Array:
 
     Args:
       model: any model of jboost, for example a `Separator`.
-      features: [k, N], as the model was fitted on; [k, ...] where its learner takes rows of any shape.
+      features: [k, N], as the model was fitted on; [k, ...] where its learner takes rows of any
+        shape.
 
     Returns:
-      [k] scores, float32, or float64 where the user has enabled 64-bit types; NaN of a model whose fit ended in INVALID_INPUT.
+      [k] scores, float32, or float64 where the user has enabled 64-bit types; NaN of a model whose
+      fit ended in INVALID_INPUT.
 
     Raises:
       TypeError: if `model` is no model of jboost.
@@ -39,18 +41,24 @@ def predict_scores(model: Any, features: ArrayLike) -> Array:
 @functools.singledispatch
 def scores_of(model: Any, features: ArrayLike) -> Array:
     """What `predict_scores` returns; each model registers its own."""
-    what = "its field `ensemble` is one" if hasattr(model, "ensemble") else "pass a fitted model such as jboost.pair.Separator"
+    what = (
+        "its field `ensemble` is one"
+        if hasattr(model, "ensemble")
+        else "pass a fitted model such as jboost.pair.Separator"
+    )
     raise TypeError(f"model is a {type(model).__name__}, which jboost cannot predict with: {what}")
 
 
 @meshes.takes_sharded
 def predict(model: Any, features: ArrayLike) -> Array:
-    """The predicted label of each row, [k] int32 in {-1, +1}; a score of exactly 0 predicts -1, one that is NaN predicts 0.
+    """The predicted label of each row, [k] int32 in {-1, +1}; a score of exactly 0 predicts -1, one
+    that is NaN predicts 0.
 
     Takes and raises what `predict_scores` does.
 
     Raises:
-      ValueError: for a model whose fit ended in INVALID_INPUT; where the model or the features are traced, the predictions are 0.
+      ValueError: for a model whose fit ended in INVALID_INPUT; where the model or the features are
+        traced, the predictions are 0.
 
     >>> import jboost
     >>> separator = jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
@@ -77,8 +85,9 @@ def refuse_invalid(model: Any) -> None:
         is_refused = bool(jnp.any(is_invalid(model)))
     if is_refused:
         raise ValueError(
-            "model comes from a fit that ended in status INVALID_INPUT, and predicts nothing: correct its data; "
-            "jboost.validate(dataset) names the argument and the first bad value, jboost.status.explain(status) says what is allowed"
+            "model comes from a fit that ended in status INVALID_INPUT, and predicts nothing:"
+            " correct its data; jboost.validate(dataset) names the argument and the first bad"
+            " value, jboost.status.explain(status) says what is allowed"
         )
 
 

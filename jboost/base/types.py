@@ -19,28 +19,41 @@ __all__ = ["Array", "ArrayLike", "Dataset", "PyTree", "make_dataset", "validate"
 class Dataset(NamedTuple):
     """Labelled examples with the importance that the user gives them."""
 
-    features: Array  # [m, N] or [m, ...] real, integer or boolean; or an operator [m, N] that has them in fewer bits
+    # [m, N] or [m, ...] real, integer or boolean; or an operator [m, N] that has them in fewer bits
+    features: Array
     labels: Array  # [m] +1 or -1
     weights: Array  # [m] not negative; an example of weight 0 does not count
     mask: Array  # [m] bool, False where a row is padding
 
 
 def is_packed(features: Any) -> bool:
-    """Whether features are an operator, of which learners unpack some columns at a time: `PackedSigns` or `Stored` of `jboost.operators`."""
+    """Whether features are an operator, of which learners unpack some columns at a time:
+    `PackedSigns` or `Stored` of `jboost.operators`.
+    """
     return hasattr(features, "columns_at") and hasattr(features, "rmatvec")
 
 
-def make_dataset(features: Any, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None) -> Dataset:
-    """Gathers examples into a `Dataset`; `weights` and `mask` are filled with ones where they are not given.
+def make_dataset(
+    features: Any,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> Dataset:
+    """Gathers examples into a `Dataset`; `weights` and `mask` are filled with ones where they are
+    not given.
 
-    Pure and legal under `vmap`, `jit` and `scan`: it checks shapes and kinds only. The functions that take the data set
-    check labels and weights where their values are known; `jboost.validate` checks all values.
+    Pure and legal under `vmap`, `jit` and `scan`: it checks shapes and kinds only. The functions
+    that take the data set check labels and weights where their values are known; `jboost.validate`
+    checks all values.
 
     Args:
-      features: [m, N], one row an example. An array; or `jboost.operators.packed_signs` or `stored`, which `jboost.learners.pool` takes.
-        Arrays of more axes, as images [m, H, W, C], are for `jboost.learners.trained` and learners of one's own.
+      features: [m, N], one row an example. An array; or `jboost.operators.packed_signs` or
+        `stored`, which `jboost.learners.pool` takes. Arrays of more axes, as images [m, H, W, C],
+        are for `jboost.learners.trained` and learners of one's own.
       labels: [m], +1 or -1, of any real or integer dtype.
-      weights: [m], importance of each example, in any unit, not negative: 0 counts as `mask` False; None for ones.
+      weights: [m], importance of each example, in any unit, not negative: 0 counts as `mask` False;
+        None for ones.
       mask: [m] boolean, False for rows that only pad; None for all True.
 
     Returns:
@@ -63,8 +76,16 @@ def make_dataset(features: Any, labels: ArrayLike, *, weights: ArrayLike | None 
 
 def fill(weights: Any, mask: Any, num_examples: int) -> tuple[Array, Array]:
     """Weights and mask [m], checked in shape and kind, with ones in place of None."""
-    weights = jnp.ones(num_examples) if weights is None else check.numeric("weights", weights, shape=(num_examples,), kinds="fiu")
-    mask = jnp.ones(num_examples, bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
+    weights = (
+        jnp.ones(num_examples)
+        if weights is None
+        else check.numeric("weights", weights, shape=(num_examples,), kinds="fiu")
+    )
+    mask = (
+        jnp.ones(num_examples, bool)
+        if mask is None
+        else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
+    )
     return weights, mask
 
 
@@ -73,20 +94,31 @@ def validate(dataset: Dataset, *, allow_missing: bool = False) -> None:
 
     Args:
       dataset: as `jboost.make_dataset` makes it, with concrete arrays.
-      allow_missing: whether NaN among the features is a missing value, as `jboost.learners.stumps` takes it.
+      allow_missing: whether NaN among the features is a missing value, as `jboost.learners.stumps`
+        takes it.
 
     Raises:
-      ValueError: naming the argument, the first bad entry and the remedy, for NaN or infinite features, labels outside
-        {-1, +1}, and weights that are negative or not finite, or all 0; or if the arrays are traced and have no values yet.
+      ValueError: naming the argument, the first bad entry and the remedy, for NaN or infinite
+        features, labels outside {-1, +1}, and weights that are negative or not finite, or all 0; or
+        if the arrays are traced and have no values yet.
 
     >>> import jboost
     >>> jboost.validate(jboost.make_dataset([[0.0], [1.0]], [0, 1]))
     Traceback (most recent call last):
       ...
-    ValueError: labels[0] is 0: labels are -1 or +1 (1 such in all); map 0/1 labels by 2 * labels - 1
+    ValueError: labels[0] is 0: labels are -1 or +1 (1 such in all); map 0/1 labels by ...
     """
-    check.on_host("jboost.validate", instead="under these the status INVALID_INPUT says the same", dataset=dataset)
-    features = np.zeros((len(dataset.labels), 1)) if is_packed(dataset.features) else np.asarray(dataset.features)  # packed ones are finite
+    check.on_host(
+        "jboost.validate",
+        instead="under these the status INVALID_INPUT says the same",
+        dataset=dataset,
+    )
+    # packed ones are finite
+    features = (
+        np.zeros((len(dataset.labels), 1))
+        if is_packed(dataset.features)
+        else np.asarray(dataset.features)
+    )
     if allow_missing:
         features = np.where(np.isnan(features), 0, features)
     check.values(features, *dataset[1:])

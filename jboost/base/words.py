@@ -11,7 +11,8 @@ _CONDITION = re.compile(r" (<=|<|>|==|!=) | is (not )?missing")
 
 
 def quoted(name: str) -> str:
-    """A name or a category in quotes, where blanks, a sign such as `<=` or a reserved word in it could be read as a part of the rule.
+    """A name or a category in quotes, where blanks, a sign such as `<=` or a reserved word in it
+    could be read as a part of the rule.
 
     >>> quoted("age"), quoted("blood pressure <= 3"), quoted("4"), quoted("'blood pressure'")
     ('age', "'blood pressure <= 3'", '4', "'blood pressure'")
@@ -21,16 +22,23 @@ def quoted(name: str) -> str:
 
 
 def is_condition(name: str) -> bool:
-    """Whether the name of a bit is a condition: outside quotes it compares, or says what is missing.
+    """Whether the name of a bit is a condition: outside quotes it compares, or says what is
+    missing.
 
-    >>> is_condition("age <= 54.5"), is_condition("'chest pain' is missing"), is_condition("'a <= b'"), is_condition("age")
+    >>> (
+    ...     is_condition("age <= 54.5"),
+    ...     is_condition("'chest pain' is missing"),
+    ...     is_condition("'a <= b'"),
+    ...     is_condition("age"),
+    ... )
     (True, True, False, False)
     """
     return bool(_CONDITION.search(_QUOTED.sub("", name)))
 
 
 def as_condition(name: str) -> str:
-    """The name of a bit as a condition: a text that compares stays as it is, another is quoted where it must be.
+    """The name of a bit as a condition: a text that compares stays as it is, another is quoted
+    where it must be.
 
     >>> as_condition("age <= 54.5"), as_condition("chest pain")
     ('age <= 54.5', "'chest pain'")

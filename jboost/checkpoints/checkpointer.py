@@ -23,23 +23,29 @@ from jboost.checkpoints.storage import Store
 class Checkpointer:
     """An `on_step` that saves the state of a loop every so many seconds, and at the end.
 
-    A checkpoint is written in the background and appears under its name when it is whole. The state of the last step is
-    saved when the `with` block ends, however it ends: after Ctrl-C and after an error too.
+    A checkpoint is written in the background and appears under its name when it is whole. The state
+    of the last step is saved when the `with` block ends, however it ends: after Ctrl-C and after an
+    error too.
 
     Args:
       folder: for the checkpoints of this run alone; made where there is none.
-      data: the data of the run, a `Dataset` or any pytree of arrays. A digest of each array is stored.
-      options: what the result depends on and the state does not hold, by name: numbers, strings, arrays, records. A booster's
-        state holds the booster, the learner and `max_rounds`; None is refused for other states. {} says that there is nothing.
-      initial: the state that the loop goes on from, as `latest` gave it; None for a run from the start, which a folder
-        with checkpoints is refused to: nothing that could be gone on from is overwritten.
-      every_seconds: between two checkpoints, at least; 0 for one whenever the one before is on the disk.
+      data: the data of the run, a `Dataset` or any pytree of arrays. A digest of each array is
+        stored.
+      options: what the result depends on and the state does not hold, by name: numbers, strings,
+        arrays, records. A booster's state holds the booster, the learner and `max_rounds`; None is
+        refused for other states. {} says that there is nothing.
+      initial: the state that the loop goes on from, as `latest` gave it; None for a run from the
+        start, which a folder with checkpoints is refused to: nothing that could be gone on from is
+        overwritten.
+      every_seconds: between two checkpoints, at least; 0 for one whenever the one before is on the
+        disk.
       keep: how many checkpoints are kept, the newest ones.
 
     Raises:
-      ValueError: for a folder with anything else in it, a folder with checkpoints of another run or without `initial`, arguments
-        that are not allowed, or a missing package.
-      OSError: naming the folder, where a checkpoint cannot be written: at the save, or at the next step after it.
+      ValueError: for a folder with anything else in it, a folder with checkpoints of another run or
+        without `initial`, arguments that are not allowed, or a missing package.
+      OSError: naming the folder, where a checkpoint cannot be written: at the save, or at the next
+        step after it.
 
     >>> import jboost, tempfile
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
@@ -63,22 +69,30 @@ class Checkpointer:
         every_seconds: float = 60,
         keep: int = 2,
     ) -> None:
-        check.on_host("jboost.checkpoints.Checkpointer", instead="nothing is saved under these", data=data, every_seconds=every_seconds)
+        check.on_host(
+            "jboost.checkpoints.Checkpointer",
+            instead="nothing is saved under these",
+            data=data,
+            every_seconds=every_seconds,
+        )
         if not every_seconds >= 0:
             raise ValueError(f"every_seconds is {every_seconds}: expected a number from 0 up")
         check.count("keep", keep, low=1)
         self._options, self._seconds = options, every_seconds
         self._data = fingerprint.digest(data)
         if not self._data:
-            raise ValueError("data is empty: expected the Dataset of the run, or a pytree with all its arrays")
+            raise ValueError(
+                "data is empty: expected the Dataset of the run, or a pytree with all its arrays"
+            )
         self.folder = storage.prepare_folder(folder)
         self._store = Store(self.folder, keep=keep)
         try:
             numbers = self._store.numbers
             if numbers and initial is None:
                 raise ValueError(
-                    f"{folder}: holds checkpoints, and this run does not go on from one: pass initial=jboost.checkpoints.latest(...) here "
-                    "and to the loop, or name another folder"
+                    f"{folder}: holds checkpoints, and this run does not go on from one: pass"
+                    " initial=jboost.checkpoints.latest(...) here and to the loop, or name another"
+                    " folder"
                 )
             if initial is not None:
                 described = Described(initial)
@@ -129,7 +143,11 @@ class Checkpointer:
         described = Described(state)
         arrays = states.to_store(described.arrays)
         self._guard(lambda: self._store.write(self._number, arrays, self._make(described)))
-        self._number, self._unsaved, self._due = self._number + 1, None, time.monotonic() + self._seconds
+        self._number, self._unsaved, self._due = (
+            self._number + 1,
+            None,
+            time.monotonic() + self._seconds,
+        )
 
     def _make(self, described: Described) -> dict[str, Any]:
         return _make(described, self._data, self._options)
@@ -148,8 +166,15 @@ class Checkpointer:
             raise ValueError("the checkpointer is closed: make another one for another loop")
 
 
-def latest(folder: str | os.PathLike[str], like: Any, *, data: Any, options: Mapping[str, Any] | None = None) -> Any:
-    """The newest state in a folder that is whole, as `restore` gives it; None where there is no checkpoint, and no folder.
+def latest(
+    folder: str | os.PathLike[str],
+    like: Any,
+    *,
+    data: Any,
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """The newest state in a folder that is whole, as `restore` gives it; None where there is no
+    checkpoint, and no folder.
 
     Takes and raises what `restore` does.
 
@@ -169,32 +194,49 @@ def latest(folder: str | os.PathLike[str], like: Any, *, data: Any, options: Map
         digest = fingerprint.digest(data) if numbers else {}
         for number in numbers:
             found = store.read_fingerprint(number)
-            state = None if found is None else _read(store, number, found, like, digest, options, folder)
+            state = (
+                None
+                if found is None
+                else _read(store, number, found, like, digest, options, folder)
+            )
             if state is not None:
                 return state
     finally:
         store.close()
     if numbers:
-        raise ValueError(f"{folder}: none of the {len(numbers)} checkpoints can be read: see that the disk is sound, or name another folder")
+        raise ValueError(
+            f"{folder}: none of the {len(numbers)} checkpoints can be read: see that the disk is"
+            " sound, or name another folder"
+        )
     return None
 
 
-def restore(folder: str | os.PathLike[str], like: Any, *, data: Any, options: Mapping[str, Any] | None = None) -> Any:
-    """The newest state in a folder that is whole; one that cannot be read is passed over for the one before it.
+def restore(
+    folder: str | os.PathLike[str],
+    like: Any,
+    *,
+    data: Any,
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """The newest state in a folder that is whole; one that cannot be read is passed over for the
+    one before it.
 
     Args:
       folder: that a `Checkpointer` wrote to.
-      like: a state of the same fit, as its `init` makes it, for the structure, dtypes and shardings; or the type of the state, as
-        `jboost.pair.BranchAndBoundState`, where its shapes change from step to step.
+      like: a state of the same fit, as its `init` makes it, for the structure, dtypes and
+        shardings; or the type of the state, as `jboost.pair.BranchAndBoundState`, where its shapes
+        change from step to step.
       data: of this run; its digest must be that of the run that wrote the checkpoint.
       options: as `Checkpointer` was given them.
 
     Returns:
-      The state, for `initial=` of the same fit, or for its `step`. The booster and the learner are those of `like`.
+      The state, for `initial=` of the same fit, or for its `step`. The booster and the learner are
+      those of `like`.
 
     Raises:
-      ValueError: where there is no checkpoint; for a checkpoint of other data, other options, another algorithm, another format, or another
-        minor version of jboost, naming all that differs and what to do. Another version of JAX is no reason; XLA may then round otherwise.
+      ValueError: where there is no checkpoint; for a checkpoint of other data, other options,
+        another algorithm, another format, or another minor version of jboost, naming all that
+        differs and what to do. Another version of JAX is no reason; XLA may then round otherwise.
 
     >>> import jboost, tempfile
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
@@ -207,11 +249,14 @@ def restore(folder: str | os.PathLike[str], like: Any, *, data: Any, options: Ma
     >>> restore(folder, state, data=dataset._replace(labels=-dataset.labels))
     Traceback (most recent call last):
       ...
-    ValueError: ...: the checkpoint is of another run: data.labels was int32[4] ... and is int32[4] ...
+    ValueError: ...: the checkpoint is of another run: data.labels was int32[4] ... and is ...
     """
     state = latest(folder, like, data=data, options=options)
     if state is None:
-        raise ValueError(f"{folder}: there is no checkpoint: name the folder that a Checkpointer wrote to, or start without one (see `latest`)")
+        raise ValueError(
+            f"{folder}: there is no checkpoint: name the folder that a Checkpointer wrote to, or"
+            " start without one (see `latest`)"
+        )
     return state
 
 
@@ -226,21 +271,24 @@ def fit(
     on_step: OnStep | None = None,
     **options: Any,
 ) -> Fit:
-    """A fit by boosting that goes on from the newest checkpoint in a folder, if there is one, and saves its own.
+    """A fit by boosting that goes on from the newest checkpoint in a folder, if there is one, and
+    saves its own.
 
-    It is driven from the host, one compiled round at a time, and ends in the same bits however often it was stopped in
-    between. Those are the bits of `method.fit` with an `on_step`. Without one it is a single program, which rounds alike as
-    a rule; that of `l0` does not.
+    It is driven from the host, one compiled round at a time, and ends in the same bits however
+    often it was stopped in between. Those are the bits of `method.fit` with an `on_step`. Without
+    one it is a single program, which rounds alike as a rule; that of `l0` does not.
 
     Args:
-      method: a module with `init` and `fit`: `jboost.adaboost`, `infoboost`, `relaxed_margin`, `lpboost`, `l0` or `slipper`.
+      method: a module with `init` and `fit`: `jboost.adaboost`, `infoboost`, `relaxed_margin`,
+        `lpboost`, `l0` or `slipper`.
       dataset: of m examples.
       learner: what proposes hypotheses.
       folder: as of `Checkpointer`.
       every_seconds: as of `Checkpointer`.
       keep: as of `Checkpointer`.
       on_step: called after each round too, as of `method.fit`.
-      **options: of `method.init` and `method.fit`. `slipper` needs `num_rounds`, or `num_folds` for cross-validation.
+      **options: of `method.init` and `method.fit`. `slipper` needs `num_rounds`, or `num_folds` for
+        cross-validation.
 
     Raises:
       ValueError: what `method.fit`, `Checkpointer` and `restore` raise.
@@ -248,43 +296,79 @@ def fit(
 
     >>> import jboost, tempfile
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
-    >>> fitted = fit(jboost.adaboost, dataset, jboost.learners.stumps(), folder=tempfile.mkdtemp(), max_rounds=3)
+    >>> fitted = fit(
+    ...     jboost.adaboost,
+    ...     dataset,
+    ...     jboost.learners.stumps(),
+    ...     folder=tempfile.mkdtemp(),
+    ...     max_rounds=3,
+    ... )
     >>> jboost.predict(fitted.ensemble, dataset.features).tolist()
     [1, 1, -1, 1]
     """
     check.watcher("on_step", on_step)
     if method is slipper and options.get("num_rounds") is None and options.get("num_folds") is None:
-        raise ValueError("num_rounds is None: pass it, or num_folds for the number that cross-validation chooses")
+        raise ValueError(
+            "num_rounds is None: pass it, or num_folds for the number that cross-validation chooses"
+        )
     first = method.init(dataset, learner, **options)
     recorded = {"key": options.get("key")}
     initial = latest(folder, first, data=dataset, options=recorded)
-    with Checkpointer(folder, data=dataset, options=recorded, initial=initial, every_seconds=every_seconds, keep=keep) as checkpointer:
+    with Checkpointer(
+        folder,
+        data=dataset,
+        options=recorded,
+        initial=initial,
+        every_seconds=every_seconds,
+        keep=keep,
+    ) as checkpointer:
         begin = first if initial is None else initial
-        fitted: Fit = method.fit(dataset, learner, on_step=drive.all_of(checkpointer, on_step), initial=begin, **options)
+        fitted: Fit = method.fit(
+            dataset, learner, on_step=drive.all_of(checkpointer, on_step), initial=begin, **options
+        )
     return fitted
 
 
-def _make(described: Described, data: Mapping[str, str], options: Mapping[str, Any] | None) -> dict[str, Any]:
+def _make(
+    described: Described, data: Mapping[str, str], options: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """The fingerprint of a state and what the caller says of it."""
     if options is None and not described.options:
         raise ValueError(
-            f"options is None, and a {described.algorithm} does not hold the options of its run: pass those that the result depends on, as "
-            'options={"margin": 0.1}, or {} where there are none'
+            f"options is None, and a {described.algorithm} does not hold the options of its run:"
+            ' pass those that the result depends on, as options={"margin": 0.1}, or {} where'
+            " there are none"
         )
-    return fingerprint.make(described.algorithm, {**described.options, **(options or {})}, data, described.structure)
+    return fingerprint.make(
+        described.algorithm, {**described.options, **(options or {})}, data, described.structure
+    )
 
 
 def _read(
-    store: Store, number: int, found: Mapping[str, Any], like: Any, data: Mapping[str, str], options: Mapping[str, Any] | None, folder: Any
+    store: Store,
+    number: int,
+    found: Mapping[str, Any],
+    like: Any,
+    data: Mapping[str, str],
+    options: Mapping[str, Any] | None,
+    folder: Any,
 ) -> Any:
-    """The state of a checkpoint; None where its arrays cannot be read. Raises ValueError where it is of another run."""
+    """The state of a checkpoint; None where its arrays cannot be read. Raises ValueError where it
+    is of another run.
+    """
     fingerprint.check_version(found, folder)
     structure = found["structure"]
     if states.is_type(like):
         if structure.get("type") != states.type_name(like):
-            raise ValueError(f"{folder}: the checkpoint holds a {structure.get('type')}, and like is {states.type_name(like)}: pass that type")
+            raise ValueError(
+                f"{folder}: the checkpoint holds a {structure.get('type')}, and like is"
+                f" {states.type_name(like)}: pass that type"
+            )
         if options is None:
-            raise ValueError(f"options is None, and like is a type: pass the options that the Checkpointer of {folder} was given")
+            raise ValueError(
+                "options is None, and like is a type: pass the options that the Checkpointer of"
+                f" {folder} was given"
+            )
         wanted = fingerprint.make(like.__name__, options, data, structure)
     else:
         wanted = _make(Described(like), data, options)
@@ -292,7 +376,11 @@ def _read(
     like = None if states.is_type(like) else like
     states.check_like(structure, like, folder)
     arrays = {} if like is None else Described(like).arrays
-    names = {leaf["name"]: arrays.get(leaf["name"]) for leaf in states.leaves_of(structure) if np.prod(leaf["shape"], dtype=int)}
+    names = {
+        leaf["name"]: arrays.get(leaf["name"])
+        for leaf in states.leaves_of(structure)
+        if np.prod(leaf["shape"], dtype=int)
+    }
     read = store.read_arrays(number, names)
     return None if read is None else states.rebuild(structure, like, read, folder)
 

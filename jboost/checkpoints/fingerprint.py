@@ -1,6 +1,8 @@
-"""What tells one run from another: the version, the algorithm, the options, the data, and the arrays of the state.
+"""What tells one run from another: the version, the algorithm, the options, the data, and the
+arrays of the state.
 
-A fingerprint is JSON, so that it is stored beside the arrays and two of them are compared word by word.
+A fingerprint is JSON, so that it is stored beside the arrays and two of them are compared word by
+word.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _SHOWN = 12  # digits of a digest in a message
 _REMEDY = "pass the data and the options of the run that wrote it, or name another folder"
 
 
-def make(algorithm: str, options: Mapping[str, Any], data: Any, structure: Mapping[str, Any]) -> dict[str, Any]:
+def make(
+    algorithm: str, options: Mapping[str, Any], data: Any, structure: Mapping[str, Any]
+) -> dict[str, Any]:
     """The fingerprint of a state.
 
     Args:
@@ -37,46 +41,68 @@ def make(algorithm: str, options: Mapping[str, Any], data: Any, structure: Mappi
         "jboost_version": files.package_version("jboost"),
         "jax_version": jax.__version__,
         "algorithm": algorithm,
-        "options": {name: text for key, value in options.items() for name, text in _describe(key, value, frozenset())},
+        "options": {
+            name: text
+            for key, value in options.items()
+            for name, text in _describe(key, value, frozenset())
+        },
         "data": data,
         "structure": structure,
     }
 
 
 def check_version(found: Mapping[str, Any], folder: Any) -> None:
-    """Raises ValueError where a fingerprint is of another format, or of another minor version of jboost."""
+    """Raises ValueError where a fingerprint is of another format, or of another minor version of
+    jboost.
+    """
     if found.get("format") != FORMAT or found.get("format_version") != FORMAT_VERSION:
         raise ValueError(
-            f"{folder}: the checkpoint has format {found.get('format')} {found.get('format_version')}, expected {FORMAT} "
-            f"{FORMAT_VERSION}: take the jboost that wrote it ({found.get('jboost_version')}), or name another folder"
+            f"{folder}: the checkpoint has format {found.get('format')}"
+            f" {found.get('format_version')}, expected {FORMAT} {FORMAT_VERSION}: take the jboost"
+            f" that wrote it ({found.get('jboost_version')}), or name another folder"
         )
     here, there = files.package_version("jboost"), str(found.get("jboost_version"))
     if here.split(".")[:2] != there.split(".")[:2]:
         raise ValueError(
-            f"{folder}: the checkpoint was written by jboost {there}, and this is jboost {here}, whose results may differ: "
-            f"install jboost {there}, or name another folder"
+            f"{folder}: the checkpoint was written by jboost {there}, and this is jboost {here},"
+            f" whose results may differ: install jboost {there}, or name another folder"
         )
 
 
 def check_run(found: Mapping[str, Any], wanted: Mapping[str, Any], folder: Any) -> None:
-    """Raises ValueError, naming all that differs, where a checkpoint is of another algorithm, of other data or of other options."""
+    """Raises ValueError, naming all that differs, where a checkpoint is of another algorithm, of
+    other data or of other options.
+    """
     if found["algorithm"] != wanted["algorithm"]:
-        raise ValueError(f"{folder}: the checkpoint is of {found['algorithm']}, and this run is of {wanted['algorithm']}: {_REMEDY}")
-    differing = [*_differences("data", found["data"], wanted["data"]), *_differences("", found["options"], wanted["options"])]
+        raise ValueError(
+            f"{folder}: the checkpoint is of {found['algorithm']}, and this run is of"
+            f" {wanted['algorithm']}: {_REMEDY}"
+        )
+    differing = [
+        *_differences("data", found["data"], wanted["data"]),
+        *_differences("", found["options"], wanted["options"]),
+    ]
     if differing:
-        raise ValueError(f"{folder}: the checkpoint is of another run: {'; '.join(differing)}: {_REMEDY}")
+        raise ValueError(
+            f"{folder}: the checkpoint is of another run: {'; '.join(differing)}: {_REMEDY}"
+        )
 
 
 def _differences(kind: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
     names = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
     prefix = f"{kind}." if kind else ""
-    return [f"{prefix}{name} was {found.get(name, 'not there')} and is {wanted.get(name, 'not there')}".rstrip(".") for name in names]
+    pairs = [(found.get(name, "not there"), wanted.get(name, "not there")) for name in names]
+    return [
+        f"{prefix}{name} was {old} and is {new}".rstrip(".")
+        for name, (old, new) in zip(names, pairs, strict=True)
+    ]
 
 
 def digest(data: Any) -> dict[str, str]:
     """The dtype, the shape and the first digits of SHA-256 of every array of a pytree, by name.
 
-    An array that is spread over several processes is digested as it is laid out: another mesh has another digest.
+    An array that is spread over several processes is digested as it is laid out: another mesh has
+    another digest.
     """
     leaves = jax.tree_util.tree_leaves_with_path(data)
     return {name_of(path): _describe_array(leaf) for path, leaf in leaves}
@@ -119,7 +145,9 @@ def on_host(leaf: Any) -> np.ndarray:
 
 
 def _describe(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[str, str]]:
-    """All that an option says, by name: a record field by field, and a function with the values that it holds."""
+    """All that an option says, by name: a record field by field, and a function with the values
+    that it holds.
+    """
     if id(value) in above:
         return
     inside = above | {id(value)}
@@ -128,9 +156,15 @@ def _describe(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[st
     elif isinstance(value, jax.Array | np.ndarray | np.generic):
         yield name, _describe_array(value)
     elif isinstance(value, functools.partial):
-        yield from _describe_parts(name, "partial", {"func": value.func, "args": value.args, **value.keywords}, inside)
+        yield from _describe_parts(
+            name, "partial", {"func": value.func, "args": value.args, **value.keywords}, inside
+        )
     elif callable(value) and not dataclasses.is_dataclass(value) and hasattr(value, "__qualname__"):
-        cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)) if hasattr(value, "__code__") else {}
+        cells = (
+            dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
+            if hasattr(value, "__code__")
+            else {}
+        )
         held = {cell: its.cell_contents for cell, its in cells.items() if _is_filled(its)}
         yield from _describe_parts(name, f"{value.__module__}.{value.__qualname__}", held, inside)
     elif dataclasses.is_dataclass(value):
@@ -139,16 +173,25 @@ def _describe(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[st
     elif hasattr(value, "_asdict"):
         yield from _describe_parts(name, type(value).__qualname__, value._asdict(), inside)
     elif isinstance(value, tuple | list):
-        yield from _describe_parts(name, f"{type(value).__name__} of {len(value)}", dict(enumerate(value)), inside)
+        yield from _describe_parts(
+            name, f"{type(value).__name__} of {len(value)}", dict(enumerate(value)), inside
+        )
     elif isinstance(value, Mapping):
         yield from _describe_parts(name, "mapping", value, inside)
     else:
         leaves = jax.tree_util.tree_leaves_with_path(value)
         is_tree = not (len(leaves) == 1 and leaves[0][1] is value)
-        yield from _describe_parts(name, type(value).__qualname__, {name_of(path): leaf for path, leaf in leaves} if is_tree else {}, inside)
+        yield from _describe_parts(
+            name,
+            type(value).__qualname__,
+            {name_of(path): leaf for path, leaf in leaves} if is_tree else {},
+            inside,
+        )
 
 
-def _describe_parts(name: str, kind: str, parts: Mapping[Any, Any], above: frozenset[int]) -> Iterator[tuple[str, str]]:
+def _describe_parts(
+    name: str, kind: str, parts: Mapping[Any, Any], above: frozenset[int]
+) -> Iterator[tuple[str, str]]:
     yield name, kind
     for part, value in parts.items():
         yield from _describe(f"{name}.{part}", value, above)

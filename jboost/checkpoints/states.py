@@ -1,7 +1,8 @@
 """A state as arrays by name, and back.
 
-The description of a state is JSON. It has the types of the NamedTuples, so that a state whose shapes change from step
-to step is made anew without one like it. A booster and a learner are options: they are compared, not stored.
+The description of a state is JSON. It has the types of the NamedTuples, so that a state whose
+shapes change from step to step is made anew without one like it. A booster and a learner are
+options: they are compared, not stored.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ Take = Callable[[str, Mapping[str, Any], Any], Any]
 
 
 class Described:
-    """A state in parts: what its structure is, its arrays by name, and the options that it holds."""
+    """A state in parts: what its structure is, its arrays by name, and the options that
+    it holds.
+    """
 
     def __init__(self, state: Any) -> None:
         self.arrays: dict[str, Any] = {}
@@ -38,11 +41,19 @@ class Described:
         if _is_named(value):
             fields = {}
             for field, part in value._asdict().items():
-                is_option = any(isinstance(value, owner) and field == its for owner, its in _OPTIONS)
-                fields[field] = self._keep_option(field, part) if is_option else self._describe(part, _join(name, field))
+                is_option = any(
+                    isinstance(value, owner) and field == its for owner, its in _OPTIONS
+                )
+                fields[field] = (
+                    self._keep_option(field, part)
+                    if is_option
+                    else self._describe(part, _join(name, field))
+                )
             return {"is": "named", "type": type_name(type(value)), "fields": fields}
         if type(value) in (tuple, list):
-            parts = [self._describe(part, _join(name, str(index))) for index, part in enumerate(value)]
+            parts = [
+                self._describe(part, _join(name, str(index))) for index, part in enumerate(value)
+            ]
             return {"is": type(value).__name__, "items": parts}
         leaves = jax.tree_util.tree_leaves_with_path(value)
         if len(leaves) == 1 and leaves[0][1] is value:
@@ -64,7 +75,11 @@ def kind_of(leaf: Any) -> dict[str, Any]:
     """What a leaf is: its kind, its dtype and its shape."""
     if isinstance(leaf, jax.Array):
         if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return {"kind": _KEY, "dtype": str(jax.random.key_impl(leaf)), "shape": list(leaf.shape)}
+            return {
+                "kind": _KEY,
+                "dtype": str(jax.random.key_impl(leaf)),
+                "shape": list(leaf.shape),
+            }
         return {"kind": _JAX, "dtype": str(leaf.dtype), "shape": list(leaf.shape)}
     host = np.asarray(leaf)
     if host.dtype.kind not in "biuf":
@@ -74,7 +89,9 @@ def kind_of(leaf: Any) -> dict[str, Any]:
 
 
 def to_store(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written of arrays: those that are not empty, on the host, the host's own ones copied as a loop may change them."""
+    """What is written of arrays: those that are not empty, on the host, the host's own ones copied
+    as a loop may change them.
+    """
     stored: dict[str, Any] = {}
     for name, leaf in arrays.items():
         if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
@@ -94,15 +111,18 @@ def leaves_of(structure: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def check_like(structure: Mapping[str, Any], like: Any, folder: Any) -> None:
-    """Raises ValueError, naming the part, where a stored state has another structure, other shapes or dtypes than one like it."""
+    """Raises ValueError, naming the part, where a stored state has another structure, other shapes
+    or dtypes than one like it.
+    """
 
     def compare(name: str, leaf: Mapping[str, Any], its: Any) -> Any:
         if its is not None:
             found, wanted = (f"{kind['dtype']}{kind['shape']}" for kind in (leaf, kind_of(its)))
             if found != wanted:
                 raise ValueError(
-                    f"{folder}: the checkpoint is of another run: {name} was {found}, and `like` has {wanted}: pass `like` of the same "
-                    "sizes and precision (as `max_rounds`), or name another folder"
+                    f"{folder}: the checkpoint is of another run: {name} was {found}, and `like`"
+                    f" has {wanted}: pass `like` of the same sizes and precision (as `max_rounds`),"
+                    " or name another folder"
                 )
         return its
 
@@ -113,7 +133,11 @@ def rebuild(structure: Mapping[str, Any], like: Any, arrays: Mapping[str, Any], 
     """The state, of arrays that were read; each is placed as that of `like` is."""
 
     def place(name: str, leaf: Mapping[str, Any], its: Any) -> Any:
-        value = arrays[name] if name in arrays else np.zeros(leaf["shape"], "uint32" if leaf["kind"] == _KEY else leaf["dtype"])
+        value = (
+            arrays[name]
+            if name in arrays
+            else np.zeros(leaf["shape"], "uint32" if leaf["kind"] == _KEY else leaf["dtype"])
+        )
         return _as_kind(value, leaf, its)
 
     return _rebuild(structure, like, "", place, folder)
@@ -127,9 +151,12 @@ def _as_kind(value: Any, leaf: Mapping[str, Any], like: Any) -> Any:
     if kind == _JAX:
         if isinstance(value, jax.Array) and not value.is_fully_addressable:
             return value
-        # A state of 64 bits is read without these types too: it stays on the host then, as no device array holds it.
+        # A state of 64 bits is read without these types too: it stays on the host then, as no
+        # device array holds it.
         is_kept = jax.dtypes.canonicalize_dtype(value.dtype) == value.dtype
-        return (jax.device_put(value, None if like is None else like.sharding)) if is_kept else value
+        return (
+            (jax.device_put(value, None if like is None else like.sharding)) if is_kept else value
+        )
     if kind == _NUMBER:
         return value.item()
     return value[()] if value.ndim == 0 else value
@@ -141,7 +168,10 @@ def _rebuild(structure: Mapping[str, Any], like: Any, name: str, take: Take, fol
         return None
     if kind == "option":
         if like is None:
-            raise ValueError(f"like is a type: the checkpoint in {folder} holds a {structure['name']}, so pass a state, as `init` makes it")
+            raise ValueError(
+                f"like is a type: the checkpoint in {folder} holds a {structure['name']}, so pass a"
+                " state, as `init` makes it"
+            )
         return like
     if kind == "leaf":
         return take(name, structure, like)
@@ -150,24 +180,44 @@ def _rebuild(structure: Mapping[str, Any], like: Any, name: str, take: Take, fol
     if kind == "named":
         maker = _named(structure["type"], like, name, folder)
         fields = structure["fields"].items()
-        return maker(**{field: _rebuild(part, getattr(like, field, None), _join(name, field), take, folder) for field, part in fields})
+        return maker(
+            **{
+                field: _rebuild(part, getattr(like, field, None), _join(name, field), take, folder)
+                for field, part in fields
+            }
+        )
     parts = structure["items"]
     if like is not None and (type(like).__name__ != kind or len(like) != len(parts)):
-        raise ValueError(f"{folder}: the checkpoint is of another run: {name} was a {kind} of {len(parts)}, and `like` has {like!r}")
-    made = [_rebuild(part, None if like is None else like[i], _join(name, str(i)), take, folder) for i, part in enumerate(parts)]
+        raise ValueError(
+            f"{folder}: the checkpoint is of another run: {name} was a {kind} of {len(parts)}, and"
+            f" `like` has {like!r}"
+        )
+    made = [
+        _rebuild(part, None if like is None else like[i], _join(name, str(i)), take, folder)
+        for i, part in enumerate(parts)
+    ]
     return tuple(made) if kind == "tuple" else made
 
 
-def _rebuild_tree(structure: Mapping[str, Any], like: Any, name: str, take: Take, folder: Any) -> Any:
+def _rebuild_tree(
+    structure: Mapping[str, Any], like: Any, name: str, take: Take, folder: Any
+) -> Any:
     if like is None:
-        raise ValueError(f"like is a type: the checkpoint in {folder} holds a {structure['type']} at {name}, so pass a state")
+        raise ValueError(
+            f"like is a type: the checkpoint in {folder} holds a {structure['type']} at {name}, so"
+            " pass a state"
+        )
     leaves = jax.tree.leaves(like)
     if len(leaves) != len(structure["items"]) or type(like).__name__ != structure["type"]:
         raise ValueError(
-            f"{folder}: the checkpoint is of another run: {name} was a {structure['type']} of {len(structure['items'])} arrays, and "
-            f"`like` has a {type(like).__name__} of {len(leaves)}"
+            f"{folder}: the checkpoint is of another run: {name} was a {structure['type']} of"
+            f" {len(structure['items'])} arrays, and `like` has a {type(like).__name__} of"
+            f" {len(leaves)}"
         )
-    taken = [take(part["name"], part, leaf) for part, leaf in zip(structure["items"], leaves, strict=True)]
+    taken = [
+        take(part["name"], part, leaf)
+        for part, leaf in zip(structure["items"], leaves, strict=True)
+    ]
     return jax.tree.unflatten(jax.tree.structure(like), taken)
 
 
@@ -176,14 +226,23 @@ def _named(stored: str, like: Any, name: str, folder: Any) -> Any:
     if like is not None:
         if not _is_named(like) or type_name(type(like)) != stored:
             place, here = name or "the state", type(like).__name__
-            raise ValueError(f"{folder}: the checkpoint is of another run: {place} was a {stored}, and `like` has a {here}")
+            raise ValueError(
+                f"{folder}: the checkpoint is of another run: {place} was a {stored}, and `like`"
+                f" has a {here}"
+            )
         return type(like)
     module, _, qualname = stored.partition(":")
     if module.partition(".")[0] != "jboost":
-        raise ValueError(f"like is a type: the checkpoint in {folder} holds a {stored} at {name}, so pass a state")
+        raise ValueError(
+            f"like is a type: the checkpoint in {folder} holds a {stored} at {name}, so pass a"
+            " state"
+        )
     found = getattr(importlib.import_module(module), qualname, None)
     if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")):
-        raise ValueError(f"{folder}: the checkpoint holds a {stored}, which this jboost does not know: install the one that wrote it")
+        raise ValueError(
+            f"{folder}: the checkpoint holds a {stored}, which this jboost does not know: install"
+            " the one that wrote it"
+        )
     return found
 
 

@@ -1,4 +1,6 @@
-"""The folder of checkpoints, by orbax: written beside and renamed, so that a checkpoint is whole or not there."""
+"""The folder of checkpoints, by orbax: written beside and renamed, so that a checkpoint is whole or
+not there.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +30,39 @@ def _orbax() -> Any:
     try:
         import orbax.checkpoint
     except ImportError as error:
-        raise ValueError(f"checkpoints need the package orbax-checkpoint ({error}): pip install 'jboost[checkpoints]'") from None
+        raise ValueError(
+            f"checkpoints need the package orbax-checkpoint ({error}): pip install"
+            " 'jboost[checkpoints]'"
+        ) from None
     return orbax.checkpoint
 
 
 def check_folder(folder: str | os.PathLike[str]) -> Path:
-    """The folder as a path. Raises ValueError unless checkpoints may be read from and written to it: nothing else of the user's is in it."""
+    """The folder as a path. Raises ValueError unless checkpoints may be read from and written to
+    it: nothing else of the user's is in it.
+    """
     if not os.fspath(folder):
         raise ValueError("folder is empty: expected the path of a folder for checkpoints")
     path = Path(os.path.abspath(folder))
     if path.exists() and not path.is_dir():
-        raise ValueError(f"{folder}: is a file: expected a folder for checkpoints, name another path")
+        raise ValueError(
+            f"{folder}: is a file: expected a folder for checkpoints, name another path"
+        )
     names = [entry.name for entry in path.iterdir()] if path.exists() else []
     others = sorted(name for name in names if not _OWN.fullmatch(name))
     if (names and MARK not in names) or others:
         known = f"{MARK} is missing" if MARK not in names else f"it holds {others[0]}"
-        raise ValueError(f"{folder}: is a folder with something else than checkpoints in it ({known}): name an empty or a new folder")
+        raise ValueError(
+            f"{folder}: is a folder with something else than checkpoints in it ({known}): name an"
+            " empty or a new folder"
+        )
     return path
 
 
 def prepare_folder(folder: str | os.PathLike[str]) -> Path:
-    """`check_folder`, and the folder is made where there is none. Raises ValueError or OSError, naming it, where that is not possible."""
+    """`check_folder`, and the folder is made where there is none. Raises ValueError or OSError,
+    naming it, where that is not possible.
+    """
     path = check_folder(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -56,10 +70,16 @@ def prepare_folder(folder: str | os.PathLike[str]) -> Path:
             raise PermissionError("no permission to write")
         if not (path / MARK).exists():
             with outputs.file(path / MARK) as temporary:
-                temporary.write_text(json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION}), encoding="utf-8")
+                temporary.write_text(
+                    json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION}),
+                    encoding="utf-8",
+                )
     except OSError as error:
         reason = error.strerror or error
-        raise OSError(f"{folder}: no checkpoints can be written there ({reason}): change its permissions, or name another folder") from None
+        raise OSError(
+            f"{folder}: no checkpoints can be written there ({reason}): change its permissions, or"
+            " name another folder"
+        ) from None
     return path
 
 
@@ -73,7 +93,10 @@ class Store:
         self._orbax = orbax
         is_writer = keep is not None
         options = orbax.CheckpointManagerOptions(
-            max_to_keep=keep, create=False, cleanup_tmp_directories=is_writer, enable_async_checkpointing=is_writer
+            max_to_keep=keep,
+            create=False,
+            cleanup_tmp_directories=is_writer,
+            enable_async_checkpointing=is_writer,
         )
         self._manager = orbax.CheckpointManager(folder, options=options)
 
@@ -96,7 +119,12 @@ class Store:
             free = shutil.disk_usage(self.folder).free
             if free < needed:
                 raise OSError(f"{free} bytes are free, and a checkpoint takes {needed}")
-            args = self._args.Composite(**{_STATE: self._args.PyTreeSave(dict(arrays)), _FINGERPRINT: self._args.JsonSave(dict(fingerprint))})
+            args = self._args.Composite(
+                **{
+                    _STATE: self._args.PyTreeSave(dict(arrays)),
+                    _FINGERPRINT: self._args.JsonSave(dict(fingerprint)),
+                }
+            )
             self._manager.save(number, args=args, force=True)
 
     def check(self) -> None:
@@ -113,7 +141,9 @@ class Store:
     def read_fingerprint(self, number: int) -> dict[str, Any] | None:
         """The fingerprint of a checkpoint; None where it cannot be read."""
         try:
-            restored = self._manager.restore(number, args=self._args.Composite(**{_FINGERPRINT: self._args.JsonRestore()}))
+            restored = self._manager.restore(
+                number, args=self._args.Composite(**{_FINGERPRINT: self._args.JsonRestore()})
+            )
             found = restored[_FINGERPRINT]
         except Exception:  # whatever is wrong with the files, an earlier checkpoint may be whole
             return None
@@ -124,7 +154,8 @@ class Store:
 
         Args:
           number: of the checkpoint.
-          names: of the arrays; with each an array whose sharding is to be had where it is spread over several processes, or None.
+          names: of the arrays; with each an array whose sharding is to be had where it is spread
+            over several processes, or None.
         """
         orbax = self._orbax
 
@@ -148,17 +179,22 @@ class Store:
 
     @contextlib.contextmanager
     def _explained(self, needed: int) -> Iterator[None]:
-        """Raises what the disk says as an OSError that names the folder and what to do, and RuntimeError for a lost process."""
+        """Raises what the disk says as an OSError that names the folder and what to do, and
+        RuntimeError for a lost process.
+        """
         try:
             yield
         except jax.errors.JaxRuntimeError as error:
             raise RuntimeError(
-                f"{self.folder}: another process was lost while a checkpoint was written ({' '.join(str(error).split())[:300]}): start the job again "
-                "with the same folder; it goes on from the last whole checkpoint"
+                f"{self.folder}: another process was lost while a checkpoint was written"
+                f" ({' '.join(str(error).split())[:300]}): start the job again with the same"
+                " folder; it goes on from the last whole checkpoint"
             ) from error
         except Exception as error:
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise OSError(
-                f"{self.folder}: the checkpoint could not be written ({reason}): see that the folder exists, that it may be written to and that its "
-                "disk has free space, then go on from the last checkpoint, or name another folder; earlier checkpoints are as they were"
+                f"{self.folder}: the checkpoint could not be written ({reason}): see that the"
+                " folder exists, that it may be written to and that its disk has free space, then"
+                " go on from the last checkpoint, or name another folder; earlier checkpoints are"
+                " as they were"
             ) from error

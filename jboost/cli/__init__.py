@@ -1,4 +1,6 @@
-"""The command line: `jboost fit`, `predict`, `evaluate` and `inspect`. `main` is its door, and turns every error into one line."""
+"""The command line: `jboost fit`, `predict`, `evaluate` and `inspect`. `main` is its door, and
+turns every error into one line.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,26 @@ from collections.abc import Sequence
 from typing import Any
 
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
-_PACKAGES = ("click", "filelock", "matplotlib", "platformdirs", "polars", "rich", "sklearn", "skops", "threadpoolctl")
+_PACKAGES = (
+    "click",
+    "filelock",
+    "matplotlib",
+    "platformdirs",
+    "polars",
+    "rich",
+    "sklearn",
+    "skops",
+    "threadpoolctl",
+)
 _NO_MEMORY = "RESOURCE_EXHAUSTED"  # as XLA says it
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command and ends the process: status 0, 2 after an error of the user, 130 after Ctrl-C.
+    """Runs a command and ends the process: status 0, 2 after an error of the user, 130 after
+    Ctrl-C.
 
-    An error is one line on the standard error that says where and what to do; with JBOOST_TRACEBACK=1 it comes with its traceback.
+    An error is one line on the standard error that says where and what to do; with
+    JBOOST_TRACEBACK=1 it comes with its traceback.
     """
     try:
         _run(arguments)
@@ -24,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("jboost: stopped; nothing was written", file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(_INTERRUPTED)  # what was open is closed; an interrupted compilation can crash the usual way out
+        # what was open is closed; an interrupted compilation can crash the usual way out
+        os._exit(_INTERRUPTED)
     except BrokenPipeError:  # as from `jboost predict ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(_BROKEN_PIPE)
@@ -40,13 +55,17 @@ def _told(error: Exception) -> str | None:
     """What is told of an error; None for a bug."""
     if isinstance(error, MemoryError) or _NO_MEMORY in str(error):
         less = "--rounds, --folds, --cuts, --quantiles, --min-separation"
-        return f"out of memory ({error}): take fewer rows or columns, or less of what is asked for: {less}"
+        return (
+            f"out of memory ({error}): take fewer rows or columns, or less of what is asked for:"
+            f" {less}"
+        )
     return None if isinstance(error, RuntimeError) else str(error)
 
 
 def _run(arguments: Sequence[str] | None) -> None:
     for package in _PACKAGES:
-        if importlib.util.find_spec(package) is None:  # found and not imported: each command imports what it needs
+        # found and not imported: each command imports what it needs
+        if importlib.util.find_spec(package) is None:
             _fail(f"the command line needs the package {package}: pip install 'jboost[cli]'")
     import click
 

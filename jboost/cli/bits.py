@@ -1,4 +1,6 @@
-"""Columns of a table as bits, by the options --cuts, --quantiles, --missing and --min-separation: fitted on training rows, applied to any."""
+"""Columns of a table as bits, by the options --cuts, --quantiles, --missing and --min-separation:
+fitted on training rows, applied to any.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ _ROWS_AT_ONCE = 1 << 16  # that are made into bits, or scored, at a time
 
 
 def fit(
-    rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, names: Sequence[str], settings: Settings, *, source: str, copies: int
+    rows: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    names: Sequence[str],
+    settings: Settings,
+    *,
+    source: str,
+    copies: int,
 ) -> Binarizer:
     """The bits that training rows call for, none of them constant there.
 
@@ -34,13 +43,21 @@ def fit(
     Raises:
       ValueError: with an estimate, where the bits would not fit into memory.
     """
-    bytes_each = len(rows) * (1 if settings.min_separation else copies * np.dtype(settings.precision).itemsize)
+    bytes_each = len(rows) * (
+        1 if settings.min_separation else copies * np.dtype(settings.precision).itemsize
+    )
     _require_memory(rows, labels, weights, settings, source, bytes_each)
     return binarizer_of(rows, labels, weights, names, settings)
 
 
 def binarizer_of(
-    rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, names: Sequence[str], settings: Settings, *, mask: np.ndarray | None = None
+    rows: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    names: Sequence[str],
+    settings: Settings,
+    *,
+    mask: np.ndarray | None = None,
 ) -> Binarizer:
     """The bits that the rows where `mask` [m] is True call for, by the options."""
     with jax.enable_x64(settings.precision == "float64"):
@@ -60,26 +77,51 @@ def binarizer_of(
 def refuse_none(binarizer: Binarizer, source: str) -> None:
     """Raises ValueError where there are no bits."""
     if binarizer.num_bits == 0:
-        raise ValueError(f"{source}: no column takes two values on the training rows, so there is nothing to ask: give columns that vary")
+        raise ValueError(
+            f"{source}: no column takes two values on the training rows, so there is nothing to"
+            " ask: give columns that vary"
+        )
 
 
-def _require_memory(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, settings: Settings, source: str, bytes_each: int) -> None:
-    """Raises ValueError, with an estimate and what would fit, where bits of so many bytes each take more memory than there is."""
+def _require_memory(
+    rows: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    settings: Settings,
+    source: str,
+    bytes_each: int,
+) -> None:
+    """Raises ValueError, with an estimate and what would fit, where bits of so many bytes each take
+    more memory than there is.
+    """
     available = memory.of_device()
     numbers, texts = _columns(rows)
     cut = numbers if settings.cuts != UNCUT else []
     num_categories = sum(len(set(text)) for text in texts)
-    if (num_categories + sum(len(np.unique(values)) for values in cut)) * bytes_each <= available:  # no cut lies but between two values
+    # no cut lies but between two values
+    if (num_categories + sum(len(np.unique(values)) for values in cut)) * bytes_each <= available:
         return
     num_cuts = 0
     for values in cut:
         known = ~np.isnan(values)
         sizes = None if weights is None else weights[known]
-        num_cuts += len(cuts.cut_points(values[known], labels[known], weights=sizes, rule=settings.cuts, num_quantiles=settings.quantiles))
+        num_cuts += len(
+            cuts.cut_points(
+                values[known],
+                labels[known],
+                weights=sizes,
+                rule=settings.cuts,
+                num_quantiles=settings.quantiles,
+            )
+        )
     num_bits = num_categories + num_cuts
     if num_bits * bytes_each > available:
         fits = (available // bytes_each - num_categories) // max(len(cut), 1)
-        how = f"--cuts quantiles with --quantiles {fits} or fewer" if fits > 1 else "fewer rows, or --ignore for columns of many categories"
+        how = (
+            f"--cuts quantiles with --quantiles {fits} or fewer"
+            if fits > 1
+            else "fewer rows, or --ignore for columns of many categories"
+        )
         need, have = (f"{size / 1e9:,.1f} GB" for size in (num_bits * bytes_each, available))
         asked = f"{num_bits:,} yes-or-no questions about {len(rows):,} rows"
         raise ValueError(f"{source}: {asked} take about {need}, and there are {have}: take {how}")
@@ -91,17 +133,26 @@ def _columns(rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
         return list(rows.T), []
     texts = [column for column in rows.T if any(isinstance(value, str) for value in column)]
     others = [column for column in rows.T if not any(isinstance(value, str) for value in column)]
-    return [np.array([np.nan if is_missing(value) else value for value in column], np.float64) for column in others], texts
+    return [
+        np.array([np.nan if is_missing(value) else value for value in column], np.float64)
+        for column in others
+    ], texts
 
 
-def apply(binarizer: Binarizer, rows: np.ndarray, precision: str, *, width: int | None = None) -> np.ndarray:
+def apply(
+    binarizer: Binarizer, rows: np.ndarray, precision: str, *, width: int | None = None
+) -> np.ndarray:
     """The bits [m, N] of rows [m, n], or [m, width] with columns of 0 after them.
 
-    They are bytes. Where a missing value satisfies neither a bit nor its negation they are floats of that precision, and NaN there.
+    They are bytes. Where a missing value satisfies neither a bit nor its negation they are floats
+    of that precision, and NaN there.
     """
     with jax.enable_x64(precision == "float64"):
         numbers = binarization.encode(binarizer, rows)
-        parts = [_as_bytes(np.asarray(binarization.apply(binarizer, numbers[part])), precision) for part in parts_of(len(rows))]
+        parts = [
+            _as_bytes(np.asarray(binarization.apply(binarizer, numbers[part])), precision)
+            for part in parts_of(len(rows))
+        ]
     bits = np.concatenate(parts) if len(parts) > 1 else parts[0]
     return bits if width is None else widened(bits, width)
 
@@ -112,7 +163,9 @@ def _as_bytes(bits: np.ndarray, precision: str) -> np.ndarray:
 
 def parts_of(num_rows: int) -> list[slice]:
     """Rows that are worked on at a time; one part where there are none."""
-    return [slice(begin, begin + _ROWS_AT_ONCE) for begin in range(0, max(num_rows, 1), _ROWS_AT_ONCE)]
+    return [
+        slice(begin, begin + _ROWS_AT_ONCE) for begin in range(0, max(num_rows, 1), _ROWS_AT_ONCE)
+    ]
 
 
 def widened(bits: np.ndarray, width: int) -> np.ndarray:

@@ -22,7 +22,11 @@ from jboost.cli.options import Settings
 from jboost.lpboost.master import Config
 
 _HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2
-_SOLVERS: dict[str, Config] = {"simplex": lpboost.SimplexConfig(), "interior-point": lp.InteriorPointConfig(), "first-order": lp.FirstOrderConfig()}
+_SOLVERS: dict[str, Config] = {
+    "simplex": lpboost.SimplexConfig(),
+    "interior-point": lp.InteriorPointConfig(),
+    "first-order": lp.FirstOrderConfig(),
+}
 _TAKES_EMPTY_COLUMNS = ("stumps", "pool")  # a column of zeros changes no result of these learners
 
 
@@ -48,7 +52,11 @@ def make_learner(name: str) -> Any:
         import optax
 
         return learners.trained(*learners.mlp(_HIDDEN_SIZES), optax.adam(_LEARNING_RATE))
-    makers: dict[str, Callable[[], Any]] = {"stumps": learners.stumps, "pool": learners.pool, "literals": learners.literals}
+    makers: dict[str, Callable[[], Any]] = {
+        "stumps": learners.stumps,
+        "pool": learners.pool,
+        "literals": learners.literals,
+    }
     return makers[name]()
 
 
@@ -58,12 +66,19 @@ def width_for(num_features: int, learner: str) -> int:
 
 
 def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float) -> Fit:
-    """One fit on the rows where `chosen` [n] is True; all masks and all nus share one compilation, and so do tables of similar size."""
+    """One fit on the rows where `chosen` [n] is True; all masks and all nus share one compilation,
+    and so do tables of similar size.
+    """
     num_rows = sizes.linear(len(chosen))
     padded = examples.padded(num_rows, width_for(examples.points.shape[1], settings.learner))
     mask = np.pad(chosen, (0, num_rows - len(chosen)))
     with jax.enable_x64(settings.precision == "float64"):
-        dataset = Dataset(*(jax.numpy.asarray(part) for part in (padded.points, padded.labels, padded.weights, mask)))
+        dataset = Dataset(
+            *(
+                jax.numpy.asarray(part)
+                for part in (padded.points, padded.labels, padded.weights, mask)
+            )
+        )
         plan, key = plan_of(settings), jax.random.key(settings.seed)
         if settings.time_limit is None and settings.checkpoint is None:
             return jax.block_until_ready(fit_dataset(plan, dataset, key, nu, settings.tolerance))
@@ -71,29 +86,46 @@ def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float)
         learner = make_learner(plan.learner)
         with limits.progress(settings.method, settings.rounds) as show:
             like = functools.partial(booster.init, dataset, learner, **options)
-            with checkpointing.kept(settings, lambda state, info: show(state, ""), like, dataset) as (on_step, initial):
-                return jax.block_until_ready(booster.fit(dataset, learner, on_step=on_step, initial=initial, **options))
+            with checkpointing.kept(
+                settings, lambda state, info: show(state, ""), like, dataset
+            ) as (on_step, initial):
+                return jax.block_until_ready(
+                    booster.fit(dataset, learner, on_step=on_step, initial=initial, **options)
+                )
 
 
-def fit_dataset(plan: Plan, dataset: Dataset, key: Array, nu: ArrayLike, tolerance: ArrayLike) -> Fit:
+def fit_dataset(
+    plan: Plan, dataset: Dataset, key: Array, nu: ArrayLike, tolerance: ArrayLike
+) -> Fit:
     """One fit by the booster of a plan; it may be traced."""
     booster, options = _method_of(plan, key, nu, tolerance)
     fitted: Fit = booster.fit(dataset, make_learner(plan.learner), **options)
     return fitted
 
 
-def _method_of(plan: Plan, key: Array, nu: ArrayLike, tolerance: ArrayLike) -> tuple[Any, dict[str, Any]]:
+def _method_of(
+    plan: Plan, key: Array, nu: ArrayLike, tolerance: ArrayLike
+) -> tuple[Any, dict[str, Any]]:
     """The module of a method, and what its `init` and `fit` are told."""
     options: dict[str, Any] = {"key": key, "max_rounds": plan.rounds}
     if plan.method == RELAXED_MARGIN:
-        return relaxed_margin, options | {"relaxation": relaxations.soft_margin(nu=nu), "tolerance": tolerance}
+        return relaxed_margin, options | {
+            "relaxation": relaxations.soft_margin(nu=nu),
+            "tolerance": tolerance,
+        }
     if plan.method == LPBOOST:
-        return lpboost, options | {"nu": nu, "tolerance": tolerance, "config": _SOLVERS[plan.solver]}
+        return lpboost, options | {
+            "nu": nu,
+            "tolerance": tolerance,
+            "config": _SOLVERS[plan.solver],
+        }
     return adaboost if plan.method == ADABOOST else infoboost, options
 
 
 def scores(ensemble: Ensemble, features: np.ndarray, precision: str) -> np.ndarray:
-    """The scores [k] of features [k, N], in float64; infinite where a hypothesis settles the row."""
+    """The scores [k] of features [k, N], in float64; infinite where a hypothesis
+    settles the row.
+    """
     count = len(features)
     padded = np.pad(features.astype(precision), ((0, sizes.linear(count) - count), (0, 0)))
     with jax.enable_x64(precision == "float64"):
@@ -104,7 +136,9 @@ _scores = jax.jit(predict_scores)
 
 
 def normalized_margins(ensemble: Ensemble, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """y F(x) over the sum of all finite votes, [n] in [-1, 1] within rounding; infinite where a hypothesis settles the row."""
+    """y F(x) over the sum of all finite votes, [n] in [-1, 1] within rounding; infinite where a
+    hypothesis settles the row.
+    """
     votes = np.asarray(ensemble.votes, np.float64)
     sizes = np.where(np.isfinite(votes), np.abs(votes), 0).max(axis=1)
     norm = math.fsum(sizes) + abs(float(ensemble.constant))

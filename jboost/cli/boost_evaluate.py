@@ -1,4 +1,6 @@
-"""Cross-validation of boosting, for `jboost evaluate`: the method, and scikit-learn's AdaBoost beside it where no value is missing."""
+"""Cross-validation of boosting, for `jboost evaluate`: the method, and scikit-learn's AdaBoost
+beside it where no value is missing.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,18 @@ from jboost.report.build import Losses
 from jboost.report.rules import Rule
 
 
-def evaluate_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
-    """What gives the losses on a fold; features are fitted, and nu is chosen, anew on the training rows of each. One compilation serves all folds."""
+def evaluate_folds(
+    source: Source, settings: Settings, masks: Sequence[np.ndarray]
+) -> Callable[[int], Losses]:
+    """What gives the losses on a fold; features are fitted, and nu is chosen, anew on the training
+    rows of each. One compilation serves all folds.
+    """
     parts = [source.rows(np.flatnonzero(~held_out)) for held_out in masks]
     fitted = [features.fit(part, settings) for part in parts]
     width = max(one.size for one in fitted)
     unpadded = [features.read_examples(one, source, settings) for one in fitted]
-    has_peer = not any(np.isnan(one.points).any() for one in unpadded)  # scikit-learn's takes no gaps
+    # scikit-learn's takes no gaps
+    has_peer = not any(np.isnan(one.points).any() for one in unpadded)
 
     def evaluate_fold(number: int) -> Losses:
         held_out = masks[number]
@@ -35,12 +42,20 @@ def evaluate_folds(source: Source, settings: Settings, masks: Sequence[np.ndarra
     return evaluate_fold
 
 
-def _rows(examples: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _rows(
+    examples: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     points, labels, weights = examples
     return points[rows], labels[rows], weights[rows]
 
 
-def _peer(points: np.ndarray, labels: np.ndarray, weights: np.ndarray, num_features: int, settings: Settings) -> Rule:
+def _peer(
+    points: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    num_features: int,
+    settings: Settings,
+) -> Rule:
     """scikit-learn's AdaBoost of stumps on the first features, those that do not only pad."""
     from sklearn.ensemble import AdaBoostClassifier
 
@@ -49,4 +64,6 @@ def _peer(points: np.ndarray, labels: np.ndarray, weights: np.ndarray, num_featu
         warnings.simplefilter("ignore")
         model.fit(points[:, :num_features], labels, sample_weight=weights)
     detail = f"stumps: {len(model.estimators_)} hypotheses"
-    return Rule("scikit-learn AdaBoost", detail, lambda points: model.predict(points[:, :num_features]))
+    return Rule(
+        "scikit-learn AdaBoost", detail, lambda points: model.predict(points[:, :num_features])
+    )

@@ -38,7 +38,11 @@ def fit(settings: Settings, say: Any) -> None:
     with timed(opening.seconds, "features"):
         seen = features.fit(source.rows(kept), settings)
         examples = features.read_examples(seen, source.rows(kept), settings)
-        others = features.read_examples(seen, source.rows(apart), settings).in_float64() if len(apart) else None
+        others = (
+            features.read_examples(seen, source.rows(apart), settings).in_float64()
+            if len(apart)
+            else None
+        )
     choice = _choose(source.rows(kept), opening.seconds, settings)
     with timed(opening.seconds, "boosting"):
         fitted = boost.boost(examples, np.ones(len(kept), bool), settings, choice.nu)
@@ -46,7 +50,10 @@ def fit(settings: Settings, say: Any) -> None:
 
     losses = build.losses([make_rule(fitted, settings)], examples.in_float64(), others)
     described = boosting.describe_fit(fitted, settings.method, settings.learner)
-    description = {**described, "verdict": _assess(described["certificate"], losses, examples, choice, settings)}
+    description = {
+        **described,
+        "verdict": _assess(described["certificate"], losses, examples, choice, settings),
+    }
     fitting.end(
         opening,
         settings,
@@ -60,7 +67,12 @@ def fit(settings: Settings, say: Any) -> None:
             "boosting": description,
         },
         sections={
-            "data": build.describe_data(source.table, len(apart), source.weights, features.left_out_notes(source.table, settings)),
+            "data": build.describe_data(
+                source.table,
+                len(apart),
+                source.weights,
+                features.left_out_notes(source.table, settings),
+            ),
             "boosting": description,
             "nu": nu_choice.describe(choice) if settings.method in SOFT_MARGINS else None,
             "rules": boosting.rules(fitted.ensemble, seen.names),
@@ -76,27 +88,52 @@ def _choose(source: Source, seconds: dict[str, float], settings: Settings) -> Ch
     candidates = nu_choice.values(settings)
     if settings.method not in SOFT_MARGINS or len(candidates) == 1:
         return Choice(candidates[0])
-    with timed(seconds, "choice of nu"), limits.progress("choice of nu", len(candidates)) as on_step:
+    with (
+        timed(seconds, "choice of nu"),
+        limits.progress("choice of nu", len(candidates)) as on_step,
+    ):
         return nu_choice.choose(source, settings, on_step=on_step)
 
 
 def make_rule(fitted: Fit, settings: Settings) -> Rule:
-    """The ensemble as a rule for the table of losses; a score of 0 is a vote for -1, as in `jboost.predict`."""
+    """The ensemble as a rule for the table of losses; a score of 0 is a vote for -1, as in
+    `jboost.predict`.
+    """
     detail = f"{settings.learner}: {boosting.num_voting(fitted.ensemble)} hypotheses"
-    return Rule(settings.method, detail, lambda points: np.where(boost.scores(fitted.ensemble, points, settings.precision) > 0, 1, -1))
+    return Rule(
+        settings.method,
+        detail,
+        lambda points: np.where(
+            boost.scores(fitted.ensemble, points, settings.precision) > 0, 1, -1
+        ),
+    )
 
 
-def _assess(bounds: Mapping[str, Any], losses: build.Losses, examples: Examples, choice: Choice, settings: Settings) -> dict[str, Any]:
+def _assess(
+    bounds: Mapping[str, Any],
+    losses: build.Losses,
+    examples: Examples,
+    choice: Choice,
+    settings: Settings,
+) -> dict[str, Any]:
     """Whether the vote says anything, and what to do if it does not."""
     _, labels, weights = examples.in_float64()
     reasons: list[str] = []
     remedy = "more --rounds, another --learner, or other columns"
     if settings.method in SOFT_MARGINS:
         reasons = verdict.soft_margin_reasons(bounds)
-        is_exhausted = bool(choice.losses) and not any(row["says_something"] for row in choice.losses)
+        is_exhausted = bool(choice.losses) and not any(
+            row["says_something"] for row in choice.losses
+        )
         greater = f"a greater --nu than {choice.nu:g}, --nu cv, or a smaller --tolerance"
-        remedy = "another --learner or other columns, as no nu that was tried says anything" if is_exhausted else greater
-    return verdict.assess(losses[-1]["training"]["rate"], labels, weights, reasons=reasons, remedy=remedy)
+        remedy = (
+            "another --learner or other columns, as no nu that was tried says anything"
+            if is_exhausted
+            else greater
+        )
+    return verdict.assess(
+        losses[-1]["training"]["rate"], labels, weights, reasons=reasons, remedy=remedy
+    )
 
 
 def _refuse(fitted: Fit, settings: Settings) -> None:
@@ -104,21 +141,32 @@ def _refuse(fitted: Fit, settings: Settings) -> None:
     found = Status(int(fitted.status))
     if found in _REFUSED:
         explanation = boosting.certificate(fitted, settings.method)["explanation"]
-        raise ValueError(f"{settings.method} with the learner {settings.learner} found no vote: {explanation}")
+        raise ValueError(
+            f"{settings.method} with the learner {settings.learner} found no vote: {explanation}"
+        )
 
 
 def _draw(fitted: Fit, examples: Examples, settings: Settings, folder: Path) -> None:
     title = f"{settings.method} of {settings.learner}"
     points, labels, _ = examples.in_float64()
-    margins = boost.normalized_margins(fitted.ensemble, boost.scores(fitted.ensemble, points, settings.precision), labels)
+    margins = boost.normalized_margins(
+        fitted.ensemble, boost.scores(fitted.ensemble, points, settings.precision), labels
+    )
     plots.plot_margins(margins, path=folder / MARGINS, title=f"Training margins: {title}")
     rounds = int(fitted.num_rounds)
     lower, upper, seen = (
-        np.asarray(bound, np.float64)[:rounds] for bound in (fitted.trace.lower_bounds, fitted.trace.upper_bounds, fitted.trace.seen_upper_bounds)
+        np.asarray(bound, np.float64)[:rounds]
+        for bound in (
+            fitted.trace.lower_bounds,
+            fitted.trace.upper_bounds,
+            fitted.trace.seen_upper_bounds,
+        )
     )
     upper = np.where(np.isfinite(upper), upper, seen)
     quantity = boosting.certificate(fitted, settings.method)["quantity"]
-    plots.plot_bounds(lower, upper, path=folder / GAP, title=f"Certified bounds: {title}", quantity=quantity)
+    plots.plot_bounds(
+        lower, upper, path=folder / GAP, title=f"Certified bounds: {title}", quantity=quantity
+    )
 
 
 def _lines(report: Mapping[str, Any]) -> list[str]:

@@ -30,10 +30,16 @@ class FittedEnsemble:
 
 
 def read(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
-    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
+    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError
+    where the file is damaged.
+    """
     if "names" in metadata:
-        raise ValueError(f"{path}: an earlier jboost wrote this model, when boosting left text out: fit it anew")
-    numeric, categorical, plain = (tuple(metadata[name]) for name in ("numeric", "categorical", "plain"))
+        raise ValueError(
+            f"{path}: an earlier jboost wrote this model, when boosting left text out: fit it anew"
+        )
+    numeric, categorical, plain = (
+        tuple(metadata[name]) for name in ("numeric", "categorical", "plain")
+    )
     learner, precision = metadata["learner"], metadata["precision"]
     mapping, description = LabelMapping(**metadata["labels"]), dict(metadata["boosting"])
     given = boost.make_learner(learner) if learner == "mlp" else None
@@ -51,22 +57,38 @@ def used_columns(fitted: FittedEnsemble) -> UsedColumns:
     if places is None:
         return UsedColumns(seen.numeric, seen.categorical)
     has_vote = np.any(np.asarray(fitted.ensemble.votes) != 0, axis=1)
-    used = seen.columns_at([int(place) for place in np.unique(np.asarray(places)[has_vote]) if place >= 0])
-    return UsedColumns(*(tuple(name for name in names if name in used) for names in (seen.numeric, seen.categorical)))
+    used = seen.columns_at(
+        [int(place) for place in np.unique(np.asarray(places)[has_vote]) if place >= 0]
+    )
+    return UsedColumns(
+        *(
+            tuple(name for name in names if name in used)
+            for names in (seen.numeric, seen.categorical)
+        )
+    )
 
 
 def predict_columns(fitted: FittedEnsemble, table: Table) -> dict[str, Any]:
     """The columns `score` and `prediction`."""
     seen = fitted.features
     whole = table.with_unused(seen.numeric, seen.categorical, value=0.0)
-    values = boost.scores(fitted.ensemble, features.read_features(seen, whole, fitted.learner, fitted.precision), fitted.precision)
+    values = boost.scores(
+        fitted.ensemble,
+        features.read_features(seen, whole, fitted.learner, fitted.precision),
+        fitted.precision,
+    )
     return {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
 
 
 def show(fitted: FittedEnsemble, say: Any) -> None:
     """The model, all its rules and what is proven about it."""
-    say(f"model       {type(fitted.ensemble).__name__}, {fitted.precision}, jboost {files.package_version('jboost')}")
+    say(
+        f"model       {type(fitted.ensemble).__name__}, {fitted.precision}, jboost"
+        f" {files.package_version('jboost')}"
+    )
     say(f"columns     {', '.join((*fitted.features.numeric, *fitted.features.categorical))}")
     say(f"labels      {fitted.mapping}")
-    for line in boosting.lines(fitted.description, boosting.rules(fitted.ensemble, fitted.features.names), num_shown=None):
+    for line in boosting.lines(
+        fitted.description, boosting.rules(fitted.ensemble, fitted.features.names), num_shown=None
+    ):
         say(line)

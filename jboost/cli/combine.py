@@ -1,4 +1,6 @@
-"""The method combine on the command line: its lists of many names, and the fit in the precision that was asked for."""
+"""The method combine on the command line: its lists of many names, and the fit in the precision
+that was asked for.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ LISTS = ("--scores", "--classifiers")
 
 
 def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
-    """Takes lists of more than two names out of the arguments, down to their first two, which is what click expects of them.
+    """Takes lists of more than two names out of the arguments, down to their first two, which is
+    what click expects of them.
 
     Raises:
       ValueError: if a list has fewer than two names.
@@ -39,7 +42,10 @@ def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[st
                 end += 1
             names = tuple(arguments[position:end])
             if len(names) < 2:
-                raise ValueError(f"{word} takes two names or more, and {'one follows' if names else 'none follows'}: name more")
+                raise ValueError(
+                    f"{word} takes two names or more, and"
+                    f" {'one follows' if names else 'none follows'}: name more"
+                )
             lists.pop(word[2:], None)
             if len(names) > 2:
                 lists[word[2:]] = names
@@ -48,14 +54,20 @@ def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[st
     return rest, lists
 
 
-def solve(examples: Examples, settings: Settings, *, num_rows: int) -> tuple[LinearVote, LinearVote]:
-    """The combination and logistic stacking of the same examples; calls with the same `num_rows`, at least their number, share a program."""
+def solve(
+    examples: Examples, settings: Settings, *, num_rows: int
+) -> tuple[LinearVote, LinearVote]:
+    """The combination and logistic stacking of the same examples; calls with the same `num_rows`,
+    at least their number, share a program.
+    """
     count = len(examples.labels)
     points, labels, weights = dataclasses.astuple(examples.padded(sizes.quadratic(num_rows)))
     mask = np.arange(len(labels)) < count
     with jax.enable_x64(settings.precision == "float64"):
         vote = combine.fit(points, labels, weights=weights, mask=mask, strategy=settings.strategy)  # type: ignore[arg-type]
         stacked = combine.stacking(points, labels, weights=weights, mask=mask)
-        votes = (each._replace(misclassified=each.misclassified[:count]) for each in (vote, stacked))
+        votes = (
+            each._replace(misclassified=each.misclassified[:count]) for each in (vote, stacked)
+        )
         result: tuple[LinearVote, LinearVote] = jax.block_until_ready(tuple(votes))
         return result

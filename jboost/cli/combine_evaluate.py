@@ -14,14 +14,18 @@ from jboost.report import combine as report_room
 from jboost.report.build import Losses
 
 
-def evaluate_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
+def evaluate_folds(
+    source: Source, settings: Settings, masks: Sequence[np.ndarray]
+) -> Callable[[int], Losses]:
     """What gives the losses of all rules on a fold; one compilation serves all folds."""
     names = settings.scores or settings.classifiers
     assert names is not None
 
     def evaluate_fold(number: int) -> Losses:
         held_out = masks[number]
-        training, base = inputs.score_training_rows(source.rows(np.flatnonzero(~held_out)), settings)
+        training, base = inputs.score_training_rows(
+            source.rows(np.flatnonzero(~held_out)), settings
+        )
         others = inputs.score_other_rows(source.rows(np.flatnonzero(held_out)), settings, base)
         vote, stacked = combine.solve(training, settings, num_rows=source.table.num_rows)
         rules = report_room.make_rules(*training.in_float64(), names, stacked, vote)

@@ -1,4 +1,6 @@
-"""`jboost fit --method combine`: data in, a folder with the combination, the report and a figure out."""
+"""`jboost fit --method combine`: data in, a folder with the combination, the report and a figure
+out.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def fit(settings: Settings, say: Any) -> None:
     source, apart = opening.source, opening.apart
     with timed(opening.seconds, "training"):
         examples, base = inputs.score_training_rows(source.rows(opening.kept), settings)
-        held_out = inputs.score_other_rows(source.rows(apart), settings, base).in_float64() if len(apart) else None
+        held_out = (
+            inputs.score_other_rows(source.rows(apart), settings, base).in_float64()
+            if len(apart)
+            else None
+        )
     with timed(opening.seconds, "compile and solve"):
         vote, stacked = combine.solve(examples, settings, num_rows=len(examples.labels))
 
@@ -40,7 +46,11 @@ def fit(settings: Settings, say: Any) -> None:
 
     def draw(folder: Path) -> None:
         heights = training[1] * report_room.scores(vote, training[0])
-        plots.plot_margins(heights / max(np.abs(heights).max(), 1e-300), path=folder / MARGINS, title="Training margins: combine")
+        plots.plot_margins(
+            heights / max(np.abs(heights).max(), 1e-300),
+            path=folder / MARGINS,
+            title="Training margins: combine",
+        )
 
     def save_base(folder: Path) -> None:
         if base:
@@ -51,13 +61,21 @@ def fit(settings: Settings, say: Any) -> None:
         settings,
         say,
         model=vote,
-        metadata={"names": list(names), "score_columns": list(settings.scores) if settings.scores else None, "strategy": settings.strategy},
+        metadata={
+            "names": list(names),
+            "score_columns": list(settings.scores) if settings.scores else None,
+            "strategy": settings.strategy,
+        },
         sections={
-            "data": build.describe_data(source.table, len(apart), source.weights, base.notes if base else ()),
+            "data": build.describe_data(
+                source.table, len(apart), source.weights, base.notes if base else ()
+            ),
             "base_classifiers": build.describe_base(names, base),
             "combination": report_room.describe(vote, names, opening.mapping, settings.strategy),
             "certificate": build.certificate(vote),
-            "losses": build.losses(report_room.make_rules(*training, names, stacked, vote), training, held_out),
+            "losses": build.losses(
+                report_room.make_rules(*training, names, stacked, vote), training, held_out
+            ),
         },
         draw=draw,
         lines=lambda report: text.certificate_lines(report["certificate"], report["combination"]),

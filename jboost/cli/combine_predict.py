@@ -1,4 +1,6 @@
-"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method combine."""
+"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method
+combine.
+"""
 
 from __future__ import annotations
 
@@ -34,32 +36,56 @@ class FittedVote:
 
 
 def read(path: Path, metadata: dict[str, Any]) -> FittedVote:
-    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
-    names, columns, precision = tuple(metadata["names"]), metadata["score_columns"], metadata["precision"]
+    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError
+    where the file is damaged.
+    """
+    names, columns, precision = (
+        tuple(metadata["names"]),
+        metadata["score_columns"],
+        metadata["precision"],
+    )
     mapping, strategy = LabelMapping(**metadata["labels"]), metadata["strategy"]
     with jax.enable_x64(precision == "float64"):
         vote = files.load(path)
     base = None if columns else classifiers.load_base(path.parent / BASE)
-    return FittedVote(vote, names, tuple(columns) if columns else None, strategy, mapping, precision, base)
+    return FittedVote(
+        vote, names, tuple(columns) if columns else None, strategy, mapping, precision, base
+    )
 
 
 def used_columns(fitted: FittedVote) -> UsedColumns:
     """Those of the base classifiers, or the scores."""
-    return UsedColumns(fitted.base.numeric, fitted.base.categorical) if fitted.base else UsedColumns(fitted.score_columns or ())
+    return (
+        UsedColumns(fitted.base.numeric, fitted.base.categorical)
+        if fitted.base
+        else UsedColumns(fitted.score_columns or ())
+    )
 
 
 def predict_columns(fitted: FittedVote, table: Table) -> dict[str, Any]:
     """The scores of all classifiers, the combined score and the prediction."""
-    points = inputs.score_rows(table, fitted.score_columns, fitted.base).astype(fitted.precision).astype(np.float64)
+    points = (
+        inputs.score_rows(table, fitted.score_columns, fitted.base)
+        .astype(fitted.precision)
+        .astype(np.float64)
+    )
     values = report_room.scores(fitted.vote, points)
-    columns: dict[str, Any] = {f"score_{name}": points[:, axis] for axis, name in enumerate(fitted.names)}
-    return columns | {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
+    columns: dict[str, Any] = {
+        f"score_{name}": points[:, axis] for axis, name in enumerate(fitted.names)
+    }
+    return columns | {
+        "score": values,
+        "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1)),
+    }
 
 
 def show(fitted: FittedVote, say: Any) -> None:
     """The model, its formula and what is proven about it."""
     kind = "score columns" if fitted.score_columns else "base classifiers"
-    say(f"model       {type(fitted.vote).__name__}, {fitted.precision}, jboost {files.package_version('jboost')}")
+    say(
+        f"model       {type(fitted.vote).__name__}, {fitted.precision}, jboost"
+        f" {files.package_version('jboost')}"
+    )
     say(f"scores      {', '.join(fitted.names)} ({kind})")
     say(f"strategy    {fitted.strategy}")
     say(f"labels      {fitted.mapping}")

@@ -8,7 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 from jboost import files, outputs
-from jboost.cli import boost_fit, combine_fit, devices, example_weights_fit, l0_fit, limits, programs, slipper_fit
+from jboost.cli import (
+    boost_fit,
+    combine_fit,
+    devices,
+    example_weights_fit,
+    l0_fit,
+    limits,
+    programs,
+    slipper_fit,
+)
 from jboost.cli.combine import LISTS, split_lists
 from jboost.cli.evaluate import evaluate
 from jboost.cli.fit import fit
@@ -20,14 +29,19 @@ from jboost.cli.resolution import read_config, resolve
 
 _FLAG_LISTS, _CONFIG_LISTS = "jboost.flag_lists", "jboost.config_lists"
 _WIDTH = 120  # where the output is no terminal
-_HELP = """Combines classifiers, with the proof: two of them exactly, by the linear combination of their scores that misclassifies the least
-weight (--method pair), three or more by exact pairs (combine), few rules that people read (l0, slipper), a distribution over examples
-(example-weights), or many hypotheses by boosting (relaxed-margin, lpboost, adaboost, infoboost)."""
+_HELP = (
+    "Combines classifiers, with the proof: two of them exactly, by the linear combination of their"
+    " scores that misclassifies the least weight (--method pair), three or more by exact pairs"
+    " (combine), few rules that people read (l0, slipper), a distribution over examples"
+    " (example-weights), or many hypotheses by boosting (relaxed-margin, lpboost, adaboost,"
+    " infoboost)."
+)
 _EPILOG = """\b
 Examples:
   jboost fit --data sklearn:breast_cancer --classifiers lda naive-bayes
   jboost fit --data train.csv --label ill --scores model_a model_b --output pair
-  jboost fit --data train.csv --label ill --scores model_a model_b model_c --method combine --strategy coordinate
+  jboost fit --data train.csv --label ill --scores model_a model_b model_c --method combine \\
+      --strategy coordinate
   jboost fit --data train.csv --label ill --method l0 --max-order 2
   jboost fit --data train.csv --label ill --method slipper --cuts quantiles
   jboost fit --data train.csv --label ill --method example-weights --penalty 0.009 --radius 5
@@ -50,7 +64,9 @@ def make_group() -> Any:
         no_args_is_help=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     )
-    group = click.version_option(files.package_version("jboost"), prog_name="jboost", message="%(prog)s %(version)s")(group)
+    group = click.version_option(
+        files.package_version("jboost"), prog_name="jboost", message="%(prog)s %(version)s"
+    )(group)
     for command in (_fit_command(), _predict_command(), _evaluate_command(), _inspect_command()):
         group.add_command(command)
     return group
@@ -66,17 +82,28 @@ def _fit_command() -> Any:
             EXAMPLE_WEIGHTS: example_weights_fit.fit,
             SLIPPER: slipper_fit.fit,
         }
-        with limits.of_command(settings.time_limit), devices.restored(), programs.notice(f"fit {settings.method}"):
+        with (
+            limits.of_command(settings.time_limit),
+            devices.restored(),
+            programs.notice(f"fit {settings.method}"),
+        ):
             by_method.get(settings.method, boost_fit.fit)(settings, say)
 
     return _command_class()(
         "fit",
         callback=run,
         params=[_config_option(), *_options("fit")],
-        help="Fits a model and writes a folder: model.npz, report.json, and for the method pair base.skops (trained classifiers) and "
-        "separator.png, for l0, slipper and boosting margins.png and gap.png, for example-weights margins.png and, of two columns, boundary.png.",
-        epilog="\b\nExamples:\n  jboost fit --data sklearn:breast_cancer\n  jboost fit --data train.csv --label ill --scores model_a model_b\n"
-        "  jboost fit --data sklearn:wine --method adaboost --learner stumps --rounds 50 --holdout 0.3",
+        help=(
+            "Fits a model and writes a folder: model.npz, report.json, and for the method pair"
+            " base.skops (trained classifiers) and separator.png, for l0, slipper and boosting"
+            " margins.png and gap.png, for example-weights margins.png and, of two columns,"
+            " boundary.png."
+        ),
+        epilog=(
+            "\b\nExamples:\n  jboost fit --data sklearn:breast_cancer\n  jboost fit --data"
+            " train.csv --label ill --scores model_a model_b\n  jboost fit --data sklearn:wine"
+            " --method adaboost --learner stumps --rounds 50 --holdout 0.3"
+        ),
     )
 
 
@@ -85,7 +112,11 @@ def _evaluate_command() -> Any:
 
     def run(report: str | None, **values: Any) -> None:
         settings = _settings(values)
-        with limits.of_command(settings.time_limit), devices.restored(), programs.notice(f"evaluate {settings.method}"):
+        with (
+            limits.of_command(settings.time_limit),
+            devices.restored(),
+            programs.notice(f"evaluate {settings.method}"),
+        ):
             evaluate(settings, report, say)
 
     report_option = click.Option(["--report"], metavar="FILE", help="Write the table as JSON too.")
@@ -93,9 +124,15 @@ def _evaluate_command() -> Any:
         "evaluate",
         callback=run,
         params=[_config_option(), *_options("evaluate"), report_option],
-        help="Cross-validates the optimal combination, each classifier, majority vote, average and logistic stacking; or the rules of l0 or "
-        "slipper beside the larger class; or boosting beside scikit-learn's AdaBoost.",
-        epilog="\b\nExample:\n  jboost evaluate --data sklearn:breast_cancer --classifiers tree svm --folds 10",
+        help=(
+            "Cross-validates the optimal combination, each classifier, majority vote, average and"
+            " logistic stacking; or the rules of l0 or slipper beside the larger class; or boosting"
+            " beside scikit-learn's AdaBoost."
+        ),
+        epilog=(
+            "\b\nExample:\n  jboost evaluate --data sklearn:breast_cancer --classifiers tree svm"
+            " --folds 10"
+        ),
     )
 
 
@@ -104,7 +141,9 @@ def _predict_command() -> Any:
 
     def run(model_dir: str, data: str, output: str, explain: bool, **values: Any) -> None:
         with programs.notice("predict"):
-            rows, notes = predict(model_dir, data, output, explain=explain, reading=make_reading(values))
+            rows, notes = predict(
+                model_dir, data, output, explain=explain, reading=make_reading(values)
+            )
         for note in notes:
             click.echo(f"jboost: note: {note}", err=True)
         if output != "-":
@@ -115,15 +154,34 @@ def _predict_command() -> Any:
         callback=run,
         params=[
             click.Argument(["model_dir"]),
-            click.Option(["--data"], required=True, metavar="FILE", help="Data file with the columns that the model uses; - is the standard input."),
             click.Option(
-                ["--output"], default="-", show_default=True, metavar="FILE", help="CSV file for the predictions; - is the standard output."
+                ["--data"],
+                required=True,
+                metavar="FILE",
+                help="Data file with the columns that the model uses; - is the standard input.",
             ),
-            click.Option(["--explain"], is_flag=True, help="For models of l0 and slipper: a column with the rules that hold for each row."),
+            click.Option(
+                ["--output"],
+                default="-",
+                show_default=True,
+                metavar="FILE",
+                help="CSV file for the predictions; - is the standard output.",
+            ),
+            click.Option(
+                ["--explain"],
+                is_flag=True,
+                help=(
+                    "For models of l0 and slipper: a column with the rules that hold for each row."
+                ),
+            ),
             *_options("predict"),
         ],
-        help="Predicts every row of a file with the model in MODEL_DIR: the score, the class, and of a pair the two scores. A blank line or one with "
-        "too few or too many fields has an empty prediction, and a column 'note' says why. The file is read as the training data were.",
+        help=(
+            "Predicts every row of a file with the model in MODEL_DIR: the score, the class, and of"
+            " a pair the two scores. A blank line or one with too few or too many fields has an"
+            " empty prediction, and a column 'note' says why. The file is read as the training data"
+            " were."
+        ),
         epilog="\b\nExample:\n  jboost predict jboost-out --data new.csv --output predictions.csv",
     )
 
@@ -148,11 +206,15 @@ def say(content: Any) -> None:
     import rich.console
 
     width = None if sys.stdout.isatty() else _WIDTH
-    rich.console.Console(highlight=False, markup=False, width=width).print(content, soft_wrap=isinstance(content, str))
+    rich.console.Console(highlight=False, markup=False, width=width).print(
+        content, soft_wrap=isinstance(content, str)
+    )
 
 
 def _command_class() -> Any:
-    """The click class of commands whose `LISTS` may be longer than the two names that an option holds; `_settings` puts the rest back."""
+    """The click class of commands whose `LISTS` may be longer than the two names that an option
+    holds; `_settings` puts the rest back.
+    """
     import click
 
     class ListCommand(click.Command):
@@ -170,8 +232,14 @@ def _settings(values: dict[str, Any]) -> Any:
     context = click.get_current_context()
     sources = {_FLAG_LISTS: ParameterSource.COMMANDLINE, _CONFIG_LISTS: ParameterSource.DEFAULT_MAP}
     for lists, source in sources.items():
-        values |= {name: names for name, names in context.meta.get(lists, {}).items() if context.get_parameter_source(name) is source}
-    is_flag = {name: context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in values}
+        values |= {
+            name: names
+            for name, names in context.meta.get(lists, {}).items()
+            if context.get_parameter_source(name) is source
+        }
+    is_flag = {
+        name: context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in values
+    }
     return resolve({name: value for name, value in values.items() if name != "config"}, is_flag)
 
 
@@ -181,12 +249,21 @@ def _config_option() -> Any:
     def read(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
         if path is not None:
             config = read_config(path)
-            lists = {name: tuple(config[name]) for name in (flag[2:] for flag in LISTS) if len(config.get(name, ())) > 2}
+            lists = {
+                name: tuple(config[name])
+                for name in (flag[2:] for flag in LISTS)
+                if len(config.get(name, ())) > 2
+            }
             context.meta[_CONFIG_LISTS] = lists
             context.default_map = config | {name: names[:2] for name, names in lists.items()}
 
     return click.Option(
-        ["--config"], callback=read, expose_value=False, is_eager=True, metavar="FILE", help="TOML file with any of these options; flags override it."
+        ["--config"],
+        callback=read,
+        expose_value=False,
+        is_eager=True,
+        metavar="FILE",
+        help="TOML file with any of these options; flags override it.",
     )
 
 
@@ -199,7 +276,9 @@ def _option(option: Option) -> Any:
 
     flag = "--" + option.name.replace("_", "-")
     if option.kind is bool:
-        return click.Option([f"{flag}/--no-{flag[2:]}", *option.flags], default=option.default, help=option.help)
+        return click.Option(
+            [f"{flag}/--no-{flag[2:]}", *option.flags], default=option.default, help=option.help
+        )
     kind: Any = option.kind
     if isinstance(option.kind, tuple):
         kind = click.Choice(option.kind)
@@ -224,17 +303,23 @@ def _option(option: Option) -> Any:
 
 
 def _finite_number(option: Option) -> Any:
-    """The click type of the numbers in the range of an option: NaN, which is in no range, and infinity are refused."""
+    """The click type of the numbers in the range of an option: NaN, which is in no range, and
+    infinity are refused.
+    """
     import click
 
     class FiniteNumber(click.FloatRange):
-        def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        def convert(
+            self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+        ) -> Any:
             number = super().convert(value, parameter, context)
             if not math.isfinite(number):
                 self.fail(f"{number} is not a finite number", parameter, context)
             return number
 
-    return FiniteNumber(option.low, option.high, min_open=option.low_open, max_open=option.high_open)
+    return FiniteNumber(
+        option.low, option.high, min_open=option.low_open, max_open=option.high_open
+    )
 
 
 def _number_or_word(numbers: Any, words: tuple[str, ...]) -> Any:
@@ -244,7 +329,9 @@ def _number_or_word(numbers: Any, words: tuple[str, ...]) -> Any:
     class NumberOrWord(click.ParamType):
         name = "number"
 
-        def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        def convert(
+            self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+        ) -> Any:
             return value if value in words else numbers.convert(value, parameter, context)
 
     return NumberOrWord()

@@ -1,4 +1,6 @@
-"""The device that a command computes on: what was asked for, or the CPU where an accelerator would only wait for it."""
+"""The device that a command computes on: what was asked for, or the CPU where an accelerator would
+only wait for it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ import jax
 
 AUTO = "auto"
 NAMES = (AUTO, "cpu", "gpu", "tpu")
-# Entries of the table from which on an accelerator is worth its start-up. On an H100 beside its machine's CPU fits of
-# 569 x 30 took three to nine times as long, of 3,000 x 200 a tenth.
+# Entries of the table from which on an accelerator is worth its start-up. On an H100 beside its
+# machine's CPU fits of 569 x 30 took three to nine times as long, of 3,000 x 200 a tenth.
 _ENTRIES_WORTH_IT = 1 << 16
 
 
@@ -24,7 +26,8 @@ def choose(name: str, num_rows: int, num_columns: int) -> str:
       num_columns: of the table.
 
     Raises:
-      ValueError: for a platform that this machine, or its JAX, does not have; it names those that there are.
+      ValueError: for a platform that this machine, or its JAX, does not have; it names those that
+        there are.
     """
     if name == AUTO:
         is_small = num_rows * num_columns < _ENTRIES_WORTH_IT
@@ -32,7 +35,9 @@ def choose(name: str, num_rows: int, num_columns: int) -> str:
     try:
         device = jax.devices(name)[0]
     except RuntimeError as error:
-        raise ValueError(f"device is {name}, and JAX finds none here: choose {' or '.join(_present())}, or auto") from error
+        raise ValueError(
+            f"device is {name}, and JAX finds none here: choose {' or '.join(_present())}, or auto"
+        ) from error
     jax.config.update("jax_default_device", device)
     return name
 

@@ -32,7 +32,9 @@ from jboost.cli.options import Settings
 from jboost.report import build, text
 from jboost.report.build import Losses
 
-_EVALUATORS: dict[str, Callable[[Source, Settings, Sequence[np.ndarray]], Callable[[int], Losses]]] = {
+_EVALUATORS: dict[
+    str, Callable[[Source, Settings, Sequence[np.ndarray]], Callable[[int], Losses]]
+] = {
     PAIR: pair_evaluate.evaluate_folds,
     COMBINE: combine_evaluate.evaluate_folds,
     L0: l0_evaluate.evaluate_folds,
@@ -53,8 +55,16 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
-    notes = () if settings.method in (PAIR, COMBINE, L0, SLIPPER) else features.left_out_notes(source.table, settings)
-    notes = example_weights.left_out_notes(source.table) if settings.method == EXAMPLE_WEIGHTS else notes
+    notes = (
+        ()
+        if settings.method in (PAIR, COMBINE, L0, SLIPPER)
+        else features.left_out_notes(source.table, settings)
+    )
+    notes = (
+        example_weights.left_out_notes(source.table)
+        if settings.method == EXAMPLE_WEIGHTS
+        else notes
+    )
     limits.check("reading")
     with limits.progress("cross-validation", len(masks)) as on_step:
         folds = cross_validate(source, settings, masks, on_step=on_step)
@@ -85,16 +95,25 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
         say(f"written     {report_path}")
 
 
-def cross_validate(source: Source, settings: Settings, masks: Sequence[np.ndarray], *, on_step: OnStep | None = None) -> list[Losses]:
+def cross_validate(
+    source: Source,
+    settings: Settings,
+    masks: Sequence[np.ndarray],
+    *,
+    on_step: OnStep | None = None,
+) -> list[Losses]:
     """The losses of all rules on every fold.
 
     Args:
       source: the data.
       settings: all options.
       masks: [m] bool each, True where the row is held out.
-      on_step: called after each fold with the losses so far and the number of the fold; False stops.
+      on_step: called after each fold with the losses so far and the number of the fold; False
+        stops.
     """
-    evaluate_fold = _EVALUATORS.get(settings.method, boost_evaluate.evaluate_folds)(source, settings, masks)
+    evaluate_fold = _EVALUATORS.get(settings.method, boost_evaluate.evaluate_folds)(
+        source, settings, masks
+    )
     folds: list[Losses] = []
     for number in range(len(masks)):
         folds.append(evaluate_fold(number))
@@ -104,8 +123,9 @@ def cross_validate(source: Source, settings: Settings, masks: Sequence[np.ndarra
 
 
 def summarise(folds: Sequence[Losses]) -> Losses:
-    """Mean and standard error of the loss rates over the folds, and of the support where there is one, a row for each rule; a detail that varies
-    is left out."""
+    """Mean and standard error of the loss rates over the folds, and of the support where there is
+    one, a row for each rule; a detail that varies is left out.
+    """
     rows = []
     for rule in zip(*folds, strict=True):
         details = {row["detail"] for row in rule}

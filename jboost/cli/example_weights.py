@@ -1,4 +1,6 @@
-"""Example weights for the command line: numeric columns as points, one fit, and the choice of the penalty by cross-validation."""
+"""Example weights for the command line: numeric columns as points, one fit, and the choice of the
+penalty by cross-validation.
+"""
 
 from __future__ import annotations
 
@@ -30,21 +32,29 @@ class Choice:
     """The penalty that was chosen, and what each of the candidates lost on held-out rows."""
 
     penalty: float
-    losses: tuple[dict[str, Any], ...] = ()  # penalty, mean and rates of each; empty where there was no choice
+    # penalty, mean and rates of each; empty where there was no choice
+    losses: tuple[dict[str, Any], ...] = ()
     num_candidates: int = 0  # more than there are losses, where the choice was ended early
 
 
 def feature_names(table: Table) -> tuple[str, ...]:
     """The numeric columns; ValueError where there are none."""
     if not table.numeric:
-        raise ValueError(f"{table.source}: no numeric columns, and example weights take no others: write text as numbers, or take --method l0")
+        raise ValueError(
+            f"{table.source}: no numeric columns, and example weights take no others: write text as"
+            " numbers, or take --method l0"
+        )
     return tuple(table.numeric)
 
 
 def left_out_notes(table: Table) -> tuple[str, ...]:
     """Which columns are not looked at."""
     names = ", ".join(table.categorical)
-    return (f"example weights take numeric columns: text columns are left out ({names})",) if names else ()
+    return (
+        (f"example weights take numeric columns: text columns are left out ({names})",)
+        if names
+        else ()
+    )
 
 
 def read_points(table: Table, names: tuple[str, ...]) -> np.ndarray:
@@ -65,35 +75,61 @@ class Cube(NamedTuple):
 
 
 def cube_for(points: np.ndarray, chosen: np.ndarray, settings: Settings) -> Cube:
-    """The cube round the mean of the chosen rows, as wide as was asked for, or as little as they allow; ValueError where their distances overflow."""
+    """The cube round the mean of the chosen rows, as wide as was asked for, or as little as they
+    allow; ValueError where their distances overflow.
+    """
     rows = points[chosen]
     with np.errstate(over="ignore", invalid="ignore"):
         centre = rows.mean(axis=0, dtype=np.float64).astype(points.dtype)
         centred = (rows - centre).astype(np.float64)  # after rounding, as the fit sees them
-        least = float((np.abs(centred).max(axis=1) + np.linalg.norm(centred, axis=1)).max()) / 2 * _SLACK
-        is_held = np.isfinite(points.dtype.type(4 * least))  # no sum or difference of two points is longer
+        least = (
+            float((np.abs(centred).max(axis=1) + np.linalg.norm(centred, axis=1)).max())
+            / 2
+            * _SLACK
+        )
+        # no sum or difference of two points is longer
+        is_held = np.isfinite(points.dtype.type(4 * least))
     if not is_held:
         largest, precision = float(np.abs(rows).max()), settings.precision
-        raise ValueError(f"the columns hold numbers up to {largest:.3g}, and distances between such rows overflow {precision}: rescale the columns")
+        raise ValueError(
+            f"the columns hold numbers up to {largest:.3g}, and distances between such rows"
+            f" overflow {precision}: rescale the columns"
+        )
     if settings.radius != AUTO:
         return Cube(centre, float(settings.radius))
     return Cube(centre, least if least > np.finfo(points.dtype).tiny else 1.0)
 
 
-def fit(examples: Examples, chosen: np.ndarray, settings: Settings, penalty: float) -> ExampleWeightModel:
-    """One fit on the rows where `chosen` [m] is True; all masks and penalties share one compilation, and so do similar numbers of rows.
+def fit(
+    examples: Examples, chosen: np.ndarray, settings: Settings, penalty: float
+) -> ExampleWeightModel:
+    """One fit on the rows where `chosen` [m] is True; all masks and penalties share one
+    compilation, and so do similar numbers of rows.
 
     Raises:
-      ValueError: naming the option, for a penalty or a radius that the rows do not allow, or where there is no classifier.
+      ValueError: naming the option, for a penalty or a radius that the rows do not allow, or where
+        there is no classifier.
     """
     centre, radius = cube_for(examples.points, chosen, settings)
     padded, mask = _padded(examples, chosen)
     with jax.enable_x64(settings.precision == "float64"):
-        example_weights.validate(examples.points, examples.labels, penalty=penalty, radius=radius, centre=centre, mask=chosen)
+        example_weights.validate(
+            examples.points,
+            examples.labels,
+            penalty=penalty,
+            radius=radius,
+            centre=centre,
+            mask=chosen,
+        )
         price, width = (np.asarray(number, settings.precision) for number in (penalty, radius))
-        model = _without_padding(_fit(padded.points, padded.labels, mask, price, width, centre), len(chosen))
+        model = _without_padding(
+            _fit(padded.points, padded.labels, mask, price, width, centre), len(chosen)
+        )
     if Status(int(model.status)) in (Status.INVALID_INPUT, Status.INFEASIBLE):
-        raise ValueError(f"example-weights found no classifier at penalty {penalty:g} and radius {radius:g}: choose others")
+        raise ValueError(
+            f"example-weights found no classifier at penalty {penalty:g} and radius {radius:g}:"
+            " choose others"
+        )
     return model
 
 
@@ -105,32 +141,44 @@ def _padded(examples: Examples, chosen: np.ndarray) -> tuple[Examples, np.ndarra
 
 def _without_padding(model: ExampleWeightModel, size: int) -> ExampleWeightModel:
     names = ("points", "labels", "example_weights", "row_weights")
-    return jax.block_until_ready(dataclasses.replace(model, **{name: getattr(model, name)[:size] for name in names}))
+    return jax.block_until_ready(
+        dataclasses.replace(model, **{name: getattr(model, name)[:size] for name in names})
+    )
 
 
 @jax.jit
-def _fit(points: Any, labels: Any, mask: Any, penalty: Any, radius: Any, centre: Any) -> ExampleWeightModel:
-    return example_weights.fit(points, labels, mask=mask, penalty=penalty, radius=radius, centre=centre)
+def _fit(
+    points: Any, labels: Any, mask: Any, penalty: Any, radius: Any, centre: Any
+) -> ExampleWeightModel:
+    return example_weights.fit(
+        points, labels, mask=mask, penalty=penalty, radius=radius, centre=centre
+    )
 
 
 def penalties(settings: Settings, num_rows: int) -> tuple[float, ...]:
-    """The penalties to choose from, the least first; cv stands for multiples of one over the number of rows."""
+    """The penalties to choose from, the least first; cv stands for multiples of one over the number
+    of rows.
+    """
     grid = {min(1.0, factor / num_rows) for factor in _GRID} if CV in settings.penalty else set()
     return tuple(sorted(grid | {float(value) for value in settings.penalty if value != CV}))
 
 
-def choose(examples: Examples, chosen: np.ndarray, settings: Settings, *, on_step: OnStep | None = None) -> Choice:
-    """The penalty of least error in stratified cross-validation on the rows where `chosen` is True, all in one compiled call.
+def choose(
+    examples: Examples, chosen: np.ndarray, settings: Settings, *, on_step: OnStep | None = None
+) -> Choice:
+    """The penalty of least error in stratified cross-validation on the rows where `chosen` is True,
+    all in one compiled call.
 
     Args:
       examples: all rows.
       chosen: [m] bool.
       settings: all options.
-      on_step: called after each penalty, which then has a call of its own over all folds; False ends the choice with those that were tried, and so
-        does Ctrl-C.
+      on_step: called after each penalty, which then has a call of its own over all folds; False
+        ends the choice with those that were tried, and so does Ctrl-C.
 
     Raises:
-      ValueError: naming the option, for more folds than the smaller class has rows, or where no penalty has a solution on all folds.
+      ValueError: naming the option, for more folds than the smaller class has rows, or where no
+        penalty has a solution on all folds.
     """
     count = int(chosen.sum())
     candidates = penalties(settings, count)
@@ -152,11 +200,20 @@ def choose(examples: Examples, chosen: np.ndarray, settings: Settings, *, on_ste
                 break
     best = min(table, key=lambda row: (row["mean"], row["penalty"]))
     if not np.isfinite(best["mean"]):
-        raise ValueError(f"penalty: none of {', '.join(f'{one:g}' for one in candidates)} is 1 / rows of a training fold or more: raise --penalty")
+        raise ValueError(
+            f"penalty: none of {', '.join(f'{one:g}' for one in candidates)} is 1 / rows of a"
+            " training fold or more: raise --penalty"
+        )
     return Choice(best["penalty"], tuple(table), len(candidates))
 
 
-def _losses(padded: Examples, mask: np.ndarray, cube: Cube, candidates: tuple[float, ...], settings: Settings) -> list[dict[str, Any]]:
+def _losses(
+    padded: Examples,
+    mask: np.ndarray,
+    cube: Cube,
+    candidates: tuple[float, ...],
+    settings: Settings,
+) -> list[dict[str, Any]]:
     """What penalties lose in cross-validation, by one compiled call over folds and penalties."""
     found = example_weights.choose_penalty(
         padded.points,
@@ -168,8 +225,14 @@ def _losses(padded: Examples, mask: np.ndarray, cube: Cube, candidates: tuple[fl
         centre=cube.centre,
         mask=mask,
     )
-    means, of_folds = np.asarray(found.losses, np.float64), np.asarray(found.fold_losses, np.float64)
-    return [{"penalty": one, "mean": float(mean), "rates": rates.tolist()} for one, mean, rates in zip(candidates, means, of_folds.T, strict=True)]
+    means, of_folds = (
+        np.asarray(found.losses, np.float64),
+        np.asarray(found.fold_losses, np.float64),
+    )
+    return [
+        {"penalty": one, "mean": float(mean), "rates": rates.tolist()}
+        for one, mean, rates in zip(candidates, means, of_folds.T, strict=True)
+    ]
 
 
 def scores(model: ExampleWeightModel, points: np.ndarray, precision: str) -> np.ndarray:

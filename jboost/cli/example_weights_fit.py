@@ -1,4 +1,6 @@
-"""`jboost fit --method example-weights`: data in, a folder with the model, the report and the figures out."""
+"""`jboost fit --method example-weights`: data in, a folder with the model, the report and the
+figures out.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +37,30 @@ def fit(settings: Settings, say: Any) -> None:
     source, kept, apart, mapping = opening.source, opening.kept, opening.apart, opening.mapping
     names = example_weights.feature_names(source.table)
     examples = example_weights.read_examples(source.rows(kept), names, settings)
-    others = example_weights.read_examples(source.rows(apart), names, settings).in_float64() if len(apart) else None
+    others = (
+        example_weights.read_examples(source.rows(apart), names, settings).in_float64()
+        if len(apart)
+        else None
+    )
     everything = np.ones(len(kept), bool)
     num_penalties = len(example_weights.penalties(settings, len(kept)))
-    with timed(opening.seconds, "choice"), limits.progress("choice of the penalty", num_penalties) as on_step:
+    with (
+        timed(opening.seconds, "choice"),
+        limits.progress("choice of the penalty", num_penalties) as on_step,
+    ):
         choice = example_weights.choose(examples, everything, settings, on_step=on_step)
     with timed(opening.seconds, "weights"):
         model = example_weights.fit(examples, everything, settings, choice.penalty)
     description = report_room.describe(model, names, float(model.kernel.radius))  # type: ignore[attr-defined]
     found = build.losses([make_rule(model, settings)], examples.in_float64(), others)
     _, labels, weights = examples.in_float64()
-    description["verdict"] = verdict.assess(found[-1]["training"]["rate"], labels, weights, remedy=_REMEDY)
-    losses = [{**row, "mean": _finite(row["mean"]), "rates": [_finite(rate) for rate in row["rates"]]} for row in choice.losses]
+    description["verdict"] = verdict.assess(
+        found[-1]["training"]["rate"], labels, weights, remedy=_REMEDY
+    )
+    losses = [
+        {**row, "mean": _finite(row["mean"]), "rates": [_finite(rate) for rate in row["rates"]]}
+        for row in choice.losses
+    ]
     fitting.end(
         opening,
         settings,
@@ -54,13 +68,24 @@ def fit(settings: Settings, say: Any) -> None:
         model=model,
         metadata={"names": list(names), "model": description},
         sections={
-            "data": build.describe_data(source.table, len(apart), None, example_weights.left_out_notes(source.table)),
-            "penalty": {"chosen": choice.penalty, "losses": losses, "candidates": choice.num_candidates},
+            "data": build.describe_data(
+                source.table, len(apart), None, example_weights.left_out_notes(source.table)
+            ),
+            "penalty": {
+                "chosen": choice.penalty,
+                "losses": losses,
+                "candidates": choice.num_candidates,
+            },
             "model": description,
             "losses": found,
         },
-        draw=lambda folder: _draw(model, examples.points, examples.labels, names, mapping, settings, folder),
-        lines=lambda report: [*report_room.choice_lines(report["penalty"]), *report_room.lines(report["model"], mapping)],
+        draw=lambda folder: _draw(
+            model, examples.points, examples.labels, names, mapping, settings, folder
+        ),
+        lines=lambda report: [
+            *report_room.choice_lines(report["penalty"]),
+            *report_room.lines(report["model"], mapping),
+        ],
     )
 
 
@@ -69,17 +94,35 @@ def _finite(number: float) -> float | None:
 
 
 def make_rule(model: ExampleWeightModel, settings: Settings) -> Rule:
-    """The classifier as a rule for the table of losses; a score of 0 is a vote for -1, as in `jboost.predict`."""
+    """The classifier as a rule for the table of losses; a score of 0 is a vote for -1, as in
+    `jboost.predict`.
+    """
     detail = f"support: {int(model.num_support)}"
-    return Rule(settings.method, detail, lambda points: np.where(example_weights.scores(model, points, settings.precision) > 0, 1, -1))
+    return Rule(
+        settings.method,
+        detail,
+        lambda points: np.where(
+            example_weights.scores(model, points, settings.precision) > 0, 1, -1
+        ),
+    )
 
 
 def _draw(
-    model: ExampleWeightModel, points: np.ndarray, labels: np.ndarray, names: tuple[str, ...], mapping: LabelMapping, settings: Settings, folder: Path
+    model: ExampleWeightModel,
+    points: np.ndarray,
+    labels: np.ndarray,
+    names: tuple[str, ...],
+    mapping: LabelMapping,
+    settings: Settings,
+    folder: Path,
 ) -> None:
     margins = labels * example_weights.scores(model, points, settings.precision)
     largest = float(np.abs(margins).max()) or 1.0
-    plots.plot_margins(margins / largest, path=folder / MARGINS, title="Training margins over the largest: example-weights")
+    plots.plot_margins(
+        margins / largest,
+        path=folder / MARGINS,
+        title="Training margins over the largest: example-weights",
+    )
     if len(names) == 2:
         plots.plot_example_weights(
             points,

@@ -1,4 +1,6 @@
-"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method example-weights."""
+"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method
+example-weights.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,18 @@ class FittedExampleWeights:
 
 
 def read(path: Path, metadata: dict[str, Any]) -> FittedExampleWeights:
-    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
-    names, precision, mapping = tuple(metadata["names"]), metadata["precision"], LabelMapping(**metadata["labels"])
+    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError
+    where the file is damaged.
+    """
+    names, precision, mapping = (
+        tuple(metadata["names"]),
+        metadata["precision"],
+        LabelMapping(**metadata["labels"]),
+    )
     with jax.enable_x64(precision == "float64"):
-        return FittedExampleWeights(files.load(path), names, mapping, precision, dict(metadata["model"]))
+        return FittedExampleWeights(
+            files.load(path), names, mapping, precision, dict(metadata["model"])
+        )
 
 
 def used_columns(fitted: FittedExampleWeights) -> UsedColumns:
@@ -41,13 +51,18 @@ def used_columns(fitted: FittedExampleWeights) -> UsedColumns:
 
 def predict_columns(fitted: FittedExampleWeights, table: Table) -> dict[str, Any]:
     """The columns `score` and `prediction`."""
-    values = example_weights.scores(fitted.model, example_weights.read_points(table, fitted.names), fitted.precision)
+    values = example_weights.scores(
+        fitted.model, example_weights.read_points(table, fitted.names), fitted.precision
+    )
     return {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
 
 
 def show(fitted: FittedExampleWeights, say: Any) -> None:
     """The model, its whole support and what is proven about it."""
-    say(f"model       {type(fitted.model).__name__}, {fitted.precision}, jboost {files.package_version('jboost')}")
+    say(
+        f"model       {type(fitted.model).__name__}, {fitted.precision}, jboost"
+        f" {files.package_version('jboost')}"
+    )
     say(f"columns     {', '.join(fitted.names)}")
     say(f"labels      {fitted.mapping}")
     for line in report_room.lines(fitted.description, fitted.mapping, num_shown=None):

@@ -1,8 +1,11 @@
-"""What boosting sees of a table: numeric columns as they are, and bits for categories and for missing values.
+"""What boosting sees of a table: numeric columns as they are, and bits for categories and for
+missing values.
 
-A learner of stumps finds thresholds of its own, so that numeric columns stay as they are; --cuts makes bits of them, too. A stump abstains where
-the number that it looks at is missing, and whether one is missing is a bit of its own (--missing literal). The learner literals takes bits alone.
-A network takes what stumps take, and 0 for what is missing. A pool takes numeric columns alone: outputs of classifiers.
+A learner of stumps finds thresholds of its own, so that numeric columns stay as they are; --cuts
+makes bits of them, too. A stump abstains where the number that it looks at is missing, and whether
+one is missing is a bit of its own (--missing literal). The learner literals takes bits alone. A
+network takes what stumps take, and 0 for what is missing. A pool takes numeric columns alone:
+outputs of classifiers.
 """
 
 from __future__ import annotations
@@ -43,13 +46,18 @@ class Features:
     @property
     def names(self) -> tuple[str, ...]:
         """What each feature is, in words: a column, or a condition."""
-        return (*(words.quoted(" ".join(name.splitlines())) for name in self.plain), *self.binarizer.bit_names)
+        return (
+            *(words.quoted(" ".join(name.splitlines())) for name in self.plain),
+            *self.binarizer.bit_names,
+        )
 
     def columns_at(self, places: Sequence[int]) -> set[str]:
         """The columns of the table that features at these places are made of."""
         bits = [place - len(self.plain) for place in places if place >= len(self.plain)]
         attributes = np.asarray(self.binarizer.attributes)[bits]
-        return {self.plain[place] for place in places if place < len(self.plain)} | {self.binarizer.names[attribute] for attribute in attributes}
+        return {self.plain[place] for place in places if place < len(self.plain)} | {
+            self.binarizer.names[attribute] for attribute in attributes
+        }
 
 
 def fit(source: Source, settings: Settings) -> Features:
@@ -59,22 +67,45 @@ def fit(source: Source, settings: Settings) -> Features:
     numeric, categorical = tuple(table.numeric), tuple(table.categorical)
     if settings.learner == _TEXT_IS_LEFT_OUT:
         if not numeric:
-            raise ValueError(f"{table.source}: no numeric columns, and the learner pool takes no others: take --learner stumps")
+            raise ValueError(
+                f"{table.source}: no numeric columns, and the learner pool takes no others: take"
+                " --learner stumps"
+            )
         return Features(
-            numeric, (), numeric, bit_room.fit(table.matrix((), ()), labels, source.weights, (), settings, source=table.source, copies=_COPIES)
+            numeric,
+            (),
+            numeric,
+            bit_room.fit(
+                table.matrix((), ()),
+                labels,
+                source.weights,
+                (),
+                settings,
+                source=table.source,
+                copies=_COPIES,
+            ),
         )
     rows, names = table.matrix(numeric, categorical), (*numeric, *categorical)
-    binarizer = bit_room.fit(rows, labels, source.weights, names, settings, source=table.source, copies=_COPIES)
+    binarizer = bit_room.fit(
+        rows, labels, source.weights, names, settings, source=table.source, copies=_COPIES
+    )
     found = Features(numeric, categorical, numeric if settings.cuts == UNCUT else (), binarizer)
     if found.size == 0:
-        raise ValueError(f"{table.source}: no column takes two values on the training rows, so there is nothing to ask: give columns that vary")
+        raise ValueError(
+            f"{table.source}: no column takes two values on the training rows, so there is nothing"
+            " to ask: give columns that vary"
+        )
     return found
 
 
 def left_out_notes(table: Table, settings: Settings) -> tuple[str, ...]:
     """Which columns boosting does not look at."""
     names = ", ".join(table.categorical) if settings.learner == _TEXT_IS_LEFT_OUT else ""
-    return (f"the learner pool takes numeric columns: text columns are left out ({names})",) if names else ()
+    return (
+        (f"the learner pool takes numeric columns: text columns are left out ({names})",)
+        if names
+        else ()
+    )
 
 
 def read_examples(features: Features, source: Source, settings: Settings) -> Examples:
@@ -84,21 +115,29 @@ def read_examples(features: Features, source: Source, settings: Settings) -> Exa
 
 
 def read_features(features: Features, table: Table, learner: str, precision: str) -> np.ndarray:
-    """The features [m, N] of the rows of a table, NaN where missing; ValueError with the row where the learner cannot take a value."""
+    """The features [m, N] of the rows of a table, NaN where missing; ValueError with the row where
+    the learner cannot take a value.
+    """
     if learner == _TEXT_IS_LEFT_OUT:
         columns = [table.numbers(name) for name in features.plain]
         for name, column in zip(features.plain, columns, strict=True):
             _check_output(table, name, column)
         return np.stack(columns, axis=1)
-    bits = bit_room.apply(features.binarizer, table.matrix(features.numeric, features.categorical), precision)
+    bits = bit_room.apply(
+        features.binarizer, table.matrix(features.numeric, features.categorical), precision
+    )
     matrix = np.concatenate([table.matrix(features.plain, ()), bits.astype(np.float64)], axis=1)
     return np.nan_to_num(matrix, nan=0.0) if learner == "mlp" else matrix
 
 
 def widened(examples: Examples, width: int, learner: str) -> Examples:
-    """With columns behind that change no result, `width` in all: missing everywhere, or of zeros for a learner that takes no gaps."""
+    """With columns behind that change no result, `width` in all: missing everywhere, or of zeros
+    for a learner that takes no gaps.
+    """
     fill = np.nan if learner in _TAKES_GAPS else 0.0
-    points = np.pad(examples.points, ((0, 0), (0, width - examples.points.shape[1])), constant_values=fill)
+    points = np.pad(
+        examples.points, ((0, 0), (0, width - examples.points.shape[1])), constant_values=fill
+    )
     return dataclasses.replace(examples, points=points)
 
 
@@ -108,6 +147,7 @@ def _check_output(table: Table, name: str, column: np.ndarray) -> None:
     if wrong.any():
         row = int(wrong.argmax())
         raise ValueError(
-            f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}: the learner pool takes outputs in [-1, 1]: "
-            f"scale the column, or take --learner stumps{table.line(row)}"
+            f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}: the learner"
+            " pool takes outputs in [-1, 1]: scale the column, or take --learner"
+            f" stumps{table.line(row)}"
         )

@@ -27,7 +27,11 @@ def fit(settings: Settings, say: Any) -> None:
     seconds, source, kept, apart = opening.seconds, opening.source, opening.kept, opening.apart
     with timed(seconds, "training"):
         examples, base = inputs.score_training_rows(source.rows(kept), settings)
-        held_out = inputs.score_other_rows(source.rows(apart), settings, base).in_float64() if len(apart) else None
+        held_out = (
+            inputs.score_other_rows(source.rows(apart), settings, base).in_float64()
+            if len(apart)
+            else None
+        )
     solver, seconds["compile"] = solve.compile_solver(len(kept), settings)
     with timed(seconds, "solve"):
         separator = solver(examples)
@@ -41,7 +45,14 @@ def fit(settings: Settings, say: Any) -> None:
 
     def draw(folder: Path) -> None:
         class_names = (mapping.negative, mapping.positive)
-        plots.plot_separator(training[0], training[1], separator, names=names, path=folder / FIGURE, class_names=class_names)
+        plots.plot_separator(
+            training[0],
+            training[1],
+            separator,
+            names=names,
+            path=folder / FIGURE,
+            class_names=class_names,
+        )
         pair_analysis.draw(examples, loo, front, names, folder)
 
     def save_base(folder: Path) -> None:
@@ -53,16 +64,26 @@ def fit(settings: Settings, say: Any) -> None:
         settings,
         say,
         model=separator,
-        metadata={"names": list(names), "score_columns": list(settings.scores) if settings.scores else None},
+        metadata={
+            "names": list(names),
+            "score_columns": list(settings.scores) if settings.scores else None,
+        },
         sections={
-            "data": build.describe_data(source.table, len(apart), source.weights, base.notes if base else ()),
+            "data": build.describe_data(
+                source.table, len(apart), source.weights, base.notes if base else ()
+            ),
             "base_classifiers": build.describe_base(names, base),
             "separator": build.describe_separator(separator, names, mapping),
             "certificate": build.certificate(separator),
-            "losses": build.losses(rules.fit_rules(*training, names, separator), training, held_out),
+            "losses": build.losses(
+                rules.fit_rules(*training, names, separator), training, held_out
+            ),
             **pair_analysis.describe(loo, front, len(kept)),
         },
         draw=draw,
-        lines=lambda report: [*text.certificate_lines(report["certificate"], report["separator"]), *pair_analysis.lines(report)],
+        lines=lambda report: [
+            *text.certificate_lines(report["certificate"], report["separator"]),
+            *pair_analysis.lines(report),
+        ],
         beside=save_base,
     )

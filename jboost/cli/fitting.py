@@ -1,4 +1,6 @@
-"""What every `jboost fit` begins and ends with: rows read and split, a folder written, a summary shown."""
+"""What every `jboost fit` begins and ends with: rows read and split, a folder written, a summary
+shown.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Opening(NamedTuple):
 
 
 def begin(settings: Settings) -> Opening:
-    """Looks at the output folder, reads the data, and keeps rows apart. Raises ValueError, in one line, for what the user can put right."""
+    """Looks at the output folder, reads the data, and keeps rows apart. Raises ValueError, in one
+    line, for what the user can put right.
+    """
     output = check_output(settings.output, settings.overwrite)
     before = programs.count()
     seconds: dict[str, float] = {}
@@ -83,7 +87,12 @@ def end(
         "settings": dataclasses.asdict(settings),
         "versions": build.versions(),
     }
-    told = {"method": settings.method, "precision": settings.precision, "labels": dataclasses.asdict(opening.mapping), **metadata}
+    told = {
+        "method": settings.method,
+        "precision": settings.precision,
+        "labels": dataclasses.asdict(opening.mapping),
+        **metadata,
+    }
     told["reading"] = keep_reading(opening.source.table.rows(opening.kept))
     with outputs.folder(opening.output) as folder:
         with jax.enable_x64(settings.precision == "float64"):
@@ -102,4 +111,7 @@ def end(
     say(f"seconds     {text.seconds_line(report['seconds'])}")
     say(f"device      {report['device']}")
     say(f"programs    {text.programs_line(report['programs'])}")
-    say(f"written     {', '.join(sorted(path.name for path in opening.output.iterdir()))} in {opening.output}")
+    say(
+        f"written     {', '.join(sorted(path.name for path in opening.output.iterdir()))} in"
+        f" {opening.output}"
+    )

@@ -28,15 +28,23 @@ class Examples:
     weights: np.ndarray  # [n]
 
     def padded(self, num_rows: int, num_columns: int | None = None) -> Examples:
-        """With rows of label and weight 1 behind, which a mask is to leave out, and columns of zeros."""
+        """With rows of label and weight 1 behind, which a mask is to leave out, and columns of
+        zeros.
+        """
         rows = num_rows - len(self.labels)
         columns = 0 if num_columns is None else num_columns - self.points.shape[1]
-        labels, weights = (np.pad(part, (0, rows), constant_values=1) for part in (self.labels, self.weights))
+        labels, weights = (
+            np.pad(part, (0, rows), constant_values=1) for part in (self.labels, self.weights)
+        )
         return Examples(np.pad(self.points, ((0, rows), (0, columns))), labels, weights)
 
     def in_float64(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Points, labels and weights, for sums on the host."""
-        return self.points.astype(np.float64), self.labels.astype(np.float64), self.weights.astype(np.float64)
+        return (
+            self.points.astype(np.float64),
+            self.labels.astype(np.float64),
+            self.weights.astype(np.float64),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,13 +61,21 @@ class Source:
 
 
 def read_source(settings: Settings) -> Source:
-    """Reads the data and judges the columns that are named, and chooses the device; ValueError in one line where something is wrong."""
+    """Reads the data and judges the columns that are named, and chooses the device; ValueError in
+    one line where something is wrong.
+    """
     if settings.data.startswith(EMBEDDED):
         table = embedded.load_table(settings.data.removeprefix(EMBEDDED))
     else:
-        columns = None if settings.scores is None else [*settings.scores, *([settings.weights] if settings.weights else [])]
+        columns = (
+            None
+            if settings.scores is None
+            else [*settings.scores, *([settings.weights] if settings.weights else [])]
+        )
         reading = make_reading(dataclasses.asdict(settings))
-        table = readers.read_table(settings.data, label=settings.label, reading=reading, columns=columns)
+        table = readers.read_table(
+            settings.data, label=settings.label, reading=reading, columns=columns
+        )
     for name in settings.scores or ():
         table.numbers(name)
     device = devices.choose(settings.device, table.num_rows, len(table.columns))
@@ -78,8 +94,13 @@ def _without_idle_rows(source: Source, name: str) -> Source:
     kept = source.rows(counts)
     assert kept.table.labels is not None
     if len(np.unique(kept.table.labels)) < 2:
-        raise ValueError(f"{source.table.source}: the rows whose weight '{name}' is above 0 are of one class: give rows of both")
-    return dataclasses.replace(kept, table=dataclasses.replace(kept.table, notes=(*kept.table.notes, note)))
+        raise ValueError(
+            f"{source.table.source}: the rows whose weight '{name}' is above 0 are of one class:"
+            " give rows of both"
+        )
+    return dataclasses.replace(
+        kept, table=dataclasses.replace(kept.table, notes=(*kept.table.notes, note))
+    )
 
 
 def split_rows(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +116,8 @@ def split_rows(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarr
         count = round(fraction * len(rows))
         if fraction and not 0 < count < len(rows):
             raise ValueError(
-                f"holdout is {fraction:g}: of the {len(rows)} rows of class {sign:+d} it would hold out {count}: choose another fraction"
+                f"holdout is {fraction:g}: of the {len(rows)} rows of class {sign:+d} it would hold"
+                f" out {count}: choose another fraction"
             )
         held_out.append(rows[:count])
         kept.append(rows[count:])
@@ -103,10 +125,14 @@ def split_rows(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarr
 
 
 def hold_out_masks(labels: np.ndarray, settings: Settings, *, stream: int = 0) -> list[np.ndarray]:
-    """Stratified folds, [m] bool each, True where held out; other streams split differently. Raises ValueError as `check_folds`."""
+    """Stratified folds, [m] bool each, True where held out; other streams split differently. Raises
+    ValueError as `check_folds`.
+    """
     check_folds(labels, settings)
     key = jax.random.fold_in(jax.random.key(settings.seed), stream)
-    return list(np.asarray(folds.stratified_folds(key, labels.astype(np.float32), num_folds=settings.folds)))
+    return list(
+        np.asarray(folds.stratified_folds(key, labels.astype(np.float32), num_folds=settings.folds))
+    )
 
 
 def check_folds(labels: np.ndarray, settings: Settings) -> None:
@@ -114,21 +140,32 @@ def check_folds(labels: np.ndarray, settings: Settings) -> None:
     smaller = int(min((labels > 0).sum(), (labels < 0).sum()))
     if smaller < settings.folds:
         if smaller < 2:
-            raise ValueError(f"the smaller class has {smaller} rows, too few for any folds: give more rows")
+            raise ValueError(
+                f"the smaller class has {smaller} rows, too few for any folds: give more rows"
+            )
         raise ValueError(
-            f"folds is {settings.folds}, but the smaller class has {smaller} rows to spread over them: choose --folds {smaller} or fewer"
+            f"folds is {settings.folds}, but the smaller class has {smaller} rows to spread over"
+            f" them: choose --folds {smaller} or fewer"
         )
 
 
 def score_training_rows(source: Source, settings: Settings) -> tuple[Examples, BaseFit | None]:
-    """The scores that the combination is fitted to, and the classifiers if they were trained here."""
+    """The scores that the combination is fitted to, and the classifiers if they were
+    trained here.
+    """
     table = source.table
     assert table.labels is not None
     if settings.scores:
         return cast_examples(_columns(table, settings.scores), source, settings), None
     assert settings.classifiers is not None
     masks = hold_out_masks(table.labels, settings) if settings.train_scores == "out-of-fold" else ()
-    base = classifiers.fit_base(table, settings.classifiers, seed=settings.seed, folds=masks, scores="out-of-fold" if masks else "in-sample")
+    base = classifiers.fit_base(
+        table,
+        settings.classifiers,
+        seed=settings.seed,
+        folds=masks,
+        scores="out-of-fold" if masks else "in-sample",
+    )
     return cast_examples(base.scores, source, settings), base
 
 
@@ -151,19 +188,28 @@ def _columns(table: Table, names: Sequence[str]) -> np.ndarray:
         row = int(np.abs(column).argmax())
         if abs(column[row]) > _LARGEST_SCORE:
             held = f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}"
-            raise ValueError(f"{held}: scores reach {_LARGEST_SCORE:g} at most; rescale the column{table.line(row)}")
+            raise ValueError(
+                f"{held}: scores reach {_LARGEST_SCORE:g} at most; rescale the"
+                f" column{table.line(row)}"
+            )
     return np.stack(columns, axis=1)
 
 
-def cast_examples(points: np.ndarray, source: Source, settings: Settings, *, may_miss: bool = False) -> Examples:
-    """Casts to the precision and judges all values before any work; with `may_miss`, NaN is a missing value and allowed."""
+def cast_examples(
+    points: np.ndarray, source: Source, settings: Settings, *, may_miss: bool = False
+) -> Examples:
+    """Casts to the precision and judges all values before any work; with `may_miss`, NaN is a
+    missing value and allowed.
+    """
     dtype = np.dtype(settings.precision)
     labels = source.table.labels
     assert labels is not None
     weights = np.ones(len(labels)) if source.weights is None else source.weights
     with np.errstate(over="ignore"):
         examples = Examples(points.astype(dtype), labels.astype(dtype), weights.astype(dtype))
-    judged = np.where(np.isnan(examples.points), 0, examples.points) if may_miss else examples.points
+    judged = (
+        np.where(np.isnan(examples.points), 0, examples.points) if may_miss else examples.points
+    )
     with jax.enable_x64(settings.precision == "float64"):
         types.validate(types.make_dataset(judged, examples.labels, weights=examples.weights))
     return examples

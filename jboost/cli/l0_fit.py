@@ -43,17 +43,25 @@ def fit(settings: Settings, say: Any) -> None:
         inner = l0.choosing_folds(rows, labels, part.weights, everything, table.columns, settings)
     with timed(opening.seconds, "rules"), limits.progress("l0", l0.num_steps(settings)) as on_step:
         has_gaps = bool(np.isnan(bits).any()) or (inner is not None and inner.have_gaps(everything))
-        room: dict[str, Any] = {"num_attributes": binarizer.num_bits, "has_gaps": has_gaps, "inner": inner}
+        room: dict[str, Any] = {
+            "num_attributes": binarizer.num_bits,
+            "has_gaps": has_gaps,
+            "inner": inner,
+        }
         found = l0.fit(bits, labels, part.weights, everything, settings, on_step=on_step, **room)
     fitted = found.fit
     ensemble = voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
 
-    model = l0.describe(fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings)
+    model = l0.describe(
+        fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings
+    )
     training = (bits, labels, ones_for_none(part.weights, len(labels)))
     others = None
     if len(apart):
         held_out = source.rows(apart)
-        other_bits = bit_room.apply(binarizer, l0.read_rows(held_out.table, numeric, categorical), settings.precision)
+        other_bits = bit_room.apply(
+            binarizer, l0.read_rows(held_out.table, numeric, categorical), settings.precision
+        )
         others = (other_bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart)))
     fitting.end(
         opening,
@@ -66,7 +74,11 @@ def fit(settings: Settings, say: Any) -> None:
             "model": model,
             "search": found.exact,
             "choice": _describe_choice(found, l0.num_choices(settings)) if found.losses else None,
-            "losses": build.losses(make_rules("l0", ensemble, *training[1:], opening.mapping, settings.precision), training, others),
+            "losses": build.losses(
+                make_rules("l0", ensemble, *training[1:], opening.mapping, settings.precision),
+                training,
+                others,
+            ),
         },
         draw=lambda folder: _draw(fitted, ensemble, bits, labels, settings, folder),
         lines=lambda report: [
@@ -87,10 +99,26 @@ def _describe_choice(found: l0.Found, num_candidates: int) -> dict[str, Any]:
     return {"chosen": chosen, "losses": list(found.losses), "candidates": num_candidates}
 
 
-def _draw(fitted: Fit, ensemble: Ensemble, bits: np.ndarray, labels: np.ndarray, settings: Settings, folder: Path) -> None:
+def _draw(
+    fitted: Fit,
+    ensemble: Ensemble,
+    bits: np.ndarray,
+    labels: np.ndarray,
+    settings: Settings,
+    folder: Path,
+) -> None:
     margins = labels * scores(ensemble, bits, settings.precision)
     plots.plot_margins(margins, path=folder / MARGINS, title="Training margins: l0")
     rounds = int(fitted.num_rounds)
-    lower, upper = (np.asarray(bound, np.float64)[:rounds] for bound in (fitted.trace.lower_bounds, fitted.trace.upper_bounds))
+    lower, upper = (
+        np.asarray(bound, np.float64)[:rounds]
+        for bound in (fitted.trace.lower_bounds, fitted.trace.upper_bounds)
+    )
     lower = np.where(np.isfinite(lower), np.maximum(lower, 0), 0)  # no cost is negative
-    plots.plot_bounds(lower, upper, path=folder / GAP, title="Certified bounds of the relaxation: l0", quantity="errors and costs of rules")
+    plots.plot_bounds(
+        lower,
+        upper,
+        path=folder / GAP,
+        title="Certified bounds of the relaxation: l0",
+        quantity="errors and costs of rules",
+    )

@@ -1,4 +1,6 @@
-"""L0-RBoost of rules of few literals for the command line: one `jboost.l0.fit_large` on merged rows, and the choice of order and number of rules."""
+"""L0-RBoost of rules of few literals for the command line: one `jboost.l0.fit_large` on merged
+rows, and the choice of order and number of rules.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def choose(
     on_step: OnStep | None,
     seconds: float | None,
 ) -> l0.LargeChoice:
-    """The choice among orders, numbers of rules, kappas and margins, and the fit of all rows where `chosen` [m] is True.
+    """The choice among orders, numbers of rules, kappas and margins, and the fit of all rows where
+    `chosen` [m] is True.
 
     Args:
       bits: [m, N].
@@ -71,7 +74,9 @@ def choose(
     left = limits.left() if seconds is None else seconds
 
     def make_learner(order: int, kappa: float) -> Any:
-        return learners.monomials(order, cost=costs.mdl(kappa, num_attributes=num_attributes, num_examples=num_rows))
+        return learners.monomials(
+            order, cost=costs.mdl(kappa, num_attributes=num_attributes, num_examples=num_rows)
+        )
 
     def watch(state: Any, info: Any) -> bool:
         return loops.goes_on(on_step, state, info if isinstance(info, str) else _progress(info))
@@ -93,7 +98,9 @@ def choose(
     )
 
 
-def losses(choice: l0.LargeChoice, settings: Settings, margins: list[float]) -> tuple[dict[str, Any], ...]:
+def losses(
+    choice: l0.LargeChoice, settings: Settings, margins: list[float]
+) -> tuple[dict[str, Any], ...]:
     """The held-out loss of each candidate that was fitted."""
     means, spreads = np.asarray(choice.errors), np.asarray(choice.standard_errors)
     grid = [orders(settings), numbers_of_rules(settings), settings.kappa, margins]

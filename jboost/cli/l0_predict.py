@@ -34,20 +34,35 @@ class FittedRules:
 
 
 def read(path: Path, metadata: dict[str, Any]) -> FittedRules:
-    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
-    numeric, categorical, precision = tuple(metadata["numeric"]), tuple(metadata["categorical"]), metadata["precision"]
+    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError
+    where the file is damaged.
+    """
+    numeric, categorical, precision = (
+        tuple(metadata["numeric"]),
+        tuple(metadata["categorical"]),
+        metadata["precision"],
+    )
     mapping, model = LabelMapping(**metadata["labels"]), dict(metadata["model"])
     with jax.enable_x64(precision == "float64"):
         held = files.load(path)
-    return FittedRules(held["ensemble"], held["binarizer"], numeric, categorical, mapping, precision, model)
+    return FittedRules(
+        held["ensemble"], held["binarizer"], numeric, categorical, mapping, precision, model
+    )
 
 
 def used_columns(fitted: FittedRules) -> UsedColumns:
     """Those that the rules with a vote ask about."""
     literals = np.asarray(fitted.ensemble.hypotheses.literals)[monomials.voting(fitted.ensemble)]
     bits = np.flatnonzero(literals.any(axis=0))
-    asked = {fitted.binarizer.names[place] for place in np.asarray(fitted.binarizer.attributes)[bits]}
-    return UsedColumns(*(tuple(name for name in names if name in asked) for names in (fitted.numeric, fitted.categorical)))
+    asked = {
+        fitted.binarizer.names[place] for place in np.asarray(fitted.binarizer.attributes)[bits]
+    }
+    return UsedColumns(
+        *(
+            tuple(name for name in names if name in asked)
+            for names in (fitted.numeric, fitted.categorical)
+        )
+    )
 
 
 def predict_columns(fitted: FittedRules, table: Table) -> dict[str, Any]:
@@ -58,18 +73,25 @@ def predict_columns(fitted: FittedRules, table: Table) -> dict[str, Any]:
 
 def explain(fitted: FittedRules, table: Table) -> list[str]:
     """The rules that hold, row by row."""
-    return report_room.explanations(fitted.model["rules"], monomials.fired(fitted.ensemble, bits_of(fitted, table)))
+    return report_room.explanations(
+        fitted.model["rules"], monomials.fired(fitted.ensemble, bits_of(fitted, table))
+    )
 
 
 def bits_of(fitted: FittedRules, table: Table) -> np.ndarray:
     """The rows as bits, [k, N]."""
     whole = table.with_unused(fitted.numeric, fitted.categorical)
-    return bit_room.apply(fitted.binarizer, l0.read_rows(whole, fitted.numeric, fitted.categorical), fitted.precision)
+    return bit_room.apply(
+        fitted.binarizer, l0.read_rows(whole, fitted.numeric, fitted.categorical), fitted.precision
+    )
 
 
 def show(fitted: FittedRules, say: Any) -> None:
     """The model, all its rules and what is proven about it."""
-    say(f"{type(fitted.ensemble).__name__} of {type(fitted.ensemble.learner).__name__}, {fitted.precision}, jboost {files.package_version('jboost')}")
+    say(
+        f"{type(fitted.ensemble).__name__} of {type(fitted.ensemble.learner).__name__},"
+        f" {fitted.precision}, jboost {files.package_version('jboost')}"
+    )
     say(f"columns     {', '.join(fitted.binarizer.names)}")
     say(f"labels      {fitted.mapping}")
     for line in report_room.lines(fitted.model, fitted.mapping):

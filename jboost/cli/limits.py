@@ -1,6 +1,8 @@
-"""What ends long work early with the best so far: `--time-limit`, counted from the start of the command, and Ctrl-C.
+"""What ends long work early with the best so far: `--time-limit`, counted from the start of the
+command, and Ctrl-C.
 
-SIGTERM ends it too where the state is saved, by `--checkpoint`; without that it ends the process at once, as ever.
+SIGTERM ends it too where the state is saved, by `--checkpoint`; without that it ends the process at
+once, as ever.
 """
 
 from __future__ import annotations
@@ -58,13 +60,16 @@ def check(phase: str) -> None:
     if rest is not None and rest <= 0:
         spent = time.monotonic() - _limit.begin
         raise ValueError(
-            f"--time-limit {_limit.seconds:g} was over after {phase}, which took until second {spent:.1f}: give more seconds, or fewer rows"
+            f"--time-limit {_limit.seconds:g} was over after {phase}, which took until second"
+            f" {spent:.1f}: give more seconds, or fewer rows"
         )
 
 
 @contextlib.contextmanager
 def progress(description: str, num_steps: int) -> Iterator[OnStep]:
-    """The bar of `drive.progress`, whose `on_step` is False once the time is up, or after Ctrl-C, which the first time only ends the loop."""
+    """The bar of `drive.progress`, whose `on_step` is False once the time is up, or after Ctrl-C,
+    which the first time only ends the loop.
+    """
     with drive.progress(description, num_steps) as show, _first_interrupt_ends_the_loop():
 
         def on_step(state: Any, info: Any) -> bool:
@@ -76,7 +81,8 @@ def progress(description: str, num_steps: int) -> Iterator[OnStep]:
 
 @contextlib.contextmanager
 def terminated_after(told: str) -> Iterator[None]:
-    """Within it the first SIGTERM makes `is_over` True; at the end the process then ends, with `told` on the standard error.
+    """Within it the first SIGTERM makes `is_over` True; at the end the process then ends, with
+    `told` on the standard error.
 
     The second SIGTERM ends the process at once.
     """

@@ -1,9 +1,12 @@
-"""The nu of a soft margin by cross-validation: all folds and values in one compiled call, or a value at a time with a callback.
+"""The nu of a soft margin by cross-validation: all folds and values in one compiled call, or a
+value at a time with a callback.
 
-The values go from the largest down, and end with the first that says nothing, which has no soft margin above the tolerance on some fold, or loses
-more on held-out rows than the best so far by over a standard error. The best soft margin never falls as nu grows, so that no smaller nu says more;
-and votes for small nus take longest. LP-Boost and the relaxed margin maximise the same soft margin, as all learners here have the negations
-of their hypotheses. So the folds of both are fitted by LP-Boost, which takes a quarter of the time.
+The values go from the largest down, and end with the first that says nothing, which has no soft
+margin above the tolerance on some fold, or loses more on held-out rows than the best so far by over
+a standard error. The best soft margin never falls as nu grows, so that no smaller nu says more; and
+votes for small nus take longest. LP-Boost and the relaxed margin maximise the same soft margin, as
+all learners here have the negations of their hypotheses. So the folds of both are fitted by
+LP-Boost, which takes a quarter of the time.
 """
 
 from __future__ import annotations
@@ -27,8 +30,10 @@ from jboost.cli.inputs import Source
 from jboost.cli.option import CV, LPBOOST, SOFT_MARGINS
 from jboost.cli.options import Settings
 
-GRID = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # at 1 the vote of largest mean margin is one hypothesis
-MOST_ROWS = 2048  # that the choice looks at: a loss on so many has a standard error of about one per cent
+# at 1 the vote of largest mean margin is one hypothesis
+GRID = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+# that the choice looks at: a loss on so many has a standard error of about one per cent
+MOST_ROWS = 2048
 _STREAM = 2  # the folds that choose nu are others than those of `evaluate`
 
 
@@ -37,13 +42,17 @@ class Choice:
     """The nu that was chosen, and what each of the candidates lost on held-out rows."""
 
     nu: float
-    losses: tuple[dict[str, Any], ...] = ()  # of each: nu, mean, standard_error, rates, soft_margins, says_something; None where it was not tried
+    # of each: nu, mean, standard_error, rates, soft_margins, says_something; None where it was not
+    # tried
+    losses: tuple[dict[str, Any], ...] = ()
     num_rows: int = 0  # that were looked at
     num_candidates: int = 0  # more than there are losses, where the choice was ended early
 
 
 class _Fold(NamedTuple):
-    """The rows on which a fold trains, and those on which it is tested; with a leading axis, several."""
+    """The rows on which a fold trains, and those on which it is tested; with a leading axis,
+    several.
+    """
 
     points: Array  # [m, N]
     labels: Array  # [m]
@@ -61,7 +70,9 @@ class _Best(NamedTuple):
 
 
 class _Tried(NamedTuple):
-    """What a value came to on each fold, NaN where it was not tried; with a leading axis, several values."""
+    """What a value came to on each fold, NaN where it was not tried; with a leading axis, several
+    values.
+    """
 
     rates: Any  # [F] share of the held-out weight that is misclassified
     soft_margins: Any  # [F] proven of the vote
@@ -69,7 +80,12 @@ class _Tried(NamedTuple):
 
 def describe(choice: Choice) -> dict[str, Any]:
     """The choice, ready for JSON."""
-    return {"chosen": choice.nu, "losses": list(choice.losses), "rows": choice.num_rows, "candidates": choice.num_candidates}
+    return {
+        "chosen": choice.nu,
+        "losses": list(choice.losses),
+        "rows": choice.num_rows,
+        "candidates": choice.num_candidates,
+    }
 
 
 def values(settings: Settings) -> tuple[float, ...]:
@@ -79,12 +95,15 @@ def values(settings: Settings) -> tuple[float, ...]:
 
 
 def choose(source: Source, settings: Settings, *, on_step: OnStep | None = None) -> Choice:
-    """The nu of least mean loss in stratified cross-validation; among equals the greatest. The largest, where none says anything.
+    """The nu of least mean loss in stratified cross-validation; among equals the greatest. The
+    largest, where none says anything.
 
     Args:
-      source: the rows that may be looked at; of more than `MOST_ROWS` so many are drawn, of each class its share.
+      source: the rows that may be looked at; of more than `MOST_ROWS` so many are drawn, of each
+        class its share.
       settings: all options; with one nu there is no choice.
-      on_step: called after each value of nu with (what was found so far, a text); False ends the choice with these values, and so does Ctrl-C.
+      on_step: called after each value of nu with (what was found so far, a text); False ends the
+        choice with these values, and so does Ctrl-C.
 
     Raises:
       ValueError: naming the option, for more folds than the smaller class has rows.
@@ -137,12 +156,19 @@ def _folds(source: Source, settings: Settings) -> _Fold:
     examples = [features.read_examples(one, source, settings) for one in fitted]
     rows = sizes.linear(len(labels))
     padded = [features.widened(one, width, settings.learner).padded(rows) for one in examples]
-    points, signs, weights = (np.stack([getattr(one, name) for one in padded]) for name in ("points", "labels", "weights"))
-    training, held_out = (np.pad(part, ((0, 0), (0, rows - len(labels)))) for part in (~np.stack(masks), np.stack(masks)))
+    points, signs, weights = (
+        np.stack([getattr(one, name) for one in padded]) for name in ("points", "labels", "weights")
+    )
+    training, held_out = (
+        np.pad(part, ((0, 0), (0, rows - len(labels))))
+        for part in (~np.stack(masks), np.stack(masks))
+    )
     return _Fold(points, signs, weights, training, held_out)
 
 
-def _try_all(folds: _Fold, candidates: tuple[float, ...], settings: Settings, on_step: OnStep | None) -> _Tried:
+def _try_all(
+    folds: _Fold, candidates: tuple[float, ...], settings: Settings, on_step: OnStep | None
+) -> _Tried:
     """What the values came to, [L, F]; fewer where the choice was ended early."""
     parts = [candidates] if on_step is None else [(nu,) for nu in candidates]
     plan = dataclasses.replace(boost.plan_of(settings), method=LPBOOST)
@@ -150,7 +176,11 @@ def _try_all(folds: _Fold, candidates: tuple[float, ...], settings: Settings, on
     with jax.enable_x64(settings.precision == "float64"):
         dtype = np.dtype(settings.precision)
         best = _Best(jnp.zeros((), bool), jnp.full((), jnp.inf, dtype), jnp.zeros((), dtype))
-        held, tolerance, key = _Fold(*(jnp.asarray(leaf) for leaf in folds)), jnp.asarray(settings.tolerance, dtype), jax.random.key(settings.seed)
+        held, tolerance, key = (
+            _Fold(*(jnp.asarray(leaf) for leaf in folds)),
+            jnp.asarray(settings.tolerance, dtype),
+            jax.random.key(settings.seed),
+        )
         for part in parts:
             try:
                 best, tried = _walk(plan, held, jnp.asarray(part, dtype), best, tolerance, key)
@@ -165,19 +195,29 @@ def _try_all(folds: _Fold, candidates: tuple[float, ...], settings: Settings, on
 
 
 @functools.partial(jax.jit, static_argnames=("plan",))
-def _walk(plan: Plan, folds: _Fold, nus: Array, best: _Best, tolerance: Array, key: Array) -> tuple[_Best, _Tried]:
-    """Tries the values one after the other, each on all folds at once; on a CPU the folds follow each other."""
+def _walk(
+    plan: Plan, folds: _Fold, nus: Array, best: _Best, tolerance: Array, key: Array
+) -> tuple[_Best, _Tried]:
+    """Tries the values one after the other, each on all folds at once; on a CPU the folds follow
+    each other.
+    """
     num_folds = folds.labels.shape[0]
 
     def one_fold(nu: Array, *leaves: Array) -> _Tried:
         fold = _Fold(*leaves)
-        fitted = boost.fit_dataset(plan, Dataset(fold.points, fold.labels, fold.weights, fold.training), key, nu, tolerance)
+        fitted = boost.fit_dataset(
+            plan, Dataset(fold.points, fold.labels, fold.weights, fold.training), key, nu, tolerance
+        )
         wrong = (predict_scores(fitted.ensemble, fold.points) > 0) != (fold.labels > 0)
         shares = jnp.where(fold.held_out, fold.weights, 0)
-        return _Tried(jnp.sum(jnp.where(wrong, shares, 0)) / jnp.sum(shares), fitted.certificate.lower_bound)
+        return _Tried(
+            jnp.sum(jnp.where(wrong, shares, 0)) / jnp.sum(shares), fitted.certificate.lower_bound
+        )
 
     def try_one(nu: Array) -> _Tried:
-        return jax.vmap(batching.in_chunks(one_fold, at_once=1))(jnp.broadcast_to(nu, (num_folds,)), *folds)
+        return jax.vmap(batching.in_chunks(one_fold, at_once=1))(
+            jnp.broadcast_to(nu, (num_folds,)), *folds
+        )
 
     def leave_out(nu: Array) -> _Tried:
         return _Tried(*(jnp.full((num_folds,), jnp.nan, nu.dtype) for _ in _Tried._fields))
@@ -188,7 +228,11 @@ def _walk(plan: Plan, folds: _Fold, nus: Array, best: _Best, tolerance: Array, k
         is_over = best.is_over | says_nothing | (mean > best.loss + best.spread)
         is_better = ~is_over & (mean < best.loss)
         spread = jnp.std(tried.rates, ddof=1) / math.sqrt(num_folds)
-        return _Best(is_over, jnp.where(is_better, mean, best.loss), jnp.where(is_better, spread, best.spread)), tried
+        return _Best(
+            is_over,
+            jnp.where(is_better, mean, best.loss),
+            jnp.where(is_better, spread, best.spread),
+        ), tried
 
     return loops.scan(visit, best, nus)
 

@@ -6,7 +6,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-L0, PAIR, RELAXED_MARGIN, LPBOOST, ADABOOST, INFOBOOST = "l0", "pair", "relaxed-margin", "lpboost", "adaboost", "infoboost"
+L0, PAIR, RELAXED_MARGIN, LPBOOST, ADABOOST, INFOBOOST = (
+    "l0",
+    "pair",
+    "relaxed-margin",
+    "lpboost",
+    "adaboost",
+    "infoboost",
+)
 COMBINE, EXAMPLE_WEIGHTS, SLIPPER = "combine", "example-weights", "slipper"
 SOFT_MARGINS = (RELAXED_MARGIN, LPBOOST)
 BOOSTERS = (*SOFT_MARGINS, ADABOOST, INFOBOOST)
@@ -26,7 +33,9 @@ class Option:
     help: str
     commands: tuple[str, ...] = ("fit", "evaluate")
     methods: tuple[str, ...] = METHODS
-    num_values: int = 1  # ANY_NUMBER: the flag may be repeated, and the key of a configuration file holds one value or a list
+    # ANY_NUMBER: the flag may be repeated, and the key of a configuration file holds one value or a
+    # list
+    num_values: int = 1
     metavar: str | None = None
     low: float | None = None
     high: float | None = None

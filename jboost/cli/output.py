@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-MODEL, BASE, REPORT, FIGURE, MARGINS, GAP = "model.npz", "base.skops", "report.json", "separator.png", "margins.png", "gap.png"
+MODEL, BASE, REPORT, FIGURE, MARGINS, GAP = (
+    "model.npz",
+    "base.skops",
+    "report.json",
+    "separator.png",
+    "margins.png",
+    "gap.png",
+)
 BOUNDARY, KINDS, FRONT = "boundary.png", "kinds.png", "front.png"
 _FILES = {MODEL, BASE, REPORT, FIGURE, MARGINS, GAP, BOUNDARY, KINDS, FRONT}
 
@@ -20,15 +27,22 @@ def check_output(name: str, overwrite: bool) -> Path:
     if output.exists() and not output.is_dir():
         raise ValueError(f"{output}: the output folder is a file: choose another --output")
     if Path.cwd().is_relative_to(output.resolve()):
-        raise ValueError(f"{output}: the output folder is made anew, and the command runs in it: choose another --output")
+        raise ValueError(
+            f"{output}: the output folder is made anew, and the command runs in it: choose another"
+            " --output"
+        )
     if not output.is_dir() or not any(output.iterdir()):
         return output
     if not overwrite:
-        raise ValueError(f"{output}: the output folder is there already: add --overwrite, or choose another --output")
+        raise ValueError(
+            f"{output}: the output folder is there already: add --overwrite, or choose another"
+            " --output"
+        )
     foreign = sorted({path.name for path in output.iterdir()} - _FILES)
     if foreign:
         raise ValueError(
-            f"{output}: holds files that jboost did not write ({', '.join(foreign[:3])}), so it is not replaced: choose another --output"
+            f"{output}: holds files that jboost did not write ({', '.join(foreign[:3])}), so it is"
+            " not replaced: choose another --output"
         )
     return output
 

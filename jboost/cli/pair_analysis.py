@@ -1,4 +1,6 @@
-"""What `jboost fit --method pair` says beyond the line: leave-one-out (`--loo`) and the front of weight against margin (`--pareto`)."""
+"""What `jboost fit --method pair` says beyond the line: leave-one-out (`--loo`) and the front of
+weight against margin (`--pareto`).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from jboost.pair.types import LeaveOneOut, ParetoFront
 _MOST_POINTS = 256  # of a front; a longer one is shown from its light end
 
 
-def analyse(examples: Examples, settings: Settings) -> tuple[LeaveOneOut | None, ParetoFront | None]:
+def analyse(
+    examples: Examples, settings: Settings
+) -> tuple[LeaveOneOut | None, ParetoFront | None]:
     """What was asked for, in the precision that was asked for."""
     count = len(examples.labels)
     padded = examples.padded(sizes.quadratic(count))
@@ -32,7 +36,11 @@ def analyse(examples: Examples, settings: Settings) -> tuple[LeaveOneOut | None,
         loo = leave_one_out(padded.points, padded.labels, **given) if settings.loo else None
         if loo is not None:
             loo = loo._replace(errors=loo.errors[:count], kinds=loo.kinds[:count])
-        front = pareto_front(padded.points, padded.labels, max_points=_MOST_POINTS, **given) if settings.pareto else None
+        front = (
+            pareto_front(padded.points, padded.labels, max_points=_MOST_POINTS, **given)
+            if settings.pareto
+            else None
+        )
         return jax.block_until_ready((loo, front))
 
 
@@ -45,7 +53,10 @@ def describe(loo: LeaveOneOut | None, front: ParetoFront | None, num_rows: int) 
             "error": float(loo.error),
             "errors": np.asarray(loo.errors, np.float64).tolist(),
             "kinds": kinds.tolist(),
-            "counts": {name: int((kinds == kind).sum()) for kind, name in enumerate(("always_right", "always_wrong", "both"), start=1)},
+            "counts": {
+                name: int((kinds == kind).sum())
+                for kind, name in enumerate(("always_right", "always_wrong", "both"), start=1)
+            },
             "rows": num_rows,
             "status": Status(int(loo.status)).name,
         }
@@ -66,16 +77,26 @@ def lines(sections: Mapping[str, Any]) -> list[str]:
     if loo:
         counts = loo["counts"]
         said.append(
-            f"left out    loss {loo['error']:.6g} a row in the mean; {counts['always_right']} rows right, {counts['always_wrong']} wrong, "
-            f"{counts['both']} undecided among equal lines ({loo['status']})"
+            f"left out    loss {loo['error']:.6g} a row in the mean; {counts['always_right']} rows"
+            f" right, {counts['always_wrong']} wrong, {counts['both']} undecided among equal lines"
+            f" ({loo['status']})"
         )
     if front:
         last = front["losses"][-1]
-        said.append(f"front       {len(front['losses'])} best compromises, from weight {front['losses'][0]:g} to {last:g} ({front['status']})")
+        said.append(
+            f"front       {len(front['losses'])} best compromises, from weight"
+            f" {front['losses'][0]:g} to {last:g} ({front['status']})"
+        )
     return said
 
 
-def draw(examples: Examples, loo: LeaveOneOut | None, front: ParetoFront | None, names: tuple[str, ...], folder: Path) -> None:
+def draw(
+    examples: Examples,
+    loo: LeaveOneOut | None,
+    front: ParetoFront | None,
+    names: tuple[str, ...],
+    folder: Path,
+) -> None:
     """The figures of what was asked for."""
     points, labels, _ = examples.in_float64()
     if loo is not None:
@@ -87,4 +108,7 @@ def draw(examples: Examples, loo: LeaveOneOut | None, front: ParetoFront | None,
 def _points(front: ParetoFront) -> tuple[np.ndarray, np.ndarray]:
     """Losses and margins of the front."""
     count = int(front.count)
-    return np.asarray(front.losses, np.float64)[:count], np.asarray(front.margins, np.float64)[:count]
+    return (
+        np.asarray(front.losses, np.float64)[:count],
+        np.asarray(front.margins, np.float64)[:count],
+    )

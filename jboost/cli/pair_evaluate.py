@@ -13,7 +13,9 @@ from jboost.report import build, rules
 from jboost.report.build import Losses
 
 
-def evaluate_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
+def evaluate_folds(
+    source: Source, settings: Settings, masks: Sequence[np.ndarray]
+) -> Callable[[int], Losses]:
     """What gives the losses of all rules on a fold; one compilation serves all folds."""
     names = settings.scores or settings.classifiers
     assert names is not None
@@ -21,7 +23,9 @@ def evaluate_folds(source: Source, settings: Settings, masks: Sequence[np.ndarra
 
     def evaluate_fold(number: int) -> Losses:
         held_out = masks[number]
-        training, base = inputs.score_training_rows(source.rows(np.flatnonzero(~held_out)), settings)
+        training, base = inputs.score_training_rows(
+            source.rows(np.flatnonzero(~held_out)), settings
+        )
         others = inputs.score_other_rows(source.rows(np.flatnonzero(held_out)), settings, base)
         separator = solver(training)
         fitted_rules = rules.fit_rules(*training.in_float64(), names, separator)

@@ -33,34 +33,59 @@ class FittedPair:
 
 
 def read(path: Path, metadata: dict[str, Any]) -> FittedPair:
-    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
-    columns, labels, precision, names = metadata["score_columns"], metadata["labels"], metadata["precision"], tuple(metadata["names"])
+    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError
+    where the file is damaged.
+    """
+    columns, labels, precision, names = (
+        metadata["score_columns"],
+        metadata["labels"],
+        metadata["precision"],
+        tuple(metadata["names"]),
+    )
     mapping = LabelMapping(**labels) if labels else None
     with jax.enable_x64(True):
         separator = solve.in_float64(files.load(path))
     base = None if columns else classifiers.load_base(path.parent / BASE)
-    return FittedPair(separator, names, tuple(columns) if columns else None, mapping, precision, base)
+    return FittedPair(
+        separator, names, tuple(columns) if columns else None, mapping, precision, base
+    )
 
 
 def used_columns(fitted: FittedPair) -> UsedColumns:
     """Those of the base classifiers, or the scores."""
-    return UsedColumns(fitted.base.numeric, fitted.base.categorical) if fitted.base else UsedColumns(fitted.score_columns or ())
+    return (
+        UsedColumns(fitted.base.numeric, fitted.base.categorical)
+        if fitted.base
+        else UsedColumns(fitted.score_columns or ())
+    )
 
 
 def predict_columns(fitted: FittedPair, table: Table) -> dict[str, Any]:
     """Both scores, the combined score and the prediction."""
-    points = inputs.score_rows(table, fitted.score_columns, fitted.base).astype(fitted.precision).astype(np.float64)
+    points = (
+        inputs.score_rows(table, fitted.score_columns, fitted.base)
+        .astype(fitted.precision)
+        .astype(np.float64)
+    )
     with jax.enable_x64(True):
         scores = np.asarray(predict_room.predict_scores(fitted.separator, points))
         signs = np.asarray(predict_room.predict(fitted.separator, points))
-    columns: dict[str, Any] = {f"score_{name}": points[:, axis] for axis, name in enumerate(fitted.names)}
-    return columns | {"score": scores, "prediction": fitted.mapping.to_text(signs) if fitted.mapping else signs}
+    columns: dict[str, Any] = {
+        f"score_{name}": points[:, axis] for axis, name in enumerate(fitted.names)
+    }
+    return columns | {
+        "score": scores,
+        "prediction": fitted.mapping.to_text(signs) if fitted.mapping else signs,
+    }
 
 
 def show(fitted: FittedPair, say: Any) -> None:
     """The model, its formula and what is proven about it."""
     kind = "score columns" if fitted.score_columns else "base classifiers"
-    say(f"model       {type(fitted.separator).__name__}, {fitted.precision}, jboost {files.package_version('jboost')}")
+    say(
+        f"model       {type(fitted.separator).__name__}, {fitted.precision}, jboost"
+        f" {files.package_version('jboost')}"
+    )
     say(f"scores      {' and '.join(fitted.names)} ({kind})")
     if fitted.mapping:
         say(f"labels      {fitted.mapping}")

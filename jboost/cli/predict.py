@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from jboost import files, outputs
-from jboost.cli import boost_predict, combine_predict, example_weights_predict, l0_predict, pair_predict, slipper_predict
+from jboost.cli import (
+    boost_predict,
+    combine_predict,
+    example_weights_predict,
+    l0_predict,
+    pair_predict,
+    slipper_predict,
+)
 from jboost.cli.option import BOOSTERS, COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER
 from jboost.cli.options import EMBEDDED
 from jboost.cli.output import MODEL
@@ -47,18 +54,27 @@ def read_folder(folder: str) -> tuple[ModuleType, Any, dict[str, Any]]:
     try:
         return room, room.read(path, metadata), metadata
     except (KeyError, TypeError):
-        raise ValueError(f"{path}: the model was not written by jboost fit: use jboost.files.load") from None
+        raise ValueError(
+            f"{path}: the model was not written by jboost fit: use jboost.files.load"
+        ) from None
 
 
 def _flaw(folder: Path) -> str:
     """Why a path is no output folder."""
     if folder.is_dir():
         return f"no output folder of jboost fit: it has no {MODEL}"
-    return f"is a file: name the folder that jboost fit wrote, as {folder.parent}" if folder.exists() else "there is no such folder"
+    return (
+        f"is a file: name the folder that jboost fit wrote, as {folder.parent}"
+        if folder.exists()
+        else "there is no such folder"
+    )
 
 
-def predict(folder: str, data: str, output: str, *, explain: bool = False, reading: Reading = Reading()) -> tuple[int, tuple[str, ...]]:
-    """Writes the two scores, the combined score and the prediction of every row as CSV; of all others the score and the prediction.
+def predict(
+    folder: str, data: str, output: str, *, explain: bool = False, reading: Reading = Reading()
+) -> tuple[int, tuple[str, ...]]:
+    """Writes the two scores, the combined score and the prediction of every row as CSV; of all
+    others the score and the prediction.
 
     Args:
       folder: of a fit.
@@ -75,11 +91,21 @@ def predict(folder: str, data: str, output: str, *, explain: bool = False, readi
 
     if output != "-":
         outputs.check_file(output, endings=_ENDINGS)
-    if output != "-" and os.path.exists(output) and os.path.exists(data) and os.path.samefile(output, data):
-        raise ValueError(f"{output}: the predictions would replace the data: choose another --output")
+    if (
+        output != "-"
+        and os.path.exists(output)
+        and os.path.exists(data)
+        and os.path.samefile(output, data)
+    ):
+        raise ValueError(
+            f"{output}: the predictions would replace the data: choose another --output"
+        )
     room, fitted, metadata = read_folder(folder)
     if explain and not hasattr(room, "explain"):
-        raise ValueError(f"{folder}: the model has no rules to explain by: leave --explain out, or fit one with --method l0 or slipper")
+        raise ValueError(
+            f"{folder}: the model has no rules to explain by: leave --explain out, or fit one with"
+            " --method l0 or slipper"
+        )
     rows = _read_rows(data, room.used_columns(fitted), metadata.get("reading"), reading)
     columns = room.predict_columns(fitted, rows.table)
     if explain:
@@ -95,7 +121,9 @@ def predict(folder: str, data: str, output: str, *, explain: bool = False, readi
     return frame.height, rows.notes
 
 
-def _read_rows(data: str, used: UsedColumns, kept: Mapping[str, Any] | None, given: Reading) -> NewRows:
+def _read_rows(
+    data: str, used: UsedColumns, kept: Mapping[str, Any] | None, given: Reading
+) -> NewRows:
     """The rows of the data, read as the training data were where nothing else is said or shown."""
     if data.startswith(EMBEDDED):
         table = embedded.load_table(data.removeprefix(EMBEDDED))
@@ -112,13 +140,25 @@ def _in_all_rows(columns: Mapping[str, Any], rows: NewRows) -> dict[str, Any]:
     them, and the reasons behind."""
     import polars
 
-    result: dict[str, Any] = {} if rows.ids is None else {rows.id_name: [one or None for one in rows.ids]}
-    places = [int(place) if usable else None for place, usable in zip(np.cumsum(rows.is_usable) - 1, rows.is_usable, strict=True)]
+    result: dict[str, Any] = (
+        {} if rows.ids is None else {rows.id_name: [one or None for one in rows.ids]}
+    )
+    places = [
+        int(place) if usable else None
+        for place, usable in zip(np.cumsum(rows.is_usable) - 1, rows.is_usable, strict=True)
+    ]
     if {*columns, _NOTE} & result.keys():
-        raise ValueError(f"the column '{rows.id_name}' of --id has the name of a column of the predictions: rename it in the data")
+        raise ValueError(
+            f"the column '{rows.id_name}' of --id has the name of a column of the predictions:"
+            " rename it in the data"
+        )
     for name, values in columns.items():
         result[name] = polars.Series(values).gather(polars.Series(places, dtype=polars.Int64))
-    return result if rows.is_usable.all() else result | {_NOTE: [reason or None for reason in rows.reasons]}
+    return (
+        result
+        if rows.is_usable.all()
+        else result | {_NOTE: [reason or None for reason in rows.reasons]}
+    )
 
 
 def inspect(folder: str, say: Any) -> None:

@@ -1,4 +1,6 @@
-"""Compiled programs on the command line: where they are kept, how many there were, what people see meanwhile."""
+"""Compiled programs on the command line: where they are kept, how many there were, what people see
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ _MOST_BYTES = 1 << 28  # of compiled programs, for each machine
 _SECONDS_FILE = "seconds.json"
 _BACKEND_EVENT = "/jax/core/compile/backend_compile_duration"
 _HIT_EVENT = "/jax/compilation_cache/cache_hits"
-_COMPILING = ("compiler.py", "mlir.py", "partial_eval.py")  # of JAX: where Python is while it compiles or traces
+# of JAX: where Python is while it compiles or traces
+_COMPILING = ("compiler.py", "mlir.py", "partial_eval.py")
 _PATIENCE, _GLANCE = 1.0, 0.1  # seconds before anything is shown, and between two looks
 _WORTH_KEEPING = 1.0  # seconds
 WATCHER = "jboost compilation notice"  # the name of its thread
@@ -41,7 +44,8 @@ TYPICAL_SECONDS = {
     "fit adaboost": 3.0,
     "fit infoboost": 2.0,
 }
-# XLA ends the process at a flag that it does not know: the last version of jaxlib that is known to have the one for CPUs.
+# XLA ends the process at a flag that it does not know: the last version of jaxlib that is known to
+# have the one for CPUs.
 _LAST_WITH_OLDER_GENERATOR = (0, 11)
 
 
@@ -54,7 +58,10 @@ class Count(NamedTuple):
 
     def since(self, earlier: Count) -> Count:
         """What has come after an earlier count."""
-        compiled, from_cache = self.compiled - earlier.compiled, self.from_cache - earlier.from_cache
+        compiled, from_cache = (
+            self.compiled - earlier.compiled,
+            self.from_cache - earlier.from_cache,
+        )
         return Count(compiled, from_cache, self.seconds - earlier.seconds)
 
 
@@ -91,12 +98,16 @@ def prepare() -> None:
     """Settings of JAX and XLA for a command: to be called before anything is computed."""
     _keep()
     _factorise_on_one_thread()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # without XLA's alarm about long compilations
+    # without XLA's alarm about long compilations
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     given = os.environ.get("XLA_FLAGS", "")
     flags = [given]
     if importlib.metadata.entry_points(group="jax_plugins") and "command_buffer" not in given:
         flags.extend(_flags("gpu"))
-    if jax.version.__version_info__[:2] <= _LAST_WITH_OLDER_GENERATOR and "fusion_emitters" not in given:
+    if (
+        jax.version.__version_info__[:2] <= _LAST_WITH_OLDER_GENERATOR
+        and "fusion_emitters" not in given
+    ):
         flags.extend(_flags("cpu"))
     os.environ["XLA_FLAGS"] = " ".join(flags).strip()
 
@@ -104,11 +115,16 @@ def prepare() -> None:
 def _flags(platform_name: str) -> list[str]:
     """The options of XLA for programs on a platform, as XLA_FLAGS has them."""
     options = devices.COMPILER_OPTIONS[platform_name]
-    return [f"--{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in options.items()]
+    return [
+        f"--{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in options.items()
+    ]
 
 
 def _factorise_on_one_thread() -> None:
-    """Factorisations by one thread, unless the user said how many: JAX's go through SciPy's OpenBLAS, whose idle threads spin."""
+    """Factorisations by one thread, unless the user said how many: JAX's go through SciPy's
+    OpenBLAS, whose idle threads spin.
+    """
     import scipy.linalg  # noqa: F401  what is to be limited must be loaded
     import threadpoolctl
 
@@ -119,8 +135,9 @@ def _factorise_on_one_thread() -> None:
 def _keep() -> None:
     """Has compiled programs kept in a folder for each machine, of bounded size, for later commands.
 
-    A folder that the user named (JAX_COMPILATION_CACHE_DIR) is used as it is. One that cannot be written is named
-    in a warning, and nothing is kept. JAX_ENABLE_COMPILATION_CACHE=false keeps nothing without a word.
+    A folder that the user named (JAX_COMPILATION_CACHE_DIR) is used as it is. One that cannot be
+    written is named in a warning, and nothing is kept. JAX_ENABLE_COMPILATION_CACHE=false keeps
+    nothing without a word.
     """
     told: Any = jax.config
     if not told.jax_enable_compilation_cache:
@@ -129,8 +146,9 @@ def _keep() -> None:
     folder = named or str(_own_folder())
     if not _can_be_written(folder):
         print(
-            f"jboost: warning: compiled programs are not kept, as {folder} cannot be written: "
-            "set JAX_COMPILATION_CACHE_DIR to a folder that can, or JAX_ENABLE_COMPILATION_CACHE=false",
+            f"jboost: warning: compiled programs are not kept, as {folder} cannot be written: set"
+            " JAX_COMPILATION_CACHE_DIR to a folder that can, or"
+            " JAX_ENABLE_COMPILATION_CACHE=false",
             file=sys.stderr,
         )
         jax.config.update("jax_enable_compilation_cache", False)
@@ -138,11 +156,14 @@ def _keep() -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
         jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_compilation_cache_max_size", _MOST_BYTES)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # many small programs add up
+        # many small programs add up
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 def _can_be_written(folder: str) -> bool:
-    """Whether a folder, or the nearest one above it that is there, can be written; addresses of other kinds are left to JAX."""
+    """Whether a folder, or the nearest one above it that is there, can be written; addresses of
+    other kinds are left to JAX.
+    """
     if "://" in folder:
         return True
     place = Path(folder).absolute()
@@ -162,7 +183,8 @@ def _own_folder() -> Path:
 
 @contextlib.contextmanager
 def notice(kind: str) -> Iterator[None]:
-    """Says on the terminal that programs are being compiled, once that takes over a second; it goes away afterwards.
+    """Says on the terminal that programs are being compiled, once that takes over a second; it goes
+    away afterwards.
 
     Args:
       kind: what is compiled, by which the seconds that it took the last time are known.
@@ -217,7 +239,9 @@ def _is_compiling(frame: FrameType | None) -> bool:
 
 
 def expected_seconds(kind: str) -> float | None:
-    """What a kind of command compiles for: what the last one took on this machine, or else what is typical; None where nothing is known."""
+    """What a kind of command compiles for: what the last one took on this machine, or else what is
+    typical; None where nothing is known.
+    """
     typical = TYPICAL_SECONDS.get(kind.replace("evaluate", "fit"))
     return _read_seconds().get(kind, typical)
 
@@ -227,7 +251,9 @@ def _remember(kind: str, programs: Count) -> None:
     if folder is not None and programs.compiled and programs.seconds >= _WORTH_KEEPING:
         path = folder / _SECONDS_FILE
         with contextlib.suppress(OSError), outputs.file(path) as temporary:
-            temporary.write_text(json.dumps(_read_seconds() | {kind: programs.seconds}), encoding="utf-8")
+            temporary.write_text(
+                json.dumps(_read_seconds() | {kind: programs.seconds}), encoding="utf-8"
+            )
 
 
 def _read_seconds() -> dict[str, float]:

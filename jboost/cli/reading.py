@@ -12,24 +12,78 @@ from jboost.data.kinds import Kind
 from jboost.data.table import Table
 
 _ALL = ("fit", "evaluate", "predict")
-_KEPT = ("separator", "decimal", "comment", "encoding", "missing_values", "id")  # with a model, as prediction needs them
+# with a model, as prediction needs them
+_KEPT = ("separator", "decimal", "comment", "encoding", "missing_values", "id")
 
 READING_OPTIONS = (
-    Option("positive", str, None, "The class that is +1; all others together are -1. For labels of more than two classes.", metavar="CLASS"),
-    Option("id", str, None, "Column that names the rows: no feature, and a column of the predictions.", commands=_ALL, metavar="COLUMN"),
-    Option("ignore", str, (), "Column to leave out. It may be repeated.", num_values=ANY_NUMBER, metavar="COLUMN"),
-    Option("categorical", str, (), "Column to take as categories, numbers too. It may be repeated.", num_values=ANY_NUMBER, metavar="COLUMN"),
-    Option("date", str, (), "Column of dates, to be read as days since the first. It may be repeated.", num_values=ANY_NUMBER, metavar="COLUMN"),
     Option(
-        "separator", str, None, "Character between fields, or tab or space. Without it the first lines show it.", commands=_ALL, metavar="CHARACTER"
+        "positive",
+        str,
+        None,
+        "The class that is +1; all others together are -1. For labels of more than two classes.",
+        metavar="CLASS",
     ),
-    Option("decimal", DECIMALS, None, "Decimal sign. Without it the first lines show it.", commands=_ALL),
-    Option("comment", str, None, "What lines begin with that are left out. Without it # if the file begins so.", commands=_ALL, metavar="TEXT"),
+    Option(
+        "id",
+        str,
+        None,
+        "Column that names the rows: no feature, and a column of the predictions.",
+        commands=_ALL,
+        metavar="COLUMN",
+    ),
+    Option(
+        "ignore",
+        str,
+        (),
+        "Column to leave out. It may be repeated.",
+        num_values=ANY_NUMBER,
+        metavar="COLUMN",
+    ),
+    Option(
+        "categorical",
+        str,
+        (),
+        "Column to take as categories, numbers too. It may be repeated.",
+        num_values=ANY_NUMBER,
+        metavar="COLUMN",
+    ),
+    Option(
+        "date",
+        str,
+        (),
+        "Column of dates, to be read as days since the first. It may be repeated.",
+        num_values=ANY_NUMBER,
+        metavar="COLUMN",
+    ),
+    Option(
+        "separator",
+        str,
+        None,
+        "Character between fields, or tab or space. Without it the first lines show it.",
+        commands=_ALL,
+        metavar="CHARACTER",
+    ),
+    Option(
+        "decimal",
+        DECIMALS,
+        None,
+        "Decimal sign. Without it the first lines show it.",
+        commands=_ALL,
+    ),
+    Option(
+        "comment",
+        str,
+        None,
+        "What lines begin with that are left out. Without it # if the file begins so.",
+        commands=_ALL,
+        metavar="TEXT",
+    ),
     Option(
         "encoding",
         str,
         None,
-        "Of text: utf-8, utf-16, cp1252, latin-1, ... Without it UTF-8, or UTF-16 where the file shows it.",
+        "Of text: utf-8, utf-16, cp1252, latin-1, ... Without it UTF-8, or UTF-16 where the file"
+        " shows it.",
         commands=_ALL,
         metavar="NAME",
     ),
@@ -37,8 +91,9 @@ READING_OPTIONS = (
         "missing_values",
         str,
         None,
-        "Spellings of a missing value, separated by commas and compared without case, as in NA,-; for the label too. Without it NA, N/A, #N/A, NaN, "
-        "null, None, ? and a - among numbers, but not for the label. An empty field is missing in any case.",
+        "Spellings of a missing value, separated by commas and compared without case, as in NA,-;"
+        " for the label too. Without it NA, N/A, #N/A, NaN, null, None, ? and a - among numbers,"
+        " but not for the label. An empty field is missing in any case.",
         commands=_ALL,
         metavar="LIST",
     ),
@@ -80,7 +135,10 @@ def keep_reading(table: Table) -> dict[str, Any] | None:
 def recall_reading(kept: Mapping[str, Any]) -> tuple[dict[str, Kind], Reading]:
     """The kinds of columns and the reading that a model file keeps; none of them where an older
     jboost wrote it."""
-    kinds = {name: Kind(**{**kind, "categories": tuple(kind["categories"])}) for name, kind in kept.get("columns", {}).items()}
+    kinds = {
+        name: Kind(**{**kind, "categories": tuple(kind["categories"])})
+        for name, kind in kept.get("columns", {}).items()
+    }
     spellings = kept.get("missing_values")
     values: dict[str, Any] = {name: kept.get(name) for name in _KEPT if name != "missing_values"}
     return kinds, Reading(missing_values=None if spellings is None else tuple(spellings), **values)
@@ -90,7 +148,12 @@ def require_file(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
     """Refuses flags about a file where the data are embedded; what a configuration file says of the
     file that a flag displaced is left out."""
     for option in READING_OPTIONS:
-        if is_flag.get(option.name) or (values[option.name] != option.default and not is_flag.get("data")):
+        if is_flag.get(option.name) or (
+            values[option.name] != option.default and not is_flag.get("data")
+        ):
             flag = "--" + option.name.replace("_", "-")
-            raise ValueError(f"{values['data']}: {flag} is about a file, and the data set is embedded: leave it out")
+            raise ValueError(
+                f"{values['data']}: {flag} is about a file, and the data set is embedded: leave"
+                " it out"
+            )
         values[option.name] = option.default

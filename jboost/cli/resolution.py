@@ -1,4 +1,6 @@
-"""The settings of a run: a configuration file read, flags put above it, and what contradicts itself refused."""
+"""The settings of a run: a configuration file read, flags put above it, and what contradicts itself
+refused.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from jboost.cli.option import ANY_NUMBER, BOOSTERS, COMBINE, CV, L0, PAIR, SLIPPER, UNCUT, Option
-from jboost.cli.options import EMBEDDED, L0_ROUNDS, MARGINS, NU_OF_NETWORKS, OPTIONS, ORDERS, ROUNDS, Settings
+from jboost.cli.options import (
+    EMBEDDED,
+    L0_ROUNDS,
+    MARGINS,
+    NU_OF_NETWORKS,
+    OPTIONS,
+    ORDERS,
+    ROUNDS,
+    Settings,
+)
 from jboost.cli.reading import require_file
 from jboost.data.sources import STANDARD_INPUT
 from jboost.data.table import close_matches
@@ -20,7 +31,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
     """The options in a TOML file; a relative path in `data` is relative to the file.
 
     Raises:
-      ValueError: if the file is missing or is no TOML, a key is no option (with those that come close), or a value is of the wrong type.
+      ValueError: if the file is missing or is no TOML, a key is no option (with those that come
+        close), or a value is of the wrong type.
     """
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -31,8 +43,13 @@ def read_config(path: str | Path) -> dict[str, Any]:
     known = {option.name: option for option in OPTIONS}
     for key, value in values.items():
         if key not in known:
-            raise ValueError(f"{path}: there is no option '{key}'; {close_matches(key, tuple(known), 'the options are')}")
-        _check_type(path, known[key], value, may_be_longer=values.get("method", PAIR) in (PAIR, COMBINE))
+            raise ValueError(
+                f"{path}: there is no option '{key}';"
+                f" {close_matches(key, tuple(known), 'the options are')}"
+            )
+        _check_type(
+            path, known[key], value, may_be_longer=values.get("method", PAIR) in (PAIR, COMBINE)
+        )
         if known[key].num_values == ANY_NUMBER and not isinstance(value, list):
             values[key] = [value]
     data = values.get("data")
@@ -42,7 +59,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
 
 def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
-    """Settings from the values of the options, where a flag displaces what it contradicts in a configuration file.
+    """Settings from the values of the options, where a flag displaces what it contradicts in a
+    configuration file.
 
     Args:
       values: by option; those that a command does not have are filled with their defaults.
@@ -53,22 +71,33 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
     """
     filled = {option.name: option.default for option in OPTIONS} | dict(values)
     if filled["data"] is None:
-        raise ValueError('no data: give --data FILE, or data = "..." in a file for --config, or try --data sklearn:breast_cancer')
+        raise ValueError(
+            'no data: give --data FILE, or data = "..." in a file for --config, or try --data'
+            " sklearn:breast_cancer"
+        )
     embedded = filled["data"].startswith(EMBEDDED)
     if embedded and filled["label"] is not None:
         if is_flag.get("label") or not is_flag.get("data"):
-            raise ValueError(f"{filled['data']}: an embedded data set brings its labels: leave the label column '{filled['label']}' out")
+            raise ValueError(
+                f"{filled['data']}: an embedded data set brings its labels: leave the label column"
+                f" '{filled['label']}' out"
+            )
         filled["label"] = None
     if embedded:
         require_file(filled, is_flag)
     if not embedded and filled["label"] is None:
         raise ValueError(f"{filled['data']}: no label column: name it with --label COLUMN")
-    if filled["method"] == PAIR and max(len(filled["scores"] or ()), len(filled["classifiers"] or ())) > 2:
+    if (
+        filled["method"] == PAIR
+        and max(len(filled["scores"] or ()), len(filled["classifiers"] or ())) > 2
+    ):
         filled["method"] = COMBINE
     _keep_to_method(filled, is_flag)
     if filled["scores"] and filled["classifiers"]:
         if bool(is_flag.get("scores")) == bool(is_flag.get("classifiers")):
-            raise ValueError("both score columns and classifiers are given: choose --scores or --classifiers")
+            raise ValueError(
+                "both score columns and classifiers are given: choose --scores or --classifiers"
+            )
         filled["classifiers" if is_flag.get("scores") else "scores"] = None
     if filled["method"] == PAIR and not filled["scores"] and not filled["classifiers"]:
         filled["classifiers"] = ("lda", "naive-bayes")
@@ -81,18 +110,34 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         cuts_alone = filled["method"] not in BOOSTERS or filled["learner"] == "literals"
         filled["cuts"] = "class_changes" if cuts_alone else UNCUT
     elif filled["method"] in BOOSTERS and filled["learner"] == "pool":
-        raise ValueError("--cuts makes bits of numbers, and the learner pool takes columns as they are: leave it out, or take --learner stumps")
+        raise ValueError(
+            "--cuts makes bits of numbers, and the learner pool takes columns as they are: leave it"
+            " out, or take --learner stumps"
+        )
     if filled["max_order"] is None:
         filled["max_order"] = ORDERS.get(filled["method"], ORDERS[L0])
     if filled["exact"] > 0 and "relaxed" in filled["vote"]:
-        raise ValueError("--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for another one: choose one of them")
+        raise ValueError(
+            "--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for"
+            " another one: choose one of them"
+        )
     if filled["exact"] > 0 and filled["max_rules"] is not None:
-        raise ValueError("--exact proves the best vote of any number of rules, and --max-rules allows some only: choose one of them")
+        raise ValueError(
+            "--exact proves the best vote of any number of rules, and --max-rules allows some only:"
+            " choose one of them"
+        )
     if filled["resume"] and filled["checkpoint"] is None:
-        raise ValueError("--resume goes on from the state in a folder: name it by --checkpoint FOLDER")
+        raise ValueError(
+            "--resume goes on from the state in a folder: name it by --checkpoint FOLDER"
+        )
     chooses_size = CV in (filled["max_order"], filled["max_rules"])
-    if chooses_size and (filled["exact"] > 0 or "relaxed" in filled["vote"] or filled["method"] != L0):
-        raise ValueError("--max-order cv and --max-rules cv choose among sparse votes of l0: leave --exact and --vote relaxed out, or give numbers")
+    if chooses_size and (
+        filled["exact"] > 0 or "relaxed" in filled["vote"] or filled["method"] != L0
+    ):
+        raise ValueError(
+            "--max-order cv and --max-rules cv choose among sparse votes of l0: leave --exact and"
+            " --vote relaxed out, or give numbers"
+        )
     if filled["rounds"] is None:
         filled["rounds"] = L0_ROUNDS if filled["method"] == L0 else ROUNDS
     filled["nu"] = filled["nu"] or ((NU_OF_NETWORKS,) if filled["learner"] == "mlp" else (CV,))
@@ -106,19 +151,23 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
 
 
 def _keep_to_method(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
-    """Refuses flags that the method does not know; what a configuration file says for other methods rests, but for a column that is no feature."""
+    """Refuses flags that the method does not know; what a configuration file says for other methods
+    rests, but for a column that is no feature.
+    """
     for option in OPTIONS:
         if values["method"] in option.methods:
             continue
         if is_flag.get(option.name):
             flag = "--" + option.name.replace("_", "-")
             raise ValueError(
-                f"{flag} is for the method {' or '.join(option.methods)}, and the method is {values['method']}: change --method or leave it out"
+                f"{flag} is for the method {' or '.join(option.methods)}, and the method is"
+                f" {values['method']}: change --method or leave it out"
             )
         if option.name == "weights" and values["weights"] is not None:
             raise ValueError(
-                f"weights is '{values['weights']}', and the method {values['method']} takes none: take it out of the configuration, and its column "
-                "out of the data, or it would be learnt from"
+                f"weights is '{values['weights']}', and the method {values['method']} takes none:"
+                " take it out of the configuration, and its column out of the data, or it would be"
+                " learnt from"
             )
         values[option.name] = option.default
 
@@ -127,34 +176,57 @@ def _check_number(values: Mapping[str, Any]) -> None:
     for name in ("scores", "classifiers"):
         count = len(values[name] or ())
         if values["method"] == COMBINE and 0 < count < 3:
-            raise ValueError(f"{name} has {count} names, and the method {COMBINE} takes three or more: add some, or choose --method {PAIR}")
+            raise ValueError(
+                f"{name} has {count} names, and the method {COMBINE} takes three or more: add some,"
+                f" or choose --method {PAIR}"
+            )
 
 
 def _check_columns(values: Mapping[str, Any]) -> None:
-    used = [name for name in (values["label"], values["weights"], *(values["scores"] or ())) if name is not None]
+    used = [
+        name
+        for name in (values["label"], values["weights"], *(values["scores"] or ()))
+        if name is not None
+    ]
     for name in used:
         if used.count(name) > 1:
-            raise ValueError(f"the column '{name}' is named twice, among --label, --weights and --scores: each has its own")
-    apart = {"--id": [values["id"]], **{f"--{key}": values[key] for key in ("ignore", "categorical", "date")}}
+            raise ValueError(
+                f"the column '{name}' is named twice, among --label, --weights and --scores: each"
+                " has its own"
+            )
+    apart = {
+        "--id": [values["id"]],
+        **{f"--{key}": values[key] for key in ("ignore", "categorical", "date")},
+    }
     for flag, names in apart.items():
         for name in names:
             if name in used:
-                raise ValueError(f"the column '{name}' is named by {flag}, and by --label, --weights or --scores: leave it out of one")
+                raise ValueError(
+                    f"the column '{name}' is named by {flag}, and by --label, --weights or"
+                    " --scores: leave it out of one"
+                )
     for flag, names in apart.items():
         for other, others in apart.items():
             for name in set(names) & set(others) if flag < other else ():
                 if name is not None:
-                    raise ValueError(f"the column '{name}' is named by {flag} and by {other}: leave it out of one")
+                    raise ValueError(
+                        f"the column '{name}' is named by {flag} and by {other}: leave it out"
+                        " of one"
+                    )
 
 
-def _check_type(path: str | Path, option: Option, value: Any, *, may_be_longer: bool = False) -> None:
+def _check_type(
+    path: str | Path, option: Option, value: Any, *, may_be_longer: bool = False
+) -> None:
     if option.num_values == ANY_NUMBER:
         parts = value if isinstance(value, list) else [value]
         fits = bool(parts) and all(_is_one(option, part) for part in parts)
         wanted = f"{_name_of_one(option)} or a list of them"
     elif option.num_values > 1:
         is_list = isinstance(value, list) and all(isinstance(part, str) for part in value)
-        fits = is_list and (len(value) == option.num_values or (may_be_longer and len(value) > option.num_values))
+        fits = is_list and (
+            len(value) == option.num_values or (may_be_longer and len(value) > option.num_values)
+        )
         wanted = f"a list of {option.num_values} strings"
     else:
         fits, wanted = _is_one(option, value), _name_of_one(option)
@@ -167,7 +239,9 @@ def _is_one(option: Option, value: Any) -> bool:
     if isinstance(option.kind, tuple):
         return value in option.kind
     if option.kind is float:
-        return (isinstance(value, int | float) and not isinstance(value, bool)) or value in option.words
+        return (
+            isinstance(value, int | float) and not isinstance(value, bool)
+        ) or value in option.words
     return type(value) is option.kind or value in option.words
 
 

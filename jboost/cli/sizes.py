@@ -1,7 +1,8 @@
-"""Sizes to which commands pad rows and columns, so that tables of similar size share compiled programs.
+"""Sizes to which commands pad rows and columns, so that tables of similar size share compiled
+programs.
 
-Where a fit takes less time than its compilation sizes double; beyond that rows grow by a quarter at most,
-or by less where the work grows faster than they do and takes long.
+Where a fit takes less time than its compilation sizes double; beyond that rows grow by a quarter at
+most, or by less where the work grows faster than they do and takes long.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ def linear(num_rows: int) -> int:
 
 
 def superlinear(num_rows: int) -> int:
-    """Rows of work that grows faster than they do and is mostly quicker than its compilation, as of the relaxation of l0."""
+    """Rows of work that grows faster than they do and is mostly quicker than its compilation, as of
+    the relaxation of l0.
+    """
     return shared_size(num_rows, least=256, doubles_to=512)
 
 
@@ -35,7 +38,9 @@ def columns(num_columns: int) -> int:
 
 
 def literals(num_columns: int) -> int:
-    """Columns of a search over conjunctions of yes-or-no questions, most of whose time at few columns goes to other things than columns."""
+    """Columns of a search over conjunctions of yes-or-no questions, most of whose time at few
+    columns goes to other things than columns.
+    """
     return _FEW if num_columns <= _FEW else shared_size(num_columns, least=4 * _FEW)
 
 

@@ -1,4 +1,6 @@
-"""SLIPPER for the command line: every column as bits, the number of rounds by cross-validation, one fit."""
+"""SLIPPER for the command line: every column as bits, the number of rounds by cross-validation, one
+fit.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from jboost.cli.options import Settings
 from jboost.data.binarization import Binarizer
 from jboost.report import slipper as report_room
 
-_COPIES, _COPIES_OF_FOLD = 6, 4  # of all bits, that are held at a time: as such, and as literals with their negations; and for each fold at once
+# of all bits, that are held at a time: as such, and as literals with their negations; and for each
+# fold at once
+_COPIES, _COPIES_OF_FOLD = 6, 4
 _SPOKEN_FOR: dict[str, Any] = {"minority": "minority", "positive": 1, "negative": -1}
 
 
@@ -31,10 +35,19 @@ class Found:
 
     fit: Fit
     num_rounds: int
-    errors: tuple[float, ...]  # share of the held-out weight that is misclassified after each number of rounds; empty where there was no choice
+    # share of the held-out weight that is misclassified after each number of rounds; empty where
+    # there was no choice
+    errors: tuple[float, ...]
 
 
-def binarize(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, names: tuple[str, ...], settings: Settings, source: str) -> Binarizer:
+def binarize(
+    rows: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    names: tuple[str, ...],
+    settings: Settings,
+    source: str,
+) -> Binarizer:
     """The bits that the training rows call for; ValueError where there are none."""
     copies = _COPIES + (_COPIES_OF_FOLD * settings.folds if settings.num_rounds == CV else 0)
     binarizer = bit_room.fit(rows, labels, weights, names, settings, source=source, copies=copies)
@@ -43,7 +56,13 @@ def binarize(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, n
 
 
 def fit(
-    bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, chosen: np.ndarray, settings: Settings, *, on_step: OnStep | None = None
+    bits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    settings: Settings,
+    *,
+    on_step: OnStep | None = None,
 ) -> Found:
     """One fit on the rows where `chosen` [m] is True; tables of similar size share its programs.
 
@@ -68,21 +87,38 @@ def fit(
         key_choice, key = jax.random.split(jax.random.key(settings.seed))  # as `slipper.fit` does
         num_rounds, errors = max_rounds, np.zeros(0)
         if is_chosen_by_cv:
-            choice = slipper.choose_rounds(dataset, learner, key=key_choice, max_rounds=max_rounds, num_folds=settings.folds)
+            choice = slipper.choose_rounds(
+                dataset, learner, key=key_choice, max_rounds=max_rounds, num_folds=settings.folds
+            )
             num_rounds, errors = int(choice.num_rounds), np.asarray(choice.errors, np.float64)
         options: dict[str, Any] = {"key": key, "max_rounds": max_rounds, "num_rounds": num_rounds}
         like = functools.partial(slipper.init, dataset, learner, **options)
         with checkpointing.kept(settings, on_step, like, dataset) as (watch, initial):
-            fitted = jax.block_until_ready(slipper.fit(dataset, learner, on_step=watch, initial=initial, **options))
+            fitted = jax.block_until_ready(
+                slipper.fit(dataset, learner, on_step=watch, initial=initial, **options)
+            )
     if Status(int(fitted.status)) is Status.INVALID_INPUT:
         raise ValueError(f"slipper found no vote: {report_room.certificate(fitted)['explanation']}")
     return Found(fitted, num_rounds, tuple(float(error) for error in errors))
 
 
-def _padded(bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, chosen: np.ndarray, precision: str) -> Dataset:
+def _padded(
+    bits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    precision: str,
+) -> Dataset:
     """The data set in a size that others share; columns of 0 are no candidates of the learner."""
     rows = sizes.linear(len(labels)) - len(labels)
     features = np.pad(bit_room.widened(bits, sizes.literals(bits.shape[1])), ((0, rows), (0, 0)))
     prices = np.ones(len(labels)) if weights is None else weights
-    signs, prices = (np.pad(part.astype(precision), (0, rows), constant_values=1) for part in (labels, prices))
-    return Dataset(*(jax.numpy.asarray(part) for part in (features.astype(precision), signs, prices, np.pad(chosen, (0, rows)))))
+    signs, prices = (
+        np.pad(part.astype(precision), (0, rows), constant_values=1) for part in (labels, prices)
+    )
+    return Dataset(
+        *(
+            jax.numpy.asarray(part)
+            for part in (features.astype(precision), signs, prices, np.pad(chosen, (0, rows)))
+        )
+    )

@@ -1,4 +1,6 @@
-"""`jboost fit --method slipper`: data in, a folder with the rules, the report and two figures out."""
+"""`jboost fit --method slipper`: data in, a folder with the rules, the report and two
+figures out.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def fit(settings: Settings, say: Any) -> None:
     part, labels = source.rows(kept), opening.labels[kept]
     with timed(opening.seconds, "binarization"):
         rows = part.table.matrix(numeric, categorical)
-        binarizer = slipper.binarize(rows, labels, part.weights, table.columns, settings, table.source)
+        binarizer = slipper.binarize(
+            rows, labels, part.weights, table.columns, settings, table.source
+        )
         bits = bit_room.apply(binarizer, rows, settings.precision)
     everything = np.ones(len(kept), bool)
     with timed(opening.seconds, "rules"):
@@ -47,18 +51,35 @@ def fit(settings: Settings, say: Any) -> None:
                 found = slipper.fit(bits, labels, part.weights, everything, settings)
         else:
             with limits.progress("slipper", settings.rounds) as on_step:
-                found = slipper.fit(bits, labels, part.weights, everything, settings, on_step=lambda state, info: on_step(state, ""))
+                found = slipper.fit(
+                    bits,
+                    labels,
+                    part.weights,
+                    everything,
+                    settings,
+                    on_step=lambda state, info: on_step(state, ""),
+                )
     ensemble = voting_part(found.fit.ensemble, binarizer.num_bits, settings.precision)
 
     training = (bits, labels, ones_for_none(part.weights, len(labels)))
     others = None
     if len(apart):
         held_out = source.rows(apart)
-        other_bits = bit_room.apply(binarizer, held_out.table.matrix(numeric, categorical), settings.precision)
+        other_bits = bit_room.apply(
+            binarizer, held_out.table.matrix(numeric, categorical), settings.precision
+        )
         others = (other_bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart)))
-    losses = build.losses(make_rules("slipper", ensemble, *training[1:], opening.mapping, settings.precision), training, others)
-    model = report_room.describe(found.fit, ensemble, binarizer, bits, labels, opening.mapping, found.errors)
-    model["verdict"] = verdict.assess(losses[-1]["training"]["rate"], labels, training[2], remedy=_REMEDY)
+    losses = build.losses(
+        make_rules("slipper", ensemble, *training[1:], opening.mapping, settings.precision),
+        training,
+        others,
+    )
+    model = report_room.describe(
+        found.fit, ensemble, binarizer, bits, labels, opening.mapping, found.errors
+    )
+    model["verdict"] = verdict.assess(
+        losses[-1]["training"]["rate"], labels, training[2], remedy=_REMEDY
+    )
     fitting.end(
         opening,
         settings,
@@ -78,10 +99,26 @@ def fit(settings: Settings, say: Any) -> None:
     )
 
 
-def _draw(fitted: Fit, ensemble: Ensemble, bits: np.ndarray, labels: np.ndarray, settings: Settings, folder: Path) -> None:
+def _draw(
+    fitted: Fit,
+    ensemble: Ensemble,
+    bits: np.ndarray,
+    labels: np.ndarray,
+    settings: Settings,
+    folder: Path,
+) -> None:
     margins = labels * scores(ensemble, bits, settings.precision)
     total = math.fsum(np.abs(np.asarray(ensemble.votes, np.float64)[:, 0])) or 1.0
     plots.plot_margins(margins / total, path=folder / MARGINS, title="Training margins: slipper")
     rounds = int(fitted.num_rounds)
-    lower, upper = (np.asarray(bound, np.float64)[:rounds] for bound in (fitted.trace.lower_bounds, fitted.trace.upper_bounds))
-    plots.plot_bounds(lower, upper, path=folder / GAP, title="Training error and its bound: slipper", quantity="training error")
+    lower, upper = (
+        np.asarray(bound, np.float64)[:rounds]
+        for bound in (fitted.trace.lower_bounds, fitted.trace.upper_bounds)
+    )
+    plots.plot_bounds(
+        lower,
+        upper,
+        path=folder / GAP,
+        title="Training error and its bound: slipper",
+        quantity="training error",
+    )

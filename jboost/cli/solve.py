@@ -1,4 +1,6 @@
-"""The exact combination; by the sweep with the seconds to compile and the seconds to run kept apart."""
+"""The exact combination; by the sweep with the seconds to compile and the seconds to run kept
+apart.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +26,34 @@ Solver = Callable[[Examples], Separator]
 def compile_solver(num_points: int, settings: Settings) -> tuple[Solver, float]:
     """A solver for examples up to a number of points; and the seconds it took to compile.
 
-    Points are padded, so that similar numbers share a program. Beyond the sizes of the sweep it is branch and bound,
-    which the host drives and which compiles as it goes.
+    Points are padded, so that similar numbers share a program. Beyond the sizes of the sweep it is
+    branch and bound, which the host drives and which compiles as it goes.
     """
     started = time.perf_counter()
     by_margin, flipped = settings.tie_break == "margin", settings.fat == "flipped"
     if settings.checkpoint is not None:
         return functools.partial(_solve_by_steps, settings=settings), time.perf_counter() - started
-    size = min(sizes.quadratic(num_points), LARGEST_SWEEP) if num_points <= LARGEST_SWEEP else num_points
-    compiled = _compile(size, settings.precision, by_margin, flipped) if size <= LARGEST_SWEEP else _solver(by_margin, flipped)
+    size = (
+        min(sizes.quadratic(num_points), LARGEST_SWEEP)
+        if num_points <= LARGEST_SWEEP
+        else num_points
+    )
+    compiled = (
+        _compile(size, settings.precision, by_margin, flipped)
+        if size <= LARGEST_SWEEP
+        else _solver(by_margin, flipped)
+    )
     seconds = time.perf_counter() - started
 
     def run(examples: Examples) -> Separator:
         count, padded = len(examples.labels), examples.padded(size)
         with jax.enable_x64(settings.precision == "float64"):
-            separator: Separator = compiled(padded.points, padded.labels, padded.weights, np.arange(size) < count)
-            return jax.block_until_ready(separator._replace(misclassified=separator.misclassified[:count]))
+            separator: Separator = compiled(
+                padded.points, padded.labels, padded.weights, np.arange(size) < count
+            )
+            return jax.block_until_ready(
+                separator._replace(misclassified=separator.misclassified[:count])
+            )
 
     return run, seconds
 
@@ -48,7 +62,10 @@ def _solve_by_steps(examples: Examples, *, settings: Settings) -> Separator:
     """The same optimum by branch and bound, whose state is saved."""
     with jax.enable_x64(settings.precision == "float64"), limits.progress("pair", 1) as show:
         data = {"points": examples.points, "labels": examples.labels, "weights": examples.weights}
-        watch, like = (lambda state, info: show(state, f"{info.num_cells} cells")), (lambda: BranchAndBoundState)
+        watch, like = (
+            (lambda state, info: show(state, f"{info.num_cells} cells")),
+            (lambda: BranchAndBoundState),
+        )
         with checkpointing.kept(settings, watch, like, data) as (on_step, initial):
             separator = optimal_separator(
                 examples.points,
@@ -64,10 +81,17 @@ def _solve_by_steps(examples: Examples, *, settings: Settings) -> Separator:
 
 
 @functools.lru_cache(maxsize=8)
-def _compile(num_points: int, precision: str, by_margin: bool, flipped: bool) -> Callable[..., Separator]:
+def _compile(
+    num_points: int, precision: str, by_margin: bool, flipped: bool
+) -> Callable[..., Separator]:
     with jax.enable_x64(precision == "float64"):
         points, numbers, mask = (
-            jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in (((num_points, 2), precision), ((num_points,), precision), ((num_points,), bool))
+            jax.ShapeDtypeStruct(shape, dtype)
+            for shape, dtype in (
+                ((num_points, 2), precision),
+                ((num_points,), precision),
+                ((num_points,), bool),
+            )
         )
         return jax.jit(_solver(by_margin, flipped)).lower(points, numbers, numbers, mask).compile()
 
@@ -75,12 +99,25 @@ def _compile(num_points: int, precision: str, by_margin: bool, flipped: bool) ->
 def _solver(by_margin: bool, flipped: bool) -> Callable[..., Separator]:
     tie_break: Literal["margin"] | None = "margin" if by_margin else None
 
-    def solve_masked(points: ArrayLike, labels: ArrayLike, weights: ArrayLike, mask: ArrayLike) -> Separator:
-        return optimal_separator(points, labels, weights=weights, mask=mask, tie_break=tie_break, fat="flipped" if flipped else "removed")
+    def solve_masked(
+        points: ArrayLike, labels: ArrayLike, weights: ArrayLike, mask: ArrayLike
+    ) -> Separator:
+        return optimal_separator(
+            points,
+            labels,
+            weights=weights,
+            mask=mask,
+            tie_break=tie_break,
+            fat="flipped" if flipped else "removed",
+        )
 
     return solve_masked
 
 
 def in_float64(separator: Separator) -> Separator:
-    """The same separator in float64 arrays, so that it predicts as its loss was evaluated; inside the 64-bit scope only."""
-    return jax.tree.map(lambda leaf: leaf.astype(np.float64) if leaf.dtype == np.float32 else leaf, separator)
+    """The same separator in float64 arrays, so that it predicts as its loss was evaluated; inside
+    the 64-bit scope only.
+    """
+    return jax.tree.map(
+        lambda leaf: leaf.astype(np.float64) if leaf.dtype == np.float32 else leaf, separator
+    )

@@ -5,4 +5,12 @@ from jboost.combine.baselines import best_single, random_pairing, stacking
 from jboost.combine.strategies import STRATEGIES, fit
 from jboost.combine.types import LinearVote
 
-__all__ = ["STRATEGIES", "LinearVote", "best_single", "fit", "pairwise", "random_pairing", "stacking"]
+__all__ = [
+    "STRATEGIES",
+    "LinearVote",
+    "best_single",
+    "fit",
+    "pairwise",
+    "random_pairing",
+    "stacking",
+]

@@ -1,7 +1,8 @@
 """Many classifiers made one by pairs: greedily, or up a binary tree (paper 000, Section 4).
 
-All functions here run in the 64-bit scope. A pool holds p votes as directions [p, d]; of the two that are paired, the first's place takes the
-combination and the second's is given up. What is returned is the best vote met on the way, which is at least as good as the last.
+All functions here run in the 64-bit scope. A pool holds p votes as directions [p, d]; of the two
+that are paired, the first's place takes the combination and the second's is given up. What is
+returned is the best vote met on the way, which is at least as good as the last.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class _Pool(NamedTuple):
 
     directions: Array  # [p, d]
     alive: Array  # [p] bool
-    losses: Array  # [p, p] int64, of the pair (row, column) as far as it was tried; the largest integer elsewhere
+    # [p, p] int64, of the pair (row, column) as far as it was tried; the largest integer elsewhere
+    losses: Array
     margins: Array  # [p, p]
     normals: Array  # [p, p, 2]
     best: Vote
@@ -32,13 +34,17 @@ class _Pool(NamedTuple):
 
 def best_alone(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vote:
     """The best vote along one of several directions [p, d]."""
-    return votes.best_of(lax.map(lambda direction: votes.vote_along(examples, direction, arithmetic), directions))
+    return votes.best_of(
+        lax.map(lambda direction: votes.vote_along(examples, direction, arithmetic), directions)
+    )
 
 
 def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vote:
-    """The best pair of all is combined, ties by margin, until one vote is left: (p - 1)^2 exact pairs in all.
+    """The best pair of all is combined, ties by margin, until one vote is left: (p - 1)^2 exact
+    pairs in all.
 
-    The first p steps fill the table of all pairs, a row each; each later step combines the best pair and tries the new vote with all others.
+    The first p steps fill the table of all pairs, a row each; each later step combines the best
+    pair and tries the new vote with all others.
     """
     num_votes = directions.shape[0]
     none = jnp.iinfo(examples.integers.dtype).max
@@ -47,9 +53,13 @@ def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vot
     def step(number: Array, pool: _Pool) -> _Pool:
         filling = number < num_votes
         both = pool.alive[:, None] & pool.alive[None, :]
-        chosen = votes.best_place(jnp.where(both, pool.losses, none).reshape(-1), pool.margins.reshape(-1))
+        chosen = votes.best_place(
+            jnp.where(both, pool.losses, none).reshape(-1), pool.margins.reshape(-1)
+        )
         left, right = chosen // num_votes, chosen % num_votes
-        merged = votes.blend(pool.directions[left], pool.directions[right], pool.normals[left, right], arithmetic)
+        merged = votes.blend(
+            pool.directions[left], pool.directions[right], pool.normals[left, right], arithmetic
+        )
         slot = jnp.where(filling, number, left).astype(jnp.int32)
         directions = pool.directions.at[slot].set(jnp.where(filling, pool.directions[slot], merged))
         alive = pool.alive & (filling | (place != right))
@@ -58,7 +68,10 @@ def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vot
         return _Pool(
             directions=directions,
             alive=alive,
-            losses=pool.losses.at[:, slot].set(none).at[slot].set(jnp.where(partners, tried.vote.loss, none)),
+            losses=pool.losses.at[:, slot]
+            .set(none)
+            .at[slot]
+            .set(jnp.where(partners, tried.vote.loss, none)),
             margins=pool.margins.at[slot].set(tried.vote.margin),
             normals=pool.normals.at[slot].set(tried.normal),
             best=_best_tried(tried, partners, pool.best),
@@ -75,8 +88,12 @@ def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vot
     return loops.fori_loop(0, 2 * num_votes - 1, step, start).best
 
 
-def hierarchical(examples: Examples, directions: Array, num_clustered: int, arithmetic: Arithmetic) -> Vote:
-    """Pairs up the tree of the first votes by agreement; then the root is paired once with every vote, the last, such as stacking, first."""
+def hierarchical(
+    examples: Examples, directions: Array, num_clustered: int, arithmetic: Arithmetic
+) -> Vote:
+    """Pairs up the tree of the first votes by agreement; then the root is paired once with every
+    vote, the last, such as stacking, first.
+    """
     clustered = directions[:num_clustered]
     tree = cluster(examples, clustered, arithmetic)
     pool = jnp.concatenate([clustered, directions])
@@ -86,14 +103,19 @@ def hierarchical(examples: Examples, directions: Array, num_clustered: int, arit
 
 
 def up_the_tree(examples: Examples, directions: Array, tree: Array, arithmetic: Arithmetic) -> Vote:
-    """Pairs are combined as the rows of a tree [t, 2] int32 say: places of the pool, the first of which takes the combination."""
+    """Pairs are combined as the rows of a tree [t, 2] int32 say: places of the pool, the first of
+    which takes the combination.
+    """
 
     def merge(carry: tuple[Array, Vote], pair: Array) -> tuple[tuple[Array, Vote], None]:
         directions, best = carry
         left, right = directions[pair[0]], directions[pair[1]]
         tried = pairs.pair_with_each(examples, left, right[None], jnp.ones((1,), bool), arithmetic)
         merged = votes.blend(left, right, tried.normal[0], arithmetic)
-        return (directions.at[pair[0]].set(merged), _best_tried(tried, jnp.ones((1,), bool), best)), None
+        return (
+            directions.at[pair[0]].set(merged),
+            _best_tried(tried, jnp.ones((1,), bool), best),
+        ), None
 
     start = (directions, best_alone(examples, directions, arithmetic))
     (_, best), _ = loops.scan(merge, start, tree)
@@ -101,7 +123,8 @@ def up_the_tree(examples: Examples, directions: Array, tree: Array, arithmetic: 
 
 
 def cluster(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Array:
-    """The tree [p - 1, 2] of an agglomerative clustering: at each step the two groups whose members agree most, on average over pairs.
+    """The tree [p - 1, 2] of an agglomerative clustering: at each step the two groups whose members
+    agree most, on average over pairs.
 
     Two votes agree on an example if, at their best thresholds, they put it on the same side.
     """
@@ -116,19 +139,28 @@ def cluster(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Ar
     wrong = lax.map(sides, directions)
     headroom = (num_votes * num_votes).bit_length()  # sums over pairs of members stay exact
     shares = examples.integers >> headroom
-    agreement = lax.map(lambda one: numerics.masked_sum(jnp.broadcast_to(shares, wrong.shape), wrong == one[None]), wrong)
+    agreement = lax.map(
+        lambda one: numerics.masked_sum(jnp.broadcast_to(shares, wrong.shape), wrong == one[None]),
+        wrong,
+    )
 
-    def merge(carry: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], Array]:
+    def merge(
+        carry: tuple[Array, Array, Array], _: None
+    ) -> tuple[tuple[Array, Array, Array], Array]:
         agreement, sizes, alive = carry
         number_of_pairs = sizes[:, None] * sizes[None, :]
         distinct = alive[:, None] & alive[None, :] & (place[:, None] < place[None, :])
-        mean = jnp.where(distinct, agreement.astype(directions.dtype) / number_of_pairs, -1.0).reshape(-1)
+        mean = jnp.where(
+            distinct, agreement.astype(directions.dtype) / number_of_pairs, -1.0
+        ).reshape(-1)
         chosen = jnp.minimum(numerics.first_true(mean == jnp.max(mean)), num_votes * num_votes - 1)
         left, right = chosen // num_votes, chosen % num_votes
         agreement = agreement.at[left].add(agreement[right])
         agreement = agreement.at[:, left].add(agreement[:, right])
         sizes = sizes.at[left].add(sizes[right])
-        return (agreement, sizes, alive & (place != right)), jnp.stack([left, right]).astype(jnp.int32)
+        return (agreement, sizes, alive & (place != right)), jnp.stack([left, right]).astype(
+            jnp.int32
+        )
 
     start = (agreement, jnp.ones((num_votes,), directions.dtype), jnp.ones((num_votes,), bool))
     _, tree = loops.scan(merge, start, None, length=num_votes - 1)
@@ -136,7 +168,9 @@ def cluster(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Ar
 
 
 def random_tree(key: Array, num_votes: int) -> Array:
-    """The tree [p - 1, 2] of two at random among those that are left, at each step; outside the 64-bit scope, which holds no random numbers."""
+    """The tree [p - 1, 2] of two at random among those that are left, at each step; outside the
+    64-bit scope, which holds no random numbers.
+    """
 
     def merge(alive: Array, key: Array) -> tuple[Array, Array]:
         draws = jnp.where(alive, jax.random.uniform(key, (num_votes,)), -1.0)

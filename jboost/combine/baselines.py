@@ -1,4 +1,6 @@
-"""What a combination should beat: the best classifier alone, stacking, and pairs combined at random."""
+"""What a combination should beat: the best classifier alone, stacking, and pairs combined at
+random.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,18 @@ _MOST_PENALTY = 1e30  # beyond it coefficients are 0 to any float
 
 @meshes.takes_gathered
 @derivatives.without("jboost.combine.best_single")
-def best_single(scores: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None) -> LinearVote:
-    """The classifier that alone, or against its word, loses the least at its best threshold; ties by margin.
+def best_single(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> LinearVote:
+    """The classifier that alone, or against its word, loses the least at its best threshold; ties
+    by margin.
 
-    Takes, returns and raises what `jboost.combine.fit` does; `lower_bound` is one on all combinations.
+    Takes, returns and raises what `jboost.combine.fit` does; `lower_bound` is one on all
+    combinations.
 
     >>> import jboost
     >>> vote = jboost.combine.best_single([[0.0, 5.0], [1.0, 3.0], [0.0, 2.0]], [-1, 1, 1])
@@ -33,33 +43,50 @@ def best_single(scores: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | No
 @meshes.takes_gathered
 @derivatives.without("jboost.combine.stacking")
 def stacking(
-    scores: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None, penalty: ArrayLike = 1.0
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    penalty: ArrayLike = 1.0,
 ) -> LinearVote:
     """Logistic regression on the scores: its own log-odds, with its own offset.
 
-    The penalty is one on the coefficients of scores scaled to variance 1, under weights of mean 1: scikit-learn's `LogisticRegression` on such scores
-    with C = 1 / penalty. Takes, returns and raises what `jboost.combine.fit` does beside that; `lower_bound` is one on all combinations. A traced
-    penalty below 0 or above 1e30 gives status INVALID_INPUT and NaN.
+    The penalty is one on the coefficients of scores scaled to variance 1, under weights of mean 1:
+    scikit-learn's `LogisticRegression` on such scores with C = 1 / penalty. Takes, returns and
+    raises what `jboost.combine.fit` does beside that; `lower_bound` is one on all combinations. A
+    traced penalty below 0 or above 1e30 gives status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> vote = jboost.combine.stacking([[0.0], [1.0], [2.0], [3.0]], [-1, -1, 1, 1])
     >>> round(float(-vote.offset / vote.coefficients[0]), 3), float(vote.loss)
     (1.5, 0.0)
     """
-    return _stacking(*strategies.arrays(scores, labels, weights, mask), check.number("penalty", penalty, low=0, high=_MOST_PENALTY))
+    return _stacking(
+        *strategies.arrays(scores, labels, weights, mask),
+        check.number("penalty", penalty, low=0, high=_MOST_PENALTY),
+    )
 
 
 @meshes.takes_gathered
 @derivatives.without("jboost.combine.random_pairing")
 def random_pairing(
-    scores: ArrayLike, labels: ArrayLike, *, key: Array, weights: ArrayLike | None = None, mask: ArrayLike | None = None
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    key: Array,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
 ) -> LinearVote:
-    """Two votes out of those that are left, drawn at random, are combined exactly, until one is left; the best vote met on the way.
+    """Two votes out of those that are left, drawn at random, are combined exactly, until one is
+    left; the best vote met on the way.
 
     Takes, returns and raises what `jboost.combine.fit` does, beside the key of the draws.
 
     >>> import jax, jboost
-    >>> vote = jboost.combine.random_pairing([[0.0, 5.0, 1.0], [1.0, 3.0, 0.0], [0.0, 2.0, 1.0]], [-1, 1, 1], key=jax.random.key(0))
+    >>> vote = jboost.combine.random_pairing(
+    ...     [[0.0, 5.0, 1.0], [1.0, 3.0, 0.0], [0.0, 2.0, 1.0]], [-1, 1, 1], key=jax.random.key(0)
+    ... )
     >>> float(vote.loss)
     0.0
     """
@@ -69,30 +96,44 @@ def random_pairing(
 @jax.jit
 def _best_single(scores: Array, labels: Array, weights: Array, mask: Array) -> LinearVote:
     def run(examples: Examples, arithmetic: Arithmetic) -> Found:
-        return strategies.found(examples, agglomerate.best_alone(examples, strategies.directions_of(examples), arithmetic))
+        return strategies.found(
+            examples,
+            agglomerate.best_alone(examples, strategies.directions_of(examples), arithmetic),
+        )
 
     return strategies.solve_votes(run, scores, labels, weights, mask)
 
 
 @jax.jit
-def _stacking(scores: Array, labels: Array, weights: Array, mask: Array, penalty: Array) -> LinearVote:
+def _stacking(
+    scores: Array, labels: Array, weights: Array, mask: Array, penalty: Array
+) -> LinearVote:
     model = strategies.log_odds(scores, labels, weights, mask, penalty)
     is_allowed = (penalty >= 0) & (penalty <= _MOST_PENALTY)
 
-    def run(examples: Examples, arithmetic: Arithmetic, coefficients: Array, offset: Array) -> Found:
+    def run(
+        examples: Examples, arithmetic: Arithmetic, coefficients: Array, offset: Array
+    ) -> Found:
         del arithmetic
         missing = examples.columns.shape[0] - len(coefficients)
         wide = examples.columns.dtype
-        return strategies.beside_conflicts(examples, jnp.pad(coefficients.astype(wide), (0, missing)), offset.astype(wide))
+        return strategies.beside_conflicts(
+            examples, jnp.pad(coefficients.astype(wide), (0, missing)), offset.astype(wide)
+        )
 
     return strategies.solve_votes(run, scores, labels, weights, mask, *model, is_allowed=is_allowed)
 
 
 @jax.jit
-def _random_pairing(scores: Array, labels: Array, weights: Array, mask: Array, key: Array) -> LinearVote:
+def _random_pairing(
+    scores: Array, labels: Array, weights: Array, mask: Array, key: Array
+) -> LinearVote:
     tree = agglomerate.random_tree(key, max(2, scores.shape[1]))
 
     def run(examples: Examples, arithmetic: Arithmetic, tree: Array) -> Found:
-        return strategies.found(examples, agglomerate.up_the_tree(examples, strategies.directions_of(examples), tree, arithmetic))
+        return strategies.found(
+            examples,
+            agglomerate.up_the_tree(examples, strategies.directions_of(examples), tree, arithmetic),
+        )
 
     return strategies.solve_votes(run, scores, labels, weights, mask, tree)

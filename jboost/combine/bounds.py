@@ -1,4 +1,6 @@
-"""Lower bounds that cost little: what examples with equal scores and opposite labels force every combination to lose."""
+"""Lower bounds that cost little: what examples with equal scores and opposite labels force every
+combination to lose.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,23 @@ from jboost.pair.instance import bound_loss
 
 
 def conflicts(examples: Examples) -> Array:
-    """The sum over all score vectors of the lighter class there, [] int64: no function of the scores loses less; 0 if scores changed in the cast."""
+    """The sum over all score vectors of the lighter class there, [] int64: no function of the
+    scores loses less; 0 if scores changed in the cast.
+    """
     size = examples.live.shape[0]
     start = jnp.where(examples.live, 0, 1).astype(jnp.int32)
-    groups = loops.fori_loop(0, examples.columns.shape[0], lambda axis, groups: _refine(groups, examples.columns[axis]), start)
+    groups = loops.fori_loop(
+        0,
+        examples.columns.shape[0],
+        lambda axis, groups: _refine(groups, examples.columns[axis]),
+        start,
+    )
     none = jnp.zeros((size + 1,), examples.integers.dtype)
     positive = none.at[groups].add(jnp.where(examples.positive, examples.integers, 0))
     negative = none.at[groups].add(jnp.where(examples.positive, 0, examples.integers))
-    return jnp.where(examples.faithful, jnp.sum(jnp.minimum(positive, negative), dtype=none.dtype), 0)
+    return jnp.where(
+        examples.faithful, jnp.sum(jnp.minimum(positive, negative), dtype=none.dtype), 0
+    )
 
 
 def in_weights(loss: Array, examples: Examples) -> Array:
@@ -29,7 +40,11 @@ def in_weights(loss: Array, examples: Examples) -> Array:
 
 def _refine(groups: Array, column: Array) -> Array:
     """Groups [n] of examples that were in one group and are equal in the column, too."""
-    old, values, place = lax.sort((groups, column, lax.iota(jnp.int32, groups.shape[0])), num_keys=2)
+    old, values, place = lax.sort(
+        (groups, column, lax.iota(jnp.int32, groups.shape[0])), num_keys=2
+    )
     is_new = (old[1:] != old[:-1]) | (values[1:] != values[:-1])
-    numbers = jnp.concatenate([jnp.zeros((1,), jnp.int32), jnp.cumsum(is_new.astype(jnp.int32), dtype=jnp.int32)])
+    numbers = jnp.concatenate(
+        [jnp.zeros((1,), jnp.int32), jnp.cumsum(is_new.astype(jnp.int32), dtype=jnp.int32)]
+    )
     return jnp.zeros_like(groups).at[place].set(numbers)

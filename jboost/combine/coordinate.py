@@ -1,4 +1,5 @@
-"""Exact pair sweeps: the vote moves in the plane that it spans with one classifier after another, until no move makes it better.
+"""Exact pair sweeps: the vote moves in the plane that it spans with one classifier after another,
+until no move makes it better.
 
 All functions here run in the 64-bit scope.
 """
@@ -15,7 +16,8 @@ from jboost.base.types import Array
 from jboost.combine import pairs, votes
 from jboost.combine.votes import Arithmetic, Examples, Vote
 
-_GAIN = 1e-3  # a margin that grows by less, at the same loss, does not count: else the moves would go on for ever
+# a margin that grows by less, at the same loss, does not count: else the moves would go on for ever
+_GAIN = 1e-3
 
 
 class _Descent(NamedTuple):
@@ -26,7 +28,9 @@ class _Descent(NamedTuple):
     idle: Array  # [] int32, moves since the last that made the vote better
 
 
-def descend(examples: Examples, starts: Array, directions: Array, arithmetic: Arithmetic, max_moves: int) -> Vote:
+def descend(
+    examples: Examples, starts: Array, directions: Array, arithmetic: Arithmetic, max_moves: int
+) -> Vote:
     """The best vote that is met from several starts.
 
     Args:
@@ -40,17 +44,28 @@ def descend(examples: Examples, starts: Array, directions: Array, arithmetic: Ar
 
     def move(descent: _Descent) -> _Descent:
         partner = lax.dynamic_index_in_dim(directions, descent.place)
-        tried = pairs.pair_with_each(examples, descent.vote.coefficients, partner, jnp.ones((1,), bool), arithmetic)
+        tried = pairs.pair_with_each(
+            examples, descent.vote.coefficients, partner, jnp.ones((1,), bool), arithmetic
+        )
         candidate = votes.best_of(tried.vote)
         needed = descent.vote._replace(margin=descent.vote.margin * (1 + _GAIN))
         improves = votes.is_better(candidate, needed)
-        vote = Vote(*(jnp.where(improves, new, old) for new, old in zip(candidate, descent.vote, strict=True)))
-        return _Descent(vote, (descent.place + 1) % num_directions, jnp.where(improves, 0, descent.idle + 1))
+        vote = Vote(
+            *(
+                jnp.where(improves, new, old)
+                for new, old in zip(candidate, descent.vote, strict=True)
+            )
+        )
+        return _Descent(
+            vote, (descent.place + 1) % num_directions, jnp.where(improves, 0, descent.idle + 1)
+        )
 
     def run(start: Array) -> Vote:
         zero = jnp.zeros((), jnp.int32)
         first = _Descent(votes.vote_along(examples, start, arithmetic), zero, zero)
-        last, _ = loops.bounded_loop(move, lambda descent: descent.idle < num_directions, first, max_checks=max_moves)
+        last, _ = loops.bounded_loop(
+            move, lambda descent: descent.idle < num_directions, first, max_checks=max_moves
+        )
         return last.vote
 
     return votes.best_of(lax.map(run, starts))

@@ -1,4 +1,6 @@
-"""Pairs of votes, combined by the exact engine of `jboost.pair`: one pair after another on a CPU, all at once on an accelerator."""
+"""Pairs of votes, combined by the exact engine of `jboost.pair`: one pair after another on a CPU,
+all at once on an accelerator.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from jboost.combine.votes import Arithmetic, Examples, Vote, linear_scores
 from jboost.pair.separator import optimal_separator
 from jboost.pair.sweep import SweepConfig
 
-_PAIRS_AT_ONCE = 1 << 25  # (centre, point) pairs that the sweeps on an accelerator hold at once, all problems together
+# (centre, point) pairs that the sweeps on an accelerator hold at once, all problems together
+_PAIRS_AT_ONCE = 1 << 25
 
 
 class Pairing(NamedTuple):
@@ -24,7 +27,9 @@ class Pairing(NamedTuple):
     vote: Vote  # along the direction that it gives
 
 
-def pair_with_each(examples: Examples, left: Array, rights: Array, wanted: Array, arithmetic: Arithmetic) -> Pairing:
+def pair_with_each(
+    examples: Examples, left: Array, rights: Array, wanted: Array, arithmetic: Arithmetic
+) -> Pairing:
     """The exact combinations of one direction with each of several.
 
     Args:
@@ -46,8 +51,12 @@ def pair_with_each(examples: Examples, left: Array, rights: Array, wanted: Array
     def pair(item: tuple[Array, Array]) -> Pairing:
         right, is_wanted = item
         points = jnp.stack([left_scores, linear_scores(examples.columns, right)], axis=1)
-        separator = optimal_separator(points, signs, weights=examples.weights, mask=examples.live & is_wanted, config=config)
-        vote = votes.vote_along(examples, votes.blend(left, right, separator.normal, arithmetic), arithmetic)
+        separator = optimal_separator(
+            points, signs, weights=examples.weights, mask=examples.live & is_wanted, config=config
+        )
+        vote = votes.vote_along(
+            examples, votes.blend(left, right, separator.normal, arithmetic), arithmetic
+        )
         return Pairing(separator.normal, vote)
 
     return lax.map(pair, (rights, wanted), batch_size=None if on_cpu else num_pairs)

@@ -1,7 +1,9 @@
-"""Exact pairwise boosting: at every round the vote so far and a new hypothesis are combined optimally (paper 000, Sections 1 and 4).
+"""Exact pairwise boosting: at every round the vote so far and a new hypothesis are combined
+optimally (paper 000, Sections 1 and 4).
 
-The hypotheses are those that AdaBoost asks for, F_t is the vote, h_t the new hypothesis, and G_t AdaBoost's vote. Each round takes the best of F_t-1,
-of the exact optimum over the plane of F_t-1 and h_t, and of that over the plane of F_t-1 and G_t, by training loss, then by margin. The loss
+The hypotheses are those that AdaBoost asks for, F_t is the vote, h_t the new hypothesis, and G_t
+AdaBoost's vote. Each round takes the best of F_t-1, of the exact optimum over the plane of F_t-1
+and h_t, and of that over the plane of F_t-1 and G_t, by training loss, then by margin. The loss
 never rises, and is at most AdaBoost's at the same round, at any threshold.
 """
 
@@ -62,17 +64,27 @@ class PairwiseBoosting:
         shares = boosting.initial_distribution(dataset)
         votes_for = reduce.total(jnp.where(dataset.labels > 0, shares, -shares))
         constant = jnp.where(votes_for > 0, 1.0, -1.0).astype(nothing.dtype)
-        error = _error(dataset, (jnp.sign(dataset.labels) != constant) & dataset.mask, nothing.dtype)
+        error = _error(
+            dataset, (jnp.sign(dataset.labels) != constant) & dataset.mask, nothing.dtype
+        )
         memory = Memory(first.memory, first.votes, nothing, columns)
-        absorbed = boosting.before_first_round(memory, first.example_weights, _certify(error, first.example_weights), capacity)
+        absorbed = boosting.before_first_round(
+            memory, first.example_weights, _certify(error, first.example_weights), capacity
+        )
         return absorbed._replace(constant=constant)
 
-    def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
+    def absorb(
+        self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
+    ) -> Absorbed:
         """One round: AdaBoost's vote for the new hypothesis, then the best vote in two planes."""
-        now = AdaBoost().absorb(memory.adaboost, dataset, proposal, ensemble._replace(votes=memory.guide))
+        now = AdaBoost().absorb(
+            memory.adaboost, dataset, proposal, ensemble._replace(votes=memory.guide)
+        )
         capacity = memory.columns.shape[0]
         row = proposal.outputs[jnp.argmin(now.slots)]
-        columns = memory.columns.at[jnp.min(now.slots)].set(row.astype(memory.columns.dtype), mode="drop")
+        columns = memory.columns.at[jnp.min(now.slots)].set(
+            row.astype(memory.columns.dtype), mode="drop"
+        )
         newest = (jnp.arange(capacity) == jnp.min(now.slots)).astype(columns.dtype)
         guide = jnp.where(jnp.isfinite(now.votes), now.votes, 0.0)
         combined = _combine(dataset, columns, memory.direction, newest, guide[:, 0])
@@ -105,23 +117,39 @@ def _error(dataset: Dataset, wrong: Array, dtype: Any) -> Array:
 
 
 def _share(weights: Array, mask: Array, wrong: Array, dtype: Any) -> Array:
-    weights = numerics.to_unit(jnp.where(mask, weights, jnp.zeros((), weights.dtype)).astype("float64"))
+    weights = numerics.to_unit(
+        jnp.where(mask, weights, jnp.zeros((), weights.dtype)).astype("float64")
+    )
     lost, total = reduce.totals(jnp.where(wrong, weights, 0.0), weights)
     share = numerics.safe_divide(lost, total)
     rounding = (2 * len(weights) + 4) * float(jnp.finfo(weights.dtype).eps)
     return numerics.round_up(jnp.minimum(share * (1 + rounding), 1.0), dtype)
 
 
-def _combine(dataset: Dataset, columns: Array, direction: Array, newest: Array, guide: Array) -> _Round:
-    """The best vote in the planes of a direction [capacity] with the newest hypothesis and with the guide."""
+def _combine(
+    dataset: Dataset, columns: Array, direction: Array, newest: Array, guide: Array
+) -> _Round:
+    """The best vote in the planes of a direction [capacity] with the newest hypothesis and with the
+    guide.
+    """
     dtype = columns.dtype
     arithmetic = Arithmetic(str(dtype), evaluated_in=str(dtype))
 
-    def combine(columns: Array, labels: Array, weights: Array, mask: Array, direction: Array, newest: Array, guide: Array) -> _Round:
+    def combine(
+        columns: Array,
+        labels: Array,
+        weights: Array,
+        mask: Array,
+        direction: Array,
+        newest: Array,
+        guide: Array,
+    ) -> _Round:
         examples = votes.gather(columns.T, labels, weights, mask)
         given = jnp.stack([direction, newest, guide]).astype(examples.columns.dtype)
         left, *rights = jax.vmap(lambda one: votes.shorten(one, arithmetic))(given)
-        tried = pairs.pair_with_each(examples, left, jnp.stack(rights), jnp.ones((2,), bool), arithmetic)
+        tried = pairs.pair_with_each(
+            examples, left, jnp.stack(rights), jnp.ones((2,), bool), arithmetic
+        )
         best = votes.better(votes.best_of(tried.vote), votes.vote_along(examples, left, arithmetic))
         is_constant = jnp.isinf(best.offset)
         coefficients = jnp.where(is_constant, 0.0, best.coefficients)
@@ -135,14 +163,20 @@ def _combine(dataset: Dataset, columns: Array, direction: Array, newest: Array, 
         )
 
     padding = max(0, 2 - len(dataset.labels))
-    examples = (jnp.pad(field, (0, padding)) for field in (dataset.labels, dataset.weights, dataset.mask))
+    examples = (
+        jnp.pad(field, (0, padding)) for field in (dataset.labels, dataset.weights, dataset.mask)
+    )
     arguments = (jnp.pad(columns, ((0, 0), (0, padding))), *examples, direction, newest, guide)
     return numerics.in_64_bits(combine)(*lax.stop_gradient(arguments))
 
 
 @meshes.takes_sharded
-def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100) -> State:
-    """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
+def init(
+    dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100
+) -> State:
+    """The state before the first round, for a loop of one's own over `step(state, dataset)`;
+    `finish(state)` ends it. Takes what `fit` takes.
+    """
     return boosting.start(PairwiseBoosting(), learner, dataset, key=key, max_rounds=max_rounds)
 
 
@@ -161,27 +195,42 @@ def fit(
 
     Args:
       dataset: of m examples; `weights` are what it costs to misclassify each.
-      learner: what proposes hypotheses, such as `jboost.learners.stumps()`; it is asked under AdaBoost's example weights.
+      learner: what proposes hypotheses, such as `jboost.learners.stumps()`; it is asked under
+        AdaBoost's example weights.
       key: for learners that draw random numbers.
       max_rounds: how many hypotheses there is room for; static. A round costs O(m^2 log m).
-      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
-        jit or vmap. `jboost.checkpoints` has one that saves the state.
-      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
-        start. It ends in the bits of a fit with an `on_step` that was not stopped.
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with
+        status TIME_LIMIT. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it;
+        None for a fit from the start. It ends in the bits of a fit with an `on_step` that was not
+        stopped.
 
     Returns:
-      A `Fit`. `certificate.upper_bound` is the training error of the ensemble (as a share of the weight; an example whose score rounding could
-      turn counts as an error), which never rises from round to round; `certificate.lower_bound` is 0, of any vote. The status is OPTIMAL where the
-      error is 0, NO_EDGE where the learner has no hypothesis left that is better than chance, else ROUND_LIMIT.
+      A `Fit`. `certificate.upper_bound` is the training error of the ensemble (as a share of the
+      weight; an example whose score rounding could turn counts as an error), which never rises from
+      round to round; `certificate.lower_bound` is 0, of any vote. The status is OPTIMAL where the
+      error is 0, NO_EDGE where the learner has no hypothesis left that is better than chance, else
+      ROUND_LIMIT.
 
     Raises:
-      ValueError: at trace time, naming the argument; for labels and weights that are known and not allowed. Other values that are not allowed end
-        in status INVALID_INPUT.
+      ValueError: at trace time, naming the argument; for labels and weights that are known and not
+        allowed. Other values that are not allowed end in status INVALID_INPUT.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
     >>> fitted = jboost.combine.pairwise.fit(dataset, jboost.learners.stumps(), max_rounds=3)
-    >>> jboost.predict(fitted.ensemble, dataset.features).tolist(), float(fitted.certificate.upper_bound)
+    >>> (
+    ...     jboost.predict(fitted.ensemble, dataset.features).tolist(),
+    ...     float(fitted.certificate.upper_bound),
+    ... )
     ([1, 1, -1, 1], 0.0)
     """
-    return boosting.fit(PairwiseBoosting(), learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial)
+    return boosting.fit(
+        PairwiseBoosting(),
+        learner,
+        dataset,
+        key=key,
+        max_rounds=max_rounds,
+        on_step=on_step,
+        initial=initial,
+    )

@@ -32,8 +32,8 @@ class _Newton(NamedTuple):
 def fit_log_odds(scores: Array, signs: Array, weights: Array, penalty: Array) -> LogOdds:
     """Minimises sum_i w_i log(1 + exp(-y_i f(x_i))) + penalty |c|^2 / 2 over f(x) = c . z(x) + b.
 
-    The weights are scaled to mean 1, and z are the scores scaled to mean 0 and variance 1, so that the units of both do not matter.
-    scikit-learn's `LogisticRegression` has C = 1 / penalty.
+    The weights are scaled to mean 1, and z are the scores scaled to mean 0 and variance 1, so that
+    the units of both do not matter. scikit-learn's `LogisticRegression` has C = 1 / penalty.
 
     Args:
       scores: [n, d] finite, 0 on padding.
@@ -56,15 +56,26 @@ def fit_log_odds(scores: Array, signs: Array, weights: Array, penalty: Array) ->
     deviation = jnp.sqrt(jnp.sum(shares[:, None] * centred * centred, axis=0))
     deviation = jnp.where(deviation > 8 * jnp.finfo(scores.dtype).eps, deviation, 0.0)
     inputs = numerics.safe_divide(centred, jnp.broadcast_to(deviation, centred.shape))
-    design = jnp.concatenate([inputs, jnp.ones_like(inputs, shape=(len(live), 1))], axis=1) * signs[:, None]
-    ridge = jnp.append(jnp.where(deviation > 0, penalty / size, 1.0), _OFFSET_PENALTY).astype(scores.dtype)  # 1 for what no score depends on
+    design = (
+        jnp.concatenate([inputs, jnp.ones_like(inputs, shape=(len(live), 1))], axis=1)
+        * signs[:, None]
+    )
+    # 1 for what no score depends on
+    ridge = jnp.append(jnp.where(deviation > 0, penalty / size, 1.0), _OFFSET_PENALTY).astype(
+        scores.dtype
+    )
     parameters = _minimise(design, shares, ridge)
     coefficients = numerics.safe_divide(parameters[:-1], deviation * reach)
-    return LogOdds(coefficients, parameters[-1] - jnp.sum(numerics.safe_divide(parameters[:-1] * mean, deviation)))
+    return LogOdds(
+        coefficients,
+        parameters[-1] - jnp.sum(numerics.safe_divide(parameters[:-1] * mean, deviation)),
+    )
 
 
 def _minimise(design: Array, shares: Array, ridge: Array) -> Array:
-    """Parameters [d + 1] of least mean logistic loss of margins `design @ parameters`, with ridge penalties, by damped Newton steps."""
+    """Parameters [d + 1] of least mean logistic loss of margins `design @ parameters`, with ridge
+    penalties, by damped Newton steps.
+    """
     eps = jnp.finfo(design.dtype).eps
 
     def margins(parameters: Array) -> Array:
@@ -76,20 +87,33 @@ def _minimise(design: Array, shares: Array, ridge: Array) -> Array:
 
     def step(state: _Newton) -> _Newton:
         doubts = jax.nn.sigmoid(-margins(state.parameters))
-        gradient = ridge * state.parameters - jnp.matmul(shares * doubts, design, precision=lax.Precision.HIGHEST)
+        gradient = ridge * state.parameters - jnp.matmul(
+            shares * doubts, design, precision=lax.Precision.HIGHEST
+        )
         curvature = shares * doubts * (1 - doubts)
-        hessian = jnp.matmul(design.T * curvature[None], design, precision=lax.Precision.HIGHEST) + jnp.diag(ridge)
+        hessian = jnp.matmul(
+            design.T * curvature[None], design, precision=lax.Precision.HIGHEST
+        ) + jnp.diag(ridge)
         lifted = hessian + jnp.diag(_LIFT * eps * jnp.diagonal(hessian))
         direction = jax.scipy.linalg.solve(lifted, gradient, assume_a="pos")
-        candidates = state.parameters[None] - 0.5 ** jnp.arange(_HALVINGS, dtype=design.dtype)[:, None] * direction[None]
+        candidates = (
+            state.parameters[None]
+            - 0.5 ** jnp.arange(_HALVINGS, dtype=design.dtype)[:, None] * direction[None]
+        )
         objectives = lax.map(objective, candidates)
         best = jnp.nanargmin(jnp.where(jnp.isnan(objectives), jnp.inf, objectives))
         falls = objectives[best] < state.objective
         parameters = jnp.where(falls, candidates[best], state.parameters)
-        return _Newton(parameters, jnp.where(falls, objectives[best], state.objective), jnp.where(falls, state.objective - objectives[best], 0.0))
+        return _Newton(
+            parameters,
+            jnp.where(falls, objectives[best], state.objective),
+            jnp.where(falls, state.objective - objectives[best], 0.0),
+        )
 
     start = jnp.zeros_like(ridge)
     first = objective(start)
     state = _Newton(start, first, jnp.full_like(first, jnp.inf))
-    last, _ = loops.bounded_loop(step, lambda state: state.decrease > 2 * eps * state.objective, state, max_checks=_MAX_STEPS)
+    last, _ = loops.bounded_loop(
+        step, lambda state: state.decrease > 2 * eps * state.objective, state, max_checks=_MAX_STEPS
+    )
     return last.parameters

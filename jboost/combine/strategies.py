@@ -1,7 +1,9 @@
-"""A combination of many classifiers from exact combinations of pairs (paper 000, Section 4), from arrays to a `LinearVote`.
+"""A combination of many classifiers from exact combinations of pairs (paper 000, Section 4), from
+arrays to a `LinearVote`.
 
-The path of the data: arrays -> `votes.gather` (columns and integer weights, in 64 bits) -> a strategy, which tries pairs -> the best vote met, judged
-again on the scores that were handed in -> a lower bound.
+The path of the data: arrays -> `votes.gather` (columns and integer weights, in 64 bits) -> a
+strategy, which tries pairs -> the best vote met, judged again on the scores that were handed
+in -> a lower bound.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ from jboost.pair.separator import optimal_separator
 
 STRATEGIES = ("greedy", "hierarchical", "coordinate", "exact")
 _MOST_EXACT = 3  # classifiers whose optimum the sweeps find
-_NUM_LENGTHS = 32  # an optimal direction is rounded at so many lengths, and the best vote along them is taken
-_PENALTIES = (1.0, 1e-3)  # of the stacking votes that take part: the usual one, and one that separates what can be separated
+# an optimal direction is rounded at so many lengths, and the best vote along them is taken
+_NUM_LENGTHS = 32
+# of the stacking votes that take part: the usual one, and one that separates what can be separated
+_PENALTIES = (1.0, 1e-3)
 
 
 class Found(NamedTuple):
@@ -54,43 +58,60 @@ def fit(
     with_stacking: bool = True,
     max_sweeps: int = 50,
 ) -> LinearVote:
-    """A linear combination of d classifiers that misclassifies little weight, made of exact combinations of pairs.
+    """A linear combination of d classifiers that misclassifies little weight, made of exact
+    combinations of pairs.
 
     Strategies (the best combination of more than two is a hard problem, and these are heuristics):
-      * "greedy": all pairs are tried, the best by loss, then by margin, becomes one vote, and so on until one is left; (d - 1)^2 exact pairs.
-      * "hierarchical": the classifiers are clustered by agreement, and pairs are combined up the tree; at the end the vote is paired once with
-        every classifier; 2 d - 1 exact pairs.
-      * "coordinate": the vote moves to the exact optimum of the plane that it spans with one classifier after another, until none makes it
-        better: the loss never rises. It starts from the best classifier and from stacking, and the best end counts.
-      * "exact": the optimum, of at most three classifiers (Theorem 4.1): O(n^3 log n) work for three, up to about a thousand examples.
+      * "greedy": all pairs are tried, the best by loss, then by margin, becomes one vote, and so on
+        until one is left; (d - 1)^2 exact pairs.
+      * "hierarchical": the classifiers are clustered by agreement, and pairs are combined up the
+        tree; at the end the vote is paired once with every classifier; 2 d - 1 exact pairs.
+      * "coordinate": the vote moves to the exact optimum of the plane that it spans with one
+        classifier after another, until none makes it better: the loss never rises. It starts from
+        the best classifier and from stacking, and the best end counts.
+      * "exact": the optimum, of at most three classifiers (Theorem 4.1): O(n^3 log n) work for
+        three, up to about a thousand examples.
 
-    Two stacking votes (logistic regression on the scores, usual and light penalty) take part as further classifiers, unless told otherwise: the
-    heuristics then lose at most what stacking loses, at any threshold, up to the rounding of the vote to its float type. All lose at most what
-    the best classifier does. Of two classifiers all strategies return the optimum. Votes are rounded to the float type, an optimum at 32 lengths:
-    where none of these keeps what the exact search found, the loss is higher, and 64-bit types help. It may be jitted and vmapped over data sets.
+    Two stacking votes (logistic regression on the scores, usual and light penalty) take part as
+    further classifiers, unless told otherwise: the heuristics then lose at most what stacking
+    loses, at any threshold, up to the rounding of the vote to its float type. All lose at most what
+    the best classifier does. Of two classifiers all strategies return the optimum. Votes are
+    rounded to the float type, an optimum at 32 lengths: where none of these keeps what the exact
+    search found, the loss is higher, and 64-bit types help. It may be jitted and vmapped over data
+    sets.
 
     Args:
-      scores: [n, d], real; of d classifiers on n examples, in any units, as far as the float type holds all coefficients of a vote.
+      scores: [n, d], real; of d classifiers on n examples, in any units, as far as the float type
+        holds all coefficients of a vote.
       labels: [n], +1 or -1.
-      weights: [n], not negative, 0 as `mask` False; what it costs to misclassify each example, counted as `jboost.pair.optimal_separator` does.
-        None for ones.
+      weights: [n], not negative, 0 as `mask` False; what it costs to misclassify each example,
+        counted as `jboost.pair.optimal_separator` does. None for ones.
       mask: [n] bool, False for rows that only pad.
       strategy: how pairs are chosen.
       with_stacking: whether stacking votes take part.
       max_sweeps: how often "coordinate" goes through all classifiers at most, from each start.
 
     Returns:
-      A `LinearVote`. `loss` is what the returned coefficients and offset lose on the scores; `lower_bound` is the optimum where it was searched for,
-      of d <= 2 and by "exact", and else what examples with equal scores and opposite labels force on any combination. The status is OPTIMAL where
-      the two meet (to 2^-20 of the loss, where weights were rounded); else LOCAL_OPTIMUM (the strategy came to its end), and PRECISION_LIMIT of an
-      exact search.
+      A `LinearVote`. `loss` is what the returned coefficients and offset lose on the scores;
+      `lower_bound` is the optimum where it was searched for, of d <= 2 and by "exact", and else
+      what examples with equal scores and opposite labels force on any combination. The status is
+      OPTIMAL where the two meet (to 2^-20 of the loss, where weights were rounded); else
+      LOCAL_OPTIMUM (the strategy came to its end), and PRECISION_LIMIT of an exact search.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong; where labels and weights are known, for
-        values that are not allowed. Where they are traced, and for NaN among scores, these give status INVALID_INPUT and NaN.
+      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong;
+        where labels and weights are known, for values that are not allowed. Where they are traced,
+        and for NaN among scores, these give status INVALID_INPUT and NaN.
 
     >>> import jboost
-    >>> scores = [[1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0], [1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]]
+    >>> scores = [
+    ...     [1.0, -1.0, -1.0],
+    ...     [-1.0, 1.0, -1.0],
+    ...     [-1.0, -1.0, 1.0],
+    ...     [1.0, 1.0, -1.0],
+    ...     [1.0, -1.0, 1.0],
+    ...     [-1.0, 1.0, 1.0],
+    ... ]
     >>> vote = jboost.combine.fit(scores, [-1, -1, -1, 1, 1, 1])
     >>> float(vote.loss), float(vote.lower_bound), jboost.predict(vote, scores).tolist()
     (0.0, 0.0, [-1, -1, -1, 1, 1, 1])
@@ -101,32 +122,58 @@ def fit(
     examples = arrays(scores, labels, weights, mask)
     num_classifiers = examples[0].shape[1]
     if strategy == "exact" and num_classifiers > _MOST_EXACT:
-        raise ValueError(f"strategy is 'exact', which takes {_MOST_EXACT} classifiers at most, and scores has {num_classifiers}: pass 'greedy'")
+        raise ValueError(
+            f"strategy is 'exact', which takes {_MOST_EXACT} classifiers at most, and scores has"
+            f" {num_classifiers}: pass 'greedy'"
+        )
     return _fit(*examples, strategy=strategy, with_stacking=with_stacking, max_sweeps=max_sweeps)
 
 
-def arrays(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None, mask: ArrayLike | None) -> tuple[Array, Array, Array, Array]:
+def arrays(
+    scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None, mask: ArrayLike | None
+) -> tuple[Array, Array, Array, Array]:
     """The arguments as arrays, validated; `mask` is False where a weight is 0."""
     scores = check.numeric("scores", scores, shape=("n", "d"), kinds="fiu")
     return scores, *labelled.validate_examples(labels, weights, mask, scores.shape[0])
 
 
 @functools.partial(jax.jit, static_argnames=("strategy", "with_stacking", "max_sweeps"))
-def _fit(scores: Array, labels: Array, weights: Array, mask: Array, *, strategy: str, with_stacking: bool, max_sweeps: int) -> LinearVote:
+def _fit(
+    scores: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *,
+    strategy: str,
+    with_stacking: bool,
+    max_sweeps: int,
+) -> LinearVote:
     num_classifiers = scores.shape[1]
     if num_classifiers <= 2 or strategy == "exact":
         return solve_votes(_optimum, scores, labels, weights, mask, short=Status.PRECISION_LIMIT)
-    stacked = [log_odds(scores, labels, weights, mask, penalty).coefficients for penalty in _PENALTIES if with_stacking]
+    stacked = [
+        log_odds(scores, labels, weights, mask, penalty).coefficients
+        for penalty in _PENALTIES
+        if with_stacking
+    ]
 
     def run(examples: Examples, arithmetic: Arithmetic, *stacked: Array) -> Found:
         directions = directions_of(examples, *stacked)
         if strategy == "greedy":
             return found(examples, agglomerate.greedy(examples, directions, arithmetic))
         if strategy == "hierarchical":
-            return found(examples, agglomerate.hierarchical(examples, directions, num_classifiers, arithmetic))
+            return found(
+                examples,
+                agglomerate.hierarchical(examples, directions, num_classifiers, arithmetic),
+            )
         alone = agglomerate.best_alone(examples, directions[:num_classifiers], arithmetic)
         starts = jnp.concatenate([alone.coefficients[None], directions[num_classifiers:]])
-        return found(examples, coordinate.descend(examples, starts, directions, arithmetic, max_sweeps * directions.shape[0]))
+        return found(
+            examples,
+            coordinate.descend(
+                examples, starts, directions, arithmetic, max_sweeps * directions.shape[0]
+            ),
+        )
 
     return solve_votes(run, scores, labels, weights, mask, *stacked)
 
@@ -135,7 +182,9 @@ def found(examples: Examples, vote: Vote) -> Found:
     """A vote beside the bound that costs little; a constant has coefficients 0."""
     is_constant = jnp.isinf(vote.offset)
     coefficients = jnp.where(is_constant, 0.0, vote.coefficients)
-    return beside_conflicts(examples, coefficients, jnp.where(is_constant, jnp.sign(vote.offset), vote.offset))
+    return beside_conflicts(
+        examples, coefficients, jnp.where(is_constant, jnp.sign(vote.offset), vote.offset)
+    )
 
 
 def beside_conflicts(examples: Examples, coefficients: Array, offset: Array) -> Found:
@@ -147,31 +196,44 @@ def beside_conflicts(examples: Examples, coefficients: Array, offset: Array) -> 
 def directions_of(examples: Examples, *further: Array) -> Array:
     """The directions of the classifiers, then the further ones [d], as rows."""
     wide, size = examples.columns.dtype, examples.columns.shape[0]
-    return jnp.concatenate([jnp.eye(size, dtype=wide), *(one[None].astype(wide) for one in further)])
+    return jnp.concatenate(
+        [jnp.eye(size, dtype=wide), *(one[None].astype(wide) for one in further)]
+    )
 
 
 def _optimum(examples: Examples, arithmetic: Arithmetic) -> Found:
     """The optimum of two classifiers or three; one that is missing has the score 0."""
     signs = jnp.where(examples.positive, 1, -1)
-    separator = optimal_separator(examples.columns.T, signs, weights=examples.weights, mask=examples.live)
+    separator = optimal_separator(
+        examples.columns.T, signs, weights=examples.weights, mask=examples.live
+    )
     alone = directions_of(examples)  # for where no direction of floats keeps the optimum
     direction = jnp.where(jnp.any(separator.normal != 0), separator.normal, alone[0])
     lengths = 1 + jnp.arange(_NUM_LENGTHS, dtype=direction.dtype) / _NUM_LENGTHS
     directions = jnp.concatenate([lengths[:, None] * direction[None], alone])
     is_proven = examples.faithful & (separator.status == int(Status.OPTIMAL))
     return found(examples, agglomerate.best_alone(examples, directions, arithmetic))._replace(
-        least=jnp.where(is_proven, numerics.masked_sum(examples.integers, separator.misclassified), 0),
+        least=jnp.where(
+            is_proven, numerics.masked_sum(examples.integers, separator.misclassified), 0
+        ),
         lower_bound=jnp.where(examples.faithful, separator.lower_bound, 0.0),
     )
 
 
-def log_odds(scores: Array, labels: Array, weights: Array, mask: Array, penalty: Array | float = 1.0) -> LogOdds:
-    """The stacking vote of checked arrays, in the default float type; 0 where something is not finite."""
+def log_odds(
+    scores: Array, labels: Array, weights: Array, mask: Array, penalty: Array | float = 1.0
+) -> LogOdds:
+    """The stacking vote of checked arrays, in the default float type; 0 where something is not
+    finite.
+    """
     dtype = jnp.result_type(float)
     sound = mask & jnp.all(jnp.isfinite(scores), axis=1) & jnp.isfinite(weights) & (weights > 0)
     inputs = jnp.where(sound[:, None], scores, jnp.zeros((), scores.dtype)).astype(dtype)
     signs = jnp.where(sound, jnp.sign(labels.astype(dtype)), 0.0)
-    model = stacking.fit_log_odds(*lax.stop_gradient((inputs, signs, jnp.where(sound, weights.astype(dtype), 0.0))), jnp.asarray(penalty, dtype))
+    model = stacking.fit_log_odds(
+        *lax.stop_gradient((inputs, signs, jnp.where(sound, weights.astype(dtype), 0.0))),
+        jnp.asarray(penalty, dtype),
+    )
     finite = jnp.all(jnp.isfinite(model.coefficients)) & jnp.isfinite(model.offset)
     return LogOdds(*(jnp.where(finite, part, 0.0) for part in model))
 
@@ -189,7 +251,8 @@ def solve_votes(
     """A `LinearVote` from what a strategy finds in the 64-bit scope.
 
     Args:
-      strategy: (examples, arithmetic, *beside) -> what it found; it sees two examples and two classifiers at least.
+      strategy: (examples, arithmetic, *beside) -> what it found; it sees two examples and two
+        classifiers at least.
       scores: [n, d]; with labels, weights and mask as `fit` takes them.
       beside: what else the strategy is to be handed.
       is_allowed: [] bool, whether further arguments are; INVALID_INPUT where not.
@@ -201,13 +264,17 @@ def solve_votes(
     rows, columns = max(0, 2 - num_examples), max(0, 2 - num_classifiers)
     padded = (jnp.pad(lax.stop_gradient(part), (0, rows)) for part in (labels, weights, mask))
 
-    def solve(is_allowed: Array, scores: Array, labels: Array, weights: Array, mask: Array, *beside: Array) -> LinearVote:
+    def solve(
+        is_allowed: Array, scores: Array, labels: Array, weights: Array, mask: Array, *beside: Array
+    ) -> LinearVote:
         examples = votes.gather(scores, labels, weights, mask)
         valid = examples.valid & is_allowed
         best = strategy(examples, arithmetic, *beside)
         judged = votes.judge(examples, best.coefficients, best.offset, arithmetic)
         loss = numerics.masked_sum(examples.weights, judged.wrong)
-        is_optimal = (numerics.masked_sum(examples.integers, judged.wrong) <= best.least) & meets(loss, best.lower_bound)
+        is_optimal = (numerics.masked_sum(examples.integers, judged.wrong) <= best.least) & meets(
+            loss, best.lower_bound
+        )
         status = jnp.where(is_optimal, int(Status.OPTIMAL), int(short))
         spoiled = jnp.where(valid, 0, jnp.nan).astype(dtype)
         return LinearVote(
@@ -221,5 +288,7 @@ def solve_votes(
         )
 
     scores = jnp.pad(lax.stop_gradient(scores), ((0, rows), (0, columns)))
-    vote = numerics.in_64_bits(solve)(jnp.asarray(is_allowed), scores, *padded, *lax.stop_gradient(beside))
+    vote = numerics.in_64_bits(solve)(
+        jnp.asarray(is_allowed), scores, *padded, *lax.stop_gradient(beside)
+    )
     return vote._replace(misclassified=vote.misclassified[:num_examples])

@@ -13,10 +13,12 @@ from jboost.geometry.linear import score_points
 
 
 class LinearVote(NamedTuple):
-    """A linear combination of d classifiers, score(x) = coefficients . x + offset, and what is known of its quality.
+    """A linear combination of d classifiers, score(x) = coefficients . x + offset, and what is
+    known of its quality.
 
-    An example of score 0 counts as misclassified, and so does one whose score is so close to 0 that rounding could turn it: evaluation in
-    float64, in any order, loses what `loss` says. A constant classifier has coefficients 0, offset +1 or -1 and an infinite margin.
+    An example of score 0 counts as misclassified, and so does one whose score is so close to 0 that
+    rounding could turn it: evaluation in float64, in any order, loses what `loss` says. A constant
+    classifier has coefficients 0, offset +1 or -1 and an infinite margin.
     """
 
     coefficients: Array  # [d]
@@ -30,5 +32,9 @@ class LinearVote(NamedTuple):
 
 @scores_of.register
 def _(model: LinearVote, features: ArrayLike) -> Array:
-    features = check.numeric("features", features, shape=("k", model.coefficients.shape[0]), kinds="fiu")
-    return score_points(features, model.coefficients, jnp.zeros_like(model.coefficients), model.offset)
+    features = check.numeric(
+        "features", features, shape=("k", model.coefficients.shape[0]), kinds="fiu"
+    )
+    return score_points(
+        features, model.coefficients, jnp.zeros_like(model.coefficients), model.offset
+    )

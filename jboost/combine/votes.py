@@ -1,4 +1,5 @@
-"""Votes along a direction: the best threshold, and what a vote loses, judged so that no rounding can make the loss worse.
+"""Votes along a direction: the best threshold, and what a vote loses, judged so that no rounding
+can make the loss worse.
 
 All functions here run in the 64-bit scope. Losses are compared as integers, as in `jboost.pair`.
 """
@@ -25,7 +26,9 @@ class Arithmetic:
     evaluated_in: str = "float64"
 
     def roundings(self, num_terms: int) -> float:
-        """How far a sum of so many products and an offset may be off, in units of the sum of their sizes; with room to spare."""
+        """How far a sum of so many products and an offset may be off, in units of the sum of their
+        sizes; with room to spare.
+        """
         return 4 * (num_terms + 4) * float(jnp.finfo(self.evaluated_in).eps)
 
 
@@ -44,7 +47,9 @@ class Examples(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """A direction with its best threshold; the offset is infinite where a constant classifier is best, and the direction is kept."""
+    """A direction with its best threshold; the offset is infinite where a constant classifier is
+    best, and the direction is kept.
+    """
 
     coefficients: Array  # [d] sizes add up to (1/2, 1], or all 0
     offset: Array  # []
@@ -60,7 +65,9 @@ class Judged(NamedTuple):
 
 
 def gather(scores: Array, labels: Array, weights: Array, mask: Array) -> Examples:
-    """The examples from arrays scores [n, d], labels, weights and mask [n]; all 0 where values are not allowed."""
+    """The examples from arrays scores [n, d], labels, weights and mask [n]; all 0 where values are
+    not allowed.
+    """
     wide = jnp.dtype("float64")
     nowhere = jnp.zeros((labels.shape[0], 2), wide)
     finite = jnp.all(jnp.isfinite(scores), axis=1)
@@ -70,7 +77,17 @@ def gather(scores: Array, labels: Array, weights: Array, mask: Array) -> Example
     weights = jnp.where(live, weights, jnp.zeros((), weights.dtype)).astype(wide)
     integers, unit, rounding = scale_weights(weights)
     columns = scores.T.astype(wide) + jnp.zeros((), wide)
-    return Examples(columns, live, live & (labels > 0), weights, integers, unit, rounding, valid, is_kept_by_cast(scores, wide))
+    return Examples(
+        columns,
+        live,
+        live & (labels > 0),
+        weights,
+        integers,
+        unit,
+        rounding,
+        valid,
+        is_kept_by_cast(scores, wide),
+    )
 
 
 def linear_scores(columns: Array, coefficients: Array) -> Array:
@@ -79,7 +96,9 @@ def linear_scores(columns: Array, coefficients: Array) -> Array:
 
 
 def shorten(coefficients: Array, arithmetic: Arithmetic) -> Array:
-    """The same direction with sizes that add up to 1 at most, in numbers of the float type that holds them."""
+    """The same direction with sizes that add up to 1 at most, in numbers of the float type that
+    holds them.
+    """
     size = jnp.max(jnp.abs(coefficients), initial=0.0)
     scaled = coefficients / numerics.power_of_two_at_least(size)
     scaled = scaled / numerics.power_of_two_at_least(jnp.sum(jnp.abs(scaled)))
@@ -95,7 +114,8 @@ def blend(left: Array, right: Array, normal: Array, arithmetic: Arithmetic) -> A
 
 
 def vote_along(examples: Examples, coefficients: Array, arithmetic: Arithmetic) -> Vote:
-    """The best vote along a direction or against it: least loss, then largest margin, over all thresholds and both constants.
+    """The best vote along a direction or against it: least loss, then largest margin, over all
+    thresholds and both constants.
 
     Thresholds that the float type cannot hold well inside the gap between two scores do not count.
     """
@@ -113,7 +133,9 @@ def vote_along(examples: Examples, coefficients: Array, arithmetic: Arithmetic) 
     negatives = numerics.masked_sum(examples.integers, ~examples.positive)
     rising = negatives + jnp.cumsum(steps)[:-1]  # of the vote for the scores above the threshold
     none = jnp.iinfo(rising.dtype).max
-    losses = jnp.concatenate([jnp.where(is_threshold, rising, none), jnp.where(is_threshold, weight - rising, none)])
+    losses = jnp.concatenate(
+        [jnp.where(is_threshold, rising, none), jnp.where(is_threshold, weight - rising, none)]
+    )
     length = _length(coefficients)
     margins = numerics.safe_divide(gap, jnp.broadcast_to(length, gap.shape))
     constant_loss = jnp.minimum(negatives, weight - negatives)
@@ -135,7 +157,9 @@ def vote_along(examples: Examples, coefficients: Array, arithmetic: Arithmetic) 
 
 def is_better(candidate: Vote, incumbent: Vote) -> Array:
     """Whether a vote loses less, or the same with a larger margin, [] bool."""
-    return (candidate.loss < incumbent.loss) | ((candidate.loss == incumbent.loss) & (candidate.margin > incumbent.margin))
+    return (candidate.loss < incumbent.loss) | (
+        (candidate.loss == incumbent.loss) & (candidate.margin > incumbent.margin)
+    )
 
 
 def better(candidate: Vote, incumbent: Vote) -> Vote:
@@ -150,17 +174,24 @@ def best_of(votes: Vote) -> Vote:
 
 
 def best_place(losses: Array, margins: Array) -> Array:
-    """The place of the least loss, of those of the largest margin, of those the first; losses and margins [p], p at least 1."""
+    """The place of the least loss, of those of the largest margin, of those the first; losses and
+    margins [p], p at least 1.
+    """
     least = losses == jnp.min(losses)
     largest = jnp.max(jnp.where(least, margins, -jnp.inf))
     return jnp.minimum(numerics.first_true(least & (margins == largest)), losses.shape[0] - 1)
 
 
 def judge(examples: Examples, coefficients: Array, offset: Array, arithmetic: Arithmetic) -> Judged:
-    """Which examples a vote with a finite offset gets wrong, or so nearly that rounding decides; and the margin of the others."""
+    """Which examples a vote with a finite offset gets wrong, or so nearly that rounding decides;
+    and the margin of the others.
+    """
     scores = linear_scores(examples.columns, coefficients) + offset
     heights = jnp.where(examples.positive, scores, -scores)
-    tolerance = jnp.maximum(_tolerance(examples, coefficients, arithmetic), arithmetic.roundings(coefficients.shape[0]) * jnp.abs(offset))
+    tolerance = jnp.maximum(
+        _tolerance(examples, coefficients, arithmetic),
+        arithmetic.roundings(coefficients.shape[0]) * jnp.abs(offset),
+    )
     right = examples.live & (heights > tolerance / 2)
     length = _length(coefficients)
     nearest = numerics.masked_min(heights, right, fill=jnp.inf)
@@ -175,7 +206,12 @@ def _length(coefficients: Array) -> Array:
 
 
 def _tolerance(examples: Examples, coefficients: Array, arithmetic: Arithmetic) -> Array:
-    """A distance from the threshold at which no rounding of a score can change its side, [], twice over."""
+    """A distance from the threshold at which no rounding of a score can change its side, [], twice
+    over.
+    """
     reach = jnp.max(jnp.sum(jnp.abs(examples.columns * coefficients[:, None]), axis=0), initial=0.0)
     number = jnp.finfo(arithmetic.evaluated_in)
-    return 2 * (arithmetic.roundings(coefficients.shape[0]) * reach + 4 * coefficients.shape[0] * float(number.tiny))
+    return 2 * (
+        arithmetic.roundings(coefficients.shape[0]) * reach
+        + 4 * coefficients.shape[0] * float(number.tiny)
+    )

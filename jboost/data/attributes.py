@@ -1,4 +1,6 @@
-"""Features as they come - numbers, text, missing values - as numbers on the host, for `jboost.data.binarization`."""
+"""Features as they come - numbers, text, missing values - as numbers on the host, for
+`jboost.data.binarization`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from jboost.data import frames
 from jboost.data.frames import is_missing
 
 UNSEEN = -1.0  # the code of a text that training did not see
-_TEXTS, _NUMBERS = {str, type(None)}, {float, type(None)}  # columns of these alone, as tables have them, are read whole
+# columns of these alone, as tables have them, are read whole
+_TEXTS, _NUMBERS = {str, type(None)}, {float, type(None)}
 
 
 def number_text(number: float) -> str:
@@ -21,7 +24,8 @@ def number_text(number: float) -> str:
 
 
 def as_table(features: Any, names: Sequence[str] | None = None) -> np.ndarray:
-    """Features [m, n] on the host: real numbers in their own dtype, or objects; ValueError for anything else.
+    """Features [m, n] on the host: real numbers in their own dtype, or objects; ValueError for
+    anything else.
 
     Of a DataFrame the columns of these names, all of them for None.
     """
@@ -41,9 +45,18 @@ def as_table(features: Any, names: Sequence[str] | None = None) -> np.ndarray:
 
 def attribute_names(names: Sequence[str] | None, num_attributes: int) -> tuple[str, ...]:
     """The names as distinct strings, x0, x1, ... in place of None; ValueError for others."""
-    chosen = tuple(f"x{column}" for column in range(num_attributes)) if names is None else tuple(names)
-    if len(chosen) != num_attributes or len(set(chosen)) != num_attributes or not all(isinstance(name, str) for name in chosen):
-        raise ValueError(f"names holds {len(set(chosen))} distinct entries: {num_attributes} distinct texts expected, one for each attribute")
+    chosen = (
+        tuple(f"x{column}" for column in range(num_attributes)) if names is None else tuple(names)
+    )
+    if (
+        len(chosen) != num_attributes
+        or len(set(chosen)) != num_attributes
+        or not all(isinstance(name, str) for name in chosen)
+    ):
+        raise ValueError(
+            f"names holds {len(set(chosen))} distinct entries: {num_attributes} distinct texts"
+            " expected, one for each attribute"
+        )
     return tuple(str(name) for name in chosen)
 
 
@@ -52,8 +65,15 @@ def columns_of(categorical: Sequence[int | str], names: tuple[str, ...]) -> set[
     columns = set()
     for entry in categorical:
         column = names.index(entry) if isinstance(entry, str) and entry in names else entry
-        if isinstance(column, (bool, str)) or not isinstance(column, (int, np.integer)) or not 0 <= column < len(names):
-            raise ValueError(f"categorical holds {entry!r}: expected a name of an attribute, or a column from 0 to {len(names) - 1}")
+        if (
+            isinstance(column, (bool, str))
+            or not isinstance(column, (int, np.integer))
+            or not 0 <= column < len(names)
+        ):
+            raise ValueError(
+                f"categorical holds {entry!r}: expected a name of an attribute, or a column from 0"
+                f" to {len(names) - 1}"
+            )
         columns.add(int(column))
     return columns
 
@@ -65,12 +85,16 @@ def _text(value: Any, name: str) -> str:
     if isinstance(value, (int, np.integer)):
         return str(int(value))
     if not isinstance(value, (float, np.floating, np.bool_)) or np.isinf(value):
-        raise ValueError(f"{name} is {value!r}, in a column of text: pass text or a finite number, or NaN if it is unknown")
+        raise ValueError(
+            f"{name} is {value!r}, in a column of text: pass text or a finite number, or NaN if it"
+            " is unknown"
+        )
     return number_text(float(value))
 
 
 def texts_of(column: np.ndarray, name: str, rows: np.ndarray) -> tuple[str, ...] | None:
-    """The categories of a column of objects, in order, if it holds text or nothing at all; None for one of numbers.
+    """The categories of a column of objects, in order, if it holds text or nothing at all; None for
+    one of numbers.
 
     Args:
       column: [m].
@@ -91,8 +115,15 @@ def texts_of(column: np.ndarray, name: str, rows: np.ndarray) -> tuple[str, ...]
     return tuple(sorted({_text(value, f"features[{row}, {name}]") for row, value in known}))
 
 
-def to_numbers(table: np.ndarray, categories: Sequence[tuple[str, ...] | None], names: Sequence[str], rows: np.ndarray) -> np.ndarray:
-    """A table [m, n] as numbers, text as its place in `categories`; `rows` [m] are its rows as the user counts them."""
+def to_numbers(
+    table: np.ndarray,
+    categories: Sequence[tuple[str, ...] | None],
+    names: Sequence[str],
+    rows: np.ndarray,
+) -> np.ndarray:
+    """A table [m, n] as numbers, text as its place in `categories`; `rows` [m] are its rows as the
+    user counts them.
+    """
     if table.dtype != object and all(texts is None for texts in categories):
         return table
     numbers = np.full(table.shape, np.nan)
@@ -100,7 +131,9 @@ def to_numbers(table: np.ndarray, categories: Sequence[tuple[str, ...] | None], 
         codes = {text: float(code) for code, text in enumerate(texts or ())}
         kinds = set(map(type, table[:, column]))
         if texts is not None and kinds <= _TEXTS:
-            numbers[:, column] = [np.nan if value is None else codes.get(value, UNSEEN) for value in table[:, column]]
+            numbers[:, column] = [
+                np.nan if value is None else codes.get(value, UNSEEN) for value in table[:, column]
+            ]
             continue
         if texts is None and kinds <= _NUMBERS:
             numbers[:, column] = table[:, column].astype(np.float64)  # NaN of None
@@ -109,13 +142,15 @@ def to_numbers(table: np.ndarray, categories: Sequence[tuple[str, ...] | None], 
             if is_missing(value):
                 continue
             if texts is not None:
-                numbers[row, column] = codes.get(_text(value, f"features[{rows[row]}, {column}]"), UNSEEN)
+                numbers[row, column] = codes.get(
+                    _text(value, f"features[{rows[row]}, {column}]"), UNSEEN
+                )
             elif isinstance(value, (bool, int, float, np.generic)) and not isinstance(value, str):
                 numbers[row, column] = _number(value, f"features[{rows[row]}, {column}]")
             else:
                 raise ValueError(
-                    f"features[{rows[row]}, {column}] is {value!r}, but attribute '{names[column]}' was numeric in training: "
-                    "pass a number, or NaN if it is unknown"
+                    f"features[{rows[row]}, {column}] is {value!r}, but attribute '{names[column]}'"
+                    " was numeric in training: pass a number, or NaN if it is unknown"
                 )
     return numbers
 
@@ -124,16 +159,21 @@ def _number(value: Any, name: str) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise ValueError(f"{name} is an integer of {value.bit_length()} bits: pass a number below 1.8e308, or NaN if it is unknown") from None
+        raise ValueError(
+            f"{name} is an integer of {value.bit_length()} bits: pass a number below 1.8e308, or"
+            " NaN if it is unknown"
+        ) from None
 
 
 def require_finite(values: np.ndarray, rows: np.ndarray) -> None:
-    """Raises ValueError at the first infinite value of `values` [m, n], and for numbers that JAX cannot hold; `rows` as above."""
+    """Raises ValueError at the first infinite value of `values` [m, n], and for numbers that JAX
+    cannot hold; `rows` as above.
+    """
     infinite = np.argwhere(np.isinf(values))
     if len(infinite):
         row, column = infinite[0]
         raise ValueError(
-            f"features[{rows[row]}, {column}] is {values[row, column]}: not a finite number ({len(infinite)} such in all); "
-            "correct it, or pass NaN if it is unknown"
+            f"features[{rows[row]}, {column}] is {values[row, column]}: not a finite number"
+            f" ({len(infinite)} such in all); correct it, or pass NaN if it is unknown"
         )
     check.numeric("features", values, shape=("m", "n"), kinds="fiub")

@@ -1,12 +1,15 @@
-"""Binarization: attributes with numbers, categories and missing values as bits, fitted on training rows and read back as text.
+"""Binarization: attributes with numbers, categories and missing values as bits, fitted on training
+rows and read back as text.
 
-Boros, Hammer, Ibaraki and Kogan 1997; in paper 001 these are the binary attributes that monomials are made of. A bit is one question:
-`age <= 54.5` of a numeric attribute, `cp == 4` of a categorical one, `chol is missing` of one with missing values. `fit` looks at the
-training rows alone and returns a `Binarizer`; `apply` is a pure function of it. Where to cut is in `jboost.data.cuts`, which bits
-suffice in `jboost.data.support_sets`.
+Boros, Hammer, Ibaraki and Kogan 1997; in paper 001 these are the binary attributes that monomials
+are made of. A bit is one question: `age <= 54.5` of a numeric attribute, `cp == 4` of a categorical
+one, `chol is missing` of one with missing values. `fit` looks at the training rows alone and
+returns a `Binarizer`; `apply` is a pure function of it. Where to cut is in `jboost.data.cuts`,
+which bits suffice in `jboost.data.support_sets`.
 
-A monomial over N bits is a vector of `literals` [N]: +1 the bit must be 1, -1 it must be 0, 0 it does not matter. A bit that is NaN
-matches neither. Text is read the same way: a comparison with a missing value is false, so `x > 3` does not cover a row without x.
+A monomial over N bits is a vector of `literals` [N]: +1 the bit must be 1, -1 it must be 0, 0 it
+does not matter. A bit that is NaN matches neither. Text is read the same way: a comparison with a
+missing value is false, so `x > 3` does not cover a row without x.
 """
 
 from __future__ import annotations
@@ -28,7 +31,16 @@ from jboost.data import cuts as cut_room
 from jboost.data import frames
 from jboost.data.support_sets import select_support_set
 
-__all__ = ["Binarizer", "Kind", "apply", "describe_literal", "describe_monomial", "encode", "fit", "select_support_set"]
+__all__ = [
+    "Binarizer",
+    "Kind",
+    "apply",
+    "describe_literal",
+    "describe_monomial",
+    "encode",
+    "fit",
+    "select_support_set",
+]
 
 _MISSING_BIT = 2  # among bits of 0 and 1 in int8
 _IN_WORDS = "return the arrays, and describe them afterwards"
@@ -55,14 +67,21 @@ class Binarizer:
 
     attributes: Array  # [N] int32, the column of the features that each bit asks
     kinds: Array  # [N] int32, a `Kind`
-    thresholds: Array  # [N] float64 cut, or category (of text its place in `categories`); 0 for MISSING
-    missing_is_value: Array  # [n] bool: a missing value answers 0 to the bits of this attribute, else NaN
+    # [N] float64 cut, or category (of text its place in `categories`); 0 for MISSING
+    thresholds: Array
+    # [n] bool: a missing value answers 0 to the bits of this attribute, else NaN
+    missing_is_value: Array
     names: tuple[str, ...] = dataclasses.field(metadata={"static": True})  # of the n attributes
-    categories: tuple[tuple[str, ...] | None, ...] = dataclasses.field(metadata={"static": True})  # by attribute: texts by code, None for numbers
-    constant_attributes: tuple[str, ...] = dataclasses.field(metadata={"static": True})  # of one value in training: no bit
-    coarse_attributes: tuple[str, ...] = dataclasses.field(metadata={"static": True})  # with values that differ in 64 bits alone: not told apart
-    num_redundant: int = dataclasses.field(metadata={"static": True})  # bits dropped for an equal or complementary one
-    num_unselected: int = dataclasses.field(metadata={"static": True})  # bits left out of the support set
+    # by attribute: texts by code, None for numbers
+    categories: tuple[tuple[str, ...] | None, ...] = dataclasses.field(metadata={"static": True})
+    # of one value in training: no bit
+    constant_attributes: tuple[str, ...] = dataclasses.field(metadata={"static": True})
+    # with values that differ in 64 bits alone: not told apart
+    coarse_attributes: tuple[str, ...] = dataclasses.field(metadata={"static": True})
+    # bits dropped for an equal or complementary one
+    num_redundant: int = dataclasses.field(metadata={"static": True})
+    # bits left out of the support set
+    num_unselected: int = dataclasses.field(metadata={"static": True})
 
     @property
     def num_bits(self) -> int:
@@ -89,44 +108,66 @@ def fit(
     drop_redundant: bool = True,
     min_separation: int | None = None,
 ) -> Binarizer:
-    """Learns from training rows, and from no others, which bits to make of each attribute; on the host.
+    """Learns from training rows, and from no others, which bits to make of each attribute; on the
+    host.
 
-    A numeric attribute gets a bit for each cut of `jboost.data.cuts.cut_points`, a categorical one a bit for each category. No bit is
-    constant on the training rows: a constant attribute gives none and is recorded. With labels of one class there is no class change,
-    so no cut (the other rules do not look at labels), and the matrix of bits may be [m, 0].
+    A numeric attribute gets a bit for each cut of `jboost.data.cuts.cut_points`, a categorical one
+    a bit for each category. No bit is constant on the training rows: a constant attribute gives
+    none and is recorded. With labels of one class there is no class change, so no cut (the other
+    rules do not look at labels), and the matrix of bits may be [m, 0].
 
     Args:
-      features: [m, n] numbers, NaN or masked where missing; an object array (as of `jboost.data.table.Table.matrix`) of numbers, text, and None
-        or NaN where missing; a sparse matrix of scipy; or a DataFrame of pandas or polars, whose columns give the names. Attributes with text are
-        categorical, and so are categories and booleans of a DataFrame; its dates and times are days since 1970-01-01.
-      labels: [m], +1 or -1; None will do unless `cuts` is "class_changes" or `min_separation` is given.
-      weights: [m] not negative, 0 counts as `mask` False; sizes matter for "quantiles" alone. None for ones.
+      features: [m, n] numbers, NaN or masked where missing; an object array (as of
+        `jboost.data.table.Table.matrix`) of numbers, text, and None or NaN where missing; a sparse
+        matrix of scipy; or a DataFrame of pandas or polars, whose columns give the names.
+        Attributes with text are categorical, and so are categories and booleans of a DataFrame; its
+        dates and times are days since 1970-01-01.
+      labels: [m], +1 or -1; None will do unless `cuts` is "class_changes" or `min_separation` is
+        given.
+      weights: [m] not negative, 0 counts as `mask` False; sizes matter for "quantiles" alone. None
+        for ones.
       mask: [m] boolean, True for training rows; the others may hold anything. None for all.
       names: n distinct names; None for those of a DataFrame, else x0, x1, ...
       categorical: names or columns of attributes whose numbers are categories.
-      cuts: "class_changes", "midpoints" or "quantiles"; "none" where numbers are to give no bits but those for missing values.
+      cuts: "class_changes", "midpoints" or "quantiles"; "none" where numbers are to give no bits
+        but those for missing values.
       num_quantiles: static, at least 2.
-      missing: "literal": where training has missing values of an attribute, whether one is missing is a bit of its own and the other bits of
-        the attribute are 0 there; a value that is missing for the first time later matches neither a bit nor its negation. "none": every
-        missing value matches neither (its bits are NaN), and there are no bits for missing.
-      drop_redundant: whether to drop bits that are equal or complementary on the training rows to an earlier one.
+      missing: "literal": where training has missing values of an attribute, whether one is missing
+        is a bit of its own and the other bits of the attribute are 0 there; a value that is missing
+        for the first time later matches neither a bit nor its negation. "none": every missing value
+        matches neither (its bits are NaN), and there are no bits for missing.
+      drop_redundant: whether to drop bits that are equal or complementary on the training rows to
+        an earlier one.
       min_separation: None for all bits, else those that `select_support_set` takes with it.
 
     Returns:
       A `Binarizer`.
 
     Raises:
-      ValueError: naming the argument and the remedy, if a shape or option is not as above, a training value is infinite or a label not +1 or -1; for
-        a column of a DataFrame that mixes kinds, and a sparse matrix that is too large for a dense copy.
+      ValueError: naming the argument and the remedy, if a shape or option is not as above, a
+        training value is infinite or a label not +1 or -1; for a column of a DataFrame that mixes
+        kinds, and a sparse matrix that is too large for a dense copy.
 
-    >>> binarizer = fit([[50, 1], [59, 4], [61, 4], [48, 2]], [-1, 1, 1, -1], names=["age", "cp"], categorical=["cp"])
+    >>> binarizer = fit(
+    ...     [[50, 1], [59, 4], [61, 4], [48, 2]],
+    ...     [-1, 1, 1, -1],
+    ...     names=["age", "cp"],
+    ...     categorical=["cp"],
+    ... )
     >>> binarizer.bit_names, binarizer.num_redundant
     (('age <= 54.5', 'cp == 1', 'cp == 2'), 1)
     >>> describe_monomial(binarizer, [1, -1, 0])
     'age <= 54.5 and cp != 1'
     """
     before = "fit the bits before; jboost.data.binarization.apply may be traced"
-    check.on_host("jboost.data.binarization.fit", instead=before, features=features, labels=labels, weights=weights, mask=mask)
+    check.on_host(
+        "jboost.data.binarization.fit",
+        instead=before,
+        features=features,
+        labels=labels,
+        weights=weights,
+        mask=mask,
+    )
     check.choice("cuts", cuts, cut_room.RULES)
     check.choice("missing", missing, ("literal", "none"))
     check.choice("drop_redundant", drop_redundant, (True, False))
@@ -136,11 +177,18 @@ def fit(
     labels_of_rows, sizes, rows = _training(labels, weights, mask, len(table))
     if labels is None and (cuts == "class_changes" or min_separation is not None):
         wanted = 'cuts "class_changes"' if cuts == "class_changes" else "min_separation"
-        raise ValueError(f'labels is None: {wanted} needs labels; pass them, or choose "midpoints" or "quantiles" and no min_separation')
+        raise ValueError(
+            f'labels is None: {wanted} needs labels; pass them, or choose "midpoints" or'
+            ' "quantiles" and no min_separation'
+        )
     table = table[rows]
     attribute_names = tables.attribute_names(names, table.shape[1])
     numbered = np.flatnonzero(rows)
-    columns = [tables.texts_of(column, str(index), numbered) for index, column in enumerate(table.T)] if table.dtype == object else None
+    columns = (
+        [tables.texts_of(column, str(index), numbered) for index, column in enumerate(table.T)]
+        if table.dtype == object
+        else None
+    )
     categories = tuple(columns) if columns is not None else (None,) * table.shape[1]
     chosen_categorical = tables.columns_of(categorical, attribute_names)
     values = tables.to_numbers(table, categories, attribute_names, numbered)
@@ -162,7 +210,13 @@ def fit(
             asked += [_Asked(column, Kind.EQUAL, float(category)) for category in categories_held]
         else:
             column_values, column_labels = values[known, column], labels_of_rows[known]
-            points = cut_room.cut_points(column_values, column_labels, weights=sizes[known], rule=cuts, num_quantiles=num_quantiles)
+            points = cut_room.cut_points(
+                column_values,
+                column_labels,
+                weights=sizes[known],
+                rule=cuts,
+                num_quantiles=num_quantiles,
+            )
             asked += [_Asked(column, Kind.AT_MOST, float(point)) for point in points]
         if as_value and name not in constant:
             asked.append(_Asked(column, Kind.MISSING, 0.0))
@@ -193,11 +247,13 @@ def apply(binarizer: Binarizer, features: Any) -> Array:
 
     Args:
       binarizer: of `fit`.
-      features: [m, n] as `fit` takes them. A JAX array, as under jit and vmap, holds numbers, and in place of text the codes of `encode`; the numbers
-        of a list or of a NumPy array are text where training had text. Of a DataFrame the columns of the names of `fit`, in any order.
+      features: [m, n] as `fit` takes them. A JAX array, as under jit and vmap, holds numbers, and
+        in place of text the codes of `encode`; the numbers of a list or of a NumPy array are text
+        where training had text. Of a DataFrame the columns of the names of `fit`, in any order.
 
     Returns:
-      [m, N] floats 0 and 1; NaN where the value is missing and `fit` was to match it with nothing, or saw no missing value of the attribute.
+      [m, N] floats 0 and 1; NaN where the value is missing and `fit` was to match it with nothing,
+      or saw no missing value of the attribute.
 
     Raises:
       ValueError: if `features` has a wrong shape or kind, or text where training had numbers.
@@ -210,14 +266,24 @@ def apply(binarizer: Binarizer, features: Any) -> Array:
     """
     numbers = encode(binarizer, features)
     is_floating = jnp.issubdtype(numbers.dtype, jnp.floating)
-    held = numbers.astype(jnp.promote_types(numbers.dtype, jnp.float32) if is_floating else jnp.result_type(float))
+    held = numbers.astype(
+        jnp.promote_types(numbers.dtype, jnp.float32) if is_floating else jnp.result_type(float)
+    )
     if binarizer.num_bits == 0:
         return jnp.zeros((held.shape[0], 0), held.dtype)
-    return _bits(held, binarizer.attributes, binarizer.kinds, binarizer.thresholds, binarizer.missing_is_value)
+    return _bits(
+        held,
+        binarizer.attributes,
+        binarizer.kinds,
+        binarizer.thresholds,
+        binarizer.missing_is_value,
+    )
 
 
 @jax.jit
-def _bits(features: Array, attributes: Array, kinds: Array, thresholds: Array, missing_is_value: Array) -> Array:
+def _bits(
+    features: Array, attributes: Array, kinds: Array, thresholds: Array, missing_is_value: Array
+) -> Array:
     values = features[:, attributes]
     limits = jnp.asarray(thresholds).astype(features.dtype)[None, :]
     is_missing = jnp.isnan(values)
@@ -228,11 +294,13 @@ def _bits(features: Array, attributes: Array, kinds: Array, thresholds: Array, m
 
 
 def encode(binarizer: Binarizer, features: Any) -> Array:
-    """Rows of features as numbers, by the host: text becomes its place among the categories that training saw, -1 if it saw no such text.
+    """Rows of features as numbers, by the host: text becomes its place among the categories that
+    training saw, -1 if it saw no such text.
 
     Args:
       binarizer: of `fit`.
-      features: [m, n] as `fit` takes them. A JAX array holds such numbers already and comes back as it is.
+      features: [m, n] as `fit` takes them. A JAX array holds such numbers already and comes back as
+        it is.
 
     Returns:
       [m, n] numbers in a JAX array, NaN where missing.
@@ -247,10 +315,17 @@ def encode(binarizer: Binarizer, features: Any) -> Array:
     num_attributes = len(binarizer.names)
     if isinstance(features, jax.Array):
         return check.numeric("features", features, shape=("m", num_attributes), kinds="fiub")
-    check.on_host("jboost.data.binarization.encode, of lists and tables,", instead="pass one JAX array [m, n]", features=features)
+    check.on_host(
+        "jboost.data.binarization.encode, of lists and tables,",
+        instead="pass one JAX array [m, n]",
+        features=features,
+    )
     table = tables.as_table(features, binarizer.names)
     if table.shape[1] != num_attributes:
-        raise ValueError(f"features has shape {list(table.shape)}: expected shape [m, {num_attributes}], as in training")
+        raise ValueError(
+            f"features has shape {list(table.shape)}: expected shape [m, {num_attributes}], as in"
+            " training"
+        )
     numbers = tables.to_numbers(table, binarizer.categories, binarizer.names, np.arange(len(table)))
     with np.errstate(over="ignore"):  # an infinite value answers as the one it stands for
         return jnp.asarray(numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64))
@@ -274,7 +349,12 @@ def describe_literal(binarizer: Binarizer, index: int, positive: bool) -> str:
     >>> describe_literal(binarizer, 0, True), describe_literal(binarizer, 0, False)
     ('size <= 1.5', '(size > 1.5 or missing)')
     """
-    check.on_host("jboost.data.binarization.describe_literal", instead=_IN_WORDS, binarizer=binarizer, index=index)
+    check.on_host(
+        "jboost.data.binarization.describe_literal",
+        instead=_IN_WORDS,
+        binarizer=binarizer,
+        index=index,
+    )
     if not 0 <= index < binarizer.num_bits:
         raise ValueError(f"index is {index}: there are {binarizer.num_bits} bits, counted from 0")
     return " and ".join(_conditions(binarizer, [(_asked(binarizer, index), positive)]) or ())
@@ -288,19 +368,31 @@ def describe_monomial(binarizer: Binarizer, literals: ArrayLike) -> str:
       literals: [N] integers: +1 the bit is 1, -1 the bit is 0, 0 not used.
 
     Returns:
-      Conditions joined by " and ", in the order of the attributes, those on one number as an interval: `40.5 < age <= 54.5 and cp != 4`.
-      "always" for the empty monomial, "never" where two literals of one attribute contradict each other.
+      Conditions joined by " and ", in the order of the attributes, those on one number as an
+      interval: `40.5 < age <= 54.5 and cp != 4`. "always" for the empty monomial, "never" where two
+      literals of one attribute contradict each other.
 
     Raises:
       ValueError: if `literals` has a wrong shape or other entries.
 
-    >>> binarizer = fit([[30, 0], [45, 0], [60, 1]], [-1, 1, -1], names=["age", "smokes"], drop_redundant=False)
+    >>> binarizer = fit(
+    ...     [[30, 0], [45, 0], [60, 1]], [-1, 1, -1], names=["age", "smokes"], drop_redundant=False
+    ... )
     >>> binarizer.bit_names
     ('age <= 37.5', 'age <= 52.5', 'smokes <= 0.5')
-    >>> describe_monomial(binarizer, [-1, 1, 0]), describe_monomial(binarizer, [0, 0, 0]), describe_monomial(binarizer, [1, -1, 0])
+    >>> (
+    ...     describe_monomial(binarizer, [-1, 1, 0]),
+    ...     describe_monomial(binarizer, [0, 0, 0]),
+    ...     describe_monomial(binarizer, [1, -1, 0]),
+    ... )
     ('37.5 < age <= 52.5', 'always', 'never')
     """
-    check.on_host("jboost.data.binarization.describe_monomial", instead=_IN_WORDS, binarizer=binarizer, literals=literals)
+    check.on_host(
+        "jboost.data.binarization.describe_monomial",
+        instead=_IN_WORDS,
+        binarizer=binarizer,
+        literals=literals,
+    )
     signs = check.host_array("literals", literals, shape=(binarizer.num_bits,), kinds="i")
     if (np.abs(signs) > 1).any():
         raise ValueError("literals are +1, -1 or 0: the bit is 1, the bit is 0, or it is not used")
@@ -318,11 +410,17 @@ def describe_monomial(binarizer: Binarizer, literals: ArrayLike) -> str:
 
 
 def _asked(binarizer: Binarizer, index: int) -> _Asked:
-    return _Asked(int(binarizer.attributes[index]), Kind(int(binarizer.kinds[index])), float(binarizer.thresholds[index]))
+    return _Asked(
+        int(binarizer.attributes[index]),
+        Kind(int(binarizer.kinds[index])),
+        float(binarizer.thresholds[index]),
+    )
 
 
 def _conditions(binarizer: Binarizer, literals: Sequence[tuple[_Asked, bool]]) -> list[str] | None:
-    """What literals of one attribute (bit, whether positive) ask together; None if no value answers."""
+    """What literals of one attribute (bit, whether positive) ask together; None if no value
+    answers.
+    """
     attribute = literals[0][0].attribute
     name, texts = words.quoted(binarizer.names[attribute]), binarizer.categories[attribute]
     asked: dict[tuple[Kind, bool], list[float]] = {}
@@ -332,7 +430,11 @@ def _conditions(binarizer: Binarizer, literals: Sequence[tuple[_Asked, bool]]) -
     equal, unequal = asked.get((Kind.EQUAL, True), []), asked.get((Kind.EQUAL, False), [])
     if (Kind.MISSING, True) in asked:
         return None if at_most or equal else [f"{name} is missing"]
-    if len(equal) > 1 or set(equal) & set(unequal) or (at_most and above and max(above) >= min(at_most)):
+    if (
+        len(equal) > 1
+        or set(equal) & set(unequal)
+        or (at_most and above and max(above) >= min(at_most))
+    ):
         return None
     if at_most:
         low = f"{tables.number_text(max(above))} < " if above else ""
@@ -343,22 +445,39 @@ def _conditions(binarizer: Binarizer, literals: Sequence[tuple[_Asked, bool]]) -
 
     if equal:
         return [f"{name} == {category(equal[0])}"]
-    negated = [f"{name} > {tables.number_text(max(above))}"] if above else [f"{name} != {category(code)}" for code in unequal]
+    negated = (
+        [f"{name} > {tables.number_text(max(above))}"]
+        if above
+        else [f"{name} != {category(code)}" for code in unequal]
+    )
     if (Kind.MISSING, False) in asked:
         return negated or [f"{name} is not missing"]
-    return [f"({text} or missing)" for text in negated] if binarizer.missing_is_value[attribute] else negated
+    return (
+        [f"({text} or missing)" for text in negated]
+        if binarizer.missing_is_value[attribute]
+        else negated
+    )
 
 
-def _training(labels: Any, weights: Any, mask: Any, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _training(
+    labels: Any, weights: Any, mask: Any, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Labels and weights of the training rows, and which of `size` rows these are."""
-    signs, sizes, rows = labelled.validate_on_host(np.ones(size, np.int32) if labels is None else labels, weights, mask, size)
+    signs, sizes, rows = labelled.validate_on_host(
+        np.ones(size, np.int32) if labels is None else labels, weights, mask, size
+    )
     return signs[rows], sizes[rows], rows
 
 
-def _answers(values: np.ndarray, asked: Sequence[_Asked], missing_is_value: Sequence[bool]) -> np.ndarray:
+def _answers(
+    values: np.ndarray, asked: Sequence[_Asked], missing_is_value: Sequence[bool]
+) -> np.ndarray:
     """The bits of the training rows [N, m] int8, `_MISSING_BIT` for NaN."""
     answers = np.empty((len(asked), len(values)), np.int8)
-    held, limits = (cut_room.as_held(numbers) for numbers in (values, np.array([one.threshold for one in asked])))
+    held, limits = (
+        cut_room.as_held(numbers)
+        for numbers in (values, np.array([one.threshold for one in asked]))
+    )
     for index, (column, kind, _) in enumerate(asked):
         of_column = held[:, column]
         is_missing = np.isnan(of_column)
@@ -379,5 +498,7 @@ def _distinct(answers: np.ndarray) -> np.ndarray:
     for index, row in enumerate(answers):
         known = row != _MISSING_BIT
         flip = bool(row[known.argmax()] == 1)
-        first.setdefault((np.where(known, 1 - row, row) if flip else row).astype(np.int8).tobytes(), index)
+        first.setdefault(
+            (np.where(known, 1 - row, row) if flip else row).astype(np.int8).tobytes(), index
+        )
     return np.fromiter(first.values(), np.int64, len(first))

@@ -61,7 +61,10 @@ class Column:
 
     def refusal(self, row: int, what: str) -> ValueError:
         """An error about the cell in a row, shown as it is in the file."""
-        return ValueError(f"{self.source}: column '{self.name}' holds {shown(self.cells[row])} in {where(row, self.lines)}: {what}")
+        return ValueError(
+            f"{self.source}: column '{self.name}' holds {shown(self.cells[row])} in"
+            f" {where(row, self.lines)}: {what}"
+        )
 
     def first(self, texts: set[str]) -> int:
         """The first row whose cell, without blanks around it, is one of some texts."""
@@ -87,7 +90,10 @@ def to_numbers(column: Column, kind: Kind) -> np.ndarray:
         values = values.copy()
         values[is_odd] = _values_of(column, kind, is_odd)
     if np.isinf(values).any():
-        raise column.refusal(int(np.isinf(values).argmax()), "it is infinite: correct it, or leave the field empty if it is unknown")
+        raise column.refusal(
+            int(np.isinf(values).argmax()),
+            "it is infinite: correct it, or leave the field empty if it is unknown",
+        )
     return values
 
 
@@ -101,7 +107,11 @@ def _values_of(column: Column, kind: Kind, is_odd: np.ndarray) -> list[float]:
         value = np.nan if text.lower() in missing else _value(text, kind, column.reading.decimal)
         if value is None:
             row = int(np.argmax(is_odd & (column.cells == cell).to_numpy()))
-            raise _not_numeric(column, row) if kind.name == NUMBER else column.refusal(row, expected(kind))
+            raise (
+                _not_numeric(column, row)
+                if kind.name == NUMBER
+                else column.refusal(row, expected(kind))
+            )
         table[cell] = value
     return [table[cell] for cell in odd.to_list()]
 
@@ -119,13 +129,18 @@ def to_texts(column: Column) -> np.ndarray:
 def describe(column: Column, kind: Kind) -> str | None:
     """What a report should say of how a column was read; None where it is plain."""
     if kind.name == NUMBER and column.cells.str.contains(r"^\s*0[0-9]+\s*$").any():
-        return f"column '{column.name}' has numbers such as 01: they are read as 1; --categorical {shlex.quote(column.name)} keeps them apart"
+        return (
+            f"column '{column.name}' has numbers such as 01: they are read as 1; --categorical"
+            f" {shlex.quote(column.name)} keeps them apart"
+        )
     if kind.name == PERCENT:
         return f"column '{column.name}' is written in percent: 5% is read as 0.05"
     if kind.name == GROUPED:
         return f"column '{column.name}' has thousands separators: 1{kind.group}200 is read as 1200"
     if kind.name == DATE:
-        return f"column '{column.name}' is read as days since {dates.text(kind.origin)} ({kind.order})"
+        return (
+            f"column '{column.name}' is read as days since {dates.text(kind.origin)} ({kind.order})"
+        )
     return None
 
 
@@ -133,7 +148,12 @@ def plain_number(text: str, decimal: str | None) -> float | None:
     """The number that a text writes, with a plus or without and possibly infinite; None where it
     writes none.
 
-    >>> plain_number("+49", "."), plain_number("1,5", ","), plain_number("1,5", "."), plain_number("-Infinity", ".")
+    >>> (
+    ...     plain_number("+49", "."),
+    ...     plain_number("1,5", ","),
+    ...     plain_number("1,5", "."),
+    ...     plain_number("-Infinity", "."),
+    ... )
     (49.0, 1.5, None, -inf)
     """
     if decimal == ",":
@@ -174,7 +194,9 @@ def expected(kind: Kind) -> str:
     wanted = {
         NUMBER: "a number is expected",
         PERCENT: "a percentage such as 5% is expected, as in the other rows or in training",
-        GROUPED: f"a number such as 1{kind.group}200 is expected, as in the other rows or in training",
+        GROUPED: (
+            f"a number such as 1{kind.group}200 is expected, as in the other rows or in training"
+        ),
         TRUTH: "true or false is expected",
         DATE: f"a date ({kind.order}) is expected, as in the other rows or in training",
     }
@@ -183,7 +205,10 @@ def expected(kind: Kind) -> str:
 
 def _not_numeric(column: Column, row: int) -> ValueError:
     line = "" if column.lines is None else f" (line {column.lines[row]})"
-    found = f"column '{column.name}' is not numeric: row {row + 1} holds {shown(column.cells[row])!r}{line}"
+    found = (
+        f"column '{column.name}' is not numeric: row {row + 1} holds"
+        f" {shown(column.cells[row])!r}{line}"
+    )
     return ValueError(f"{column.source}: {found}; {expected(Kind(NUMBER))}")
 
 
@@ -196,4 +221,6 @@ def percentage(text: str, decimal: str | None) -> float | None:
 
 def is_grouped(text: str, group: str, decimal: str | None) -> bool:
     """Whether a text is a number with this separator between thousands."""
-    return re.fullmatch(rf"[+-]?[1-9][0-9]{{0,2}}({re.escape(group)}[0-9]{{3}})+({re.escape(decimal or '.')}[0-9]*)?", text) is not None
+    group, point = re.escape(group), re.escape(decimal or ".")
+    pattern = rf"[+-]?[1-9][0-9]{{0,2}}({group}[0-9]{{3}})+({point}[0-9]*)?"
+    return re.fullmatch(pattern, text) is not None

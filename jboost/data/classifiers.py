@@ -33,7 +33,9 @@ class BaseFit:
     notes: tuple[str, ...] = ()
 
     def predict_scores(self, table: Table) -> np.ndarray:
-        """The scores of other rows, [k, number of names] float64; ValueError if a column is missing or of another kind."""
+        """The scores of other rows, [k, number of names] float64; ValueError if a column is missing
+        or of another kind.
+        """
         matrix = table.matrix(self.numeric, self.categorical)
         if table.num_rows == 0:  # which scikit-learn refuses
             return np.empty((0, len(self.names)))
@@ -60,23 +62,27 @@ def fit_base(
 ) -> BaseFit:
     """Trains base classifiers on all rows of a table and scores those rows.
 
-    A classifier scores rows that it has memorised far too well, and a combination fitted to such scores trusts it too much.
-    Hence the scores of each fold come from classifiers trained without that fold; `scores="in-sample"` leaves this out.
-    Missing numbers are filled with the median, and a column marks where; missing text is filled with the most frequent; text is one-hot
-    encoded, and unknown text is all zeros.
+    A classifier scores rows that it has memorised far too well, and a combination fitted to such
+    scores trusts it too much. Hence the scores of each fold come from classifiers trained without
+    that fold; `scores="in-sample"` leaves this out. Missing numbers are filled with the median, and
+    a column marks where; missing text is filled with the most frequent; text is one-hot encoded,
+    and unknown text is all zeros.
 
     Args:
       table: with labels.
       classifiers: names out of `names()`, each once.
       seed: of the random parts of scikit-learn.
-      folds: [m] bool each, True where the row is held out; each row is held out once. For out-of-fold scores alone.
+      folds: [m] bool each, True where the row is held out; each row is held out once. For
+        out-of-fold scores alone.
       scores: where the scores of the training rows come from.
 
     Returns:
-      A `BaseFit`. A score is the decision function or the log-odds of the class +1, always finite; above 0 means +1.
+      A `BaseFit`. A score is the decision function or the log-odds of the class +1, always finite;
+      above 0 means +1.
 
     Raises:
-      ValueError: if a name is unknown or given twice, if no column is left to learn from, or if a fold leaves one class only.
+      ValueError: if a name is unknown or given twice, if no column is left to learn from, or if a
+        fold leaves one class only.
 
     >>> from jboost.data import embedded
     >>> base = fit_base(embedded.load_table("wine"), ["lda", "tree"], scores="in-sample")
@@ -88,7 +94,10 @@ def fit_base(
     if table.labels is None:
         raise ValueError(f"{table.source}: there are no labels to learn from: name their column")
     if not table.columns:
-        raise ValueError(f"{table.source}: no column is left for the classifiers to learn from: the file holds the label (and the weights) alone")
+        raise ValueError(
+            f"{table.source}: no column is left for the classifiers to learn from: the file holds"
+            " the label (and the weights) alone"
+        )
     numeric, categorical = tuple(table.numeric), tuple(table.categorical)
     matrix = table.matrix(numeric, categorical)
     _check_variation(table, matrix, len(numeric), np.zeros(table.num_rows, bool), "all rows")
@@ -103,17 +112,28 @@ def fit_base(
                 if scores == "in-sample":
                     columns.append(score(pipelines[-1], matrix))
                 else:
-                    columns.append(_out_of_fold(name, matrix, table.labels, len(numeric), seed, folds))
+                    columns.append(
+                        _out_of_fold(name, matrix, table.labels, len(numeric), seed, folds)
+                    )
                 if not np.all(np.isfinite(columns[-1])):
                     raise ValueError("its scores are not finite; are all columns constant?")
-    return BaseFit(tuple(classifiers), tuple(pipelines), numeric, categorical, np.stack(columns, axis=1), scores, _as_notes(messages))
+    return BaseFit(
+        tuple(classifiers),
+        tuple(pipelines),
+        numeric,
+        categorical,
+        np.stack(columns, axis=1),
+        scores,
+        _as_notes(messages),
+    )
 
 
 def score(pipeline: Any, matrix: np.ndarray) -> np.ndarray:
     """Real scores [k] of a trained pipeline, finite; above 0 where it says +1.
 
-    Its decision function where it has one. Else the log-odds of +1; classifiers that count examples, and so may find a probability
-    of 0, have their probabilities kept 1e-3 away from 0 and 1.
+    Its decision function where it has one. Else the log-odds of +1; classifiers that count
+    examples, and so may find a probability of 0, have their probabilities kept 1e-3 away from 0 and
+    1.
     """
     if hasattr(pipeline, "decision_function"):
         return np.asarray(pipeline.decision_function(matrix), np.float64)
@@ -133,24 +153,35 @@ def _counts_examples(pipeline: Any) -> bool:
 
 
 def save_base(base: BaseFit, path: str | os.PathLike[str]) -> None:
-    """Writes trained base classifiers to a file of skops, which holds no pickle; the scores stay behind."""
+    """Writes trained base classifiers to a file of skops, which holds no pickle; the scores stay
+    behind.
+    """
     import skops.io
 
-    skops.io.dump({field: getattr(base, field) for field in ("names", "pipelines", "numeric", "categorical", "source")}, path)
+    skops.io.dump(
+        {
+            field: getattr(base, field)
+            for field in ("names", "pipelines", "numeric", "categorical", "source")
+        },
+        path,
+    )
 
 
 def load_base(path: str | os.PathLike[str]) -> BaseFit:
     """Reads what `save_base` wrote; nothing in the file is executed.
 
     Raises:
-      ValueError: if the file is missing or damaged, or holds types that the base classifiers of jboost do not have.
+      ValueError: if the file is missing or damaged, or holds types that the base classifiers of
+        jboost do not have.
     """
     import skops.io
 
     try:
         unknown = sorted(set(skops.io.get_untrusted_types(file=path)) - _TRUSTED)
         if unknown:
-            raise ValueError(f"{path}: the file holds types that jboost does not trust: {', '.join(unknown)}")
+            raise ValueError(
+                f"{path}: the file holds types that jboost does not trust: {', '.join(unknown)}"
+            )
         fields = skops.io.load(path, trusted=sorted(_TRUSTED))
         return BaseFit(scores=np.empty((0, len(fields["names"]))), **fields)
     except ValueError:
@@ -158,10 +189,13 @@ def load_base(path: str | os.PathLike[str]) -> BaseFit:
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such file: fit the model again") from None
     except Exception as error:
-        raise ValueError(f"{path}: not readable as base classifiers ({type(error).__name__}): fit the model again") from error
+        raise ValueError(
+            f"{path}: not readable as base classifiers ({type(error).__name__}): fit the model"
+            " again"
+        ) from error
 
 
-# --- how each classifier is made ------------------------------------------------------------------------------------------
+# --- how each classifier is made ------------------------------------------------------------------
 
 
 def _forest(seed: int) -> Any:
@@ -229,7 +263,8 @@ _MODELS: dict[str, Callable[[int], Any]] = {
     "svm": _svm,
     "tree": _tree,
 }
-# What the pipelines above hold beyond the types that skops trusts by itself: dtypes, and the arrays of a decision tree.
+# What the pipelines above hold beyond the types that skops trusts by itself: dtypes, and the arrays
+# of a decision tree.
 _TRUSTED = frozenset({"numpy.dtype", "sklearn.tree._tree.Tree"})
 
 
@@ -239,55 +274,84 @@ def _pipeline(name: str, num_numeric: int, num_columns: int, seed: int) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True), StandardScaler())
+    numbers = make_pipeline(
+        SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True),
+        StandardScaler(),
+    )
     text = make_pipeline(
         SimpleImputer(missing_values=None, strategy="most_frequent", keep_empty_features=True),
         OneHotEncoder(handle_unknown="ignore", sparse_output=False),
     )
     positions = list(range(num_columns))
     parts = [("numbers", numbers, positions[:num_numeric]), ("text", text, positions[num_numeric:])]
-    return make_pipeline(ColumnTransformer([part for part in parts if part[2]]), _MODELS[name](seed))
+    return make_pipeline(
+        ColumnTransformer([part for part in parts if part[2]]), _MODELS[name](seed)
+    )
 
 
 def _fit(name: str, matrix: np.ndarray, labels: np.ndarray, num_numeric: int, seed: int) -> Any:
     return _pipeline(name, num_numeric, matrix.shape[1], seed).fit(matrix, labels)
 
 
-def _out_of_fold(name: str, matrix: np.ndarray, labels: np.ndarray, num_numeric: int, seed: int, folds: Sequence[np.ndarray]) -> np.ndarray:
+def _out_of_fold(
+    name: str,
+    matrix: np.ndarray,
+    labels: np.ndarray,
+    num_numeric: int,
+    seed: int,
+    folds: Sequence[np.ndarray],
+) -> np.ndarray:
     if not np.array_equal(np.sum(folds, axis=0), np.ones(len(labels))):
-        raise ValueError("folds do not hold every row out once: make them with jboost.folds.stratified_folds")
+        raise ValueError(
+            "folds do not hold every row out once: make them with jboost.folds.stratified_folds"
+        )
     scores = np.empty(len(labels))
     for held_out in folds:
-        scores[held_out] = score(_fit(name, matrix[~held_out], labels[~held_out], num_numeric, seed), matrix[held_out])
+        scores[held_out] = score(
+            _fit(name, matrix[~held_out], labels[~held_out], num_numeric, seed), matrix[held_out]
+        )
     return scores
 
 
-# --- what is checked and what is said ---------------------------------------------------------------------------------------
+# --- what is checked and what is said -------------------------------------------------------------
 
 
 def _check_names(classifiers: Sequence[str]) -> None:
     for name in classifiers:
         if name not in _MODELS:
-            raise ValueError(f"there is no base classifier '{name}'; {close_matches(name, names(), 'there are')}")
+            raise ValueError(
+                f"there is no base classifier '{name}'; {close_matches(name, names(), 'there are')}"
+            )
     if len(set(classifiers)) < len(classifiers):
-        raise ValueError(f"the base classifiers {', '.join(classifiers)} are not distinct: name different ones")
+        raise ValueError(
+            f"the base classifiers {', '.join(classifiers)} are not distinct: name different ones"
+        )
 
 
 def _check_classes(table: Table, held_out: np.ndarray) -> None:
     assert table.labels is not None
     if len(np.unique(table.labels[~held_out])) < 2:
         smaller = min(int((table.labels == sign).sum()) for sign in (-1, 1))
-        raise ValueError(f"{table.source}: the smaller class has {smaller} row(s), so a fold leaves one class only to train on: give more rows")
+        raise ValueError(
+            f"{table.source}: the smaller class has {smaller} row(s), so a fold leaves one class"
+            " only to train on: give more rows"
+        )
 
 
-def _check_variation(table: Table, matrix: np.ndarray, num_numeric: int, held_out: np.ndarray, rows: str) -> None:
-    """Raises ValueError where no column takes two values, of which one may be missing in a column of numbers."""
-    if any(_varies(column, index < num_numeric) for index, column in enumerate(matrix[~held_out].T)):
+def _check_variation(
+    table: Table, matrix: np.ndarray, num_numeric: int, held_out: np.ndarray, rows: str
+) -> None:
+    """Raises ValueError where no column takes two values, of which one may be missing in a column
+    of numbers.
+    """
+    if any(
+        _varies(column, index < num_numeric) for index, column in enumerate(matrix[~held_out].T)
+    ):
         return
     shown = ", ".join(repr(name) for name in table.columns[:12])
     raise ValueError(
-        f"{table.source}: no column ({shown}) takes two values on {rows}, so no classifier can tell them apart: "
-        "give a column that varies, or more rows"
+        f"{table.source}: no column ({shown}) takes two values on {rows}, so no classifier can tell"
+        " them apart: give a column that varies, or more rows"
     )
 
 
@@ -304,7 +368,10 @@ def _named(name: str, source: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, IndexError, ArithmeticError, np.linalg.LinAlgError) as error:
-        raise ValueError(f"{source}: the base classifier '{name}' cannot be trained: {str(error).strip().splitlines()[0]}") from error
+        raise ValueError(
+            f"{source}: the base classifier '{name}' cannot be trained:"
+            f" {str(error).strip().splitlines()[0]}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -318,4 +385,7 @@ def _quiet() -> Iterator[list[str]]:
 
 
 def _as_notes(messages: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"scikit-learn warned: {message.strip().splitlines()[0]}" for message in dict.fromkeys(messages))
+    return tuple(
+        f"scikit-learn warned: {message.strip().splitlines()[0]}"
+        for message in dict.fromkeys(messages)
+    )

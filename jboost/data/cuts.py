@@ -1,7 +1,8 @@
 """Cut points of one numeric attribute: between which values to cut, and where between them.
 
-Class changes are the boundary points of Fayyad and Irani 1992 (Machine Learning 8: 87-102); all midpoints are the cut points of Boros,
-Hammer, Ibaraki and Kogan 1997 (Mathematical Programming 79: 163-190). A cut c stands for the question `value <= c`.
+Class changes are the boundary points of Fayyad and Irani 1992 (Machine Learning 8: 87-102); all
+midpoints are the cut points of Boros, Hammer, Ibaraki and Kogan 1997 (Mathematical Programming 79:
+163-190). A cut c stands for the question `value <= c`.
 """
 
 from __future__ import annotations
@@ -30,24 +31,29 @@ def cut_points(
 ) -> np.ndarray:
     """The cut points of one attribute.
 
-    Two neighbouring values v < v' are parted by a decimal c, v <= c < v', that lies on the same side of both whether values and cut are
-    compared in 64 bits or rounded to 32 bits first. It is the midpoint of v and v' as they are written in decimal where that has at
-    most nine digits, else the shortest decimal in the middle half of the gap, else (no decimal lies between) v itself. Values that are
-    equal in the precision of JAX (float32 unless 64-bit types are enabled) are never parted.
+    Two neighbouring values v < v' are parted by a decimal c, v <= c < v', that lies on the same
+    side of both whether values and cut are compared in 64 bits or rounded to 32 bits first. It is
+    the midpoint of v and v' as they are written in decimal where that has at most nine digits, else
+    the shortest decimal in the middle half of the gap, else (no decimal lies between) v itself.
+    Values that are equal in the precision of JAX (float32 unless 64-bit types are enabled) are
+    never parted.
 
     Args:
       values: [m] finite numbers.
       labels: [m], +1 or -1; None will do for the rules that do not look at them.
       weights: [m] not negative, for "quantiles" alone; None for ones.
-      rule: "none": nowhere; "class_changes": between neighbouring values unless the examples of both are all of one class; "midpoints": between all
-        neighbouring values; "quantiles": of these, the ones that leave a share of the weight nearest to k / num_quantiles below.
+      rule: "none": nowhere; "class_changes": between neighbouring values unless the examples of
+        both are all of one class; "midpoints": between all neighbouring values; "quantiles": of
+        these, the ones that leave a share of the weight nearest to k / num_quantiles below.
       num_quantiles: static, at least 2.
 
     Returns:
-      Cuts [k] float64, ascending; none if all values are equal, or, for "class_changes", if there is one class only.
+      Cuts [k] float64, ascending; none if all values are equal, or, for "class_changes", if there
+      is one class only.
 
     Raises:
-      ValueError: naming the argument, if it has a wrong shape, a value is not finite, or "class_changes" is to do without labels.
+      ValueError: naming the argument, if it has a wrong shape, a value is not finite, or
+        "class_changes" is to do without labels.
 
     >>> cut_points([0.1, 0.2, 40, 55, 55], [-1, -1, 1, -1, 1]).tolist()
     [20.1, 47.5]
@@ -55,19 +61,29 @@ def cut_points(
     [0.15, 20.1, 47.5]
     """
     before = "cut before; jboost.data.binarization.apply may be traced"
-    check.on_host("jboost.data.cuts.cut_points", instead=before, values=values, labels=labels, weights=weights)
+    check.on_host(
+        "jboost.data.cuts.cut_points", instead=before, values=values, labels=labels, weights=weights
+    )
     check.choice("rule", rule, RULES)
     check.count("num_quantiles", num_quantiles, low=2)
     size = check.host_array("values", values, shape=("m",), kinds="fiub").shape[0]
     host = np.asarray(values)
     if not np.isfinite(host.astype(np.float64)).all():
-        raise ValueError("values are not all finite: leave out what is missing, correct what is infinite")
+        raise ValueError(
+            "values are not all finite: leave out what is missing, correct what is infinite"
+        )
     if labels is None and rule == "class_changes":
-        raise ValueError('labels is None: rule "class_changes" needs labels; "midpoints" and "quantiles" do without')
-    signs, sizes, _ = labelled.validate_on_host(np.ones(size, np.int32) if labels is None else labels, weights, None, size)
+        raise ValueError(
+            'labels is None: rule "class_changes" needs labels; "midpoints" and "quantiles" do'
+            " without"
+        )
+    signs, sizes, _ = labelled.validate_on_host(
+        np.ones(size, np.int32) if labels is None else labels, weights, None, size
+    )
     distinct, place = np.unique(host.astype(np.float64), return_inverse=True)
     held = as_held(distinct)
-    gaps = np.flatnonzero(held[:-1] < held[1:])  # gap i lies between distinct[i] and distinct[i + 1]
+    # gap i lies between distinct[i] and distinct[i + 1]
+    gaps = np.flatnonzero(held[:-1] < held[1:])
     if gaps.size and rule == "class_changes":
         gaps = gaps[_changes_class(gaps, place, signs > 0)]
     elif rule == "none":
@@ -76,11 +92,16 @@ def cut_points(
         below = np.cumsum(np.bincount(place, sizes.astype(np.float64)))
         gaps = gaps[_is_nearest(below[gaps], below[-1], num_quantiles)]
     written = host.dtype.type if host.dtype.kind == "f" else np.float64
-    return np.array([_decimal_between(float(distinct[gap]), float(distinct[gap + 1]), written) for gap in gaps], np.float64)
+    return np.array(
+        [_decimal_between(float(distinct[gap]), float(distinct[gap + 1]), written) for gap in gaps],
+        np.float64,
+    )
 
 
 def as_held(values: np.ndarray) -> np.ndarray:
-    """Numbers [m] as JAX compares them: rounded to its default precision, subnormal ones as zero."""
+    """Numbers [m] as JAX compares them: rounded to its default precision, subnormal
+    ones as zero.
+    """
     return _rounded(values, jnp.asarray(0.0).dtype)
 
 
@@ -91,17 +112,23 @@ def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _changes_class(gaps: np.ndarray, place: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    """Whether the values left and right of each gap are other than all of one class; values between two gaps are one value."""
+    """Whether the values left and right of each gap are other than all of one class; values between
+    two gaps are one value.
+    """
     group = np.searchsorted(gaps, place)
     num_positive = np.bincount(group, positive, gaps.size + 1)
     num_negative = np.bincount(group, ~positive, gaps.size + 1)
-    return ((num_positive[:-1] + num_positive[1:]) > 0) & ((num_negative[:-1] + num_negative[1:]) > 0)
+    return ((num_positive[:-1] + num_positive[1:]) > 0) & (
+        (num_negative[:-1] + num_negative[1:]) > 0
+    )
 
 
 def _is_nearest(below: np.ndarray, total: float, num_quantiles: int) -> np.ndarray:
-    """Which of the sums `below` [k], ascending, is for some level j total / n, 0 < j < n, the nearest, or the lower of two as near; [k].
+    """Which of the sums `below` [k], ascending, is for some level j total / n, 0 < j < n, the
+    nearest, or the lower of two as near; [k].
 
-    Each sum has the levels past its middle with the sum before, up to its middle with the next: there may be many more levels than sums.
+    Each sum has the levels past its middle with the sum before, up to its middle with the next:
+    there may be many more levels than sums.
     """
     up_to_middle = (below[:-1] + below[1:]) * num_quantiles // (2 * total)
     levels = np.concatenate([[0], np.clip(up_to_middle, 0, num_quantiles - 1), [num_quantiles - 1]])
@@ -109,8 +136,13 @@ def _is_nearest(below: np.ndarray, total: float, num_quantiles: int) -> np.ndarr
 
 
 def _decimal_between(low: float, high: float, written: type) -> float:
-    midpoint = _CONTEXT.divide(_CONTEXT.add(decimal.Decimal(str(written(low))), decimal.Decimal(str(written(high)))), decimal.Decimal(2))
-    candidates = [midpoint] if len(midpoint.normalize(_CONTEXT).as_tuple().digits) <= _EXACT_DIGITS else []
+    midpoint = _CONTEXT.divide(
+        _CONTEXT.add(decimal.Decimal(str(written(low))), decimal.Decimal(str(written(high)))),
+        decimal.Decimal(2),
+    )
+    candidates = (
+        [midpoint] if len(midpoint.normalize(_CONTEXT).as_tuple().digits) <= _EXACT_DIGITS else []
+    )
     for candidate in (*candidates, _short_decimal(low, high)):
         if _parts(low, float(candidate), high):
             return float(candidate) + 0.0

@@ -54,7 +54,10 @@ class DataFile:
             is_wrong = ~self.records.is_whole & ~self.records.is_blank
             if is_wrong.any():
                 row = int(is_wrong.argmax())
-                cause = "put fields with a separator in quotes, complete the line, or name the --separator"
+                cause = (
+                    "put fields with a separator in quotes, complete the line, or name the"
+                    " --separator"
+                )
                 flaw = f"line {self.records.lines[row]} has {self.records.flaw(row)}"
                 raise ValueError(f"{self.source}: not readable as {self.kind}: {flaw}: {cause}")
         if self.num_rows == 0:
@@ -67,7 +70,10 @@ class DataFile:
             return np.ones(self.num_rows, bool), ("",) * self.num_rows
         count = len(self.records.is_blank) - int(np.cumprod(self.records.is_blank[::-1]).sum())
         is_whole = self.records.is_whole[:count]
-        reasons = tuple("" if whole else f"{self.records.flaw(row)} (line {self.records.lines[row]})" for row, whole in enumerate(is_whole))
+        reasons = tuple(
+            "" if whole else f"{self.records.flaw(row)} (line {self.records.lines[row]})"
+            for row, whole in enumerate(is_whole)
+        )
         return is_whole, reasons
 
     def column(self, name: str) -> Column | None:
@@ -77,7 +83,10 @@ class DataFile:
         if len(places) > 1:
             numbers = " and ".join(str(place + 1) for place in places)
             line = f" of line {self.records.header_line}" if self.records else ""
-            raise ValueError(f"{self.source}: two columns are named '{name}': rename one (columns {numbers}{line})")
+            raise ValueError(
+                f"{self.source}: two columns are named '{name}': rename one (columns"
+                f" {numbers}{line})"
+            )
         return self._first_column(name)
 
     def _first_column(self, name: str) -> Column | None:
@@ -88,9 +97,17 @@ class DataFile:
             series = series.cast(polars.String)
         if series.dtype != polars.String:
             return None
-        return Column(self.source, name, series if self.records else series.fill_null(""), self.lines, self.reading)
+        return Column(
+            self.source,
+            name,
+            series if self.records else series.fill_null(""),
+            self.lines,
+            self.reading,
+        )
 
-    def recognise(self, name: str, *, is_lenient: bool = False) -> tuple[Kind, np.ndarray, str | None] | None:
+    def recognise(
+        self, name: str, *, is_lenient: bool = False
+    ) -> tuple[Kind, np.ndarray, str | None] | None:
         """What a column of training data is, its values, and what a report should say of it; None
         where it is neither numbers nor text.
 
@@ -102,7 +119,11 @@ class DataFile:
         if column is None:
             return self._recognise_typed(name)
         try:
-            kind = recognition.recognise_text(column) if self._is_typed_text(name) else recognition.recognise(column)
+            kind = (
+                recognition.recognise_text(column)
+                if self._is_typed_text(name)
+                else recognition.recognise(column)
+            )
             values = cells.to_texts(column) if kind.is_text else cells.to_numbers(column, kind)
         except ValueError:
             if not is_lenient:
@@ -114,13 +135,19 @@ class DataFile:
         """The values of a column of a known kind."""
         column = self.column(name)
         if column is None:
-            return _typed_texts(self.frame[name]) if kind.is_text else self._typed_numbers(name, kind)
+            return (
+                _typed_texts(self.frame[name]) if kind.is_text else self._typed_numbers(name, kind)
+            )
         return cells.to_texts(column) if kind.is_text else cells.to_numbers(column, kind)
 
     def written(self, name: str) -> list[str | None]:
         """The cells of a column as they are written, without blanks around them."""
         column = self.column(name)
-        values = _typed_texts(self.frame[name]).tolist() if column is None else column.cells.str.strip_chars().to_list()
+        values = (
+            _typed_texts(self.frame[name]).tolist()
+            if column is None
+            else column.cells.str.strip_chars().to_list()
+        )
         return [value or None for value in values]
 
     def written_in_all_rows(self, name: str, num_rows: int) -> tuple[str, ...]:
@@ -131,7 +158,11 @@ class DataFile:
         fields_of_others = iter(self.records.fields_of_others())
         values = []
         for is_whole in self.records.is_whole[:num_rows]:
-            values.append(next(cells_of_whole) or "" if is_whole else "".join(next(fields_of_others)[place : place + 1]))
+            values.append(
+                next(cells_of_whole) or ""
+                if is_whole
+                else "".join(next(fields_of_others)[place : place + 1])
+            )
         return tuple(values)
 
     def labels(self, name: str) -> tuple[list[str | None] | None, list[Any]]:
@@ -143,7 +174,10 @@ class DataFile:
             return None, series.to_list()
         given = self.reading.missing_values
         missing = {""} if given is None else self.reading.missing
-        kept = {cell: None if cell.strip().lower() in missing else cell for cell in column.cells.unique()}
+        kept = {
+            cell: None if cell.strip().lower() in missing else cell
+            for cell in column.cells.unique()
+        }
         values = kept if self.records is None else _values_of(kept)
         written = column.cells.to_list()
         return [kept[cell] for cell in written], [values[cell] for cell in written]
@@ -167,8 +201,16 @@ class DataFile:
         if dtype not in (polars.Date, polars.Datetime) or name not in self.reading.dates:
             return None
         days = _days_of(series)
-        kind = Kind(kinds.DATE, order=dates.YEAR_FIRST, origin=float(np.floor(np.nanmin(days))) if not np.isnan(days).all() else 0.0)
-        return kind, days - kind.origin, f"column '{name}' is read as days since {dates.text(kind.origin)}"
+        kind = Kind(
+            kinds.DATE,
+            order=dates.YEAR_FIRST,
+            origin=float(np.floor(np.nanmin(days))) if not np.isnan(days).all() else 0.0,
+        )
+        return (
+            kind,
+            days - kind.origin,
+            f"column '{name}' is read as days since {dates.text(kind.origin)}",
+        )
 
     def _typed_numbers(self, name: str, kind: Kind) -> np.ndarray:
         import polars
@@ -176,8 +218,14 @@ class DataFile:
         series = self.frame[name]
         if series.dtype in (polars.Date, polars.Datetime) and kind.name == kinds.DATE:
             return _days_of(series) - kind.origin
-        if not (series.dtype.is_numeric() or series.dtype in (polars.Boolean, polars.Null)) or kind.name == kinds.DATE:
-            raise ValueError(f"{self.source}: column '{name}' holds values of the type {series.dtype}: numbers are expected, as in training")
+        if (
+            not (series.dtype.is_numeric() or series.dtype in (polars.Boolean, polars.Null))
+            or kind.name == kinds.DATE
+        ):
+            raise ValueError(
+                f"{self.source}: column '{name}' holds values of the type {series.dtype}: numbers"
+                " are expected, as in training"
+            )
         values: np.ndarray = series.cast(polars.Float64).to_numpy()
         if np.isinf(values).any():
             row = int(np.isinf(values).argmax())
@@ -194,18 +242,42 @@ def open_file(path: str, reading: Reading, like: Reading = Reading()) -> DataFil
     content, kind = sources.open_source(path)
     source, separator = sources.source_name(path), sources.SEPARATORS.get(kind, ",")
     if not isinstance(content, bytes):
-        spellings = like.missing_values if reading.missing_values is None else reading.missing_values
-        return DataFile(source, kind, tuple(content.columns), content, dataclasses.replace(reading, missing_values=spellings), None, ())
-    data, encoding = dialect.decode(content, f"{source}: not readable as {kind}", reading.encoding, like.encoding)
+        spellings = (
+            like.missing_values if reading.missing_values is None else reading.missing_values
+        )
+        return DataFile(
+            source,
+            kind,
+            tuple(content.columns),
+            content,
+            dataclasses.replace(reading, missing_values=spellings),
+            None,
+            (),
+        )
+    data, encoding = dialect.decode(
+        content, f"{source}: not readable as {kind}", reading.encoding, like.encoding
+    )
     given = dataclasses.replace(
         reading,
         comment=reading.comment or like.comment,
-        missing_values=like.missing_values if reading.missing_values is None else reading.missing_values,
+        missing_values=(
+            like.missing_values if reading.missing_values is None else reading.missing_values
+        ),
     )
-    found = dataclasses.replace(dialect.sniff(data, given, like.separator or separator, like.decimal), encoding=encoding)
+    found = dataclasses.replace(
+        dialect.sniff(data, given, like.separator or separator, like.decimal), encoding=encoding
+    )
     records = read_records(data, source, found)
     _check_names(source, records, found)
-    return DataFile(source, kind, records.names, records.cells, found, records, _notes(records, found, separator))
+    return DataFile(
+        source,
+        kind,
+        records.names,
+        records.cells,
+        found,
+        records,
+        _notes(records, found, separator),
+    )
 
 
 def _check_names(source: str, records: Records, reading: Reading) -> None:
@@ -213,18 +285,26 @@ def _check_names(source: str, records: Records, reading: Reading) -> None:
     names = [name for name in records.names if name]
     if names and all(cells.plain_number(name, reading.decimal) is not None for name in names):
         raise ValueError(
-            f"{source}: the first line holds numbers ({', '.join(names[:3])}, ...): expected a line of column names (line {records.header_line})"
+            f"{source}: the first line holds numbers ({', '.join(names[:3])}, ...): expected a line"
+            f" of column names (line {records.header_line})"
         )
     if len(records.names) == len(names) == 1:
         for separator, word in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
             if separator in names[0]:
-                raise ValueError(f"{source}: there is one column, '{names[0][:40]}': {word} separate the fields, but the file is read otherwise")
+                raise ValueError(
+                    f"{source}: there is one column, '{names[0][:40]}': {word} separate the fields,"
+                    " but the file is read otherwise"
+                )
 
 
 def _notes(records: Records, reading: Reading, separator: str) -> tuple[str, ...]:
     notes = list(records.notes)
     shown = reading.describe()
-    told = [f"{key} {shown[key]}" for key, usual in (("separator", separator), ("decimal", ".")) if getattr(reading, key) != usual]
+    told = [
+        f"{key} {shown[key]}"
+        for key, usual in (("separator", separator), ("decimal", "."))
+        if getattr(reading, key) != usual
+    ]
     told += [f"comments after {reading.comment}"] if reading.comment else []
     told += [f"encoding {reading.encoding}"] if reading.encoding != "utf-8" else []
     if told:
@@ -234,7 +314,10 @@ def _notes(records: Records, reading: Reading, separator: str) -> tuple[str, ...
         notes.append(f"column {', '.join(map(str, unnamed))} has no name and is left out")
     num_blank = int(records.is_blank.sum())
     if num_blank:
-        notes.append(f"{num_blank} blank {'line was' if num_blank == 1 else 'lines were'} left out; rows are counted without")
+        notes.append(
+            f"{num_blank} blank {'line was' if num_blank == 1 else 'lines were'} left out; rows are"
+            " counted without"
+        )
     return tuple(notes)
 
 
@@ -253,7 +336,9 @@ def _days_of(series: Any) -> np.ndarray:
 def _typed_texts(series: Any) -> np.ndarray:
     """The values of a column of any type as text, whole numbers without a fraction; None where
     missing."""
-    return np.array([None if value is None else label_text(value) for value in series.to_list()], dtype=object)
+    return np.array(
+        [None if value is None else label_text(value) for value in series.to_list()], dtype=object
+    )
 
 
 # --- labels ---------------------------------------------------------------------------------------
@@ -265,7 +350,10 @@ def _check_label_type(series: Any, source: str) -> None:
 
     dtype = series.dtype
     if dtype.is_nested() or dtype in (polars.Binary, polars.Object):
-        raise ValueError(f"{source}: column '{series.name}' holds values of the type {dtype}: labels are numbers, text, or true and false")
+        raise ValueError(
+            f"{source}: column '{series.name}' holds values of the type {dtype}: labels are"
+            " numbers, text, or true and false"
+        )
 
 
 def _values_of(kept: Mapping[str, str | None]) -> dict[str, Any]:
@@ -273,7 +361,9 @@ def _values_of(kept: Mapping[str, str | None]) -> dict[str, Any]:
     else they are the text that they are."""
     readings: tuple[Callable[[str], Any], ...] = (_as_number, _as_truth)
     for reading in readings:
-        values = {cell: None if text is None else reading(text.strip()) for cell, text in kept.items()}
+        values = {
+            cell: None if text is None else reading(text.strip()) for cell, text in kept.items()
+        }
         if all(values[cell] is not None for cell, text in kept.items() if text is not None):
             return values
     return {cell: None if text is None else text.strip() for cell, text in kept.items()}

@@ -20,7 +20,8 @@ MISSING = (
     *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
 DECIMALS = (".", ",")
-_SEPARATORS = (",", ";", "\t", "|", " ")  # in the order in which they are preferred where several fit
+# in the order in which they are preferred where several fit
+_SEPARATORS = (",", ";", "\t", "|", " ")
 _WORDS = {"\\t": "\t", "tab": "\t", "space": " ", "comma": ",", "semicolon": ";"}
 _NAMES = {"\t": "tab", " ": "space"}
 _NUM_SNIFFED = 200  # records
@@ -28,9 +29,14 @@ _NUM_BYTES = 1 << 20
 _ENOUGH = 0.5  # of the records, that a separator must cut alike
 _EXCEL = re.compile(r"sep=(.)")  # how Excel is told the separator, in a line before the names
 _BLANKS = " '\u00a0\u202f\u2019"  # between thousands, where it is not the other decimal sign
-_COMMA_DECIMAL = re.compile(rf"[+-]?([0-9]+,[0-9]+|[0-9]{{1,3}}([.{_BLANKS}][0-9]{{3}})+,[0-9]+)([eE][+-]?[0-9]+)?")
-_POINT_DECIMAL = re.compile(rf"[+-]?([0-9]*\.[0-9]+|[0-9]{{1,3}}([,{_BLANKS}][0-9]{{3}})+\.[0-9]+)([eE][+-]?[0-9]+)?")
-_GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}([,.][0-9]{3})+")  # whole numbers with thousands separators, or three decimals: no evidence
+_COMMA_DECIMAL = re.compile(
+    rf"[+-]?([0-9]+,[0-9]+|[0-9]{{1,3}}([.{_BLANKS}][0-9]{{3}})+,[0-9]+)([eE][+-]?[0-9]+)?"
+)
+_POINT_DECIMAL = re.compile(
+    rf"[+-]?([0-9]*\.[0-9]+|[0-9]{{1,3}}([,{_BLANKS}][0-9]{{3}})+\.[0-9]+)([eE][+-]?[0-9]+)?"
+)
+# whole numbers with thousands separators, or three decimals: no evidence
+_GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}([,.][0-9]{3})+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,13 +74,23 @@ class Reading:
         separator = self.separator
         if separator is not None:
             separator = _WORDS.get(separator.lower(), separator)
-            if len(separator) != 1 or not separator.isascii() or separator.isalnum() or separator in '"\n\r':
-                raise ValueError(f"separator is {self.separator!r}: one character such as , ; | is expected, or tab, or space")
+            if (
+                len(separator) != 1
+                or not separator.isascii()
+                or separator.isalnum()
+                or separator in '"\n\r'
+            ):
+                raise ValueError(
+                    f"separator is {self.separator!r}: one character such as , ; | is expected, or"
+                    " tab, or space"
+                )
             object.__setattr__(self, "separator", separator)
         if self.decimal is not None and self.decimal not in DECIMALS:
             raise ValueError(f"decimal is {self.decimal!r}: . or , is expected")
         if self.comment == "":
-            raise ValueError("comment is empty: what comment lines begin with is expected, such as #")
+            raise ValueError(
+                "comment is empty: what comment lines begin with is expected, such as #"
+            )
         if self.encoding is not None:
             try:
                 b"a".decode(self.encoding)
@@ -82,7 +98,10 @@ class Reading:
                 pass  # a known one, of more bytes than one
             except LookupError:
                 known = "utf-8, utf-16, cp1252, latin-1, ..."
-                raise ValueError(f"encoding is {self.encoding!r}, which Python does not know: {known} are expected") from None
+                raise ValueError(
+                    f"encoding is {self.encoding!r}, which Python does not know: {known} are"
+                    " expected"
+                ) from None
 
     @functools.cached_property
     def missing(self) -> frozenset[str]:
@@ -100,7 +119,9 @@ class Reading:
         }
 
 
-def decode(data: bytes, source: str, encoding: str | None, likely: str | None = None) -> tuple[bytes, str]:
+def decode(
+    data: bytes, source: str, encoding: str | None, likely: str | None = None
+) -> tuple[bytes, str]:
     """A text file in UTF-8 with line feeds alone at the ends of lines and no byte order mark, and
     the encoding that it was in.
 
@@ -122,7 +143,10 @@ def decode(data: bytes, source: str, encoding: str | None, likely: str | None = 
         data = _check_bytes(data, source, known, encoding).removeprefix("\ufeff").encode()
     if b"\0" in data:
         line = data[: data.index(b"\0")].count(b"\n") + 1
-        raise ValueError(f"{source}: line {line} holds a NUL character, which no text file does: save it as text, or name its --encoding")
+        raise ValueError(
+            f"{source}: line {line} holds a NUL character, which no text file does: save it as"
+            " text, or name its --encoding"
+        )
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
         data = data if b"\n" in data else data.replace(b"\r", b"\n")
@@ -151,10 +175,22 @@ def _check_bytes(data: bytes, source: str, encoding: str, given: str | None) -> 
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        before = data[: error.start].decode(encoding, errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+        before = (
+            data[: error.start]
+            .decode(encoding, errors="replace")
+            .replace("\r\n", "\n")
+            .replace("\r", "\n")
+        )
         line, character = before.count("\n") + 1, len(before) - before.rfind("\n")
-        wrong = f"line {line}, character {character}: the byte 0x{data[error.start]:02x} is not {encoding.upper()}"
-        remedy = "name another --encoding" if given else "name the encoding, as in --encoding cp1252 or --encoding latin-1"
+        wrong = (
+            f"line {line}, character {character}: the byte 0x{data[error.start]:02x} is not"
+            f" {encoding.upper()}"
+        )
+        remedy = (
+            "name another --encoding"
+            if given
+            else "name the encoding, as in --encoding cp1252 or --encoding latin-1"
+        )
         raise ValueError(f"{source}: {wrong}: {remedy}, or save it in UTF-8") from None
 
 
@@ -171,17 +207,28 @@ def sniff(data: bytes, given: Reading, default: str, decimal: str | None = None)
     whole = head if len(data) <= _NUM_BYTES else head[: head.rfind("\n") + 1]
     lines = whole.split("\n")[: 2 * _NUM_SNIFFED]
     first = next((line for line in lines if line.strip()), "")
-    separator, candidates = given.separator, [default, *(one for one in _SEPARATORS if one != default)]
+    separator, candidates = (
+        given.separator,
+        [default, *(one for one in _SEPARATORS if one != default)],
+    )
     excel = _EXCEL.fullmatch(first.strip())
     if separator is None and excel is not None:
         separator = excel[1]
-    comment = given.comment or _sniff_comment([line for line in lines if line.strip()], separator, candidates)
-    kept = [line for line in lines if line.strip() and not (comment and line.startswith(comment)) and not is_excel_line(line)]
+    comment = given.comment or _sniff_comment(
+        [line for line in lines if line.strip()], separator, candidates
+    )
+    kept = [
+        line
+        for line in lines
+        if line.strip() and not (comment and line.startswith(comment)) and not is_excel_line(line)
+    ]
     if separator is None:
         separator = _sniff_separator(kept, candidates)
     if given.decimal is None:
         decimal = _sniff_decimal(split_fields(kept, separator)[1:], decimal, separator)
-    return dataclasses.replace(given, separator=separator, comment=comment, decimal=given.decimal or decimal)
+    return dataclasses.replace(
+        given, separator=separator, comment=comment, decimal=given.decimal or decimal
+    )
 
 
 def is_excel_line(line: str) -> bool:
@@ -191,7 +238,9 @@ def is_excel_line(line: str) -> bool:
 
 def split_fields(lines: Sequence[str], separator: str) -> list[list[str]]:
     """The fields of the first records; for sniffing, so that what is no CSV does not raise."""
-    rows = csv.reader(io.StringIO("\n".join(lines)), delimiter=separator, skipinitialspace=separator == " ")
+    rows = csv.reader(
+        io.StringIO("\n".join(lines)), delimiter=separator, skipinitialspace=separator == " "
+    )
     found: list[list[str]] = []
     try:
         for row in rows:
@@ -203,15 +252,24 @@ def split_fields(lines: Sequence[str], separator: str) -> list[list[str]]:
     return found
 
 
-def _sniff_comment(lines: Sequence[str], separator: str | None, candidates: Sequence[str]) -> str | None:
+def _sniff_comment(
+    lines: Sequence[str], separator: str | None, candidates: Sequence[str]
+) -> str | None:
     """What comments begin with, if the file begins with one: # or ##; the last such line may hold
     the names of the columns after a #."""
     marked = list(itertools.takewhile(lambda line: line.startswith("#"), lines))
     if not marked or len(marked) == len(lines):
         return "#" if marked else None
     separator = separator or _sniff_separator(lines[len(marked) - 1 :], candidates)
-    last, first_row = split_fields([marked[-1]], separator)[0], split_fields([lines[len(marked)]], separator)[0]
-    are_names = len(last) == len(first_row) > 1 and not any(map(_is_number, last)) and any(map(_is_number, first_row))
+    last, first_row = (
+        split_fields([marked[-1]], separator)[0],
+        split_fields([lines[len(marked)]], separator)[0],
+    )
+    are_names = (
+        len(last) == len(first_row) > 1
+        and not any(map(_is_number, last))
+        and any(map(_is_number, first_row))
+    )
     others = marked[:-1]
     if not are_names or not all(line.startswith("##") for line in others):
         return "#"
@@ -233,7 +291,9 @@ def _sniff_separator(lines: Sequence[str], candidates: Sequence[str]) -> str:
         rows = split_fields(lines, separator)
         width = len(rows[0]) if rows else 1
         share = sum(len(row) in (width, width + 1) for row in rows) / max(len(rows), 1)
-        scores.append((width > 1 and share > _ENOUGH, separator != " ", round(share, 2), width, -preference))
+        scores.append(
+            (width > 1 and share > _ENOUGH, separator != " ", round(share, 2), width, -preference)
+        )
     best = max(scores)
     return candidates[scores.index(best)] if best[0] else candidates[0]
 
@@ -245,7 +305,9 @@ def _sniff_decimal(rows: Sequence[Sequence[str]], default: str | None, separator
     cells = [cell.strip().rstrip("%").rstrip() for row in rows for cell in row]
     grouped = [cell for cell in cells if _GROUPED.fullmatch(cell)]
     cells = [cell for cell in cells if not _GROUPED.fullmatch(cell)]
-    commas, points = (any(form.fullmatch(cell) for cell in cells) for form in (_COMMA_DECIMAL, _POINT_DECIMAL))
+    commas, points = (
+        any(form.fullmatch(cell) for cell in cells) for form in (_COMMA_DECIMAL, _POINT_DECIMAL)
+    )
     if commas != points:
         return "," if commas else "."
     looks_decimal = separator == ";" and not commas and any("," in cell for cell in grouped)

@@ -15,8 +15,8 @@ def load_table(name: str) -> Table:
     """A data set of scikit-learn by name.
 
     Args:
-      name: "breast_cancer" (569 rows, malignant against benign), "wine" (178 rows, the second cultivar against the two
-        others) or "digits" (1,797 rows, odd against even).
+      name: "breast_cancer" (569 rows, malignant against benign), "wine" (178 rows, the second
+        cultivar against the two others) or "digits" (1,797 rows, odd against even).
 
     Returns:
       A `Table` with labels; the alphabetically greater class is +1.
@@ -34,8 +34,13 @@ def load_table(name: str) -> Table:
     column, classes = _CLASSES[name]
     bunch: Any = getattr(sklearn.datasets, f"load_{name}")()
     source = f"sklearn:{name}"
-    labels, mapping, notes = map_labels(source, column, [classes(target) for target in bunch.target])
-    numeric = {str(feature): np.asarray(bunch.data[:, index], np.float64) for index, feature in enumerate(bunch.feature_names)}
+    labels, mapping, notes = map_labels(
+        source, column, [classes(target) for target in bunch.target]
+    )
+    numeric = {
+        str(feature): np.asarray(bunch.data[:, index], np.float64)
+        for index, feature in enumerate(bunch.feature_names)
+    }
     return Table(source, len(labels), numeric, {}, {}, labels, mapping, notes)
 
 

@@ -1,6 +1,8 @@
-"""DataFrames of pandas, polars, PyArrow and others, through narwhals, as what `jboost.data.binarization` takes: columns of numbers and of text.
+"""DataFrames of pandas, polars, PyArrow and others, through narwhals, as what
+`jboost.data.binarization` takes: columns of numbers and of text.
 
-Numbers stay numbers, and dates and times become days since 1970-01-01 (UTC). Texts and categories are text, and so are booleans: `smokes == True`.
+Numbers stay numbers, and dates and times become days since 1970-01-01 (UTC). Texts and categories
+are text, and so are booleans: `smokes == True`.
 """
 
 from __future__ import annotations
@@ -23,14 +25,18 @@ _BOOLEAN = "booleans"
 def is_frame(value: Any) -> bool:
     """Whether this is a DataFrame of some library."""
     kind = type(value)  # of a lazy frame the attributes themselves are slow
-    return hasattr(kind, "columns") and any(hasattr(kind, name) for name in ("dtypes", "schema", "__dataframe__"))
+    return hasattr(kind, "columns") and any(
+        hasattr(kind, name) for name in ("dtypes", "schema", "__dataframe__")
+    )
 
 
 def is_missing(value: Any) -> bool:
     """Whether a cell says that nothing is known: None, NaN, NaT, NA or a masked number."""
     if value is None or type(value).__name__ in ("NAType", "NaTType") or value is np.ma.masked:
         return True
-    return (isinstance(value, (float, np.floating)) and math.isnan(value)) or (isinstance(value, np.datetime64) and np.isnat(value))
+    return (isinstance(value, (float, np.floating)) and math.isnan(value)) or (
+        isinstance(value, np.datetime64) and np.isnat(value)
+    )
 
 
 def names_of(frame: Any) -> tuple[str, ...]:
@@ -39,18 +45,22 @@ def names_of(frame: Any) -> tuple[str, ...]:
 
 
 def to_table(frame: Any, names: Sequence[str] | None = None) -> np.ndarray:
-    """The columns of these names, all of them for None, side by side [m, n]: float64, or objects where one is of text; NaN and None where missing.
+    """The columns of these names, all of them for None, side by side [m, n]: float64, or objects
+    where one is of text; NaN and None where missing.
 
     Raises:
-      ValueError: naming the column, where one is not there, holds values of several kinds, or values that are neither numbers, texts,
-        booleans nor dates.
+      ValueError: naming the column, where one is not there, holds values of several kinds, or
+        values that are neither numbers, texts, booleans nor dates.
     """
     opened = _opened(frame)
     by_name = {str(name): opened[name] for name in opened.columns}
     missing = [name for name in names or () if name not in by_name]
     if missing:
         shown = ", ".join(map(repr, list(by_name)[:12]))
-        raise ValueError(f"features has no column {missing[0]!r}: its columns are {shown}; pass the columns that the bits were fitted on")
+        raise ValueError(
+            f"features has no column {missing[0]!r}: its columns are {shown}; pass the columns that"
+            " the bits were fitted on"
+        )
     columns = [_column(name, by_name[name]) for name in (by_name if names is None else names)]
     is_text = any(column.dtype == object for column in columns)
     table = np.empty((len(opened), len(columns)), object if is_text else np.float64)
@@ -63,15 +73,22 @@ def _opened(frame: Any) -> Any:
     try:
         import narwhals
     except ImportError as error:
-        raise ValueError(f"features is a {type(frame).__name__}: install jboost[frames], which reads it, or pass its numbers as an array") from error
+        raise ValueError(
+            f"features is a {type(frame).__name__}: install jboost[frames], which reads it, or pass"
+            " its numbers as an array"
+        ) from error
     try:
         return narwhals.from_native(frame, eager_only=True)
     except TypeError as error:
         raise ValueError(
-            f"features is a {type(frame).__name__}: expected a DataFrame of pandas or polars; of a lazy one pass what collect() gives"
+            f"features is a {type(frame).__name__}: expected a DataFrame of pandas or polars; of a"
+            " lazy one pass what collect() gives"
         ) from error
     except ValueError as error:  # of columns that share a name
-        raise ValueError(f"features has columns that cannot be told apart: {' '.join(str(error).split())}; give each a name of its own") from error
+        raise ValueError(
+            f"features has columns that cannot be told apart: {' '.join(str(error).split())}; give"
+            " each a name of its own"
+        ) from error
 
 
 def _column(name: str, series: Any) -> np.ndarray:
@@ -84,10 +101,17 @@ def _column(name: str, series: Any) -> np.ndarray:
     if dtype in (narwhals.Datetime, narwhals.Date):
         moments = series.cast(narwhals.Datetime("us")) if dtype == narwhals.Date else series
         return _numbers(moments.dt.timestamp("us")) / (_SECONDS_OF_DAY * 1e6)
-    if dtype not in (narwhals.String, narwhals.Categorical, narwhals.Enum, narwhals.Boolean, narwhals.Object, narwhals.Unknown):
+    if dtype not in (
+        narwhals.String,
+        narwhals.Categorical,
+        narwhals.Enum,
+        narwhals.Boolean,
+        narwhals.Object,
+        narwhals.Unknown,
+    ):
         raise ValueError(
-            f"features[{name!r}] is a column of {dtype}: expected numbers, texts, categories, booleans or dates; "
-            "drop the column, or make it one of these"
+            f"features[{name!r}] is a column of {dtype}: expected numbers, texts, categories,"
+            " booleans or dates; drop the column, or make it one of these"
         )
     cells = [None if is_missing(cell) else cell for cell in series.to_list()]
     if dtype in (narwhals.Categorical, narwhals.Enum):
@@ -132,17 +156,23 @@ def _kind(cell: Any) -> str:
 
 
 def _kind_of_all(name: str, cells: list[Any]) -> str:
-    """The one kind of all cells that are known; ValueError, naming the column and the first cell of the rarer kind, where there are several."""
+    """The one kind of all cells that are known; ValueError, naming the column and the first cell of
+    the rarer kind, where there are several.
+    """
     kinds = [None if cell is None else _kind(cell) for cell in cells]
     found = sorted({kind for kind in kinds if kind is not None}, key=kinds.count)
     if len(found) > 1:
         row = kinds.index(found[0])
         raise ValueError(
-            f"features[{name!r}] mixes {found[-1]} and {found[0]}: row {row}, counted from 0, holds {cells[row]!r}; "
-            "correct it, make it missing, or make the whole column text, as by astype(str)"
+            f"features[{name!r}] mixes {found[-1]} and {found[0]}: row {row}, counted from 0, holds"
+            f" {cells[row]!r}; correct it, make it missing, or make the whole column text, as by"
+            " astype(str)"
         )
     if found and found[0] not in (_NUMBER, _TEXT, _BOOLEAN, _DATE):
-        raise ValueError(f"features[{name!r}] holds {found[0]}: expected numbers, texts, booleans or dates; drop the column, or make it one of these")
+        raise ValueError(
+            f"features[{name!r}] holds {found[0]}: expected numbers, texts, booleans or dates; drop"
+            " the column, or make it one of these"
+        )
     return found[0] if found else _TEXT
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-NUMBER, PERCENT, GROUPED, TRUTH, DATE, TEXT = "number", "percent", "grouped", "truth", "date", "text"
+NUMBER, PERCENT, GROUPED, TRUTH, DATE, TEXT = (
+    "number",
+    "percent",
+    "grouped",
+    "truth",
+    "date",
+    "text",
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""Equal examples as one, of the sum of their weights: what binarized tables, and those of few categories, are mostly made of."""
+"""Equal examples as one, of the sum of their weights: what binarized tables, and those of few
+categories, are mostly made of.
+"""
 
 from __future__ import annotations
 
@@ -12,48 +14,69 @@ from jboost.base.types import Array, Dataset
 
 
 class Merged(NamedTuple):
-    """Distinct examples, in the order in which they first occur, and where each example has gone."""
+    """Distinct examples, in the order in which they first occur, and where each example
+    has gone.
+    """
 
     dataset: Dataset  # of r rows; those behind the last distinct one only pad
     row_of: Array  # [m] int32, -1 for examples that were masked out
 
 
 def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
-    """One example in place of all that have the same features and the same label, with the sum of their weights; concrete arrays only.
+    """One example in place of all that have the same features and the same label, with the sum of
+    their weights; concrete arrays only.
 
-    A booster comes to the same bounds, and one that looks at pairs of examples gets there far sooner. NaN equals NaN, and -0 equals 0. What counts
-    examples, as `jboost.monomials.costs.mdl`, is to be told how many there were.
+    A booster comes to the same bounds, and one that looks at pairs of examples gets there far
+    sooner. NaN equals NaN, and -0 equals 0. What counts examples, as `jboost.monomials.costs.mdl`,
+    is to be told how many there were.
 
     Args:
       dataset: of m examples.
-      num_rows: r, so that data sets of several sizes share what is compiled; None for as many rows as there are distinct examples, one at least.
+      num_rows: r, so that data sets of several sizes share what is compiled; None for as many rows
+        as there are distinct examples, one at least.
 
     Returns:
       A `Merged`.
 
     Raises:
-      ValueError: for traced arrays, for what `jboost.validate` refuses (a sum would hide it), and for a `num_rows` below the number of distinct
-        examples.
+      ValueError: for traced arrays, for what `jboost.validate` refuses (a sum would hide it), and
+        for a `num_rows` below the number of distinct examples.
 
     >>> import jboost
     >>> from jboost.data import merging
-    >>> merged = merging.merge_equal(jboost.make_dataset([[1, 0], [0, 1], [1, 0], [1, 0]], [1, -1, 1, -1]))
-    >>> merged.dataset.features.tolist(), merged.dataset.labels.tolist(), merged.dataset.weights.tolist(), merged.row_of.tolist()
+    >>> merged = merging.merge_equal(
+    ...     jboost.make_dataset([[1, 0], [0, 1], [1, 0], [1, 0]], [1, -1, 1, -1])
+    ... )
+    >>> (
+    ...     merged.dataset.features.tolist(),
+    ...     merged.dataset.labels.tolist(),
+    ...     merged.dataset.weights.tolist(),
+    ...     merged.row_of.tolist(),
+    ... )
     ([[1, 0], [0, 1], [1, 0]], [1, -1, -1], [2.0, 1.0, 1.0], [0, 1, 0, 2])
     """
-    check.on_host("jboost.data.merging.merge_equal", instead="merge before, and pass the merged data set", dataset=dataset)
+    check.on_host(
+        "jboost.data.merging.merge_equal",
+        instead="merge before, and pass the merged data set",
+        dataset=dataset,
+    )
     types.validate(dataset, allow_missing=True)
     if num_rows is not None:
         check.count("num_rows", num_rows, low=1)
     features, labels, weights, mask = (np.asarray(part) for part in labelled.mask_zeros(dataset))
     places = np.flatnonzero(mask)
-    _, first, row = np.unique(_as_words(features[places], labels[places]), return_index=True, return_inverse=True)
+    _, first, row = np.unique(
+        _as_words(features[places], labels[places]), return_index=True, return_inverse=True
+    )
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     size = max(len(first), 1) if num_rows is None else num_rows
     if size < len(first):
-        raise ValueError(f"num_rows is {num_rows}: the data set has {len(first)} distinct examples, pass that many at least")
+        raise ValueError(
+            f"num_rows is {num_rows}: the data set has {len(first)} distinct examples, pass that"
+            " many at least"
+        )
     row_of = np.full(len(mask), -1, np.int32)
     row_of[places] = rank[row.reshape(-1)]
     kept = places[first[order]]
@@ -61,10 +84,13 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
     sums = np.bincount(row_of[places], weights=weights[places].astype(np.float64), minlength=size)
     with np.errstate(over="ignore", invalid="ignore"):
         together = sums.astype(weights.dtype)
-    is_lost = np.isinf(together) if weights.dtype.kind == "f" else together.astype(np.float64) != sums
+    is_lost = (
+        np.isinf(together) if weights.dtype.kind == "f" else together.astype(np.float64) != sums
+    )
     for place in np.flatnonzero(is_lost)[:1]:
         raise ValueError(
-            f"weights of the examples equal to example {kept[place]} sum to {sums[place]:g}, more than {weights.dtype} holds: scale weights down"
+            f"weights of the examples equal to example {kept[place]} sum to {sums[place]:g}, more"
+            f" than {weights.dtype} holds: scale weights down"
         )
     merged = Dataset(
         jnp.asarray(np.pad(features[kept], ((0, missing), (0, 0)))),
@@ -76,7 +102,8 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
 
 
 def merge_bits(bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> Dataset:
-    """`merge_equal` for many rows of 0, 1 and NaN: eight bits to a byte, features of 0 and 1 as uint8 where none is NaN, NumPy arrays.
+    """`merge_equal` for many rows of 0, 1 and NaN: eight bits to a byte, features of 0 and 1 as
+    uint8 where none is NaN, NumPy arrays.
 
     Args:
       bits: [m, N].
@@ -109,4 +136,6 @@ def _as_bytes(table: np.ndarray) -> np.ndarray:
     same = table + np.zeros((), table.dtype)
     if jnp.issubdtype(table.dtype, jnp.floating):
         same[np.isnan(same)] = np.nan
-    return np.ascontiguousarray(same).view(np.uint8).reshape(len(same), same.shape[1] * same.itemsize)
+    return (
+        np.ascontiguousarray(same).view(np.uint8).reshape(len(same), same.shape[1] * same.itemsize)
+    )

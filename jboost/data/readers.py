@@ -83,9 +83,17 @@ def read_table(
     >>> table.columns, table.missing, table.labels.tolist(), table.reading.separator
     (('age', 'colour'), {'age': 1}, [-1.0, 1.0], ';')
     """
-    file = open_file(str(path), dataclasses.replace(reading, categorical=(*reading.categorical, *text)))
+    file = open_file(
+        str(path), dataclasses.replace(reading, categorical=(*reading.categorical, *text))
+    )
     file.require_whole()
-    named = [*reading.ignore, *reading.categorical, *reading.dates, *([reading.id] if reading.id else []), *([label] if label else [])]
+    named = [
+        *reading.ignore,
+        *reading.categorical,
+        *reading.dates,
+        *([reading.id] if reading.id else []),
+        *([label] if label else []),
+    ]
     require_columns(file.source, named, [name for name in file.names if name])
     left_out = {"", *reading.ignore, reading.id, label}
     chosen = [name for name in file.names if name not in left_out]
@@ -102,18 +110,35 @@ def read_table(
         (categorical if kinds[name].is_text else numeric)[name] = values
         notes += [note] if note else []
     if others:
-        notes.append(f"columns that are neither numbers nor text were left out: {', '.join(others)}")
+        notes.append(
+            f"columns that are neither numbers nor text were left out: {', '.join(others)}"
+        )
     table = Table(
-        file.source, file.num_rows, numeric, categorical, count_missing(numeric, categorical), lines=file.lines, kinds=kinds, reading=file.reading
+        file.source,
+        file.num_rows,
+        numeric,
+        categorical,
+        count_missing(numeric, categorical),
+        lines=file.lines,
+        kinds=kinds,
+        reading=file.reading,
     )
     if label is None:
         return dataclasses.replace(table, notes=tuple(notes))
     written, meant = file.labels(label)
-    labels, mapping, label_notes = map_labels(file.source, label, meant, written=written, positive=reading.positive, lines=file.lines)
+    labels, mapping, label_notes = map_labels(
+        file.source, label, meant, written=written, positive=reading.positive, lines=file.lines
+    )
     return dataclasses.replace(table, labels=labels, mapping=mapping, notes=(*notes, *label_notes))
 
 
-def read_new_rows(path: str | os.PathLike[str], kinds: Mapping[str, Kind], *, reading: Reading = Reading(), like: Reading = Reading()) -> NewRows:
+def read_new_rows(
+    path: str | os.PathLike[str],
+    kinds: Mapping[str, Kind],
+    *,
+    reading: Reading = Reading(),
+    like: Reading = Reading(),
+) -> NewRows:
     """Reads the rows of a data file that a model is to predict; whatever is in columns other than
     those of `kinds` does not matter.
 
@@ -150,7 +175,15 @@ def read_new_rows(path: str | os.PathLike[str], kinds: Mapping[str, Kind], *, re
         (categorical if kind.is_text else numeric)[name] = values
         if kind.is_text and kind.categories:
             notes += _unseen(name, values, kind, file.reading)
-    table = Table(file.source, file.num_rows, numeric, categorical, count_missing(numeric, categorical), lines=file.lines, reading=file.reading)
+    table = Table(
+        file.source,
+        file.num_rows,
+        numeric,
+        categorical,
+        count_missing(numeric, categorical),
+        lines=file.lines,
+        reading=file.reading,
+    )
     is_usable, reasons = file.flaws()
     if not len(is_usable):
         raise ValueError(f"{file.source}: the file has column names but no rows")
@@ -158,7 +191,10 @@ def read_new_rows(path: str | os.PathLike[str], kinds: Mapping[str, Kind], *, re
     if id_name is not None and id_name in file.names:
         ids = file.written_in_all_rows(id_name, len(is_usable))
     if not is_usable.all():
-        notes.append(f"{int((~is_usable).sum())} of {len(is_usable)} rows cannot be predicted: the column 'note' says why")
+        notes.append(
+            f"{int((~is_usable).sum())} of {len(is_usable)} rows cannot be predicted: the column"
+            " 'note' says why"
+        )
     return NewRows(table, is_usable, reasons, id_name or "", ids, tuple(notes))
 
 
@@ -169,9 +205,18 @@ def _unseen(name: str, values: np.ndarray, kind: Kind, reading: Reading) -> list
     if not unseen:
         return []
     total = sum(unseen.values())
-    named = ", ".join(f"{cells.shown(text)} ({count})" for text, count in unseen.most_common(_MOST_NAMED)) + (
-        ", ..." if len(unseen) > _MOST_NAMED else ""
+    named = ", ".join(
+        f"{cells.shown(text)} ({count})" for text, count in unseen.most_common(_MOST_NAMED)
+    ) + (", ..." if len(unseen) > _MOST_NAMED else "")
+    numbers = sum(
+        count
+        for text, count in unseen.items()
+        if cells.plain_number(text, reading.decimal) is not None
     )
-    numbers = sum(count for text, count in unseen.items() if cells.plain_number(text, reading.decimal) is not None)
-    are_numbers = f"; {numbers} of these are numbers, and the column was text in training" if numbers else ""
-    return [f"column '{name}': {total} value{'s' if total > 1 else ''} that training never saw: {named}{are_numbers}"]
+    are_numbers = (
+        f"; {numbers} of these are numbers, and the column was text in training" if numbers else ""
+    )
+    return [
+        f"column '{name}': {total} value{'s' if total > 1 else ''} that training never saw:"
+        f" {named}{are_numbers}"
+    ]

@@ -15,7 +15,16 @@ from collections.abc import Mapping, Set
 import numpy as np
 
 from jboost.data import dates
-from jboost.data.cells import THOUSANDS, TRUTHS, Column, expected, is_grouped, percentage, plain_number, to_numbers
+from jboost.data.cells import (
+    THOUSANDS,
+    TRUTHS,
+    Column,
+    expected,
+    is_grouped,
+    percentage,
+    plain_number,
+    to_numbers,
+)
 from jboost.data.kinds import DATE, GROUPED, NUMBER, PERCENT, TEXT, TRUTH, Kind
 
 _OTHER_DECIMAL = "other decimal"
@@ -26,8 +35,10 @@ _STYLES = {  # of cells that are numbers to a reader
     _OTHER_DECIMAL: "a number with another decimal sign",
 }
 _MOST_LOOKED_AT = 10_000  # different texts, of a column that has more and few numbers
-_LEAST_GROUPED = 0.1  # share of cells with separators that make a column one of numbers with thousands separators
-_FEWEST_TEXTS, _DISTINCT = 20, 0.9  # from so many cells on, a share of different texts that makes a column an identifier
+# share of cells with separators that make a column one of numbers with thousands separators
+_LEAST_GROUPED = 0.1
+# from so many cells on, a share of different texts that makes a column an identifier
+_FEWEST_TEXTS, _DISTINCT = 20, 0.9
 
 
 def recognise(column: Column) -> Kind:
@@ -67,7 +78,11 @@ def recognise_text(column: Column) -> Kind:
     """A column that a file with types says is text; ValueError where it is an identifier."""
     if column.name not in column.reading.categorical:
         cells = Counter(cell.strip() for cell in column.cells.to_list())
-        counts = {text: count for text, count in cells.items() if text.lower() not in column.reading.missing}
+        counts = {
+            text: count
+            for text, count in cells.items()
+            if text.lower() not in column.reading.missing
+        }
         _refuse_identifier(column, counts)
     return Kind(TEXT)
 
@@ -92,7 +107,9 @@ def _odd_texts(column: Column) -> Counter[str]:
     return texts
 
 
-def _thousands(known: Set[str], counts: Mapping[str, int], num_plain: int, largest: float, decimal: str | None) -> str:
+def _thousands(
+    known: Set[str], counts: Mapping[str, int], num_plain: int, largest: float, decimal: str | None
+) -> str:
     """The thousands separator of a column that is written with it wherever a number has more than
     three digits; "" where there is none."""
 
@@ -103,7 +120,9 @@ def _thousands(known: Set[str], counts: Mapping[str, int], num_plain: int, large
     for group in THOUSANDS[decimal or "."] if largest < 1000 else ():
         if all(is_grouped(text, group, decimal) or is_small(text) for text in known):
             grouped = [text for text in known if is_grouped(text, group, decimal)]
-            share = sum(counts[text] for text in grouped) / (sum(counts[text] for text in known) + num_plain)
+            share = sum(counts[text] for text in grouped) / (
+                sum(counts[text] for text in known) + num_plain
+            )
             if len(grouped) >= 2 and share >= _LEAST_GROUPED:
                 return group
     return ""
@@ -138,11 +157,17 @@ def _refuse_mixture(column: Column, known: Set[str], num_plain: int) -> None:
         row = int(np.argmax(column.is_plain))
     raise column.refusal(
         row,
-        f"most of the column is {_STYLES[usual]}, and this is not: correct the cell, leave it empty if it is "
-        f"unknown (or name its spelling with --missing-values), or take the column as categories with --categorical {name}"
-        if usual != _OTHER_DECIMAL
-        else f"the decimal sign of the file is {column.reading.decimal}, and this has another: name it with --decimal, "
-        f"or take the column as categories with --categorical {name}",
+        (
+            f"most of the column is {_STYLES[usual]}, and this is not: correct the cell, leave it"
+            " empty if it is unknown (or name its spelling with --missing-values), or take the"
+            f" column as categories with --categorical {name}"
+            if usual != _OTHER_DECIMAL
+            else (
+                f"the decimal sign of the file is {column.reading.decimal}, and this has another:"
+                " name it with --decimal, or take the column as categories with --categorical"
+                f" {name}"
+            )
+        ),
     )
 
 
@@ -174,7 +199,11 @@ def _refuse_identifier(column: Column, counts: Mapping[str, int]) -> None:
 def _date_kind(column: Column) -> Kind:
     """The kind of a column that is said to hold dates; ValueError where some are none, or could be
     read in two ways."""
-    written = [text for text in (cell.strip() for cell in column.cells.unique()) if text.lower() not in column.reading.missing | column.dash]
+    written = [
+        text
+        for text in (cell.strip() for cell in column.cells.unique())
+        if text.lower() not in column.reading.missing | column.dash
+    ]
     if not written:
         return Kind(NUMBER)
     orders = dates.order_of(written)
@@ -182,7 +211,10 @@ def _date_kind(column: Column) -> Kind:
         return _from_first_date(column, Kind(DATE, order=orders[0]))
     if len(orders) > 1:
         row = column.first(set(written))
-        raise column.refusal(row, f"is that {' or '.join(orders)}? No date of the column tells: write them as 2024-01-31")
+        raise column.refusal(
+            row,
+            f"is that {' or '.join(orders)}? No date of the column tells: write them as 2024-01-31",
+        )
     each = Counter(order for text in written for order in dates.order_of([text]))
     usual = each.most_common(1)[0][0] if each else dates.YEAR_FIRST
     odd = {text for text in written if dates.days(text, usual) is None}

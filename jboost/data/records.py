@@ -26,7 +26,8 @@ class Records:
 
     names: tuple[str, ...]  # of the columns, without blanks around them; some may be empty or equal
     cells: Any  # [k] text, of the records that are whole; columns are numbered
-    lines: np.ndarray  # [m] int64, the line on which each record begins, the first of the file being 1
+    # [m] int64, the line on which each record begins, the first of the file being 1
+    lines: np.ndarray
     header_line: int
     is_blank: np.ndarray  # [m] bool
     num_fields: np.ndarray  # [m] int64
@@ -41,15 +42,25 @@ class Records:
 
     def fields_of_others(self) -> list[list[str]]:
         """The fields of each record that is not whole, without blanks around them."""
-        return [[field.strip() for field in _split_one(text, self.separator)] if text.strip() else [] for text in self.others]
+        return [
+            [field.strip() for field in _split_one(text, self.separator)] if text.strip() else []
+            for text in self.others
+        ]
 
     def flaw(self, row: int) -> str:
         """What is wrong with a record that is not whole."""
         found, wanted = int(self.num_fields[row]), self.cells.width
-        fields = f"{found} field{'s' if found > 1 else ''}, and there {'are' if wanted > 1 else 'is'} {wanted} column{'s' if wanted > 1 else ''}"
+        fields = (
+            f"{found} field{'s' if found > 1 else ''}, and there {'are' if wanted > 1 else 'is'}"
+            f" {wanted} column{'s' if wanted > 1 else ''}"
+        )
         if self.is_blank[row]:
             return "a blank line"
-        return f"{fields}: it ends before column '{self.names[found]}'" if found < wanted else f"{fields}: field {wanted + 1} has no column"
+        return (
+            f"{fields}: it ends before column '{self.names[found]}'"
+            if found < wanted
+            else f"{fields}: field {wanted + 1} has no column"
+        )
 
 
 def read_records(data: bytes, source: str, reading: Reading) -> Records:
@@ -65,11 +76,20 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
     """
     assert reading.separator is not None
     if reading.separator == " ":
-        data = _BLANKS.sub(lambda match: match[1] or " ", data.decode()).replace("\n ", "\n").replace(" \n", "\n").strip(" ").encode()
+        data = (
+            _BLANKS.sub(lambda match: match[1] or " ", data.decode())
+            .replace("\n ", "\n")
+            .replace(" \n", "\n")
+            .strip(" ")
+            .encode()
+        )
     texts, lines = _split_records(data, source, reading.comment)
     is_text = ~_are_blank(texts, reading.separator)
     if not is_text.any():
-        raise ValueError(f"{source}: the file holds no data: expected a line of column names and at least one row")
+        raise ValueError(
+            f"{source}: the file holds no data: expected a line of column names and at least"
+            " one row"
+        )
     first = int(is_text.argmax())
     if is_excel_line(texts[first]) and is_text[first + 1 :].any():
         first += 1 + int(is_text[first + 1 :].argmax())
@@ -77,7 +97,9 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
     names[0] = names[0].lstrip("#").strip() or names[0]
     body, lines, header_line = texts[first + 1 :], lines[first + 1 :], int(lines[first])
     num_fields, is_blank = _count_fields(body, reading.separator), ~is_text[first + 1 :]
-    names, notes = _fit_names(names, body.filter(~is_blank), num_fields[~is_blank], reading.separator)
+    names, notes = _fit_names(
+        names, body.filter(~is_blank), num_fields[~is_blank], reading.separator
+    )
     if len(names) == 1:
         is_blank = np.zeros(len(body), bool)  # a missing value of the one column looks the same
     is_whole = ~is_blank & (num_fields == len(names))
@@ -88,8 +110,20 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
         cells = _parse(data, len(names), reading.separator, source, lines, skip_lines=header_line)
     else:
         kept = "\n".join(body.filter(is_whole)).encode()
-        cells = _parse(kept + b"\n" if kept else b"", len(names), reading.separator, source, lines[is_whole])
-    return Records(tuple(names), cells, lines, header_line, is_blank, num_fields, others, reading.separator, notes)
+        cells = _parse(
+            kept + b"\n" if kept else b"", len(names), reading.separator, source, lines[is_whole]
+        )
+    return Records(
+        tuple(names),
+        cells,
+        lines,
+        header_line,
+        is_blank,
+        num_fields,
+        others,
+        reading.separator,
+        notes,
+    )
 
 
 def _split_records(data: bytes, source: str, comment: str | None) -> tuple[Any, np.ndarray]:
@@ -99,7 +133,9 @@ def _split_records(data: bytes, source: str, comment: str | None) -> tuple[Any, 
 
     texts = polars.read_lines(data).to_series()
     lines = np.arange(1, len(texts) + 1)
-    is_comment = np.zeros(len(texts), bool) if comment is None else texts.str.starts_with(comment).to_numpy()
+    is_comment = (
+        np.zeros(len(texts), bool) if comment is None else texts.str.starts_with(comment).to_numpy()
+    )
     if b'"' not in data:
         return texts.filter(~is_comment), lines[~is_comment]
     has_odd_quotes = (texts.str.count_matches('"', literal=True) % 2 == 1).to_numpy()
@@ -107,7 +143,10 @@ def _split_records(data: bytes, source: str, comment: str | None) -> tuple[Any, 
     texts, lines, is_open = texts.filter(~is_comment), lines[~is_comment], is_open[~is_comment]
     begins = ~np.concatenate([[False], is_open[:-1]])
     if len(is_open) and is_open[-1]:
-        raise ValueError(f"{source}: line {lines[begins][-1]} has a quote that is not closed: close it, or write a quote within a field twice")
+        raise ValueError(
+            f"{source}: line {lines[begins][-1]} has a quote that is not closed: close it, or write"
+            " a quote within a field twice"
+        )
     if begins.all():
         return texts, lines
     frame = polars.DataFrame({"record": np.cumsum(begins), "text": texts})
@@ -115,7 +154,9 @@ def _split_records(data: bytes, source: str, comment: str | None) -> tuple[Any, 
     return joined["text"], lines[begins]
 
 
-def _within_quotes(looks_like_comment: np.ndarray, has_odd_quotes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _within_quotes(
+    looks_like_comment: np.ndarray, has_odd_quotes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Which lines [k] are comments, as they are outside quotes, and at which ends of lines [k] a
     quoted field goes on."""
     is_comment, turns = np.zeros_like(looks_like_comment), np.zeros_like(has_odd_quotes)
@@ -135,7 +176,9 @@ def _are_blank(texts: Any, separator: str) -> np.ndarray:
 
 def _count_fields(texts: Any, separator: str) -> np.ndarray:
     """How many fields each record has."""
-    unquoted = texts.str.replace_all(_QUOTED, "") if texts.str.contains('"', literal=True).any() else texts
+    unquoted = (
+        texts.str.replace_all(_QUOTED, "") if texts.str.contains('"', literal=True).any() else texts
+    )
     return unquoted.str.count_matches(separator, literal=True).cast(int).to_numpy() + 1
 
 
@@ -146,7 +189,9 @@ def _split_one(text: str, separator: str) -> list[str]:
         return text.split(separator)
 
 
-def _fit_names(names: list[str], texts: Any, num_fields: np.ndarray, separator: str) -> tuple[list[str], tuple[str, ...]]:
+def _fit_names(
+    names: list[str], texts: Any, num_fields: np.ndarray, separator: str
+) -> tuple[list[str], tuple[str, ...]]:
     """The names of the columns that the records have: R leaves out that of the row names, and some
     programs end each line with a separator."""
     width = len(names)
@@ -158,12 +203,20 @@ def _fit_names(names: list[str], texts: Any, num_fields: np.ndarray, separator: 
     if commonest == width + 1 and texts.str.ends_with(separator).all():
         return [*names, ""], ()
     firsts = texts.str.split(separator).list.first()
-    if commonest == width + 1 > 2 and firsts.n_unique() == len(firsts):  # what names rows is different in each
-        return ["", *names], ("the line of column names is one name short, as R writes it: the first field of each row is taken as the row's name",)
+    # what names rows is different in each
+    if commonest == width + 1 > 2 and firsts.n_unique() == len(firsts):
+        return ["", *names], (
+            (
+                "the line of column names is one name short, as R writes it: the first field of"
+                " each row is taken as the row's name"
+            ),
+        )
     return names, ()
 
 
-def _parse(data: bytes, width: int, separator: str, source: str, lines: np.ndarray, *, skip_lines: int = 0) -> Any:
+def _parse(
+    data: bytes, width: int, separator: str, source: str, lines: np.ndarray, *, skip_lines: int = 0
+) -> Any:
     """The fields as text, "" where there is nothing; ValueError with the line where quotes stand in
     the middle of a field."""
     import polars
@@ -173,19 +226,32 @@ def _parse(data: bytes, width: int, separator: str, source: str, lines: np.ndarr
         return polars.DataFrame(schema=schema)
     try:
         return polars.read_csv(
-            data, has_header=False, skip_lines=skip_lines, separator=separator, schema=schema, empty_string_is_null=False, extra_columns="raise"
+            data,
+            has_header=False,
+            skip_lines=skip_lines,
+            separator=separator,
+            schema=schema,
+            empty_string_is_null=False,
+            extra_columns="raise",
         )
     except polars.exceptions.PolarsError as error:
         line, column = _first_malformed(data.decode(), separator, lines, skip_lines)
         reason = str(error).splitlines()[0][:100]
         where = f"line {line}, field {column}" if line else "somewhere"
-        raise ValueError(f"{source}: {where} is not readable ({reason}): put fields in quotes whole, and write a quote within them twice") from None
+        raise ValueError(
+            f"{source}: {where} is not readable ({reason}): put fields in quotes whole, and write a"
+            " quote within them twice"
+        ) from None
 
 
-def _first_malformed(text: str, separator: str, lines: np.ndarray, skip_lines: int) -> tuple[int, int]:
+def _first_malformed(
+    text: str, separator: str, lines: np.ndarray, skip_lines: int
+) -> tuple[int, int]:
     """The line and the field of the first record with a quote that stands neither at the ends of a
     field nor twice."""
-    field = re.compile(f'(?:"(?:[^"]|"")*"|[^"\n{re.escape(separator)}]*)(?={re.escape(separator)}|\n|$)')
+    field = re.compile(
+        f'(?:"(?:[^"]|"")*"|[^"\n{re.escape(separator)}]*)(?={re.escape(separator)}|\n|$)'
+    )
     position = 0
     for _ in range(skip_lines):
         position = text.index("\n", position) + 1

@@ -12,12 +12,19 @@ from typing import Any
 from jboost.data.table import close_matches
 
 STANDARD_INPUT = "-"
-SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}  # what a name speaks for; the content decides
+# what a name speaks for; the content decides
+SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 _TEXTS = (*SEPARATORS, ".txt", ".txt.gz", ".tab", ".dat", ".data")
 _FRAMES = (".parquet", ".feather", ".arrow")
 _SHEETS = (".xlsx", ".xls", ".ods")
 KINDS = (*SEPARATORS, *_FRAMES[:2], ".txt")  # that messages name
-_GZIP, _PARQUET, _ARROW, _ZIP, _OLD_EXCEL = b"\x1f\x8b", b"PAR1", b"ARROW1", b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+_GZIP, _PARQUET, _ARROW, _ZIP, _OLD_EXCEL = (
+    b"\x1f\x8b",
+    b"PAR1",
+    b"ARROW1",
+    b"PK\x03\x04",
+    b"\xd0\xcf\x11\xe0",
+)
 
 
 def source_name(path: str) -> str:
@@ -41,16 +48,23 @@ def open_source(path: str) -> tuple[bytes | Any, str]:
     else:
         kind, data = kind_of(path), _read(Path(path))
     if not data:
-        raise ValueError(f"{source}: the file is empty: expected a line of column names and at least one row")
+        raise ValueError(
+            f"{source}: the file is empty: expected a line of column names and at least one row"
+        )
     if kind in _FRAMES or data.startswith((_PARQUET, _ARROW)):
         return _read_frame(data, source, kind), kind
     if data.startswith(_GZIP):
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{source}: not readable as {kind} ({error}): pack it again, or give it unpacked") from None
+            raise ValueError(
+                f"{source}: not readable as {kind} ({error}): pack it again, or give it unpacked"
+            ) from None
     if data.startswith((_ZIP, _OLD_EXCEL)):
-        raise ValueError(f"{source}: the file is a workbook or a zip archive, and not text: save the sheet as .csv, or unpack the archive")
+        raise ValueError(
+            f"{source}: the file is a workbook or a zip archive, and not text: save the sheet as"
+            " .csv, or unpack the archive"
+        )
     return data, kind
 
 
@@ -62,7 +76,10 @@ def kind_of(path: str) -> str:
     if Path(path).is_dir():
         raise ValueError(f"{path}: is a folder, not a file")
     sheet = "save the sheet as .csv; " if Path(path).suffix.lower() in _SHEETS else ""
-    raise ValueError(f"{path}: {sheet}the kind of file is told by its name: it ends in {', '.join(KINDS)}; - is the standard input")
+    raise ValueError(
+        f"{path}: {sheet}the kind of file is told by its name: it ends in {', '.join(KINDS)}; - is"
+        " the standard input"
+    )
 
 
 def _read(path: Path) -> bytes:
@@ -87,8 +104,14 @@ def _not_found(path: Path) -> str:
 def _read_frame(data: bytes, source: str, kind: str) -> Any:
     import polars
 
-    read = polars.read_ipc if data.startswith(_ARROW) or kind in (".feather", ".arrow") else polars.read_parquet
+    read = (
+        polars.read_ipc
+        if data.startswith(_ARROW) or kind in (".feather", ".arrow")
+        else polars.read_parquet
+    )
     try:
         return read(data)
     except (polars.exceptions.PolarsError, OSError) as error:
-        raise ValueError(f"{source}: not readable as {kind} ({str(error).strip().splitlines()[0]})") from None
+        raise ValueError(
+            f"{source}: not readable as {kind} ({str(error).strip().splitlines()[0]})"
+        ) from None

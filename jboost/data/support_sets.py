@@ -1,7 +1,9 @@
-"""Support sets: few binary attributes that still tell every positive example from every negative one.
+"""Support sets: few binary attributes that still tell every positive example from every negative
+one.
 
-The set covering problem of Boros, Hammer, Ibaraki and Kogan 1997 (Mathematical Programming 79: 163-190, Section 4), one row for each pair
-of examples of opposite class, solved greedily; the required separation of a pair is the number of chosen attributes in which it differs.
+The set covering problem of Boros, Hammer, Ibaraki and Kogan 1997 (Mathematical Programming 79:
+163-190, Section 4), one row for each pair of examples of opposite class, solved greedily; the
+required separation of a pair is the number of chosen attributes in which it differs.
 """
 
 from __future__ import annotations
@@ -23,11 +25,14 @@ def select_support_set(
     costs: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> np.ndarray:
-    """Attributes such that each pair of opposite class differs in `min_separation` of them, or in all in which it differs at all.
+    """Attributes such that each pair of opposite class differs in `min_separation` of them, or in
+    all in which it differs at all.
 
-    Greedy: the attribute that helps the most pairs still short of their separation, per unit of cost, then the next; the lower index
-    where there is a tie. A pass in reverse drops what later choices made superfluous, so no chosen attribute can be left out. Two
-    examples differ in an attribute if one has 0 and the other 1; NaN differs from nothing. Pairs that no attribute tells apart ask for none.
+    Greedy: the attribute that helps the most pairs still short of their separation, per unit of
+    cost, then the next; the lower index where there is a tie. A pass in reverse drops what later
+    choices made superfluous, so no chosen attribute can be left out. Two examples differ in an
+    attribute if one has 0 and the other 1; NaN differs from nothing. Pairs that no attribute tells
+    apart ask for none.
 
     Memory goes with the number of pairs, not with pairs times attributes: about 16 bytes a pair.
 
@@ -42,8 +47,9 @@ def select_support_set(
       Indices [k] of the attributes, ascending; none where no pair of opposite class differs.
 
     Raises:
-      ValueError: naming the argument, if a shape, a bit, a label or a cost is not as above, `min_separation` is no integer from 1, or there are more
-        pairs than the machine has memory for.
+      ValueError: naming the argument, if a shape, a bit, a label or a cost is not as above,
+        `min_separation` is no integer from 1, or there are more pairs than the machine has memory
+        for.
 
     >>> bits = [[1, 1, 0], [1, 0, 1], [0, 1, 1], [0, 0, 0]]
     >>> select_support_set(bits, [1, 1, -1, -1]).tolist()
@@ -67,49 +73,89 @@ def select_support_set(
     ones, zeros = table == 1, table == 0
     if not (ones | zeros | np.isnan(table)).all():
         raise ValueError("bits are 0, 1 or NaN: binarize first, as jboost.data.binarization does")
-    prices = np.ones(num_bits) if costs is None else check.host_array("costs", costs, shape=(num_bits,), kinds="fi").astype(np.float64)
+    prices = (
+        np.ones(num_bits)
+        if costs is None
+        else check.host_array("costs", costs, shape=(num_bits,), kinds="fi").astype(np.float64)
+    )
     if not ((prices > 0) & np.isfinite(prices)).all():
-        raise ValueError("costs are positive and finite: leave out attributes that must not be chosen")
-    num_bytes, most = _BYTES_OF_PAIR * int(positive.sum()) * int((~positive).sum()), memory.of_machine()
+        raise ValueError(
+            "costs are positive and finite: leave out attributes that must not be chosen"
+        )
+    num_bytes, most = (
+        _BYTES_OF_PAIR * int(positive.sum()) * int((~positive).sum()),
+        memory.of_machine(),
+    )
     if num_bytes > most:
         raise ValueError(
-            f"min_separation looks at all pairs of the {len(positive)} rows, which take {num_bytes:,} bytes, and there are {most:,}: leave "
-            "min_separation out, or select the attributes on a sample"
+            f"min_separation looks at all pairs of the {len(positive)} rows, which take"
+            f" {num_bytes:,} bytes, and there are {most:,}: leave min_separation out, or select the"
+            " attributes on a sample"
         )
     pairs = _Pairs(ones, zeros, positive, min_separation)
     return np.array(sorted(_drop_superfluous(pairs, _choose(pairs, prices))), np.int64)
 
 
 class _Pairs:
-    """The pairs of a positive (row) and a negative (column) example, and how far the chosen attributes tell them apart."""
+    """The pairs of a positive (row) and a negative (column) example, and how far the chosen
+    attributes tell them apart.
+    """
 
-    def __init__(self, ones: np.ndarray, zeros: np.ndarray, positive: np.ndarray, min_separation: int) -> None:
-        self.positive_ones, self.positive_zeros = ones[positive].astype(np.float32), zeros[positive].astype(np.float32)
-        self.negative_ones, self.negative_zeros = ones[~positive].astype(np.float32), zeros[~positive].astype(np.float32)
+    def __init__(
+        self, ones: np.ndarray, zeros: np.ndarray, positive: np.ndarray, min_separation: int
+    ) -> None:
+        self.positive_ones, self.positive_zeros = (
+            ones[positive].astype(np.float32),
+            zeros[positive].astype(np.float32),
+        )
+        self.negative_ones, self.negative_zeros = (
+            ones[~positive].astype(np.float32),
+            zeros[~positive].astype(np.float32),
+        )
         self.required = self.positive_ones @ self.negative_zeros.T  # [p, n], integers
         self.required += self.positive_zeros @ self.negative_ones.T
         np.minimum(self.required, np.float32(min_separation), out=self.required)
-        self.separation = np.zeros(self.required.shape, np.int16 if ones.shape[1] < 2**15 else np.int32)  # [p, n]
+        # [p, n]
+        self.separation = np.zeros(
+            self.required.shape, np.int16 if ones.shape[1] < 2**15 else np.int32
+        )
 
     def counts(self) -> np.ndarray:
         """How many pairs differ in each attribute [N]."""
-        sums = [part.sum(axis=0, dtype=np.float64) for part in (self.positive_ones, self.negative_zeros, self.positive_zeros, self.negative_ones)]
+        sums = [
+            part.sum(axis=0, dtype=np.float64)
+            for part in (
+                self.positive_ones,
+                self.negative_zeros,
+                self.positive_zeros,
+                self.negative_ones,
+            )
+        ]
         return sums[0] * sums[1] + sums[2] * sums[3]
 
     def count_among(self, pairs: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        """How many of `pairs` [p, n] (1 or 0, float32) differ in each of the attributes `indices` [k]."""
+        """How many of `pairs` [p, n] (1 or 0, float32) differ in each of the attributes `indices`
+        [k].
+        """
         found = self.positive_ones[:, indices] * (pairs @ self.negative_zeros[:, indices])
         found += self.positive_zeros[:, indices] * (pairs @ self.negative_ones[:, indices])
         return found.sum(axis=0, dtype=np.float64)
 
     def differing(self, index: int) -> np.ndarray:
         """Which pairs [p, n] differ in one attribute."""
-        ones, zeros = self.positive_ones[:, index, None] > 0, self.positive_zeros[:, index, None] > 0
-        return (ones & (self.negative_zeros[:, index] > 0)) | (zeros & (self.negative_ones[:, index] > 0))
+        ones, zeros = (
+            self.positive_ones[:, index, None] > 0,
+            self.positive_zeros[:, index, None] > 0,
+        )
+        return (ones & (self.negative_zeros[:, index] > 0)) | (
+            zeros & (self.negative_ones[:, index] > 0)
+        )
 
 
 def _choose(pairs: _Pairs, prices: np.ndarray) -> list[int]:
-    """The greedy choice, lazily (Minoux 1978): what an attribute helps only shrinks, so an old value bounds the new one from above."""
+    """The greedy choice, lazily (Minoux 1978): what an attribute helps only shrinks, so an old
+    value bounds the new one from above.
+    """
     values = pairs.counts() / prices
     chosen: list[int] = []
     short = (pairs.required > 0).astype(np.float32)

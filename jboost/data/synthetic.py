@@ -1,4 +1,6 @@
-"""Synthetic data sets, pure JAX: the same key gives the same set, and each function may be jitted and vmapped over keys."""
+"""Synthetic data sets, pure JAX: the same key gives the same set, and each function may be jitted
+and vmapped over keys.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ _RIPLEY_DEVIATION = 0.03**0.5
 
 
 def ripley_mixture(key: Array, num_examples: int) -> Dataset:
-    """Two classes in the plane, each an equal mixture of two Gaussians (Ripley 1996); the Bayes error is about 8 %.
+    """Two classes in the plane, each an equal mixture of two Gaussians (Ripley 1996); the Bayes
+    error is about 8 %.
 
-    Class -1 has its centres at (-0.7, 0.3) and (0.3, 0.3), class +1 at (-0.3, 0.7) and (0.4, 0.7); the variance is 0.03.
+    Class -1 has its centres at (-0.7, 0.3) and (0.3, 0.3), class +1 at (-0.3, 0.7) and (0.4, 0.7);
+    the variance is 0.03.
 
     Args:
       key: a JAX random key.
@@ -36,7 +40,9 @@ def ripley_mixture(key: Array, num_examples: int) -> Dataset:
     labels = _draw_labels(label_key, num_examples)
     component = jax.random.bernoulli(centre_key, shape=(num_examples,)).astype(jnp.int32)
     centres = jnp.array(_RIPLEY_CENTRES)[(labels > 0).astype(jnp.int32), component]
-    return types.make_dataset(centres + _RIPLEY_DEVIATION * jax.random.normal(noise_key, (num_examples, 2)), labels)
+    return types.make_dataset(
+        centres + _RIPLEY_DEVIATION * jax.random.normal(noise_key, (num_examples, 2)), labels
+    )
 
 
 def two_gaussians(key: Array, num_examples: int, *, separation: ArrayLike = 2.0) -> Dataset:
@@ -62,11 +68,14 @@ def two_gaussians(key: Array, num_examples: int, *, separation: ArrayLike = 2.0)
     label_key, noise_key = jax.random.split(key)
     labels = _draw_labels(label_key, num_examples)
     shift = labels * jnp.asarray(separation) / 2
-    return types.make_dataset(jax.random.normal(noise_key, (num_examples, 2)).at[:, 0].add(shift), labels)
+    return types.make_dataset(
+        jax.random.normal(noise_key, (num_examples, 2)).at[:, 0].add(shift), labels
+    )
 
 
 def random_labels(key: Array, num_examples: int) -> Dataset:
-    """Points uniform in the square [-1, 1]^2 with labels that say nothing about them: the hardest case for a search.
+    """Points uniform in the square [-1, 1]^2 with labels that say nothing about them: the hardest
+    case for a search.
 
     Args:
       key: a JAX random key.
@@ -84,7 +93,10 @@ def random_labels(key: Array, num_examples: int) -> Dataset:
     """
     _check_size(num_examples)
     label_key, point_key = jax.random.split(key)
-    return types.make_dataset(jax.random.uniform(point_key, (num_examples, 2), minval=-1.0), _draw_labels(label_key, num_examples))
+    return types.make_dataset(
+        jax.random.uniform(point_key, (num_examples, 2), minval=-1.0),
+        _draw_labels(label_key, num_examples),
+    )
 
 
 def _draw_labels(key: Array, num_examples: int) -> Array:

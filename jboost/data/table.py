@@ -50,7 +50,8 @@ class Table:
     mapping: LabelMapping | None = None
     notes: tuple[str, ...] = ()  # what a reader of the report should know
     lines: np.ndarray | None = None  # [m] where each row begins in a text file
-    kinds: Mapping[str, Kind] = dataclasses.field(default_factory=dict)  # name -> how the cells of a file were read
+    # name -> how the cells of a file were read
+    kinds: Mapping[str, Kind] = dataclasses.field(default_factory=dict)
     reading: Reading | None = None  # how the file was read
 
     def line(self, row: int) -> str:
@@ -67,7 +68,8 @@ class Table:
         """A column as numbers [m], none missing.
 
         Raises:
-          ValueError: naming the first bad row and its value, if there is no such column, or a value is missing or is not a number.
+          ValueError: naming the first bad row and its value, if there is no such column, or a value
+            is missing or is not a number.
 
         >>> table = Table("memory", 2, {"a": np.array([1.0, np.nan])}, {}, {"a": 1})
         >>> table.numbers("a")
@@ -79,7 +81,8 @@ class Table:
         values = self._numbers(name)
         if np.isnan(values).any():
             raise ValueError(
-                f"{self.source}: column '{name}' has no value in {where(int(np.isnan(values).argmax()), self.lines)}: fill it in or drop the row"
+                f"{self.source}: column '{name}' has no value in"
+                f" {where(int(np.isnan(values).argmax()), self.lines)}: fill it in or drop the row"
             )
         return values
 
@@ -97,11 +100,15 @@ class Table:
                 f"weights are not negative; a weight of 0 leaves the row out{self.line(row)}"
             )
         if len(values) and not values.any():
-            raise ValueError(f"{self.source}: column '{name}' is 0 in all rows: at least one weight must be above 0; or leave --weights out")
+            raise ValueError(
+                f"{self.source}: column '{name}' is 0 in all rows: at least one weight must be"
+                " above 0; or leave --weights out"
+            )
         return values
 
     def matrix(self, numeric: Sequence[str], categorical: Sequence[str]) -> np.ndarray:
-        """The named columns side by side, [m, N]: float64 if all are numeric, else object; NaN and None where missing.
+        """The named columns side by side, [m, N]: float64 if all are numeric, else object; NaN and
+        None where missing.
 
         A column without any value may be either.
 
@@ -109,7 +116,9 @@ class Table:
           ValueError: if a column is missing, or one of `numeric` holds text.
         """
         require_columns(self.source, [*numeric, *categorical], self.columns)
-        parts = [self._numbers(name) for name in numeric] + [self._text(name) for name in categorical]
+        parts = [self._numbers(name) for name in numeric] + [
+            self._text(name) for name in categorical
+        ]
         matrix = np.empty((self.num_rows, len(parts)), dtype=object if categorical else np.float64)
         for index, part in enumerate(parts):
             matrix[:, index] = part
@@ -121,11 +130,15 @@ class Table:
         return dataclasses.replace(
             self,
             numeric={name: values for name, values in self.numeric.items() if name not in gone},
-            categorical={name: values for name, values in self.categorical.items() if name not in gone},
+            categorical={
+                name: values for name, values in self.categorical.items() if name not in gone
+            },
             missing={name: count for name, count in self.missing.items() if name not in gone},
         )
 
-    def with_unused(self, numeric: Sequence[str], categorical: Sequence[str] = (), *, value: float = np.nan) -> Table:
+    def with_unused(
+        self, numeric: Sequence[str], categorical: Sequence[str] = (), *, value: float = np.nan
+    ) -> Table:
         """This table with the columns of these names that it lacks, for a model that does not look
         at them: full of `value`, or of missing text."""
         lacking = [name for name in numeric if name not in self.columns]
@@ -133,17 +146,28 @@ class Table:
         return dataclasses.replace(
             self,
             numeric={**self.numeric, **{name: np.full(self.num_rows, value) for name in lacking}},
-            categorical={**self.categorical, **{name: np.full(self.num_rows, None, dtype=object) for name in texts}},
+            categorical={
+                **self.categorical,
+                **{name: np.full(self.num_rows, None, dtype=object) for name in texts},
+            },
         )
 
     def rows(self, chosen: np.ndarray) -> Table:
-        """The rows of this table at the indices `chosen` [k]; counts of missing values are counted again."""
+        """The rows of this table at the indices `chosen` [k]; counts of missing values are counted
+        again.
+        """
         numeric = {name: values[chosen] for name, values in self.numeric.items()}
         categorical = {name: values[chosen] for name, values in self.categorical.items()}
         labels = None if self.labels is None else self.labels[chosen]
         lines = None if self.lines is None else self.lines[chosen]
         missing = count_missing(numeric, categorical)
-        parts: dict[str, Any] = {"numeric": numeric, "categorical": categorical, "missing": missing, "labels": labels, "lines": lines}
+        parts: dict[str, Any] = {
+            "numeric": numeric,
+            "categorical": categorical,
+            "missing": missing,
+            "labels": labels,
+            "lines": lines,
+        }
         return dataclasses.replace(self, num_rows=len(chosen), **parts)
 
     def _numbers(self, name: str) -> np.ndarray:
@@ -155,14 +179,17 @@ class Table:
             return np.full(self.num_rows, np.nan)
         row, value = found
         raise ValueError(
-            f"{self.source}: column '{name}' is not numeric: row {row + 1} holds {value!r}{self.line(row)}; "
-            "choose another column or correct the value"
+            f"{self.source}: column '{name}' is not numeric: row {row + 1} holds"
+            f" {value!r}{self.line(row)}; choose another column or correct the value"
         )
 
     def _text(self, name: str) -> np.ndarray:
         if name in self.categorical:
             return self.categorical[name]
-        return np.array([None if np.isnan(value) else _number_as_text(value) for value in self.numeric[name]], dtype=object)
+        return np.array(
+            [None if np.isnan(value) else _number_as_text(value) for value in self.numeric[name]],
+            dtype=object,
+        )
 
 
 def where(row: int, lines: np.ndarray | None) -> str:
@@ -174,7 +201,9 @@ def where(row: int, lines: np.ndarray | None) -> str:
     return f"row {row + 1}" if lines is None else f"row {row + 1} (line {lines[row]})"
 
 
-def count_missing(numeric: Mapping[str, np.ndarray], categorical: Mapping[str, np.ndarray]) -> dict[str, int]:
+def count_missing(
+    numeric: Mapping[str, np.ndarray], categorical: Mapping[str, np.ndarray]
+) -> dict[str, int]:
     """How many values each column lacks, for the columns that lack any."""
     counts = {name: int(np.isnan(values).sum()) for name, values in numeric.items()}
     counts |= {name: sum(value is None for value in values) for name, values in categorical.items()}
@@ -182,10 +211,15 @@ def count_missing(numeric: Mapping[str, np.ndarray], categorical: Mapping[str, n
 
 
 def require_columns(source: str, wanted: Sequence[str], columns: Sequence[str]) -> None:
-    """Raises ValueError naming the first of `wanted` that is not in `columns`, with the names that come close."""
+    """Raises ValueError naming the first of `wanted` that is not in `columns`, with the names that
+    come close.
+    """
     for name in wanted:
         if name not in columns:
-            raise ValueError(f"{source}: there is no column '{name}'; {close_matches(name, columns, 'the columns are')}")
+            raise ValueError(
+                f"{source}: there is no column '{name}';"
+                f" {close_matches(name, columns, 'the columns are')}"
+            )
 
 
 def close_matches(name: str, options: Sequence[str], introduction: str) -> str:
@@ -197,7 +231,9 @@ def close_matches(name: str, options: Sequence[str], introduction: str) -> str:
     'the columns are age, height'
     """
     lowered = {option.lower(): option for option in options}
-    close = [lowered[match] for match in difflib.get_close_matches(name.lower(), list(lowered), n=3)]
+    close = [
+        lowered[match] for match in difflib.get_close_matches(name.lower(), list(lowered), n=3)
+    ]
     if close:
         return f"did you mean {' or '.join(repr(match) for match in close)}?"
     rest = f", ... ({len(options)} in all)" if len(options) > 12 else ""
@@ -213,20 +249,22 @@ def map_labels(
     positive: str | None = None,
     lines: np.ndarray | None = None,
 ) -> tuple[np.ndarray, LabelMapping, tuple[str, ...]]:
-    """Labels -1 and +1 for any two distinct values: the smaller becomes -1 (by number where both are, else by text).
+    """Labels -1 and +1 for any two distinct values: the smaller becomes -1 (by number where both
+    are, else by text).
 
     Args:
       source: where the values come from, for messages.
       column: the name of their column.
       values: [m] numbers, booleans or text; None (or NaN) where missing.
-      written: [m] how the file spells them, for the mapping: 01, 1.0, true; where it spells one value in several ways, the commonest stands for
-        all. None for the spelling of `label_text`.
+      written: [m] how the file spells them, for the mapping: 01, 1.0, true; where it spells one
+        value in several ways, the commonest stands for all. None for the spelling of `label_text`.
       positive: how the class is spelt that becomes +1, while all others become -1, of any number;
         None for the rule above.
       lines: [m] of the file, for messages.
 
     Returns:
-      labels [m] float64, the mapping, and a note that states it unless the values were -1 and +1 already.
+      labels [m] float64, the mapping, and a note that states it unless the values were -1 and +1
+      already.
 
     Raises:
       ValueError: if a label is missing, or if there are not exactly two distinct values (of more,
@@ -241,13 +279,23 @@ def map_labels(
     counts = Counter(zip(values, values if written is None else written, strict=True))
     if any(value is None or value != value for value, _ in counts):
         row = next(row for row, value in enumerate(values) if value is None or value != value)
-        raise ValueError(f"{source}: column '{column}' has no label in {where(row, lines)}: fill it in or drop the row")
+        raise ValueError(
+            f"{source}: column '{column}' has no label in {where(row, lines)}: fill it in or drop"
+            " the row"
+        )
     spellings: dict[Any, Counter[Any]] = {}
     for (value, spelling), count in counts.items():
         spellings.setdefault(value, Counter())[spelling] = count
     if len(spellings) < 2 or (len(spellings) > 2 and positive is None):
-        remedy = ", or name the class that is to be told from all others with --positive CLASS" if len(spellings) > 2 else ""
-        raise ValueError(f"{source}: column '{column}' holds {_show_counts(spellings)}: labels take exactly two values{remedy}")
+        remedy = (
+            ", or name the class that is to be told from all others with --positive CLASS"
+            if len(spellings) > 2
+            else ""
+        )
+        raise ValueError(
+            f"{source}: column '{column}' holds {_show_counts(spellings)}: labels take exactly two"
+            f" values{remedy}"
+        )
     names = {value: _commonest(written_as) for value, written_as in spellings.items()}
     if positive is None:
         first, second = sorted(spellings)
@@ -255,7 +303,9 @@ def map_labels(
     else:
         second = _class_named(source, column, positive, spellings)
         others = [name for value, name in names.items() if value != second]
-        mapping = LabelMapping(column, others[0] if len(others) == 1 else f"not {names[second]}", names[second])
+        mapping = LabelMapping(
+            column, others[0] if len(others) == 1 else f"not {names[second]}", names[second]
+        )
     signs = {value: 1.0 if value == second else -1.0 for value in spellings}
     labels = np.array([signs[value] for value in values])
     is_plain = second == 1 and len(spellings) == 2 and -1 in spellings
@@ -268,7 +318,10 @@ def _class_named(source: str, column: str, name: str, spellings: Mapping[Any, Co
         if name.strip() in {label_text(spelling).strip() for spelling in (value, *counts)}:
             return value
     known = [_commonest(counts) for counts in spellings.values()]
-    raise ValueError(f"{source}: column '{column}' has no class '{name}' for --positive; {close_matches(name, known, 'the classes are')}")
+    raise ValueError(
+        f"{source}: column '{column}' has no class '{name}' for --positive;"
+        f" {close_matches(name, known, 'the classes are')}"
+    )
 
 
 def label_text(value: Any) -> str:
@@ -285,12 +338,20 @@ def _commonest(spellings: Counter[Any]) -> str:
 
 
 def _show_counts(spellings: Mapping[Any, Counter[Any]]) -> str:
-    shown = ", ".join(f"{_commonest(one)} ({one.total()})" for one in sorted(spellings.values(), key=lambda one: -one.total())[:5])
-    return f"{len(spellings)} distinct value{'s' if len(spellings) > 1 else ''}, {shown}{', ...' if len(spellings) > 5 else ''}"
+    shown = ", ".join(
+        f"{_commonest(one)} ({one.total()})"
+        for one in sorted(spellings.values(), key=lambda one: -one.total())[:5]
+    )
+    return (
+        f"{len(spellings)} distinct value{'s' if len(spellings) > 1 else ''},"
+        f" {shown}{', ...' if len(spellings) > 5 else ''}"
+    )
 
 
 def _first_text(values: np.ndarray) -> tuple[int, str] | None:
-    """The first row whose text is no number, and that text; the first text where all are numbers in quotes, None where all are missing."""
+    """The first row whose text is no number, and that text; the first text where all are numbers in
+    quotes, None where all are missing.
+    """
     known = [(row, value) for row, value in enumerate(values) if value is not None]
     return next((entry for entry in known if not _is_number(entry[1])), known[0] if known else None)
 

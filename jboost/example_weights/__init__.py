@@ -1,4 +1,6 @@
-"""Example weights: a classifier made of a distribution over examples and a measure on hypotheses, by a linear program (paper 003)."""
+"""Example weights: a classifier made of a distribution over examples and a measure on hypotheses,
+by a linear program (paper 003).
+"""
 
 from jboost.example_weights.bounds import recompute_bounds
 from jboost.example_weights.choice import PenaltyChoice, choose_penalty

@@ -1,4 +1,6 @@
-"""The bounds that a model proves, made anew from its arrays; nothing of size [m, m] is kept where m is large."""
+"""The bounds that a model proves, made anew from its arrays; nothing of size [m, m] is kept where m
+is large.
+"""
 
 from __future__ import annotations
 
@@ -19,29 +21,51 @@ _ENTRIES_AT_ONCE = 1 << 22
 @jax.jit
 @derivatives.without("jboost.example_weights.recompute_bounds")
 def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
-    """The bounds that the arrays of a model prove, made anew from these alone: lower and upper, [] each.
+    """The bounds that the arrays of a model prove, made anew from these alone: lower and upper, []
+    each.
 
-    Of more than 2,048 examples chunk by chunk, and then equal to the reported ones up to rounding; valid in any case. Below a
-    penalty of 1 / m the program is unbounded, and the upper bound is +inf.
+    Of more than 2,048 examples chunk by chunk, and then equal to the reported ones up to rounding;
+    valid in any case. Below a penalty of 1 / m the program is unbounded, and the upper bound is
+    +inf.
 
     >>> import jboost
-    >>> model = jboost.example_weights.fit([[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]], [-1, -1, 1, 1], penalty=1.0, radius=5.0)
+    >>> model = jboost.example_weights.fit(
+    ...     [[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]],
+    ...     [-1, -1, 1, 1],
+    ...     penalty=1.0,
+    ...     radius=5.0,
+    ... )
     >>> lower, upper = jboost.example_weights.recompute_bounds(model)
     >>> bool(lower == model.lower_bound) and bool(upper == model.upper_bound)
     True
     """
     size = model.points.shape[0]
     if size**2 <= _ENTRIES_AT_ONCE:
-        disagreement = model.kernel.disagreement(model.points, model.points).astype(model.points.dtype)
-        return certify.prove(disagreement, model.labels, model.labels, model.penalty, model.example_weights, model.row_weights)
+        disagreement = model.kernel.disagreement(model.points, model.points).astype(
+            model.points.dtype
+        )
+        return certify.prove(
+            disagreement,
+            model.labels,
+            model.labels,
+            model.penalty,
+            model.example_weights,
+            model.row_weights,
+        )
     margins, _ = price_all(model.kernel, model.points, model.labels, model.example_weights)
     _, edges = price_all(model.kernel, model.points, model.labels, model.row_weights)
-    return certify.prove_from_margins(margins, edges, model.labels, model.penalty, model.example_weights, model.row_weights)
+    return certify.prove_from_margins(
+        margins, edges, model.labels, model.penalty, model.example_weights, model.row_weights
+    )
 
 
 @jax.jit
-def price_all(kernel: Kernel, places: Array, signs: Array, row_weights: Array) -> tuple[Array, Array]:
-    """The edges of all examples under row weights, scaled to sum one: floats at or below and at or above them, [m] each."""
+def price_all(
+    kernel: Kernel, places: Array, signs: Array, row_weights: Array
+) -> tuple[Array, Array]:
+    """The edges of all examples under row weights, scaled to sum one: floats at or below and at or
+    above them, [m] each.
+    """
     size = places.shape[0]
     rows = max(1, min(size, _ENTRIES_AT_ONCE // max(size, 1)))
     count = -(-size // rows)
@@ -49,17 +73,25 @@ def price_all(kernel: Kernel, places: Array, signs: Array, row_weights: Array) -
     padded = jnp.pad(places, ((0, count * rows - size), (0, 0))).reshape(count, rows, -1)
     labels = jnp.pad(signs, (0, count * rows - size)).reshape(count, rows)
 
-    def bracket(disagreement: Array, labels: Array, signed: Array, row_weights: Array) -> tuple[Array, Array]:
+    def bracket(
+        disagreement: Array, labels: Array, signed: Array, row_weights: Array
+    ) -> tuple[Array, Array]:
         tilt, tilt_slack = sum_and_slack(along(-1), size, signed, jnp.full_like(signed, 0.5))
         moved, slack = sum_and_slack(along(-1), size, disagreement, signed[None, :])
         total = reduce.total(widen(row_weights))
         slack = (tilt_slack + slack) * (1 + 2.0**-50) + 2.0**-50 * (jnp.abs(tilt) + jnp.abs(moved))
         edge = widen(labels) * (tilt - moved)
-        return round_outwards(edge / total, (slack + 2.0**-50 * jnp.abs(edge)) / total * (1 + 2.0**-50), disagreement.dtype)
+        return round_outwards(
+            edge / total,
+            (slack + 2.0**-50 * jnp.abs(edge)) / total * (1 + 2.0**-50),
+            disagreement.dtype,
+        )
 
     def one_chunk(chunk: tuple[Array, Array]) -> tuple[Array, Array]:
         points, own = chunk
-        disagreement = lax.optimization_barrier(kernel.disagreement(points, places).astype(places.dtype))
+        disagreement = lax.optimization_barrier(
+            kernel.disagreement(points, places).astype(places.dtype)
+        )
         return numerics.in_64_bits(bracket)(disagreement, own, signed, row_weights)
 
     low, high = lax.map(one_chunk, (padded, labels))

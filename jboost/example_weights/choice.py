@@ -1,4 +1,6 @@
-"""The penalty by cross-validation: all folds and all penalties in one compiled call, each penalty from the iterate of the one before."""
+"""The penalty by cross-validation: all folds and all penalties in one compiled call, each penalty
+from the iterate of the one before.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from jboost.base import check, derivatives, folds, loops, meshes, numerics, redu
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import game
-from jboost.example_weights.solve import Config, Inputs, centred, default_tolerance, is_price, is_sound, prepare, solve_warm
+from jboost.example_weights.solve import (
+    Config,
+    Inputs,
+    centred,
+    default_tolerance,
+    is_price,
+    is_sound,
+    prepare,
+    solve_warm,
+)
 from jboost.example_weights.types import sum_in_64_bits
 from jboost.kernels import Kernel
 
@@ -22,10 +33,13 @@ class PenaltyChoice(NamedTuple):
     """The penalty of least error on held-out examples; among equals the least."""
 
     penalty: Array  # []
-    losses: Array  # [k] mean error of each penalty over all held-out examples; +inf where a fold has no solution
+    # [k] mean error of each penalty over all held-out examples; +inf where a fold has no solution
+    losses: Array
     fold_losses: Array  # [folds, k]; 0 where a fold is empty
     statuses: Array  # [folds, k] int32
-    status: Array  # [] int32: OPTIMAL, or what the first fold of that penalty that is not ends in; of all of them, where there is no penalty
+    # [] int32: OPTIMAL, or what the first fold of that penalty that is not ends in; of all of them,
+    # where there is no penalty
+    status: Array
 
 
 @meshes.takes_gathered
@@ -46,8 +60,8 @@ def choose_penalty(
 ) -> PenaltyChoice:
     """Chooses the penalty by stratified k-fold cross-validation, in one compiled call.
 
-    The matrix of disagreements is made once; the centre is that of all examples. A penalty below one over the examples of a training fold is
-    never chosen.
+    The matrix of disagreements is made once; the centre is that of all examples. A penalty below
+    one over the examples of a training fold is never chosen.
 
     Args:
       points: [m, d].
@@ -64,13 +78,20 @@ def choose_penalty(
       ValueError: at trace time, naming the argument.
 
     >>> import jax, jboost
-    >>> points, labels = [[-2.0, 0.0], [-1.0, 0.5], [-1.5, 1.0], [1.0, 0.0], [2.0, 1.0], [1.5, -1.0]], [-1, -1, -1, 1, 1, 1]
-    >>> choice = jboost.example_weights.choose_penalty(points, labels, penalties=[0.5, 1.0], radius=5.0, key=jax.random.key(0), num_folds=3)
+    >>> points, labels = (
+    ...     [[-2.0, 0.0], [-1.0, 0.5], [-1.5, 1.0], [1.0, 0.0], [2.0, 1.0], [1.5, -1.0]],
+    ...     [-1, -1, -1, 1, 1, 1],
+    ... )
+    >>> choice = jboost.example_weights.choose_penalty(
+    ...     points, labels, penalties=[0.5, 1.0], radius=5.0, key=jax.random.key(0), num_folds=3
+    ... )
     >>> float(choice.penalty), choice.losses.tolist()
     (0.5, [0.0, 0.0])
     """
     inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
-    penalties = check.numbers("penalties", penalties, low=0, high=check.LARGEST, open_low=True).astype(inputs.points.dtype)
+    penalties = check.numbers(
+        "penalties", penalties, low=0, high=check.LARGEST, open_low=True
+    ).astype(inputs.points.dtype)
     check.count("num_folds", num_folds, low=2)
     tolerance = default_tolerance() if tolerance is None else tolerance
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
@@ -85,11 +106,21 @@ def choose_penalty(
 
 
 @functools.partial(jax.jit, static_argnames=("num_folds", "config"))
-def _choose(inputs: Inputs, penalties: Array, key: Array, tolerance: Array, *, num_folds: int, config: Config) -> PenaltyChoice:
+def _choose(
+    inputs: Inputs,
+    penalties: Array,
+    key: Array,
+    tolerance: Array,
+    *,
+    num_folds: int,
+    config: Config,
+) -> PenaltyChoice:
     points, labels = centred(inputs)
     valid = is_sound(inputs) & jnp.all(is_price(penalties))
     labels = jnp.where(valid, labels, 0.0)
-    disagreement = jnp.where(valid, inputs.kernel.disagreement(points, points).astype(points.dtype), 0.0)
+    disagreement = jnp.where(
+        valid, inputs.kernel.disagreement(points, points).astype(points.dtype), 0.0
+    )
     held_out = folds.stratified_folds(key, inputs.labels, num_folds=num_folds, mask=inputs.mask)
 
     def one_fold(is_out: Array) -> tuple[Array, Array]:
@@ -99,9 +130,14 @@ def _choose(inputs: Inputs, penalties: Array, key: Array, tolerance: Array, *, n
         def visit(before: game.Point, penalty: Array) -> tuple[game.Point, tuple[Array, Array]]:
             solution, last = solve_warm(config, *program, penalty, tolerance, valid, initial=before)
             signed = training * solution.example_weights
-            scores = sum_in_64_bits(signed, 0.5) - jnp.matmul(disagreement, signed, precision=lax.Precision.HIGHEST)
+            scores = sum_in_64_bits(signed, 0.5) - jnp.matmul(
+                disagreement, signed, precision=lax.Precision.HIGHEST
+            )
             wrong = numerics.masked_sum(jnp.where((scores > 0) == (labels > 0), 0.0, 1.0), is_out)
-            return last, (jnp.where(jnp.isfinite(solution.upper_bound), wrong, jnp.inf), solution.status)
+            return last, (
+                jnp.where(jnp.isfinite(solution.upper_bound), wrong, jnp.inf),
+                solution.status,
+            )
 
         count = jnp.maximum(reduce.count(training != 0, dtype=labels.dtype), 1)
         first = game.start(game.make(*program, jnp.maximum(penalties[0], 1 / count)))
@@ -112,6 +148,16 @@ def _choose(inputs: Inputs, penalties: Array, key: Array, tolerance: Array, *, n
     losses = reduce.total(wrong, axis=0) / jnp.maximum(reduce.total(sizes), 1)
     best = jnp.min(jnp.where(losses == jnp.min(losses), penalties, jnp.inf))
     is_chosen = jnp.isfinite(jnp.min(losses))
-    falls_short = ((statuses != int(Status.OPTIMAL)) & ((penalties == best)[None, :] | ~is_chosen)).reshape(-1)
-    status = jnp.where(jnp.any(falls_short), statuses.reshape(-1)[jnp.argmax(falls_short)], int(Status.OPTIMAL)).astype(jnp.int32)
-    return PenaltyChoice(jnp.where(is_chosen, best, jnp.nan), losses, wrong / jnp.maximum(sizes, 1)[:, None], statuses, status)
+    falls_short = (
+        (statuses != int(Status.OPTIMAL)) & ((penalties == best)[None, :] | ~is_chosen)
+    ).reshape(-1)
+    status = jnp.where(
+        jnp.any(falls_short), statuses.reshape(-1)[jnp.argmax(falls_short)], int(Status.OPTIMAL)
+    ).astype(jnp.int32)
+    return PenaltyChoice(
+        jnp.where(is_chosen, best, jnp.nan),
+        losses,
+        wrong / jnp.maximum(sizes, 1)[:, None],
+        statuses,
+        status,
+    )

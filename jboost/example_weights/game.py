@@ -1,15 +1,18 @@
 """The linear program of paper 003 as a game, and its interior point method.
 
-(5) is max over d in the simplex of min over u of u'Qd, u in the simplex with u_i <= C: the penalty is the cap of the row weights.
-Symbols: d `weights` (columns), u `row_weights`, Q_ij = y_i z_j / 2 - sigma B_ij with B_ij = y_i z_j P_ij / sigma and sigma `scale` the largest P_ij.
+(5) is max over d in the simplex of min over u of u'Qd, u in the simplex with u_i <= C: the penalty
+is the cap of the row weights. Symbols: d `weights` (columns), u `row_weights`, Q_ij = y_i
+z_j / 2 - sigma B_ij with B_ij = y_i z_j P_ij / sigma and sigma `scale` the largest P_ij.
 
-The optimum is many orders of magnitude below the entries 1/2 of Q: the rank-one part is split off. With b = sum_j z_j d_j / (2 sigma) and
-a = sum_i y_i u_i / (2 sigma) as variables of their own, margins are y b - B d and edges z a - B'u, in units of sigma and all of a size:
+The optimum is many orders of magnitude below the entries 1/2 of Q: the rank-one part is split off.
+With b = sum_j z_j d_j / (2 sigma) and a = sum_i y_i u_i / (2 sigma) as variables of their own,
+margins are y b - B d and edges z a - B'u, in units of sigma and all of a size:
 
     margins - gamma + xi - s = 0,   edges - v + t = 0,   d t = u s = xi (C - u) = mu.
 
-Mehrotra's predictor and corrector (1992), one Cholesky factor of the size of the columns an iteration. The two constraints that hold b and sum d
-enter the normal matrix as rows as stiff as the stiffest (an augmented Lagrangian), without which it is as ill conditioned as the point is optimal.
+Mehrotra's predictor and corrector (1992), one Cholesky factor of the size of the columns an
+iteration. The two constraints that hold b and sum d enter the normal matrix as rows as stiff as the
+stiffest (an augmented Lagrangian), without which it is as ill conditioned as the point is optimal.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ _TO_BOUNDARY = 0.97
 MOST_STALLED = 8  # iterations without progress, after which rounding is to blame
 _LIFT = 0.1  # of the usual start, below which no part of a warm one lies
 _MOST_CAP = 2.0  # with a cap of 1 or more nothing is capped
-_START_SHARE, _RESTART_SHARE = 0.7, 0.9  # of the way from even row weights to the cap, as far as those of a start go
+# of the way from even row weights to the cap, as far as those of a start go
+_START_SHARE, _RESTART_SHARE = 0.7, 0.9
 
 
 class Game(NamedTuple):
@@ -76,14 +80,24 @@ def make(disagreement: Array, row_labels: Array, column_labels: Array, cap: Arra
     masked = jnp.where(signed == 0, 0.0, disagreement)
     size = reduce.largest(masked, axis=(0, 1))
     scale = jnp.where(size > 0, size, 1.0)
-    program = Game(signed * (masked / scale), row_labels, column_labels, scale, jnp.minimum(cap, _MOST_CAP), scale, scale)
+    program = Game(
+        signed * (masked / scale),
+        row_labels,
+        column_labels,
+        scale,
+        jnp.minimum(cap, _MOST_CAP),
+        scale,
+        scale,
+    )
     return program._replace(num_rows=_count(row_labels), num_columns=_count(column_labels))
 
 
 def take(game: Game, columns: Array) -> Game:
     """The game with some of its columns [k]."""
     column_labels = game.column_labels[columns]
-    return game._replace(matrix=game.matrix[columns], column_labels=column_labels, num_columns=_count(column_labels))
+    return game._replace(
+        matrix=game.matrix[columns], column_labels=column_labels, num_columns=_count(column_labels)
+    )
 
 
 def _count(labels: Array) -> Array:
@@ -93,29 +107,39 @@ def _count(labels: Array) -> Array:
 def margins(game: Game, weights: Array) -> Array:
     """y b - B d in units of sigma, [m]."""
     bias = reduce.total(game.column_labels * weights) / (2 * game.scale)
-    return game.row_labels * bias - jnp.matmul(weights, game.matrix, precision=lax.Precision.HIGHEST)
+    return game.row_labels * bias - jnp.matmul(
+        weights, game.matrix, precision=lax.Precision.HIGHEST
+    )
 
 
 def edges(game: Game, row_weights: Array) -> Array:
     """z a - B'u in units of sigma, [n]."""
     tilt = reduce.total(game.row_labels * row_weights) / (2 * game.scale)
-    return game.column_labels * tilt - jnp.matmul(game.matrix, row_weights, precision=lax.Precision.HIGHEST)
+    return game.column_labels * tilt - jnp.matmul(
+        game.matrix, row_weights, precision=lax.Precision.HIGHEST
+    )
 
 
 def balanced(labels: Array) -> Array:
     """A distribution that gives both classes, where there are two, one half, [n]."""
     positive, negative = labels > 0, labels < 0
-    num_positive, num_negative = reduce.totals(positive.astype(labels.dtype), negative.astype(labels.dtype))
+    num_positive, num_negative = reduce.totals(
+        positive.astype(labels.dtype), negative.astype(labels.dtype)
+    )
     share = jnp.where((num_positive > 0) & (num_negative > 0), 0.5, 1.0)
-    each = jnp.where(positive, share / jnp.maximum(num_positive, 1), share / jnp.maximum(num_negative, 1))
+    each = jnp.where(
+        positive, share / jnp.maximum(num_positive, 1), share / jnp.maximum(num_negative, 1)
+    )
     return jnp.where(labels == 0, 0.0, each)
 
 
 def allowed(game: Game, row_weights: Array) -> Array:
-    """Row weights near to others, not negative [m], scaled to sum one and by no rounding above the cap.
+    """Row weights near to others, not negative [m], scaled to sum one and by no rounding above the
+    cap.
 
-    What is above the cap goes to the rows of the same class that are below, in the shares of their room, as edges are many orders of magnitude more
-    sensitive to the balance of the classes; and to the other class where there is no more room. Where there is none at all they are even.
+    What is above the cap goes to the rows of the same class that are below, in the shares of their
+    room, as edges are many orders of magnitude more sensitive to the balance of the classes; and to
+    the other class where there is no more room. Where there is none at all they are even.
     """
     return _capped(game, row_weights, game.cap)
 
@@ -125,15 +149,23 @@ def _capped(game: Game, row_weights: Array, cap: Array) -> Array:
 
     def move(row_weights: Array, labels: Array, num_rows: Array, cap: Array) -> Array:
         even = 1 / jnp.maximum(widen(num_rows), 1)
-        limit = widen(cap) * (1 - 2 * float(jnp.finfo(cap.dtype).eps) - 4 * (labels.shape[0] + 2) * 2.0**-52)  # so that no rounding exceeds the cap
+        # so that no rounding exceeds the cap
+        limit = widen(cap) * (
+            1 - 2 * float(jnp.finfo(cap.dtype).eps) - 4 * (labels.shape[0] + 2) * 2.0**-52
+        )
         shares = widen(row_weights) / reduce.total(widen(row_weights))
         classes = jnp.stack([labels > 0, labels < 0])
-        excess, free = (jnp.where(classes, jnp.maximum(part, 0.0)[None], 0.0) for part in (shares - limit, limit - shares))
+        excess, free = (
+            jnp.where(classes, jnp.maximum(part, 0.0)[None], 0.0)
+            for part in (shares - limit, limit - shares)
+        )
         total_excess, total_free = reduce.totals(excess, free)
         kept = jnp.minimum(total_excess, total_free)
         filled = numerics.safe_divide(kept + (total_excess - kept)[::-1], total_free)
         moved = jnp.minimum(shares, limit) + jnp.sum(free * filled[:, None], axis=0)
-        return jnp.where(limit > even, moved, jnp.where(labels != 0, even, 0.0)).astype(row_weights.dtype)
+        return jnp.where(limit > even, moved, jnp.where(labels != 0, even, 0.0)).astype(
+            row_weights.dtype
+        )
 
     return numerics.in_64_bits(move)(row_weights, game.row_labels, game.num_rows, cap)
 
@@ -185,17 +217,34 @@ def _factor(game: Game, point: Point) -> _Newton:
     theta = point.weights / point.column_slacks
     is_row, is_used = game.row_labels != 0, theta > 0
     room = jnp.where(is_row, game.cap - point.row_weights, 1.0)
-    curvature = jnp.where(is_row, 1 / (point.shortfall / room + point.excess / jnp.where(is_row, point.row_weights, 1.0)), 0.0)
+    curvature = jnp.where(
+        is_row,
+        1 / (point.shortfall / room + point.excess / jnp.where(is_row, point.row_weights, 1.0)),
+        0.0,
+    )
     stiffness = reduce.largest(curvature)
-    matrix = jnp.concatenate([jnp.where(is_used[:, None], -game.matrix, 0.0), game.row_labels[None], jnp.where(is_row, -1.0, 0.0)[None]])
-    of_bias = jnp.concatenate([jnp.where(is_used, game.column_labels, 0.0), jnp.stack([-2 * game.scale, jnp.zeros_like(game.scale)])])
+    matrix = jnp.concatenate(
+        [
+            jnp.where(is_used[:, None], -game.matrix, 0.0),
+            game.row_labels[None],
+            jnp.where(is_row, -1.0, 0.0)[None],
+        ]
+    )
+    of_bias = jnp.concatenate(
+        [
+            jnp.where(is_used, game.column_labels, 0.0),
+            jnp.stack([-2 * game.scale, jnp.zeros_like(game.scale)]),
+        ]
+    )
     of_sum = jnp.pad(jnp.where(is_used, -1.0, 0.0), (0, 2))
     proximal = jnp.pad(1 / jnp.where(is_used, theta, 1.0), (0, 2))
     normal = jnp.matmul(matrix * curvature[None, :], matrix.T, precision=lax.Precision.HIGHEST)
     total = cholesky.diagonal(normal) + stiffness * (of_bias**2 + of_sum**2) + proximal
     unit = lax.rsqrt(jnp.where(total > 0, total, 1.0))
     shift = jnp.where(total > 0, proximal * unit**2 + 10 * jnp.finfo(unit.dtype).eps, 1.0)
-    normal = normal + stiffness * (of_bias[:, None] * of_bias[None, :] + of_sum[:, None] * of_sum[None, :])
+    normal = normal + stiffness * (
+        of_bias[:, None] * of_bias[None, :] + of_sum[:, None] * of_sum[None, :]
+    )
     factor = cholesky.factor(normal * unit[:, None] * unit[None, :] + cholesky.on_diagonal(shift))
     constraints = jnp.stack([of_bias, of_sum])
     solved = _solve(factor, unit, constraints.T)
@@ -218,12 +267,18 @@ class _Residuals(NamedTuple):
 
 
 def _residuals(game: Game, point: Point) -> _Residuals:
-    reached = game.row_labels * point.bias - jnp.matmul(point.weights, game.matrix, precision=lax.Precision.HIGHEST)
-    edge = game.column_labels * point.tilt - jnp.matmul(game.matrix, point.row_weights, precision=lax.Precision.HIGHEST)
+    reached = game.row_labels * point.bias - jnp.matmul(
+        point.weights, game.matrix, precision=lax.Precision.HIGHEST
+    )
+    edge = game.column_labels * point.tilt - jnp.matmul(
+        game.matrix, point.row_weights, precision=lax.Precision.HIGHEST
+    )
     signed, total = reduce.totals(game.column_labels * point.weights, point.weights)
     row_signed, row_total = reduce.totals(game.row_labels * point.row_weights, point.row_weights)
     return _Residuals(
-        rows=jnp.where(game.row_labels != 0, reached - point.level + point.shortfall - point.excess, 0.0),
+        rows=jnp.where(
+            game.row_labels != 0, reached - point.level + point.shortfall - point.excess, 0.0
+        ),
         balance=jnp.stack([signed - 2 * game.scale * point.bias, 1 - total]),
         columns=jnp.where(game.column_labels != 0, edge - point.value + point.column_slacks, 0.0),
         free=jnp.stack([row_signed - 2 * game.scale * point.tilt, 1 - row_total]),
@@ -238,23 +293,34 @@ class _Targets(NamedTuple):
     shortfall: Array  # [m] xi (C - u)
 
 
-def _direction(game: Game, point: Point, residual: _Residuals, newton: _Newton, targets: _Targets) -> Point:
+def _direction(
+    game: Game, point: Point, residual: _Residuals, newton: _Newton, targets: _Targets
+) -> Point:
     """The Newton direction to the targets."""
     is_row, is_column = game.row_labels != 0, point.weights > 0
     safe_rows = jnp.where(is_row, point.row_weights, 1.0)
     room = jnp.where(is_row, game.cap - point.row_weights, 1.0)
     safe_columns = jnp.where(is_column, point.weights, 1.0)
-    missing = jnp.where(is_row, -residual.rows - targets.shortfall / room + targets.excess / safe_rows, 0.0)
+    missing = jnp.where(
+        is_row, -residual.rows - targets.shortfall / room + targets.excess / safe_rows, 0.0
+    )
     pull = jnp.where(is_column, -residual.columns - targets.columns / safe_columns, 0.0)
     stationarity = jnp.concatenate([pull, -residual.free])
-    right = jnp.matmul(newton.matrix, newton.curvature * missing, precision=lax.Precision.HIGHEST) - stationarity
+    right = (
+        jnp.matmul(newton.matrix, newton.curvature * missing, precision=lax.Precision.HIGHEST)
+        - stationarity
+    )
     free = _solve(newton.factor, newton.unit, right[:, None])[:, 0]
     held = reduce.total(newton.constraints * free[None, :])
     duals = _solve_two(newton.reduced, -residual.balance - held)
     step = free + newton.solved[:, 0] * duals[0] + newton.solved[:, 1] * duals[1]
-    rows = newton.curvature * (missing - jnp.matmul(step, newton.matrix, precision=lax.Precision.HIGHEST))
+    rows = newton.curvature * (
+        missing - jnp.matmul(step, newton.matrix, precision=lax.Precision.HIGHEST)
+    )
     tilt, value = duals + newton.stiffness * residual.balance
-    edge = game.column_labels * tilt - jnp.matmul(game.matrix, rows, precision=lax.Precision.HIGHEST)
+    edge = game.column_labels * tilt - jnp.matmul(
+        game.matrix, rows, precision=lax.Precision.HIGHEST
+    )
     return Point(
         weights=step[:-2],
         column_slacks=jnp.where(is_column, value - edge - residual.columns, 0.0),
@@ -284,20 +350,34 @@ def _fall(values: Array, changes: Array) -> Array:
 
 
 def _steps(game: Game, point: Point, direction: Point) -> tuple[Array, Array]:
-    """The longest steps of the primal and of the dual part: to where the first of the positive values is 0."""
+    """The longest steps of the primal and of the dual part: to where the first of the positive
+    values is 0.
+    """
     room = jnp.where(game.row_labels != 0, game.cap - point.row_weights, 1.0)
-    of_slacks = _fall(jnp.where(point.weights > 0, point.column_slacks, 0.0), direction.column_slacks)
-    of_shortfalls = jnp.maximum(_fall(point.excess, direction.excess), _fall(point.shortfall, direction.shortfall))
-    of_rows = jnp.maximum(_fall(point.row_weights, direction.row_weights), _fall(room, -direction.row_weights))
-    columns = reduce.several((reduce.LARGEST, _fall(point.weights, direction.weights)), (reduce.LARGEST, of_slacks))
+    of_slacks = _fall(
+        jnp.where(point.weights > 0, point.column_slacks, 0.0), direction.column_slacks
+    )
+    of_shortfalls = jnp.maximum(
+        _fall(point.excess, direction.excess), _fall(point.shortfall, direction.shortfall)
+    )
+    of_rows = jnp.maximum(
+        _fall(point.row_weights, direction.row_weights), _fall(room, -direction.row_weights)
+    )
+    columns = reduce.several(
+        (reduce.LARGEST, _fall(point.weights, direction.weights)), (reduce.LARGEST, of_slacks)
+    )
     rows = reduce.several((reduce.LARGEST, of_shortfalls), (reduce.LARGEST, of_rows))
-    primal, dual = (1 / jnp.maximum(jnp.maximum(*both), 1e-30) for both in zip(columns, rows, strict=True))
+    primal, dual = (
+        1 / jnp.maximum(jnp.maximum(*both), 1e-30) for both in zip(columns, rows, strict=True)
+    )
     return primal, dual
 
 
 def _move(point: Point, direction: Point, primal: Array, dual: Array) -> Point:
     lengths = Point(primal, dual, dual, primal, primal, primal, primal, dual, dual)
-    return jax.tree.map(lambda value, change, length: value + length * change, point, direction, lengths)
+    return jax.tree.map(
+        lambda value, change, length: value + length * change, point, direction, lengths
+    )
 
 
 def _products(game: Game, point: Point) -> _Targets:
@@ -327,33 +407,57 @@ class _Search(NamedTuple):
 
 def advance(game: Game, point: Point) -> Point:
     """The iterate after a predictor and a corrector, which are two turns of one loop."""
-    newton, residual, mean = _factor(game, point), _residuals(game, point), mean_product(game, point)
+    newton, residual, mean = (
+        _factor(game, point),
+        _residuals(game, point),
+        mean_product(game, point),
+    )
 
     def turn(_: Array, search: _Search) -> _Search:
         direction = _direction(game, point, residual, newton, _aim(game, point, search))
         primal, dual = _steps(game, point, direction)
-        ahead = mean_product(game, _move(point, direction, jnp.minimum(primal, 1.0), jnp.minimum(dual, 1.0)))
+        ahead = mean_product(
+            game, _move(point, direction, jnp.minimum(primal, 1.0), jnp.minimum(dual, 1.0))
+        )
         centring = jnp.clip((ahead / jnp.maximum(mean, jnp.finfo(mean.dtype).tiny)) ** 3, 1e-4, 1.0)
         return _Search(direction, primal, dual, centring * mean)
 
     none = jnp.zeros_like(mean)
-    search = loops.fori_loop(0, 2, turn, _Search(jax.tree.map(jnp.zeros_like, point), none, none, none))
-    primal, dual = (jnp.minimum(_TO_BOUNDARY * length, 1.0) for length in (search.primal, search.dual))
+    search = loops.fori_loop(
+        0, 2, turn, _Search(jax.tree.map(jnp.zeros_like, point), none, none, none)
+    )
+    primal, dual = (
+        jnp.minimum(_TO_BOUNDARY * length, 1.0) for length in (search.primal, search.dual)
+    )
     return _move(point, search.direction, primal, dual)
 
 
 def _aim(game: Game, point: Point, search: _Search) -> _Targets:
-    """Complementary products of the size of the goal, less what the last direction changes them by its square; of the predictor 0."""
+    """Complementary products of the size of the goal, less what the last direction changes them by
+    its square; of the predictor 0.
+    """
     products, direction, is_row = _products(game, point), search.direction, game.row_labels != 0
     return _Targets(
-        jnp.where(game.column_labels != 0, search.goal - products.columns - direction.weights * direction.column_slacks, 0.0),
-        jnp.where(is_row, search.goal - products.excess - direction.row_weights * direction.excess, 0.0),
-        jnp.where(is_row, search.goal - products.shortfall + direction.row_weights * direction.shortfall, 0.0),
+        jnp.where(
+            game.column_labels != 0,
+            search.goal - products.columns - direction.weights * direction.column_slacks,
+            0.0,
+        ),
+        jnp.where(
+            is_row, search.goal - products.excess - direction.row_weights * direction.excess, 0.0
+        ),
+        jnp.where(
+            is_row,
+            search.goal - products.shortfall + direction.row_weights * direction.shortfall,
+            0.0,
+        ),
     )
 
 
 def bounds(game: Game, point: Point) -> tuple[Array, Array]:
-    """What the iterate's weights attain and its row weights leave, [] each: valid up to rounding, as both are made feasible."""
+    """What the iterate's weights attain and its row weights leave, [] each: valid up to rounding,
+    as both are made feasible.
+    """
     edge = edges(game, allowed(game, point.row_weights))
     return attained(game, point), numerics.masked_max(edge, game.column_labels != 0, fill=-jnp.inf)
 
@@ -365,11 +469,14 @@ def attained(game: Game, point: Point) -> Array:
 
 def _attained(game: Game, level: Array, reached: Array) -> Array:
     """What margins [m] are worth at a level."""
-    return level - game.cap * numerics.masked_sum(jnp.maximum(level - reached, 0.0), game.row_labels != 0)
+    return level - game.cap * numerics.masked_sum(
+        jnp.maximum(level - reached, 0.0), game.row_labels != 0
+    )
 
 
 def restart(game: Game, before: Point) -> Point:
-    """An iterate of a game of the same rows and columns but another cap, moved away from the boundary, as the start of this one.
+    """An iterate of a game of the same rows and columns but another cap, moved away from the
+    boundary, as the start of this one.
 
     Where rounding has spoiled the iterate, `start`.
     """
@@ -389,7 +496,11 @@ def restart(game: Game, before: Point) -> Point:
         value=before.value + shift,
     )
     of_columns = jnp.isfinite(before.weights) & jnp.isfinite(before.column_slacks)
-    of_rows = jnp.isfinite(before.row_weights) & jnp.isfinite(before.excess) & jnp.isfinite(before.shortfall)
+    of_rows = (
+        jnp.isfinite(before.row_weights)
+        & jnp.isfinite(before.excess)
+        & jnp.isfinite(before.shortfall)
+    )
     of_all = jnp.isfinite(jnp.stack([before.bias, before.level, before.tilt, before.value]))
     is_sound = reduce.all_true(of_columns) & reduce.all_true(of_rows) & jnp.all(of_all)
     chosen: Point = loops.cond(is_sound, lambda: lifted, lambda: fresh)
@@ -397,35 +508,56 @@ def restart(game: Game, before: Point) -> Point:
 
 
 def first_point(game: Game, initial: Point | None = None) -> Point:
-    """The point before the first iteration, from one of a game of the same rows and columns or from none."""
+    """The point before the first iteration, from one of a game of the same rows and columns or from
+    none.
+    """
     return start(game) if initial is None else restart(game, initial)
 
 
 def begin(game: Game, initial: Point | None = None) -> State:
-    """The state before the first iteration, whose bounds are those of even row weights and of their best column: the optimum for a cap of 1 / m."""
+    """The state before the first iteration, whose bounds are those of even row weights and of their
+    best column: the optimum for a cap of 1 / m.
+    """
     is_row = game.row_labels != 0
     even = jnp.where(is_row, 1 / jnp.maximum(game.num_rows, 1), 0.0)
     edge = jnp.where(game.column_labels != 0, edges(game, even), -jnp.inf)
     upper = reduce.largest(edge)
-    weights = jnp.where(jnp.arange(edge.shape[0]) == numerics.first_true(edge == upper), 1.0, jnp.zeros_like(edge))
+    weights = jnp.where(
+        jnp.arange(edge.shape[0]) == numerics.first_true(edge == upper), 1.0, jnp.zeros_like(edge)
+    )
     reached = margins(game, weights)
     lower = _attained(game, numerics.masked_max(reached, is_row, fill=-jnp.inf), reached)
     none = jnp.zeros((), jnp.int32)
-    return State(first_point(game, initial), weights, even, lower, upper, jnp.full_like(lower, jnp.inf), none, none)
+    return State(
+        first_point(game, initial),
+        weights,
+        even,
+        lower,
+        upper,
+        jnp.full_like(lower, jnp.inf),
+        none,
+        none,
+    )
 
 
 def pruned(state: State) -> State:
-    """The state before the iterations that repair it, with exact zeros for the columns that strict complementarity tells from the support."""
+    """The state before the iterations that repair it, with exact zeros for the columns that strict
+    complementarity tells from the support.
+    """
     point = state.point
     weights = jnp.where(point.weights > point.column_slacks, point.weights, 0.0)
     lower, none = jnp.full_like(state.lower, -jnp.inf), jnp.zeros_like(state.num_stalled)
-    return state._replace(point=point._replace(weights=weights), weights=weights, lower=lower, num_stalled=none)
+    return state._replace(
+        point=point._replace(weights=weights), weights=weights, lower=lower, num_stalled=none
+    )
 
 
 def is_as_near(after: State, before: State, tolerance: Array, floor: Array) -> Array:
     """Whether the bounds are as near to each other as was asked for, or as they were before, []."""
     gap = after.upper - after.lower
-    return jnp.isfinite(gap) & (gap <= jnp.maximum(_wanted(before, tolerance, floor), before.upper - before.lower))
+    return jnp.isfinite(gap) & (
+        gap <= jnp.maximum(_wanted(before, tolerance, floor), before.upper - before.lower)
+    )
 
 
 def _wanted(state: State, tolerance: Array, floor: Array) -> Array:
@@ -445,10 +577,21 @@ def helps(state: State) -> Array:
 
 
 def record(state: State, point: Point, lower: Array, upper: Array, product: Array) -> State:
-    """The state after an iteration that ends in a point, whose weights prove the lower bound and whose row weights the upper one."""
-    is_higher, is_lower, is_nearer = lower > state.lower, upper < state.upper, product < state.product  # False where rounding made them NaN
-    weights, lower = loops.cond(is_higher, lambda: (point.weights, lower), lambda: (state.weights, state.lower))
-    row_weights, upper = loops.cond(is_lower, lambda: (point.row_weights, upper), lambda: (state.row_weights, state.upper))
+    """The state after an iteration that ends in a point, whose weights prove the lower bound and
+    whose row weights the upper one.
+    """
+    # False where rounding made them NaN
+    is_higher, is_lower, is_nearer = (
+        lower > state.lower,
+        upper < state.upper,
+        product < state.product,
+    )
+    weights, lower = loops.cond(
+        is_higher, lambda: (point.weights, lower), lambda: (state.weights, state.lower)
+    )
+    row_weights, upper = loops.cond(
+        is_lower, lambda: (point.row_weights, upper), lambda: (state.row_weights, state.upper)
+    )
     return State(
         point=point,
         weights=weights,
@@ -457,11 +600,15 @@ def record(state: State, point: Point, lower: Array, upper: Array, product: Arra
         upper=upper,
         product=jnp.where(is_nearer, product, state.product),
         num_iterations=state.num_iterations + 1,
-        num_stalled=jnp.where(is_higher | is_lower | is_nearer, 0, state.num_stalled + 1).astype(jnp.int32),
+        num_stalled=jnp.where(is_higher | is_lower | is_nearer, 0, state.num_stalled + 1).astype(
+            jnp.int32
+        ),
     )
 
 
-def iterate(game: Game, state: State, *, tolerance: Array, floor: Array, num_iterations: Array) -> State:
+def iterate(
+    game: Game, state: State, *, tolerance: Array, floor: Array, num_iterations: Array
+) -> State:
     """Iterations over all columns, until they are finished or so many [] are done."""
     end = state.num_iterations + num_iterations
 

@@ -1,8 +1,11 @@
-"""(5) of paper 003 for tens of thousands of examples: columns of the program enter as they are needed, and nothing of size [m, m] is kept.
+"""(5) of paper 003 for tens of thousands of examples: columns of the program enter as they are
+needed, and nothing of size [m, m] is kept.
 
-A restricted master holds all rows and few columns (examples that may have weight); its row weights price all examples, chunk by chunk, and
-the largest edges enter, spread over the data, since neighbours have nearly the same column. Any row weights prove an upper bound over all
-examples and any weights a lower bound, so that the gap is certified in every round (`jboost.lpboost` does the same over hypotheses).
+A restricted master holds all rows and few columns (examples that may have weight); its row weights
+price all examples, chunk by chunk, and the largest edges enter, spread over the data, since
+neighbours have nearly the same column. Any row weights prove an upper bound over all examples and
+any weights a lower bound, so that the gap is certified in every round (`jboost.lpboost` does the
+same over hypotheses).
 """
 
 from __future__ import annotations
@@ -19,7 +22,18 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import certify
 from jboost.example_weights.bounds import price_all
-from jboost.example_weights.solve import Config, Inputs, Solution, centred, is_price, is_sound, judge_penalty, make_model, prepare, solve_program
+from jboost.example_weights.solve import (
+    Config,
+    Inputs,
+    Solution,
+    centred,
+    is_price,
+    is_sound,
+    judge_penalty,
+    make_model,
+    prepare,
+    solve_program,
+)
 from jboost.example_weights.types import ExampleWeightModel
 from jboost.kernels import Kernel
 
@@ -69,9 +83,11 @@ def fit_large(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> ExampleWeightModel:
-    """`fit` by column generation over examples, for tens of thousands; host-driven, not under jit or vmap.
+    """`fit` by column generation over examples, for tens of thousands; host-driven, not under jit
+    or vmap.
 
-    A round costs one pass over all pairs of examples, 4 million entries at a time, and one program of [m, capacity].
+    A round costs one pass over all pairs of examples, 4 million entries at a time, and one program
+    of [m, capacity].
 
     Args:
       points: [m, d]; labels, penalty, radius, kernel, centre and mask as of `fit`.
@@ -87,25 +103,31 @@ def fit_large(
       max_rounds: after which it ends with ROUND_LIMIT.
       config: static sizes of the solver of masters.
       on_step: called with (state, info) after each round; False ends the loop with TIME_LIMIT.
-      initial: a `jboost.example_weights.LargeState` to go on from, as `on_step` of the same fit was given it; the result is the
-        same, to the bit. None for a fit from the start.
+      initial: a `jboost.example_weights.LargeState` to go on from, as `on_step` of the same fit was
+        given it; the result is the same, to the bit. None for a fit from the start.
 
     Returns:
-      An `ExampleWeightModel`; `num_iterations` counts rounds, its bounds hold over all examples. Statuses: OPTIMAL, NO_EDGE, ROUND_LIMIT, TIME_LIMIT
-      and PRECISION_LIMIT.
+      An `ExampleWeightModel`; `num_iterations` counts rounds, its bounds hold over all examples.
+      Statuses: OPTIMAL, NO_EDGE, ROUND_LIMIT, TIME_LIMIT and PRECISION_LIMIT.
 
     Raises:
-      ValueError: as `fit`; and for bad values, as `validate`, of which only the status speaks there.
+      ValueError: as `fit`; and for bad values, as `validate`, of which only the status speaks
+        there.
 
     >>> import jboost
     >>> points, labels = [[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]], [-1, -1, 1, 1]
     >>> model = jboost.example_weights.fit_large(points, labels, penalty=1.0, radius=5.0)
-    >>> jboost.predict(model, [[-3.0, 0.0], [3.0, 0.0]]).tolist(), bool(model.lower_bound <= model.upper_bound)
+    >>> (
+    ...     jboost.predict(model, [[-3.0, 0.0], [3.0, 0.0]]).tolist(),
+    ...     bool(model.lower_bound <= model.upper_bound),
+    ... )
     ([-1, 1], True)
     """
     check.on_host(
         "jboost.example_weights.fit_large",
-        instead="jboost.example_weights.fit does the same, for thousands of examples, and may be traced",
+        instead=(
+            "jboost.example_weights.fit does the same, for thousands of examples, and may be traced"
+        ),
         points=points,
         labels=labels,
         penalty=penalty,
@@ -118,24 +140,50 @@ def fit_large(
     with jax.ensure_compile_time_eval():  # something else may be traced
         inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
         price = judge_penalty(penalty, inputs.mask)
-        for name, value in (("capacity", capacity), ("num_entering", num_entering), ("max_rounds", max_rounds)):
+        for name, value in (
+            ("capacity", capacity),
+            ("num_entering", num_entering),
+            ("max_rounds", max_rounds),
+        ):
             check.count(name, value, low=1)
         check.number("tolerance", tolerance, low=0, open_low=True)
         check.watcher("on_step", on_step)
         _check_initial(initial, inputs, capacity)
         if not np.asarray(inputs.mask).any():
-            raise ValueError("points has no examples that count: pass one at least, or a mask that is True for one")
+            raise ValueError(
+                "points has no examples that count: pass one at least, or a mask that is True"
+                " for one"
+            )
         if not bool(is_sound(inputs) & is_price(price)):
-            raise ValueError("points, labels, radius or penalty hold a value that is not allowed: jboost.example_weights.validate names it")
+            raise ValueError(
+                "points, labels, radius or penalty hold a value that is not allowed:"
+                " jboost.example_weights.validate names it"
+            )
         config = check.config("config", config, Config)
         places, signs = centred(inputs)
-        state, status = _generate(inputs, places, signs, price, tolerance, capacity, num_entering, max_rounds, config, on_step, initial)
+        state, status = _generate(
+            inputs,
+            places,
+            signs,
+            price,
+            tolerance,
+            capacity,
+            num_entering,
+            max_rounds,
+            config,
+            on_step,
+            initial,
+        )
         weights = np.zeros(len(places), places.dtype)
         weights[state.best_columns] = state.example_weights
         rounds = jnp.asarray(status[1], jnp.int32)
-        lower, upper = (jnp.asarray(value, places.dtype) for value in (state.lower_bound, state.upper_bound))
+        lower, upper = (
+            jnp.asarray(value, places.dtype) for value in (state.lower_bound, state.upper_bound)
+        )
         code = jnp.asarray(int(status[0]), jnp.int32)
-        solution = Solution(jnp.asarray(weights), jnp.asarray(state.row_weights), lower, upper, rounds, code)
+        solution = Solution(
+            jnp.asarray(weights), jnp.asarray(state.row_weights), lower, upper, rounds, code
+        )
         return make_model(inputs, places, signs, price, solution)
 
 
@@ -144,12 +192,21 @@ def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None
     if initial is None:
         return
     if not isinstance(initial, State):
-        raise ValueError(f"initial is a {type(initial).__name__}: expected a jboost.example_weights.LargeState, as `on_step` gets it")
+        raise ValueError(
+            f"initial is a {type(initial).__name__}: expected a jboost.example_weights.LargeState,"
+            " as `on_step` gets it"
+        )
     num_rows = len(np.asarray(inputs.mask))
     if len(initial.row_weights) != num_rows:
-        raise ValueError(f"initial is of {len(initial.row_weights)} examples, and points has {num_rows}: pass a state of the same data")
+        raise ValueError(
+            f"initial is of {len(initial.row_weights)} examples, and points has {num_rows}: pass a"
+            " state of the same data"
+        )
     if len(initial.columns) > capacity:
-        raise ValueError(f"initial has {len(initial.columns)} candidates, and capacity is {capacity}: pass the capacity of the fit it is of")
+        raise ValueError(
+            f"initial has {len(initial.columns)} candidates, and capacity is {capacity}: pass the"
+            " capacity of the fit it is of"
+        )
 
 
 def _generate(
@@ -169,7 +226,16 @@ def _generate(
     capacity = min(capacity, len(live))
     if initial is None:
         columns = _first_columns(np.asarray(signs), live, max(1, capacity // 2))
-        state = State(columns, np.zeros(0), columns[:0], np.zeros(len(places)), -np.inf, np.inf, 0, int(Status.UNFINISHED))
+        state = State(
+            columns,
+            np.zeros(0),
+            columns[:0],
+            np.zeros(len(places)),
+            -np.inf,
+            np.inf,
+            0,
+            int(Status.UNFINISHED),
+        )
     else:
         state = initial
     while state.num_rounds < max_rounds and state.status == int(Status.UNFINISHED):
@@ -178,27 +244,52 @@ def _generate(
         wanted = min(max(_SHARE_OF_GAP * gap, 0.2 * tolerance), _COARSEST)
         padded = np.pad(state.columns, (0, capacity - len(state.columns)))
         is_used = np.arange(capacity) < len(state.columns)
-        solution = _master(inputs.kernel, places, signs, padded, is_used, price, jnp.asarray(wanted, places.dtype), config=config)
-        weights, rows = np.asarray(solution.example_weights)[: len(state.columns)], np.asarray(solution.row_weights)
+        solution = _master(
+            inputs.kernel,
+            places,
+            signs,
+            padded,
+            is_used,
+            price,
+            jnp.asarray(wanted, places.dtype),
+            config=config,
+        )
+        weights, rows = (
+            np.asarray(solution.example_weights)[: len(state.columns)],
+            np.asarray(solution.row_weights),
+        )
         low, high = _priced(inputs.kernel, places, signs, price, solution.row_weights)
         upper, lower = float(high), float(solution.lower_bound)
         if lower > state.lower_bound:
-            state = state._replace(example_weights=weights, best_columns=state.columns, lower_bound=lower)
+            state = state._replace(
+                example_weights=weights, best_columns=state.columns, lower_bound=lower
+            )
         if upper < state.upper_bound:
             state = state._replace(row_weights=rows, upper_bound=upper)
-        info, status = Info(number, len(state.columns), state.lower_bound, state.upper_bound), Status.UNFINISHED
+        info, status = (
+            Info(number, len(state.columns), state.lower_bound, state.upper_bound),
+            Status.UNFINISHED,
+        )
         if _relative_gap(state) <= tolerance:
             status = Status.OPTIMAL
         else:
             entering = _entering(
-                inputs.kernel, places, np.asarray(low), live, state.columns, float(solution.upper_bound), min(num_entering, capacity)
+                inputs.kernel,
+                places,
+                np.asarray(low),
+                live,
+                state.columns,
+                float(solution.upper_bound),
+                min(num_entering, capacity),
             )
             if len(entering) == 0 and int(solution.status) == int(Status.NO_EDGE):
                 status = Status.NO_EDGE
             elif len(entering) == 0 and wanted <= 0.2 * tolerance:
                 status = Status.PRECISION_LIMIT
             else:
-                state = state._replace(columns=_exchanged(state.columns, weights, entering, capacity))
+                state = state._replace(
+                    columns=_exchanged(state.columns, weights, entering, capacity)
+                )
         state = state._replace(num_rounds=number, status=int(status))
         if not loops.goes_on(on_step, state, info) and status is not Status.OPTIMAL:
             return state, (Status.TIME_LIMIT, number)
@@ -208,17 +299,31 @@ def _generate(
 
 def _relative_gap(state: State) -> float:
     size = max(abs(state.lower_bound), abs(state.upper_bound))
-    return (state.upper_bound - state.lower_bound) / size if np.isfinite(size) and size > 0 else np.inf
+    return (
+        (state.upper_bound - state.lower_bound) / size if np.isfinite(size) and size > 0 else np.inf
+    )
 
 
 def _first_columns(signs: np.ndarray, live: np.ndarray, count: int) -> np.ndarray:
     """Examples of both classes, spread evenly over the rows."""
     parts = [live[signs[live] == sign] for sign in (-1, 1)]
-    picks = [part[np.linspace(0, len(part) - 1, min(len(part), max(1, count // 2))).astype(int)] for part in parts if len(part)]
+    picks = [
+        part[np.linspace(0, len(part) - 1, min(len(part), max(1, count // 2))).astype(int)]
+        for part in parts
+        if len(part)
+    ]
     return np.unique(np.concatenate(picks))[: max(count, 1)]
 
 
-def _entering(kernel: Kernel, places: Array, edges: np.ndarray, live: np.ndarray, columns: np.ndarray, level: float, count: int) -> np.ndarray:
+def _entering(
+    kernel: Kernel,
+    places: Array,
+    edges: np.ndarray,
+    live: np.ndarray,
+    columns: np.ndarray,
+    level: float,
+    count: int,
+) -> np.ndarray:
     """Examples of largest edge above the master's, no two of them near each other."""
     score = np.full(len(edges), -np.inf)
     score[live] = edges[live]
@@ -236,7 +341,9 @@ def _entering(kernel: Kernel, places: Array, edges: np.ndarray, live: np.ndarray
     return np.array(chosen, columns.dtype)
 
 
-def _exchanged(columns: np.ndarray, weights: np.ndarray, entering: np.ndarray, capacity: int) -> np.ndarray:
+def _exchanged(
+    columns: np.ndarray, weights: np.ndarray, entering: np.ndarray, capacity: int
+) -> np.ndarray:
     """The columns with those that enter; where there is no room, those of least weight leave."""
     room = capacity - len(entering)
     kept = columns[np.sort(np.argsort(-weights, kind="stable")[:room])]
@@ -244,8 +351,12 @@ def _exchanged(columns: np.ndarray, weights: np.ndarray, entering: np.ndarray, c
 
 
 @devices.host_jit
-def _priced(kernel: Kernel, places: Array, signs: Array, price: Array, row_weights: Array) -> tuple[Array, Array]:
-    """Floats at or below the edges of all examples, [m], and the upper bound that the row weights prove, []."""
+def _priced(
+    kernel: Kernel, places: Array, signs: Array, price: Array, row_weights: Array
+) -> tuple[Array, Array]:
+    """Floats at or below the edges of all examples, [m], and the upper bound that the row weights
+    prove, [].
+    """
     low, high = price_all(kernel, places, signs, row_weights)
     highest = numerics.masked_max(high, signs != 0, fill=-jnp.inf)
     return low, jnp.where(certify.is_allowed(row_weights, signs, price), highest, jnp.inf)
@@ -258,8 +369,18 @@ def _one_row(kernel: Kernel, places: Array, index: Array) -> Array:
 
 @devices.host_jit(static_argnames=("config",))
 def _master(
-    kernel: Kernel, places: Array, signs: Array, columns: Array, is_used: Array, price: Array, tolerance: Array, *, config: Config
+    kernel: Kernel,
+    places: Array,
+    signs: Array,
+    columns: Array,
+    is_used: Array,
+    price: Array,
+    tolerance: Array,
+    *,
+    config: Config,
 ) -> Solution:
     disagreement = kernel.disagreement(places[columns], places).astype(places.dtype)
     column_labels = jnp.where(is_used, signs[columns], 0.0)
-    return solve_program(disagreement, signs, column_labels, price, tolerance, jnp.ones((), bool), config)
+    return solve_program(
+        disagreement, signs, column_labels, price, tolerance, jnp.ones((), bool), config
+    )

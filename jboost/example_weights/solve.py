@@ -1,4 +1,6 @@
-"""(4) and (5) of paper 003 with the matrix of disagreements at hand, and `fit`, which makes it from points."""
+"""(4) and (5) of paper 003 with the matrix of disagreements at hand, and `fit`, which makes it from
+points.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from jboost.kernels.types import as_points
 
 _FLOOR = 64  # units of rounding of the largest disagreement, below which a gap is none
 _SHARE_OF_TOLERANCE = 1e-5  # of the largest disagreement, likewise
-_NOTHING = {4: 0.0, 8: 1e-8}  # likewise: an upper bound as small beside a lower one that is not positive is none; by bytes of a float
+# likewise: an upper bound as small beside a lower one that is not positive is none; by bytes of a
+# float
+_NOTHING = {4: 0.0, 8: 1e-8}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +56,21 @@ def default_tolerance() -> float:
 
 
 def solve_program(
-    disagreement: Array, row_labels: Array, column_labels: Array, penalty: Array, tolerance: Array, is_valid: Array, config: Config
+    disagreement: Array,
+    row_labels: Array,
+    column_labels: Array,
+    penalty: Array,
+    tolerance: Array,
+    is_valid: Array,
+    config: Config,
 ) -> Solution:
-    """(5) over the rows and columns with labels other than 0; `disagreement` [n, m], columns first. `vmap` runs it in chunks."""
+    """(5) over the rows and columns with labels other than 0; `disagreement` [n, m], columns first.
+    `vmap` runs it in chunks.
+    """
     cold = functools.partial(_solve_cold, config)
-    return batching.in_chunks(cold)(disagreement, row_labels, column_labels, penalty, tolerance, is_valid)
+    return batching.in_chunks(cold)(
+        disagreement, row_labels, column_labels, penalty, tolerance, is_valid
+    )
 
 
 def _solve_cold(config: Config, *program: Array) -> Solution:
@@ -74,12 +88,18 @@ def solve_warm(
     *,
     initial: game.Point | None,
 ) -> tuple[Solution, game.Point]:
-    """One program, from the last iterate of one like it or from none; the solution, and the last iterate."""
+    """One program, from the last iterate of one like it or from none; the solution, and the last
+    iterate.
+    """
     num_rows = reduce.count(row_labels != 0, dtype=disagreement.dtype)
-    program = game.make(disagreement, row_labels, column_labels, jnp.maximum(penalty, 1 / jnp.maximum(num_rows, 1)))
+    program = game.make(
+        disagreement, row_labels, column_labels, jnp.maximum(penalty, 1 / jnp.maximum(num_rows, 1))
+    )
     floor = jnp.maximum(_FLOOR * jnp.finfo(disagreement.dtype).eps, _SHARE_OF_TOLERANCE * tolerance)
     aim = {"tolerance": 0.5 * tolerance, "floor": floor}
-    solved, state = working_set.solve(program, **aim, max_iterations=config.max_iterations, prunes=config.sparse, initial=initial)
+    solved, state = working_set.solve(
+        program, **aim, max_iterations=config.max_iterations, prunes=config.sparse, initial=initial
+    )
     is_used_up = game.is_open(solved, **aim) & game.helps(solved)
     weights = state.weights / reduce.total(state.weights)
     rows = game.allowed(program, state.row_weights)
@@ -100,11 +120,17 @@ def solve_warm(
     return solution, solved.point
 
 
-def _judge(lower: Array, upper: Array, tolerance: Array, floor: Array, nothing: Array, is_used_up: Array) -> Array:
+def _judge(
+    lower: Array, upper: Array, tolerance: Array, floor: Array, nothing: Array, is_used_up: Array
+) -> Array:
     gap = upper - lower
-    is_none = (lower <= 0) & (((upper <= 4 * floor) & (gap <= 8 * floor)) | ((upper <= nothing) & ~is_used_up))
+    is_none = (lower <= 0) & (
+        ((upper <= 4 * floor) & (gap <= 8 * floor)) | ((upper <= nothing) & ~is_used_up)
+    )
     status = jnp.where(is_used_up, int(Status.ITERATION_LIMIT), int(Status.PRECISION_LIMIT))
-    is_optimal = jnp.isfinite(gap) & (gap <= tolerance * jnp.maximum(jnp.abs(lower), jnp.abs(upper)))
+    is_optimal = jnp.isfinite(gap) & (
+        gap <= tolerance * jnp.maximum(jnp.abs(lower), jnp.abs(upper))
+    )
     status = jnp.where(is_optimal, int(Status.OPTIMAL), status)
     return jnp.where(is_none, int(Status.NO_EDGE), status)
 
@@ -123,36 +149,52 @@ def fit(
     tolerance: ArrayLike | None = None,
     config: Config | None = None,
 ) -> ExampleWeightModel:
-    """The distribution over examples of largest soft margin, and the classifier that it makes (paper 003, (4) and (5)).
+    """The distribution over examples of largest soft margin, and the classifier that it makes
+    (paper 003, (4) and (5)).
 
-    Maximises gamma - C sum_i xi_i s.t. y_i F_d(x_i) >= gamma - xi_i, d in the simplex, xi >= 0, with
-    F_d(x) = sum_i d_i y_i (1/2 - P[h(x) != h(x_i)]) over random hypotheses h. It may be jitted, and
-    vmapped over data sets and penalties. Work: a few dozen products and factors of [m, m]; for
-    thousands of examples take `fit_large`.
+    Maximises gamma - C sum_i xi_i s.t. y_i F_d(x_i) >= gamma - xi_i, d in the simplex, xi >= 0,
+    with F_d(x) = sum_i d_i y_i (1/2 - P[h(x) != h(x_i)]) over random hypotheses h. It may be
+    jitted, and vmapped over data sets and penalties. Work: a few dozen products and factors of [m,
+    m]; for thousands of examples take `fit_large`.
 
     Args:
       points: [m, d].
       labels: [m], +1 or -1.
-      penalty: [] C > 0, the price of a shortfall: at 1 or more the hard margin (4), below 1 / m the program is unbounded.
-      radius: [] R, for the hyperplanes of the paper: their nearest point to the centre is uniform in the cube [-R, R]^d. In its place
+      penalty: [] C > 0, the price of a shortfall: at 1 or more the hard margin (4), below 1 / m the
+        program is unbounded.
+      radius: [] R, for the hyperplanes of the paper: their nearest point to the centre is uniform
+        in the cube [-R, R]^d. In its place
       kernel: any measure, as `jboost.kernels` makes it.
-      centre: [d], the origin of the measure. None: with a radius the mean of the points, as in the paper; with a kernel the origin.
+      centre: [d], the origin of the measure. None: with a radius the mean of the points, as in the
+        paper; with a kernel the origin.
       mask: [m] bool, False for rows that only pad.
-      tolerance: [] the gap between the bounds, relative to the larger of them; None for 1e-7 in float64 and 1e-2 in float32.
+      tolerance: [] the gap between the bounds, relative to the larger of them; None for 1e-7 in
+        float64 and 1e-2 in float32.
       config: static sizes.
 
     Returns:
-      An `ExampleWeightModel`. `lower_bound` follows from `example_weights` and `upper_bound` from `row_weights` by `recompute_bounds`. Statuses:
-      OPTIMAL; PRECISION_LIMIT or ITERATION_LIMIT with a wider gap; NO_EDGE where the best margin is 0 as far as the floats tell (in float64 to 1e-8
-      of the largest disagreement), as of examples of opposite labels at one place under a hard margin; INFEASIBLE for a traced penalty below 1 / m;
-      INVALID_INPUT, with NaN, for NaN, labels that are none, a point outside the measure, or no examples.
+      An `ExampleWeightModel`. `lower_bound` follows from `example_weights` and `upper_bound` from
+      `row_weights` by `recompute_bounds`. Statuses: OPTIMAL; PRECISION_LIMIT or ITERATION_LIMIT
+      with a wider gap; NO_EDGE where the best margin is 0 as far as the floats tell (in float64 to
+      1e-8 of the largest disagreement), as of examples of opposite labels at one place under a hard
+      margin; INFEASIBLE for a traced penalty below 1 / m; INVALID_INPUT, with NaN, for NaN, labels
+      that are none, a point outside the measure, or no examples.
 
     Raises:
-      ValueError: at trace time, naming the argument; for a concrete radius or penalty of 0 or less, and a concrete penalty below 1 / m.
+      ValueError: at trace time, naming the argument; for a concrete radius or penalty of 0 or less,
+        and a concrete penalty below 1 / m.
 
     >>> import jboost
-    >>> model = jboost.example_weights.fit([[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]], [-1, -1, 1, 1], penalty=1.0, radius=5.0)
-    >>> jboost.predict(model, [[-3.0, 0.0], [3.0, 0.0]]).tolist(), bool(model.lower_bound <= model.upper_bound)
+    >>> model = jboost.example_weights.fit(
+    ...     [[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]],
+    ...     [-1, -1, 1, 1],
+    ...     penalty=1.0,
+    ...     radius=5.0,
+    ... )
+    >>> (
+    ...     jboost.predict(model, [[-3.0, 0.0], [3.0, 0.0]]).tolist(),
+    ...     bool(model.lower_bound <= model.upper_bound),
+    ... )
     ([-1, 1], True)
     """
     inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
@@ -173,7 +215,13 @@ class Inputs(NamedTuple):
 
 
 def prepare(
-    points: ArrayLike, labels: ArrayLike, *, radius: ArrayLike | None, kernel: Kernel | None, centre: ArrayLike | None, mask: ArrayLike | None
+    points: ArrayLike,
+    labels: ArrayLike,
+    *,
+    radius: ArrayLike | None,
+    kernel: Kernel | None,
+    centre: ArrayLike | None,
+    mask: ArrayLike | None,
 ) -> Inputs:
     """The arguments of `fit` as arrays. Raises ValueError at trace time, naming the argument."""
     points = as_points("points", points, "d")
@@ -183,12 +231,25 @@ def prepare(
     if (radius is None) == (kernel is None):
         raise ValueError("radius and kernel: exactly one of them says which hypotheses are meant")
     if kernel is not None and not isinstance(kernel, Kernel):
-        raise ValueError(f"kernel is a {type(kernel).__name__}: take one that jboost.kernels makes, such as custom(...)")
+        raise ValueError(
+            f"kernel is a {type(kernel).__name__}: take one that jboost.kernels makes, such as"
+            " custom(...)"
+        )
     if centre is None:
-        centre = jnp.zeros(points.shape[1:], points.dtype) if radius is None else _mean(points, mask)
+        centre = (
+            jnp.zeros(points.shape[1:], points.dtype) if radius is None else _mean(points, mask)
+        )
     else:
-        centre = check.numeric("centre", centre, shape=points.shape[1:], kinds="fiu").astype(points.dtype)
-    return Inputs(points, signs.astype(points.dtype), mask, hyperplanes(radius) if kernel is None else kernel, centre)  # type: ignore[arg-type]
+        centre = check.numeric("centre", centre, shape=points.shape[1:], kinds="fiu").astype(
+            points.dtype
+        )
+    return Inputs(
+        points,
+        signs.astype(points.dtype),
+        mask,
+        hyperplanes(radius) if kernel is None else kernel,  # type: ignore[arg-type]
+        centre,
+    )
 
 
 def _mean(points: Array, mask: Array) -> Array:
@@ -198,14 +259,18 @@ def _mean(points: Array, mask: Array) -> Array:
 
 def judge_penalty(penalty: ArrayLike, mask: Array) -> Array:
     """The penalty [], on the host where it is concrete; ValueError below 1 / m, which it names."""
-    penalty = jnp.asarray(check.number("penalty", penalty, low=0, high=check.LARGEST, open_low=True), float)
+    penalty = jnp.asarray(
+        check.number("penalty", penalty, low=0, high=check.LARGEST, open_low=True), float
+    )
     if not isinstance(penalty, jax.core.Tracer) and not isinstance(mask, jax.core.Tracer):
         with jax.ensure_compile_time_eval():
-            count = int(jnp.sum(mask))  # every process has the sum, though it holds a part of the mask
+            # every process has the sum, though it holds a part of the mask
+            count = int(jnp.sum(mask))
         if count and float(penalty) * count < 1 - 4 * jnp.finfo(penalty.dtype).eps:
             raise ValueError(
-                f"penalty is {float(penalty):g}, below 1 / m = {1 / count:g} for {count} examples: the program is unbounded there; "
-                "raise it to 1 / m at least (at 1 or more it is the hard margin)"
+                f"penalty is {float(penalty):g}, below 1 / m = {1 / count:g} for {count} examples:"
+                " the program is unbounded there; raise it to 1 / m at least (at 1 or more it is"
+                " the hard margin)"
             )
     return penalty
 
@@ -223,41 +288,76 @@ def validate(
     """Judges the values that `fit` takes, on the host.
 
     Raises:
-      ValueError: naming the argument and the remedy: for NaN, labels outside {-1, +1}, no examples, a penalty below 1 / m, and a radius that some
-        point needs larger (it names the radius needed), or a kernel that is not made for a point.
+      ValueError: naming the argument and the remedy: for NaN, labels outside {-1, +1}, no examples,
+        a penalty below 1 / m, and a radius that some point needs larger (it names the radius
+        needed), or a kernel that is not made for a point.
 
     >>> import jboost
-    >>> jboost.example_weights.validate([[0.0, 0.0], [0.0, 0.0], [12.0, 9.0]], [1, 1, -1], radius=1.0)
+    >>> jboost.example_weights.validate(
+    ...     [[0.0, 0.0], [0.0, 0.0], [12.0, 9.0]], [1, 1, -1], radius=1.0
+    ... )
     Traceback (most recent call last):
       ...
-    ValueError: radius is 1: the point 2, at (8, 6) from the centre, needs 9.00001 at least, or the measure is not what it says there
+    ValueError: radius is 1: the point 2, at (8, 6) from the centre, needs 9.00001 at least, or ...
     """
-    given = {"points": points, "labels": labels, "penalty": penalty, "radius": radius, "kernel": kernel, "centre": centre, "mask": mask}
-    check.on_host("jboost.example_weights.validate", instead="under these the status INVALID_INPUT says the same", **given)
+    given = {
+        "points": points,
+        "labels": labels,
+        "penalty": penalty,
+        "radius": radius,
+        "kernel": kernel,
+        "centre": centre,
+        "mask": mask,
+    }
+    check.on_host(
+        "jboost.example_weights.validate",
+        instead="under these the status INVALID_INPUT says the same",
+        **given,
+    )
     with jax.ensure_compile_time_eval():  # something else may be traced
-        _validate(prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask), penalty, radius)
+        _validate(
+            prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask),
+            penalty,
+            radius,
+        )
 
 
 def _validate(inputs: Inputs, penalty: ArrayLike, radius: ArrayLike | None) -> None:
-    check.values(inputs.points, inputs.labels, jnp.ones_like(inputs.labels), inputs.mask, names=("points", "labels", "weights"))
+    check.values(
+        inputs.points,
+        inputs.labels,
+        jnp.ones_like(inputs.labels),
+        inputs.mask,
+        names=("points", "labels", "weights"),
+    )
     if not bool(np.asarray(inputs.mask).any()):
-        raise ValueError("points has no examples that count: pass one at least, or a mask that is True for one")
+        raise ValueError(
+            "points has no examples that count: pass one at least, or a mask that is True for one"
+        )
     judge_penalty(penalty, inputs.mask)
     for name, part in (("centre", inputs.centre), ("kernel", inputs.kernel)):
-        if not all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in jax.tree.leaves(part)):
+        if not all(
+            np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in jax.tree.leaves(part)
+        ):
             raise ValueError(f"{name} holds a number that is not finite: pass finite ones")
     centred = inputs.points - inputs.centre[None, :]
     outside = np.asarray(~inputs.kernel.is_inside(centred) & inputs.mask)
     if not outside.any():
         return
     if radius is None:
-        raise ValueError(f"points[{int(outside.argmax())}] lies where the kernel is not made for ({int(outside.sum())} such in all): widen its range")
+        raise ValueError(
+            f"points[{int(outside.argmax())}] lies where the kernel is not made for"
+            f" ({int(outside.sum())} such in all): widen its range"
+        )
     needed = np.where(np.asarray(inputs.mask), np.asarray(least_radius(centred)), 0)
     row = int(needed.argmax())
-    place = ", ".join(f"{value:g}" for value in np.asarray(centred[row])[:6]) + (", ..." if centred.shape[1] > 6 else "")
+    place = ", ".join(f"{value:g}" for value in np.asarray(centred[row])[:6]) + (
+        ", ..." if centred.shape[1] > 6 else ""
+    )
     raise ValueError(
-        f"radius is {float(jnp.asarray(radius)):g}: the point {row}, at ({place}) from the centre, needs {_rounded_up(needed[row] * (1 + 1e-6))} "
-        "at least, or the measure is not what it says there"
+        f"radius is {float(jnp.asarray(radius)):g}: the point {row}, at ({place}) from the centre,"
+        f" needs {_rounded_up(needed[row] * (1 + 1e-6))} at least, or the measure is not what it"
+        " says there"
     )
 
 
@@ -293,14 +393,21 @@ def centred(inputs: Inputs) -> tuple[Array, Array]:
 @functools.partial(jax.jit, static_argnames=("config",))
 def _fit(inputs: Inputs, penalty: Array, tolerance: Array, *, config: Config) -> ExampleWeightModel:
     points, labels = centred(inputs)
-    sound = is_sound(inputs)  # apart from the penalty: under `vmap` over penalties there is one matrix
+    # apart from the penalty: under `vmap` over penalties there is one matrix
+    sound = is_sound(inputs)
     labels = jnp.where(sound, labels, 0.0)
-    disagreement = jnp.where(sound, inputs.kernel.disagreement(points, points).astype(points.dtype), 0.0)
-    solution = solve_program(disagreement, labels, labels, penalty, tolerance, sound & is_price(penalty), config)
+    disagreement = jnp.where(
+        sound, inputs.kernel.disagreement(points, points).astype(points.dtype), 0.0
+    )
+    solution = solve_program(
+        disagreement, labels, labels, penalty, tolerance, sound & is_price(penalty), config
+    )
     return make_model(inputs, points, labels, penalty, solution)
 
 
-def make_model(inputs: Inputs, points: Array, labels: Array, penalty: Array, solution: Solution) -> ExampleWeightModel:
+def make_model(
+    inputs: Inputs, points: Array, labels: Array, penalty: Array, solution: Solution
+) -> ExampleWeightModel:
     """The model of a solution."""
     weights = solution.example_weights
     return ExampleWeightModel(

@@ -1,7 +1,7 @@
 """What a fit returns, and how it predicts.
 
-Paper 003: d_i `example_weights`, C `penalty`, F_d(x) = sum_i d_i y_i (1/2 - P[h(x) != h(x_i)]) the score; u_i, the multipliers of the margins,
-`row_weights`.
+Paper 003: d_i `example_weights`, C `penalty`, F_d(x) = sum_i d_i y_i (1/2 - P[h(x) != h(x_i)]) the
+score; u_i, the multipliers of the margins, `row_weights`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from jboost.kernels import Kernel, weighted_disagreement
 @register
 @dataclasses.dataclass(frozen=True)
 class ExampleWeightModel:
-    """A distribution over the examples, the classifier that it makes, and the proof of how good it is."""
+    """A distribution over the examples, the classifier that it makes, and the proof of how good it
+    is.
+    """
 
     kernel: Kernel
     centre: Array  # [d] the origin of the measure
     points: Array  # [m, d] the examples less the centre, 0 where masked
     labels: Array  # [m] +1 or -1, 0 where masked
     example_weights: Array  # [m] d, sum one, exact zeros off the support
-    row_weights: Array  # [m] u, the certificate of the upper bound: what each margin weighs, at most the penalty
+    # [m] u, the certificate of the upper bound: what each margin weighs, at most the penalty
+    row_weights: Array
     bias: Array  # [] 1/2 sum_i d_i y_i, summed in 64 bits
     penalty: Array  # [] C
     lower_bound: Array  # [] of the optimum of (5), proven by example_weights
@@ -41,35 +44,52 @@ class ExampleWeightModel:
 
 
 def compact(model: ExampleWeightModel) -> ExampleWeightModel:
-    """The model with the examples of positive weight alone, on the host: it predicts the same, and its bounds can no longer be recomputed.
+    """The model with the examples of positive weight alone, on the host: it predicts the same, and
+    its bounds can no longer be recomputed.
 
     Raises:
       ValueError: if the arrays are traced or batched.
 
     >>> import jboost
-    >>> model = jboost.example_weights.fit([[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]], [-1, -1, 1, 1], penalty=1.0, radius=5.0)
+    >>> model = jboost.example_weights.fit(
+    ...     [[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]],
+    ...     [-1, -1, 1, 1],
+    ...     penalty=1.0,
+    ...     radius=5.0,
+    ... )
     >>> bool(jboost.example_weights.compact(model).points.shape[0] == model.num_support)
     True
     """
-    check.on_host("jboost.example_weights.compact", instead="return the model, and compact it afterwards", model=model)
+    check.on_host(
+        "jboost.example_weights.compact",
+        instead="return the model, and compact it afterwards",
+        model=model,
+    )
     if model.example_weights.ndim != 1:
         raise ValueError("model holds batched arrays: compact one model at a time")
     return _take(model, np.flatnonzero(np.asarray(model.example_weights) > 0))
 
 
 def _take(model: ExampleWeightModel, index: np.ndarray) -> ExampleWeightModel:
-    parts = {name: getattr(model, name)[index] for name in ("points", "labels", "example_weights", "row_weights")}
+    parts = {
+        name: getattr(model, name)[index]
+        for name in ("points", "labels", "example_weights", "row_weights")
+    }
     return dataclasses.replace(model, **parts)
 
 
 def sum_in_64_bits(values: Array, factor: float) -> Array:
     """factor * the sum of a vector [m], rounded once."""
-    return numerics.in_64_bits(lambda parts: (factor * jnp.sum(widen(parts), axis=-1)).astype(parts.dtype))(values)
+    return numerics.in_64_bits(
+        lambda parts: (factor * jnp.sum(widen(parts), axis=-1)).astype(parts.dtype)
+    )(values)
 
 
 @scores_of.register
 def _(model: ExampleWeightModel, features: ArrayLike) -> Array:
-    """F_d [k] in time O(k support): examples of weight 0 are left out where the model is concrete."""
+    """F_d [k] in time O(k support): examples of weight 0 are left out where the model
+    is concrete.
+    """
     features = check.numeric("features", features, shape=("k", model.centre.shape[-1]), kinds="fiu")
     if not isinstance(model.example_weights, jax.core.Tracer) and model.example_weights.ndim == 1:
         order = np.argsort(-np.asarray(model.example_weights), kind="stable")
@@ -82,4 +102,6 @@ def _(model: ExampleWeightModel, features: ArrayLike) -> Array:
 @jax.jit
 def _scores(model: ExampleWeightModel, features: Array) -> Array:
     signed = model.labels * model.example_weights
-    return model.bias - weighted_disagreement(model.kernel, features - model.centre[None, :], model.points, signed)
+    return model.bias - weighted_disagreement(
+        model.kernel, features - model.centre[None, :], model.points, signed
+    )

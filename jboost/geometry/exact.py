@@ -1,12 +1,15 @@
-"""Arithmetic without rounding error on ordinary floats: expansions for signs, double words for values.
+"""Arithmetic without rounding error on ordinary floats: expansions for signs, double words for
+values.
 
-Everything here is written for either float type. On float64 a double word carries 106 bits, on float32 it carries 48,
-which holds every product of two coordinate differences on an integer grid up to 2^20.
+Everything here is written for either float type. On float64 a double word carries 106 bits, on
+float32 it carries 48, which holds every product of two coordinate differences on an integer grid up
+to 2^20.
 
 No constant but 0 may take part in an error-free sum: compilers fold (a + 1) - 1.
 
-Symbols: T. J. Dekker 1971 for `two_product`, D. E. Knuth for `two_sum`, J. R. Shewchuk 1997, *Adaptive Precision
-Floating-Point Arithmetic*, for expansions (`sign_of_sum` is his GROW-EXPANSION and relies on round to nearest).
+Symbols: T. J. Dekker 1971 for `two_product`, D. E. Knuth for `two_sum`, J. R. Shewchuk 1997,
+*Adaptive Precision Floating-Point Arithmetic*, for expansions (`sign_of_sum` is his GROW-EXPANSION
+and relies on round to nearest).
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ def two_sum(a: Array, b: Array) -> Wide:
 
 
 def _split(a: Array) -> tuple[Array, Array]:
-    """a as a sum of two halves whose products with other halves are exact; by bits, so that fused operations cannot spoil it."""
+    """a as a sum of two halves whose products with other halves are exact; by bits, so that fused
+    operations cannot spoil it.
+    """
     bits_dtype, dropped = {4: (jnp.uint32, 12), 8: (jnp.uint64, 27)}[a.dtype.itemsize]
     half = jnp.ones((), bits_dtype) << (dropped - 1)
     bits = ((lax.bitcast_convert_type(a, bits_dtype) + half) >> dropped) << dropped
@@ -47,8 +52,9 @@ def _split(a: Array) -> tuple[Array, Array]:
 def rounded_product(a: Array, b: Array) -> Array:
     """a * b rounded once and for all.
 
-    A compiler may contract a product and a later sum into one operation with a single rounding, in one place and not in
-    another; error-free sums of such a product are then wrong. The selection, which never changes a number, forbids it.
+    A compiler may contract a product and a later sum into one operation with a single rounding, in
+    one place and not in another; error-free sums of such a product are then wrong. The selection,
+    which never changes a number, forbids it.
     """
     product = a * b
     return jnp.where(jnp.abs(product) <= jnp.finfo(product.dtype).max, product, jnp.inf)
@@ -59,7 +65,9 @@ def two_product(a: Array, b: Array) -> Wide:
     product = rounded_product(a, b)
     a_high, a_low = _split(a)
     b_high, b_low = _split(b)
-    return Wide(product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low)
+    return Wide(
+        product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    )
 
 
 def sign_of_sum(terms: Sequence[Array]) -> Array:
@@ -78,7 +86,9 @@ def sign_of_sum(terms: Sequence[Array]) -> Array:
 
 
 def orientation(a: Array, b: Array, c: Array) -> Array:
-    """The exact sign of the turn a -> b -> c of points [2, ...]: +1 if c lies to the left of the ray from a through b, 0 if all are collinear."""
+    """The exact sign of the turn a -> b -> c of points [2, ...]: +1 if c lies to the left of the
+    ray from a through b, 0 if all are collinear.
+    """
     return sign_of_sum([*_cross_product(b, c), *_cross_product(c, a), *_cross_product(a, b)])
 
 
@@ -108,7 +118,9 @@ def wide_negative(a: Wide) -> Wide:
 def wide_multiply(a: Wide, b: Wide) -> Wide:
     """a * b to nearly twice the working precision."""
     product = two_product(a.hi, b.hi)
-    return two_sum(product.hi, product.lo + (rounded_product(a.hi, b.lo) + rounded_product(a.lo, b.hi)))
+    return two_sum(
+        product.hi, product.lo + (rounded_product(a.hi, b.lo) + rounded_product(a.lo, b.hi))
+    )
 
 
 def wide_scale(a: Array, b: Wide) -> Wide:
@@ -135,12 +147,16 @@ def wide_abs(a: Wide) -> Wide:
 
 
 def wide_least(values: Wide, mask: Array) -> tuple[Array, Wide]:
-    """The least of values [..., n] in a mask, and the index of the first that is so, int32; n and infinite where the mask is empty."""
+    """The least of values [..., n] in a mask, and the index of the first that is so, int32; n and
+    infinite where the mask is empty.
+    """
     high, low, index = reduce.lexicographic_least(*_keys(values, mask))
     return index, Wide(high, low)
 
 
-def wide_leasts(values: Wide, first: Array, second: Array) -> tuple[tuple[Array, Wide], tuple[Array, Wide]]:
+def wide_leasts(
+    values: Wide, first: Array, second: Array
+) -> tuple[tuple[Array, Wide], tuple[Array, Wide]]:
     """The same for two masks."""
     found = reduce.lexicographic_leasts(_keys(values, first), _keys(values, second))
     one, other = ((index, Wide(high, low)) for high, low, index in found)
@@ -151,4 +167,8 @@ def _keys(values: Wide, mask: Array) -> tuple[Array, Array, Array]:
     """What values [..., n] are compared by; the largest keys outside of the mask."""
     size = mask.shape[-1]
     place = lax.broadcasted_iota(jnp.int32, mask.shape, mask.ndim - 1)
-    return jnp.where(mask, values.hi, jnp.inf), jnp.where(mask, values.lo, jnp.inf), jnp.where(mask, place, size)
+    return (
+        jnp.where(mask, values.hi, jnp.inf),
+        jnp.where(mask, values.lo, jnp.inf),
+        jnp.where(mask, place, size),
+    )

@@ -1,9 +1,9 @@
 """The shortest distance between the convex hulls of two finite sets in the plane.
 
-The Minkowski difference of the two sets is searched for its point nearest to the origin by support points only (E. G.
-Gilbert, D. W. Johnson, S. S. Keerthi 1988). No hull is ever built: a step costs one masked pass over the points, and a
-handful of steps are enough. Directions are differences of points or perpendicular to one, so on an integer grid every
-test is decided without rounding.
+The Minkowski difference of the two sets is searched for its point nearest to the origin by support
+points only (E. G. Gilbert, D. W. Johnson, S. S. Keerthi 1988). No hull is ever built: a step costs
+one masked pass over the points, and a handful of steps are enough. Directions are differences of
+points or perpendicular to one, so on an integer grid every test is decided without rounding.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ _MAX_STEPS = 256
 _RELATIVE_PROGRESS = {4: 2.0**-46, 8: 2.0**-98}
 
 
-def hull_distance(points: Array, in_first: Array, in_second: Array, *, start: tuple[Array, Array], floor: Array) -> HullDistance:
+def hull_distance(
+    points: Array, in_first: Array, in_second: Array, *, start: tuple[Array, Array], floor: Array
+) -> HullDistance:
     """Distance between the hulls of two disjoint sets of points.
 
     Args:
@@ -64,26 +66,33 @@ def hull_distance(points: Array, in_first: Array, in_second: Array, *, start: tu
       in_first: [n] bool, the first set, not empty.
       in_second: [n] bool, the second set, not empty.
       start: places of a point of the first set and of one of the second.
-      floor: [], the search may end as soon as the distance is known not to exceed this; negative to go to the end.
+      floor: [], the search may end as soon as the distance is known not to exceed this; negative to
+        go to the end.
 
     Returns:
-      The distance and its direction; an upper bound of at most `floor` if the search ended early. Distance 0 if the hulls
-      meet; the direction is then without meaning.
+      The distance and its direction; an upper bound of at most `floor` if the search ended early.
+      Distance 0 if the hulls meet; the direction is then without meaning.
     """
     reach = reduce.largest(jnp.abs(points))
     last = points.shape[1] - 1
 
     def look_further(nearest: _Nearest) -> tuple[Array, Array]:
-        """The support points [2] of both sets along the normal, and whether they are nearer than those that it touches."""
+        """The support points [2] of both sets along the normal, and whether they are nearer than
+        those that it touches.
+        """
         (first, drop), (second, other_drop) = _support(points, in_first, in_second, nearest)
         gain = -exact.wide_add(drop, other_drop).hi
         size = jnp.abs(nearest.normal.x.hi) * reach[0] + jnp.abs(nearest.normal.y.hi) * reach[1]
-        return jnp.minimum(jnp.stack([first, second]), last), gain > size * _RELATIVE_PROGRESS[points.dtype.itemsize]
+        return jnp.minimum(jnp.stack([first, second]), last), gain > size * _RELATIVE_PROGRESS[
+            points.dtype.itemsize
+        ]
 
     def step(search: _Search) -> _Search:
         nearest = _nearest(points, search.simplices)
         is_wide = nearest.distance > floor
-        new, improves = loops.cond(is_wide, look_further, lambda now: (now.touched, jnp.zeros((), bool)), nearest)
+        new, improves = loops.cond(
+            is_wide, look_further, lambda now: (now.touched, jnp.zeros((), bool)), nearest
+        )
         simplices = jnp.stack([jnp.stack([nearest.touched, new]), jnp.stack([nearest.other, new])])
         return _Search(simplices, nearest, improves)
 
@@ -96,13 +105,22 @@ def hull_distance(points: Array, in_first: Array, in_second: Array, *, start: tu
     return HullDistance(jnp.stack([normal.x.hi, normal.y.hi]), distance)
 
 
-def _support(points: Array, in_first: Array, in_second: Array, nearest: _Nearest) -> tuple[tuple[Array, Wide], tuple[Array, Wide]]:
-    """The point of the first set that is lowest along the normal, and that of the second one that is highest.
+def _support(
+    points: Array, in_first: Array, in_second: Array, nearest: _Nearest
+) -> tuple[tuple[Array, Wide], tuple[Array, Wide]]:
+    """The point of the first set that is lowest along the normal, and that of the second one that
+    is highest.
 
-    Beside them what they lie lower, or higher, than the point of their set that the normal touches: 0 at most; infinite where a set is empty.
+    Beside them what they lie lower, or higher, than the point of their set that the normal touches:
+    0 at most; infinite where a set is empty.
     """
     origin = numerics.take(points, nearest.touched)
-    offsets = _Vector(*(exact.wide_difference(points[axis], jnp.where(in_first, *origin[axis])) for axis in range(2)))
+    offsets = _Vector(
+        *(
+            exact.wide_difference(points[axis], jnp.where(in_first, *origin[axis]))
+            for axis in range(2)
+        )
+    )
     height = _dot(nearest.normal, offsets)
     height = exact.wide_where(in_first, height, exact.wide_negative(height))
     return exact.wide_leasts(height, in_first, in_second)
@@ -112,20 +130,37 @@ def _nearest(points: Array, simplices: Array) -> _Nearest:
     """The one of two simplices [2, 2, 2] that is nearer to the origin, the first where they tie."""
     ends = numerics.take(points, simplices)
     corners = [exact.wide_difference(ends[axis, ..., 0], ends[axis, ..., 1]) for axis in range(2)]
-    a, b = (_Vector(*(Wide(part.hi[:, corner], part.lo[:, corner]) for part in corners)) for corner in range(2))
-    edge = _Vector(exact.wide_add(b.x, exact.wide_negative(a.x)), exact.wide_add(b.y, exact.wide_negative(a.y)))
+    a, b = (
+        _Vector(*(Wide(part.hi[:, corner], part.lo[:, corner]) for part in corners))
+        for corner in range(2)
+    )
+    edge = _Vector(
+        exact.wide_add(b.x, exact.wide_negative(a.x)), exact.wide_add(b.y, exact.wide_negative(a.y))
+    )
     across = _Vector(exact.wide_negative(edge.y), edge.x)
     height = _dot(a, across).hi
     at_a, at_b = _dot(a, edge).hi >= 0, _dot(b, edge).hi <= 0
     inner = jax.tree.map(lambda part: jnp.where(height < 0, -part, part), across)
-    normal = jax.tree.map(lambda first, second, between: jnp.where(at_a, first, jnp.where(at_b, second, between)), a, b, inner)
+    normal = jax.tree.map(
+        lambda first, second, between: jnp.where(at_a, first, jnp.where(at_b, second, between)),
+        a,
+        b,
+        inner,
+    )
     length = jnp.sqrt(normal.x.hi * normal.x.hi + normal.y.hi * normal.y.hi)
     distance = jnp.where(at_a | at_b, length, numerics.safe_divide(jnp.abs(height), length))
     number, is_second = lax.iota(jnp.int32, 2), (~at_a & at_b).astype(jnp.int32)
     parts, structure = jax.tree.flatten(normal)
-    distance, chosen, touched, *parts = reduce.lexicographic_least(distance, number, carried=[is_second, *parts])
+    distance, chosen, touched, *parts = reduce.lexicographic_least(
+        distance, number, carried=[is_second, *parts]
+    )
     chosen_corners = simplices[chosen]
-    return _Nearest(jax.tree.unflatten(structure, parts), distance, chosen_corners[touched], chosen_corners[1 - touched])
+    return _Nearest(
+        jax.tree.unflatten(structure, parts),
+        distance,
+        chosen_corners[touched],
+        chosen_corners[1 - touched],
+    )
 
 
 def _dot(a: _Vector, b: _Vector) -> Wide:

@@ -1,4 +1,6 @@
-"""What a linear model says of points: one evaluation for all predictions, and for the certificates of lines and planes."""
+"""What a linear model says of points: one evaluation for all predictions, and for the certificates
+of lines and planes.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,16 @@ from jboost.geometry import exact
 
 _UNROLLED = 4  # terms of a sum that need no loop
 _ROOM = 16  # of the largest float64, between it and a coordinate whose differences need no care
-_RELATIVE, _ABSOLUTE = 2.0**-49, 2.0**-100  # of `certain_signs`: 16 roundings of a float64; far more than underflow of floats can add up to
+# of `certain_signs`: 16 roundings of a float64; far more than underflow of floats can add up to
+_RELATIVE, _ABSOLUTE = 2.0**-49, 2.0**-100
 _LOW_BITS = 12  # of a 32-bit integer, in the second of two floats that hold it
 
 
 @jax.custom_jvp
 @jax.jit
 def score_points(points: Array, normal: Array, anchor: Array, bias: Array) -> Array:
-    """normal . (x - anchor) + bias for each point x, in float64 whatever the types of the program; derivatives are in those types.
+    """normal . (x - anchor) + bias for each point x, in float64 whatever the types of the program;
+    derivatives are in those types.
 
     Args:
       points: [k, d], real.
@@ -28,8 +32,8 @@ def score_points(points: Array, normal: Array, anchor: Array, bias: Array) -> Ar
       bias: [].
 
     Returns:
-      [k], rounded to the type of `bias`; one that is too small for it comes out as its least normal number, with the right sign. NaN where a
-      coordinate is not finite.
+      [k], rounded to the type of `bias`; one that is too small for it comes out as its least normal
+      number, with the right sign. NaN where a coordinate is not finite.
     """
     dtype = bias.dtype
     least = float(jnp.finfo(dtype).tiny)
@@ -37,15 +41,23 @@ def score_points(points: Array, normal: Array, anchor: Array, bias: Array) -> Ar
     def evaluate(*arrays: Array) -> Array:
         points, normal, anchor, bias = (array.astype("float64") for array in arrays)
         columns, anchor = points.T, anchor[:, None]
-        largest = jnp.maximum(reduce.largest(jnp.maximum(jnp.abs(columns), jnp.abs(anchor)), axis=0), jnp.abs(bias))
+        largest = jnp.maximum(
+            reduce.largest(jnp.maximum(jnp.abs(columns), jnp.abs(anchor)), axis=0), jnp.abs(bias)
+        )
         share = jnp.where(largest > jnp.finfo(largest.dtype).max / _ROOM, 1 / _ROOM, 1.0)
         terms = exact.rounded_product(normal[:, None], columns * share[None] - anchor * share[None])
         start = jnp.zeros_like(share)
         # one by one, so that it comes out the same everywhere
-        total, _ = loops.scan(lambda total, term: (total + term, None), start, terms, unroll=_UNROLLED)
+        total, _ = loops.scan(
+            lambda total, term: (total + term, None), start, terms, unroll=_UNROLLED
+        )
         total = total + bias * share
-        scores = jnp.where((total != 0) & (jnp.abs(total) < least), jnp.copysign(least, total), total / share)
-        return jnp.where(reduce.all_true(jnp.isfinite(columns), axis=0), scores, jnp.nan).astype(dtype)
+        scores = jnp.where(
+            (total != 0) & (jnp.abs(total) < least), jnp.copysign(least, total), total / share
+        )
+        return jnp.where(reduce.all_true(jnp.isfinite(columns), axis=0), scores, jnp.nan).astype(
+            dtype
+        )
 
     return numerics.in_64_bits(evaluate)(points, normal, anchor, bias)
 
@@ -54,16 +66,22 @@ def score_points(points: Array, normal: Array, anchor: Array, bias: Array) -> Ar
 def _jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
     points, normal, anchor, bias = primals
     of_points, of_normal, of_anchor, of_bias = tangents
-    moved = of_points if jnp.issubdtype(points.dtype, jnp.floating) else jnp.zeros_like(points, normal.dtype)
+    moved = (
+        of_points
+        if jnp.issubdtype(points.dtype, jnp.floating)
+        else jnp.zeros_like(points, normal.dtype)
+    )
     along = jnp.matmul(moved - of_anchor[None], normal, precision=lax.Precision.HIGHEST)
     turned = jnp.matmul(points - anchor[None], of_normal, precision=lax.Precision.HIGHEST)
     return score_points(*primals), (along + turned + of_bias).astype(bias.dtype)
 
 
 def certain_signs(points: Array, normal: Array, anchor: Array, bias: Array, unit: Array) -> Array:
-    """The signs of the scores of `score_points`, by 32-bit types alone; 0 where the rounding of float64 may give another sign.
+    """The signs of the scores of `score_points`, by 32-bit types alone; 0 where the rounding of
+    float64 may give another sign.
 
-    The sum is exact, as an expansion of floats, but for underflow; a score is certain if it is larger than what float64 arithmetic may err by.
+    The sum is exact, as an expansion of floats, but for underflow; a score is certain if it is
+    larger than what float64 arithmetic may err by.
 
     Args:
       points: [k, d], finite, of at most 32 bits.
@@ -76,7 +94,9 @@ def certain_signs(points: Array, normal: Array, anchor: Array, bias: Array, unit
       [k] int32: -1, 0 or +1.
     """
     in_units = bias / unit
-    length = numerics.power_of_two_at_least(jnp.maximum(jnp.max(jnp.abs(normal)), jnp.abs(in_units)))
+    length = numerics.power_of_two_at_least(
+        jnp.maximum(jnp.max(jnp.abs(normal)), jnp.abs(in_units))
+    )
     normal, in_units = normal / length, in_units / length
     parts = [part / unit for part in _as_floats(points)]
     terms, size = [], jnp.abs(in_units)

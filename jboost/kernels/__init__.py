@@ -1,7 +1,15 @@
-"""Kernels that come from a measure on hypotheses: the probability that a random hypothesis tells two points apart."""
+"""Kernels that come from a measure on hypotheses: the probability that a random hypothesis tells
+two points apart.
+"""
 
 from jboost.kernels.chunks import weighted_disagreement
-from jboost.kernels.planes import Hyperplanes, ball_probability, disagreement, hyperplanes, least_radius
+from jboost.kernels.planes import (
+    Hyperplanes,
+    ball_probability,
+    disagreement,
+    hyperplanes,
+    least_radius,
+)
 from jboost.kernels.simple import CentralHyperplanes, RandomStumps, central_hyperplanes, stumps
 from jboost.kernels.types import CustomKernel, Kernel, custom
 

@@ -1,4 +1,6 @@
-"""Angles with a derivative where the formula has none: 0, a subgradient of what the kernels make of them."""
+"""Angles with a derivative where the formula has none: 0, a subgradient of what the kernels make of
+them.
+"""
 
 from __future__ import annotations
 

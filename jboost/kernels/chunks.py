@@ -14,9 +14,15 @@ _ENTRIES_AT_ONCE = 1 << 22
 
 @meshes.takes_sharded
 def weighted_disagreement(
-    kernel: Kernel, points_a: ArrayLike, points_b: ArrayLike, coefficients: ArrayLike, *, entries_at_once: int = _ENTRIES_AT_ONCE
+    kernel: Kernel,
+    points_a: ArrayLike,
+    points_b: ArrayLike,
+    coefficients: ArrayLike,
+    *,
+    entries_at_once: int = _ENTRIES_AT_ONCE,
 ) -> Array:
-    """sum_j P[h(a_i) != h(b_j)] c_j for every i, without the matrix: 50,000 x 50,000 points take 16 MiB at a time.
+    """sum_j P[h(a_i) != h(b_j)] c_j for every i, without the matrix: 50,000 x 50,000 points take 16
+    MiB at a time.
 
     Args:
       kernel: as `hyperplanes` makes it.
@@ -33,7 +39,9 @@ def weighted_disagreement(
 
     >>> import jboost
     >>> kernel = jboost.kernels.central_hyperplanes()
-    >>> jboost.kernels.weighted_disagreement(kernel, [[1.0, 0.0], [0.0, 1.0]], [[0.0, 2.0], [-1.0, 0.0]], [1.0, 10.0]).tolist()
+    >>> jboost.kernels.weighted_disagreement(
+    ...     kernel, [[1.0, 0.0], [0.0, 1.0]], [[0.0, 2.0], [-1.0, 0.0]], [1.0, 10.0]
+    ... ).tolist()
     [10.5, 5.0]
     """
     check.count("entries_at_once", entries_at_once, low=1)
@@ -41,13 +49,20 @@ def weighted_disagreement(
     points_b = as_points("points_b", points_b, points_a.shape[1])
     coefficients = jnp.asarray(coefficients, points_a.dtype)
     if coefficients.ndim not in (1, 2) or coefficients.shape[0] != points_b.shape[0]:
-        raise ValueError(f"coefficients has shape {list(coefficients.shape)}: expected [{points_b.shape[0]}] or [{points_b.shape[0]}, k]")
+        raise ValueError(
+            f"coefficients has shape {list(coefficients.shape)}: expected [{points_b.shape[0]}] or"
+            f" [{points_b.shape[0]}, k]"
+        )
     rows = max(1, min(points_a.shape[0], entries_at_once // max(points_b.shape[0], 1)))
     num_chunks = max(1, -(-points_a.shape[0] // rows))
-    padded = jnp.pad(points_a, ((0, num_chunks * rows - points_a.shape[0]), (0, 0))).reshape(num_chunks, rows, -1)
+    padded = jnp.pad(points_a, ((0, num_chunks * rows - points_a.shape[0]), (0, 0))).reshape(
+        num_chunks, rows, -1
+    )
 
     def one_chunk(chunk: Array) -> Array:
-        return jnp.matmul(kernel.disagreement(chunk, points_b), coefficients, precision=lax.Precision.HIGHEST)
+        return jnp.matmul(
+            kernel.disagreement(chunk, points_b), coefficients, precision=lax.Precision.HIGHEST
+        )
 
     sums = one_chunk(padded[0])[None] if num_chunks == 1 else lax.map(one_chunk, padded)
     return sums.reshape(num_chunks * rows, *coefficients.shape[1:])[: points_a.shape[0]]

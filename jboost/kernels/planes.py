@@ -1,22 +1,29 @@
-"""Hyperplanes whose nearest point to the origin is uniform in a cube: the class of paper 003, in any dimension.
+"""Hyperplanes whose nearest point to the origin is uniform in a cube: the class of paper 003, in
+any dimension.
 
-Symbols: r the nearest point of the plane {u : u.r = |r|^2}, uniform in [-R, R]^d with R `radius`; rho_x = |x|. The plane separates x from the
-origin O iff r.x > |r|^2, that is iff r lies in the ball with diameter [O, x], of volume V_d (rho_x / 2)^d. So
-P[h(x) != h(z)] = vol(B_x symmetric difference B_z) / (2 R)^d, as long as both balls lie in the cube: max_k (|x_k| + rho_x) / 2 <= R.
+Symbols: r the nearest point of the plane {u : u.r = |r|^2}, uniform in [-R, R]^d with R `radius`;
+rho_x = |x|. The plane separates x from the origin O iff r.x > |r|^2, that is iff r lies in the ball
+with diameter [O, x], of volume V_d (rho_x / 2)^d. So P[h(x) != h(z)] = vol(B_x symmetric difference
+B_z) / (2 R)^d, as long as both balls lie in the cube: max_k (|x_k| + rho_x) / 2 <= R.
 
-Derivation. In the direction u the ball B_x reaches from O as far as (u.x)_+, so the volume is (1/d) times the integral over unit vectors of
-|(u.x)_+^d - (u.z)_+^d|. Only the part of u in the plane of O, x and z matters, which leaves one angle. The two spheres meet where u is orthogonal
-to x - z; with e = (x - z) / |x - z|, p_x = x.e, p_z = z.e and q = |x - p_x e| = |z - p_z e|, and S(a) the integral of cos^d from 0 to a,
+Derivation. In the direction u the ball B_x reaches from O as far as (u.x)_+, so the volume is (1/d)
+times the integral over unit vectors of |(u.x)_+^d - (u.z)_+^d|. Only the part of u in the plane of
+O, x and z matters, which leaves one angle. The two spheres meet where u is orthogonal to x - z;
+with e = (x - z) / |x - z|, p_x = x.e, p_z = z.e and q = |x - p_x e| = |z - p_z e|, and S(a) the
+integral of cos^d from 0 to a,
 
-    vol = V_d 2^-d / S(pi/2) * (rho_x^d S(a_x) - rho_z^d S(a_z)),   a_x = atan2(p_x, q), a_z = atan2(p_z, q).
+    vol = V_d 2^-d / S(pi/2) * (rho_x^d S(a_x) - rho_z^d S(a_z)),
+    a_x = atan2(p_x, q),   a_z = atan2(p_z, q).
 
-2 S(a) is the incomplete beta function B(sin^2 a; 1/2, (d+1)/2), and S(a) / S(pi/2) its regularised form, the share of a ball in two opposite
-half-caps (Li 2011, "Concise formulas for the area and volume of a hyperspherical cap"). With x the longer one the difference is taken as
+2 S(a) is the incomplete beta function B(sin^2 a; 1/2, (d+1)/2), and S(a) / S(pi/2) its regularised
+form, the share of a ball in two opposite half-caps (Li 2011, "Concise formulas for the area and
+volume of a hyperspherical cap"). With x the longer one the difference is taken as
 
     (rho_x^d - rho_z^d) S(a_x) + rho_z^d * integral of cos^d from a_z to a_x,
 
-two terms that are never negative, each of them computed without cancellation: from x - z and (x - z).(x + z), from the angle between the points, and
-from cos^d as its Fourier series, whose coefficients are positive. So equal points give exactly 0, and near points their relative accuracy.
+two terms that are never negative, each of them computed without cancellation: from x - z and
+(x - z).(x + z), from the angle between the points, and from cos^d as its Fourier series, whose
+coefficients are positive. So equal points give exactly 0, and near points their relative accuracy.
 For d = 2 this is the paper's formula (7), with (|x| / 2)^2 in place of the printed |x|^2.
 """
 
@@ -59,43 +66,62 @@ def hyperplanes(radius: ArrayLike) -> Hyperplanes:
     """The kernel of `disagreement`, as a record that fits take.
 
     >>> import jax, jboost
-    >>> jboost.kernels.hyperplanes(5.0).is_inside(jax.numpy.array([[1.0, 2.0], [9.0, 0.0]])).tolist()
+    >>> jboost.kernels.hyperplanes(5.0).is_inside(
+    ...     jax.numpy.array([[1.0, 2.0], [9.0, 0.0]])
+    ... ).tolist()
     [True, False]
     """
-    return Hyperplanes(check.number("radius", radius, low=0, high=check.LARGEST, open_low=True).astype(float))
+    return Hyperplanes(
+        check.number("radius", radius, low=0, high=check.LARGEST, open_low=True).astype(float)
+    )
 
 
 @meshes.takes_sharded
 def disagreement(points_a: ArrayLike, points_b: ArrayLike, radius: ArrayLike) -> Array:
-    """The probability that a random hyperplane separates two points: its nearest point to the origin is uniform in the cube [-radius, radius]^d.
+    """The probability that a random hyperplane separates two points: its nearest point to the
+    origin is uniform in the cube [-radius, radius]^d.
 
-    Exact in every dimension, and in float32 to a relative error of 1e-4 of each entry where the points differ: equal points have 0, near points
-    what their difference is worth. Entries below the least normal float are 0. Memory: [a, b]; `weighted_disagreement` needs less.
+    Exact in every dimension, and in float32 to a relative error of 1e-4 of each entry where the
+    points differ: equal points have 0, near points what their difference is worth. Entries below
+    the least normal float are 0. Memory: [a, b]; `weighted_disagreement` needs less.
 
     Args:
-      points_a: [a, d], relative to the origin of the measure (the paper centres the data at their mean).
+      points_a: [a, d], relative to the origin of the measure (the paper centres the data at their
+        mean).
       points_b: [b, d].
-      radius: [] R > 0, in the unit of the points. Only where max_k (|x_k| + |x|) / 2 <= R for both points are the values what is said here; elsewhere
-        they are volumes of balls that stick out of the cube. `least_radius` names the R that is enough.
+      radius: [] R > 0, in the unit of the points. Only where max_k (|x_k| + |x|) / 2 <= R for both
+        points are the values what is said here; elsewhere they are volumes of balls that stick out
+        of the cube. `least_radius` names the R that is enough.
 
     Returns:
       [a, b] in [0, 1].
 
     Raises:
-      ValueError: at trace time, for a wrong shape or kind; for a radius of 0 or less where it is concrete.
+      ValueError: at trace time, for a wrong shape or kind; for a radius of 0 or less where it is
+        concrete.
 
     >>> import jboost
-    >>> [round(float(p), 4) for p in jboost.kernels.disagreement([[1.0, 0.0]], [[1.0, 0.0], [0.0, 0.0], [-1.0, 0.0]], 1.0)[0]]
+    >>> [
+    ...     round(float(p), 4)
+    ...     for p in jboost.kernels.disagreement(
+    ...         [[1.0, 0.0]], [[1.0, 0.0], [0.0, 0.0], [-1.0, 0.0]], 1.0
+    ...     )[0]
+    ... ]
     [0.0, 0.1963, 0.3927]
     """
     points_a = as_points("points_a", points_a, "d")
     points_b = as_points("points_b", points_b, points_a.shape[1])
-    return _jitted(check.number("radius", radius, low=0, high=check.LARGEST, open_low=True).astype(float), points_a, points_b)
+    return _jitted(
+        check.number("radius", radius, low=0, high=check.LARGEST, open_low=True).astype(float),
+        points_a,
+        points_b,
+    )
 
 
 @meshes.takes_sharded
 def least_radius(points: ArrayLike) -> Array:
-    """The least R for which the measure is what it says at points [k, d], (max_j |x_j| + |x|) / 2 of each, [k].
+    """The least R for which the measure is what it says at points [k, d], (max_j |x_j| + |x|) / 2
+    of each, [k].
 
     >>> import jboost
     >>> jboost.kernels.least_radius([[3.0, 4.0], [0.0, 1.0]]).tolist()
@@ -107,13 +133,17 @@ def least_radius(points: ArrayLike) -> Array:
 
 @meshes.takes_sharded
 def ball_probability(lengths: Array, radius: Array, dimension: int) -> Array:
-    """The probability that a random hyperplane separates points of these lengths [...] from the origin."""
+    """The probability that a random hyperplane separates points of these lengths [...] from the
+    origin.
+    """
     unit_ball = math.exp(0.5 * dimension * math.log(math.pi) - math.lgamma(0.5 * dimension + 1))
     return (unit_ball ** (1 / dimension) * (lengths / (4 * radius))) ** dimension
 
 
 def _lengths(points: Array) -> Array:
-    """|x| of points [..., d], [...], without overflow or underflow; its derivative is 0 at the origin."""
+    """|x| of points [..., d], [...], without overflow or underflow; its derivative is 0
+    at the origin.
+    """
     size = lax.stop_gradient(jnp.max(jnp.abs(points), axis=-1))
     unit = jnp.where(size > 0, size, 1.0)
     return size * numerics.root(jnp.sum((points / unit[..., None]) ** 2, axis=-1))
@@ -123,11 +153,15 @@ def _disagreement(radius: Array, points_a: Array, points_b: Array) -> Array:
     dimension = points_a.shape[1]
     length_a, length_b = _lengths(points_a)[:, None], _lengths(points_b)[None, :]
     is_longer = length_a >= length_b
-    longest, shortest = jnp.where(is_longer, length_a, length_b), jnp.where(is_longer, length_b, length_a)
+    longest, shortest = (
+        jnp.where(is_longer, length_a, length_b),
+        jnp.where(is_longer, length_b, length_a),
+    )
     unit = jnp.where(longest > 0, longest, 1.0)
     distance, projection = _chord(points_a, points_b)
     towards = jnp.where(is_longer, projection, -projection)
-    towards = towards + lax.stop_gradient(jnp.abs(towards) - towards)  # only rounding makes it negative: the derivative is that of the longer point
+    # only rounding makes it negative: the derivative is that of the longer point
+    towards = towards + lax.stop_gradient(jnp.abs(towards) - towards)
     share = _share_of_ball(distance / unit, towards / unit, shortest / unit, dimension)
     return ball_probability(longest, radius, dimension) * share
 
@@ -136,7 +170,9 @@ _jitted = jax.jit(_disagreement)
 
 
 def _chord(points_a: Array, points_b: Array) -> tuple[Array, Array]:
-    """|x - z| and (x + z).e with e = (x - z) / |x - z|, both [a, b]; relatively accurate, and 0 for equal points."""
+    """|x - z| and (x + z).e with e = (x - z) / |x - z|, both [a, b]; relatively
+    accurate, and 0 for equal points.
+    """
     columns_a, columns_b = points_a.T[:, :, None], points_b.T[:, None, :]
     dimension = points_a.shape[1]
 
@@ -147,18 +183,26 @@ def _chord(points_a: Array, points_b: Array) -> tuple[Array, Array]:
         return loops.fori_loop(0, dimension, visit, start, unroll=min(dimension, _UNROLLED))
 
     none = jnp.zeros((points_a.shape[0], points_b.shape[0]), points_a.dtype)
-    size = over_coordinates(lambda difference, _, largest: jnp.maximum(largest, jnp.abs(difference)), none)
+    size = over_coordinates(
+        lambda difference, _, largest: jnp.maximum(largest, jnp.abs(difference)), none
+    )
     size = lax.stop_gradient(size)  # the results do not depend on it
     unit = 1 / jnp.maximum(size, jnp.finfo(size.dtype).tiny)
     squares, product = over_coordinates(
-        lambda difference, total, sums: (sums[0] + (difference * unit) ** 2, sums[1] + difference * unit * total), (none, none)
+        lambda difference, total, sums: (
+            sums[0] + (difference * unit) ** 2,
+            sums[1] + difference * unit * total,
+        ),
+        (none, none),
     )
     length = numerics.root(squares)
     return size * length, numerics.safe_divide(product, length)
 
 
 def _share_of_ball(distance: Array, projection: Array, short: Array, dimension: int) -> Array:
-    """vol(B_x symmetric difference B_z) / vol(B_x) for rho_x = 1, rho_z = `short`, from |x - z| and (x + z).e = p_x + p_z."""
+    """vol(B_x symmetric difference B_z) / vol(B_x) for rho_x = 1, rho_z = `short`, from |x - z| and
+    (x + z).e = p_x + p_z.
+    """
     p_x = jnp.minimum(0.5 * (projection + distance), 1.0)
     p_z = jnp.clip(0.5 * (projection - distance), -short, short)
     q = numerics.root((short - p_z) * (short + p_z))
@@ -166,7 +210,10 @@ def _share_of_ball(distance: Array, projection: Array, short: Array, dimension: 
     between = angle_of(q * distance, p_x * p_z + q * q)
     longer = distance * projection / (1 + short) * _geometric_sum(short, dimension)
     whole = _cosine_integral(math.pi / 2, 1.0, 0.0, dimension)
-    return (longer * _cosine_integral(angle, p_x, q, dimension) + short**dimension * _cosine_integral_between(angle, between, dimension)) / whole
+    return (
+        longer * _cosine_integral(angle, p_x, q, dimension)
+        + short**dimension * _cosine_integral_between(angle, between, dimension)
+    ) / whole
 
 
 def _geometric_sum(ratio: Array, dimension: int) -> Array:
@@ -177,8 +224,12 @@ def _geometric_sum(ratio: Array, dimension: int) -> Array:
     return total
 
 
-def _cosine_integral(angle: Array | float, sine: Array | float, cosine: Array | float, dimension: int) -> Array | float:
-    """S(a), the integral of cos^d from 0 to a in [0, pi/2], by its recurrence in d: no term is negative."""
+def _cosine_integral(
+    angle: Array | float, sine: Array | float, cosine: Array | float, dimension: int
+) -> Array | float:
+    """S(a), the integral of cos^d from 0 to a in [0, pi/2], by its recurrence in d: no term is
+    negative.
+    """
     value = angle if dimension % 2 == 0 else sine
     for power in range(2 + dimension % 2, dimension + 1, 2):
         value = (cosine ** (power - 1) * sine + (power - 1) * value) / power
@@ -186,10 +237,18 @@ def _cosine_integral(angle: Array | float, sine: Array | float, cosine: Array | 
 
 
 def _cosine_integral_between(angle: Array, between: Array, dimension: int) -> Array:
-    """The integral of cos^d over an interval of length `between` that ends at `angle`: cos^d t = 2^-d sum_k C(d, k) cos((d - 2k) t)."""
+    """The integral of cos^d over an interval of length `between` that ends at `angle`: cos^d
+    t = 2^-d sum_k C(d, k) cos((d - 2k) t).
+    """
     half, middle = 0.5 * between, angle - 0.5 * between
-    total = jnp.zeros_like(angle) if dimension % 2 else math.comb(dimension, dimension // 2) / 2**dimension * between
+    total = (
+        jnp.zeros_like(angle)
+        if dimension % 2
+        else math.comb(dimension, dimension // 2) / 2**dimension * between
+    )
     for frequency in range(1 if dimension % 2 else 2, dimension + 1, 2):
-        coefficient = 4 * math.comb(dimension, (dimension - frequency) // 2) / 2**dimension / frequency
+        coefficient = (
+            4 * math.comb(dimension, (dimension - frequency) // 2) / 2**dimension / frequency
+        )
         total = total + coefficient * jnp.sin(frequency * half) * jnp.cos(frequency * middle)
     return jnp.maximum(total, 0.0)

@@ -1,4 +1,6 @@
-"""Two more classes with closed forms, the "further classes" of paper 003: stumps with uniform thresholds, and hyperplanes through the origin."""
+"""Two more classes with closed forms, the "further classes" of paper 003: stumps with uniform
+thresholds, and hyperplanes through the origin.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,27 @@ class RandomStumps(Kernel):
     def disagreement(self, points_a: Array, points_b: Array) -> Array:
         """mean_k |x_k - z_k| / (upper_k - lower_k)."""
         self._judge(points_a)
-        return jnp.mean(jnp.abs(points_a[:, None, :] - points_b[None, :, :]) / (self.upper - self.lower)[None, None, :], axis=-1)
+        return jnp.mean(
+            jnp.abs(points_a[:, None, :] - points_b[None, :, :])
+            / (self.upper - self.lower)[None, None, :],
+            axis=-1,
+        )
 
     def is_inside(self, points: Array) -> Array:
         """Whether points lie in the box of thresholds."""
         self._judge(points)
         is_box = (self.lower < self.upper)[None, :]
-        return jnp.all((points >= self.lower[None, :]) & (points <= self.upper[None, :]) & is_box, axis=1)
+        return jnp.all(
+            (points >= self.lower[None, :]) & (points <= self.upper[None, :]) & is_box, axis=1
+        )
 
     def _judge(self, points: Array) -> None:
         """Raises ValueError unless there is a range for each coordinate."""
         if points.shape[1] != self.lower.shape[-1]:
-            raise ValueError(f"points has {points.shape[1]} columns, and the stumps have ranges for {self.lower.shape[-1]}: pass as many")
+            raise ValueError(
+                f"points has {points.shape[1]} columns, and the stumps have ranges for"
+                f" {self.lower.shape[-1]}: pass as many"
+            )
 
 
 @register
@@ -54,7 +65,8 @@ class CentralHyperplanes(Kernel):
 
 
 def stumps(lower: ArrayLike, upper: ArrayLike) -> RandomStumps:
-    """Decision stumps: a coordinate at random, a threshold uniform in its range, a sign at random. P = mean_k |x_k - z_k| / (upper_k - lower_k).
+    """Decision stumps: a coordinate at random, a threshold uniform in its range, a sign at random.
+    P = mean_k |x_k - z_k| / (upper_k - lower_k).
 
     Args:
       lower: [d], where the thresholds begin.
@@ -65,7 +77,9 @@ def stumps(lower: ArrayLike, upper: ArrayLike) -> RandomStumps:
 
     >>> import jax.numpy as jnp
     >>> from jboost import kernels
-    >>> kernels.stumps([0.0, 0.0], [1.0, 2.0]).disagreement(jnp.array([[0.0, 0.0]]), jnp.array([[0.5, 1.0]])).tolist()
+    >>> kernels.stumps([0.0, 0.0], [1.0, 2.0]).disagreement(
+    ...     jnp.array([[0.0, 0.0]]), jnp.array([[0.5, 1.0]])
+    ... ).tolist()
     [[0.5]]
     """
     lower = check.numeric("lower", lower, shape=("d",), kinds="fiu").astype(float)
@@ -74,32 +88,50 @@ def stumps(lower: ArrayLike, upper: ArrayLike) -> RandomStumps:
 
 
 def central_hyperplanes() -> CentralHyperplanes:
-    """Hyperplanes through the origin with Gaussian normals: P is the angle between the points over pi.
+    """Hyperplanes through the origin with Gaussian normals: P is the angle between the points over
+    pi.
 
-    1 - P is the arc-cosine kernel of order 0 (Cho, Saul 2009, "Kernel methods for deep learning"). The origin itself
-    is on every plane: P is 1/2 between it and any other point, and 0 between it and itself.
+    1 - P is the arc-cosine kernel of order 0 (Cho, Saul 2009, "Kernel methods for deep learning").
+    The origin itself is on every plane: P is 1/2 between it and any other point, and 0 between it
+    and itself.
 
     >>> import jax.numpy as jnp
     >>> from jboost import kernels
-    >>> kernels.central_hyperplanes().disagreement(jnp.array([[1.0, 0.0]]), jnp.array([[0.0, 3.0], [-1.0, 0.0], [2.0, 0.0]])).tolist()
+    >>> kernels.central_hyperplanes().disagreement(
+    ...     jnp.array([[1.0, 0.0]]), jnp.array([[0.0, 3.0], [-1.0, 0.0], [2.0, 0.0]])
+    ... ).tolist()
     [[0.5, 1.0, 0.0]]
     """
     return CentralHyperplanes()
 
 
 def _levelled(points_a: Array, points_b: Array) -> tuple[Array, Array]:
-    """All pairs, [a, b, d] each or broadcast to it, those of very different lengths brought to about one: neither is to vanish beside the other."""
-    points_a, points_b = (points if points.dtype in (jnp.float32, jnp.float64) else points.astype(float) for points in (points_a, points_b))
-    quarters = (0.25 * jnp.max(jnp.abs(lax.stop_gradient(points)), axis=1) for points in (points_a, points_b))  # units have normal reciprocals
+    """All pairs, [a, b, d] each or broadcast to it, those of very different lengths brought to
+    about one: neither is to vanish beside the other.
+    """
+    points_a, points_b = (
+        points if points.dtype in (jnp.float32, jnp.float64) else points.astype(float)
+        for points in (points_a, points_b)
+    )
+    # units have normal reciprocals
+    quarters = (
+        0.25 * jnp.max(jnp.abs(lax.stop_gradient(points)), axis=1)
+        for points in (points_a, points_b)
+    )
     sizes = [numerics.power_of_two_at_least(quarter) for quarter in quarters]
     sizes_a, sizes_b = sizes[0][:, None], sizes[1][None, :]
     is_uneven = (sizes_a > 4 * sizes_b) | (sizes_b > 4 * sizes_a)
     units = (jnp.where(is_uneven, size, 1.0)[..., None] for size in (sizes_a, sizes_b))
-    return tuple(points / unit for points, unit in zip((points_a[:, None, :], points_b[None, :, :]), units, strict=True))
+    return tuple(
+        points / unit
+        for points, unit in zip((points_a[:, None, :], points_b[None, :, :]), units, strict=True)
+    )
 
 
 def _angle(points_a: Array, points_b: Array) -> Array:
-    """By |x ^ z| = |x + z| |(x - z) orthogonal to x + z| / 2, or with the two exchanged, the shorter one projected: near points cancel nothing."""
+    """By |x ^ z| = |x + z| |(x - z) orthogonal to x + z| / 2, or with the two exchanged, the
+    shorter one projected: near points cancel nothing.
+    """
     left, right = _levelled(points_a, points_b)
     difference, total = left - right, left + right
     largest = jnp.maximum(jnp.max(jnp.abs(difference), axis=-1), jnp.max(jnp.abs(total), axis=-1))
@@ -107,10 +139,18 @@ def _angle(points_a: Array, points_b: Array) -> Array:
     difference, total = difference / scale, total / scale
     squared_difference, squared_total = jnp.sum(difference**2, axis=-1), jnp.sum(total**2, axis=-1)
     is_near = squared_difference <= squared_total
-    short, long = jnp.where(is_near[..., None], difference, total), jnp.where(is_near[..., None], total, difference)
+    short, long = (
+        jnp.where(is_near[..., None], difference, total),
+        jnp.where(is_near[..., None], total, difference),
+    )
     squared_long = jnp.where(is_near, squared_total, squared_difference)
     along = numerics.safe_divide(jnp.sum(short * long, axis=-1), squared_long)
     across = numerics.root(jnp.sum((short - along[..., None] * long) ** 2, axis=-1))
     angle = angle_of(2 * numerics.root(squared_long) * across, squared_total - squared_difference)
-    is_origin_a, is_origin_b = jnp.all(points_a == 0, axis=1)[:, None], jnp.all(points_b == 0, axis=1)[None, :]
-    return jnp.where(is_origin_a & is_origin_b, 0.0, jnp.where(is_origin_a | is_origin_b, 0.5, angle / jnp.pi))
+    is_origin_a, is_origin_b = (
+        jnp.all(points_a == 0, axis=1)[:, None],
+        jnp.all(points_b == 0, axis=1)[None, :],
+    )
+    return jnp.where(
+        is_origin_a & is_origin_b, 0.0, jnp.where(is_origin_a | is_origin_b, 0.5, angle / jnp.pi)
+    )

@@ -1,6 +1,8 @@
-"""What a kernel is: a symmetric measure on hypotheses, seen through the probability that two points fall on different sides.
+"""What a kernel is: a symmetric measure on hypotheses, seen through the probability that two points
+fall on different sides.
 
-Paper 003: P[h(x) != h(z)] is `kernel.disagreement`, and 1/2 - P, positive semidefinite for every measure, is what the classifier adds up.
+Paper 003: P[h(x) != h(z)] is `kernel.disagreement`, and 1/2 - P, positive semidefinite for every
+measure, is what the classifier adds up.
 """
 
 from __future__ import annotations
@@ -26,13 +28,17 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def is_inside(self, points: Array) -> Array:
-        """Whether the measure is what its name says at points [k, d], [k] bool: it may only be made for a part of space."""
+        """Whether the measure is what its name says at points [k, d], [k] bool: it may only be made
+        for a part of space.
+        """
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class CustomKernel(Kernel):
-    """Numbers, and two module-level functions of them: equal calls compare equal and nothing compiles twice."""
+    """Numbers, and two module-level functions of them: equal calls compare equal and nothing
+    compiles twice.
+    """
 
     parameters: PyTree
     function: Callable[[PyTree, Array, Array], Array] = dataclasses.field(metadata={"static": True})
@@ -53,16 +59,23 @@ def everywhere(_: PyTree, points: Array) -> Array:
 
 
 def custom(
-    function: Callable[[PyTree, Array, Array], Array], parameters: PyTree = (), *, is_inside: Callable[[PyTree, Array], Array] = everywhere
+    function: Callable[[PyTree, Array, Array], Array],
+    parameters: PyTree = (),
+    *,
+    is_inside: Callable[[PyTree, Array], Array] = everywhere,
 ) -> CustomKernel:
-    """A kernel of one's own: any class of hypotheses that is symmetric (h and -h are equally likely) and any measure on it.
+    """A kernel of one's own: any class of hypotheses that is symmetric (h and -h are equally
+    likely) and any measure on it.
 
     Args:
-      function: (parameters, points_a [a, d], points_b [b, d]) -> [a, b], the probability that a random hypothesis tells a from b: symmetric, 0 on
-        equal points, in [0, 1], with 1/2 - P positive semidefinite. Module-level, so that equal kernels compare equal. Where it is wanted in
-        float32, small probabilities need their relative accuracy: work from differences of the points, not from their products.
+      function: (parameters, points_a [a, d], points_b [b, d]) -> [a, b], the probability that a
+        random hypothesis tells a from b: symmetric, 0 on equal points, in [0, 1], with 1/2 - P
+        positive semidefinite. Module-level, so that equal kernels compare equal. Where it is wanted
+        in float32, small probabilities need their relative accuracy: work from differences of the
+        points, not from their products.
       parameters: any pytree of numbers and arrays; one can `vmap` over them.
-      is_inside: (parameters, points [k, d]) -> [k] bool, False where the measure is not made for a point.
+      is_inside: (parameters, points [k, d]) -> [k] bool, False where the measure is not made for a
+        point.
 
     Raises:
       ValueError: if `parameters` holds something that is no number or array.
@@ -71,10 +84,14 @@ def custom(
     >>> from jboost import kernels
     >>> def one_threshold(scale, a, b):
     ...     return jnp.abs(a[:, None, 0] - b[None, :, 0]) / scale
-    >>> kernels.custom(one_threshold, 4.0).disagreement(jnp.array([[0.0]]), jnp.array([[1.0], [2.0]])).tolist()
+    >>> kernels.custom(one_threshold, 4.0).disagreement(
+    ...     jnp.array([[0.0]]), jnp.array([[1.0], [2.0]])
+    ... ).tolist()
     [[0.25, 0.5]]
     """
-    check.pytree_of_numbers("parameters", parameters, remedy="pass numbers and arrays, and the rest inside the function")
+    check.pytree_of_numbers(
+        "parameters", parameters, remedy="pass numbers and arrays, and the rest inside the function"
+    )
     return CustomKernel(parameters, function, is_inside)
 
 

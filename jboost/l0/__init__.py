@@ -1,4 +1,6 @@
-"""L0-RBoost: few hypotheses and few errors at once, by a tightened linear relaxation (paper 001, Goldberg and Eckstein 2009)."""
+"""L0-RBoost: few hypotheses and few errors at once, by a tightened linear relaxation (paper 001,
+Goldberg and Eckstein 2009).
+"""
 
 from jboost.l0.all_pairs import list_pairs
 from jboost.l0.booster import L0, L0Certificate, finish, fit, init, step

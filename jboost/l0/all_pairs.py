@@ -1,6 +1,8 @@
-"""The relaxation with the cuts of all pairs at once, none stored: the layout of its vectors, the solve, and lists of pairs.
+"""The relaxation with the cuts of all pairs at once, none stored: the layout of its vectors, the
+solve, and lists of pairs.
 
-The method is `jboost.l0.halpern`; its vectors have one number for each cut (`jboost.l0.pair_blocks`).
+The method is `jboost.l0.halpern`; its vectors have one number for each cut
+(`jboost.l0.pair_blocks`).
 """
 
 from __future__ import annotations
@@ -20,19 +22,32 @@ from jboost.l0 import cuts as pair_cuts
 from jboost.l0 import halpern, pair_blocks
 from jboost.l0.instance import known_cuts, numbers_of, ordered, unordered
 from jboost.l0.pair_blocks import Layout
-from jboost.l0.types import AllPairsConfig, Cuts, Dual, Instance, L0Relaxation, Primal, RelaxationConfig, WarmStart
+from jboost.l0.types import (
+    AllPairsConfig,
+    Cuts,
+    Dual,
+    Instance,
+    L0Relaxation,
+    Primal,
+    RelaxationConfig,
+    WarmStart,
+)
 
 _MOST = 2**31 - 1  # places are int32
-_MOST_LISTED = 2**22  # places whose pairs are listed where the config leaves it open; 32 MB for the numbers of the pairs
+# places whose pairs are listed where the config leaves it open; 32 MB for the numbers of the pairs
+_MOST_LISTED = 2**22
 
 
 def num_places(num_examples: int) -> int:
-    """Of the pairs of both orders, where the classes are not known; static. Raises ValueError where there are more than can be numbered."""
+    """Of the pairs of both orders, where the classes are not known; static. Raises ValueError where
+    there are more than can be numbered.
+    """
     count = 2 * pair_cuts.num_few_places(num_examples) * num_examples
     if count > _MOST:
         raise ValueError(
-            f"{num_examples} examples have {count} places for pairs, {4 * count} bytes for each vector of float32: "
-            f"config.solver = AllPairsConfig() can number {_MOST}; another solver holds config.capacity cuts at a time"
+            f"{num_examples} examples have {count} places for pairs, {4 * count} bytes for each"
+            f" vector of float32: config.solver = AllPairsConfig() can number {_MOST}; another"
+            " solver holds config.capacity cuts at a time"
         )
     return count
 
@@ -40,12 +55,19 @@ def num_places(num_examples: int) -> int:
 def with_listing(config: RelaxationConfig, num_examples: int) -> RelaxationConfig:
     """The config, which says now whether a solution lists its pairs."""
     solver = _solver(config)
-    lists = num_places(num_examples) <= _MOST_LISTED if solver.lists_pairs is None else solver.lists_pairs
+    lists = (
+        num_places(num_examples) <= _MOST_LISTED
+        if solver.lists_pairs is None
+        else solver.lists_pairs
+    )
     return dataclasses.replace(config, solver=dataclasses.replace(solver, lists_pairs=lists))
 
 
-def list_pairs(solution: L0Relaxation, labels: ArrayLike, *, mask: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs [k, 2] of a solution that have a weight, and their weights [k]; on the host, whether the solution lists its pairs or not.
+def list_pairs(
+    solution: L0Relaxation, labels: ArrayLike, *, mask: ArrayLike | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs [k, 2] of a solution that have a weight, and their weights [k]; on the host,
+    whether the solution lists its pairs or not.
 
     Args:
       solution: by `solve_relaxation`.
@@ -60,14 +82,22 @@ def list_pairs(solution: L0Relaxation, labels: ArrayLike, *, mask: ArrayLike | N
     >>> solution.pair_weights.ndim, pairs.shape[1], bool((weights > 0).all())
     (3, 2, True)
     """
-    check.on_host("jboost.l0.list_pairs", instead="read pairs and pair_weights", pair_weights=solution.pair_weights)
+    check.on_host(
+        "jboost.l0.list_pairs",
+        instead="read pairs and pair_weights",
+        pair_weights=solution.pair_weights,
+    )
     weights = np.asarray(solution.pair_weights)
     if weights.ndim == 1:
         pairs = np.asarray(solution.pairs)
         is_held = (pairs[:, 0] >= 0) & (weights > 0)
         return pairs[is_held], weights[is_held]
-    signs, is_real = np.asarray(labels), np.ones(np.shape(labels), bool) if mask is None else np.asarray(mask)
-    classes = [np.flatnonzero(is_real & (signs * sign > 0)) for sign in (1, -1)]  # the positive ones are the minority of equally many
+    signs, is_real = (
+        np.asarray(labels),
+        np.ones(np.shape(labels), bool) if mask is None else np.asarray(mask),
+    )
+    # the positive ones are the minority of equally many
+    classes = [np.flatnonzero(is_real & (signs * sign > 0)) for sign in (1, -1)]
     few, many = sorted(classes, key=len)
     order = np.concatenate([few, many])
     first_column = len(few) if weights.shape[2] == max(len(many), 1) else 0
@@ -77,7 +107,9 @@ def list_pairs(solution: L0Relaxation, labels: ArrayLike, *, mask: ArrayLike | N
 
 
 def known_layout(config: RelaxationConfig, outputs: Array, labels: Array, mask: Array) -> Layout:
-    """The layout for the classes as they are, where labels and mask are known while tracing; else one for all classes that there can be."""
+    """The layout for the classes as they are, where labels and mask are known while tracing; else
+    one for all classes that there can be.
+    """
     solver = _solver(config)
     orders = "either" if config.cuts == "either" else "ordered"
     if orders == "ordered" and check.are_known(outputs) and check.are_known(mask):
@@ -92,7 +124,9 @@ def known_layout(config: RelaxationConfig, outputs: Array, labels: Array, mask: 
 
 def any_layout(config: RelaxationConfig, num_examples: int, orders: str = "traced") -> Layout:
     """The layout for classes that are not known while tracing: the minority is at most a half."""
-    return pair_blocks.make_layout(pair_cuts.num_few_places(num_examples), 0, num_examples, orders, _solver(config).block_bytes)
+    return pair_blocks.make_layout(
+        pair_cuts.num_few_places(num_examples), 0, num_examples, orders, _solver(config).block_bytes
+    )
 
 
 def _solver(config: RelaxationConfig) -> AllPairsConfig:
@@ -103,15 +137,25 @@ def _solver(config: RelaxationConfig) -> AllPairsConfig:
 def placed(instance: Instance, layout: Layout, cuts: Cuts, values: Array) -> Array:
     """The values of listed cuts, 0 for empty slots, as a vector of pairs [P, O, Q]."""
     row, column = jnp.minimum(*cuts), jnp.maximum(*cuts)
-    is_backward = (cuts.first > cuts.second) & ~instance.either if layout.shape[1] > 1 else jnp.zeros(row.shape, bool)
+    is_backward = (
+        (cuts.first > cuts.second) & ~instance.either
+        if layout.shape[1] > 1
+        else jnp.zeros(row.shape, bool)
+    )
     missing = row >= instance.weights.shape[0]
     row = jnp.where(missing, layout.num_rows, row)
     order = is_backward.astype(jnp.int32)
-    return jnp.zeros(layout.shape, values.dtype).at[row, order, column - layout.first_column].add(values, mode="drop")
+    return (
+        jnp.zeros(layout.shape, values.dtype)
+        .at[row, order, column - layout.first_column]
+        .add(values, mode="drop")
+    )
 
 
 def listed(instance: Instance, layout: Layout) -> Cuts:
-    """The examples of each number of a vector of pairs, in the order of the instance, m where there is no cut."""
+    """The examples of each number of a vector of pairs, in the order of the instance, m where there
+    is no cut.
+    """
 
     def body(block: pair_blocks.Block, *_: object) -> tuple[tuple[()], Array]:
         return (), block.is_cut
@@ -119,7 +163,10 @@ def listed(instance: Instance, layout: Layout) -> Cuts:
     _, is_cut = pair_blocks.sweep(pair_blocks.make_pairs(instance, layout), layout, body)
     is_cut = jnp.reshape(is_cut, layout.shape)
     row, order, column = (lax.broadcasted_iota(jnp.int32, layout.shape, axis) for axis in range(3))
-    ends = jnp.where(order == 0, row, column + layout.first_column), jnp.where(order == 0, column + layout.first_column, row)
+    ends = (
+        jnp.where(order == 0, row, column + layout.first_column),
+        jnp.where(order == 0, column + layout.first_column, row),
+    )
     return Cuts(*(jnp.ravel(jnp.where(is_cut, end, instance.weights.shape[0])) for end in ends))
 
 
@@ -139,7 +186,14 @@ class Solved(NamedTuple):
     gap: Array  # []
 
 
-def solve(instance: Instance, config: RelaxationConfig, layout: Layout, tolerance: Array, warm: WarmStart, may_run: Array) -> Solved:
+def solve(
+    instance: Instance,
+    config: RelaxationConfig,
+    layout: Layout,
+    tolerance: Array,
+    warm: WarmStart,
+    may_run: Array,
+) -> Solved:
     """The relaxation to a relative gap.
 
     Args:
@@ -147,7 +201,8 @@ def solve(instance: Instance, config: RelaxationConfig, layout: Layout, toleranc
       config: static.
       layout: static.
       tolerance: [].
-      warm: where to begin, examples in the order of the instance, the pair weights as a vector of pairs [P, O, Q].
+      warm: where to begin, examples in the order of the instance, the pair weights as a vector of
+        pairs [P, O, Q].
       may_run: [] bool, False for a look at the start alone.
     """
     solver = _solver(config).first_order
@@ -161,7 +216,9 @@ def solve(instance: Instance, config: RelaxationConfig, layout: Layout, toleranc
     def step(state: halpern.State) -> halpern.State:
         return halpern.step(program, state, layout, solver.at_once, config.max_pair_entries)
 
-    last, _ = loops.bounded_loop(step, unfinished, state, max_checks=1 + solver.max_iterations // solver.at_once)
+    last, _ = loops.bounded_loop(
+        step, unfinished, state, max_checks=1 + solver.max_iterations // solver.at_once
+    )
     best, scaling = last.best, program.scaling
     lower, convexity = halpern.prove(instance, program.pairs, layout, best.weights, best.pairs)
     gap = halpern.gap(instance, best._replace(lower=lower))
@@ -213,7 +270,10 @@ def solve_relaxation(
     pairs, dual, last = _listed_sides(instance, config, layout, solved, capacity)
     primal = last.primal
     warm = last._replace(
-        primal=primal._replace(selected=jnp.where(instance.is_column, primal.selected, 0.0), slacks=unordered(instance, primal.slacks)),
+        primal=primal._replace(
+            selected=jnp.where(instance.is_column, primal.selected, 0.0),
+            slacks=unordered(instance, primal.slacks),
+        ),
         dual=last.dual._replace(example_weights=unordered(instance, last.dual.example_weights)),
         pairs=pairs,
     )
@@ -243,21 +303,36 @@ def _start(instance: Instance, layout: Layout, warm: WarmStart | None) -> WarmSt
         count = jnp.sum(instance.is_column, dtype=dtype)
         even = jnp.where(instance.is_column, 1 / jnp.maximum(count, 1), 0.0)
         nothing = jnp.zeros_like(instance.weights)
-        return WarmStart(Primal(even, even, nothing), Dual(nothing, jnp.zeros(layout.shape, dtype)), none, zero, zero)
+        return WarmStart(
+            Primal(even, even, nothing),
+            Dual(nothing, jnp.zeros(layout.shape, dtype)),
+            none,
+            zero,
+            zero,
+        )
     known = ordered(instance, warm)
     if warm.dual.pair_weights.ndim == 3:
         return known
     cuts = known_cuts(instance, warm)
     values = jnp.where(pair_cuts.is_used(instance, cuts), known.dual.pair_weights, 0.0)
-    return known._replace(dual=known.dual._replace(pair_weights=placed(instance, layout, cuts, values)), pairs=none)
+    return known._replace(
+        dual=known.dual._replace(pair_weights=placed(instance, layout, cuts, values)), pairs=none
+    )
 
 
-def _listed_sides(instance: Instance, config: RelaxationConfig, layout: Layout, solved: Solved, capacity: int) -> tuple[Array, Dual, WarmStart]:
-    """The pairs [K, 2] in the numbers of the caller, the dual that proves, and where the method stands, with pair weights [K]."""
+def _listed_sides(
+    instance: Instance, config: RelaxationConfig, layout: Layout, solved: Solved, capacity: int
+) -> tuple[Array, Dual, WarmStart]:
+    """The pairs [K, 2] in the numbers of the caller, the dual that proves, and where the method
+    stands, with pair weights [K].
+    """
     duals, pairs = [solved.dual, solved.last.dual], jnp.zeros((0, 2), jnp.int32)
     if not keeps_grid(config):
         widths = (0, max(capacity - math.prod(layout.shape), 0))
         numbers = numbers_of(instance, listed(instance, layout))
         pairs = jnp.pad(numbers, (widths, (0, 0)), constant_values=-1)[:capacity]
-        duals = [side._replace(pair_weights=jnp.pad(jnp.ravel(side.pair_weights), widths)[:capacity]) for side in duals]
+        duals = [
+            side._replace(pair_weights=jnp.pad(jnp.ravel(side.pair_weights), widths)[:capacity])
+            for side in duals
+        ]
     return pairs, duals[0], solved.last._replace(dual=duals[1])

@@ -1,13 +1,16 @@
 """Pair cuts looked at all together, none stored but a working set.
 
-The cut of (i, i'), of opposite classes, is xi_i + xi_i' >= 1 - sum of mu over S_ii', S_ii' = {u : H_iu = y_i != H_i'u} (paper 001, (18)). With
-`hits` C_iu = 1[H_iu = y_i] and `misses` N_i'u = 1[H_i'u != y_i] all sums are products C diag(mu) N', taken slab by slab in both orders. For every
-example the search gives the partner that wants most of its slack, so that new cuts are spread over the examples.
+The cut of (i, i'), of opposite classes, is xi_i + xi_i' >= 1 - sum of mu over S_ii', S_ii' = {u :
+H_iu = y_i != H_i'u} (paper 001, (18)). With `hits` C_iu = 1[H_iu = y_i] and `misses`
+N_i'u = 1[H_i'u != y_i] all sums are products C diag(mu) N', taken slab by slab in both orders. For
+every example the search gives the partner that wants most of its slack, so that new cuts are spread
+over the examples.
 
-Where hypotheses abstain (H_iu = 0), (17) of the paper does not hold of all points of (15), against its Theorem 4.1: with lambda = .4 on the constant
-+1 and .6 on a monomial that says -1 of i' alone, both i (positive) and i' (negative) are right, and S_ii' is empty. What holds is one cut for each
-pair, over the hypotheses that tell the two apart either way, S_ii' and S_i'i together (`either` of the instance). Without abstention they are the
-same.
+Where hypotheses abstain (H_iu = 0), (17) of the paper does not hold of all points of (15), against
+its Theorem 4.1: with lambda = .4 on the constant +1 and .6 on a monomial that says -1 of i' alone,
+both i (positive) and i' (negative) are right, and S_ii' is empty. What holds is one cut for each
+pair, over the hypotheses that tell the two apart either way, S_ii' and S_i'i together (`either` of
+the instance). Without abstention they are the same.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ _ROWS_AT_ONCE = 256  # whose distances to all others are held together
 
 
 class Wanted(NamedTuple):
-    """What all cuts together want of each slack, the other slack as it is: 1 - sum of mu - xi of the partner, at most over all partners."""
+    """What all cuts together want of each slack, the other slack as it is: 1 - sum of mu - xi of
+    the partner, at most over all partners.
+    """
 
     least: Array  # [m] -inf without a partner
     partner: Array  # [m] int32
@@ -43,19 +48,30 @@ def num_pairs(num_examples: int) -> int:
     return 2 * (num_examples // 2) * (num_examples - num_examples // 2)
 
 
-def search(instance: Instance, selected: Array, slacks: Array, max_entries: int, only: Array | None = None) -> Wanted:
-    """All cuts of both orders, in slabs of the larger class; if it is given, those alone that one of the hypotheses `only` [U] serves either way.
+def search(
+    instance: Instance, selected: Array, slacks: Array, max_entries: int, only: Array | None = None
+) -> Wanted:
+    """All cuts of both orders, in slabs of the larger class; if it is given, those alone that one
+    of the hypotheses `only` [U] serves either way.
 
-    With `selected` [U] and `slacks` [m] multiples of the power of two of which 2 has as many as a float can count, what is wanted is not rounded.
+    With `selected` [U] and `slacks` [m] multiples of the power of two of which 2 has as many as a
+    float can count, what is wanted is not rounded.
     """
     num_examples, num_columns = instance.hits.shape
     few = num_few_places(num_examples)
-    nothing = Wanted(jnp.full((num_examples,), -jnp.inf, slacks.dtype), jnp.zeros((num_examples,), jnp.int32))
+    nothing = Wanted(
+        jnp.full((num_examples,), -jnp.inf, slacks.dtype), jnp.zeros((num_examples,), jnp.int32)
+    )
     if few == 0 or num_columns == 0:
         return nothing._replace(partner=jnp.full((num_examples,), num_examples, jnp.int32))
     slab = max(1, min(num_examples, max_entries // few))
     left = instance.hits[:few] * selected[None, :]
-    right = jnp.where(instance.either, instance.misses[:few] - instance.hits[:few], instance.misses[:few]) * selected[None, :]
+    right = (
+        jnp.where(
+            instance.either, instance.misses[:few] - instance.hits[:few], instance.misses[:few]
+        )
+        * selected[None, :]
+    )
     is_few = jnp.arange(few) < instance.num_few
     own = jnp.where(is_few, slacks[:few], jnp.inf)
     numbers = jnp.arange(few, dtype=jnp.int32)
@@ -63,26 +79,48 @@ def search(instance: Instance, selected: Array, slacks: Array, max_entries: int,
     def look(carry: tuple[Array, Wanted, Wanted]) -> tuple[Array, Wanted, Wanted]:
         start, of_few, of_many = carry
         begin = jnp.minimum(start, num_examples - slab)
-        hits, misses = (lax.dynamic_slice_in_dim(matrix, begin, slab) for matrix in (instance.hits, instance.misses))
+        hits, misses = (
+            lax.dynamic_slice_in_dim(matrix, begin, slab)
+            for matrix in (instance.hits, instance.misses)
+        )
         one_way, other_way = _product(left, misses), _product(right, hits)  # [few, slab]
         served = jnp.where(instance.either, one_way + other_way, jnp.minimum(one_way, other_way))
         places = begin + jnp.arange(slab, dtype=jnp.int32)
         is_many = (places >= instance.num_few) & (places < instance.num_real)
         theirs = jnp.where(is_many, lax.dynamic_slice_in_dim(slacks, begin, slab), jnp.inf)
-        is_near = are_near(instance, instance.bits[:few], lax.dynamic_slice_in_dim(instance.bits, begin, slab))
+        is_near = are_near(
+            instance, instance.bits[:few], lax.dynamic_slice_in_dim(instance.bits, begin, slab)
+        )
         if only is not None:
             counts = only.astype(hits.dtype)[None, :]
-            is_near &= _product(instance.hits[:few] * counts, misses) + _product(instance.misses[:few] * counts, hits) > 0
+            is_near &= (
+                _product(instance.hits[:few] * counts, misses)
+                + _product(instance.misses[:few] * counts, hits)
+                > 0
+            )
         left_over = jnp.where(is_near, 1 - served, -jnp.inf)
         for_few, for_many = left_over - theirs[None, :], left_over - own[:, None]
         best_few, best_many = jnp.max(for_few, axis=1), jnp.max(for_many, axis=0)
-        who_few = jnp.min(jnp.where(for_few == best_few[:, None], places[None, :], num_examples), axis=1)
-        who_many = jnp.min(jnp.where(for_many == best_many[None, :], numbers[:, None], num_examples), axis=0)
+        who_few = jnp.min(
+            jnp.where(for_few == best_few[:, None], places[None, :], num_examples), axis=1
+        )
+        who_many = jnp.min(
+            jnp.where(for_many == best_many[None, :], numbers[:, None], num_examples), axis=0
+        )
         is_more = best_few > of_few.least
-        of_few = Wanted(jnp.where(is_more, best_few, of_few.least), jnp.where(is_more, who_few, of_few.partner))
+        of_few = Wanted(
+            jnp.where(is_more, best_few, of_few.least), jnp.where(is_more, who_few, of_few.partner)
+        )
         old = Wanted(*(lax.dynamic_slice_in_dim(part, begin, slab) for part in of_many))
-        taken = Wanted(jnp.where(is_many, best_many, old.least), jnp.where(is_many, who_many, old.partner))
-        of_many = Wanted(*(lax.dynamic_update_slice_in_dim(part, new, begin, 0) for part, new in zip(of_many, taken, strict=True)))
+        taken = Wanted(
+            jnp.where(is_many, best_many, old.least), jnp.where(is_many, who_many, old.partner)
+        )
+        of_many = Wanted(
+            *(
+                lax.dynamic_update_slice_in_dim(part, new, begin, 0)
+                for part, new in zip(of_many, taken, strict=True)
+            )
+        )
         return start + slab, of_few, of_many
 
     first = (instance.num_few, Wanted(nothing.least[:few], nothing.partner[:few]), nothing)
@@ -93,18 +131,26 @@ def search(instance: Instance, selected: Array, slacks: Array, max_entries: int,
 
 
 def distances(one: Array, other: Array) -> Array:
-    """In how many attributes examples differ, [k, N] and [l, N] of -1 and +1: [k, l]; 0, not known, differs from nothing."""
+    """In how many attributes examples differ, [k, N] and [l, N] of -1 and +1: [k, l]; 0, not known,
+    differs from nothing.
+    """
     return (_product(jnp.abs(one), jnp.abs(other)) - _product(one, other)) / 2
 
 
 def least_distance(bits: Array, is_few: Array, is_many: Array) -> Array:
-    """Of all pairs of opposite classes, [], and 1 where that is less; bits [m, N], classes [m] bool."""
+    """Of all pairs of opposite classes, [], and 1 where that is less; bits [m, N], classes [m]
+    bool.
+    """
 
     def nearest(part: tuple[Array, Array]) -> Array:
         row, counts = part
-        return jnp.min(jnp.where(is_many & counts, distances(row[None], bits)[0], jnp.inf), initial=jnp.inf)
+        return jnp.min(
+            jnp.where(is_many & counts, distances(row[None], bits)[0], jnp.inf), initial=jnp.inf
+        )
 
-    return jnp.maximum(jnp.min(lax.map(nearest, (bits, is_few), batch_size=_ROWS_AT_ONCE), initial=jnp.inf), 1.0)
+    return jnp.maximum(
+        jnp.min(lax.map(nearest, (bits, is_few), batch_size=_ROWS_AT_ONCE), initial=jnp.inf), 1.0
+    )
 
 
 def are_near(instance: Instance, one: Array, other: Array) -> Array:
@@ -144,7 +190,9 @@ def rows(instance: Instance, cuts: Cuts) -> Array:
 
 
 def serves(mine: Array, theirs: Array, either: Array | bool) -> Array:
-    """Which hypotheses stand in the cuts of pairs, by their margins -1, 0 or +1 on the first and the second example; none where both are 0."""
+    """Which hypotheses stand in the cuts of pairs, by their margins -1, 0 or +1 on the first and
+    the second example; none where both are 0.
+    """
     return ((mine == 1) & (theirs != -1)) | (either & (mine == 0) & (theirs == 1))
 
 
@@ -157,7 +205,9 @@ def gather(cuts: Cuts, values: Array) -> Array:
 def scatter(cuts: Cuts, values: Array, num_examples: int) -> Array:
     """The sums [..., m] of the values [..., K] of the cuts that contain an example."""
     sums = jnp.zeros((*values.shape[:-1], num_examples), values.dtype)
-    return sums.at[..., jnp.concatenate(cuts)].add(jnp.concatenate([values, values], axis=-1), mode="drop")
+    return sums.at[..., jnp.concatenate(cuts)].add(
+        jnp.concatenate([values, values], axis=-1), mode="drop"
+    )
 
 
 def scatter_rows(cuts: Cuts, values: Array, num_examples: int) -> Array:
@@ -215,7 +265,9 @@ class Refreshed(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class WorkingSet:
-    """Cuts that are violated come in, as many as there is room for; those that do not matter leave."""
+    """Cuts that are violated come in, as many as there is room for; those that do not
+    matter leave.
+    """
 
     capacity: int
 
@@ -232,14 +284,30 @@ class WorkingSet:
         return cuts
 
     def refresh(
-        self, instance: Instance, cuts: Cuts, importance: Array, wanted: Wanted, selected: Array, slacks: Array, threshold: Array
+        self,
+        instance: Instance,
+        cuts: Cuts,
+        importance: Array,
+        wanted: Wanted,
+        selected: Array,
+        slacks: Array,
+        threshold: Array,
     ) -> Refreshed:
         """The next one."""
         return refresh(instance, cuts, importance, wanted, selected, slacks, threshold)
 
 
-def refresh(instance: Instance, cuts: Cuts, importance: Array, wanted: Wanted, selected: Array, slacks: Array, threshold: Array) -> Refreshed:
-    """The working set with the violated cuts that the search found, in the place of those that matter least.
+def refresh(
+    instance: Instance,
+    cuts: Cuts,
+    importance: Array,
+    wanted: Wanted,
+    selected: Array,
+    slacks: Array,
+    threshold: Array,
+) -> Refreshed:
+    """The working set with the violated cuts that the search found, in the place of those that
+    matter least.
 
     Args:
       instance: of m examples and U columns.
@@ -253,23 +321,38 @@ def refresh(instance: Instance, cuts: Cuts, importance: Array, wanted: Wanted, s
     num_examples, capacity = instance.hits.shape[0], cuts.first.shape[0]
     mine, theirs = jnp.arange(num_examples, dtype=jnp.int32), wanted.partner
     found = Cuts(jnp.concatenate([mine, theirs]), jnp.concatenate([theirs, mine]))
-    has_partner = jnp.concatenate([theirs < num_examples, (theirs < num_examples) & ~instance.either])
-    found = Cuts(*(jnp.where(instance.either, end, part) for end, part in zip((jnp.minimum(*found), jnp.maximum(*found)), found, strict=True)))
+    has_partner = jnp.concatenate(
+        [theirs < num_examples, (theirs < num_examples) & ~instance.either]
+    )
+    found = Cuts(
+        *(
+            jnp.where(instance.either, end, part)
+            for end, part in zip((jnp.minimum(*found), jnp.maximum(*found)), found, strict=True)
+        )
+    )
     found = Cuts(*(jnp.where(has_partner, part, num_examples) for part in found))
-    reached = jnp.matmul(rows(instance, found), selected, precision=lax.Precision.HIGHEST) + gather(found, slacks)
+    reached = jnp.matmul(rows(instance, found), selected, precision=lax.Precision.HIGHEST) + gather(
+        found, slacks
+    )
     violation = jnp.where(has_partner, 1 - reached, 0.0)
     is_violated = violation > threshold
 
-    both = Cuts(jnp.concatenate([cuts.first, found.first]), jnp.concatenate([cuts.second, found.second]))
+    both = Cuts(
+        jnp.concatenate([cuts.first, found.first]), jnp.concatenate([cuts.second, found.second])
+    )
     is_new = jnp.concatenate([jnp.zeros((capacity,), bool), jnp.ones(violation.shape, bool)])
     counts = jnp.concatenate([is_used(instance, cuts), is_violated])
     both = Cuts(*(jnp.where(counts, part, num_examples) for part in both))
     order = jnp.lexsort((is_new, both.second, both.first))
     ordered = Cuts(both.first[order], both.second[order])
-    repeats = (ordered.first[1:] == ordered.first[:-1]) & (ordered.second[1:] == ordered.second[:-1])
+    repeats = (ordered.first[1:] == ordered.first[:-1]) & (
+        ordered.second[1:] == ordered.second[:-1]
+    )
     counts = counts & ~jnp.zeros_like(counts).at[order[1:]].set(repeats)
 
-    rank = jnp.concatenate([jnp.where(importance > 0, 3.0 + importance, 0.5), 1 + jnp.minimum(violation, 1.0)])
+    rank = jnp.concatenate(
+        [jnp.where(importance > 0, 3.0 + importance, 0.5), 1 + jnp.minimum(violation, 1.0)]
+    )
     chosen = jnp.argsort(-jnp.where(counts, rank, 0.0))[:capacity]
     stays = counts[chosen]
     kept = Cuts(*(jnp.where(stays, part[chosen], num_examples) for part in both))

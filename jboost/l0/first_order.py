@@ -1,6 +1,8 @@
-"""The first-order method for the relaxation over a working set of cuts, or over all: `jboost.lp.first_order`, with the rows as products.
+"""The first-order method for the relaxation over a working set of cuts, or over all:
+`jboost.lp.first_order`, with the rows as products.
 
-Variables are (lambda, mu, xi), all in [0, 1]; rows are the margins, sum lambda = 1, mu - lambda >= 0, and the cuts.
+Variables are (lambda, mu, xi), all in [0, 1]; rows are the margins, sum lambda = 1,
+mu - lambda >= 0, and the cuts.
 """
 
 from __future__ import annotations
@@ -51,13 +53,21 @@ class Rows:
         slacks = jnp.where(self.is_real, slacks, 0.0)
         reached = numerics.times(margins, coefficients) + self.stiffness * slacks
         covered = self.held.covered(selected) + self.held.both_ends(slacks)
-        return jnp.concatenate([reached, jnp.sum(coefficients)[None], selected + sign * coefficients, covered])
+        return jnp.concatenate(
+            [reached, jnp.sum(coefficients)[None], selected + sign * coefficients, covered]
+        )
 
     def _backward(self, vector: Array, margins: Array, sign: float) -> Array:
         weights, convexity, orders, pair_weights = self._rows(vector)
         of_slacks = self.stiffness * weights + self.held.spread(pair_weights, weights.shape[0])
         of_coefficients = numerics.times(weights, margins) + convexity + sign * orders
-        return jnp.concatenate([of_coefficients, orders + self.held.serving(pair_weights), jnp.where(self.is_real, of_slacks, 0.0)])
+        return jnp.concatenate(
+            [
+                of_coefficients,
+                orders + self.held.serving(pair_weights),
+                jnp.where(self.is_real, of_slacks, 0.0),
+            ]
+        )
 
     def matvec(self, vector: Array) -> Array:
         """Two products of matrices, and a gather."""
@@ -91,7 +101,9 @@ def make_program(instance: Instance, held: Held) -> LinearProgram:
     num_examples = instance.weights.shape[0]
     upper = jnp.concatenate([instance.is_column, instance.is_column, is_real]).astype(dtype)
     return LinearProgram(
-        objective=jnp.concatenate([jnp.zeros_like(instance.costs), instance.costs, instance.weights]),
+        objective=jnp.concatenate(
+            [jnp.zeros_like(instance.costs), instance.costs, instance.weights]
+        ),
         operator=Rows(instance.margins, held, 1 + instance.margin, is_real),
         row_lower=row_lower,
         row_upper=jnp.full_like(row_lower, jnp.inf).at[num_examples].set(1.0),
@@ -107,11 +119,15 @@ class Method:
     config: FirstOrderConfig
     share_of_gap = 0.01
 
-    def begin(self, instance: Instance, held: Held, primal: Primal, warm: WarmStart | None) -> first_order.WarmStart:
+    def begin(
+        self, instance: Instance, held: Held, primal: Primal, warm: WarmStart | None
+    ) -> first_order.WarmStart:
         """A feasible point without a dual, or a warm start."""
         num_columns, dtype = instance.costs.shape[0], instance.costs.dtype
         if warm is None:
-            dual = jnp.zeros((instance.weights.shape[0] + 1 + num_columns + held.is_used.shape[0],), dtype)
+            dual = jnp.zeros(
+                (instance.weights.shape[0] + 1 + num_columns + held.is_used.shape[0],), dtype
+            )
             return first_order.WarmStart(jnp.concatenate(primal), dual, jnp.zeros((), dtype))
         weights, pair_weights = warm.dual
         reduced = instance.costs - held.serving(pair_weights)
@@ -119,15 +135,34 @@ class Method:
         dual = jnp.concatenate([weights, warm.convexity[None], orders, pair_weights])
         return first_order.WarmStart(jnp.concatenate(warm.primal), dual, warm.primal_weight)
 
-    def solve(self, instance: Instance, held: Held, iterate: first_order.WarmStart, *, scale: Array, tolerance: Array) -> Solved:
+    def solve(
+        self,
+        instance: Instance,
+        held: Held,
+        iterate: first_order.WarmStart,
+        *,
+        scale: Array,
+        tolerance: Array,
+    ) -> Solved:
         """Iterations over a working set; residuals and gap are relative."""
-        last = first_order.run(make_program(instance, held), tolerance, dataclasses.replace(self.config, proof=NO_PROOF), iterate)
+        last = first_order.run(
+            make_program(instance, held),
+            tolerance,
+            dataclasses.replace(self.config, proof=NO_PROOF),
+            iterate,
+        )
         found = first_order.warm_start(last)
         primal, dual = self.sides(instance, found)
         importance = jnp.where(dual.pair_weights > _IDLE * instance.unit, dual.pair_weights, 0.0)
         return Solved(found, primal, dual, importance, last.num_iterations)
 
-    def refresh(self, instance: Instance, place_before: Array, primal: Primal, iterate: first_order.WarmStart) -> first_order.WarmStart:
+    def refresh(
+        self,
+        instance: Instance,
+        place_before: Array,
+        primal: Primal,
+        iterate: first_order.WarmStart,
+    ) -> first_order.WarmStart:
         """The same point for the next working set, new cuts with dual 0."""
         first = iterate.dual.shape[0] - place_before.shape[0]
         kept = iterate.dual[first:].at[place_before].get(mode="fill", fill_value=0.0)
@@ -137,7 +172,9 @@ class Method:
         """What a point says about the relaxation."""
         num_examples, num_columns = instance.margins.shape
         primal = Primal(*jnp.split(iterate.primal, [num_columns, 2 * num_columns]))
-        return primal, Dual(iterate.dual[:num_examples], iterate.dual[num_examples + 1 + num_columns :])
+        return primal, Dual(
+            iterate.dual[:num_examples], iterate.dual[num_examples + 1 + num_columns :]
+        )
 
     def convexity(self, instance: Instance, iterate: first_order.WarmStart) -> Array:
         """alpha."""

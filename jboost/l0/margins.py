@@ -1,7 +1,9 @@
-"""L0-RBoost for many margins: a path, and the search for the best margin, problem (25) of paper 001 (Goldberg, Eckstein 2009).
+"""L0-RBoost for many margins: a path, and the search for the best margin, problem (25) of paper 001
+(Goldberg, Eckstein 2009).
 
-(25) maximises rho - beta z(rho), z(rho) the optimum of the relaxation (18). Lemma 5.2 of the paper, that z is convex, is false, so its bisection
-proves nothing. But z never falls with rho: on [a, b] the objective is at most b - beta z(a), which is what `search_margin` branches on.
+(25) maximises rho - beta z(rho), z(rho) the optimum of the relaxation (18). Lemma 5.2 of the paper,
+that z is convex, is false, so its bisection proves nothing. But z never falls with rho: on [a, b]
+the objective is at most b - beta z(a), which is what `search_margin` branches on.
 """
 
 from __future__ import annotations
@@ -36,14 +38,16 @@ def path(
     max_columns: int = 256,
     bound_integer: bool = True,
 ) -> Fit:
-    """`fit` for one margin after the other, in one compiled program: columns, cuts and duals are kept, and each margin has bounds of its own.
+    """`fit` for one margin after the other, in one compiled program: columns, cuts and duals are
+    kept, and each margin has bounds of its own.
 
     Args:
       dataset: of m examples.
       learner: one that prices, as for `fit`.
       margins: [L] rho in (0, 1]; hand them in in order.
       key: for learners that draw random numbers.
-      max_rounds: how many pairs of questions there is room for over the whole path; static. Margins that get none end in ROUND_LIMIT.
+      max_rounds: how many pairs of questions there is room for over the whole path; static. Margins
+        that get none end in ROUND_LIMIT.
       tolerance: as for `fit`.
       config: as for `fit`.
       search: as for `fit`.
@@ -51,15 +55,21 @@ def path(
       bound_integer: as for `fit`.
 
     Returns:
-      A `Fit` with a leading axis [L] on every array; `num_rounds` and `trace` count the rounds of each margin alone.
+      A `Fit` with a leading axis [L] on every array; `num_rounds` and `trace` count the rounds of
+      each margin alone.
 
     Raises:
       ValueError: what `fit` raises, and for `margins` that are empty or outside (0, 1].
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)
-    >>> fits = jboost.l0.path(dataset, jboost.learners.monomials(1, kappa=0.1), [0.1, 0.2], max_rounds=20)
-    >>> fits.status.tolist(), bool((fits.certificate.lower_bound <= fits.certificate.upper_bound).all())
+    >>> fits = jboost.l0.path(
+    ...     dataset, jboost.learners.monomials(1, kappa=0.1), [0.1, 0.2], max_rounds=20
+    ... )
+    >>> (
+    ...     fits.status.tolist(),
+    ...     bool((fits.certificate.lower_bound <= fits.certificate.upper_bound).all()),
+    ... )
     ([0, 0], True)
     """
     margins = check.numbers("margins", margins, low=0, high=1, open_low=True)
@@ -78,7 +88,15 @@ def path(
 
 
 @functools.partial(jax.jit, static_argnames=("max_rounds",))
-def _path(booster: L0, learner: Any, dataset: Dataset, key: Array | None, margins: Array, *, max_rounds: int) -> Fit:
+def _path(
+    booster: L0,
+    learner: Any,
+    dataset: Dataset,
+    key: Array | None,
+    margins: Array,
+    *,
+    max_rounds: int,
+) -> Fit:
     return walk_margins(booster, learner, dataset, key, margins, max_rounds=max_rounds)
 
 
@@ -94,17 +112,23 @@ def walk_margins(
 ) -> Any:
     """What `finish` makes of the state at each of the margins [L]: a fit."""
     first = boosting.begin(booster, learner, dataset, key=key, max_rounds=max_rounds)
-    return paths.walk(first, margins, lambda state, margin: reopen(state, margin, dataset), dataset, finish=finish)
+    return paths.walk(
+        first, margins, lambda state, margin: reopen(state, margin, dataset), dataset, finish=finish
+    )
 
 
 class MarginSearch(NamedTuple):
-    """The best margin, and what bounds all others: lower_bound <= optimum of (25), z with the cuts asked for, over all hypotheses <= upper_bound."""
+    """The best margin, and what bounds all others: lower_bound <= optimum of (25), z with the cuts
+    asked for, over all hypotheses <= upper_bound.
+    """
 
     fit: Fit  # at the best margin
     margin: Array  # [] rho
     lower_bound: Array  # [] rho - beta z, attained at `margin` by the upper bound on z
     upper_bound: Array  # [] proven by the margins tried: z never falls
-    margins: Array  # [max_margins] in the order in which they were tried, the least one first; +inf for those that were not
+    # [max_margins] in the order in which they were tried, the least one first; +inf for those that
+    # were not
+    margins: Array
     relaxation_lower_bounds: Array  # [max_margins] of z at each; 0 where it is not tried
     relaxation_upper_bounds: Array  # [max_margins]; +inf where it is not tried
     num_margins: Array  # [] int32
@@ -133,17 +157,18 @@ def search_margin(
     search: VoteConfig | None = None,
     max_columns: int = 256,
 ) -> MarginSearch:
-    """The margin rho of greatest rho - penalty z(rho) between `least_margin` and 1: (25) of paper 001, by branching on intervals of rho.
+    """The margin rho of greatest rho - penalty z(rho) between `least_margin` and 1: (25) of paper
+    001, by branching on intervals of rho.
 
-    The widest promise is halved until no interval promises more than `margin_tolerance` above the best margin met. Columns, cuts and duals go from
-    one margin to the next.
+    The widest promise is halved until no interval promises more than `margin_tolerance` above the
+    best margin met. Columns, cuts and duals go from one margin to the next.
 
     Args:
       dataset: of m examples.
       learner: one that prices, as for `fit`.
       penalty: [] beta of (25), positive; its D is in the costs of the learner.
-      margin_tolerance: [] the gap between the bounds on (25) at which to stop. It cannot be reached below penalty times the gap that `tolerance`
-        leaves in z.
+      margin_tolerance: [] the gap between the bounds on (25) at which to stop. It cannot be reached
+        below penalty times the gap that `tolerance` leaves in z.
       least_margin: [] in (0, 1], the first to be tried: below it nothing is said.
       max_margins: how many margins there is room for; static.
       key: for learners that draw random numbers.
@@ -161,13 +186,21 @@ def search_margin(
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)
-    >>> found = jboost.l0.search_margin(dataset, jboost.learners.monomials(1, kappa=0.1), penalty=0.05, max_rounds=20)
+    >>> found = jboost.l0.search_margin(
+    ...     dataset, jboost.learners.monomials(1, kappa=0.1), penalty=0.05, max_rounds=20
+    ... )
     >>> bool(found.lower_bound <= found.upper_bound), 0 < float(found.margin) <= 1
     (True, True)
     """
-    penalty = check.number("penalty", penalty, low=0, high=float(jnp.finfo(jnp.result_type(float)).max), open_low=True).astype(float)
-    margin_tolerance = check.number("margin_tolerance", margin_tolerance, low=0, open_low=True).astype(float)
-    least_margin = check.number("least_margin", least_margin, low=0, high=1, open_low=True).astype(float)
+    penalty = check.number(
+        "penalty", penalty, low=0, high=float(jnp.finfo(jnp.result_type(float)).max), open_low=True
+    ).astype(float)
+    margin_tolerance = check.number(
+        "margin_tolerance", margin_tolerance, low=0, open_low=True
+    ).astype(float)
+    least_margin = check.number("least_margin", least_margin, low=0, high=1, open_low=True).astype(
+        float
+    )
     check.count("max_margins", max_margins, low=1)
     booster, dataset = begin_fit(
         dataset,
@@ -180,12 +213,29 @@ def search_margin(
         max_columns=max_columns,
         bound_integer=False,
     )
-    return _search_margin(booster, learner, dataset, key, penalty, margin_tolerance, max_margins=max_margins, max_rounds=max_rounds)
+    return _search_margin(
+        booster,
+        learner,
+        dataset,
+        key,
+        penalty,
+        margin_tolerance,
+        max_margins=max_margins,
+        max_rounds=max_rounds,
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("max_margins", "max_rounds"))
 def _search_margin(
-    booster: L0, learner: Any, dataset: Dataset, key: Array | None, penalty: Array, tolerance: Array, *, max_margins: int, max_rounds: int
+    booster: L0,
+    learner: Any,
+    dataset: Dataset,
+    key: Array | None,
+    penalty: Array,
+    tolerance: Array,
+    *,
+    max_margins: int,
+    max_rounds: int,
 ) -> MarginSearch:
     start = boosting.begin(booster, learner, dataset, key=key, max_rounds=max_rounds)
     zero = jnp.zeros((), penalty.dtype)
@@ -204,28 +254,46 @@ def _search_margin(
 
     def unfinished(state: _State) -> Array:
         is_valid = state.boosting.status != int(Status.INVALID_INPUT)
-        return is_valid & (state.search.upper_bound - state.search.lower_bound > tolerance) & (state.search.num_margins < max_margins)
+        return (
+            is_valid
+            & (state.search.upper_bound - state.search.lower_bound > tolerance)
+            & (state.search.num_margins < max_margins)
+        )
 
     def step(state: _State) -> _State:
         ends, promises = _intervals(state.search, penalty)
         best = jnp.argmax(promises)
-        margin = jnp.where(state.search.num_margins == 0, state.boosting.booster.margin, (state.search.margins[best] + ends[best]) / 2)
-        opened = paths.open_again(state.boosting, margin, lambda old, margin: reopen(old, margin, dataset))
-        last = paths.advance_to_end(opened._replace(num_rounds=jnp.zeros_like(opened.num_rounds)), dataset)
+        margin = jnp.where(
+            state.search.num_margins == 0,
+            state.boosting.booster.margin,
+            (state.search.margins[best] + ends[best]) / 2,
+        )
+        opened = paths.open_again(
+            state.boosting, margin, lambda old, margin: reopen(old, margin, dataset)
+        )
+        last = paths.advance_to_end(
+            opened._replace(num_rounds=jnp.zeros_like(opened.num_rounds)), dataset
+        )
         return _State(last, _note(state.search, last, dataset, penalty))
 
     first = _State(start, nothing)
     last, _ = loops.bounded_loop(step, unfinished, first, max_checks=max_margins)
     is_close = last.search.upper_bound - last.search.lower_bound <= tolerance
     status = jnp.where(is_close, int(Status.OPTIMAL), int(Status.ITERATION_LIMIT))
-    status = jnp.where(last.boosting.status == int(Status.INVALID_INPUT), int(Status.INVALID_INPUT), status)
+    status = jnp.where(
+        last.boosting.status == int(Status.INVALID_INPUT), int(Status.INVALID_INPUT), status
+    )
     return last.search._replace(status=status.astype(jnp.int32))
 
 
 def _intervals(search: MarginSearch, penalty: Array) -> tuple[Array, Array]:
-    """Where the intervals that begin at the margins tried end, and what (25) can be in each at most: [max_margins] each."""
+    """Where the intervals that begin at the margins tried end, and what (25) can be in each at
+    most: [max_margins] each.
+    """
     begins, floors = search.margins, search.relaxation_lower_bounds
-    ends = jnp.min(jnp.where(begins[None, :] > begins[:, None], begins[None, :], 1.0), axis=1, initial=1.0)
+    ends = jnp.min(
+        jnp.where(begins[None, :] > begins[:, None], begins[None, :], 1.0), axis=1, initial=1.0
+    )
     least = jnp.max(jnp.where(begins[None, :] <= begins[:, None], floors[None, :], 0.0), axis=1)
     eps = 4 * jnp.finfo(ends.dtype).eps
     promises = jnp.maximum(ends + eps - penalty * least * (1 - eps), -jnp.finfo(ends.dtype).max)
@@ -238,14 +306,20 @@ def _note(search: MarginSearch, state: State, dataset: Dataset, penalty: Array) 
     place = search.num_margins
     noted = search._replace(
         margins=search.margins.at[place].set(margin),
-        relaxation_lower_bounds=search.relaxation_lower_bounds.at[place].set(jnp.maximum(certificate.lower_bound, 0.0)),
-        relaxation_upper_bounds=search.relaxation_upper_bounds.at[place].set(certificate.upper_bound),
+        relaxation_lower_bounds=search.relaxation_lower_bounds.at[place].set(
+            jnp.maximum(certificate.lower_bound, 0.0)
+        ),
+        relaxation_upper_bounds=search.relaxation_upper_bounds.at[place].set(
+            certificate.upper_bound
+        ),
         num_margins=place + 1,
     )
     eps = 4 * jnp.finfo(margin.dtype).eps
     attained = margin - eps - penalty * certificate.upper_bound * (1 + eps)
     is_better = attained > search.lower_bound
-    fit = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), finish(state, dataset), search.fit)
+    fit = jax.tree.map(
+        lambda new, old: jnp.where(is_better, new, old), finish(state, dataset), search.fit
+    )
     return noted._replace(
         fit=fit,
         margin=jnp.where(is_better, margin, search.margin),

@@ -1,8 +1,10 @@
-"""Vectors with one number for every pair of examples of opposite classes, gone through block by block of rows.
+"""Vectors with one number for every pair of examples of opposite classes, gone through block by
+block of rows.
 
-A vector is an array [P, O, Q]: P examples of the minority class, O orders of a pair, Q examples of the majority class. Products with the cuts are
-computed in the body of one loop over blocks of rows, so that nothing is stored that has the size of pairs times columns. On a mesh each device
-holds an equal number of rows of every vector and loops over its own blocks.
+A vector is an array [P, O, Q]: P examples of the minority class, O orders of a pair, Q examples of
+the majority class. Products with the cuts are computed in the body of one loop over blocks of rows,
+so that nothing is stored that has the size of pairs times columns. On a mesh each device holds an
+equal number of rows of every vector and loops over its own blocks.
 """
 
 from __future__ import annotations
@@ -28,14 +30,18 @@ class Layout:
     """Static sizes of a vector of pairs."""
 
     num_rows: int
-    """P, a multiple of `rows_at_once` times the number of devices; rows beyond the minority class are zeros."""
+    """P, a multiple of `rows_at_once` times the number of devices; rows beyond the
+    minority class are zeros.
+    """
     first_column: int
     """The position in the instance of the first example of the columns."""
     num_columns: int
     """Q."""
     orders: str
-    """"ordered": two cuts for a pair; "single": one, where no hypothesis abstains and both are the same; "either": one, over the hypotheses of
-    both; "traced": two, of which `Instance.either` leaves the first with the hypotheses of both."""
+    """"ordered": two cuts for a pair; "single": one, where no hypothesis abstains and both are the
+    same; "either": one, over the hypotheses of both; "traced": two, of which `Instance.either`
+    leaves the first with the hypotheses of both.
+    """
     rows_at_once: int
 
     @property
@@ -44,16 +50,22 @@ class Layout:
         return self.num_rows, 1 if self.orders in ("single", "either") else 2, self.num_columns
 
 
-def make_layout(num_few: int, first_column: int, num_columns: int, orders: str, block_bytes: int) -> Layout:
+def make_layout(
+    num_few: int, first_column: int, num_columns: int, orders: str, block_bytes: int
+) -> Layout:
     """The layout of so many rows and columns; blocks of as many rows as `block_bytes` allow."""
     num_few, num_columns, devices = max(num_few, 1), max(num_columns, 1), meshes.num_devices()
     num_orders = 1 if orders in ("single", "either") else 2
-    row_bytes = _ARRAYS_OF_A_BLOCK * num_orders * num_columns * jnp.dtype(jnp.result_type(float)).itemsize
+    row_bytes = (
+        _ARRAYS_OF_A_BLOCK * num_orders * num_columns * jnp.dtype(jnp.result_type(float)).itemsize
+    )
     most = max(1, block_bytes // row_bytes)
     share = -(-num_few // devices)
     num_blocks = -(-share // most)
     rows_at_once = -(-share // num_blocks)
-    return Layout(devices * num_blocks * rows_at_once, first_column, num_columns, orders, rows_at_once)
+    return Layout(
+        devices * num_blocks * rows_at_once, first_column, num_columns, orders, rows_at_once
+    )
 
 
 class Rows(NamedTuple):
@@ -75,7 +87,9 @@ class Columns(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """The cuts of all pairs: a cut's coefficients in mu are the sum over terms of the products of its two factors."""
+    """The cuts of all pairs: a cut's coefficients in mu are the sum over terms of the products of
+    its two factors.
+    """
 
     rows: Rows
     columns: Columns
@@ -92,14 +106,21 @@ class Block(NamedTuple):
         """The sum [R, O, Q] of values [U] over the hypotheses of each cut."""
         of_orders = []
         for lefts, rights in zip(self.rows.factors, self.columns.factors, strict=True):
-            parts = [numerics.times(left * values[None, :], right.T) for left, right in zip(lefts, rights, strict=True)]
+            parts = [
+                numerics.times(left * values[None, :], right.T)
+                for left, right in zip(lefts, rights, strict=True)
+            ]
             of_orders.append(sum(parts[1:], parts[0]))
         return jnp.stack(of_orders, axis=1)
 
     def serving(self, values: Array) -> Array:
-        """The sum [U] of values [R, O, Q] over the cuts of each hypothesis; legal in the 64-bit scope."""
+        """The sum [U] of values [R, O, Q] over the cuts of each hypothesis; legal in the 64-bit
+        scope.
+        """
         total = jnp.zeros((self.rows.factors[0][0].shape[1],), values.dtype)
-        for order, (lefts, rights) in enumerate(zip(self.rows.factors, self.columns.factors, strict=True)):
+        for order, (lefts, rights) in enumerate(
+            zip(self.rows.factors, self.columns.factors, strict=True)
+        ):
             for left, right in zip(lefts, rights, strict=True):
                 product = numerics.times(values[:, order], right.astype(values.dtype))
                 total = total + jnp.sum(left.astype(values.dtype) * product, axis=0)
@@ -116,14 +137,18 @@ def make_pairs(instance: Instance, layout: Layout) -> Pairs:
     """The cuts of an instance; needs no memory of the size of the pairs."""
     last = layout.first_column + layout.num_columns
     few, many = (slice(0, layout.num_rows), slice(layout.first_column, last))
-    hits, misses = (_padded(part, layout.num_rows, last) for part in (instance.hits, instance.misses))
+    hits, misses = (
+        _padded(part, layout.num_rows, last) for part in (instance.hits, instance.misses)
+    )
     places = jnp.arange(hits.shape[0])
     is_few = places < instance.num_few
     is_many = (places >= instance.num_few) & (places < instance.num_real)
     bits = _padded(instance.bits, layout.num_rows, last)
     forward, backward = (hits[few], misses[many]), (misses[few], hits[many])
     terms, has_order = _terms(forward, backward, layout.orders, instance.either)
-    lefts, rights = (tuple(tuple(term[side] for term in order) for order in terms) for side in (0, 1))
+    lefts, rights = (
+        tuple(tuple(term[side] for term in order) for order in terms) for side in (0, 1)
+    )
     rows = Rows(lefts, is_few[few], bits[few])
     return Pairs(rows, Columns(rights, is_many[many], bits[many], has_order, instance.reach))
 
@@ -132,9 +157,12 @@ def _padded(matrix: Array, *sizes: int) -> Array:
     return jnp.pad(matrix, ((0, max(0, max(sizes) - matrix.shape[0])), (0, 0)))
 
 
-def _terms(forward: tuple[Array, Array], backward: tuple[Array, Array], orders: str, either: Array) -> tuple[Any, Array]:
+def _terms(
+    forward: tuple[Array, Array], backward: tuple[Array, Array], orders: str, either: Array
+) -> tuple[Any, Array]:
     """The factors of each order, and which orders have cuts [O]."""
-    only_backward = backward[0] - forward[0], backward[1]  # misses - hits of the first: hypotheses that do not serve the pair forward
+    # misses - hits of the first: hypotheses that do not serve the pair forward
+    only_backward = backward[0] - forward[0], backward[1]
     if orders == "single":
         return ((forward,),), jnp.ones((1,), bool)
     if orders == "either":
@@ -145,18 +173,28 @@ def _terms(forward: tuple[Array, Array], backward: tuple[Array, Array], orders: 
     return ((forward, too), (backward,)), jnp.stack([jnp.ones((), bool), ~either])
 
 
-Body = Callable[[Block, tuple[Array, ...], tuple[Array, ...], Any, Any], tuple[tuple[Array, ...], Any]]
+Body = Callable[
+    [Block, tuple[Array, ...], tuple[Array, ...], Any, Any], tuple[tuple[Array, ...], Any]
+]
 
 
 def sweep(
-    pairs: Pairs, layout: Layout, body: Body, *, updated: tuple[Array, ...] = (), read: tuple[Array, ...] = (), of_rows: Any = (), whole: Any = ()
+    pairs: Pairs,
+    layout: Layout,
+    body: Body,
+    *,
+    updated: tuple[Array, ...] = (),
+    read: tuple[Array, ...] = (),
+    of_rows: Any = (),
+    whole: Any = (),
 ) -> tuple[tuple[Array, ...], Any]:
     """One pass over all pairs.
 
     Args:
       pairs: the cuts.
       layout: static.
-      body: (block, parts of `updated`, parts of `read`, part of `of_rows`, whole) -> (new parts of `updated`, results of the block).
+      body: (block, parts of `updated`, parts of `read`, part of `of_rows`, whole) -> (new parts of
+        `updated`, results of the block).
       updated: vectors [P, O, Q] that are overwritten in place, block by block.
       read: vectors [P, O, Q].
       of_rows: a pytree of arrays [P, ...].
@@ -166,7 +204,9 @@ def sweep(
       The updated vectors, and the results of all blocks, stacked.
     """
 
-    def on_device(rows: Rows, updated: Any, read: Any, of_rows: Any, columns: Columns, whole: Any) -> Any:
+    def on_device(
+        rows: Rows, updated: Any, read: Any, of_rows: Any, columns: Columns, whole: Any
+    ) -> Any:
         size = layout.rows_at_once
         num_blocks = rows.is_few.shape[0] // size
 
@@ -175,13 +215,24 @@ def sweep(
                 return lax.dynamic_slice_in_dim(array, start, size)
 
             block = _block(jax.tree.map(part, rows), columns)
-            parts, results = body(block, jax.tree.map(part, vectors), jax.tree.map(part, read), jax.tree.map(part, of_rows), whole)
-            put = [lax.dynamic_update_slice_in_dim(vector, new, start, 0) for vector, new in zip(vectors, parts, strict=True)]
+            parts, results = body(
+                block,
+                jax.tree.map(part, vectors),
+                jax.tree.map(part, read),
+                jax.tree.map(part, of_rows),
+                whole,
+            )
+            put = [
+                lax.dynamic_update_slice_in_dim(vector, new, start, 0)
+                for vector, new in zip(vectors, parts, strict=True)
+            ]
             return tuple(put), results
 
         return loops.scan(turn, updated, size * jnp.arange(num_blocks, dtype=jnp.int32))
 
-    found: tuple[tuple[Array, ...], Any] = meshes.over_devices(on_device, (pairs.rows, updated, read, of_rows), (pairs.columns, whole))
+    found: tuple[tuple[Array, ...], Any] = meshes.over_devices(
+        on_device, (pairs.rows, updated, read, of_rows), (pairs.columns, whole)
+    )
     return found
 
 
@@ -208,7 +259,10 @@ def sums_of_block(block: Block, values: Array) -> tuple[Array, Array, Array]:
 def gather_sums(results: tuple[Array, Array, Array], layout: Layout, num_examples: int) -> Sums:
     """The sums of all blocks."""
     selected, by_row, by_column = results
-    return Sums(jnp.sum(selected, axis=0), spread(jnp.ravel(by_row), jnp.sum(by_column, axis=0), layout, num_examples))
+    return Sums(
+        jnp.sum(selected, axis=0),
+        spread(jnp.ravel(by_row), jnp.sum(by_column, axis=0), layout, num_examples),
+    )
 
 
 def spread(by_row: Array, by_column: Array, layout: Layout, num_examples: int) -> Array:
@@ -223,27 +277,41 @@ def of_ends(values: Array, layout: Layout) -> tuple[Array, Array]:
     """Values [m] of the examples of the rows [P] and of the columns [Q]."""
     missing = max(layout.num_rows, layout.first_column + layout.num_columns) - values.shape[0]
     padded = jnp.pad(values, (0, max(0, missing)))
-    return padded[: layout.num_rows], padded[layout.first_column : layout.first_column + layout.num_columns]
+    return (
+        padded[: layout.num_rows],
+        padded[layout.first_column : layout.first_column + layout.num_columns],
+    )
 
 
 def most_serving(block: Block, values: Array) -> Array:
-    """The sums [U] of values [R, O, Q], not negative and none subnormal, over the cuts of each hypothesis, rounded up."""
+    """The sums [U] of values [R, O, Q], not negative and none subnormal, over the cuts of each
+    hypothesis, rounded up.
+    """
 
     def rounded(block: Block, values: Array) -> Array:
         total = block.serving(brackets.widen(values))
-        return brackets.round_outwards(total, total * ((block.num_terms + 8) * 2.0**-52), values.dtype)[1]
+        return brackets.round_outwards(
+            total, total * ((block.num_terms + 8) * 2.0**-52), values.dtype
+        )[1]
 
     return numerics.in_64_bits(rounded)(block, values)
 
 
 def bound_sums(values: Array) -> tuple[Array, Array, Array]:
-    """Sums of values [R, O, Q], not negative, by row [R] and by column [Q], rounded up, and of all [], rounded down."""
+    """Sums of values [R, O, Q], not negative, by row [R] and by column [Q], rounded up, and of all
+    [], rounded down.
+    """
 
     def rounded(values: Array) -> tuple[Array, Array, Array]:
         wide = brackets.widen(values)
         slack = (values.size + 8) * 2.0**-52
-        by_row, by_column, total = (jnp.sum(wide, axis=axes) for axes in ((1, 2), (0, 1), (0, 1, 2)))
-        above = (brackets.round_outwards(part, part * slack, values.dtype)[1] for part in (by_row, by_column))
+        by_row, by_column, total = (
+            jnp.sum(wide, axis=axes) for axes in ((1, 2), (0, 1), (0, 1, 2))
+        )
+        above = (
+            brackets.round_outwards(part, part * slack, values.dtype)[1]
+            for part in (by_row, by_column)
+        )
         return *above, brackets.round_outwards(total, total * slack, values.dtype)[0]
 
     return numerics.in_64_bits(rounded)(values)
@@ -252,4 +320,6 @@ def bound_sums(values: Array) -> tuple[Array, Array, Array]:
 def add_up(parts: Array) -> Array:
     """The sums [...] of parts [k, ...] of blocks, rounded up."""
     turned = jnp.moveaxis(parts, 0, -1)
-    return brackets.bracket_dot(turned, jnp.ones((1,) * (turned.ndim - 1) + turned.shape[-1:], turned.dtype))[1]
+    return brackets.bracket_dot(
+        turned, jnp.ones((1,) * (turned.ndim - 1) + turned.shape[-1:], turned.dtype)
+    )[1]

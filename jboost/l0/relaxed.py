@@ -1,11 +1,14 @@
 """The vote of the relaxation (18) itself, told by few of its hypotheses.
 
-    minimise  sum_i weight_i (G_i - H_i v - b)^2  over v >= 0 with few positive entries and b,   G = H lambda
+    minimise  sum_i weight_i (G_i - H_i v - b)^2  over v >= 0 with few positive entries and b,
+    G = H lambda
 
-lambda is what the relaxation votes: of all that go with its optimum the interior point's is a central one, away from the margins that it has to
-keep, and spread over many hypotheses. v repeats its scores on the training examples as nearly as few hypotheses can; b is what the two constants
-vote. It is the active-set method for least squares without negative coefficients (Lawson, Hanson 1974), which takes in the hypothesis most like
-what is still missing; it stops at the number of hypotheses allowed.
+lambda is what the relaxation votes: of all that go with its optimum the interior point's is a
+central one, away from the margins that it has to keep, and spread over many hypotheses. v repeats
+its scores on the training examples as nearly as few hypotheses can; b is what the two constants
+vote. It is the active-set method for least squares without negative coefficients (Lawson, Hanson
+1974), which takes in the hypothesis most like what is still missing; it stops at the number of
+hypotheses allowed.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ _RIDGE = 4.0  # rounding units on the diagonal: hypotheses may depend on one ano
 
 @dataclasses.dataclass(frozen=True)
 class RelaxedConfig:
-    """Static; asks for the vote of the relaxation itself, told by the few of its hypotheses that come nearest to it."""
+    """Static; asks for the vote of the relaxation itself, told by the few of its hypotheses that
+    come nearest to it.
+    """
 
     max_hypotheses: int = 12
     """How many may vote, at most, the constants not counted."""
@@ -71,37 +76,65 @@ def find(instance: Instance, coefficients: Array, *, config: RelaxedConfig) -> V
     spreads = rows - constants[:, None] * one[None, :]
     inner = times(spreads * weights[None, :], spreads.T)
     products = _Products(inner[:-1, :-1], inner[:-1, -1], inner[-1, -1])
-    may_vote = instance.is_column[2:] & (jnp.diagonal(products.gram) > _LEAST_SPREAD * times(margins**2, weights))
+    may_vote = instance.is_column[2:] & (
+        jnp.diagonal(products.gram) > _LEAST_SPREAD * times(margins**2, weights)
+    )
     size = min(config.max_hypotheses, num_columns)
 
-    first = _Fitted(jnp.zeros((num_columns,), margins.dtype), jnp.zeros((num_columns,), bool), jnp.any(may_vote))
-    last, _ = loops.bounded_loop(lambda now: _grown(products, may_vote, now, size), lambda now: now.is_going, first, max_checks=2 * size)
+    first = _Fitted(
+        jnp.zeros((num_columns,), margins.dtype), jnp.zeros((num_columns,), bool), jnp.any(may_vote)
+    )
+    last, _ = loops.bounded_loop(
+        lambda now: _grown(products, may_vote, now, size),
+        lambda now: now.is_going,
+        first,
+        max_checks=2 * size,
+    )
     constant = constants[-1] - times(last.coefficients, constants[:-1])
-    found = jnp.concatenate([jnp.stack([jnp.maximum(constant, 0.0), jnp.maximum(-constant, 0.0)]), last.coefficients])
+    found = jnp.concatenate(
+        [jnp.stack([jnp.maximum(constant, 0.0), jnp.maximum(-constant, 0.0)]), last.coefficients]
+    )
     undecided = jnp.where(jnp.arange(found.shape[0]) < 2, 0.5, 0.0)
-    return evaluate(instance, jnp.where(jnp.sum(found) > 0, numerics.safe_divide(found, jnp.sum(found)), undecided))
+    return evaluate(
+        instance,
+        jnp.where(jnp.sum(found) > 0, numerics.safe_divide(found, jnp.sum(found)), undecided),
+    )
 
 
 def _grown(products: _Products, may_vote: Array, fitted: _Fitted, size: int) -> _Fitted:
     """With the hypothesis most like what is missing, and without those that it makes negative."""
     missing = products.target - times(fitted.coefficients, products.gram)
     may_enter = may_vote & ~fitted.is_used
-    alike = jnp.where(may_enter, missing / jnp.sqrt(jnp.where(may_enter, jnp.diagonal(products.gram), 1.0)), -jnp.inf)
+    alike = jnp.where(
+        may_enter,
+        missing / jnp.sqrt(jnp.where(may_enter, jnp.diagonal(products.gram), 1.0)),
+        -jnp.inf,
+    )
     best = jnp.argmax(alike)
-    is_new = (jnp.arange(alike.shape[0]) == best) & (alike[best] > _ALIKE * numerics.root(products.size)) & (jnp.sum(fitted.is_used) < size)
+    is_new = (
+        (jnp.arange(alike.shape[0]) == best)
+        & (alike[best] > _ALIKE * numerics.root(products.size))
+        & (jnp.sum(fitted.is_used) < size)
+    )
     settled = _settled(products, fitted._replace(is_used=fitted.is_used | is_new), size)
     stays = jnp.any(settled.is_used & is_new)
-    coefficients, is_used = (jnp.where(stays, new, old) for new, old in zip(settled[:2], fitted[:2], strict=True))
+    coefficients, is_used = (
+        jnp.where(stays, new, old) for new, old in zip(settled[:2], fitted[:2], strict=True)
+    )
     return _Fitted(coefficients, is_used, stays)
 
 
 def _settled(products: _Products, fitted: _Fitted, size: int) -> _Fitted:
-    """The least squares over the hypotheses in use; those that would become negative on the way leave."""
+    """The least squares over the hypotheses in use; those that would become negative on the way
+    leave.
+    """
 
     def step(state: _Fitted) -> _Fitted:
         aim = _least_squares(products, state.is_used, size)
         falls = state.is_used & (aim <= 0)
-        shares = jnp.where(falls, numerics.safe_divide(state.coefficients, state.coefficients - aim), 1.0)
+        shares = jnp.where(
+            falls, numerics.safe_divide(state.coefficients, state.coefficients - aim), 1.0
+        )
         share = jnp.min(shares)
         is_used = state.is_used & ~(falls & (shares <= share))
         moved = state.coefficients + share * (aim - state.coefficients)
@@ -118,5 +151,11 @@ def _least_squares(products: _Products, is_used: Array, size: int) -> Array:
     gram = jnp.where(counts[:, None] & counts[None, :], products.gram[places][:, places], 0.0)
     diagonal = jnp.diagonal(gram)
     ridge = jnp.where(counts, _RIDGE * jnp.finfo(gram.dtype).eps * diagonal, 1.0)
-    solution = jnp.linalg.solve(gram + jnp.diag(ridge), jnp.where(counts, products.target[places], 0.0))
-    return jnp.zeros_like(products.target).at[jnp.where(counts, places, is_used.shape[0])].set(solution, mode="drop")
+    solution = jnp.linalg.solve(
+        gram + jnp.diag(ridge), jnp.where(counts, products.target[places], 0.0)
+    )
+    return (
+        jnp.zeros_like(products.target)
+        .at[jnp.where(counts, places, is_used.shape[0])]
+        .set(solution, mode="drop")
+    )

@@ -1,7 +1,9 @@
-"""Chvatal-Gomory cuts for the sparse minimum disagreement problem (15) of paper 001, from three pair cuts each (Balas and Ng 1989).
+"""Chvatal-Gomory cuts for the sparse minimum disagreement problem (15) of paper 001, from three
+pair cuts each (Balas and Ng 1989).
 
-Three pair cuts a x >= 1 with entries 0 and 1, x = (mu, xi), add up to (a + a' + a'') x / 2 >= 3/2. Points of (15) are whole numbers, so both sides
-may be rounded up: entries 0, 1, 1, 2 for a variable in none, one, two or three of the cuts, and 2 on the right. What a linear program with such rows
+Three pair cuts a x >= 1 with entries 0 and 1, x = (mu, xi), add up to (a + a' + a'') x / 2 >= 3/2.
+Points of (15) are whole numbers, so both sides may be rounded up: entries 0, 1, 1, 2 for a variable
+in none, one, two or three of the cuts, and 2 on the right. What a linear program with such rows
 proves holds of (15), not of (18).
 """
 
@@ -37,7 +39,9 @@ class StrengthenConfig:
     """Pair cuts that are rows of the programs, those of the largest duals."""
     cuts_per_round: int = 32
     """Chvatal-Gomory cuts that a round may bring."""
-    relaxation: RelaxationConfig = dataclasses.field(default_factory=lambda: RelaxationConfig(cuts="either"))
+    relaxation: RelaxationConfig = dataclasses.field(
+        default_factory=lambda: RelaxationConfig(cuts="either")
+    )
     """How the pair cuts are found; its `cuts` are "either"."""
 
     def __post_init__(self) -> None:
@@ -46,19 +50,23 @@ class StrengthenConfig:
         check.record("config.relaxation", self.relaxation, RelaxationConfig)
         if self.relaxation.cuts != "either" or self.relaxation.distance_factor is not None:
             raise ValueError(
-                'config.relaxation is to have cuts="either" of all pairs: others do not hold of all points of (15), or are not looked for'
+                'config.relaxation is to have cuts="either" of all pairs: others do not hold of all'
+                " points of (15), or are not looked for"
             )
 
 
 class Strengthened(NamedTuple):
-    """A lower bound on (15) over a pool: the greater of that of the relaxation and of what the duals here prove.
+    """A lower bound on (15) over a pool: the greater of that of the relaxation and of what the
+    duals here prove.
 
-    With s the sums of v and t over the cuts that hold a variable, these prove rho sum w + sum v + 2 sum t + min_u (max(0, c_u - s_u) - g_u)
-    + sum_i min(0, weight_i - (1 + rho) w_i - s_i) + sum_u min(0, c_u - s_u), whatever numbers from 0 up they are.
+    With s the sums of v and t over the cuts that hold a variable, these prove rho sum w + sum v + 2
+    sum t + min_u (max(0, c_u - s_u) - g_u) + sum_i min(0, weight_i - (1 + rho) w_i - s_i) + sum_u
+    min(0, c_u - s_u), whatever numbers from 0 up they are.
     """
 
     lower_bound: Array  # []
-    relaxation_bound: Array  # [] of the relaxation without the new cuts; `solve_relaxation` with cuts="either" proves it
+    # [] of the relaxation without the new cuts; `solve_relaxation` with cuts="either" proves it
+    relaxation_bound: Array
     example_weights: Array  # [m] w, duals of the margins
     pairs: Array  # [P, 2] int32, -1 for an empty slot
     pair_weights: Array  # [P] v
@@ -88,29 +96,33 @@ def strengthen(
     column_mask: ArrayLike | None = None,
     config: StrengthenConfig | None = None,
 ) -> Strengthened:
-    """A better lower bound on errors plus costs over a pool than that of the relaxation, by Chvatal-Gomory cuts from triples of pair cuts.
+    """A better lower bound on errors plus costs over a pool than that of the relaxation, by
+    Chvatal-Gomory cuts from triples of pair cuts.
 
-    For pools and data of moderate size: a round solves a dense linear program of m + P + C rows in 2 U + m variables. Jittable and vmappable.
+    For pools and data of moderate size: a round solves a dense linear program of m + P + C rows in
+    2 U + m variables. Jittable and vmappable.
 
     Args:
       outputs: H [m, U], entries -1, 0, +1.
       labels: [m] -1 or +1.
       costs: c [U] >= 0.
       margin: [] rho in (0, 1].
-      weights: [m] price of an example that misses the margin, not negative, 0 as `mask` False; None for ones.
+      weights: [m] price of an example that misses the margin, not negative, 0 as `mask` False; None
+        for ones.
       mask: [m] bool, False for examples that only pad; None for all True.
       column_mask: [U] bool, False for slots that hold no hypothesis; None for all True.
       config: static sizes.
 
     Returns:
-      A `Strengthened`. LOCAL_OPTIMUM where the last point violates none of the cuts that were looked at, ROUND_LIMIT where it violates one; the
-      bound holds in either case.
-      INFEASIBLE without a hypothesis, INVALID_INPUT with a bound of -inf.
+      A `Strengthened`. LOCAL_OPTIMUM where the last point violates none of the cuts that were
+      looked at, ROUND_LIMIT where it violates one; the bound holds in either case. INFEASIBLE
+      without a hypothesis, INVALID_INPUT with a bound of -inf.
 
     Raises:
       ValueError: naming the argument, for shapes, kinds, and values where they are known.
 
-    Paper 001, "not pursued here"; Balas and Ng 1989, "On the set covering polytope: I. All the facets with coefficients in {0, 1, 2}".
+    Paper 001, "not pursued here"; Balas and Ng 1989, "On the set covering polytope: I. All the
+    facets with coefficients in {0, 1, 2}".
 
     >>> import jboost
     >>> outputs = [[1, -1, -1, 1, -1], [-1, 1, -1, 1, -1], [-1, -1, 1, 1, -1], [-1, -1, -1, 1, -1]]
@@ -119,33 +131,53 @@ def strengthen(
     True
     """
     settings = check.config("config", config, StrengthenConfig)
-    data = relaxation.judge_program(outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask)
+    data = relaxation.judge_program(
+        outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask
+    )
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
     size = data[0].shape[0]
-    found = _strengthen(relaxation.with_one_masked(data) if 0 in data[0].shape else data, margin, config=settings)
+    found = _strengthen(
+        relaxation.with_one_masked(data) if 0 in data[0].shape else data, margin, config=settings
+    )
     return found._replace(example_weights=found.example_weights[:size])
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def _strengthen(data: tuple[Array, ...], margin: Array, *, config: StrengthenConfig) -> Strengthened:
+def _strengthen(
+    data: tuple[Array, ...], margin: Array, *, config: StrengthenConfig
+) -> Strengthened:
     dtype = margin.dtype
     features = jnp.zeros((data[0].shape[0], 0), dtype)
     tolerance = jnp.asarray(1e-6 if dtype == jnp.dtype("float64") else 3e-4, dtype)
-    relaxed = relaxation.solve_instance(config.relaxation, (*data, features), margin, tolerance, jnp.asarray(True), None)
+    relaxed = relaxation.solve_instance(
+        config.relaxation, (*data, features), margin, tolerance, jnp.asarray(True), None
+    )
     outputs, labels, costs, weights, mask, column_mask = data
-    instance, is_valid = make_instance(outputs, labels, costs, weights, mask, column_mask, margin, True)
+    instance, is_valid = make_instance(
+        outputs, labels, costs, weights, mask, column_mask, margin, True
+    )
     is_hopeless = ~is_valid | ~jnp.any(column_mask)
 
     number = min(config.num_pairs, relaxed.pairs.shape[0])
     _, places = lax.top_k(relaxed.pair_weights, number)
     pairs = relaxed.pairs[places]
-    place_of = jnp.zeros_like(instance.order).at[instance.order].set(jnp.arange(len(instance.order), dtype=jnp.int32))
+    place_of = (
+        jnp.zeros_like(instance.order)
+        .at[instance.order]
+        .set(jnp.arange(len(instance.order), dtype=jnp.int32))
+    )
     is_pair = jnp.all(pairs >= 0, axis=1)
     ends = jnp.where(is_pair[:, None], place_of[pairs], len(place_of))
     rows = jnp.concatenate(row_cuts.from_pairs(instance, Cuts(ends[:, 0], ends[:, 1])), axis=1)
     room = config.num_rounds * config.cuts_per_round
-    nothing = (jnp.zeros_like(instance.weights), jnp.zeros((number,), dtype), jnp.zeros((room,), dtype))
-    first = _State(jnp.full((room, 3), -1, jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), dtype), nothing)
+    nothing = (
+        jnp.zeros_like(instance.weights),
+        jnp.zeros((number,), dtype),
+        jnp.zeros((room,), dtype),
+    )
+    first = _State(
+        jnp.full((room, 3), -1, jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), dtype), nothing
+    )
 
     def one_round(state: _State, _: None) -> tuple[_State, Array]:
         return _round(instance, rows, is_pair, state, config)
@@ -175,8 +207,12 @@ def _triple_rows(rows: Array, triples: Array) -> Array:
     return jnp.where(is_used[:, None], jnp.ceil(counts / 2), 0.0)
 
 
-def _round(instance: Instance, rows: Array, is_pair: Array, state: _State, config: StrengthenConfig) -> tuple[_State, Array]:
-    """One linear program, what its duals prove, and the cuts that its point violates; also how many these are."""
+def _round(
+    instance: Instance, rows: Array, is_pair: Array, state: _State, config: StrengthenConfig
+) -> tuple[_State, Array]:
+    """One linear program, what its duals prove, and the cuts that its point violates; also how many
+    these are.
+    """
     num_examples, num_columns = instance.margins.shape
     extra = _triple_rows(rows, state.triples)
     is_cut = state.triples[:, 0] >= 0
@@ -185,9 +221,22 @@ def _round(instance: Instance, rows: Array, is_pair: Array, state: _State, confi
     # In (lambda, mu - lambda, xi), so that mu >= lambda is a bound.
     matrix = jnp.concatenate(
         [
-            jnp.concatenate([instance.margins, jnp.zeros_like(instance.margins), (1 + instance.margin) * jnp.eye(num_examples, dtype=dtype)], axis=1),
+            jnp.concatenate(
+                [
+                    instance.margins,
+                    jnp.zeros_like(instance.margins),
+                    (1 + instance.margin) * jnp.eye(num_examples, dtype=dtype),
+                ],
+                axis=1,
+            ),
             jnp.concatenate([selected, selected, slacks], axis=1),
-            jnp.concatenate([jnp.ones((1, num_columns), dtype), jnp.zeros((1, num_columns + num_examples), dtype)], axis=1),
+            jnp.concatenate(
+                [
+                    jnp.ones((1, num_columns), dtype),
+                    jnp.zeros((1, num_columns + num_examples), dtype),
+                ],
+                axis=1,
+            ),
         ]
     )
     is_example = instance.weights > 0
@@ -198,18 +247,29 @@ def _round(instance: Instance, rows: Array, is_pair: Array, state: _State, confi
         matrix,
         row_lower=jnp.concatenate([jnp.where(is_example, instance.margin, -jnp.inf), wanted, one]),
         row_upper=jnp.concatenate([jnp.full((num_examples + len(wanted),), jnp.inf, dtype), one]),
-        upper=jnp.concatenate([jnp.tile(jnp.where(instance.is_column, 1.0, 0.0), 2), jnp.where(is_example, 1.0, 0.0)]),
+        upper=jnp.concatenate(
+            [jnp.tile(jnp.where(instance.is_column, 1.0, 0.0), 2), jnp.where(is_example, 1.0, 0.0)]
+        ),
     )
     solution = solve(program)
     dual = jnp.where(jnp.isfinite(solution.dual), jnp.maximum(solution.dual, 0.0), 0.0)
-    w, v, t = dual[:num_examples], dual[num_examples:][: len(rows)], dual[num_examples + len(rows) :][: len(extra)]
+    w, v, t = (
+        dual[:num_examples],
+        dual[num_examples:][: len(rows)],
+        dual[num_examples + len(rows) :][: len(extra)],
+    )
     duals = (jnp.where(is_example, w, 0.0), jnp.where(is_pair, v, 0.0), jnp.where(is_cut, t, 0.0))
     lower = _proven(instance, rows, extra, *duals)
     is_better = lower > state.lower
     best = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), duals, state.best)
 
     primal = jnp.clip(jnp.where(jnp.isfinite(solution.primal), solution.primal, 1.0), 0.0, 1.0)
-    point = jnp.concatenate([jnp.minimum(primal[:num_columns] + primal[num_columns : 2 * num_columns], 1.0), primal[2 * num_columns :]])
+    point = jnp.concatenate(
+        [
+            jnp.minimum(primal[:num_columns] + primal[num_columns : 2 * num_columns], 1.0),
+            primal[2 * num_columns :],
+        ]
+    )
     triples, violations = _separate(rows, is_pair, point)
     found, chosen = lax.top_k(violations, min(config.cuts_per_round, len(violations)))
     is_found = found > _LEAST_VIOLATION
@@ -220,9 +280,11 @@ def _round(instance: Instance, rows: Array, is_pair: Array, state: _State, confi
 
 
 def _separate(rows: Array, is_pair: Array, point: Array) -> tuple[Array, Array]:
-    """Triples [k, 3] of rows [P, n], no triple twice, and by how much the point [n] violates the cut of each, [k].
+    """Triples [k, 3] of rows [P, n], no triple twice, and by how much the point [n] violates the
+    cut of each, [k].
 
-    The value of a cut is half of what the three rows reach and of the sum over the variables that stand in an odd number of them.
+    The value of a cut is half of what the three rows reach and of the sum over the variables that
+    stand in an odd number of them.
     """
     number = len(rows)
     reached = jnp.matmul(rows, point, precision=lax.Precision.HIGHEST)
@@ -242,17 +304,22 @@ def _separate(rows: Array, is_pair: Array, point: Array) -> tuple[Array, Array]:
     worst = jnp.max(violation, axis=1)
     order = jnp.lexsort((triples[:, 2], triples[:, 1], triples[:, 0]))
     triples, worst = triples[order], worst[order]
-    repeats = jnp.concatenate([jnp.zeros((1,), bool), jnp.all(triples[1:] == triples[:-1], axis=1)])[: len(worst)]
+    repeats = jnp.concatenate(
+        [jnp.zeros((1,), bool), jnp.all(triples[1:] == triples[:-1], axis=1)]
+    )[: len(worst)]
     return triples, jnp.where(repeats, -jnp.inf, worst)
 
 
 def _proven(instance: Instance, rows: Array, extra: Array, w: Array, v: Array, t: Array) -> Array:
-    """What duals prove of (15), rounded down: each mu_u and xi_i takes the better end of [0, 1], and lambda one hypothesis.
+    """What duals prove of (15), rounded down: each mu_u and xi_i takes the better end of [0, 1],
+    and lambda one hypothesis.
 
-    With c' the costs less what cuts give, z >= rho sum w + sum v + 2 sum t + sum_i min(0, xi_i') + sum_u min(0, c'_u) + min_u(max(0, c'_u) - g_u).
+    With c' the costs less what cuts give, z >= rho sum w + sum v + 2 sum t + sum_i min(0,
+    xi_i') + sum_u min(0, c'_u) + min_u(max(0, c'_u) - g_u).
     """
     num_columns = instance.margins.shape[1]
-    given = jnp.concatenate([rows, extra]).T * jnp.concatenate([v, t])[None, :]  # [U + m, P + C], exact: entries 0, 1 and 2
+    # [U + m, P + C], exact: entries 0, 1 and 2
+    given = jnp.concatenate([rows, extra]).T * jnp.concatenate([v, t])[None, :]
     selected, slacks = given[:num_columns], given[num_columns:]
 
     def less(prices: Array, taken: Array) -> Array:
@@ -262,13 +329,31 @@ def _proven(instance: Instance, rows: Array, extra: Array, w: Array, v: Array, t
     rest = less(instance.costs, selected)
     edges = brackets.bracket_dot(instance.margins.T * w[None, :], jnp.ones((1, len(w)), w.dtype))[1]
     both = jnp.stack([jnp.maximum(rest, 0.0), -edges], axis=1)
-    least = jnp.min(jnp.where(instance.is_column, brackets.bracket_dot(both, jnp.ones_like(both))[0], jnp.inf))
+    least = jnp.min(
+        jnp.where(instance.is_column, brackets.bracket_dot(both, jnp.ones_like(both))[0], jnp.inf)
+    )
     loads = jnp.concatenate([slacks, w[:, None], w[:, None]], axis=1)
-    factors = jnp.concatenate([jnp.ones_like(slacks), jnp.ones_like(w)[:, None], jnp.broadcast_to(instance.margin, w.shape)[:, None]], axis=1)
+    factors = jnp.concatenate(
+        [
+            jnp.ones_like(slacks),
+            jnp.ones_like(w)[:, None],
+            jnp.broadcast_to(instance.margin, w.shape)[:, None],
+        ],
+        axis=1,
+    )
     weights = instance.weights
     left = jnp.concatenate([weights[:, None], -loads], axis=1)
-    unpaid = brackets.bracket_dot(left, jnp.concatenate([jnp.ones_like(weights)[:, None], factors], axis=1))[0]
-    over = jnp.concatenate([jnp.where(weights > 0, jnp.minimum(unpaid, 0.0), 0.0), jnp.where(instance.is_column, jnp.minimum(rest, 0.0), 0.0)])
+    unpaid = brackets.bracket_dot(
+        left, jnp.concatenate([jnp.ones_like(weights)[:, None], factors], axis=1)
+    )[0]
+    over = jnp.concatenate(
+        [
+            jnp.where(weights > 0, jnp.minimum(unpaid, 0.0), 0.0),
+            jnp.where(instance.is_column, jnp.minimum(rest, 0.0), 0.0),
+        ]
+    )
     terms = jnp.concatenate([w, v, 2 * t, over, least[None]])
-    by = jnp.concatenate([jnp.broadcast_to(instance.margin, w.shape), jnp.ones((len(terms) - len(w),), w.dtype)])
+    by = jnp.concatenate(
+        [jnp.broadcast_to(instance.margin, w.shape), jnp.ones((len(terms) - len(w),), w.dtype)]
+    )
     return brackets.bracket_dot(terms, by)[0]

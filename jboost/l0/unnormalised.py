@@ -1,7 +1,9 @@
-"""The sparse minimum disagreement problem without a normalised vote: the program (9) of paper 001, its linear relaxation, and a point of both.
+"""The sparse minimum disagreement problem without a normalised vote: the program (9) of paper 001,
+its linear relaxation, and a point of both.
 
-Without sum lambda = 1 there is no margin to be chosen: an example is right where y_i H_i lambda >= 1, and lambda_u <= K mu_u. In the relaxation mu_u
-is lambda_u / K, so that it is the linear program of the hinge loss with a penalty on sum c_u lambda_u, and weak where K is large.
+Without sum lambda = 1 there is no margin to be chosen: an example is right where y_i H_i
+lambda >= 1, and lambda_u <= K mu_u. In the relaxation mu_u is lambda_u / K, so that it is the
+linear program of the hinge loss with a penalty on sum c_u lambda_u, and weak where K is large.
 """
 
 from __future__ import annotations
@@ -23,17 +25,22 @@ from jboost.lp import make_program, solve
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
 
-_SMALL = 1e-3  # relative, what may be the rounding of a coefficient that is 0, or of a margin that is 1
+# relative, what may be the rounding of a coefficient that is 0, or of a margin that is 1
+_SMALL = 1e-3
 
 
 class Unnormalised(NamedTuple):
     """Both sides of the relaxation of (9), and the point of (9) next to it."""
 
     coefficients: Array  # [U] lambda in [0, K]
-    loss: Array  # [] of (9) at lambda: weights of the examples with y_i H_i lambda < 1, costs of the hypotheses with lambda_u > 0; rounded up
+    # [] of (9) at lambda: weights of the examples with y_i H_i lambda < 1, costs of the hypotheses
+    # with lambda_u > 0; rounded up
+    loss: Array
     lower_bound: Array  # [] of the relaxation, hence of (9)
     upper_bound: Array  # [] of the relaxation
-    example_weights: Array  # [m] w in [0, weight / (M K + 1)], which prove the lower bound: sum w + sum_u min(0, c_u - K sum_i y_i H_iu w_i)
+    # [m] w in [0, weight / (M K + 1)], which prove the lower bound: sum w + sum_u min(0, c_u - K
+    # sum_i y_i H_iu w_i)
+    example_weights: Array
     status: Array  # [] int32, of the linear program
 
 
@@ -51,10 +58,11 @@ def solve_unnormalised(
     tolerance: ArrayLike | None = None,
     config: InteriorPointConfig | FirstOrderConfig | None = None,
 ) -> Unnormalised:
-    """The relaxation of (9) over a pool: errors plus costs of hypotheses, for votes that are not normalised and need no margin rho.
+    """The relaxation of (9) over a pool: errors plus costs of hypotheses, for votes that are not
+    normalised and need no margin rho.
 
-    Minimises sum_i weight_i xi_i + sum_u c_u mu_u s.t. y_i H_i lambda + (M K + 1) xi_i >= 1, 0 <= lambda <= K mu, mu and xi in [0, 1], of m = M
-    examples. Jittable and vmappable.
+    Minimises sum_i weight_i xi_i + sum_u c_u mu_u s.t. y_i H_i lambda + (M K + 1) xi_i >= 1,
+    0 <= lambda <= K mu, mu and xi in [0, 1], of m = M examples. Jittable and vmappable.
 
     Args:
       outputs: H [m, U], entries -1, 0, +1.
@@ -68,7 +76,8 @@ def solve_unnormalised(
       config: as for `jboost.lp.solve`.
 
     Returns:
-      An `Unnormalised`: lower_bound <= optimum of (9), and `loss` is attained in it. INVALID_INPUT comes with bounds that say nothing.
+      An `Unnormalised`: lower_bound <= optimum of (9), and `loss` is attained in it. INVALID_INPUT
+      comes with bounds that say nothing.
 
     Raises:
       ValueError: naming the argument, for shapes, kinds, and values where they are known.
@@ -76,27 +85,44 @@ def solve_unnormalised(
     Paper 001, (9).
 
     >>> import jboost
-    >>> found = jboost.l0.solve_unnormalised([[1, 1], [1, -1], [-1, -1]], [1, 1, -1], [0.5, 0.5], largest=4.0)
+    >>> found = jboost.l0.solve_unnormalised(
+    ...     [[1, 1], [1, -1], [-1, -1]], [1, 1, -1], [0.5, 0.5], largest=4.0
+    ... )
     >>> round(float(found.loss), 3), bool(found.lower_bound <= found.loss)
     (0.5, True)
     """
-    data = relaxation.judge_program(outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask)
-    largest = check.number("largest", largest, low=0, high=check.LARGEST, open_low=True).astype(float)
+    data = relaxation.judge_program(
+        outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask
+    )
+    largest = check.number("largest", largest, low=0, high=check.LARGEST, open_low=True).astype(
+        float
+    )
     if tolerance is not None:
         tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
     if config is not None:
         check.record("config", config, InteriorPointConfig, FirstOrderConfig)
     shape = data[0].shape
-    found = _solve(relaxation.with_one_masked(data) if 0 in shape else data, largest, tolerance, config=config)
-    return found._replace(coefficients=found.coefficients[: shape[1]], example_weights=found.example_weights[: shape[0]])
+    found = _solve(
+        relaxation.with_one_masked(data) if 0 in shape else data, largest, tolerance, config=config
+    )
+    return found._replace(
+        coefficients=found.coefficients[: shape[1]],
+        example_weights=found.example_weights[: shape[0]],
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
 def _solve(
-    data: tuple[Array, ...], largest: Array, tolerance: ArrayLike | None, *, config: InteriorPointConfig | FirstOrderConfig | None
+    data: tuple[Array, ...],
+    largest: Array,
+    tolerance: ArrayLike | None,
+    *,
+    config: InteriorPointConfig | FirstOrderConfig | None,
 ) -> Unnormalised:
     outputs, labels, costs, weights, mask, column_mask = data
-    instance, is_valid = make_instance(outputs, labels, costs, weights, mask, column_mask, jnp.ones_like(largest))
+    instance, is_valid = make_instance(
+        outputs, labels, costs, weights, mask, column_mask, jnp.ones_like(largest)
+    )
     is_valid &= (largest > 0) & (largest < jnp.inf)
     largest = jnp.where(is_valid, largest, 1.0)
     num_examples, num_columns = instance.margins.shape
@@ -110,11 +136,17 @@ def _solve(
         matrix,
         row_lower=jnp.where(is_example, 1.0, -jnp.inf),
         lower=0.0,
-        upper=jnp.concatenate([jnp.where(instance.is_column, largest, 0.0), jnp.where(is_example, unit, 0.0)]),
+        upper=jnp.concatenate(
+            [jnp.where(instance.is_column, largest, 0.0), jnp.where(is_example, unit, 0.0)]
+        ),
     )
     solution = solve(program, tolerance=tolerance, config=config)
-    coefficients = jnp.clip(solution.primal[:num_columns], 0.0, jnp.where(instance.is_column, largest, 0.0))
-    points = jnp.stack([jnp.zeros_like(coefficients), coefficients, _cleaned(instance, coefficients, largest)])
+    coefficients = jnp.clip(
+        solution.primal[:num_columns], 0.0, jnp.where(instance.is_column, largest, 0.0)
+    )
+    points = jnp.stack(
+        [jnp.zeros_like(coefficients), coefficients, _cleaned(instance, coefficients, largest)]
+    )
     losses = jax.vmap(lambda point: _loss(instance, point))(points)
     attained = jnp.min(jax.vmap(lambda point: _relaxed(instance, point, largest, unit))(points))
     best = jnp.argmin(losses)
@@ -130,7 +162,9 @@ def _solve(
 
 
 def _cleaned(instance: Instance, coefficients: Array, largest: Array) -> Array:
-    """The coefficients that are more than rounding, scaled up so that margins of about 1 are above it."""
+    """The coefficients that are more than rounding, scaled up so that margins of about 1 are above
+    it.
+    """
     kept = jnp.where(coefficients > _SMALL * jnp.max(coefficients, initial=0.0), coefficients, 0.0)
     reached = jnp.matmul(instance.margins, kept, precision=lax.Precision.HIGHEST)
     least = jnp.min(jnp.where(reached > 0.5, reached, jnp.inf), initial=jnp.inf)
@@ -144,23 +178,37 @@ def _proven(instance: Instance, duals: Array, largest: Array) -> Array:
     signed = instance.margins.T * duals[None, :]
     ones = jnp.ones((), duals.dtype)
     left = jnp.concatenate([signed, instance.costs[:, None]], axis=1)
-    right = jnp.concatenate([jnp.full_like(signed, -largest), jnp.ones_like(instance.costs)[:, None]], axis=1)
+    right = jnp.concatenate(
+        [jnp.full_like(signed, -largest), jnp.ones_like(instance.costs)[:, None]], axis=1
+    )
     gained = jnp.minimum(brackets.bracket_dot(left, right)[0], 0.0)
     terms = jnp.concatenate([duals, gained])
     return brackets.bracket_dot(terms, jnp.broadcast_to(ones, terms.shape))[0]
 
 
 def _relaxed(instance: Instance, coefficients: Array, largest: Array, unit: Array) -> Array:
-    """The objective of the relaxation at lambda, rounded up; infinite where it asks for a xi above 1."""
-    reached, _ = brackets.bracket_dot(instance.margins, jnp.broadcast_to(coefficients, instance.margins.shape))
+    """The objective of the relaxation at lambda, rounded up; infinite where it asks for a xi above
+    1.
+    """
+    reached, _ = brackets.bracket_dot(
+        instance.margins, jnp.broadcast_to(coefficients, instance.margins.shape)
+    )
     slacks = jnp.where(instance.weights > 0, jnp.maximum(1 - reached, 0.0), 0.0)
-    shares = jnp.concatenate([slacks / unit, coefficients / largest]) * (1 + 16 * jnp.finfo(unit.dtype).eps)
+    shares = jnp.concatenate([slacks / unit, coefficients / largest]) * (
+        1 + 16 * jnp.finfo(unit.dtype).eps
+    )
     paid = brackets.bracket_dot(shares, jnp.concatenate([instance.weights, instance.costs]))[1]
     return jnp.where(jnp.all(slacks <= unit), paid, jnp.inf)
 
 
 def _loss(instance: Instance, coefficients: Array) -> Array:
-    """(9) at a point, rounded up: an example counts as right where its margin, rounded down, is 1 or more."""
-    reached, _ = brackets.bracket_dot(instance.margins, jnp.broadcast_to(coefficients, instance.margins.shape))
-    paid = jnp.concatenate([(reached < 1).astype(reached.dtype), (coefficients > 0).astype(reached.dtype)])
+    """(9) at a point, rounded up: an example counts as right where its margin, rounded down, is 1
+    or more.
+    """
+    reached, _ = brackets.bracket_dot(
+        instance.margins, jnp.broadcast_to(coefficients, instance.margins.shape)
+    )
+    paid = jnp.concatenate(
+        [(reached < 1).astype(reached.dtype), (coefficients > 0).astype(reached.dtype)]
+    )
     return brackets.bracket_dot(paid, jnp.concatenate([instance.weights, instance.costs]))[1]

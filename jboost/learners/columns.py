@@ -1,6 +1,8 @@
-"""Learners whose hypotheses are the columns of the features: a pool of given classifiers, and the literals of Boolean features.
+"""Learners whose hypotheses are the columns of the features: a pool of given classifiers, and the
+literals of Boolean features.
 
-Papers 002 and 004: column j is h_j, its edge (d'A)_j = sum_i d_i y_i h_j(x_i). Every column counts with its negation, unless the pool has none.
+Papers 002 and 004: column j is h_j, its edge (d'A)_j = sum_i d_i y_i h_j(x_i). Every column counts
+with its negation, unless the pool has none.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from jboost.base.types import Array, Dataset, is_packed
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
 
-# Examples whose terms are summed in the default precision before the sums go on in 64 bits: it costs what a plain product does (a third
-# of the time of 64 bits throughout), and no edge is off by more than 32 roundings, 1.9e-6 in float32.
+# Examples whose terms are summed in the default precision before the sums go on in 64 bits: it
+# costs what a plain product does (a third of the time of 64 bits throughout), and no edge is off by
+# more than 32 roundings, 1.9e-6 in float32.
 _ROWS_AT_ONCE = 32
 
 
@@ -33,7 +36,9 @@ class Column(NamedTuple):
 class ColumnsState(NamedTuple):
     """What `propose` needs."""
 
-    columns: Any  # [blocks, rows, N] outputs of all columns, 0 on padding and past the last example; or the operator that has them packed, [m, N]
+    # [blocks, rows, N] outputs of all columns, 0 on padding and past the last example; or the
+    # operator that has them packed, [m, N]
+    columns: Any
     labels: Array  # [m] +1 or -1, 0 on padding
 
 
@@ -54,15 +59,27 @@ class Columns:
         num_columns = dataset.features.shape[1]
         if self.num_proposed > num_columns:
             check.has_columns(num_columns)
-            raise ValueError(f"num_proposed is {self.num_proposed}, but the features have {num_columns} columns: propose at most as many")
+            raise ValueError(
+                f"num_proposed is {self.num_proposed}, but the features have {num_columns} columns:"
+                " propose at most as many"
+            )
         if is_packed(dataset.features):
             self._refuse_packed()
             return ColumnsState(dataset.features, signs(dataset))
         columns = jnp.where(dataset.mask[:, None], self._answers(dataset.features), 0.0)
         return ColumnsState(_in_blocks(columns), signs(dataset))
 
-    def propose(self, state: ColumnsState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
-        """The best columns, the best first, flipped so that no edge is negative if there are negations; or by what they earn under prices."""
+    def propose(
+        self,
+        state: ColumnsState,
+        example_weights: Array,
+        *,
+        pair_weights: Array | None = None,
+        costs: Array | None = None,
+    ) -> Proposal:
+        """The best columns, the best first, flipped so that no edge is negative if there are
+        negations; or by what they earn under prices.
+        """
         if pair_weights is not None or costs is not None:
             return self._priced(state, example_weights, pair_weights, costs)
         signed = example_weights * state.labels
@@ -72,21 +89,46 @@ class Columns:
             values = 1 - criteria.normalizer(_cells(state.columns, signed))
         values, index = numerics.top_k(values, self.num_proposed)
         sign = jnp.where((edges[index] < 0) & self.has_negations, -1.0, 1.0).astype(edges.dtype)
-        return Proposal(Column(index, sign), sign[:, None] * _chosen(state, index), values, upper_bound, state)
+        return Proposal(
+            Column(index, sign), sign[:, None] * _chosen(state, index), values, upper_bound, state
+        )
 
-    def _priced(self, state: ColumnsState, example_weights: Array, pair_weights: Array | None, costs: Array | None) -> Proposal:
+    def _priced(
+        self,
+        state: ColumnsState,
+        example_weights: Array,
+        pair_weights: Array | None,
+        costs: Array | None,
+    ) -> Proposal:
         """The columns of greatest g + s - c (paper 001, (21)), for outputs -1, 0 and +1."""
         num_examples, num_columns = len(example_weights), state.columns.shape[-1]
-        pairs, price = prices.judge_pairs(pair_weights, num_examples, example_weights.dtype), self.prices(state)
+        pairs, price = (
+            prices.judge_pairs(pair_weights, num_examples, example_weights.dtype),
+            self.prices(state),
+        )
         if costs is not None:
             price = check.numeric("costs", costs, shape=(num_columns,), kinds="f")
         columns = _matrix(state)
         worth = prices.worth(columns, state.labels, example_weights, pairs, price)
-        values = jnp.concatenate([worth.own, worth.negated if self.has_negations else jnp.full_like(worth.negated, -jnp.inf)])
+        values = jnp.concatenate(
+            [
+                worth.own,
+                worth.negated if self.has_negations else jnp.full_like(worth.negated, -jnp.inf),
+            ]
+        )
         best, place = numerics.top_k(values, self.num_proposed)
-        index, sign = place % num_columns, jnp.where(place < num_columns, 1.0, -1.0).astype(values.dtype)
+        index, sign = (
+            place % num_columns,
+            jnp.where(place < num_columns, 1.0, -1.0).astype(values.dtype),
+        )
         outputs = sign[:, None] * jnp.take(columns, index, axis=1).T
-        return Proposal(Column(index, sign), outputs, best, jnp.max(values) + prices.slack(example_weights, pairs, price), state)
+        return Proposal(
+            Column(index, sign),
+            outputs,
+            best,
+            jnp.max(values) + prices.slack(example_weights, pairs, price),
+            state,
+        )
 
     def prices(self, state: ColumnsState) -> Array:
         """What `propose` takes as `costs`: [N], of each column."""
@@ -104,7 +146,10 @@ class Columns:
         """All columns, and their negations where they are hypotheses."""
         num_columns = state.columns.shape[-1]
         columns = _matrix(state).T
-        index, ones = jnp.arange(num_columns, dtype=jnp.int32), jnp.ones((num_columns,), columns.dtype)
+        index, ones = (
+            jnp.arange(num_columns, dtype=jnp.int32),
+            jnp.ones((num_columns,), columns.dtype),
+        )
         plain = Everything(Column(index, ones), columns, self.prices(state))
         if not self.has_negations:
             return plain
@@ -112,7 +157,9 @@ class Columns:
         return jax.tree.map(lambda one, other: jnp.concatenate([one, other]), plain, negated)
 
     def num_hypotheses(self, num_columns: int) -> int:
-        """How many columns there are on so many features, and negations where they are hypotheses."""
+        """How many columns there are on so many features, and negations where they are
+        hypotheses.
+        """
         return num_columns * (2 if self.has_negations else 1)
 
     def outputs(self, hypothesis: Column, features: Array) -> Array:
@@ -149,7 +196,8 @@ class Columns:
         if self.boolean or self.criterion != "edge":
             what = "literals" if self.boolean else f"the criterion {self.criterion!r}"
             raise ValueError(
-                f"dataset has packed features, which {what} cannot take: pass learners.pool() with criterion='edge', or features.to_dense()"
+                f"dataset has packed features, which {what} cannot take: pass learners.pool() with"
+                " criterion='edge', or features.to_dense()"
             )
 
     def _answers(self, columns: Array) -> Array:
@@ -186,10 +234,12 @@ def _in_blocks(rows: Array) -> Array:
 
 
 def _edges(columns: Any, signed: Array, has_negations: bool) -> tuple[Array, Array]:
-    """The edges [N] of columns [blocks, rows, N] under signed weights [m], and a bound [] that no exact edge exceeds (with negations, no |edge|).
+    """The edges [N] of columns [blocks, rows, N] under signed weights [m], and a bound [] that no
+    exact edge exceeds (with negations, no |edge|).
 
-    A sum of n products is off by n roundings at most, in units of the sum of their sizes, whatever the order and fused or not. Of packed columns the
-    products are in 64 bits, and their interval bounds are those of the edges.
+    A sum of n products is off by n roundings at most, in units of the sum of their sizes, whatever
+    the order and fused or not. Of packed columns the products are in 64 bits, and their interval
+    bounds are those of the edges.
     """
     if is_packed(columns):
         low, high = columns.bracket_rmatvec(signed)
@@ -199,23 +249,35 @@ def _edges(columns: Any, signed: Array, has_negations: bool) -> tuple[Array, Arr
 
     def finish(sums: Array, signed: Array) -> tuple[Array, Array]:
         edges = jnp.sum(sums.astype(jnp.float64), axis=0)
-        slack = roundings * reduce.total(jnp.abs(signed.astype(jnp.float64))) + criteria.slack(signed)
-        return edges.astype(dtype), numerics.round_up(jnp.max(jnp.abs(edges) if has_negations else edges) + slack, dtype)
+        slack = roundings * reduce.total(jnp.abs(signed.astype(jnp.float64))) + criteria.slack(
+            signed
+        )
+        return edges.astype(dtype), numerics.round_up(
+            jnp.max(jnp.abs(edges) if has_negations else edges) + slack, dtype
+        )
 
-    edges, bound = numerics.in_64_bits(finish)(jnp.sum(columns * _in_blocks(signed)[:, :, None], axis=1), signed)
+    edges, bound = numerics.in_64_bits(finish)(
+        jnp.sum(columns * _in_blocks(signed)[:, :, None], axis=1), signed
+    )
     return edges, bound
 
 
 def _cells(columns: Array, signed: Array) -> Cells:
-    """The confusion tables [N] of columns [blocks, rows, N] under signed weights [m]; products with 0 and 1, so that what is empty is 0."""
+    """The confusion tables [N] of columns [blocks, rows, N] under signed weights [m]; products with
+    0 and 1, so that what is empty is 0.
+    """
     signed = _in_blocks(signed).reshape(-1)
     columns = columns.reshape(len(signed), -1)
     weights = jnp.stack([jnp.maximum(signed, 0.0), jnp.maximum(-signed, 0.0)])
 
     kinds = jnp.stack([columns > 0, columns < 0, columns == 0], axis=1).astype(columns.dtype)
-    sums = jnp.matmul(weights, kinds.reshape(len(signed), -1), precision=lax.Precision.HIGHEST).reshape(2, 3, -1)
+    sums = jnp.matmul(
+        weights, kinds.reshape(len(signed), -1), precision=lax.Precision.HIGHEST
+    ).reshape(2, 3, -1)
     (true_positive, false_negative, missed), (false_positive, true_negative, wrongly_missed) = sums
-    return Cells(true_positive, false_positive, true_negative, false_negative, missed + wrongly_missed)
+    return Cells(
+        true_positive, false_positive, true_negative, false_negative, missed + wrongly_missed
+    )
 
 
 records.register(
@@ -230,26 +292,34 @@ records.register(
 )
 
 
-def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = True, cost: float = 1.0) -> Columns:
-    """A learner whose hypotheses are the columns of the features, the outputs of given classifiers, and their negations.
+def pool(
+    *, num_proposed: int = 1, criterion: str = "edge", negations: bool = True, cost: float = 1.0
+) -> Columns:
+    """A learner whose hypotheses are the columns of the features, the outputs of given classifiers,
+    and their negations.
 
-    The proposal holds the `num_proposed` best columns by |edge|, the best first, each flipped so that its edge is not negative. With the
-    criterion "normalizer" the columns enter by their signs (0 abstains), and `values` are 1 - Z. In both cases `upper_bound` is no
-    less than the exact |edge| of any column; it lies above the best edge by 2e-6 of the weight (4e-15 in 64 bits). Without negations the
-    columns stand as they are, in order of their signed edges, which `upper_bound` bounds: for `jboost.lpboost`, whose votes are not negative.
+    The proposal holds the `num_proposed` best columns by |edge|, the best first, each flipped so
+    that its edge is not negative. With the criterion "normalizer" the columns enter by their signs
+    (0 abstains), and `values` are 1 - Z. In both cases `upper_bound` is no less than the exact
+    |edge| of any column; it lies above the best edge by 2e-6 of the weight (4e-15 in 64 bits).
+    Without negations the columns stand as they are, in order of their signed edges, which
+    `upper_bound` bounds: for `jboost.lpboost`, whose votes are not negative.
 
     Args:
       num_proposed: how many columns, at most N.
       criterion: "edge", the least weighted error; "normalizer", the least Z.
       negations: whether the negation of a column is a hypothesis too.
-      cost: what `jboost.l0` pays for a column beside misclassified examples; it takes columns of -1, 0 and +1.
+      cost: what `jboost.l0` pays for a column beside misclassified examples; it takes columns of
+        -1, 0 and +1.
 
     Returns:
-      A learner for features [m, N] in [-1, 1]; a hypothesis is a `Column`: index [], sign []. Features may be packed by
-        `jboost.operators.packed_signs` or `stored`: a proposal then unpacks the columns that it proposes alone. `jboost.l0` unpacks them all.
+      A learner for features [m, N] in [-1, 1]; a hypothesis is a `Column`: index [], sign [].
+      Features may be packed by `jboost.operators.packed_signs` or `stored`: a proposal then unpacks
+      the columns that it proposes alone. `jboost.l0` unpacks them all.
 
     Raises:
-      ValueError: naming the argument; for `num_proposed` above N once the features are seen, and for packed features with "normalizer".
+      ValueError: naming the argument; for `num_proposed` above N once the features are seen, and
+        for packed features with "normalizer".
 
     Paper 002, Figure 1 (Z); paper 004, Figure 1 (the column of largest |edge|).
 
@@ -259,21 +329,32 @@ def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = Tr
     >>> dataset = jboost.make_dataset([[1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]], [1, -1, -1])
     >>> learner = learners.pool()
     >>> proposal = learner.propose(learner.init(None, dataset), jnp.array([0.5, 0.25, 0.25]))
-    >>> proposal.hypotheses.index.tolist(), proposal.hypotheses.sign.tolist(), proposal.values.tolist()
+    >>> (
+    ...     proposal.hypotheses.index.tolist(),
+    ...     proposal.hypotheses.sign.tolist(),
+    ...     proposal.values.tolist(),
+    ... )
     ([1], [-1.0], [1.0])
     """
     check.count("num_proposed", num_proposed, low=1)
     check.choice("criterion", criterion, criteria.CRITERIA)
     check.choice("negations", negations, (False, True))
-    return Columns(num_proposed, criterion, boolean=False, has_negations=negations, cost=prices.judge_cost(cost))
+    return Columns(
+        num_proposed,
+        criterion,
+        boolean=False,
+        has_negations=negations,
+        cost=prices.judge_cost(cost),
+    )
 
 
 def literals(*, num_proposed: int = 1, criterion: str = "edge", cost: float = 1.0) -> Columns:
-    """A learner whose hypotheses are the 2 N literals of Boolean features: +1 where a feature is true and -1 elsewhere, or the opposite.
+    """A learner whose hypotheses are the 2 N literals of Boolean features: +1 where a feature is
+    true and -1 elsewhere, or the opposite.
 
-    A feature is true where it is above 0, so that {False, True}, {0, 1} and {-1, +1} of any dtype mean the same. A literal answers 0 where its
-    feature is NaN, which says that it is not known. All else is as in
-    `pool`.
+    A feature is true where it is above 0, so that {False, True}, {0, 1} and {-1, +1} of any dtype
+    mean the same. A literal answers 0 where its feature is NaN, which says that it is not known.
+    All else is as in `pool`.
 
     Args:
       num_proposed: how many literals, at most N.

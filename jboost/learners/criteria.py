@@ -1,7 +1,7 @@
 """What makes a hypothesis the best: its edge, or InfoBoost's normalizer.
 
-Paper 002: tp, fp, tn, fn are the weights of the `Cells`, Z the `normalizer`. A learner that has the choice keeps it in a field
-`criterion`, "edge" or "normalizer", which `replace_criterion` sets.
+Paper 002: tp, fp, tn, fn are the weights of the `Cells`, Z the `normalizer`. A learner that has the
+choice keeps it in a field `criterion`, "edge" or "normalizer", which `replace_criterion` sets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ CRITERIA = ("edge", "normalizer")
 
 
 class Cells(NamedTuple):
-    """Weights of the confusion table, [...] each: sums of non-negative terms, exactly 0 where nothing of positive weight is inside."""
+    """Weights of the confusion table, [...] each: sums of non-negative terms, exactly 0 where
+    nothing of positive weight is inside.
+    """
 
     true_positive: Array  # h > 0, y > 0
     false_positive: Array  # h > 0, y < 0
@@ -28,14 +30,17 @@ class Cells(NamedTuple):
 
 
 def normalizer(cells: Cells) -> Array:
-    """Z = abstained + 2 sqrt(tp fp) + 2 sqrt(tn fn), [...]; roots first, so that no product of small weights is lost."""
+    """Z = abstained + 2 sqrt(tp fp) + 2 sqrt(tn fn), [...]; roots first, so that no product of
+    small weights is lost.
+    """
     on_positive = jnp.sqrt(cells.true_positive) * jnp.sqrt(cells.false_positive)
     on_negative = jnp.sqrt(cells.true_negative) * jnp.sqrt(cells.false_negative)
     return cells.abstained + 2 * on_positive + 2 * on_negative
 
 
 def edges(outputs: Array, signed_weights: Array) -> tuple[Array, Array]:
-    """The edges [k] of outputs [k, m], summed in 64 bits, and a bound [] that no exact |edge| exceeds.
+    """The edges [k] of outputs [k, m], summed in 64 bits, and a bound [] that no exact |edge|
+    exceeds.
 
     Args:
       outputs: [k, m] in [-1, 1], finite.
@@ -54,13 +59,16 @@ def edges(outputs: Array, signed_weights: Array) -> tuple[Array, Array]:
 
 
 def slack(signed_weights: Array) -> Array:
-    """Twice what rounding can do to a sum of the m terms in 64 bits, in any order, float64 []; within the 64-bit scope.
+    """Twice what rounding can do to a sum of the m terms in 64 bits, in any order, float64 [];
+    within the 64-bit scope.
 
-    The terms are at most the |signed_weights| in size. A processor that takes subnormal numbers for 0 loses no more than the least
-    normal number in each.
+    The terms are at most the |signed_weights| in size. A processor that takes subnormal numbers for
+    0 loses no more than the least normal number in each.
     """
     num_terms, tiny = signed_weights.shape[0] + 2, float(jnp.finfo(signed_weights.dtype).tiny)
-    return num_terms * (2.0**-52 * reduce.total(jnp.abs(signed_weights.astype(jnp.float64))) + 2 * tiny)
+    return num_terms * (
+        2.0**-52 * reduce.total(jnp.abs(signed_weights.astype(jnp.float64))) + 2 * tiny
+    )
 
 
 def cells_of(outputs: Array, example_weights: Array, labels: Array) -> Cells:
@@ -72,14 +80,19 @@ def cells_of(outputs: Array, example_weights: Array, labels: Array) -> Cells:
     def chosen(said: Array, weights: Array) -> Array:
         return jnp.where(said, weights[None, :], 0.0)
 
-    true_positive, false_positive = reduce.totals(chosen(said_yes, positive), chosen(said_yes, negative))
-    true_negative, false_negative = reduce.totals(chosen(said_no, negative), chosen(said_no, positive))
+    true_positive, false_positive = reduce.totals(
+        chosen(said_yes, positive), chosen(said_yes, negative)
+    )
+    true_negative, false_negative = reduce.totals(
+        chosen(said_no, negative), chosen(said_no, positive)
+    )
     abstained = reduce.total(chosen(~(said_yes | said_no), positive + negative))
     return Cells(true_positive, false_positive, true_negative, false_negative, abstained)
 
 
 def replace_criterion(learner: Any, criterion: str) -> Any:
-    """The learner with another `criterion`, also where `signs` wraps it; a learner that has no such choice comes back unchanged.
+    """The learner with another `criterion`, also where `signs` wraps it; a learner that has no such
+    choice comes back unchanged.
 
     Args:
       learner: any learner.
@@ -104,7 +117,12 @@ def replace_criterion(learner: Any, criterion: str) -> Any:
 
 
 def refuse_prices(learner: str, pair_weights: Any, costs: Any) -> None:
-    """Raises ValueError where a learner that knows of edges only is asked to price pairs or orders."""
+    """Raises ValueError where a learner that knows of edges only is asked to price
+    pairs or orders.
+    """
     for name, value in (("pair_weights", pair_weights), ("costs", costs)):
         if value is not None:
-            raise ValueError(f"{name} is not None: {learner} maximises the edge alone; pass a learner that prices pairs, or None")
+            raise ValueError(
+                f"{name} is not None: {learner} maximises the edge alone; pass a learner that"
+                " prices pairs, or None"
+            )

@@ -26,7 +26,9 @@ class Draws(NamedTuple):
     weights: Array  # [steps, b] of their losses
 
 
-def draw(key: Array, example_weights: Array, counts: Array, *, sampling: str, shape: tuple[int, int]) -> Draws:
+def draw(
+    key: Array, example_weights: Array, counts: Array, *, sampling: str, shape: tuple[int, int]
+) -> Draws:
     """Minibatches drawn with replacement.
 
     Args:

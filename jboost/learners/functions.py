@@ -32,19 +32,24 @@ records.register(
 
 
 def from_functions(
-    init: Callable[..., PyTree], propose: Callable[..., Proposal], outputs: Callable[..., Array], *, has_negations: bool = True
+    init: Callable[..., PyTree],
+    propose: Callable[..., Proposal],
+    outputs: Callable[..., Array],
+    *,
+    has_negations: bool = True,
 ) -> FunctionLearner:
     """A learner made of three functions, with no class to write and no pytree to register.
 
-    Define the functions at the top of a module: then equal calls compare equal, and nothing recompiles.
+    Define the functions at the top of a module: then equal calls compare equal, and nothing
+    recompiles.
 
     Args:
       init: (key, dataset) -> state, any pytree of arrays.
-      propose: (state, example_weights [m]) -> `jboost.base.boosting.Proposal` of k hypotheses; it takes the keywords pair_weights and
-        costs where a booster prices them.
+      propose: (state, example_weights [m]) -> `jboost.base.boosting.Proposal` of k hypotheses; it
+        takes the keywords pair_weights and costs where a booster prices them.
       outputs: (hypothesis, features [k, N]) -> [k] in [-1, 1].
-      has_negations: whether the negation of a hypothesis is one too, so that the upper bound of a proposal holds for |edge|; False where it is
-        one on signed edges.
+      has_negations: whether the negation of a hypothesis is one too, so that the upper bound of a
+        proposal holds for |edge|; False where it is one on signed edges.
 
     Returns:
       A learner.
@@ -58,7 +63,9 @@ def from_functions(
     >>> from jboost.base.boosting import Proposal
     >>> def init(key, dataset):
     ...     return dataset.features[:, 0], dataset.labels
-    >>> def propose(state, example_weights):  # the first column, whatever the weights; +inf proves nothing
+    >>> def propose(
+    ...     state, example_weights
+    ... ):  # the first column, whatever the weights; +inf proves nothing
     ...     column, labels = state
     ...     edge = jnp.sum(example_weights * labels * column)
     ...     return Proposal(jnp.zeros((1,), jnp.int32), column[None, :], edge[None], jnp.inf, state)

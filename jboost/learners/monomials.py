@@ -1,4 +1,6 @@
-"""The learner of Boolean monomials: conjunctions of literals that answer the sign of a class where they hold, else 0 (paper 001, Section 6)."""
+"""The learner of Boolean monomials: conjunctions of literals that answer the sign of a class where
+they hold, else 0 (paper 001, Section 6).
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,10 @@ class Monomials:
         num_attributes = dataset.features.shape[1]
         if self.max_order is not None and self.max_order > num_attributes:
             check.has_columns(num_attributes)
-            raise ValueError(f"max_order is {self.max_order}, above the {num_attributes} attributes: pass {num_attributes}, or None for any order")
+            raise ValueError(
+                f"max_order is {self.max_order}, above the {num_attributes} attributes: pass"
+                f" {num_attributes}, or None for any order"
+            )
         prices = self.price_list(num_attributes, jnp.sum(dataset.mask))
         prices = jnp.concatenate([jnp.asarray(self.constant_cost, prices.dtype).reshape(1), prices])
         features = jnp.asarray(dataset.features).astype(jnp.result_type(float))
@@ -76,69 +81,136 @@ class Monomials:
     def price_list(self, num_attributes: int, num_examples: ArrayLike) -> Array:
         """What monomials of 1 to K literals cost, [K]."""
         highest = num_attributes if self.max_order is None else self.max_order
-        prices = self.cost(jnp.arange(1, highest + 1), num_attributes, jnp.asarray(num_examples), highest)
-        return check.numeric("cost(orders, ...)", prices, shape=(highest,), kinds="fiu").astype(jnp.result_type(float))
+        prices = self.cost(
+            jnp.arange(1, highest + 1), num_attributes, jnp.asarray(num_examples), highest
+        )
+        return check.numeric("cost(orders, ...)", prices, shape=(highest,), kinds="fiu").astype(
+            jnp.result_type(float)
+        )
 
-    def propose(self, state: MonomialsState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
-        """The best monomials, the best first: by edge, or with `pair_weights` [m, m] and `costs` [K + 1] by (27), which `upper_bound` bounds then."""
+    def propose(
+        self,
+        state: MonomialsState,
+        example_weights: Array,
+        *,
+        pair_weights: Array | None = None,
+        costs: Array | None = None,
+    ) -> Proposal:
+        """The best monomials, the best first: by edge, or with `pair_weights` [m, m] and `costs`
+        [K + 1] by (27), which `upper_bound` bounds then.
+        """
         return self._answer(state, example_weights, pair_weights=pair_weights, costs=costs)
 
-    def propose_above(self, state: MonomialsState, example_weights: Array, enough: Array) -> Proposal:
-        """`propose`, with the best monomials that a beam search finds where one of them has an edge above `enough` []; nothing is proven then."""
+    def propose_above(
+        self, state: MonomialsState, example_weights: Array, enough: Array
+    ) -> Proposal:
+        """`propose`, with the best monomials that a beam search finds where one of them has an edge
+        above `enough` []; nothing is proven then.
+        """
         return self._answer(state, example_weights, enough=enough)
 
     def values_all(self, state: MonomialsState) -> bool:
-        """Whether there is `propose_for_pairs`: monomials of up to two literals, out of not too many, are all valued at once."""
-        return self.max_order is not None and self.max_order <= 2 and 2 * state.features.shape[1] <= MOST_LITERALS
+        """Whether there is `propose_for_pairs`: monomials of up to two literals, out of not too
+        many, are all valued at once.
+        """
+        return (
+            self.max_order is not None
+            and self.max_order <= 2
+            and 2 * state.features.shape[1] <= MOST_LITERALS
+        )
 
-    def propose_for_pairs(self, state: MonomialsState, example_weights: Array, rewards: Rewards, costs: Array) -> Proposal:
-        """`propose` with rewards for a list of pairs of examples: no matrix of all pairs is made."""
+    def propose_for_pairs(
+        self, state: MonomialsState, example_weights: Array, rewards: Rewards, costs: Array
+    ) -> Proposal:
+        """`propose` with rewards for a list of pairs of examples: no matrix of all
+        pairs is made.
+        """
         weights = jnp.where(state.mask, example_weights, 0)
         features = jnp.where(state.mask[:, None], state.features, 0)
-        found = best_of_all(features, state.labels, weights, rewards, costs, num_best=self.config.num_best, takes_missing=self.config.missing)
-        return self._proposal(state, found, example_weights)
-
-    def _answer(self, state: MonomialsState, example_weights: Array, **question: Array | None) -> Proposal:
-        found = maximum_agreement(
-            state.features, state.labels, example_weights, max_order=self.max_order, mask=state.mask, config=self.config, **question
+        found = best_of_all(
+            features,
+            state.labels,
+            weights,
+            rewards,
+            costs,
+            num_best=self.config.num_best,
+            takes_missing=self.config.missing,
         )
         return self._proposal(state, found, example_weights)
 
-    def _proposal(self, state: MonomialsState, found: MonomialSolution, example_weights: Array) -> Proposal:
+    def _answer(
+        self, state: MonomialsState, example_weights: Array, **question: Array | None
+    ) -> Proposal:
+        found = maximum_agreement(
+            state.features,
+            state.labels,
+            example_weights,
+            max_order=self.max_order,
+            mask=state.mask,
+            config=self.config,
+            **question,
+        )
+        return self._proposal(state, found, example_weights)
+
+    def _proposal(
+        self, state: MonomialsState, found: MonomialSolution, example_weights: Array
+    ) -> Proposal:
         """The monomials of a solution, with their outputs on the examples."""
         best = Monomial(found.others.literals, found.others.signs)
-        outputs = jnp.where(covers(best.literals, state.features), best.sign[:, None], 0).astype(example_weights.dtype)
+        outputs = jnp.where(covers(best.literals, state.features), best.sign[:, None], 0).astype(
+            example_weights.dtype
+        )
         outputs = jnp.where(found.status == int(Status.INVALID_INPUT), jnp.nan, outputs)
-        return Proposal(best, jnp.where(state.mask[None, :], outputs, 0.0), found.others.values, found.upper_bound, state)
+        return Proposal(
+            best,
+            jnp.where(state.mask[None, :], outputs, 0.0),
+            found.others.values,
+            found.upper_bound,
+            state,
+        )
 
     def every(self, state: MonomialsState) -> Everything:
-        """All monomials of one literal or more, with both signs. Raises ValueError where they are too many to be listed."""
+        """All monomials of one literal or more, with both signs. Raises ValueError where they are
+        too many to be listed.
+        """
         num_examples, num_attributes = state.features.shape
         number = self.num_hypotheses(num_attributes) - 2
         num_bytes = number * max(num_examples, num_attributes) * state.features.dtype.itemsize
         if num_bytes > _MOST_BYTES:
             raise ValueError(
-                f"max_order is {len(state.prices) - 1}: the {number:,} monomials of {num_attributes} attributes take {num_bytes:,} bytes, above "
-                f"{_MOST_BYTES:,}; lower it, or select fewer attributes (`min_separation` of jboost.data.binarization.fit)"
+                f"max_order is {len(state.prices) - 1}: the {number:,} monomials of"
+                f" {num_attributes} attributes take {num_bytes:,} bytes, above {_MOST_BYTES:,};"
+                " lower it, or select fewer attributes (`min_separation` of"
+                " jboost.data.binarization.fit)"
             )
         literals = jnp.asarray(_all_literals(num_attributes, len(state.prices) - 1))
         covered = covers(literals, state.features) & state.mask[None, :]
         orders = jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32)
         signs = jnp.ones(literals.shape[:1], literals.dtype)
-        positive = Everything(Monomial(literals, signs), covered.astype(state.features.dtype), state.prices[orders])
-        negative = positive._replace(hypotheses=Monomial(literals, -signs), outputs=-positive.outputs)
+        positive = Everything(
+            Monomial(literals, signs), covered.astype(state.features.dtype), state.prices[orders]
+        )
+        negative = positive._replace(
+            hypotheses=Monomial(literals, -signs), outputs=-positive.outputs
+        )
         return jax.tree.map(lambda one, other: jnp.concatenate([one, other]), positive, negative)
 
     def judge(self, dataset: Dataset) -> None:
-        """Raises ValueError, naming the first feature that is neither 0 nor 1, NaN allowed where `config.missing` says so, and costs below 0."""
+        """Raises ValueError, naming the first feature that is neither 0 nor 1, NaN allowed where
+        `config.missing` says so, and costs below 0.
+        """
         judge_bits(dataset, "monomials", takes_missing=self.config.missing)
         _judge_prices(_prices_of(self, dataset.features.shape[1], dataset.mask))
 
     def outputs(self, hypothesis: Monomial, features: Array) -> Array:
         """The sign where the literals hold, else 0, on features [k, N]: [k]."""
         num_attributes = hypothesis.literals.shape[-1]
-        features = check.numeric("features", features, shape=("k", num_attributes), kinds="fiub").astype(jnp.result_type(float))
-        return jnp.where(covers(hypothesis.literals[None], features)[0], hypothesis.sign, 0).astype(features.dtype)
+        features = check.numeric(
+            "features", features, shape=("k", num_attributes), kinds="fiub"
+        ).astype(jnp.result_type(float))
+        return jnp.where(covers(hypothesis.literals[None], features)[0], hypothesis.sign, 0).astype(
+            features.dtype
+        )
 
     def outputs_are_signs(self, state: MonomialsState) -> Array:
         """They are: -1, 0 or +1."""
@@ -159,45 +231,73 @@ class Monomials:
     def describe(self, hypothesis: Monomial, names: Any) -> str:
         """The conjunction in words, in parentheses after a minus where its answer is -1."""
         literals = np.asarray(hypothesis.literals)
-        asked = [(words.as_condition(str(names[place])), literals[place] > 0) for place in np.flatnonzero(literals)]
-        conjunction = " and ".join(name if is_positive else f"not {name}" for name, is_positive in asked) or "always"
+        asked = [
+            (words.as_condition(str(names[place])), literals[place] > 0)
+            for place in np.flatnonzero(literals)
+        ]
+        conjunction = (
+            " and ".join(name if is_positive else f"not {name}" for name, is_positive in asked)
+            or "always"
+        )
         return conjunction if hypothesis.sign > 0 else f"-({conjunction})"
 
 
 def judge_bits(dataset: Dataset, learner: str, *, takes_missing: bool) -> None:
-    """Raises ValueError, naming the first feature that is neither 0 nor 1, nor NaN where a learner takes that."""
+    """Raises ValueError, naming the first feature that is neither 0 nor 1, nor NaN where a learner
+    takes that.
+    """
     check.matrix("features", dataset.features)
     features, kept = np.asarray(dataset.features, np.float64), np.asarray(dataset.mask)
     is_bad = ~np.isin(features, (0, 1)) & kept[:, None]
     if takes_missing:
         is_bad &= ~np.isnan(features)
     for row, column in np.argwhere(is_bad)[:1]:
-        remedy = "SearchConfig(missing=True) takes NaN" if np.isnan(features[row, column]) else "jboost.data.binarization makes such attributes"
-        raise ValueError(f"features[{row}, {column}] is {features[row, column]:g}: expected 0 or 1 of {learner}; {remedy}")
+        remedy = (
+            "SearchConfig(missing=True) takes NaN"
+            if np.isnan(features[row, column])
+            else "jboost.data.binarization makes such attributes"
+        )
+        raise ValueError(
+            f"features[{row}, {column}] is {features[row, column]:g}: expected 0 or 1 of {learner};"
+            f" {remedy}"
+        )
 
 
 @functools.partial(jax.jit, static_argnames="num_attributes")
 def _prices_of(learner: Monomials, num_attributes: int, mask: Array) -> Array:
-    """Prices of a learner [K], as one program: outside of one every operation is compiled by itself."""
+    """Prices of a learner [K], as one program: outside of one every operation is compiled by
+    itself.
+    """
     return learner.price_list(num_attributes, jnp.sum(mask))
 
 
 def _judge_prices(prices: Array) -> None:
-    """Raises ValueError for prices [K] that are known and below 0, or NaN; inf is the price of what is not allowed."""
+    """Raises ValueError for prices [K] that are known and below 0, or NaN; inf is the price of what
+    is not allowed.
+    """
     if isinstance(prices, jax.core.Tracer):
         return
     for place in np.flatnonzero(~(np.asarray(prices) >= 0))[:1]:
-        raise ValueError(f"cost is {float(prices[place]):g} of monomials of order {place + 1}: expected costs from 0 up")
+        raise ValueError(
+            f"cost is {float(prices[place]):g} of monomials of order {place + 1}: expected costs"
+            " from 0 up"
+        )
 
 
 def _all_literals(num_attributes: int, max_order: int) -> np.ndarray:
     """All conjunctions of one literal to so many, [n, N] int8."""
     rows = [np.zeros((0, num_attributes), np.int8)]
     for order in range(1, max_order + 1):
-        places = np.array(list(itertools.combinations(range(num_attributes), order)), int).reshape(-1, order)
+        places = np.array(list(itertools.combinations(range(num_attributes), order)), int).reshape(
+            -1, order
+        )
         answers = np.array(list(itertools.product((1, -1), repeat=order)), np.int8)
         block = np.zeros((len(places), len(answers), num_attributes), np.int8)
-        block[np.arange(len(places))[:, None, None], np.arange(len(answers))[None, :, None], places[:, None, :]] = answers[None]
+        block[
+            np.arange(len(places))[:, None, None],
+            np.arange(len(answers))[None, :, None],
+            places[:, None, :],
+        ] = answers[None]
         rows.append(block.reshape(-1, num_attributes))
     return np.concatenate(rows)
 
@@ -214,21 +314,26 @@ def monomials(
     num_proposed: int = 1,
     config: SearchConfig | None = None,
 ) -> Monomials:
-    """A learner whose hypotheses are all conjunctions of up to `max_order` literals, with either sign, found by exact branch and bound.
+    """A learner whose hypotheses are all conjunctions of up to `max_order` literals, with either
+    sign, found by exact branch and bound.
 
-    A monomial answers its sign where all its literals hold and 0 elsewhere. The proposal holds the best one, which is proven, and the best others
-    that the search met; `upper_bound` is above the edge of every monomial. Where the search ends early the bound is still valid.
+    A monomial answers its sign where all its literals hold and 0 elsewhere. The proposal holds the
+    best one, which is proven, and the best others that the search met; `upper_bound` is above the
+    edge of every monomial. Where the search ends early the bound is still valid.
 
     Args:
       max_order: K, the most literals, at most the number of attributes; None for any.
-      cost: "mdl" for (28) with `kappa`, or a function of `jboost.monomials.costs`: what `jboost.l0` pays for a monomial.
+      cost: "mdl" for (28) with `kappa`, or a function of `jboost.monomials.costs`: what `jboost.l0`
+        pays for a monomial.
       kappa: [] of (28), for the bits of a coefficient.
       constant_cost: [] what a monomial without literals costs.
-      num_proposed: how many monomials a proposal holds; with several, column generation (`jboost.l0`, `jboost.lpboost`) takes far fewer rounds.
+      num_proposed: how many monomials a proposal holds; with several, column generation
+        (`jboost.l0`, `jboost.lpboost`) takes far fewer rounds.
       config: a `jboost.monomials.SearchConfig`; its `num_best` gives way to `num_proposed`.
 
     Returns:
-      A learner for features [m, N] of 0 and 1, or NaN where neither literal holds (`jboost.data.binarization` makes them); a hypothesis is a
+      A learner for features [m, N] of 0 and 1, or NaN where neither literal holds
+      (`jboost.data.binarization` makes them); a hypothesis is a
       `Monomial`: literals [N], sign [].
 
     Raises:
@@ -252,9 +357,13 @@ def monomials(
         check.choice("cost", cost, ("mdl",))
         cost = costs.mdl(check.number("kappa", kappa, low=0))
     elif not callable(cost):
-        raise ValueError(f"cost is {cost!r}: expected 'mdl' or a function of jboost.monomials.costs")
+        raise ValueError(
+            f"cost is {cost!r}: expected 'mdl' or a function of jboost.monomials.costs"
+        )
     elif jax.tree_util.all_leaves([cost]):
         cost = costs.OwnCost(cost)
     constant_cost = check.number("constant_cost", constant_cost, low=0, high=check.LARGEST)
     settings = check.config("config", config, SearchConfig)
-    return Monomials(cost, constant_cost, max_order, dataclasses.replace(settings, num_best=num_proposed))
+    return Monomials(
+        cost, constant_cost, max_order, dataclasses.replace(settings, num_best=num_proposed)
+    )

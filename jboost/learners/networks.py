@@ -34,7 +34,15 @@ class Network(abc.ABC):
         """Parameters and state."""
 
     @abc.abstractmethod
-    def evaluate(self, params: PyTree, state: PyTree, features: Array, *, key: Array | None, is_training: bool) -> tuple[Array, PyTree]:
+    def evaluate(
+        self,
+        params: PyTree,
+        state: PyTree,
+        features: Array,
+        *,
+        key: Array | None,
+        is_training: bool,
+    ) -> tuple[Array, PyTree]:
         """Scores [k] of features [k, ...], and the state after them."""
 
 
@@ -46,7 +54,15 @@ class PlainNetwork(Network):
         """The parameters, and no state."""
         return self.functions.value[0](key, features), ()
 
-    def evaluate(self, params: PyTree, state: PyTree, features: Array, *, key: Array | None, is_training: bool) -> tuple[Array, PyTree]:
+    def evaluate(
+        self,
+        params: PyTree,
+        state: PyTree,
+        features: Array,
+        *,
+        key: Array | None,
+        is_training: bool,
+    ) -> tuple[Array, PyTree]:
         """The scores, and no state."""
         del key, is_training
         return self.functions.value[1](params, features), state
@@ -61,10 +77,20 @@ class StatefulNetwork(Network):
 
     def initialize(self, key: Array, features: Array) -> tuple[PyTree, PyTree]:
         """What the model's own `init` returns."""
-        params, state = _pair("init", self.functions.value[0](key, features), expected=_STATEFUL_INIT)
+        params, state = _pair(
+            "init", self.functions.value[0](key, features), expected=_STATEFUL_INIT
+        )
         return params, state
 
-    def evaluate(self, params: PyTree, state: PyTree, features: Array, *, key: Array | None, is_training: bool) -> tuple[Array, PyTree]:
+    def evaluate(
+        self,
+        params: PyTree,
+        state: PyTree,
+        features: Array,
+        *,
+        key: Array | None,
+        is_training: bool,
+    ) -> tuple[Array, PyTree]:
         """What the model's own `apply` returns."""
         result = self.functions.value[1](params, state, features, key=key, is_training=is_training)
         scores, state = _pair("apply", result, expected=_STATEFUL_APPLY)
@@ -77,20 +103,30 @@ def _pair(name: str, result: Any, *, expected: str) -> tuple[Any, Any]:
     return result
 
 
-def check_network(network: Network, params: PyTree, state: PyTree, features: Array, key: Array) -> None:
+def check_network(
+    network: Network, params: PyTree, state: PyTree, features: Array, key: Array
+) -> None:
     """Raises ValueError unless `apply` returns a score a row and a state like the one it took."""
 
-    def training(params: PyTree, state: PyTree, features: Array, key: Array) -> tuple[Array, PyTree]:
+    def training(
+        params: PyTree, state: PyTree, features: Array, key: Array
+    ) -> tuple[Array, PyTree]:
         return network.evaluate(params, state, features, key=key, is_training=True)
 
     scores, after = jax.eval_shape(training, params, state, features, key)
     expected = features.shape[:1]
     if not isinstance(scores, jax.ShapeDtypeStruct) or scores.shape != expected:
         what = list(scores.shape) if isinstance(scores, jax.ShapeDtypeStruct) else scores
-        raise ValueError(f"apply returns {what} on features {list(features.shape)}: expected one score a row, {list(expected)}")
+        raise ValueError(
+            f"apply returns {what} on features {list(features.shape)}: expected one score a row,"
+            f" {list(expected)}"
+        )
     before, found = (_kinds_of(tree) for tree in (state, after))
     if found != before:
-        raise ValueError(f"apply changes its state from {before} to {found}: keep the structure, shapes and dtypes")
+        raise ValueError(
+            f"apply changes its state from {before} to {found}: keep the structure, shapes and"
+            " dtypes"
+        )
 
 
 def _kinds_of(tree: PyTree) -> PyTree:
@@ -140,7 +176,9 @@ def mlp(hidden_sizes: tuple[int, ...]) -> tuple[MLPInit, Callable[[PyTree, Array
     True
     """
     if not isinstance(hidden_sizes, (tuple, list)):
-        raise ValueError(f"hidden_sizes is {hidden_sizes!r}: expected a tuple of sizes, such as (16,)")
+        raise ValueError(
+            f"hidden_sizes is {hidden_sizes!r}: expected a tuple of sizes, such as (16,)"
+        )
     for index, size in enumerate(hidden_sizes):
         check.count(f"hidden_sizes[{index}]", size, low=1)
     return MLPInit(tuple(int(size) for size in hidden_sizes)), apply_mlp

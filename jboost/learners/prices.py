@@ -1,4 +1,6 @@
-"""What hypotheses are worth in the pricing problem of L0-RBoost: g + s - c of paper 001, (21), for outputs -1, 0 and +1."""
+"""What hypotheses are worth in the pricing problem of L0-RBoost: g + s - c of paper 001, (21), for
+outputs -1, 0 and +1.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +22,36 @@ class Worth(NamedTuple):
 
 
 def judge_cost(cost: float) -> float:
-    """What a hypothesis costs, static. Raises ValueError for what is not allowed, and for a traced number."""
+    """What a hypothesis costs, static. Raises ValueError for what is not allowed, and for a traced
+    number.
+    """
     if isinstance(cost, jax.core.Tracer):
-        raise ValueError("cost is traced, and is a part of this learner's structure: pass a number, or monomials, whose kappa may be traced")
+        raise ValueError(
+            "cost is traced, and is a part of this learner's structure: pass a number, or"
+            " monomials, whose kappa may be traced"
+        )
     check.number("cost", cost, low=0, high=check.LARGEST)
     return float(cost)
 
 
 def judge_pairs(pair_weights: Array | None, num_examples: int, dtype: jnp.dtype) -> Array:
-    """The rewards of pairs [m, m], 0 for None. Raises ValueError, naming them, for a wrong shape or kind."""
+    """The rewards of pairs [m, m], 0 for None. Raises ValueError, naming them, for a wrong shape or
+    kind.
+    """
     if pair_weights is None:
         return jnp.zeros((num_examples, num_examples), dtype)
-    pairs: Array = check.numeric("pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="f")
+    pairs: Array = check.numeric(
+        "pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="f"
+    )
     return pairs
 
 
-def worth(outputs: Array, labels: Array, example_weights: Array, pairs: Array, cost: Array) -> Worth:
-    """The worth of hypotheses with outputs [m, n], labels [m] 0 on padding; `slack` bounds the rounding."""
+def worth(
+    outputs: Array, labels: Array, example_weights: Array, pairs: Array, cost: Array
+) -> Worth:
+    """The worth of hypotheses with outputs [m, n], labels [m] 0 on padding; `slack` bounds the
+    rounding.
+    """
     margins = outputs * labels[:, None]
     edges = jnp.matmul(example_weights, margins, precision=lax.Precision.HIGHEST)
 
@@ -51,4 +66,9 @@ def worth(outputs: Array, labels: Array, example_weights: Array, pairs: Array, c
 def slack(example_weights: Array, pairs: Array, cost: Array) -> Array:
     """No worth is off by more, []."""
     eps = jnp.finfo(example_weights.dtype).eps
-    return 2 * (example_weights.shape[0] + 8) * eps * (jnp.sum(pairs) + jnp.sum(example_weights) + jnp.max(cost, initial=0.0))
+    return (
+        2
+        * (example_weights.shape[0] + 8)
+        * eps
+        * (jnp.sum(pairs) + jnp.sum(example_weights) + jnp.max(cost, initial=0.0))
+    )

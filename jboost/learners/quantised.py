@@ -1,8 +1,9 @@
 """Decision stumps over features of at most 256 levels, kept as codes of 8 bits.
 
-`stumps` keeps the order and the values of every feature, 8 bytes an entry in 32 bits, and sums along that order. Codes take one byte. A proposal adds
-the weights of the examples of each code, one histogram of 256 bins a feature, and sums along the codes: O(m N + 256 N), without a sort (LightGBM, Ke
-et al. 2017, Algorithm 1).
+`stumps` keeps the order and the values of every feature, 8 bytes an entry in 32 bits, and sums
+along that order. Codes take one byte. A proposal adds the weights of the examples of each code, one
+histogram of 256 bins a feature, and sums along the codes: O(m N + 256 N), without a sort (LightGBM,
+Ke et al. 2017, Algorithm 1).
 """
 
 from __future__ import annotations
@@ -45,12 +46,15 @@ class QuantisedStumps:
         boosting.validate_size(dataset)
         check.matrix("features", dataset.features)
         if dataset.features.dtype != jnp.uint8:
-            raise ValueError(f"features have dtype {dataset.features.dtype}: expected codes of dtype uint8; learners.stumps takes other numbers")
+            raise ValueError(
+                f"features have dtype {dataset.features.dtype}: expected codes of dtype uint8;"
+                " learners.stumps takes other numbers"
+            )
         num_features = dataset.features.shape[1]
         if self.num_proposed > num_features + 1:
             raise ValueError(
-                f"num_proposed is {self.num_proposed}, but there is one stump a feature and the constant, "
-                f"{num_features + 1} in all: propose at most as many"
+                f"num_proposed is {self.num_proposed}, but there is one stump a feature and the"
+                f" constant, {num_features + 1} in all: propose at most as many"
             )
         codes, dtype = dataset.features.T, jnp.result_type(float)
 
@@ -61,9 +65,21 @@ class QuantisedStumps:
         level = jnp.arange(_LEVELS, dtype=jnp.int32)[None, :]
         following = lax.cummin(jnp.where(is_present, level, _LEVELS), axis=1, reverse=True)
         following = jnp.pad(following[:, 1:], ((0, 0), (0, 1)), constant_values=_LEVELS)
-        return QuantisedState(codes, is_present & (following < _LEVELS), (level + following).astype(dtype) / 2, boosting.signs(dataset))
+        return QuantisedState(
+            codes,
+            is_present & (following < _LEVELS),
+            (level + following).astype(dtype) / 2,
+            boosting.signs(dataset),
+        )
 
-    def propose(self, state: QuantisedState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
+    def propose(
+        self,
+        state: QuantisedState,
+        example_weights: Array,
+        *,
+        pair_weights: Array | None = None,
+        costs: Array | None = None,
+    ) -> Proposal:
         """The best stumps, at most one a feature, the best first."""
         criteria.refuse_prices("learners.quantised_stumps", pair_weights, costs)
         plain, num_features = self._plain(), state.codes.shape[0]
@@ -82,12 +98,18 @@ class QuantisedStumps:
         else:
             feature = jnp.where(is_constant, 0, chosen).astype(jnp.int32)
             threshold = _at(state.thresholds[feature], level[feature])
-            left, right, columns = left[feature], right[feature], state.codes[feature].astype(signed.dtype)
+            left, right, columns = (
+                left[feature],
+                right[feature],
+                state.codes[feature].astype(signed.dtype),
+            )
         threshold = jnp.where(is_constant, -jnp.inf, jnp.where(has_split, threshold, 0.0))
         left = jnp.where(is_constant, constant.left, jnp.where(has_split, left, 0.0))
         right = jnp.where(is_constant, constant.right, jnp.where(has_split, right, 0.0))
         hypotheses = Stump(feature, threshold, left, right)
-        outputs = jnp.where(state.labels[None, :] == 0, 0.0, jax.vmap(_answers)(hypotheses, columns))
+        outputs = jnp.where(
+            state.labels[None, :] == 0, 0.0, jax.vmap(_answers)(hypotheses, columns)
+        )
         upper_bound = jnp.maximum(reduce.largest(bound), constant.bound[0])
         return Proposal(hypotheses, outputs, jnp.where(has_split, values, 0.0), upper_bound, state)
 
@@ -111,8 +133,12 @@ class QuantisedStumps:
     def _plain(self) -> Stumps:
         return Stumps(self.abstain, "edge", self.num_proposed)
 
-    def _search(self, state: QuantisedState, signed: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """Of the best split of each feature: edge, code, both answers, and a bound of all edges; [N] each."""
+    def _search(
+        self, state: QuantisedState, signed: Array
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        """Of the best split of each feature: edge, code, both answers, and a bound of all edges;
+        [N] each.
+        """
         plain, dtype = self._plain(), signed.dtype
 
         def search(codes: Array, is_split: Array, signed: Array) -> tuple[Array, ...]:
@@ -130,9 +156,16 @@ class QuantisedStumps:
             left = _at(left, level)
             sides = plain._sides(left, total - left)
             bound = jnp.maximum(greatest, 0.0) + 4 * criteria.slack(signed)
-            return greatest.astype(dtype), level, *(side.astype(dtype) for side in sides), numerics.round_up(bound, dtype)
+            return (
+                greatest.astype(dtype),
+                level,
+                *(side.astype(dtype) for side in sides),
+                numerics.round_up(bound, dtype),
+            )
 
-        found: tuple[Array, Array, Array, Array, Array] = numerics.in_64_bits(search)(state.codes, state.is_split, signed)
+        found: tuple[Array, Array, Array, Array, Array] = numerics.in_64_bits(search)(
+            state.codes, state.is_split, signed
+        )
         return found
 
 
@@ -140,21 +173,25 @@ records.register(QuantisedStumps, static=("abstain", "num_proposed"))
 
 
 def quantised_stumps(*, abstain: bool = False, num_proposed: int = 1) -> QuantisedStumps:
-    """A learner of decision stumps over codes of 8 bits: what `stumps` finds on the codes as numbers, in an eighth of its memory and without a sort.
+    """A learner of decision stumps over codes of 8 bits: what `stumps` finds on the codes as
+    numbers, in an eighth of its memory and without a sort.
 
-    Codes stand for the levels of a feature, in their order; there is no code for a missing value. Thresholds lie halfway between neighbouring codes.
-    Sums run in 64 bits: `upper_bound` is no less than the exact edge of any stump. Of splits whose edges differ by rounding alone it may propose
+    Codes stand for the levels of a feature, in their order; there is no code for a missing value.
+    Thresholds lie halfway between neighbouring codes. Sums run in 64 bits: `upper_bound` is no less
+    than the exact edge of any stump. Of splits whose edges differ by rounding alone it may propose
     another than `stumps`.
 
     Args:
       abstain: whether stumps that answer on one side alone are hypotheses too.
-      num_proposed: how many stumps, at most N + 1; where fewer features vary, the last ones answer 0 everywhere.
+      num_proposed: how many stumps, at most N + 1; where fewer features vary, the last ones answer
+        0 everywhere.
 
     Returns:
       A learner for features [m, N] of dtype uint8, by the edge; a hypothesis is a `Stump`.
 
     Raises:
-      ValueError: naming the argument; for features of another dtype, and for `num_proposed` above N + 1, once the features are seen.
+      ValueError: naming the argument; for features of another dtype, and for `num_proposed` above
+        N + 1, once the features are seen.
 
     >>> import jax.numpy as jnp
     >>> import jboost

@@ -18,7 +18,8 @@ class SignsState(NamedTuple):
     """What `propose` needs."""
 
     labels: Array  # [m] +1 or -1, 0 on padding
-    bound_holds: Array  # [] bool, the other learner gives signs alone, so that its bound is one on the edges of signs
+    # [] bool, the other learner gives signs alone, so that its bound is one on the edges of signs
+    bound_holds: Array
     state: PyTree  # of the other learner
 
 
@@ -30,7 +31,9 @@ class Signs:
 
     @property
     def criterion(self) -> str | None:
-        """The criterion of the other learner, None if it has no choice; `replace_criterion` changes it."""
+        """The criterion of the other learner, None if it has no choice; `replace_criterion` changes
+        it.
+        """
         found: str | None = getattr(self.learner, "criterion", None)
         return found
 
@@ -46,9 +49,20 @@ class Signs:
         bound_holds = jnp.zeros((), bool) if declared is None else declared(state)
         return SignsState(boosting.signs(dataset), bound_holds, state)
 
-    def propose(self, state: SignsState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
+    def propose(
+        self,
+        state: SignsState,
+        example_weights: Array,
+        *,
+        pair_weights: Array | None = None,
+        costs: Array | None = None,
+    ) -> Proposal:
         """The other learner's proposal, in signs, the best first."""
-        prices = {name: value for name, value in (("pair_weights", pair_weights), ("costs", costs)) if value is not None}
+        prices = {
+            name: value
+            for name, value in (("pair_weights", pair_weights), ("costs", costs))
+            if value is not None
+        }
         proposal = self.learner.propose(state.state, example_weights, **prices)
         boosting.judge_outputs(proposal, len(state.labels))
         outputs = jnp.sign(proposal.outputs)
@@ -57,9 +71,13 @@ class Signs:
             values, _ = criteria.edges(outputs, example_weights * state.labels)
             if len(values) > 1:
                 order = jnp.argsort(-values, stable=True)
-                values, outputs, hypotheses = jax.tree.map(lambda leaf: leaf[order], (values, outputs, hypotheses))
+                values, outputs, hypotheses = jax.tree.map(
+                    lambda leaf: leaf[order], (values, outputs, hypotheses)
+                )
         upper_bound = jnp.where(state.bound_holds, proposal.upper_bound, jnp.inf)
-        return Proposal(hypotheses, outputs, values, upper_bound, state._replace(state=proposal.state))
+        return Proposal(
+            hypotheses, outputs, values, upper_bound, state._replace(state=proposal.state)
+        )
 
     def outputs(self, hypothesis: PyTree, features: Array) -> Array:
         """The signs of the other learner's outputs, [k]."""
@@ -85,9 +103,10 @@ records.register(Signs)
 def signs(learner: Any) -> Signs:
     """The learner whose hypotheses are the signs of another's outputs: -1, 0 or +1.
 
-    The proposals are the other's, so the best edge among signs may be missed. `values` are the edges of the signs (which may be
-    negative where the other's are not), or the other's own where its criterion is "normalizer", which goes by signs already.
-    `upper_bound` is the other's where all of its hypotheses answer in signs (it says so by a method `outputs_are_signs(state)`), and
+    The proposals are the other's, so the best edge among signs may be missed. `values` are the
+    edges of the signs (which may be negative where the other's are not), or the other's own where
+    its criterion is "normalizer", which goes by signs already. `upper_bound` is the other's where
+    all of its hypotheses answer in signs (it says so by a method `outputs_are_signs(state)`), and
     +inf elsewhere. Its `criterion` is the other's; `replace_criterion` changes it.
 
     Args:
@@ -108,7 +127,14 @@ def signs(learner: Any) -> Signs:
     """
     if isinstance(learner, Signs):
         return learner
-    if not all(callable(getattr(learner, name, None)) for name in ("init", "propose", "outputs")) or isinstance(learner, type):
-        raise ValueError(f"learner is {learner!r}: expected something with init, propose and outputs, such as jboost.learners.pool()")
-    check.pytree_of_numbers("learner", learner, remedy="register its dataclass by jboost.learners.register")
+    if not all(
+        callable(getattr(learner, name, None)) for name in ("init", "propose", "outputs")
+    ) or isinstance(learner, type):
+        raise ValueError(
+            f"learner is {learner!r}: expected something with init, propose and outputs, such as"
+            " jboost.learners.pool()"
+        )
+    check.pytree_of_numbers(
+        "learner", learner, remedy="register its dataclass by jboost.learners.register"
+    )
     return Signs(learner)

@@ -1,8 +1,10 @@
-"""Decision stumps: one feature against one threshold, the best over all features and all thresholds.
+"""Decision stumps: one feature against one threshold, the best over all features and all
+thresholds.
 
-Papers 002 and 004, the hypothesis h that is best under the distribution d. `init` sorts every feature once; `propose` walks over the
-sorted examples in cumulative sums, in O(m N). Split p of a feature stands between places p and p + 1 of its order: what lies at
-or below is left, what lies above is right.
+Papers 002 and 004, the hypothesis h that is best under the distribution d. `init` sorts every
+feature once; `propose` walks over the sorted examples in cumulative sums, in O(m N). Split p of a
+feature stands between places p and p + 1 of its order: what lies at or below is left, what lies
+above is right.
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
 
-# Entries of a block of features that are worked on at a time: 4 MiB for each temporary array of float64, few enough for a processor's
-# cache (four times as many took three times as long each) and enough for an accelerator.
+# Entries of a block of features that are worked on at a time: 4 MiB for each temporary array of
+# float64, few enough for a processor's cache (four times as many took three times as long each) and
+# enough for an accelerator.
 _ENTRIES_AT_ONCE = 1 << 19
 
 
 class Stump(NamedTuple):
-    """Answers `right` where the feature is above the threshold, `left` elsewhere; 0 where it is missing, unless left equals right."""
+    """Answers `right` where the feature is above the threshold, `left` elsewhere; 0 where it is
+    missing, unless left equals right.
+    """
 
     feature: Array  # [] int32
     threshold: Array  # []
@@ -36,9 +41,12 @@ class Stump(NamedTuple):
 
 
 class StumpsState(NamedTuple):
-    """What `propose` needs; features come in blocks, the last one padded with features that are missing everywhere."""
+    """What `propose` needs; features come in blocks, the last one padded with features that are
+    missing everywhere.
+    """
 
-    order: Array  # [blocks, n, m] int32, the examples by ascending feature; missing ones and padding last
+    # [blocks, n, m] int32, the examples by ascending feature; missing ones and padding last
+    order: Array
     values: Array  # [blocks, n, m] the features in that order, NaN where missing or padding
     labels: Array  # [m] +1 or -1, 0 on padding
 
@@ -70,58 +78,113 @@ class Stumps:
         num_examples, num_features = dataset.features.shape
         if self.num_proposed > num_features + 1:
             raise ValueError(
-                f"num_proposed is {self.num_proposed}, but there is one stump a feature and the constant, "
-                f"{num_features + 1} in all: propose at most as many"
+                f"num_proposed is {self.num_proposed}, but there is one stump a feature and the"
+                f" constant, {num_features + 1} in all: propose at most as many"
             )
         num_blocks = max(1, -(-num_features // max(1, _ENTRIES_AT_ONCE // num_examples)))
         block = max(1, -(-num_features // num_blocks))
         block = -(-block // meshes.num_devices()) * meshes.num_devices()
         values = dataset.features.T.astype(jnp.result_type(float))
         values = jnp.where(dataset.mask[None, :], values, jnp.nan)
-        values = jnp.pad(values, ((0, num_blocks * block - num_features), (0, 0)), constant_values=jnp.nan)
+        values = jnp.pad(
+            values, ((0, num_blocks * block - num_features), (0, 0)), constant_values=jnp.nan
+        )
         order, values = _over_blocks(_sort, values.reshape(num_blocks, block, num_examples))
         return StumpsState(order, values, boosting.signs(dataset))
 
-    def propose(self, state: StumpsState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
-        """The best stumps, at most one a feature, the best first; with `pair_weights` [m, m] and `costs` [N] by g + s - c."""
+    def propose(
+        self,
+        state: StumpsState,
+        example_weights: Array,
+        *,
+        pair_weights: Array | None = None,
+        costs: Array | None = None,
+    ) -> Proposal:
+        """The best stumps, at most one a feature, the best first; with `pair_weights` [m, m] and
+        `costs` [N] by g + s - c.
+        """
         if pair_weights is not None or costs is not None:
             return self._priced(state, example_weights, pair_weights, costs)
         search = self._search_edges if self.criterion == "edge" else self._search_normalizers
-        blocks = _over_blocks(search, state.order, state.values, shared=example_weights * state.labels)
+        blocks = _over_blocks(
+            search, state.order, state.values, shared=example_weights * state.labels
+        )
         best = jax.tree.map(lambda leaf: leaf.reshape(-1), blocks)
         num_features = best.score.shape[0]
         constant = self._constant(example_weights, state.labels)
-        values, chosen = numerics.top_k(jnp.concatenate([best.score, constant.score]), self.num_proposed)
+        values, chosen = numerics.top_k(
+            jnp.concatenate([best.score, constant.score]), self.num_proposed
+        )
         is_constant, has_split = chosen == num_features, values > -jnp.inf
-        # A feature without splits that is proposed all the same answers 0 everywhere: edge 0, and Z the whole weight.
-        nothing = jnp.zeros_like(values) if self.criterion == "edge" else 1 - jnp.full_like(values, numerics.precise_sum(example_weights))
+        # A feature without splits that is proposed all the same answers 0 everywhere: edge 0, and Z
+        # the whole weight.
+        nothing = (
+            jnp.zeros_like(values)
+            if self.criterion == "edge"
+            else 1 - jnp.full_like(values, numerics.precise_sum(example_weights))
+        )
         feature = jnp.where(is_constant, 0, chosen).astype(jnp.int32)
         block = state.order.shape[1]
-        order, sorted_values = (leaf[feature // block, feature % block] for leaf in (state.order, state.values))
+        order, sorted_values = (
+            leaf[feature // block, feature % block] for leaf in (state.order, state.values)
+        )
         place = jnp.where(is_constant, 0, best.place[feature])
-        threshold = jnp.where(is_constant, -jnp.inf, jnp.where(has_split, _thresholds(sorted_values, place), 0.0))
+        threshold = jnp.where(
+            is_constant, -jnp.inf, jnp.where(has_split, _thresholds(sorted_values, place), 0.0)
+        )
         left = jnp.where(is_constant, constant.left, jnp.where(has_split, best.left[feature], 0.0))
-        right = jnp.where(is_constant, constant.right, jnp.where(has_split, best.right[feature], 0.0))
+        right = jnp.where(
+            is_constant, constant.right, jnp.where(has_split, best.right[feature], 0.0)
+        )
         hypotheses = Stump(feature, threshold, left, right)
-        columns = jax.vmap(lambda places, row: row.at[places].set(row, unique_indices=True))(order, sorted_values)
-        outputs = jnp.where(state.labels[None, :] == 0, 0.0, jax.vmap(_answers)(hypotheses, columns))
+        columns = jax.vmap(lambda places, row: row.at[places].set(row, unique_indices=True))(
+            order, sorted_values
+        )
+        outputs = jnp.where(
+            state.labels[None, :] == 0, 0.0, jax.vmap(_answers)(hypotheses, columns)
+        )
         upper_bound = jnp.maximum(jnp.max(best.bound), constant.bound[0])
-        return Proposal(hypotheses, outputs, jnp.where(has_split, values, nothing), upper_bound, state)
+        return Proposal(
+            hypotheses, outputs, jnp.where(has_split, values, nothing), upper_bound, state
+        )
 
-    def _priced(self, state: StumpsState, example_weights: Array, pair_weights: Array | None, costs: Array | None) -> Proposal:
-        """The stumps of greatest worth (paper 001, (21)), the best split and sign of each feature; a product of m x m matrices for each."""
+    def _priced(
+        self,
+        state: StumpsState,
+        example_weights: Array,
+        pair_weights: Array | None,
+        costs: Array | None,
+    ) -> Proposal:
+        """The stumps of greatest worth (paper 001, (21)), the best split and sign of each feature;
+        a product of m x m matrices for each.
+        """
         if self.abstain:
-            raise ValueError("learner is stumps(abstain=True), which has no prices: pass stumps() or learners.monomials")
+            raise ValueError(
+                "learner is stumps(abstain=True), which has no prices: pass stumps() or"
+                " learners.monomials"
+            )
         num_examples = len(example_weights)
-        order, sorted_values = (leaf.reshape(-1, num_examples) for leaf in (state.order, state.values))
+        order, sorted_values = (
+            leaf.reshape(-1, num_examples) for leaf in (state.order, state.values)
+        )
         pairs = prices.judge_pairs(pair_weights, num_examples, example_weights.dtype)
-        price = self.prices(state) if costs is None else check.numeric("costs", costs, shape=(len(order),), kinds="f")
+        price = (
+            self.prices(state)
+            if costs is None
+            else check.numeric("costs", costs, shape=(len(order),), kinds="f")
+        )
 
         def best_of_feature(part: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             places, row, cost = part
             column = row.at[places].set(row, unique_indices=True)
             above, below = column[:, None] > row[None, :], column[:, None] <= row[None, :]
-            worth = prices.worth(above.astype(row.dtype) - below.astype(row.dtype), state.labels, example_weights, pairs, cost)
+            worth = prices.worth(
+                above.astype(row.dtype) - below.astype(row.dtype),
+                state.labels,
+                example_weights,
+                pairs,
+                cost,
+            )
             values = jnp.where(_is_split(row[None]), jnp.stack(worth), -jnp.inf).reshape(-1)
             best = jnp.argmax(values)
             return values[best], best % num_examples, best < num_examples
@@ -129,18 +192,37 @@ class Stumps:
         values, place, is_own = lax.map(best_of_feature, (order, sorted_values, price))
         values, feature = numerics.top_k(values, min(self.num_proposed, len(order)))
         missing = (0, self.num_proposed - len(feature))
-        values, feature = jnp.pad(values, missing, constant_values=-jnp.inf), jnp.pad(feature, missing)
+        values, feature = (
+            jnp.pad(values, missing, constant_values=-jnp.inf),
+            jnp.pad(feature, missing),
+        )
         has_split = values > -jnp.inf
-        right = jnp.where(has_split, jnp.where(is_own[feature], 1.0, -1.0), 0.0).astype(values.dtype)
+        right = jnp.where(has_split, jnp.where(is_own[feature], 1.0, -1.0), 0.0).astype(
+            values.dtype
+        )
         threshold = jnp.where(has_split, _thresholds(sorted_values[feature], place[feature]), 0.0)
         hypotheses = Stump(feature.astype(jnp.int32), threshold, -right, right)
-        columns = jax.vmap(lambda places, row: row.at[places].set(row, unique_indices=True))(order[feature], sorted_values[feature])
-        outputs = jnp.where(state.labels[None, :] == 0, 0.0, jax.vmap(_answers)(hypotheses, columns))
-        return Proposal(hypotheses, outputs, values, values[0] + prices.slack(example_weights, pairs, price), state)
+        columns = jax.vmap(lambda places, row: row.at[places].set(row, unique_indices=True))(
+            order[feature], sorted_values[feature]
+        )
+        outputs = jnp.where(
+            state.labels[None, :] == 0, 0.0, jax.vmap(_answers)(hypotheses, columns)
+        )
+        return Proposal(
+            hypotheses,
+            outputs,
+            values,
+            values[0] + prices.slack(example_weights, pairs, price),
+            state,
+        )
 
     def prices(self, state: StumpsState) -> Array:
-        """What `propose` takes as `costs`: [n], of a stump on each feature, with those that only pad."""
-        return jnp.full((state.order.shape[0] * state.order.shape[1],), self.cost, state.labels.dtype)
+        """What `propose` takes as `costs`: [n], of a stump on each feature, with those that only
+        pad.
+        """
+        return jnp.full(
+            (state.order.shape[0] * state.order.shape[1],), self.cost, state.labels.dtype
+        )
 
     def price(self, state: StumpsState, hypothesis: Stump) -> Array:
         """What a stump costs beside a misclassified example, []."""
@@ -166,7 +248,9 @@ class Stumps:
     def never_abstains(self, state: StumpsState) -> Array:
         """Whether no value is missing, [] bool; a stump answers 0 where its feature is."""
         num_missing = jnp.sum(jnp.isnan(state.values), axis=-1)
-        return jnp.all((num_missing == jnp.sum(state.labels == 0)) | (num_missing == state.values.shape[-1]))
+        return jnp.all(
+            (num_missing == jnp.sum(state.labels == 0)) | (num_missing == state.values.shape[-1])
+        )
 
     def outputs_are_signs(self, state: StumpsState) -> Array:
         """Always, [] bool."""
@@ -174,14 +258,21 @@ class Stumps:
         return jnp.ones((), bool)
 
     def describe(self, hypothesis: Stump, names: Any) -> str:
-        """The hypothesis in words; a feature whose name is a condition is a bit that says whether it holds."""
-        left, right = (f"{float(side):+.0f}" if side else "0" for side in (hypothesis.left, hypothesis.right))
+        """The hypothesis in words; a feature whose name is a condition is a bit that says whether
+        it holds.
+        """
+        left, right = (
+            f"{float(side):+.0f}" if side else "0" for side in (hypothesis.left, hypothesis.right)
+        )
         if hypothesis.left == hypothesis.right:
             return f"{right} always"
         name = str(names[int(hypothesis.feature)])
         if words.is_condition(name) and 0 <= hypothesis.threshold < 1:  # a bit
             return f"{right} if {name} else {left}"
-        return f"{right} if {words.quoted(name)} > {_in_words(np.asarray(hypothesis.threshold)[()])} else {left}"
+        return (
+            f"{right} if {words.quoted(name)} > {_in_words(np.asarray(hypothesis.threshold)[()])}"
+            f" else {left}"
+        )
 
     def _search_edges(self, order: Array, values: Array, signed: Array) -> _Best:
         dtype = signed.dtype
@@ -197,7 +288,13 @@ class Stumps:
             left = _at(left, place)
             left, right = self._sides(left, total - left)
             bound = jnp.maximum(greatest, 0.0) + 4 * criteria.slack(signed)
-            return _Best(greatest.astype(dtype), place, left.astype(dtype), right.astype(dtype), numerics.round_up(bound, dtype))
+            return _Best(
+                greatest.astype(dtype),
+                place,
+                left.astype(dtype),
+                right.astype(dtype),
+                numerics.round_up(bound, dtype),
+            )
 
         best: _Best = numerics.in_64_bits(search)(order, values, signed)
         return best
@@ -208,7 +305,9 @@ class Stumps:
         def tables(order: Array, values: Array, signed: Array) -> tuple[Array, ...]:
             gathered = signed[order]
             present = values == values
-            missing = reduce.total(jnp.where(present, 0.0, jnp.abs(gathered)).astype(jnp.float64))[:, None]
+            missing = reduce.total(jnp.where(present, 0.0, jnp.abs(gathered)).astype(jnp.float64))[
+                :, None
+            ]
             sums = []
             for terms in (jnp.maximum(gathered, 0.0), jnp.maximum(-gathered, 0.0)):
                 terms = jnp.where(present, terms, 0.0).astype(jnp.float64)
@@ -220,22 +319,31 @@ class Stumps:
             bound = numerics.round_up(greatest + 4 * criteria.slack(signed), dtype)
             return (*(part.astype(dtype) for part in (*sums, missing)), bound)
 
-        # One-sided stumps need no look: 2 sqrt(ab) <= a + b, so that the same split answering on both sides has no greater Z.
+        # One-sided stumps need no look: 2 sqrt(ab) <= a + b, so that the same split answering on
+        # both sides has no greater Z.
         *sums, missing, bound = numerics.in_64_bits(tables)(order, values, signed)
         left_positive, right_positive, left_negative, right_negative = sums
-        z = criteria.normalizer(Cells(right_positive, right_negative, left_negative, left_positive, missing))
+        z = criteria.normalizer(
+            Cells(right_positive, right_negative, left_negative, left_positive, missing)
+        )
         z = jnp.where(_is_split(values), z, jnp.inf)
         least = reduce.least(z)
         place = jnp.minimum(numerics.first_true(z == least[:, None]), z.shape[1] - 1)
-        left_positive, right_positive, left_negative, right_negative = (_at(part, place) for part in sums)
+        left_positive, right_positive, left_negative, right_negative = (
+            _at(part, place) for part in sums
+        )
         edge = (right_positive - right_negative) - (left_positive - left_negative)
         right = jnp.where(edge < 0, -1.0, 1.0).astype(dtype)
         return _Best(1 - least, place, -right, right, bound)
 
     def _edge(self, left: Array, right: Array) -> Array:
-        """The greatest edge of the stumps at a split, given sum_i d_i y_i over what lies left and right of it."""
+        """The greatest edge of the stumps at a split, given sum_i d_i y_i over what lies left and
+        right of it.
+        """
         both = jnp.abs(right - left)
-        return jnp.maximum(both, jnp.maximum(jnp.abs(left), jnp.abs(right))) if self.abstain else both
+        return (
+            jnp.maximum(both, jnp.maximum(jnp.abs(left), jnp.abs(right))) if self.abstain else both
+        )
 
     def _sides(self, left: Array, right: Array) -> tuple[Array, Array]:
         """The answers of the stump of greatest edge at a split."""
@@ -276,22 +384,28 @@ records.register(
 def _over_blocks(function: Any, *blocks: Array, shared: Array | None = None) -> Any:
     """`function` of each block and of what they share, one block after the other.
 
-    On a mesh each device has all examples of some of the features: a sort of examples in several parts would gather all of them everywhere.
+    On a mesh each device has all examples of some of the features: a sort of examples in several
+    parts would gather all of them everywhere.
     """
     whole = () if shared is None else (shared,)
 
     def one_after_the_other(*parts: Array) -> Any:
         own, rest = parts[: len(blocks)], parts[len(blocks) :]
         if own[0].shape[0] == 1:
-            return jax.tree.map(lambda leaf: leaf[None], function(*(leaf[0] for leaf in own), *rest))
+            return jax.tree.map(
+                lambda leaf: leaf[None], function(*(leaf[0] for leaf in own), *rest)
+            )
         return lax.map(lambda leaves: function(*leaves, *rest), own)
 
     return meshes.over_devices(one_after_the_other, blocks, whole, axis=1)
 
 
 def _sort(values: Array) -> tuple[Array, Array]:
-    """The order of values [n, m] along m, int32, equal ones as they come and NaN last, and the values in that order."""
-    values = jnp.where(values == 0, 0.0, jnp.where(values == values, values, jnp.nan))  # one zero, one NaN
+    """The order of values [n, m] along m, int32, equal ones as they come and NaN last, and the
+    values in that order.
+    """
+    # one zero, one NaN
+    values = jnp.where(values == 0, 0.0, jnp.where(values == values, values, jnp.nan))
     if values.dtype.itemsize > 4:
         order, sorted_values = _sort_pairs(values)
         return order, sorted_values
@@ -318,7 +432,9 @@ def _sort_keys(values: Array) -> tuple[Array, Array]:
 
 
 def _is_split(values: Array) -> Array:
-    """Whether something present lies above place p of sorted values [n, m] and differs from it, [n, m] bool."""
+    """Whether something present lies above place p of sorted values [n, m] and differs from it, [n,
+    m] bool.
+    """
     return jnp.pad(values[:, :-1] < values[:, 1:], ((0, 0), (0, 1)))
 
 
@@ -328,7 +444,9 @@ def _at(parts: Array, place: Array) -> Array:
 
 
 def _thresholds(values: Array, place: Array) -> Array:
-    """Halfway between places p and p + 1 of sorted values [k, m]; the lower one where halfway rounds to the upper, [k]."""
+    """Halfway between places p and p + 1 of sorted values [k, m]; the lower one where halfway
+    rounds to the upper, [k].
+    """
     last = values.shape[1] - 1
     lower, upper = _at(values, place), _at(values, jnp.minimum(place + 1, last))
     halfway = lower / 2 + upper / 2
@@ -338,7 +456,11 @@ def _thresholds(values: Array, place: Array) -> Array:
 def _in_words(number: Any) -> str:
     """A NumPy float by as many digits as tell it from others of its type."""
     is_usual = number == 0 or 1e-4 <= abs(number) < 1e9
-    return np.format_float_positional(number, trim="-") if is_usual else np.format_float_scientific(number, trim="-")
+    return (
+        np.format_float_positional(number, trim="-")
+        if is_usual
+        else np.format_float_scientific(number, trim="-")
+    )
 
 
 def _answers(stump: Stump, column: Array) -> Array:
@@ -346,26 +468,35 @@ def _answers(stump: Stump, column: Array) -> Array:
     return jnp.where(jnp.isnan(column) & (stump.left != stump.right), 0.0, answers)
 
 
-def stumps(*, abstain: bool = False, criterion: str = "edge", num_proposed: int = 1, cost: float = 1.0) -> Stumps:
-    """A learner of decision stumps: h(x) = right where x_j > threshold, left elsewhere, the best over all features and thresholds.
+def stumps(
+    *, abstain: bool = False, criterion: str = "edge", num_proposed: int = 1, cost: float = 1.0
+) -> Stumps:
+    """A learner of decision stumps: h(x) = right where x_j > threshold, left elsewhere, the best
+    over all features and thresholds.
 
-    Left and right are opposite signs; with `abstain`, one of them may be 0 instead. The constant classifier is among the hypotheses
-    (threshold -inf, left = right). Thresholds lie halfway between neighbouring values; equal values are never parted. NaN is a
-    missing value: a stump answers 0 there, the constant classifier alone answers as ever.
+    Left and right are opposite signs; with `abstain`, one of them may be 0 instead. The constant
+    classifier is among the hypotheses (threshold -inf, left = right). Thresholds lie halfway
+    between neighbouring values; equal values are never parted. NaN is a missing value: a stump
+    answers 0 there, the constant classifier alone answers as ever.
 
-    The proposal holds the best stump of each of the `num_proposed` best features, the constant in a race of its own beside them, the best
-    first, with edges that are not negative (up to rounding, with the criterion "normalizer", whose `values` are 1 - Z). `upper_bound`
-    is no less than the exact edge of any stump, whatever the criterion: sums run in 64 bits, so that it lies one rounding above the
-    best edge. Work is O(m N) a proposal, after one sort of each feature in `init`.
+    The proposal holds the best stump of each of the `num_proposed` best features, the constant in a
+    race of its own beside them, the best first, with edges that are not negative (up to rounding,
+    with the criterion "normalizer", whose `values` are 1 - Z). `upper_bound` is no less than the
+    exact edge of any stump, whatever the criterion: sums run in 64 bits, so that it lies one
+    rounding above the best edge. Work is O(m N) a proposal, after one sort of each feature in
+    `init`.
 
     Args:
       abstain: whether stumps that answer on one side alone are hypotheses too.
       criterion: "edge", the least weighted error; "normalizer", the least Z.
-      num_proposed: how many stumps, at most N + 1; where fewer features vary, the last ones answer 0 everywhere.
-      cost: what `jboost.l0` pays for a stump beside misclassified examples; it takes stumps that do not abstain.
+      num_proposed: how many stumps, at most N + 1; where fewer features vary, the last ones answer
+        0 everywhere.
+      cost: what `jboost.l0` pays for a stump beside misclassified examples; it takes stumps that do
+        not abstain.
 
     Returns:
-      A learner for features [m, N]; a hypothesis is a `Stump`: feature [], threshold [], left [], right [].
+      A learner for features [m, N]; a hypothesis is a `Stump`: feature [], threshold [], left [],
+      right [].
 
     Raises:
       ValueError: naming the argument; for `num_proposed` above N + 1 once the features are seen.

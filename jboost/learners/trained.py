@@ -63,7 +63,9 @@ class Trained:
         """Keeps the key and the examples, and with a warm start the first parameters."""
         key = check.key("key", key)
         if is_packed(dataset.features):
-            raise ValueError("dataset has packed features: expected an array; pass features.to_dense()")
+            raise ValueError(
+                "dataset has packed features: expected an array; pass features.to_dense()"
+            )
         if self.batch_size is not None:
             boosting.validate_size(dataset)
         counts = check.rows_alike(dataset.mask, dataset.features)
@@ -98,7 +100,9 @@ class Trained:
         outputs = jnp.where(state.labels[None, :] == 0, 0.0, sign[:, None] * outputs)
         after = (params, model_state) if self.warm_start else ((), ())
         state = TrainedState(state.features, state.labels, key, *after)
-        return Proposal(hypotheses, outputs, jnp.abs(edges), jnp.full((), jnp.inf, edges.dtype), state)
+        return Proposal(
+            hypotheses, outputs, jnp.abs(edges), jnp.full((), jnp.inf, edges.dtype), state
+        )
 
     def outputs(self, hypothesis: Model, features: Array) -> Array:
         """tanh of the model's scores on features [k, ...], or its negation, [k]."""
@@ -107,14 +111,19 @@ class Trained:
         except jax.errors.JAXTypeError:
             raise
         except TypeError as error:
-            raise ValueError(f"features has shape {list(jnp.shape(features))}, which `apply` does not take with these params: {error}") from error
+            raise ValueError(
+                f"features has shape {list(jnp.shape(features))}, which `apply` does not take with"
+                f" these params: {error}"
+            ) from error
         return hypothesis.sign * jnp.tanh(scores)
 
     def _scores(self, params: PyTree, model_state: PyTree, features: Array) -> Array:
         """The scores [k] in evaluation, in blocks of rows if there are minibatches in training."""
 
         def of_rows(rows: Array) -> Array:
-            scores, _ = self.network.evaluate(params, model_state, _as_floats(rows), key=None, is_training=False)
+            scores, _ = self.network.evaluate(
+                params, model_state, _as_floats(rows), key=None, is_training=False
+            )
             return _as_floats(scores)
 
         num_rows, block = features.shape[0], max(self.batch_size or 0, _LEAST_ROWS_AT_ONCE)
@@ -125,16 +134,27 @@ class Trained:
         _, scores = loops.scan(lambda carry, rows: (carry, of_rows(rows)), None, blocks)
         return scores.reshape(-1)[:num_rows]
 
-    def _fit(self, params: PyTree, model_state: PyTree, state: TrainedState, example_weights: Array, key: Array) -> tuple[PyTree, PyTree]:
+    def _fit(
+        self,
+        params: PyTree,
+        model_state: PyTree,
+        state: TrainedState,
+        example_weights: Array,
+        key: Array,
+    ) -> tuple[PyTree, PyTree]:
         """Parameters and state of the model after all steps."""
         key_draws, key_steps = jax.random.split(key)
         optimizer = optax.with_extra_args_support(self.optimizer.value)
 
-        def step(carry: tuple[PyTree, PyTree, PyTree], item: tuple[Array, Draws | None]) -> tuple[Any, None]:
+        def step(
+            carry: tuple[PyTree, PyTree, PyTree], item: tuple[Array, Draws | None]
+        ) -> tuple[Any, None]:
             params, model_state, memory = carry
             key, drawn = item
             batch = _batch(state, example_weights, drawn)
-            objective = functools.partial(self._objective, model_state=model_state, batch=batch, key=key)
+            objective = functools.partial(
+                self._objective, model_state=model_state, batch=batch, key=key
+            )
             (value, model_state), gradients = jax.value_and_grad(objective, has_aux=True)(params)
             updates, memory = optimizer.update(
                 gradients,
@@ -146,7 +166,10 @@ class Trained:
             )
             return (optax.apply_updates(params, updates), model_state, memory), None
 
-        items = jax.random.split(key_steps, self.num_steps), self._draws(state, example_weights, key_draws)
+        items = (
+            jax.random.split(key_steps, self.num_steps),
+            self._draws(state, example_weights, key_draws),
+        )
         first = params, model_state, _with_hyperparams(optimizer.init(params), self.hyperparams)
         (params, model_state, _), _ = loops.scan(step, _settled(step, first, items), items)
         return params, model_state
@@ -156,14 +179,24 @@ class Trained:
         if self.batch_size is None:
             return None
         shape = self.num_steps, self.batch_size
-        return draws.draw(key, example_weights, state.labels != 0, sampling=self.sampling, shape=shape)
+        return draws.draw(
+            key, example_weights, state.labels != 0, sampling=self.sampling, shape=shape
+        )
 
-    def _objective(self, params: PyTree, *, model_state: PyTree, batch: tuple[Array, Array, Array], key: Array) -> tuple[Array, PyTree]:
+    def _objective(
+        self, params: PyTree, *, model_state: PyTree, batch: tuple[Array, Array, Array], key: Array
+    ) -> tuple[Array, PyTree]:
         """The weighted loss of a batch, and the state of the model after it."""
         features, labels, weights = batch
-        scores, model_state = self.network.evaluate(params, model_state, _as_floats(features), key=key, is_training=True)
+        scores, model_state = self.network.evaluate(
+            params, model_state, _as_floats(features), key=key, is_training=True
+        )
         scores = _as_floats(scores)
-        losses = jax.nn.softplus(-labels * scores) if self.loss == "logistic" else -labels * jnp.tanh(scores)
+        losses = (
+            jax.nn.softplus(-labels * scores)
+            if self.loss == "logistic"
+            else -labels * jnp.tanh(scores)
+        )
         return jnp.sum(weights * losses), model_state
 
 
@@ -202,22 +235,22 @@ def trained(
     numbers in training (dropout) is of the second form, `stateful=True`. With flax::
 
         def init(key, features):
-            variables = net.init({"params": key}, features, train=False)
-            return variables["params"], {"batch_stats": variables["batch_stats"]}
+            variables = net.init({"params": key}, features, train=False) return variables["params"],
+            {"batch_stats": variables["batch_stats"]}
 
         def apply(params, state, features, *, key, is_training):
             variables, rngs = {"params": params, **state}, {"dropout": key} if is_training else {}
-            scores, after = net.apply(
-                variables, features, train=is_training, rngs=rngs, mutable=["batch_stats"]
-            )
-            return scores[:, 0], after if is_training else state
+            scores, after = net.apply( variables, features, train=is_training, rngs=rngs,
+            mutable=["batch_stats"] ) return scores[:, 0], after if is_training else state
 
     With equinox, whose models hold functions beside arrays::
 
         _, static = eqx.partition(Net(jax.random.key(0)), eqx.is_inexact_array)
 
+
         def init(key, features):
             return eqx.filter(Net(key), eqx.is_inexact_array)
+
 
         def apply(params, features):
             return jax.vmap(eqx.combine(params, static))(features)
@@ -231,8 +264,8 @@ def trained(
     mapped over learning rates by `jax.vmap`, say.
 
     Args:
-      init: (key, features [m, ...]) -> parameters, any pytree of float arrays. With `stateful`,
-        -> (parameters, state), and the state is any pytree of arrays.
+      init: (key, features [m, ...]) -> parameters, any pytree of float arrays. With
+        `stateful`, -> (parameters, state), and the state is any pytree of arrays.
       apply: (parameters, features [k, ...]) -> [k] scores, any real numbers. With `stateful`,
         (parameters, state, features, *, key, is_training) -> (scores, state); in evaluation `key`
         is None, `is_training` is False, and the state that comes back is ignored.
@@ -270,19 +303,30 @@ def trained(
     >>> import jboost
     >>> from jboost import learners
     >>> learner = learners.trained(*learners.mlp((8,)), optax.adam(0.05))
-    >>> dataset = jboost.make_dataset([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [-1, 1, 1, -1])
+    >>> dataset = jboost.make_dataset(
+    ...     [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [-1, 1, 1, -1]
+    ... )
     >>> state = learner.init(jax.random.key(0), dataset)
     >>> jnp.sign(learner.propose(state, jnp.full(4, 0.25)).outputs).tolist()
     [[-1.0, 1.0, 1.0, -1.0]]
     """
     for name, function in (("init", init), ("apply", apply)):
         if not callable(function):
-            raise ValueError(f"{name} is {function!r}: expected a function, such as those of jboost.learners.mlp((16,))")
+            raise ValueError(
+                f"{name} is {function!r}: expected a function, such as those of"
+                " jboost.learners.mlp((16,))"
+            )
     if not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
-        raise ValueError(f"optimizer is {optimizer!r}: expected an optax.GradientTransformation, such as optax.adam(1e-2)")
+        raise ValueError(
+            f"optimizer is {optimizer!r}: expected an optax.GradientTransformation, such as"
+            " optax.adam(1e-2)"
+        )
     held = ByValue(optimizer)
     if held.holds_traced:
-        raise ValueError("optimizer holds a traced number: pass it as one of `hyperparams`, to an optimizer that is made by optax.inject_hyperparams")
+        raise ValueError(
+            "optimizer holds a traced number: pass it as one of `hyperparams`, to an optimizer that"
+            " is made by optax.inject_hyperparams"
+        )
     check.count("num_steps", num_steps, low=1)
     if batch_size is not None:
         check.count("batch_size", batch_size, low=1)
@@ -308,9 +352,17 @@ def _check_hyperparams(hyperparams: Any) -> dict[str, Array]:
     """The numbers as arrays of the default float type. Raises ValueError for one that is none."""
     if hyperparams is None:
         return {}
-    if not isinstance(hyperparams, Mapping) or not all(isinstance(name, str) for name in hyperparams):
-        raise ValueError(f"hyperparams is {hyperparams!r}: expected numbers by name, such as {{'learning_rate': 1e-2}}")
-    return {name: _as_floats(check.numeric(f"hyperparams[{name!r}]", value, shape=(), kinds="fiu")) for name, value in sorted(hyperparams.items())}
+    if not isinstance(hyperparams, Mapping) or not all(
+        isinstance(name, str) for name in hyperparams
+    ):
+        raise ValueError(
+            f"hyperparams is {hyperparams!r}: expected numbers by name, such as {{'learning_rate':"
+            " 1e-2}"
+        )
+    return {
+        name: _as_floats(check.numeric(f"hyperparams[{name!r}]", value, shape=(), kinds="fiu"))
+        for name, value in sorted(hyperparams.items())
+    }
 
 
 def _with_hyperparams(memory: PyTree, hyperparams: Mapping[str, Array]) -> PyTree:
@@ -328,15 +380,18 @@ def _with_hyperparams(memory: PyTree, hyperparams: Mapping[str, Array]) -> PyTre
         known = {name: number for name, number in hyperparams.items() if name in part.hyperparams}
         known = {name: number for name, number in known.items() if name not in scheduled}
         names.update(known)
-        replaced = {name: number.astype(part.hyperparams[name].dtype) for name, number in known.items()}
+        replaced = {
+            name: number.astype(part.hyperparams[name].dtype) for name, number in known.items()
+        }
         return part._replace(hyperparams={**part.hyperparams, **replaced})
 
     memory = jax.tree.map(replace, memory, is_leaf=_is_injected)
     for name in hyperparams:
         if name not in names:
             raise ValueError(
-                f"hyperparams holds {name!r}, which is no number that the optimizer injects: make it by "
-                "optax.inject_hyperparams, as optax.inject_hyperparams(optax.adam)(learning_rate=1e-2)"
+                f"hyperparams holds {name!r}, which is no number that the optimizer injects: make"
+                " it by optax.inject_hyperparams, as"
+                " optax.inject_hyperparams(optax.adam)(learning_rate=1e-2)"
             )
     return memory
 
@@ -346,14 +401,22 @@ def _is_injected(part: Any) -> bool:
     return hasattr(part, "hyperparams") and hasattr(part, "inner_state")
 
 
-def _settled(step: Callable[[PyTree, PyTree], tuple[PyTree, None]], carry: PyTree, items: PyTree) -> PyTree:
+def _settled(
+    step: Callable[[PyTree, PyTree], tuple[PyTree, None]], carry: PyTree, items: PyTree
+) -> PyTree:
     """What a loop begins with, in the dtypes of after a step: an optimizer's state may widen
     there."""
     after, _ = jax.eval_shape(step, carry, jax.tree.map(lambda leaf: leaf[0], items))
-    return jax.tree.map(lambda leaf, kind: leaf if leaf.dtype == kind.dtype else leaf.astype(kind.dtype), carry, after)
+    return jax.tree.map(
+        lambda leaf, kind: leaf if leaf.dtype == kind.dtype else leaf.astype(kind.dtype),
+        carry,
+        after,
+    )
 
 
-def _batch(state: TrainedState, example_weights: Array, drawn: Draws | None) -> tuple[Array, Array, Array]:
+def _batch(
+    state: TrainedState, example_weights: Array, drawn: Draws | None
+) -> tuple[Array, Array, Array]:
     """Features, labels and weights of the losses of the examples that were drawn, or of all."""
     if drawn is None:
         return state.features, state.labels, example_weights

@@ -26,8 +26,8 @@ def cvar(
 ) -> Array:
     """The conditional value at risk, []: the mean of the worst share nu of the losses [m].
 
-    nu is 1 - alpha of the finance literature: 1 for the mean, towards 0 the maximum. Where nu m is no
-    integer, the example at the threshold counts in part. Arguments after `*` and errors as of
+    nu is 1 - alpha of the finance literature: 1 for the mean, towards 0 the maximum. Where nu m is
+    no integer, the example at the threshold counts in part. Arguments after `*` and errors as of
     `solve_worst_case`; the same as `worst_case` with `jboost.relaxations.soft_margin(nu=nu)`.
 
     Source: Rockafellar and Uryasev, Optimization of conditional value-at-risk (2000).
@@ -37,7 +37,9 @@ def cvar(
     2.5
     """
     relaxation = soft_margin(nu=nu)
-    return worst_case(losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name)
+    return worst_case(
+        losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name
+    )
 
 
 def mean_of_worst(
@@ -53,7 +55,8 @@ def mean_of_worst(
 
     Args:
       losses: [m].
-      k: [] at least 1 and at most the number of examples; with a fraction, an example counts in part.
+      k: [] at least 1 and at most the number of examples; with a fraction, an example counts in
+        part.
       smoothing, weights, mask, axis_name: as of `solve_worst_case`. With unequal weights an example
         weighs at most m / k times its share.
 
@@ -71,7 +74,9 @@ def mean_of_worst(
     if axis_name is None and not check.are_traced(number) and float(number) > size > 0:
         raise ValueError(f"k is {float(number):g}: expected at most the number of losses, {size}")
     relaxation = soft_margin(1 / number.astype(float))
-    return worst_case(losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name)
+    return worst_case(
+        losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name
+    )
 
 
 def chi_square_dro(
@@ -96,7 +101,9 @@ def chi_square_dro(
     2.5
     """
     relaxation = chi_square_ball(radius)
-    return worst_case(losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name)
+    return worst_case(
+        losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name
+    )
 
 
 def kl_dro(
@@ -114,8 +121,8 @@ def kl_dro(
     Args:
       losses: [m].
       radius: [] positive, in nats: distributions d with KL(d || prior) <= radius.
-      scale: [] positive, instead of the radius: all distributions, less scale * KL(d || prior). That
-        is scale * log mean exp(losses / scale), tilted empirical risk.
+      scale: [] positive, instead of the radius: all distributions, less scale * KL(d || prior).
+        That is scale * log mean exp(losses / scale), tilted empirical risk.
       smoothing, weights, mask, axis_name: as of `solve_worst_case`.
 
     Raises:
@@ -130,7 +137,9 @@ def kl_dro(
     if (radius is None) == (scale is None):
         raise ValueError("radius and scale: give exactly one of them")
     relaxation: Any = kl_penalty(scale) if scale is not None else kl_ball(cast("ArrayLike", radius))
-    return worst_case(losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name)
+    return worst_case(
+        losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name
+    )
 
 
 def group_dro(
@@ -159,8 +168,8 @@ def group_dro(
         group cross the devices.
 
     Raises:
-      ValueError: naming the argument, for wrong shapes and kinds; where values are known, also for a
-        group out of range. Traced, that gives NaN.
+      ValueError: naming the argument, for wrong shapes and kinds; where values are known, also for
+        a group out of range. Traced, that gives NaN.
 
     Source: Sagawa, Koh, Hashimoto and Liang, Distributionally robust neural networks (2020).
 

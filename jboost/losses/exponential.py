@@ -1,7 +1,9 @@
-"""Losses of a vote: the exponential loss as boosters carry it from round to round, and the training error that it bounds.
+"""Losses of a vote: the exponential loss as boosters carry it from round to round, and the training
+error that it bounds.
 
-The exponential loss of a vote F on labelled examples is the mean of exp(-y F(x)) under the user's weights. It bounds the training
-error, and telescopes: it is the product of the normalisers Z_t of AdaBoost and InfoBoost (paper 002, Theorem 1).
+The exponential loss of a vote F on labelled examples is the mean of exp(-y F(x)) under the user's
+weights. It bounds the training error, and telescopes: it is the product of the normalisers Z_t of
+AdaBoost and InfoBoost (paper 002, Theorem 1).
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ from jboost.base import boosting, brackets, derivatives, numerics, reduce
 from jboost.base.boosting import Certificate
 from jboost.base.types import Array, Dataset
 
-_LIGHTEST = -60.0  # log of an example's weight against the heaviest: what is not settled never weighs 0, whatever the rounding
+# log of an example's weight against the heaviest: what is not settled never weighs 0, whatever the
+# rounding
+_LIGHTEST = -60.0
 
 
 class ExponentialLoss(NamedTuple):
     """The loss of each example, in logs, so that nothing under- or overflows."""
 
-    log_losses: Array  # [m] log(weight share) - margin; -inf on padding and where the margin is infinite
+    # [m] log(weight share) - margin; -inf on padding and where the margin is infinite
+    log_losses: Array
     rounding: Array  # [] how far any of them may be off, as a multiple of the float's epsilon
 
 
@@ -40,7 +45,8 @@ def start_exponential(dataset: Dataset) -> ExponentialLoss:
 
 @derivatives.without("jboost.losses.certify_nothing_voted")
 def certify_nothing_voted(dataset: Dataset) -> Certificate:
-    """What is certified of the vote that is 0 everywhere: its training error, and that its mean exponential loss is 1.
+    """What is certified of the vote that is 0 everywhere: its training error, and that its mean
+    exponential loss is 1.
 
     >>> import jboost
     >>> certificate = certify_nothing_voted(jboost.make_dataset([[0.0], [1.0]], [1, -1]))
@@ -53,7 +59,8 @@ def certify_nothing_voted(dataset: Dataset) -> Certificate:
 
 
 def add_margins(loss: ExponentialLoss, margins: Array) -> ExponentialLoss:
-    """The loss after a term with margins [m] was added to the vote; an infinite margin takes its example out for good.
+    """The loss after a term with margins [m] was added to the vote; an infinite margin takes its
+    example out for good.
 
     >>> import jboost
     >>> loss = start_exponential(jboost.make_dataset([[0.0], [1.0]], [1, -1]))
@@ -67,7 +74,8 @@ def add_margins(loss: ExponentialLoss, margins: Array) -> ExponentialLoss:
 
 
 def example_weights(loss: ExponentialLoss) -> Array:
-    """The distribution over the examples proportional to their losses, [m], 0 exactly where there is none; all 0 where none is left.
+    """The distribution over the examples proportional to their losses, [m], 0 exactly where there
+    is none; all 0 where none is left.
 
     >>> import jboost
     >>> loss = start_exponential(jboost.make_dataset([[0.0], [1.0]], [1, -1], weights=[3.0, 1.0]))
@@ -79,7 +87,9 @@ def example_weights(loss: ExponentialLoss) -> Array:
 
 
 def _shares(loss: ExponentialLoss) -> tuple[Array, Array]:
-    """The losses [m] beside the largest one, whose log [] comes with them, or 0 where there is none; the least ones are rounded up."""
+    """The losses [m] beside the largest one, whose log [] comes with them, or 0 where there is
+    none; the least ones are rounded up.
+    """
     largest = reduce.largest(loss.log_losses)
     shift = jnp.where(largest == -jnp.inf, 0.0, largest)
     shares = jnp.exp(jnp.maximum(loss.log_losses - shift, _LIGHTEST))
@@ -88,7 +98,8 @@ def _shares(loss: ExponentialLoss) -> tuple[Array, Array]:
 
 @jax.custom_jvp
 def mean_exponential(loss: ExponentialLoss) -> Array:
-    """A number at or above the mean loss, [], rounding included: the product of all normalisers (paper 002, Theorem 1).
+    """A number at or above the mean loss, [], rounding included: the product of all normalisers
+    (paper 002, Theorem 1).
 
     The derivative, in both modes and of any order, is that of the mean loss: `rounding` has none.
 
@@ -105,16 +116,21 @@ def mean_exponential(loss: ExponentialLoss) -> Array:
 
 
 @mean_exponential.defjvp
-def _mean_exponential_jvp(primals: tuple[ExponentialLoss], tangents: tuple[ExponentialLoss]) -> tuple[Array, Array]:
+def _mean_exponential_jvp(
+    primals: tuple[ExponentialLoss], tangents: tuple[ExponentialLoss]
+) -> tuple[Array, Array]:
     (loss,), (change,) = primals, tangents
     is_finite = loss.log_losses > -jnp.inf
     losses = jnp.where(is_finite, jnp.exp(jnp.where(is_finite, loss.log_losses, 0.0)), 0.0)
     return mean_exponential(loss), jnp.sum(losses * jnp.where(is_finite, change.log_losses, 0.0))
 
 
-@derivatives.without("jboost.losses.training_error", "differentiate jboost.losses.mean_exponential, which bounds it")
+@derivatives.without(
+    "jboost.losses.training_error", "differentiate jboost.losses.mean_exponential, which bounds it"
+)
 def training_error(dataset: Dataset, scores: Array) -> Array:
-    """The share of the user's weight on examples that the sign of `scores` [m] gets wrong, [], rounded down; a score of 0 predicts -1.
+    """The share of the user's weight on examples that the sign of `scores` [m] gets wrong, [],
+    rounded down; a score of 0 predicts -1.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0]], [1, -1], weights=[3.0, 1.0])
@@ -125,4 +141,6 @@ def training_error(dataset: Dataset, scores: Array) -> Array:
     wrong = (jnp.where(scores > 0, 1, -1) != jnp.sign(dataset.labels)) & dataset.mask
     counted = jnp.where(wrong[None, :] | np.array([[False], [True]]), weights[None, :], 0.0)
     low, high = brackets.bracket_dot(counted, jnp.ones_like(counted))
-    return numerics.safe_divide(jnp.maximum(low[0], 0.0), high[1]) * (1 - 2 * jnp.finfo(scores.dtype).eps)
+    return numerics.safe_divide(jnp.maximum(low[0], 0.0), high[1]) * (
+        1 - 2 * jnp.finfo(scores.dtype).eps
+    )

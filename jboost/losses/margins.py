@@ -1,4 +1,6 @@
-"""Margins of logits, and the soft margin of a batch as a training loss (Shalev-Shwartz and Singer 2008, Section 4.1)."""
+"""Margins of logits, and the soft margin of a batch as a training loss (Shalev-Shwartz and Singer
+2008, Section 4.1).
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,20 @@ def binary_margins(logits: ArrayLike, labels: ArrayLike) -> Array:
     scores = check.numeric("logits", logits, shape=("m",), kinds="f")
     signs = check.numeric("labels", labels, shape=(scores.shape[0],), kinds="fiu")
     if check.are_known(signs) and bool(jnp.any(jnp.abs(signs.astype(float)) != 1)):
-        raise ValueError("labels hold other numbers than +1 and -1: of class numbers pass logits [m, k]")
+        raise ValueError(
+            "labels hold other numbers than +1 and -1: of class numbers pass logits [m, k]"
+        )
     return scores * signs.astype(scores.dtype)
 
 
 def max_of_others_margins(logits: ArrayLike, labels: ArrayLike) -> Array:
-    """The logit of the label less the largest other one, [m]: above 0 where the prediction is right.
+    """The logit of the label less the largest other one, [m]: above 0 where the prediction is
+    right.
 
     Args:
       logits: [m, k] with k >= 2.
-      labels: [m] integers from 0 to k - 1. One out of range gives NaN, and an error where it is known.
+      labels: [m] integers from 0 to k - 1. One out of range gives NaN, and an error where it is
+        known.
 
     Source: Crammer and Singer, On the algorithmic implementation of multiclass SVMs (2001).
 
@@ -94,16 +100,26 @@ def soft_margin_loss(
       ValueError: naming the argument.
 
     >>> import jax.numpy as jnp, jboost
-    >>> float(jboost.losses.soft_margin_loss(jnp.array([0.5, -0.25, 0.75]), jnp.array([1, 1, 1]), nu=1 / 3))
+    >>> float(
+    ...     jboost.losses.soft_margin_loss(
+    ...         jnp.array([0.5, -0.25, 0.75]), jnp.array([1, 1, 1]), nu=1 / 3
+    ...     )
+    ... )
     0.25
     """
     if margins is None:
         margins = binary_margins if jnp.ndim(logits) == 1 else max_of_others_margins
     if not callable(margins):
-        raise ValueError(f"margins is a {type(margins).__name__}: expected a function (logits, labels) -> [m] or [m, k]")
+        raise ValueError(
+            f"margins is a {type(margins).__name__}: expected a function (logits, labels) -> [m] or"
+            " [m, k]"
+        )
     found = jnp.asarray(margins(logits, labels))  # type: ignore[arg-type]
     if found.ndim not in (1, 2) or found.shape[0] != jnp.shape(logits)[0]:
-        raise ValueError(f"margins gives shape {list(found.shape)}: expected [m] or [m, k], m = {jnp.shape(logits)[0]}")
+        raise ValueError(
+            f"margins gives shape {list(found.shape)}: expected [m] or [m, k], m ="
+            f" {jnp.shape(logits)[0]}"
+        )
     num_classes = found.size // max(found.shape[0], 1)
 
     def each(values: ArrayLike | None) -> Array | None:
@@ -128,5 +144,7 @@ def _classes(logits: ArrayLike, labels: ArrayLike, *, least: int = 2) -> tuple[A
     classes = check.numeric("labels", labels, shape=(scores.shape[0],), kinds="iu")
     is_own = classes[:, None] == jnp.arange(num_classes, dtype=classes.dtype)[None, :]
     if check.are_known(classes) and not bool(is_own.any(axis=1).all()):
-        raise ValueError(f"labels hold classes out of range: expected integers from 0 to {num_classes - 1}")
+        raise ValueError(
+            f"labels hold classes out of range: expected integers from 0 to {num_classes - 1}"
+        )
     return scores, is_own

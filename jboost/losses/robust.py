@@ -1,8 +1,9 @@
 """The worst expectation of the losses of a batch over distributions of the examples.
 
-With a relaxation f it is max over d of <d, losses> - f(d) - smoothing * KL(d || prior), where d is a
-distribution over the examples and the prior their weights (Shalev-Shwartz and Singer 2008, Theorem
-7, with margins of the opposite sign). Its gradient in the losses is the maximiser d* (Danskin 1966).
+With a relaxation f it is max over d of <d, losses> - f(d) - smoothing * KL(d || prior), where d is
+a distribution over the examples and the prior their weights (Shalev-Shwartz and Singer 2008,
+Theorem 7, with margins of the opposite sign). Its gradient in the losses is the maximiser d*
+(Danskin 1966).
 """
 
 from __future__ import annotations
@@ -41,14 +42,16 @@ def solve_worst_case(
     mask: ArrayLike | None = None,
     axis_name: AxisName = None,
 ) -> WorstCase:
-    """The worst expectation of losses under a relaxation, the distribution that attains it, and a status.
+    """The worst expectation of losses under a relaxation, the distribution that attains it, and a
+    status.
 
     Args:
       losses: [m] real numbers, such as the cross-entropy of each example. Accumulated in float32 or
         wider; results have the dtype of the losses.
       relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`; its numbers may be traced.
-      smoothing: [] the strength of an entropy that makes d* unique and smooth in the losses, finite;
-        0 for none. A traced one must be positive, and normal in the precision of the losses.
+      smoothing: [] the strength of an entropy that makes d* unique and smooth in the losses,
+        finite; 0 for none. A traced one must be positive, and normal in the precision of the
+        losses.
       weights: [m] importance of each example, not negative; the prior in proportion to it. None for
         equal weights. Caps and radii are relative to the prior.
       mask: [m] bool, False for examples that only pad, which may hold anything.
@@ -60,7 +63,8 @@ def solve_worst_case(
 
     Returns:
       A `WorstCase`. Traced, a cap below 1 / m has status INFEASIBLE; NaN or -inf among the losses,
-      an empty mask, a negative weight and a wrong smoothing have status INVALID_INPUT; both give NaN.
+      an empty mask, a negative weight and a wrong smoothing have status INVALID_INPUT; both give
+      NaN.
 
     Raises:
       ValueError: naming the argument, for wrong shapes; where values are known, also for an empty
@@ -68,13 +72,17 @@ def solve_worst_case(
         with a relaxation of one's own (`from_functions`) `axis_name` must be None.
 
     >>> import jax.numpy as jnp, jboost
-    >>> found = jboost.losses.solve_worst_case(jnp.array([1.0, 3.0, 2.0, 0.0]), jboost.relaxations.soft_margin(nu=0.5))
+    >>> found = jboost.losses.solve_worst_case(
+    ...     jnp.array([1.0, 3.0, 2.0, 0.0]), jboost.relaxations.soft_margin(nu=0.5)
+    ... )
     >>> float(found.value), found.example_weights.tolist()
     (2.5, [0.0, 0.5, 0.5, 0.0])
     """
     values = validate_losses(losses)
     if not hasattr(relaxation, "argmin"):
-        raise ValueError(f"relaxation is a {type(relaxation).__name__}: expected one of jboost.relaxations")
+        raise ValueError(
+            f"relaxation is a {type(relaxation).__name__}: expected one of jboost.relaxations"
+        )
     sizes, kept = labelled.validate_weights(weights, mask, values.shape[0])
     named_axis.validate(axis_name)
     strength = check.number("smoothing", smoothing, low=0)
@@ -95,17 +103,22 @@ def worst_case(
     mask: ArrayLike | None = None,
     axis_name: AxisName = None,
 ) -> Array:
-    """The worst expectation of losses under a relaxation, []: the value of `solve_worst_case`, whose arguments these are.
+    """The worst expectation of losses under a relaxation, []: the value of `solve_worst_case`,
+    whose arguments these are.
 
     Its gradient in the losses is `worst_case_weights`, so that an optimizer steps on the examples
     that the adversary chose. Derivatives of second order are those of the weights.
 
     >>> import jax, jax.numpy as jnp, jboost
-    >>> loss = lambda losses: jboost.losses.worst_case(losses, jboost.relaxations.soft_margin(nu=0.5))
+    >>> loss = lambda losses: jboost.losses.worst_case(
+    ...     losses, jboost.relaxations.soft_margin(nu=0.5)
+    ... )
     >>> jax.grad(loss)(jnp.array([1.0, 3.0, 2.0, 0.0])).tolist()
     [0.0, 0.5, 0.5, 0.0]
     """
-    return solve_worst_case(losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name).value
+    return solve_worst_case(
+        losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name
+    ).value
 
 
 def worst_case_weights(
@@ -117,20 +130,27 @@ def worst_case_weights(
     mask: ArrayLike | None = None,
     axis_name: AxisName = None,
 ) -> Array:
-    """The distribution d* [m] that attains the worst expectation; arguments as of `solve_worst_case`.
+    """The distribution d* [m] that attains the worst expectation; arguments as of
+    `solve_worst_case`.
 
     Differentiable almost everywhere; that of a hard or soft margin is piecewise constant in the
     losses unless `smoothing` is positive.
 
     >>> import jax.numpy as jnp, jboost
-    >>> jboost.losses.worst_case_weights(jnp.array([1.0, 3.0]), jboost.relaxations.hard_margin()).tolist()
+    >>> jboost.losses.worst_case_weights(
+    ...     jnp.array([1.0, 3.0]), jboost.relaxations.hard_margin()
+    ... ).tolist()
     [0.0, 1.0]
     """
-    return solve_worst_case(losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name).example_weights
+    return solve_worst_case(
+        losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name
+    ).example_weights
 
 
 def validate_losses(losses: ArrayLike) -> Array:
-    """Losses [m] as floats. Raises ValueError, naming them, for another shape or kind, or for none."""
+    """Losses [m] as floats. Raises ValueError, naming them, for another shape or kind,
+    or for none.
+    """
     array = check.numeric("losses", losses, shape=("m",), kinds="fiu")
     if array.shape[0] == 0:
         raise ValueError("losses is empty: expected one example at least")
@@ -177,7 +197,9 @@ def _solve(
 
 
 def _prior_of(weights: Array, mask: Array, axis_name: AxisName) -> tuple[Array, Array]:
-    """The weights as a distribution [m], and whether they are one; else equal shares of all examples."""
+    """The weights as a distribution [m], and whether they are one; else equal shares of all
+    examples.
+    """
     kept = jnp.where(mask, weights, 0.0)
     total = named_axis.total(kept, axis_name)
     broken = named_axis.any_true(mask & ~((weights >= 0) & (weights < jnp.inf)), axis_name)
@@ -187,20 +209,29 @@ def _prior_of(weights: Array, mask: Array, axis_name: AxisName) -> tuple[Array, 
 
 
 def _noticeable(strength: Array, margins: Array, is_counted: Array, axis_name: AxisName) -> Array:
-    """The strength, or one that is lost in the rounding of the margins and by which they can be divided."""
+    """The strength, or one that is lost in the rounding of the margins and by which they can be
+    divided.
+    """
     fixed, eps = jax.lax.stop_gradient(margins), jnp.finfo(margins.dtype).eps
-    low, high = named_axis.least(fixed, is_counted, axis_name), named_axis.largest(fixed, is_counted, axis_name)
+    low, high = (
+        named_axis.least(fixed, is_counted, axis_name),
+        named_axis.largest(fixed, is_counted, axis_name),
+    )
     return jnp.maximum(strength, jnp.where(high > low, eps**2 * high - eps**2 * low, 0.0))
 
 
 @jax.custom_jvp
 def _cleaned(values: Array, is_counted: Array) -> Array:
-    """The values that count, 0 for others and for those that are not finite; these keep their derivatives, which become NaN later."""
+    """The values that count, 0 for others and for those that are not finite; these keep their
+    derivatives, which become NaN later.
+    """
     return jnp.where(is_counted & jnp.isfinite(values), values, 0.0)
 
 
 @_cleaned.defjvp
-def _derivative_of_cleaned(primals: tuple[Array, Array], tangents: tuple[Array, Any]) -> tuple[Array, Array]:
+def _derivative_of_cleaned(
+    primals: tuple[Array, Array], tangents: tuple[Array, Any]
+) -> tuple[Array, Array]:
     return _cleaned(*primals), jnp.where(primals[1], tangents[0], 0.0)
 
 
@@ -211,7 +242,9 @@ def _replaced(values: Array, is_fine: Array, other: Array) -> Array:
 
 
 @_replaced.defjvp
-def _derivative_of_replaced(primals: tuple[Array, Array, Array], tangents: tuple[Array, Any, Any]) -> tuple[Array, Array]:
+def _derivative_of_replaced(
+    primals: tuple[Array, Array, Array], tangents: tuple[Array, Any, Any]
+) -> tuple[Array, Array]:
     values, is_fine, _ = primals
     spoiled = jnp.where(is_fine, 1.0, jnp.nan).astype(values.dtype)
     return _replaced(*primals), tangents[0] * spoiled
@@ -224,6 +257,6 @@ def _raise_known(found: WorstCase, relaxation: Any, mask: Array) -> None:
         raise ValueError("mask is empty: keep one example at least")
     if int(found.status) == int(Status.INFEASIBLE):
         raise ValueError(
-            f"relaxation {relaxation} allows no distribution over {num_examples} examples: "
-            "raise its cap to 1 / m at least (nu to at most 1), or the radius to m ** -0.5 for order 2"
+            f"relaxation {relaxation} allows no distribution over {num_examples} examples: raise"
+            " its cap to 1 / m at least (nu to at most 1), or the radius to m ** -0.5 for order 2"
         )

@@ -1,4 +1,6 @@
-"""Linear programs: two solvers behind one function, and bounds that hold wherever they stop, for many programs in one call."""
+"""Linear programs: two solvers behind one function, and bounds that hold wherever they stop, for
+many programs in one call.
+"""
 
 from jboost.lp.bounds import recompute_bounds
 from jboost.lp.first_order import FirstOrderConfig, WarmStart, extend

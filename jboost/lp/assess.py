@@ -11,7 +11,8 @@ from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
 _FAR = 100.0  # times 1 and its own size, which a variable is away from a bound that counts as none
-_ROUNDINGS = 16  # of the size of a sum's terms, in units of rounding: what a residual may be and say nothing
+# of the size of a sum's terms, in units of rounding: what a residual may be and say nothing
+_ROUNDINGS = 16
 
 
 class Quality(NamedTuple):
@@ -26,8 +27,12 @@ class Quality(NamedTuple):
 
     @property
     def error(self) -> Array:
-        """The largest of the three, [], and no less than the rounding of 1: less cannot be told from 0."""
-        largest = jnp.maximum(jnp.maximum(self.primal_residual, self.dual_residual), self.duality_gap)
+        """The largest of the three, [], and no less than the rounding of 1: less cannot be told
+        from 0.
+        """
+        largest = jnp.maximum(
+            jnp.maximum(self.primal_residual, self.dual_residual), self.duality_gap
+        )
         return jnp.maximum(largest, jnp.finfo(largest.dtype).eps)
 
 
@@ -36,12 +41,16 @@ class Side(NamedTuple):
 
     point: Array  # [k] the primal or the dual
     product: Array  # [l] A x or A'y
-    size: Array  # [l] of the terms that the products are sums of, |A| |x| or |A|' |y|, from above: what rounding leaves is a share of it
+    # [l] of the terms that the products are sums of, |A| |x| or |A|' |y|, from above: what rounding
+    # leaves is a share of it
+    size: Array
 
 
 def primal_side(problem: LinearProgram, primal: Array) -> Side:
     """The side of a point [n]; two products."""
-    return Side(primal, problem.operator.matvec(primal), problem.operator.row_norms(jnp.abs(primal)))
+    return Side(
+        primal, problem.operator.matvec(primal), problem.operator.row_norms(jnp.abs(primal))
+    )
 
 
 def dual_side(problem: LinearProgram, dual: Array) -> Side:
@@ -50,9 +59,11 @@ def dual_side(problem: LinearProgram, dual: Array) -> Side:
 
 
 def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
-    """Judges both; each row by its own bound, each column by its own objective, so that no large number elsewhere makes them lenient.
+    """Judges both; each row by its own bound, each column by its own objective, so that no large
+    number elsewhere makes them lenient.
 
-    A bound that a variable is far from counts as none, as where any large number was taken for a bound.
+    A bound that a variable is far from counts as none, as where any large number was taken for a
+    bound.
     """
     reduced_costs = problem.objective - dual.product
     below, above = problem.row_lower - primal.product, primal.product - problem.row_upper
@@ -61,9 +72,13 @@ def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
     saved, wrong_columns = lean(reduced_costs, *_near(problem, primal.point))
     missed = _off(jnp.maximum(below, above), primal.size, bound)
     missing = _off(wrong_columns, dual.size, problem.objective)
-    all_paid, off_rows, off_duals = reduce.several((reduce.SUM, paid), (reduce.LARGEST, missed), (reduce.LARGEST, wrong_rows))
+    all_paid, off_rows, off_duals = reduce.several(
+        (reduce.SUM, paid), (reduce.LARGEST, missed), (reduce.LARGEST, wrong_rows)
+    )
     primal_objective, all_saved, off_columns = reduce.several(
-        (reduce.SUM, problem.objective * primal.point), (reduce.SUM, saved), (reduce.LARGEST, missing)
+        (reduce.SUM, problem.objective * primal.point),
+        (reduce.SUM, saved),
+        (reduce.LARGEST, missing),
     )
     dual_objective = all_paid + all_saved
     return Quality(
@@ -72,26 +87,35 @@ def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
         dual_objective=dual_objective,
         primal_residual=jnp.maximum(off_rows, 0.0),
         dual_residual=jnp.maximum(jnp.maximum(off_columns, off_duals), 0.0),
-        duality_gap=jnp.abs(primal_objective - dual_objective) / (1 + jnp.abs(primal_objective) + jnp.abs(dual_objective)),
+        duality_gap=jnp.abs(primal_objective - dual_objective)
+        / (1 + jnp.abs(primal_objective) + jnp.abs(dual_objective)),
     )
 
 
 def _near(problem: LinearProgram, primal: Array) -> tuple[Array, Array]:
-    """The bounds [n] of the variables, infinite where they are far: what a slope misses by rounding then counts for more than what it asks for."""
+    """The bounds [n] of the variables, infinite where they are far: what a slope misses by rounding
+    then counts for more than what it asks for.
+    """
     reach = _FAR * (1 + jnp.abs(primal))
     is_near = primal - problem.lower <= reach, problem.upper - primal <= reach
-    return jnp.where(is_near[0], problem.lower, -jnp.inf), jnp.where(is_near[1], problem.upper, jnp.inf)
+    return jnp.where(is_near[0], problem.lower, -jnp.inf), jnp.where(
+        is_near[1], problem.upper, jnp.inf
+    )
 
 
 def _off(missed: Array, size: Array, goal: Array) -> Array:
-    """By how much sums miss their goals, relative to 1 + |goal|, beyond what rounding leaves; infinite goals are met."""
+    """By how much sums miss their goals, relative to 1 + |goal|, beyond what rounding leaves;
+    infinite goals are met.
+    """
     beyond = missed - _ROUNDINGS * jnp.finfo(missed.dtype).eps * size
     is_finite = jnp.isfinite(goal)
     return jnp.where(is_finite, beyond / (1 + jnp.abs(jnp.where(is_finite, goal, 0.0))), 0.0)
 
 
 def lean(slopes: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """What slopes earn on the finite bounds they lean on, and by how much they lean on infinite ones."""
+    """What slopes earn on the finite bounds they lean on, and by how much they lean on infinite
+    ones.
+    """
     bound = jnp.where(slopes > 0, low, high)
     is_finite = jnp.isfinite(bound)
     return slopes * jnp.where(is_finite, bound, 0.0), jnp.where(is_finite, 0.0, jnp.abs(slopes))

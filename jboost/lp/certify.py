@@ -1,8 +1,10 @@
 """Bounds that hold in exact arithmetic, from a primal or a dual point alone.
 
-Any dual y proves min c.x >= sum_i min(y_i row_lower_i, y_i row_upper_i) + sum_j min over lower_j <= x_j <= upper_j of (c - A'y)_j x_j: a number
-wherever the signs agree with the bounds that are infinite. A primal point proves an upper bound if all points that rounding could mean are feasible.
-Products are bracketed by the operator, the rest is carried in 64 bits and rounded outwards.
+Any dual y proves min c.x >= sum_i min(y_i row_lower_i, y_i row_upper_i) + sum_j min over
+lower_j <= x_j <= upper_j of (c - A'y)_j x_j: a number wherever the signs agree with the bounds that
+are infinite. A primal point proves an upper bound if all points that rounding could mean are
+feasible. Products are bracketed by the operator, the rest is carried in 64 bits and rounded
+outwards.
 """
 
 from __future__ import annotations
@@ -28,10 +30,12 @@ def allowed_dual(problem: LinearProgram, dual: Array) -> Array:
 
 
 def prove_lower(problem: LinearProgram, dual: Array) -> tuple[Array, Array]:
-    """What a dual [m] proves: a number [] that no feasible point falls below, -inf where it proves nothing; and whether, as a ray, it
-    refutes that there is any feasible point, [] bool, since with objective 0 it bounds 0 from above 0.
+    """What a dual [m] proves: a number [] that no feasible point falls below, -inf where it proves
+    nothing; and whether, as a ray, it refutes that there is any feasible point, [] bool, since with
+    objective 0 it bounds 0 from above 0.
     """
-    dual = jnp.where(numerics.is_subnormal(dual), 0.0, dual)  # a dual as well, and none that is taken for 0 here and not there
+    # a dual as well, and none that is taken for 0 here and not there
+    dual = jnp.where(numerics.is_subnormal(dual), 0.0, dual)
     low, high = problem.operator.bracket_rmatvec(dual)
     objectives = jnp.stack([problem.objective, jnp.zeros_like(problem.objective)])
     prove = jax.vmap(numerics.in_64_bits(_lower_from_products), in_axes=(None, 0, None, None, None))
@@ -39,26 +43,41 @@ def prove_lower(problem: LinearProgram, dual: Array) -> tuple[Array, Array]:
     return with_objective, without > 0
 
 
-def _lower_from_products(problem: LinearProgram, objective: Array, dual: Array, low: Array, high: Array) -> Array:
+def _lower_from_products(
+    problem: LinearProgram, objective: Array, dual: Array, low: Array, high: Array
+) -> Array:
     parts = (problem.row_lower, problem.row_upper, problem.lower, problem.upper)
     row_lower, row_upper, lower, upper = (brackets.widen(part) for part in parts)
-    slope, slopes = brackets.widen(dual), _outwards(*(brackets.widen(part) for part in (objective, low, high)))
-    total = _sum_down(_least_product((slope,), (row_lower, row_upper)), _least_product(slopes, (lower, upper)))
+    slope, slopes = (
+        brackets.widen(dual),
+        _outwards(*(brackets.widen(part) for part in (objective, low, high))),
+    )
+    total = _sum_down(
+        _least_product((slope,), (row_lower, row_upper)), _least_product(slopes, (lower, upper))
+    )
     proven, _ = brackets.round_outwards(total, jnp.zeros(()), objective.dtype)
     return proven
 
 
 def _least_product(slopes: tuple[Array, ...], points: tuple[Array, ...]) -> Array:
-    """min over slopes and points in intervals, given by their ends [k], of slope * point, [k], a hair below; 0 * infinity is 0."""
-    least = functools.reduce(jnp.minimum, [_product(slope, point) for slope in slopes for point in points])
-    are_zero = [functools.reduce(jnp.logical_and, [end == 0 for end in ends]) for ends in (slopes, points)]
+    """min over slopes and points in intervals, given by their ends [k], of slope * point, [k], a
+    hair below; 0 * infinity is 0.
+    """
+    least = functools.reduce(
+        jnp.minimum, [_product(slope, point) for slope in slopes for point in points]
+    )
+    are_zero = [
+        functools.reduce(jnp.logical_and, [end == 0 for end in ends]) for ends in (slopes, points)
+    ]
     may_vanish = ~are_zero[0] & ~are_zero[1] & (jnp.abs(least) < _TINY)
     lost = jnp.where(may_vanish, 2.0**-1021, 0.0)
     return least - 2 * _ROUNDING * jnp.where(jnp.isinf(least), 0.0, jnp.abs(least)) - lost
 
 
 def _product(slope: Array, point: Array) -> Array:
-    return jnp.where(slope == 0, 0.0, slope * jnp.where((slope == 0) & jnp.isinf(point), 0.0, point))
+    return jnp.where(
+        slope == 0, 0.0, slope * jnp.where((slope == 0) & jnp.isinf(point), 0.0, point)
+    )
 
 
 def _outwards(cost: Array, low: Array, high: Array) -> tuple[Array, Array]:
@@ -68,17 +87,23 @@ def _outwards(cost: Array, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _slack(difference: Array, left: Array, right: Array) -> Array:
-    """What the difference may be off, of numbers none of which is below the normal range, as it may be itself."""
+    """What the difference may be off, of numbers none of which is below the normal range, as it may
+    be itself.
+    """
     return jnp.where(left == right, 0.0, _ROUNDING * jnp.abs(difference) + _LEAST)
 
 
 def _sum_down(*parts: Array) -> Array:
-    """A number at or below the exact sum of all terms; -inf where a term is, or where the sum is too large for a float."""
+    """A number at or below the exact sum of all terms; -inf where a term is, or where the sum is
+    too large for a float.
+    """
     total, size, is_known = jnp.zeros(()), jnp.zeros(()), jnp.ones((), bool)
     for terms in parts:
         is_finite = jnp.isfinite(terms)
         known = jnp.where(is_finite, terms, 0.0)
-        part = reduce.several((reduce.SUM, known), (reduce.SUM, jnp.abs(known)), (reduce.ALL, is_finite))
+        part = reduce.several(
+            (reduce.SUM, known), (reduce.SUM, jnp.abs(known)), (reduce.ALL, is_finite)
+        )
         total, size, is_known = total + part[0], size + part[1], is_known & part[2]
     slack = size * (sum(terms.shape[-1] for terms in parts) + 2) * _ROUNDING
     return jnp.where(is_known & jnp.isfinite(slack), total - slack, -jnp.inf)

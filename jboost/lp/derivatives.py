@@ -1,9 +1,12 @@
-"""The derivative of a solution with respect to the numbers of its program, by the equations of the bounds that hold it.
+"""The derivative of a solution with respect to the numbers of its program, by the equations of the
+bounds that hold it.
 
-The objective has the derivative of the Lagrangian (envelope theorem), at degenerate solutions too. Where the solution is unique and not
-degenerate, the variables at a bound follow it, the rows with a dual follow theirs, and what is left solves A_RB x_B = b_R - A_RN x_N and
-A_RB' y_R = c_B (R the active rows, B the variables between their bounds). Elsewhere no derivative exists, and these equations have many
-solutions or none: taken is the least-norm one of least squares, either of a neighbouring vertex or of all bounds that are active.
+The objective has the derivative of the Lagrangian (envelope theorem), at degenerate solutions too.
+Where the solution is unique and not degenerate, the variables at a bound follow it, the rows with a
+dual follow theirs, and what is left solves A_RB x_B = b_R - A_RN x_N and A_RB' y_R = c_B (R the
+active rows, B the variables between their bounds). Elsewhere no derivative exists, and these
+equations have many solutions or none: taken is the least-norm one of least squares, either of a
+neighbouring vertex or of all bounds that are active.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from jboost.lp.types import LPSolution
 
 _SCALING_ROUNDS = 8
 _MEASURED = ("primal_residual", "dual_residual", "duality_gap", "history")
-_REMEDY = "it measures the error of the iterations; differentiate the points, an objective or a bound"
+_REMEDY = (
+    "it measures the error of the iterations; differentiate the points, an objective or a bound"
+)
 
 
 class Active(NamedTuple):
@@ -37,21 +42,30 @@ class Active(NamedTuple):
 
 
 def find_vertex(problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling) -> Active:
-    """As many bounds are active as there are variables: equalities, and those with the least slack for their multiplier.
+    """As many bounds are active as there are variables: equalities, and those with the least slack
+    for their multiplier.
 
-    By strict complementarity these quotients lie far apart, in units in which rows and columns are of one size.
+    By strict complementarity these quotients lie far apart, in units in which rows and columns are
+    of one size.
     """
     slacks, multipliers, is_equality = _slacks_and_multipliers(problem, primal, dual, scaling)
-    quotients = jnp.where(multipliers == 0, jnp.inf, slacks / jnp.where(multipliers == 0, 1.0, multipliers))
+    quotients = jnp.where(
+        multipliers == 0, jnp.inf, slacks / jnp.where(multipliers == 0, 1.0, multipliers)
+    )
     quotients = jnp.where(is_equality, -1.0, quotients)
     is_first = jnp.argsort(jnp.argsort(quotients)) < problem.objective.shape[0]
     return _active(problem, dual, is_first & (quotients < jnp.inf))
 
 
 def find_face(problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling) -> Active:
-    """Every bound is active whose multiplier is larger than its slack, each beside the largest of its kind: more than variables, or fewer."""
+    """Every bound is active whose multiplier is larger than its slack, each beside the largest of
+    its kind: more than variables, or fewer.
+    """
     slacks, multipliers, _ = _slacks_and_multipliers(problem, primal, dual, scaling)
-    shares = (numerics.safe_divide(part, jnp.full_like(part, jnp.max(part))) for part in (_finite(slacks), multipliers))
+    shares = (
+        numerics.safe_divide(part, jnp.full_like(part, jnp.max(part)))
+        for part in (_finite(slacks), multipliers)
+    )
     slack, multiplier = shares
     return _active(problem, dual, (multiplier > slack) & jnp.isfinite(slacks))
 
@@ -60,8 +74,12 @@ def _finite(values: Array) -> Array:
     return jnp.where(jnp.isfinite(values), values, 0.0)
 
 
-def _slacks_and_multipliers(problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling) -> tuple[Array, Array, Array]:
-    """Of variables, then rows, [n + m]: how far they are from the bound of their multiplier, its size, and whether both bounds are one."""
+def _slacks_and_multipliers(
+    problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling
+) -> tuple[Array, Array, Array]:
+    """Of variables, then rows, [n + m]: how far they are from the bound of their multiplier, its
+    size, and whether both bounds are one.
+    """
     units = jnp.concatenate([numerics.safe_divide(1.0, scaling.columns), scaling.rows])
     values = jnp.concatenate([primal, problem.operator.matvec(primal)])
     multipliers = _multipliers(problem, dual)
@@ -80,13 +98,19 @@ def _active(problem: LinearProgram, dual: Array, is_active: Array) -> Active:
     """These bounds [n + m], and all equalities."""
     num_columns = problem.objective.shape[0]
     multipliers = _multipliers(problem, dual)
-    is_equality = jnp.concatenate([problem.lower == problem.upper, problem.row_lower == problem.row_upper])
+    is_equality = jnp.concatenate(
+        [problem.lower == problem.upper, problem.row_lower == problem.row_upper]
+    )
     at_low = (is_active & (multipliers > 0)) | is_equality
     at_high = is_active & (multipliers < 0) & ~is_equality
-    return Active(at_low[:num_columns], at_high[:num_columns], at_low[num_columns:], at_high[num_columns:])
+    return Active(
+        at_low[:num_columns], at_high[:num_columns], at_low[num_columns:], at_high[num_columns:]
+    )
 
 
-def differentiate(problem: LinearProgram, tangent: LinearProgram, solution: LPSolution, *, choice: str = "vertex") -> LPSolution:
+def differentiate(
+    problem: LinearProgram, tangent: LinearProgram, solution: LPSolution, *, choice: str = "vertex"
+) -> LPSolution:
     """The tangent of a solution along the tangent of its program: NaN without a solution."""
     is_known = solution.status == int(Status.OPTIMAL)
     tangent = derivatives.where(is_known, tangent)
@@ -103,12 +127,20 @@ def differentiate(problem: LinearProgram, tangent: LinearProgram, solution: LPSo
         lower_bound=derivatives.where(jnp.isfinite(solution.lower_bound), objective),
         upper_bound=derivatives.where(jnp.isfinite(solution.upper_bound), objective),
     )
-    change = derivatives.where(is_known, change)  # here too: a NaN may be masked on the way, in either direction
-    refused = {name: derivatives.refused(getattr(solution, name), tangent, f"jboost.lp.solve(...).{name}", _REMEDY) for name in _MEASURED}
+    # here too: a NaN may be masked on the way, in either direction
+    change = derivatives.where(is_known, change)
+    refused = {
+        name: derivatives.refused(
+            getattr(solution, name), tangent, f"jboost.lp.solve(...).{name}", _REMEDY
+        )
+        for name in _MEASURED
+    }
     return change._replace(**refused)
 
 
-def _changed_products(problem: LinearProgram, tangent: LinearProgram, primal: Array, dual: Array) -> tuple[Array, Array]:
+def _changed_products(
+    problem: LinearProgram, tangent: LinearProgram, primal: Array, dual: Array
+) -> tuple[Array, Array]:
     """dA x [m] and dA'y [n]."""
 
     def products(operator: Any) -> tuple[Array, Array]:
@@ -118,33 +150,57 @@ def _changed_products(problem: LinearProgram, tangent: LinearProgram, primal: Ar
     return changes
 
 
-def change_of_objective(problem: LinearProgram, tangent: LinearProgram, primal: Array, dual: Array) -> Array:
-    """The tangent [] of the optimal value, by the envelope theorem: that of the Lagrangian at a primal [n] and a dual [m] that are optimal.
+def change_of_objective(
+    problem: LinearProgram, tangent: LinearProgram, primal: Array, dual: Array
+) -> Array:
+    """The tangent [] of the optimal value, by the envelope theorem: that of the Lagrangian at a
+    primal [n] and a dual [m] that are optimal.
 
-    Where they are not unique the value has a derivative in each direction, and this one belongs to these points.
+    Where they are not unique the value has a derivative in each direction, and this one belongs to
+    these points.
     """
     reached, _ = _changed_products(problem, tangent, primal, dual)
     reduced_costs = problem.objective - problem.operator.rmatvec(dual)
-    of_rows = _on_bounds(dual, problem.row_lower, problem.row_upper, tangent.row_lower, tangent.row_upper)
-    of_columns = _on_bounds(reduced_costs, problem.lower, problem.upper, tangent.lower, tangent.upper)
-    return jnp.sum(tangent.objective * primal) + jnp.sum(of_rows - dual * reached) + jnp.sum(of_columns)
+    of_rows = _on_bounds(
+        dual, problem.row_lower, problem.row_upper, tangent.row_lower, tangent.row_upper
+    )
+    of_columns = _on_bounds(
+        reduced_costs, problem.lower, problem.upper, tangent.lower, tangent.upper
+    )
+    return (
+        jnp.sum(tangent.objective * primal)
+        + jnp.sum(of_rows - dual * reached)
+        + jnp.sum(of_columns)
+    )
 
 
-def _on_bounds(multipliers: Array, low: Array, high: Array, low_change: Array, high_change: Array) -> Array:
+def _on_bounds(
+    multipliers: Array, low: Array, high: Array, low_change: Array, high_change: Array
+) -> Array:
     """Multipliers times the changes of the bounds that they belong to, 0 for infinite ones."""
     is_low = multipliers > 0
     counts = jnp.isfinite(jnp.where(is_low, low, high)) & (multipliers != 0)
-    return jnp.where(counts, multipliers, 0.0) * jnp.where(counts, jnp.where(is_low, low_change, high_change), 0.0)
+    return jnp.where(counts, multipliers, 0.0) * jnp.where(
+        counts, jnp.where(is_low, low_change, high_change), 0.0
+    )
 
 
-def move_points(problem: LinearProgram, tangent: LinearProgram, primal: Array, dual: Array, choice: str) -> tuple[Array, Array]:
-    """The tangents of an optimal primal [n] and dual [m], by the least-norm solution of the equations of the bounds that are active."""
+def move_points(
+    problem: LinearProgram, tangent: LinearProgram, primal: Array, dual: Array, choice: str
+) -> tuple[Array, Array]:
+    """The tangents of an optimal primal [n] and dual [m], by the least-norm solution of the
+    equations of the bounds that are active.
+    """
     reached, priced = _changed_products(problem, tangent, primal, dual)
     scaling = equilibrate(problem, _SCALING_ROUNDS)
     find = find_vertex if choice == "vertex" else find_face
     active = find(problem, primal, dual, scaling)
     is_held, is_active = active.at_lower | active.at_upper, active.row_lower | active.row_upper
-    rows, columns = (scaling.rows, scaling.columns) if choice == "vertex" else (jnp.ones_like(reached), jnp.ones_like(priced))
+    rows, columns = (
+        (scaling.rows, scaling.columns)
+        if choice == "vertex"
+        else (jnp.ones_like(reached), jnp.ones_like(priced))
+    )
     matrix = rows[:, None] * problem.operator.to_dense() * columns[None, :]
     matrix = jnp.where(is_active[:, None] & ~is_held[None, :], matrix, 0.0)
     inverse = jnp.linalg.pinv(matrix)
@@ -153,4 +209,6 @@ def move_points(problem: LinearProgram, tangent: LinearProgram, primal: Array, d
     missed = jnp.where(is_active, bound - reached - problem.operator.matvec(held), 0.0)
     unpriced = jnp.where(is_held, 0.0, tangent.objective - priced)
     product = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
-    return held + columns * product(inverse, rows * missed), rows * product(columns * unpriced, inverse)
+    return held + columns * product(inverse, rows * missed), rows * product(
+        columns * unpriced, inverse
+    )

@@ -1,7 +1,9 @@
 """The homogeneous self-dual embedding of a linear program with its matrix dense.
 
-With s = A x the program is: minimise cost . w over w = (x, s) with K w = 0, K = [A, -I], low <= w <= high; embedded, low tau <= w <= high tau, and
-the dual is cost tau - K'y = zl - zu with zl, zu >= 0. A solution has tau > 0; a ray that proves a program infeasible or unbounded has tau = 0.
+With s = A x the program is: minimise cost . w over w = (x, s) with K w = 0, K = [A, -I],
+low <= w <= high; embedded, low tau <= w <= high tau, and the dual is cost tau - K'y = zl - zu with
+zl, zu >= 0. A solution has tau > 0; a ray that proves a program infeasible or unbounded has
+tau = 0.
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ from jboost.lp.problem import LinearProgram, bounds_nothing, row_sizes
 
 _ROUNDINGS = 8  # units of rounding between two bounds that are taken for one
 _LEAST_STEP = 2.0**-8  # from a bound to the first point, relative to the bound where that is large
-_LARGEST_SCALE = 1e4  # of a column, and its inverse the smallest: a column of tiny entries is left for what it is
+# of a column, and its inverse the smallest: a column of tiny entries is left for what it is
+_LARGEST_SCALE = 1e4
 
 
 class Embedded(NamedTuple):
-    """A program as minimise cost . w, K w = 0, low <= w <= high, scaled. Arrays [2, n + m] hold the lower side, then the upper."""
+    """A program as minimise cost . w, K w = 0, low <= w <= high, scaled. Arrays [2, n + m] hold the
+    lower side, then the upper.
+    """
 
     matrix: Array  # [m, n] rows that bound nothing are 0
     cost: Array  # [n + m]
@@ -74,7 +79,10 @@ def embed(matrix: Array, problem: LinearProgram) -> Embedded:
     """The embedding of a program with its matrix dense."""
     is_idle = bounds_nothing(problem)
     of_rows = jnp.stack([problem.row_lower, problem.row_upper])
-    bound = jnp.concatenate([jnp.stack([problem.lower, problem.upper]), jnp.where(is_idle[None, :], 0.0, of_rows)], axis=1)
+    bound = jnp.concatenate(
+        [jnp.stack([problem.lower, problem.upper]), jnp.where(is_idle[None, :], 0.0, of_rows)],
+        axis=1,
+    )
     cost = jnp.concatenate([problem.objective, jnp.zeros_like(problem.row_lower)])
     sizes = jnp.abs(of_rows)
     least = reduce.least(jnp.min(jnp.where((sizes > 0) & jnp.isfinite(sizes), sizes, 1.0), axis=0))
@@ -91,16 +99,27 @@ def embed(matrix: Array, problem: LinearProgram) -> Embedded:
 
 
 def _are_one(low: Array, high: Array, cost: Array, least: Array) -> Array:
-    """Whether bounds are equal, or so close that rounding leaves no place between them, or none that matters where rows are of `least` or more."""
-    largest, width, eps = jnp.maximum(jnp.abs(low), jnp.abs(high)), high - low, jnp.finfo(low.dtype).eps
+    """Whether bounds are equal, or so close that rounding leaves no place between them, or none
+    that matters where rows are of `least` or more.
+    """
+    largest, width, eps = (
+        jnp.maximum(jnp.abs(low), jnp.abs(high)),
+        high - low,
+        jnp.finfo(low.dtype).eps,
+    )
     is_idle = width * jnp.maximum(jnp.abs(cost), 1.0) <= eps**2 * least
-    return (low == high) | (jnp.isfinite(largest) & (is_idle | (width <= _ROUNDINGS * eps * largest)))
+    return (low == high) | (
+        jnp.isfinite(largest) & (is_idle | (width <= _ROUNDINGS * eps * largest))
+    )
 
 
 def forward(program: Embedded, primal: Array) -> Array:
     """K w of w [n + m] or [n + m, k]."""
     num_columns = program.matrix.shape[1]
-    return jnp.matmul(program.matrix, primal[:num_columns], precision=lax.Precision.HIGHEST) - primal[num_columns:]
+    return (
+        jnp.matmul(program.matrix, primal[:num_columns], precision=lax.Precision.HIGHEST)
+        - primal[num_columns:]
+    )
 
 
 def backward(program: Embedded, dual: Array) -> Array:
@@ -116,16 +135,21 @@ def start(program: Embedded) -> Start:
 
 
 def _first_point(program: Embedded) -> Point:
-    """The middle of the boxes, about one away at most from a lower bound and from a single upper one, with all complementary products equal to 1.
+    """The middle of the boxes, about one away at most from a lower bound and from a single upper
+    one, with all complementary products equal to 1.
 
-    Bounds so far away that one is no step from them say little about where a solution is: 0 is nearer.
+    Bounds so far away that one is no step from them say little about where a solution is: 0 is
+    nearer.
     """
     has_low, has_high = program.has_bound
     low, high = program.bound
     to_low, to_high = (jnp.maximum(1.0, _LEAST_STEP * jnp.abs(end)) for end in (low, high))
     from_low = jnp.where(has_high, jnp.minimum(0.5 * (high - low), to_low), to_low)
     is_far = jnp.where(has_low, to_low, to_high) > 1
-    lowest, highest = jnp.where(has_low, low + from_low, -jnp.inf), jnp.where(has_high, high - jnp.where(has_low, from_low, to_high), jnp.inf)
+    lowest, highest = (
+        jnp.where(has_low, low + from_low, -jnp.inf),
+        jnp.where(has_high, high - jnp.where(has_low, from_low, to_high), jnp.inf),
+    )
     near_bound = jnp.where(has_low, lowest, jnp.where(has_high, highest, program.level))
     primal = jnp.where(is_far, jnp.clip(0.0, lowest, highest), near_bound)
     slack = jnp.where(program.has_bound, sides(primal[None, :] - program.bound), 1.0)
@@ -165,8 +189,11 @@ class Scaling(NamedTuple):
     bound: Array  # []
 
 
-def scale(matrix: Array, problem: LinearProgram, rounds: int) -> tuple[Array, LinearProgram, Scaling]:
-    """Ruiz's equilibration of the dense matrix: rows and columns divided, again and again, by the root of their largest entry.
+def scale(
+    matrix: Array, problem: LinearProgram, rounds: int
+) -> tuple[Array, LinearProgram, Scaling]:
+    """Ruiz's equilibration of the dense matrix: rows and columns divided, again and again, by the
+    root of their largest entry.
 
     Rows that bound nothing and variables that are fixed do not count, whatever their entries are.
     """
@@ -178,15 +205,27 @@ def scale(matrix: Array, problem: LinearProgram, rounds: int) -> tuple[Array, Li
         now = row[:, None] * sizes * column[None, :]
         largest = [jnp.maximum(reduce.largest(now, axis=axis), 0.0) for axis in (1, 0)]
         column = column * numerics.inverse_root(largest[1])
-        return row * numerics.inverse_root(largest[0]), jnp.clip(column, 1 / _LARGEST_SCALE, _LARGEST_SCALE)
+        return row * numerics.inverse_root(largest[0]), jnp.clip(
+            column, 1 / _LARGEST_SCALE, _LARGEST_SCALE
+        )
 
-    row, column = loops.fori_loop(0, rounds, halve, (jnp.ones_like(problem.row_lower), jnp.ones_like(problem.objective)))
-    objective, lower, upper = problem.objective * column, problem.lower / column, problem.upper / column
+    row, column = loops.fori_loop(
+        0, rounds, halve, (jnp.ones_like(problem.row_lower), jnp.ones_like(problem.objective))
+    )
+    objective, lower, upper = (
+        problem.objective * column,
+        problem.lower / column,
+        problem.upper / column,
+    )
     size, of_variables = reduce.several(
-        (reduce.LARGEST, _finite_size(objective)), (reduce.LARGEST, jnp.maximum(_finite_size(lower), _finite_size(upper)))
+        (reduce.LARGEST, _finite_size(objective)),
+        (reduce.LARGEST, jnp.maximum(_finite_size(lower), _finite_size(upper))),
     )
     of_rows = jnp.maximum(reduce.largest(_finite_size(row_sizes(problem) * row)), 0.0)
-    unit, bound = jnp.where(size > 0, size, 1.0), jnp.where(of_rows > 0, of_rows, jnp.where(of_variables > 0, of_variables, 1.0))
+    unit, bound = (
+        jnp.where(size > 0, size, 1.0),
+        jnp.where(of_rows > 0, of_rows, jnp.where(of_variables > 0, of_variables, 1.0)),
+    )
     scaled = LinearProgram(
         objective=objective / unit,
         operator=(),

@@ -1,9 +1,10 @@
-"""Equality rows that are exact linear combinations of other equality rows, as one row of a transport problem is.
+"""Equality rows that are exact linear combinations of other equality rows, as one row of a
+transport problem is.
 
-Linearly dependent rows have a singular normal matrix, so that `repair` can prove nothing with it. Here the dependent rows are
-found, and `repair` leaves them out. Gauss-Jordan elimination of the normal matrix gives the rows and their coefficients. The
-coefficients are rounded to ratios of small integers, and the combination is then tested in exact arithmetic. A row that fails the
-test is kept.
+Linearly dependent rows have a singular normal matrix, so that `repair` can prove nothing with it.
+Here the dependent rows are found, and `repair` leaves them out. Gauss-Jordan elimination of the
+normal matrix gives the rows and their coefficients. The coefficients are rounded to ratios of small
+integers, and the combination is then tested in exact arithmetic. A row that fails the test is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
 _MAX_DENOMINATOR = 16  # of the coefficients; memory is so many k x k matrices
-_NEARLY = 0.02  # largest distance of a coefficient times its denominator from an integer; found by trial, the exact test decides
+# largest distance of a coefficient times its denominator from an integer; found by trial, the exact
+# test decides
+_NEARLY = 0.02
 _MAX_NUMERATOR = 2.0**10  # so that sums stay exact
 
 
@@ -29,7 +32,9 @@ class Implied(NamedTuple):
     everywhere: Array  # [m] bool, of any point
 
 
-def find_implied(problem: LinearProgram, matrix: Array, primal: Array, weights: Array, num_rows: int) -> Implied:
+def find_implied(
+    problem: LinearProgram, matrix: Array, primal: Array, weights: Array, num_rows: int
+) -> Implied:
     """The equalities that follow from others, among the first `num_rows` (static) of them.
 
     Args:
@@ -45,24 +50,35 @@ def find_implied(problem: LinearProgram, matrix: Array, primal: Array, weights: 
     coefficients, follows = _combinations(rows, weights, found > 0)
     combined, is_exact = numerics.in_64_bits(_combine)(coefficients, rows)
     stays, vanishes = reduce.several(
-        (reduce.ALL, is_exact & ((combined == 0) | (weights == 0)[None, :])), (reduce.ALL, is_exact & (combined == 0)), axis=1
+        (reduce.ALL, is_exact & ((combined == 0) | (weights == 0)[None, :])),
+        (reduce.ALL, is_exact & (combined == 0)),
+        axis=1,
     )
-    low, high = brackets.sharp_bracket_dot(jnp.concatenate([coefficients, -combined], axis=1), jnp.concatenate([sides, primal])[None, :])
+    low, high = brackets.sharp_bracket_dot(
+        jnp.concatenate([coefficients, -combined], axis=1),
+        jnp.concatenate([sides, primal])[None, :],
+    )
     follows = jnp.stack([stays, vanishes]) & (follows & (low == 0) & (high == 0))[None, :]
     return Implied(*jnp.zeros((2, matrix.shape[0]), bool).at[:, index].set(follows))
 
 
 def _combine(coefficients: Array, rows: Array) -> tuple[Array, Array]:
-    """Integer combinations of the rows [k, n], and which entries are exact; in the 64-bit scope, by the rule of `sharp_bracket_dot`."""
+    """Integer combinations of the rows [k, n], and which entries are exact; in the 64-bit scope, by
+    the rule of `sharp_bracket_dot`.
+    """
     wide, entries = brackets.widen(coefficients), brackets.widen(rows)
     is_whole = jnp.floor(2.0**20 * entries) == 2.0**20 * entries
-    combined, sizes = numerics.times(wide, entries), numerics.times(jnp.abs(wide), jnp.where(is_whole, jnp.abs(entries), 2.0**32))
+    combined, sizes = (
+        numerics.times(wide, entries),
+        numerics.times(jnp.abs(wide), jnp.where(is_whole, jnp.abs(entries), 2.0**32)),
+    )
     short = numerics.narrow(combined, rows.dtype)
     return short, (sizes < 2.0**32) & (short.astype(wide.dtype) == combined)
 
 
 def _combinations(rows: Array, weights: Array, is_equality: Array) -> tuple[Array, Array]:
-    """For each row that may depend on others, integers [k]: minus a denominator for itself, numerators for the others. 0 for other rows.
+    """For each row that may depend on others, integers [k]: minus a denominator for itself,
+    numerators for the others. 0 for other rows.
 
     Returns:
       The integers [k, k], and which rows [k] may depend on others.
@@ -73,7 +89,8 @@ def _combinations(rows: Array, weights: Array, is_equality: Array) -> tuple[Arra
     reduced, is_pivot = _reduce(normal)
     shares = jnp.where(is_pivot[None, :], reduced.T, 0.0)  # of row k in terms of the pivots
     multiples = jnp.arange(1, _MAX_DENOMINATOR + 1, dtype=rows.dtype)[:, None, None] * shares[None]
-    is_whole = jnp.max(jnp.abs(multiples - jnp.round(multiples)), axis=2) < _NEARLY  # [denominators, k]
+    # [denominators, k]
+    is_whole = jnp.max(jnp.abs(multiples - jnp.round(multiples)), axis=2) < _NEARLY
     denominator = (jnp.argmax(is_whole, axis=0) + 1).astype(rows.dtype)
     numerators = jnp.round(denominator[:, None] * shares)
     is_small = jnp.max(jnp.abs(numerators), axis=1) <= _MAX_NUMERATOR
@@ -83,7 +100,9 @@ def _combinations(rows: Array, weights: Array, is_equality: Array) -> tuple[Arra
 
 
 def _reduce(normal: Array) -> tuple[Array, Array]:
-    """The reduced row echelon form [k, k] of a normal matrix, with diagonal pivots, the relatively largest first; and the pivots [k] bool."""
+    """The reduced row echelon form [k, k] of a normal matrix, with diagonal pivots, the relatively
+    largest first; and the pivots [k] bool.
+    """
     diagonal = jnp.diagonal(normal)
     size = jnp.where(diagonal > 0, diagonal, 1.0)
     least = float(jnp.finfo(normal.dtype).eps) ** 0.5
@@ -95,9 +114,13 @@ def _reduce(normal: Array) -> tuple[Array, Array]:
         is_taken = left[pivot] > least
         line = matrix[pivot] / jnp.where(is_taken, matrix[pivot, pivot], 1.0)
         is_line = lax.iota(jnp.int32, matrix.shape[0]) == pivot
-        cleared = jnp.where(is_line[:, None], line[None, :], matrix - matrix[:, pivot][:, None] * line[None, :])
+        cleared = jnp.where(
+            is_line[:, None], line[None, :], matrix - matrix[:, pivot][:, None] * line[None, :]
+        )
         return jnp.where(is_taken, cleared, matrix), is_pivot | (is_line & is_taken), is_taken
 
     none = jnp.zeros(normal.shape[0], bool)
-    reduced, is_pivot, _ = loops.while_loop(lambda carry: carry[2], eliminate, (normal, none, reduce.any_true(diagonal > 0)))
+    reduced, is_pivot, _ = loops.while_loop(
+        lambda carry: carry[2], eliminate, (normal, none, reduce.any_true(diagonal > 0))
+    )
     return reduced, is_pivot

@@ -1,6 +1,7 @@
 """A linear program, and what is judged about it.
 
-minimise objective . x  subject to  row_lower <= A x <= row_upper,  lower <= x <= upper; infinite bounds stand for none.
+minimise objective . x  subject to  row_lower <= A x <= row_upper,  lower <= x <= upper;
+infinite bounds stand for none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _MOST_ENTRIES = 4_000_000
 
 
 class LinearProgram(NamedTuple):
-    """minimise objective . x  s.t.  row_lower <= A x <= row_upper, lower <= x <= upper. Equal bounds make an equality or a fixed variable."""
+    """minimise objective . x  s.t.  row_lower <= A x <= row_upper, lower <= x <= upper.
+    Equal bounds make an equality or a fixed variable.
+    """
 
     objective: Array  # [n]
     operator: Any  # [m, n] a `jboost.operators` operator; a matrix is taken as a dense one
@@ -34,22 +37,31 @@ def prepare(problem: LinearProgram) -> LinearProgram:
     """The program with an operator, and with vectors of full length in the default float type.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape or a kind is wrong, or where there is no variable.
+      ValueError: at trace time, naming the argument, where a shape or a kind is wrong, or where
+        there is no variable.
     """
     if not isinstance(problem, LinearProgram):
-        raise ValueError(f"problem is a {type(problem).__name__}: a jboost.lp.LinearProgram is wanted")
+        raise ValueError(
+            f"problem is a {type(problem).__name__}: a jboost.lp.LinearProgram is wanted"
+        )
     operator = operators.as_operator(problem.operator)
     num_rows, num_columns = operator.shape
     if num_columns == 0:
-        raise ValueError("operator has no columns: a program without variables has nothing to solve")
+        raise ValueError(
+            "operator has no columns: a program without variables has nothing to solve"
+        )
     objective = check.numeric("objective", problem.objective, shape=(num_columns,), kinds="fiu")
     dtype = jnp.result_type(float)
 
     def bounds(name: str, size: int) -> Array:
         value = getattr(problem, name)
-        is_single = value is not None and getattr(value, "ndim", int(isinstance(value, list | tuple))) == 0
+        is_single = (
+            value is not None and getattr(value, "ndim", int(isinstance(value, list | tuple))) == 0
+        )
         shape = () if is_single else (size,)
-        return jnp.broadcast_to(check.numeric(name, value, shape=shape, kinds="fiu").astype(dtype), (size,))
+        return jnp.broadcast_to(
+            check.numeric(name, value, shape=shape, kinds="fiu").astype(dtype), (size,)
+        )
 
     return LinearProgram(
         objective.astype(dtype),
@@ -73,18 +85,31 @@ def bounds_nothing(problem: LinearProgram) -> Array:
 
 
 def row_sizes(problem: LinearProgram) -> Array:
-    """The size [m] of the finite bounds of each row, 0 without: of two that are not 0 the smaller one, as the other is often but a large number."""
-    low, high = (jnp.where(jnp.isfinite(bound), jnp.abs(bound), 0.0) for bound in (problem.row_lower, problem.row_upper))
+    """The size [m] of the finite bounds of each row, 0 without: of two that are not 0 the smaller
+    one, as the other is often but a large number.
+    """
+    low, high = (
+        jnp.where(jnp.isfinite(bound), jnp.abs(bound), 0.0)
+        for bound in (problem.row_lower, problem.row_upper)
+    )
     return jnp.where((low > 0) & (high > 0), jnp.minimum(low, high), jnp.maximum(low, high))
 
 
 def is_valid(problem: LinearProgram) -> Array:
-    """Whether all values are allowed, [] bool: no NaN, finite objective and matrix, bounds that are not crossed, and none of the wrong infinity.
+    """Whether all values are allowed, [] bool: no NaN, finite objective and matrix, bounds that are
+    not crossed, and none of the wrong infinity.
 
     Numbers below the normal range are not, as processors take them for 0 here and not there.
     """
-    entries = [jnp.ravel(leaf) for leaf in jax.tree.leaves(problem.operator) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    parts = [_are_in_order(problem.row_lower, problem.row_upper), *(_are_proper(leaf) for leaf in entries)]
+    entries = [
+        jnp.ravel(leaf)
+        for leaf in jax.tree.leaves(problem.operator)
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+    parts = [
+        _are_in_order(problem.row_lower, problem.row_upper),
+        *(_are_proper(leaf) for leaf in entries),
+    ]
     parts.append(_are_in_order(problem.lower, problem.upper) & _are_proper(problem.objective))
     return functools.reduce(jnp.logical_and, [reduce.all_true(part) for part in parts])
 
@@ -102,18 +127,22 @@ def validate(problem: LinearProgram) -> None:
     """Judges the values of a program on the host.
 
     Raises:
-      ValueError: naming the argument, its first bad entry and the remedy, for NaN, an infinite objective or matrix entry, products of an operator
-        that are not finite, a lower bound above its upper bound, and numbers below the normal range.
+      ValueError: naming the argument, its first bad entry and the remedy, for NaN, an infinite
+        objective or matrix entry, products of an operator that are not finite, a lower bound above
+        its upper bound, and numbers below the normal range.
 
     >>> import jboost
     >>> jboost.lp.validate(jboost.lp.LinearProgram([1.0], [[1.0]], [2.0], [1.0], [0.0], [1.0]))
     Traceback (most recent call last):
       ...
-    ValueError: row_lower[0] is 2, above row_upper[0], which is 1: no point is feasible; swap them or drop one by an infinity
+    ValueError: row_lower[0] is 2, above row_upper[0], which is 1: no point is feasible; ...
     """
     problem = prepare(problem)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(problem)):
-        raise ValueError("problem holds traced arrays, whose values are not known: call validate outside jit, vmap and grad")
+        raise ValueError(
+            "problem holds traced arrays, whose values are not known: call validate outside jit,"
+            " vmap and grad"
+        )
     _judge_finite("objective", np.asarray(problem.objective))
     for leaf in jax.tree.leaves(problem.operator):
         _judge_finite("operator", np.asarray(leaf))
@@ -125,7 +154,8 @@ def validate(problem: LinearProgram) -> None:
         for i in np.flatnonzero(low > high)[:1]:
             above, below = check.shown(low[i], high[i], wrong=lambda first, second: first > second)
             raise ValueError(
-                f"{low_name}[{i}] is {above}, above {high_name}[{i}], which is {below}: no point is feasible; swap them or drop one by an infinity"
+                f"{low_name}[{i}] is {above}, above {high_name}[{i}], which is {below}: no point is"
+                " feasible; swap them or drop one by an infinity"
             )
 
 
@@ -141,19 +171,31 @@ def _judge_normal(name: str, array: np.ndarray) -> None:
         return
     for index in np.argwhere(numerics.is_subnormal(jnp.asarray(array)))[:1]:
         place = [int(i) for i in index]
-        raise ValueError(f"{name}{place} is {array[tuple(place)]}, below the normal range of {array.dtype}: hand in 0, or other units")
+        raise ValueError(
+            f"{name}{place} is {array[tuple(place)]}, below the normal range of {array.dtype}: hand"
+            " in 0, or other units"
+        )
 
 
 def _judge_products(operator: Any) -> None:
-    """Functions may hold numbers that no leaf shows; of small vectors, since large finite entries may sum to an infinite one."""
+    """Functions may hold numbers that no leaf shows; of small vectors, since large finite entries
+    may sum to an infinite one.
+    """
     num_rows, num_columns = operator.shape
-    for name, product, size in (("matvec", operator.matvec, num_columns), ("rmatvec", operator.rmatvec, num_rows)):
-        _judge_finite(f"operator.{name} of equal numbers", np.asarray(product(jnp.full((size,), 2.0**-30))))
+    for name, product, size in (
+        ("matvec", operator.matvec, num_columns),
+        ("rmatvec", operator.rmatvec, num_rows),
+    ):
+        _judge_finite(
+            f"operator.{name} of equal numbers", np.asarray(product(jnp.full((size,), 2.0**-30)))
+        )
 
 
 def _judge_bounds(name: str, array: np.ndarray, wrong: float) -> None:
     for i in np.flatnonzero(np.isnan(array) | (array == wrong))[:1]:
-        raise ValueError(f"{name}[{i}] is {array[i]}: a number, or {-wrong} for no bound, is wanted")
+        raise ValueError(
+            f"{name}[{i}] is {array[i]}: a number, or {-wrong} for no bound, is wanted"
+        )
     _judge_normal(name, array)
 
 
@@ -166,11 +208,13 @@ def make_program(
     lower: ArrayLike = 0.0,
     upper: ArrayLike = jnp.inf,
 ) -> LinearProgram:
-    """A `LinearProgram` from its parts, with vectors of full length; bounds may be scalars, and variables are not negative unless told otherwise.
+    """A `LinearProgram` from its parts, with vectors of full length; bounds may be scalars, and
+    variables are not negative unless told otherwise.
 
     Args:
       objective: [n].
-      operator: [m, n] a matrix, a `jax.experimental.sparse.BCOO`, or any operator of `jboost.operators`.
+      operator: [m, n] a matrix, a `jax.experimental.sparse.BCOO`, or any operator of
+        `jboost.operators`.
       row_lower: [m] or [].
       row_upper: [m] or [].
       lower: [n] or [].

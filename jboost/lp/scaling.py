@@ -1,7 +1,9 @@
-"""Diagonal scaling of a linear program, from sums of absolute entries alone: no entry is ever looked at, so that structured operators scale too.
+"""Diagonal scaling of a linear program, from sums of absolute entries alone: no entry is ever
+looked at, so that structured operators scale too.
 
-Rounds of Ruiz (2001) in the 1-norm, whose limit is that of Sinkhorn and Knopp. The last is that of Pock and Chambolle (2011) with alpha = 1: after it
-no singular value exceeds 1. Then objective and row bounds are brought to norm at most 1 (Chen, Sun, Yuan, Zhang and Zhao 2024).
+Rounds of Ruiz (2001) in the 1-norm, whose limit is that of Sinkhorn and Knopp. The last is that of
+Pock and Chambolle (2011) with alpha = 1: after it no singular value exceeds 1. Then objective and
+row bounds are brought to norm at most 1 (Chen, Sun, Yuan, Zhang and Zhao 2024).
 """
 
 from __future__ import annotations
@@ -45,14 +47,19 @@ class Scaled:
 
 
 def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
-    """The scaling after `rounds` rounds, static, the last one included; rows and columns without entries keep the factor 1.
+    """The scaling after `rounds` rounds, static, the last one included; rows and columns without
+    entries keep the factor 1.
 
-    Few rounds are better than many: to the end, sums of entries are equalised where a row has many entries and another has one. Rows and columns
-    that have no part in the program have none in the scaling, whatever their entries are.
+    Few rounds are better than many: to the end, sums of entries are equalised where a row has many
+    entries and another has one. Rows and columns that have no part in the program have none in the
+    scaling, whatever their entries are.
     """
     operator = problem.operator
     dtype = problem.objective.dtype
-    begin = ((~bounds_nothing(problem)).astype(dtype), ((problem.lower != 0) | (problem.upper != 0)).astype(dtype))
+    begin = (
+        (~bounds_nothing(problem)).astype(dtype),
+        ((problem.lower != 0) | (problem.upper != 0)).astype(dtype),
+    )
 
     def one_round(_: Any, factors: tuple[Array, Array]) -> tuple[Array, Array]:
         rows, columns = factors
@@ -60,7 +67,12 @@ def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
         return rows * numerics.inverse_root(norms[0]), columns * numerics.inverse_root(norms[1])
 
     rows, columns = loops.fori_loop(0, rounds, one_round, begin)
-    return Scaling(rows, columns, 1 / (1 + _norm(row_sizes(problem) * rows)), 1 / (1 + _norm(columns * problem.objective)))
+    return Scaling(
+        rows,
+        columns,
+        1 / (1 + _norm(row_sizes(problem) * rows)),
+        1 / (1 + _norm(columns * problem.objective)),
+    )
 
 
 def _norm(vector: Array) -> Array:

@@ -16,11 +16,17 @@ class ProofConfig:
     """Static sizes of what is done to prove finite bounds once a solver has ended."""
 
     max_repaired_rows: int = 64
-    """Equalities and missed rows, at most, next to which a feasible point is proven to exist; with more the upper bound may be infinite."""
+    """Equalities and missed rows, at most, next to which a feasible point is proven to
+    exist; with more the upper bound may be infinite.
+    """
     max_repaired_columns: int = 64
-    """Variables with one bound, at most, whose reduced costs are given its sign at once; with more the lower bound may be infinite."""
+    """Variables with one bound, at most, whose reduced costs are given its sign at
+    once; with more the lower bound may be infinite.
+    """
     num_tightenings: int = 2
-    """Passes over a stored matrix that find bounds for variables without; each may help the next."""
+    """Passes over a stored matrix that find bounds for variables without; each may help
+    the next.
+    """
 
     def __post_init__(self) -> None:
         check.count("config.proof.max_repaired_rows", self.max_repaired_rows, low=0)
@@ -28,13 +34,16 @@ class ProofConfig:
         check.count("config.proof.num_tightenings", self.num_tightenings, low=0)
 
 
-NO_PROOF = ProofConfig(max_repaired_rows=0, max_repaired_columns=0, num_tightenings=0)  # where nobody looks at the bounds
+# where nobody looks at the bounds
+NO_PROOF = ProofConfig(max_repaired_rows=0, max_repaired_columns=0, num_tightenings=0)
 
 
 def judge_proof(proof: Any) -> None:
     """Raises ValueError unless `proof`, of the config of a solver, is a `ProofConfig`."""
     if not isinstance(proof, ProofConfig):
-        raise ValueError(f"config.proof is a {type(proof).__name__}: a jboost.lp.ProofConfig is wanted")
+        raise ValueError(
+            f"config.proof is a {type(proof).__name__}: a jboost.lp.ProofConfig is wanted"
+        )
 
 
 class History(NamedTuple):
@@ -51,12 +60,19 @@ def empty_history(length: int, dtype: jnp.dtype) -> History:
     return History(unused, unused, unused)
 
 
-def record(history: History, index: Array, primal_residual: Array, dual_residual: Array, duality_gap: Array) -> History:
+def record(
+    history: History, index: Array, primal_residual: Array, dual_residual: Array, duality_gap: Array
+) -> History:
     """Writes the numbers of check `index`; those past the length are dropped."""
     if history.primal_residuals.shape[0] == 0:
         return history
     measured = (primal_residual, dual_residual, duality_gap)
-    return History(*(line.at[index].set(value, mode="drop") for line, value in zip(history, measured, strict=True)))
+    return History(
+        *(
+            line.at[index].set(value, mode="drop")
+            for line, value in zip(history, measured, strict=True)
+        )
+    )
 
 
 class Info(NamedTuple):
@@ -69,17 +85,28 @@ class Info(NamedTuple):
 
 
 class LPSolution(NamedTuple):
-    """A primal and a dual point, and what they prove. reduced_costs = objective - A'dual; a positive dual belongs to a lower bound of a row."""
+    """A primal and a dual point, and what they prove. reduced_costs = objective - A'dual; a
+    positive dual belongs to a lower bound of a row.
+    """
 
-    primal: Array  # [n] x; of status DUAL_INFEASIBLE a ray along which the objective falls without end
-    dual: Array  # [m] y; of status PRIMAL_INFEASIBLE a ray that shows it, and proves it where lower_bound is inf
+    # [n] x; of status DUAL_INFEASIBLE a ray along which the objective falls without end
+    primal: Array
+    # [m] y; of status PRIMAL_INFEASIBLE a ray that shows it, and proves it where lower_bound is inf
+    dual: Array
     reduced_costs: Array  # [n]
     primal_objective: Array  # []
-    dual_objective: Array  # [] as estimated: what dual and reduced costs attain on finite bounds, but for those that variables are far from
+    # [] as estimated: what dual and reduced costs attain on finite bounds, but for those that
+    # variables are far from
+    dual_objective: Array
     lower_bound: Array  # [] proven by `dual` in exact arithmetic; -inf where nothing is
-    upper_bound: Array  # [] attained by a feasible point next to `primal`, proven in exact arithmetic; +inf where none is
-    primal_residual: Array  # [] largest violation of a row, beyond rounding, relative to 1 + |the bound violated|
-    dual_residual: Array  # [] largest reduced cost of the wrong sign, beyond rounding, relative to 1 + |the objective there|
+    # [] attained by a feasible point next to `primal`, proven in exact arithmetic; +inf where none
+    # is
+    upper_bound: Array
+    # [] largest violation of a row, beyond rounding, relative to 1 + |the bound violated|
+    primal_residual: Array
+    # [] largest reduced cost of the wrong sign, beyond rounding, relative to 1 + |the objective
+    # there|
+    dual_residual: Array
     duality_gap: Array  # [] |primal_objective - dual_objective| / (1 + the sum of their sizes)
     num_iterations: Array  # [] int32
     history: History

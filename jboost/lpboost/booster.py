@@ -1,12 +1,16 @@
-"""LP-Boost for a learner: columns come one proposal at a time, a restricted master gives votes and example weights, and bounds come from these alone.
+"""LP-Boost for a learner: columns come one proposal at a time, a restricted master gives votes and
+example weights, and bounds come from these alone.
 
-Demiriz, Bennett, Shawe-Taylor 2002, "Linear programming boosting via column generation"; paper 001, Section 1. rho and lambda are the soft margin
-and the votes, D_i the caps of the example weights, xi the shortfalls of the margins. Plain column generation asks the learner about a vertex of the
-dual, which jumps; here masters are solved no better than the gap asks for, and the learner is asked between their example weights and the best so
-far (Wentges 1997, "Weighted Dantzig-Wolfe decomposition"), which helps most where a round brings a single column. A learner whose best answers
-are dear is asked at vertices, where few examples have weight, and for its best answer only once it has no quick one that changes the master.
-A small list of all hypotheses is a program that one master solves faster than many rounds do: its columns all come in the first round, and what
-is left to the rounds is to ask the learner for its bound.
+Demiriz, Bennett, Shawe-Taylor 2002, "Linear programming boosting via column generation"; paper 001,
+Section 1. rho and lambda are the soft margin and the votes, D_i the caps of the example weights, xi
+the shortfalls of the margins. Plain column generation asks the learner about a vertex of the dual,
+which jumps; here masters are solved no better than the gap asks for, and the learner is asked
+between their example weights and the best so far (Wentges 1997, "Weighted Dantzig-Wolfe
+decomposition"), which helps most where a round brings a single column. A learner whose best answers
+are dear is asked at vertices, where few examples have weight, and for its best answer only once it
+has no quick one that changes the master. A small list of all hypotheses is a program that one
+master solves faster than many rounds do: its columns all come in the first round, and what is left
+to the rounds is to ask the learner for its bound.
 """
 
 from __future__ import annotations
@@ -19,7 +23,17 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import boosting, check, derivatives, devices, loops, meshes, reduce
-from jboost.base.boosting import Absorbed, Certificate, Ensemble, Everything, Fit, Proposal, State, finish, step
+from jboost.base.boosting import (
+    Absorbed,
+    Certificate,
+    Ensemble,
+    Everything,
+    Fit,
+    Proposal,
+    State,
+    finish,
+    step,
+)
 from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -35,10 +49,14 @@ __all__ = ["LPBoost", "finish", "fit", "init", "step"]
 
 _SHARE_OF_GAP = 0.1  # how precise a master is, of the gap that is left
 _SHARE_OF_TOLERANCE = 0.05  # how much of the votes may be dropped with the smallest
-_MAX_DROPS, _PART_DROPPED = 10, 4  # masters without the smallest votes, once the gap is closed; which part of the votes goes at a time
+# masters without the smallest votes, once the gap is closed; which part of the votes goes at a time
+_MAX_DROPS, _PART_DROPPED = 10, 4
 _DROP_ERROR = 0.03  # of the tolerance, how precise these masters are
-_PULL = 0.8  # where the learner is asked: this far from the master's example weights towards the best so far, while that finds columns
-_SMALL_TABLE = 1 << 18  # entries of a simplex table with its basis, up to which one for all hypotheses fits the cache
+# where the learner is asked: this far from the master's example weights towards the best so far,
+# while that finds columns
+_PULL = 0.8
+# entries of a simplex table with its basis, up to which one for all hypotheses fits the cache
+_SMALL_TABLE = 1 << 18
 _MOST_IN_TABLE = 2048  # columns, up to which the simplex method's table of them is small
 _FINER = 0.01  # where a round changes nothing
 _FINEST = {4: 1e-5, 8: 1e-10}  # by the size of a float: what a solver may be asked for
@@ -58,7 +76,9 @@ class Memory(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the learner proposes, followed by all L hypotheses that it lists, where the booster takes all."""
+    """What the learner proposes, followed by all L hypotheses that it lists, where the booster
+    takes all.
+    """
 
     hypotheses: Any  # leaves [k + L, ...]
     outputs: Array  # [k + L, m]
@@ -75,7 +95,8 @@ class LPBoost:
     nu: Array  # []
     tolerance: Array  # []
     stop_on: str = dataclasses.field(metadata={"static": True})
-    config: Config | None = dataclasses.field(metadata={"static": True})  # None to choose by the number of columns that there is room for
+    # None to choose by the number of columns that there is room for
+    config: Config | None = dataclasses.field(metadata={"static": True})
 
     @property
     def relaxation(self) -> SoftMargin:
@@ -101,8 +122,12 @@ class LPBoost:
         return max_rounds * num_proposed
 
     def takes_all(self, learner: Any, dataset: Dataset) -> bool:
-        """Whether all hypotheses of a learner enter in the first round: it lists them, and their simplex table is small."""
-        if boosting.has_quick_answers(learner) or not (hasattr(learner, "every") and hasattr(learner, "num_hypotheses")):
+        """Whether all hypotheses of a learner enter in the first round: it lists them, and their
+        simplex table is small.
+        """
+        if boosting.has_quick_answers(learner) or not (
+            hasattr(learner, "every") and hasattr(learner, "num_hypotheses")
+        ):
             return False
         num_hypotheses = learner.num_hypotheses(dataset.features.shape[1])
         return num_hypotheses * (num_hypotheses + len(dataset.labels)) <= _SMALL_TABLE
@@ -126,48 +151,82 @@ class LPBoost:
         columns, one = jnp.zeros((capacity, prior.shape[0]), prior.dtype), jnp.ones((), prior.dtype)
         memory = Memory(columns, prior, solved, prior, _PULL * one, one, one + jnp.inf, proven)
         first = boosting.before_first_round(memory, prior, certificate_of(proven), capacity)
-        return first._replace(status=jnp.where(self.is_feasible(prior), first.status, int(Status.INFEASIBLE)))
+        return first._replace(
+            status=jnp.where(self.is_feasible(prior), first.status, int(Status.INFEASIBLE))
+        )
 
     def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: Any) -> Proposal | Answer:
         """Hypotheses for the next round: the best ones, and with them all others where `takes_all`.
 
-        Where the learner has quick answers, any hypothesis that changes the master will do; the best one is asked for once there are no others.
+        Where the learner has quick answers, any hypothesis that changes the master will do; the
+        best one is asked for once there are no others.
         """
         if not boosting.has_quick_answers(learner):
             proposal = learner.propose(state, memory.asked)
-            return _with_all(proposal, learner.every(state)) if self.takes_all(learner, dataset) else proposal
-        seen = certify.largest_signed_edge(memory.columns, memory.asked, reduce.any_true(memory.columns != 0, axis=1))
+            return (
+                _with_all(proposal, learner.every(state))
+                if self.takes_all(learner, dataset)
+                else proposal
+            )
+        seen = certify.largest_signed_edge(
+            memory.columns, memory.asked, reduce.any_true(memory.columns != 0, axis=1)
+        )
         return learner.propose_above(state, memory.asked, seen + self.tolerance)
 
-    def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal | Answer, ensemble: Ensemble) -> Absorbed:
-        """One round: columns in, an upper bound from what was asked, the master solved, a lower bound from its votes."""
+    def absorb(
+        self, memory: Memory, dataset: Dataset, proposal: Proposal | Answer, ensemble: Ensemble
+    ) -> Absorbed:
+        """One round: columns in, an upper bound from what was asked, the master solved, a lower
+        bound from its votes.
+        """
         asked, takes_all = memory.asked, self.takes_all(ensemble.learner, dataset)
         num_proposed = proposal.values.shape[0]
         margins = proposal.outputs * boosting.signs(dataset)[None, :]
-        columns, listed_slots, count = _enter_list(memory.columns, ensemble.count, margins[num_proposed:])
+        columns, listed_slots, count = _enter_list(
+            memory.columns, ensemble.count, margins[num_proposed:]
+        )
         rows = margins[:num_proposed]
         edges = jnp.matmul(rows, asked, precision=lax.Precision.HIGHEST)
-        columns, slots, count = boosting.enter_columns(columns, count, rows, jnp.ones_like(edges, bool))
+        columns, slots, count = boosting.enter_columns(
+            columns, count, rows, jnp.ones_like(edges, bool)
+        )
         is_used = jnp.arange(columns.shape[0]) < count
         proven = certify.prove_upper(
             memory.proven,
             asked,
-            new_edge=certify.largest_signed_edge(rows, memory.proven.example_weights, jnp.ones_like(edges, bool)),
+            new_edge=certify.largest_signed_edge(
+                rows, memory.proven.example_weights, jnp.ones_like(edges, bool)
+            ),
             seen_edge=certify.largest_signed_edge(columns, asked, is_used),
             best_edge=proposal.upper_bound,
-            upper_of=lambda edge, weights: value.not_exceeded(edge, weights, self.relaxation, memory.prior),
+            upper_of=lambda edge, weights: value.not_exceeded(
+                edge, weights, self.relaxation, memory.prior
+            ),
             stop_on=self.stop_on,
         )
         before, memory = memory.proven, memory._replace(columns=columns, proven=proven)
-        memory, was_finest = self.solve(memory, count, is_known=count == ensemble.count, is_complete=takes_all)
+        memory, was_finest = self.solve(
+            memory, count, is_known=count == ensemble.count, is_complete=takes_all
+        )
         goal, lower = memory.proven.goal(self.stop_on), memory.proven.lower
-        is_lost = (count == ensemble.count) & ~(lower > before.lower) & ~(goal < before.goal(self.stop_on))
+        is_lost = (
+            (count == ensemble.count)
+            & ~(lower > before.lower)
+            & ~(goal < before.goal(self.stop_on))
+        )
         goes_on = (goal - lower > self.tolerance) & ~(is_lost & was_finest & (memory.pull == 0))
-        missed = jnp.where(goal - lower <= self.tolerance, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
+        missed = jnp.where(
+            goal - lower <= self.tolerance, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)
+        )
         usual = 0.0 if boosting.has_quick_answers(ensemble.learner) else _PULL
         pull = jnp.where(count == ensemble.count, 0.0, usual).astype(goal.dtype)
-        memory = memory._replace(pull=pull, fineness=jnp.where(is_lost & (memory.pull == 0), _FINER, 1.0) * memory.fineness)
-        memory = memory._replace(asked=pull * memory.proven.example_weights + (1 - pull) * memory.solved.example_weights)
+        memory = memory._replace(
+            pull=pull,
+            fineness=jnp.where(is_lost & (memory.pull == 0), _FINER, 1.0) * memory.fineness,
+        )
+        memory = memory._replace(
+            asked=pull * memory.proven.example_weights + (1 - pull) * memory.solved.example_weights
+        )
         return Absorbed(
             memory=memory,
             example_weights=memory.asked,
@@ -180,18 +239,24 @@ class LPBoost:
             status=jnp.where(goes_on, int(Status.UNFINISHED), missed),
         )
 
-    def solve(self, memory: Memory, count: Array, *, is_known: Array | bool, is_complete: bool) -> tuple[Memory, Array]:
-        """The master over the columns so far, and the lower bound of its votes; also whether the master could be no more precise, [] bool.
+    def solve(
+        self, memory: Memory, count: Array, *, is_known: Array | bool, is_complete: bool
+    ) -> tuple[Memory, Array]:
+        """The master over the columns so far, and the lower bound of its votes; also whether the
+        master could be no more precise, [] bool.
 
         Args:
           memory: with all columns in.
           count: [] how many columns there are.
-          is_known: [] bool, whether the last master had the same columns and caps. A vertex of it that was as precise is kept.
-          is_complete: static, whether no columns are to come: the master is then as precise as the tolerance asks for, whatever the gap.
+          is_known: [] bool, whether the last master had the same columns and caps. A vertex of it
+            that was as precise is kept.
+          is_complete: static, whether no columns are to come: the master is then as precise as the
+            tolerance asks for, whatever the gap.
 
-        Only a simplex method ends in a vertex; others vote for all columns of the optimal face. So where the gap is closed, masters follow that
-        do without the smallest votes for as long as it stays closed: a quarter of the votes goes at a time, and half as many after each master
-        that fails.
+        Only a simplex method ends in a vertex; others vote for all columns of the optimal face. So
+        where the gap is closed, masters follow that do without the smallest votes for as long as it
+        stays closed: a quarter of the votes goes at a time, and half as many after each master that
+        fails.
         """
         goal = memory.proven.goal(self.stop_on)
         gap = jnp.where(goal == jnp.inf, memory.proven.seen_upper, goal) - memory.proven.lower
@@ -206,43 +271,74 @@ class LPBoost:
             old = memory.proven
             solved = master.solve(
                 memory.columns,
-                jnp.where(is_first, is_used, (old.coefficients > 0) & ~_are_smallest(old.coefficients, num_dropped)),
+                jnp.where(
+                    is_first,
+                    is_used,
+                    (old.coefficients > 0) & ~_are_smallest(old.coefficients, num_dropped),
+                ),
                 self.relaxation.caps(memory.prior),
                 before=memory.solved,
                 tolerance=jnp.maximum(jnp.where(is_first, wanted, _DROP_ERROR * tolerance), finest),
                 spare=_SHARE_OF_TOLERANCE * tolerance,
                 config=config,
             )
-            lower = jnp.maximum(value.attained(memory.columns, solved.votes, self.relaxation, memory.prior), -1.0)  # no votes have a value below -1
+            # no votes have a value below -1
+            lower = jnp.maximum(
+                value.attained(memory.columns, solved.votes, self.relaxation, memory.prior), -1.0
+            )
             is_better = (lower > old.lower) | ~reduce.any_true(old.coefficients > 0)
-            is_leaner = (reduce.count(solved.votes > 0) < reduce.count(old.coefficients > 0)) & (goal - lower <= self.tolerance)
+            is_leaner = (reduce.count(solved.votes > 0) < reduce.count(old.coefficients > 0)) & (
+                goal - lower <= self.tolerance
+            )
             is_taken = jnp.where(is_first, is_better, is_leaner)
             votes = jnp.where(is_taken, solved.votes, old.coefficients)
             lower = jnp.where(is_taken, lower, old.lower)
-            kept = jax.tree.map(lambda new, before: jnp.where(is_first, new, before), solved, memory.solved)
-            memory = memory._replace(solved=kept, proven=old._replace(coefficients=votes, lower=lower))
+            kept = jax.tree.map(
+                lambda new, before: jnp.where(is_first, new, before), solved, memory.solved
+            )
+            memory = memory._replace(
+                solved=kept, proven=old._replace(coefficients=votes, lower=lower)
+            )
             next_part = -(-reduce.count(votes > 0) // _PART_DROPPED)
             num_dropped = jnp.where(is_taken | is_first, next_part, num_dropped // 2)
-            return memory, jnp.where(goal - lower <= self.tolerance, num_dropped, 0), jnp.zeros((), bool)
+            return (
+                memory,
+                jnp.where(goal - lower <= self.tolerance, num_dropped, 0),
+                jnp.zeros((), bool),
+            )
 
         start = (memory, jnp.zeros((), jnp.int32), jnp.ones((), bool))
         if master.finds_vertices(config):
             is_enough = is_known & (memory.precision <= wanted)
-            memory = loops.cond(is_enough, lambda: memory, lambda: again(start)[0]._replace(precision=wanted))
+            memory = loops.cond(
+                is_enough, lambda: memory, lambda: again(start)[0]._replace(precision=wanted)
+            )
         else:
-            (memory, _, _), _ = loops.bounded_loop(again, lambda carry: carry[2] | (carry[1] > 0), start, max_checks=1 + _MAX_DROPS)
+            (memory, _, _), _ = loops.bounded_loop(
+                again, lambda carry: carry[2] | (carry[1] > 0), start, max_checks=1 + _MAX_DROPS
+            )
         return memory, wanted <= finest
 
     def reopen(self, memory: Memory, count: Array) -> Memory:
-        """The memory for a booster of another nu, with the columns kept: the master solved, and what that proves."""
+        """The memory for a booster of another nu, with the columns kept: the master solved, and
+        what that proves.
+        """
         fresh = self.without_proof(memory)
-        fresh = fresh._replace(pull=jnp.zeros_like(memory.pull), fineness=jnp.ones_like(memory.fineness))
+        fresh = fresh._replace(
+            pull=jnp.zeros_like(memory.pull), fineness=jnp.ones_like(memory.fineness)
+        )
         memory, _ = self.solve(fresh, count, is_known=False, is_complete=False)
-        asked = jnp.where(count > 0, memory.solved.example_weights, memory.prior)  # without columns as a fit begins
+        # without columns as a fit begins
+        asked = jnp.where(count > 0, memory.solved.example_weights, memory.prior)
         is_used = jnp.arange(memory.columns.shape[0]) < count
         edge = certify.largest_signed_edge(memory.columns, asked, is_used)
-        seen_upper = jnp.where(count > 0, value.not_exceeded(edge, asked, self.relaxation, memory.prior), jnp.inf)
-        return memory._replace(asked=asked, proven=memory.proven._replace(example_weights=asked, edge=edge, seen_upper=seen_upper))
+        seen_upper = jnp.where(
+            count > 0, value.not_exceeded(edge, asked, self.relaxation, memory.prior), jnp.inf
+        )
+        return memory._replace(
+            asked=asked,
+            proven=memory.proven._replace(example_weights=asked, edge=edge, seen_upper=seen_upper),
+        )
 
     @staticmethod
     def without_proof(memory: Memory) -> Memory:
@@ -253,18 +349,26 @@ class LPBoost:
 def _with_all(proposal: Proposal, every: Everything) -> Answer:
     """A proposal, followed by all hypotheses."""
     own, listed = (proposal.hypotheses, proposal.outputs), (every.hypotheses, every.outputs)
-    hypotheses, outputs = jax.tree.map(lambda one, other: jnp.concatenate([one, other.astype(one.dtype)]), own, listed)
+    hypotheses, outputs = jax.tree.map(
+        lambda one, other: jnp.concatenate([one, other.astype(one.dtype)]), own, listed
+    )
     return Answer(hypotheses, outputs, proposal.values, proposal.upper_bound, proposal.state)
 
 
 def _enter_list(columns: Array, count: Array, listed: Array) -> tuple[Array, Array, Array]:
-    """Writes all listed rows [L, m] into the first slots where none is in use: columns, the slots [L] int32, and the count."""
+    """Writes all listed rows [L, m] into the first slots where none is in use: columns, the slots
+    [L] int32, and the count.
+    """
     if not len(listed):
         return columns, jnp.zeros((0,), jnp.int32), count
     is_first = count == 0
     first = jnp.arange(len(listed), dtype=jnp.int32)
     columns = loops.cond(is_first, lambda: columns.at[: len(listed)].set(listed), lambda: columns)
-    return columns, jnp.where(is_first, first, columns.shape[0]), jnp.where(is_first, len(listed), count)
+    return (
+        columns,
+        jnp.where(is_first, first, columns.shape[0]),
+        jnp.where(is_first, len(listed), count),
+    )
 
 
 def _are_smallest(votes: Array, number: Array) -> Array:
@@ -276,7 +380,14 @@ def _are_smallest(votes: Array, number: Array) -> Array:
 def _nothing_proven(solved: Solved) -> Proven:
     """No votes have a soft margin below -1."""
     one = jnp.ones((), solved.votes.dtype)
-    return Proven(jnp.zeros_like(solved.votes), -one, solved.example_weights, -one, one + jnp.inf, one + jnp.inf)
+    return Proven(
+        jnp.zeros_like(solved.votes),
+        -one,
+        solved.example_weights,
+        -one,
+        one + jnp.inf,
+        one + jnp.inf,
+    )
 
 
 def votes_of(proven: Proven) -> Array:
@@ -290,13 +401,27 @@ def certificate_of(proven: Proven) -> Certificate:
 
 
 @meshes.takes_sharded
-def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
-    """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
-    return boosting.start(make_booster(learner, **options), learner, dataset, key=key, max_rounds=max_rounds)
+def init(
+    dataset: Dataset,
+    learner: Any,
+    *,
+    key: Array | None = None,
+    max_rounds: int = 100,
+    **options: Any,
+) -> State:
+    """The state before the first round, for a loop of one's own over `step(state, dataset)`;
+    `finish(state)` ends it. Takes what `fit` takes.
+    """
+    return boosting.start(
+        make_booster(learner, **options), learner, dataset, key=key, max_rounds=max_rounds
+    )
 
 
 @meshes.takes_sharded
-@derivatives.without("jboost.lpboost.fit", "differentiate the bounds of jboost.lpboost.solve over the outputs of its hypotheses")
+@derivatives.without(
+    "jboost.lpboost.fit",
+    "differentiate the bounds of jboost.lpboost.solve over the outputs of its hypotheses",
+)
 def fit(
     dataset: Dataset,
     learner: Any,
@@ -310,59 +435,84 @@ def fit(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Fit:
-    """LP-Boost over all hypotheses of a learner, in one compiled loop (paper 001, formulation (3); Demiriz, Bennett, Shawe-Taylor 2002).
+    """LP-Boost over all hypotheses of a learner, in one compiled loop (paper 001, formulation (3);
+    Demiriz, Bennett, Shawe-Taylor 2002).
 
-    Maximises rho - D sum_i xi_i s.t. y_i H_i lambda + xi_i >= rho, sum lambda = 1, lambda, xi >= 0 with D = 1 / (nu m): the mean of the worst share
-    nu of the margins. At the optimum at most a share nu of the examples has a margin below rho, and at least a share nu one of rho or
-    less (Raetsch et al. 2000). A nu below 1 / m gives the hard margin.
+    Maximises rho - D sum_i xi_i s.t. y_i H_i lambda + xi_i >= rho, sum lambda = 1, lambda, xi >= 0
+    with D = 1 / (nu m): the mean of the worst share nu of the margins. At the optimum at most a
+    share nu of the examples has a margin below rho, and at least a share nu one of rho or less
+    (Raetsch et al. 2000). A nu below 1 / m gives the hard margin.
 
     Args:
-      dataset: of m examples; `weights` count as multiplicities, D_i = p_i / nu with p_i the share of an example.
-      learner: what proposes hypotheses, outputs in [-1, 1]; all that it proposes in a round are taken, and in the first round all that
-        there are where it lists them and they are few (U hypotheses with U (U + m) up to 2^18, of `pool`, `literals` and single-literal `monomials`).
-        Votes are not negative: whether the negation of a hypothesis may be had is the learner's to say, as
-        `jboost.learners.pool(negations=False)` does.
+      dataset: of m examples; `weights` count as multiplicities, D_i = p_i / nu with p_i the share
+        of an example.
+      learner: what proposes hypotheses, outputs in [-1, 1]; all that it proposes in a round are
+        taken, and in the first round all that there are where it lists them and they are few (U
+        hypotheses with U (U + m) up to 2^18, of `pool`, `literals` and single-literal `monomials`).
+        Votes are not negative: whether the negation of a hypothesis may be had is the learner's to
+        say, as `jboost.learners.pool(negations=False)` does.
       key: for learners that draw random numbers.
       max_rounds: how many proposals there is room for; static.
       nu: [] in (0, 1].
       tolerance: [] the gap between the bounds at which to stop; in float32 not below 1e-5.
-      stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all where the learner proves a bound and over those
-        seen where it proves none ("provable").
-      config: static; how the restricted master is solved: by `jboost.lp.InteriorPointConfig()`, or warm-started from round to round by
-        `SimplexConfig()`, `jboost.lp.FirstOrderConfig()` or `jboost.relaxed_margin.SolverConfig()`. Where None, by the last of these for examples
-        that are sharded over devices; else by the simplex method on a CPU, and for learners whose best answers
-        are dear (monomials of several literals), with room for up to 2,048 columns; else by the interior point method, which is made of large
-        products.
-      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
-        jit or vmap. `jboost.checkpoints` has one that saves the state.
-      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
-        start. It ends in the bits of a fit with an `on_step` that was not stopped.
+      stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all
+        where the learner proves a bound and over those seen where it proves none ("provable").
+      config: static; how the restricted master is solved: by `jboost.lp.InteriorPointConfig()`, or
+        warm-started from round to round by `SimplexConfig()`, `jboost.lp.FirstOrderConfig()` or
+        `jboost.relaxed_margin.SolverConfig()`. Where None, by the last of these for examples that
+        are sharded over devices; else by the simplex method on a CPU, and for learners whose best
+        answers are dear (monomials of several literals), with room for up to 2,048 columns; else by
+        the interior point method, which is made of large products.
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with
+        status TIME_LIMIT. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it;
+        None for a fit from the start. It ends in the bits of a fit with an `on_step` that was not
+        stopped.
 
     Returns:
-      A `Fit` whose certificate holds lower_bound <= optimum of (3) over all hypotheses <= upper_bound. The lower bound follows from the votes
-      of the ensemble, the upper bounds from `certificate.example_weights`, whatever the solver of the master did. PRECISION_LIMIT where a round
-      brings no new column and no better bound.
+      A `Fit` whose certificate holds lower_bound <= optimum of (3) over all
+      hypotheses <= upper_bound. The lower bound follows from the votes of the ensemble, the upper
+      bounds from `certificate.example_weights`, whatever the solver of the master did.
+      PRECISION_LIMIT where a round brings no new column and no better bound.
 
     Raises:
-      ValueError: at trace time, naming the argument; for a nu outside (0, 1] where it is concrete. Traced, that is status INFEASIBLE.
+      ValueError: at trace time, naming the argument; for a nu outside (0, 1] where it is concrete.
+        Traced, that is status INFEASIBLE.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
     >>> fitted = jboost.lpboost.fit(dataset, jboost.learners.stumps(), nu=0.2)
-    >>> bool(fitted.certificate.lower_bound <= 1 / 3 <= fitted.certificate.upper_bound), jboost.predict(fitted.ensemble, dataset.features).tolist()
+    >>> (
+    ...     bool(fitted.certificate.lower_bound <= 1 / 3 <= fitted.certificate.upper_bound),
+    ...     jboost.predict(fitted.ensemble, dataset.features).tolist(),
+    ... )
     (True, [1, 1, -1, 1])
     """
     booster = make_booster(learner, nu=nu, tolerance=tolerance, stop_on=stop_on, config=config)
-    return boosting.fit(booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial)
+    return boosting.fit(
+        booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial
+    )
 
 
 def make_booster(
-    learner: Any, *, nu: ArrayLike = 0.1, tolerance: ArrayLike = 1e-3, stop_on: str = "provable", config: Config | None = None
+    learner: Any,
+    *,
+    nu: ArrayLike = 0.1,
+    tolerance: ArrayLike = 1e-3,
+    stop_on: str = "provable",
+    config: Config | None = None,
 ) -> LPBoost:
     """The booster of these options for a learner. Raises ValueError, naming the argument."""
-    nu = check.number("nu", nu, low=float(jnp.finfo(jnp.result_type(float)).tiny), high=1).astype(float)
+    nu = check.number("nu", nu, low=float(jnp.finfo(jnp.result_type(float)).tiny), high=1).astype(
+        float
+    )
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     check.choice("stop_on", stop_on, ("provable", "all", "seen"))
     master.judge_config(config)
     suits_pivots = devices.platform() == "cpu" or boosting.has_quick_answers(learner)
-    return LPBoost(nu, tolerance, stop_on, InteriorPointConfig() if config is None and not suits_pivots else config)
+    return LPBoost(
+        nu,
+        tolerance,
+        stop_on,
+        InteriorPointConfig() if config is None and not suits_pivots else config,
+    )

@@ -1,4 +1,6 @@
-"""The derivative of LP-Boost's solution: that of the master, the linear program that votes and example weights solve."""
+"""The derivative of LP-Boost's solution: that of the master, the linear program that votes and
+example weights solve.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from jboost.lpboost import master
 
 
 def game_of(examples: Dataset) -> tuple[Any, Array]:
-    """The margins by columns [n, m], 0 where an example only pads, and the shares of the examples [m]."""
+    """The margins by columns [n, m], 0 where an example only pads, and the shares of the examples
+    [m].
+    """
     columns: Any = examples.features
     if operators.is_operator(columns):  # rows that only pad have caps of 0, whatever they hold
         columns = operators.transposed(columns)
@@ -26,7 +30,9 @@ def game_of(examples: Dataset) -> tuple[Any, Array]:
     return columns, boosting.initial_distribution(examples)
 
 
-def differentiate(choice: str, arguments: tuple[Any, ...], tangents: tuple[Any, ...], solution: Any) -> Any:
+def differentiate(
+    choice: str, arguments: tuple[Any, ...], tangents: tuple[Any, ...], solution: Any
+) -> Any:
     """The tangent of a solution along those of examples and nu.
 
     Args:
@@ -38,8 +44,12 @@ def differentiate(choice: str, arguments: tuple[Any, ...], tangents: tuple[Any, 
     problem, tangent = jax.jvp(_program, arguments[:2], tangents[:2])
     primal, dual = _points(problem, solution)
     objective = change_of_objective(problem, tangent, primal, dual)
-    is_known = (solution.status == int(Status.OPTIMAL)) | (solution.status == int(Status.PRECISION_LIMIT))
-    primal_change, dual_change = move_points(problem, derivatives.where(is_known, tangent), primal, dual, choice)
+    is_known = (solution.status == int(Status.OPTIMAL)) | (
+        solution.status == int(Status.PRECISION_LIMIT)
+    )
+    primal_change, dual_change = move_points(
+        problem, derivatives.where(is_known, tangent), primal, dual, choice
+    )
     bounds = solution.lower_bound, solution.upper_bound
     lower, upper = (derivatives.where(jnp.isfinite(bound), objective) for bound in bounds)
     return derivatives.no_change(solution)._replace(
@@ -53,19 +63,25 @@ def differentiate(choice: str, arguments: tuple[Any, ...], tangents: tuple[Any, 
 def _program(examples: Dataset, nu: Array) -> LinearProgram:
     columns, prior = game_of(examples)
     nu = nu.astype(prior.dtype)
-    caps = prior / jnp.maximum(nu, 0.5 * prior)  # of those above 2, which hold nothing, no derivative is large
+    # of those above 2, which hold nothing, no derivative is large
+    caps = prior / jnp.maximum(nu, 0.5 * prior)
     return master.program(columns, jnp.ones((columns.shape[0],), bool), caps)
 
 
 def _points(problem: LinearProgram, solution: Any) -> tuple[Array, Array]:
-    """The primal [m + 1], example weights and largest edge, and the dual [n + 1], minus the votes and the margin rho of examples between bounds."""
+    """The primal [m + 1], example weights and largest edge, and the dual [n + 1], minus the votes
+    and the margin rho of examples between bounds.
+    """
     weights, votes = solution.example_weights, -solution.coefficients
     edges = problem.operator.matvec(jnp.append(weights, 0.0))[:-1]
     margins = -problem.operator.rmatvec(jnp.append(votes, 0.0))[:-1]
     caps = problem.upper[:-1]
     freedom = jnp.maximum(jnp.minimum(weights, caps - weights), 0.0)
     capped, free_of_weight = weights > 0.5 * caps, (weights <= 0.5 * caps) & (caps > 0)
-    between = 0.5 * (reduce.largest(jnp.where(capped, margins, -jnp.inf)) + reduce.least(jnp.where(free_of_weight, margins, jnp.inf)))
+    between = 0.5 * (
+        reduce.largest(jnp.where(capped, margins, -jnp.inf))
+        + reduce.least(jnp.where(free_of_weight, margins, jnp.inf))
+    )
     total = numerics.precise_sum(freedom)
     has_some = total > jnp.finfo(total.dtype).eps
     rho = numerics.safe_divide(numerics.precise_sum(freedom * margins), total)

@@ -1,10 +1,14 @@
-"""The restricted master of LP-Boost: formulation (3) of paper 001 over the columns seen, solved as its dual.
+"""The restricted master of LP-Boost: formulation (3) of paper 001 over the columns seen, solved as
+its dual.
 
-    minimise beta  s.t.  sum_i u_i y_i h_j(x_i) <= beta for every column j,  sum u = 1,  0 <= u_i <= D_i
+    minimise beta  s.t.  sum_i u_i y_i h_j(x_i) <= beta for every column j,
+    sum u = 1,
+    0 <= u_i <= D_i
 
-u are the example weights, beta the largest edge, and minus the duals of the rows the votes lambda. D = 1 / (nu m), or with weights that count as
-multiplicities D_i = p_i / nu with p the share of an example. The capacity is fixed: rows of unused slots bound nothing, and every round solves a
-program of the same shape. Nothing here is proven: bounds are worked out from the points, however good.
+u are the example weights, beta the largest edge, and minus the duals of the rows the votes lambda.
+D = 1 / (nu m), or with weights that count as multiplicities D_i = p_i / nu with p the share of an
+example. The capacity is fixed: rows of unused slots bound nothing, and every round solves a program
+of the same shape. Nothing here is proven: bounds are worked out from the points, however good.
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ _LARGEST_EDGE = 2.0  # edges are at most 1: a bound for beta that is never met
 def judge_config(config: Any) -> None:
     """Raises ValueError unless `config` is one of a solver of linear programs, or None."""
     if config is not None:
-        check.record("config", config, SimplexConfig, InteriorPointConfig, FirstOrderConfig, SolverConfig)
+        check.record(
+            "config", config, SimplexConfig, InteriorPointConfig, FirstOrderConfig, SolverConfig
+        )
 
 
 class Solved(NamedTuple):
@@ -55,7 +61,11 @@ def start(config: Config, num_examples: int, capacity: int, dtype: Any) -> Warm:
         return margin_simplex.nothing(num_examples, capacity, dtype)
     if isinstance(config, InteriorPointConfig | SolverConfig):
         return ()
-    return WarmStart(jnp.zeros((num_examples + 1,), dtype), jnp.zeros((capacity + 1,), dtype), jnp.zeros((), dtype))
+    return WarmStart(
+        jnp.zeros((num_examples + 1,), dtype),
+        jnp.zeros((capacity + 1,), dtype),
+        jnp.zeros((), dtype),
+    )
 
 
 def method_of(warm: Warm) -> Config:
@@ -68,9 +78,11 @@ def method_of(warm: Warm) -> Config:
 
 
 def for_many_devices() -> SolverConfig:
-    """The method for examples that are sharded over a mesh: two products with the matrix a step, and sums over the examples.
+    """The method for examples that are sharded over a mesh: two products with the matrix a step,
+    and sums over the examples.
 
-    The others have vectors of examples and votes in one piece, which XLA gathers on every device, or take single columns out.
+    The others have vectors of examples and votes in one piece, which XLA gathers on every device,
+    or take single columns out.
     """
     return SolverConfig(max_iterations=20_000)
 
@@ -89,7 +101,11 @@ def grown(warm: Warm, num_new: int) -> Warm:
     """The same for a master with so many columns more, at the end."""
     if isinstance(warm, Basis):
         return margin_simplex.grown(warm, num_new)
-    return warm._replace(dual=jnp.insert(warm.dual, -1, jnp.zeros((num_new,)))) if isinstance(warm, WarmStart) else warm
+    return (
+        warm._replace(dual=jnp.insert(warm.dual, -1, jnp.zeros((num_new,))))
+        if isinstance(warm, WarmStart)
+        else warm
+    )
 
 
 def program(columns: Any, is_used: Array, caps: Array) -> LinearProgram:
@@ -107,7 +123,9 @@ def program(columns: Any, is_used: Array, caps: Array) -> LinearProgram:
     if operators.is_operator(columns):
         operator = operators.bordered(columns, rows=below, columns=beside)
     else:
-        operator = operators.dense(jnp.block([[columns, beside], [below, jnp.zeros((1, 1), dtype)]]))
+        operator = operators.dense(
+            jnp.block([[columns, beside], [below, jnp.zeros((1, 1), dtype)]])
+        )
     one = jnp.ones((1,), dtype)
     return LinearProgram(
         objective=jnp.zeros((num_examples + 1,), dtype).at[-1].set(1.0),
@@ -119,18 +137,28 @@ def program(columns: Any, is_used: Array, caps: Array) -> LinearProgram:
     )
 
 
-def solve(columns: Any, is_used: Array, caps: Array, *, before: Solved, tolerance: Array, spare: Array, config: Config) -> Solved:
+def solve(
+    columns: Any,
+    is_used: Array,
+    caps: Array,
+    *,
+    before: Solved,
+    tolerance: Array,
+    spare: Array,
+    config: Config,
+) -> Solved:
     """Solves the master, as well as it can be.
 
     Args:
       columns: [capacity, m]; an operator for the first-order method alone.
       is_used: [capacity] bool.
       caps: [m].
-      before: the master's last solution; a side on which the solver fails comes back as it was. Its `warm` is that of `start`, or of a master before;
-        of a simplex method that is to begin cold it may be ().
+      before: the master's last solution; a side on which the solver fails comes back as it was. Its
+        `warm` is that of `start`, or of a master before; of a simplex method that is to begin cold
+        it may be ().
       tolerance: [] for the residuals and the gap of the linear program.
-      spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an interior point has none that is 0, and of a
-        vertex some are but what rounding left.
+      spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an
+        interior point has none that is 0, and of a vertex some are but what rounding left.
       config: static; which method, and its sizes.
     """
     found = _solve_by(config, columns, is_used, caps, before, tolerance)
@@ -145,28 +173,45 @@ def solve(columns: Any, is_used: Array, caps: Array, *, before: Solved, toleranc
     return found._replace(votes=_distribution(votes, before.votes), example_weights=weights)
 
 
-def _solve_by(config: Config, columns: Any, is_used: Array, caps: Array, before: Solved, tolerance: Array) -> Solved:
+def _solve_by(
+    config: Config, columns: Any, is_used: Array, caps: Array, before: Solved, tolerance: Array
+) -> Solved:
     warm: Any = before.warm
     if isinstance(config, SimplexConfig):
-        vertex = margin_simplex.solve(columns, is_used, caps, basis=warm or None, tolerance=tolerance, config=config)
+        vertex = margin_simplex.solve(
+            columns, is_used, caps, basis=warm or None, tolerance=tolerance, config=config
+        )
         return Solved(vertex.votes, vertex.example_weights, vertex.basis, vertex.num_iterations)
     if isinstance(config, SolverConfig):
         return _play(config, columns, is_used, caps, before, tolerance)
     problem = program(columns, is_used, caps)
     if isinstance(config, InteriorPointConfig):
-        solution = interior_point.solve(problem, tolerance, dataclasses.replace(config, proof=NO_PROOF, scaling_rounds=0))  # as it stands
+        # as it stands
+        solution = interior_point.solve(
+            problem, tolerance, dataclasses.replace(config, proof=NO_PROOF, scaling_rounds=0)
+        )
         return Solved(-solution.dual[:-1], solution.primal[:-1], (), solution.num_iterations)
     last = first_order.run(problem, tolerance, dataclasses.replace(config, proof=NO_PROOF), warm)
     found = first_order.warm_start(last)
     return Solved(-found.dual[:-1], found.primal[:-1], found, last.num_iterations)
 
 
-def _play(config: SolverConfig, columns: Array, is_used: Array, caps: Array, before: Solved, tolerance: Array) -> Solved:
+def _play(
+    config: SolverConfig,
+    columns: Array,
+    is_used: Array,
+    caps: Array,
+    before: Solved,
+    tolerance: Array,
+) -> Solved:
     """The master as a game between votes and example weights, from where the last one ended."""
-    prior = jnp.where(caps > 0, caps / numerics.precise_sum(caps), 0.0)  # caps are shares of the examples over nu
+    # caps are shares of the examples over nu
+    prior = jnp.where(caps > 0, caps / numerics.precise_sum(caps), 0.0)
     cap = numerics.precise_sum(caps) / numerics.precise_sum((caps > 0).astype(caps.dtype))
     game = Game(columns.T, SoftMargin(cap, None), UnitSimplex(is_used), prior)
-    best, num_iterations = games.play(game, tolerance, config, (before.votes, before.example_weights))
+    best, num_iterations = games.play(
+        game, tolerance, config, (before.votes, before.example_weights)
+    )
     return Solved(best.coefficients, best.example_weights, (), num_iterations)
 
 
@@ -177,7 +222,9 @@ def _distribution(votes: Array, otherwise: Array) -> Array:
 
 
 def _is_small(votes: Array, spare: Array) -> Array:
-    """The smallest of the votes [capacity], as many as sum to no more than what can be spared; all or none of equal ones."""
+    """The smallest of the votes [capacity], as many as sum to no more than what can be spared; all
+    or none of equal ones.
+    """
     in_order = jnp.sort(votes)
     least_kept = reduce.least(jnp.where(jnp.cumsum(in_order) > spare, in_order, jnp.inf))
     return votes < least_kept

@@ -30,32 +30,40 @@ def path(
     stop_on: Literal["provable", "all", "seen"] = "provable",
     config: Config | None = None,
 ) -> Fit:
-    """`fit` for one nu after the other, in one compiled program: columns are kept, and each nu has a certificate of its own.
+    """`fit` for one nu after the other, in one compiled program: columns are kept, and each nu has
+    a certificate of its own.
 
-    Before the learner is asked, the master is solved anew over the columns that are there, so that a neighbouring nu takes few rounds, often a
-    single one, to be certified. Hand the nus in in order.
+    Before the learner is asked, the master is solved anew over the columns that are there, so that
+    a neighbouring nu takes few rounds, often a single one, to be certified. Hand the nus in in
+    order.
 
     Args:
       dataset: of m examples.
       learner: what proposes hypotheses.
       nus: [L] in (0, 1].
       key: for learners that draw random numbers.
-      max_rounds: how many proposals there is room for over the whole path; static. Nus that get none end in ROUND_LIMIT.
+      max_rounds: how many proposals there is room for over the whole path; static. Nus that get
+        none end in ROUND_LIMIT.
       tolerance: [] the gap between the bounds at which to go on to the next nu.
       stop_on: as for `fit`.
       config: as for `fit`.
 
     Returns:
-      A `Fit` with a leading axis [L] on every array; `num_rounds` and `trace` count the rounds of each nu alone. All ensembles
-      hold the columns seen so far, with votes of their own.
+      A `Fit` with a leading axis [L] on every array; `num_rounds` and `trace` count the rounds of
+      each nu alone. All ensembles hold the columns seen so far, with votes of their own.
 
     Raises:
       ValueError: what `fit` raises.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
-    >>> fits = jboost.lpboost.path(dataset, jboost.learners.stumps(), [0.2, 0.4, 0.8], max_rounds=20)
-    >>> bool((fits.certificate.upper_bound - fits.certificate.lower_bound <= 1e-3).all()), fits.status.tolist()
+    >>> fits = jboost.lpboost.path(
+    ...     dataset, jboost.learners.stumps(), [0.2, 0.4, 0.8], max_rounds=20
+    ... )
+    >>> (
+    ...     bool((fits.certificate.upper_bound - fits.certificate.lower_bound <= 1e-3).all()),
+    ...     fits.status.tolist(),
+    ... )
     (True, [0, 0, 0])
     """
     nus = check.numbers("nus", nus, low=float(jnp.finfo(jnp.result_type(float)).tiny), high=1)
@@ -65,8 +73,18 @@ def path(
 
 
 @functools.partial(jax.jit, static_argnames=("max_rounds",))
-def _path(booster: LPBoost, learner: Any, dataset: Dataset, key: Array | None, nus: Array, *, max_rounds: int) -> Fit:
-    first = boosting.begin(dataclasses.replace(booster, nu=nus[0]), learner, dataset, key=key, max_rounds=max_rounds)
+def _path(
+    booster: LPBoost,
+    learner: Any,
+    dataset: Dataset,
+    key: Array | None,
+    nus: Array,
+    *,
+    max_rounds: int,
+) -> Fit:
+    first = boosting.begin(
+        dataclasses.replace(booster, nu=nus[0]), learner, dataset, key=key, max_rounds=max_rounds
+    )
     return paths.walk(first, nus, _reopen, dataset)
 
 
@@ -74,7 +92,10 @@ def _reopen(state: State, nu: Array) -> State:
     """The state with its columns kept and nothing proven for the new nu but what they prove."""
     booster = dataclasses.replace(state.booster, nu=nu)
     is_feasible = booster.is_feasible(state.memory.prior)
-    reopened, unproven = booster.reopen(state.memory, state.ensemble.count), booster.without_proof(state.memory)
+    reopened, unproven = (
+        booster.reopen(state.memory, state.ensemble.count),
+        booster.without_proof(state.memory),
+    )
     memory = jax.tree.map(lambda new, old: jnp.where(is_feasible, new, old), reopened, unproven)
     return state._replace(
         booster=booster,

@@ -1,4 +1,6 @@
-"""LP-Boost with the whole matrix of margins at hand: one linear program, many at a time under `vmap`."""
+"""LP-Boost with the whole matrix of margins at hand: one linear program, many at a time under
+`vmap`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from jboost.relaxations import certify
 from jboost.relaxations.margins import are_in_range, checked_margins
 
 _SMALL = 1 << 14  # entries of a matrix, up to which pivots are cheaper than factors
-_SHARE_OF_TOLERANCE = 0.4  # how precise the linear program is: its gap is relative, and the certified one gathers what its residuals add
+# how precise the linear program is: its gap is relative, and the certified one gathers what its
+# residuals add
+_SHARE_OF_TOLERANCE = 0.4
 
 
 class LPBoostSolution(NamedTuple):
@@ -50,10 +54,11 @@ def solve(
     config: Config | None = None,
     derivative: Literal["vertex", "least_norm"] = "vertex",
 ) -> LPBoostSolution:
-    """The votes of largest soft margin over the columns of a matrix, between certified bounds (paper 001, formulation (3)).
+    """The votes of largest soft margin over the columns of a matrix, between certified bounds
+    (paper 001, formulation (3)).
 
-    Maximises rho - D sum_i xi_i s.t. (A lambda)_i + xi_i >= rho, sum lambda = 1, lambda, xi >= 0 with D = 1 / (nu m), by its dual. It may be jitted,
-    and vmapped over matrices and nus.
+    Maximises rho - D sum_i xi_i s.t. (A lambda)_i + xi_i >= rho, sum lambda = 1, lambda, xi >= 0
+    with D = 1 / (nu m), by its dual. It may be jitted, and vmapped over matrices and nus.
 
     Derivatives, in both modes and of any order, with respect to the entries of the margins, nu and
     the weights; tolerance and `initial` are constants. Finite bounds have that of the optimal value
@@ -63,36 +68,51 @@ def solve(
     PRECISION_LIMIT. `warm` has none.
 
     Args:
-      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. A hypothesis whose negation counts has two columns. A matrix, or an operator such as
-        `jboost.operators.packed_signs(signs)` or `stored`, which only the first-order method takes; bounds hold for its exact matrix.
+      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. A hypothesis whose negation counts has two
+        columns. A matrix, or an operator such as `jboost.operators.packed_signs(signs)` or
+        `stored`, which only the first-order method takes; bounds hold for its exact matrix.
       nu: [] in (0, 1]; below 1 / m the hard margin.
-      tolerance: [] the gap between the bounds to be reached; None for 1e-7 in float64 and 1e-4 in float32.
-      weights: [m] importance of each example, not negative, 0 as `mask` False; D_i = p_i / nu with p_i its share. None for ones.
+      tolerance: [] the gap between the bounds to be reached; None for 1e-7 in float64 and 1e-4 in
+        float32.
+      weights: [m] importance of each example, not negative, 0 as `mask` False; D_i = p_i / nu with
+        p_i its share. None for ones.
       mask: [m] bool, False for rows that only pad.
-      initial: a solution by the same method over these columns or the first of them, to begin with; the interior point method has no use for it.
-      config: static; `SimplexConfig()`, `jboost.lp.InteriorPointConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, the method of `initial`;
-        without that the first-order method for an operator, the simplex method for small matrices on a CPU, and else the interior point method;
-        for margins that are sharded over devices `jboost.relaxed_margin.SolverConfig()`, the first-order method for games, which gathers no
+      initial: a solution by the same method over these columns or the first of them, to begin with;
+        the interior point method has no use for it.
+      config: static; `SimplexConfig()`, `jboost.lp.InteriorPointConfig()` or
+        `jboost.lp.FirstOrderConfig()`. Where None, the method of `initial`; without that the
+        first-order method for an operator, the simplex method for small matrices on a CPU, and else
+        the interior point method; for margins that are sharded over devices
+        `jboost.relaxed_margin.SolverConfig()`, the first-order method for games, which gathers no
         examples.
       derivative: static; as of `jboost.lp.solve`, of which equations votes and example weights are
         differentiated where they are degenerate.
 
     Returns:
-      An `LPBoostSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound` from `example_weights` alone, in exact arithmetic.
+      An `LPBoostSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound` from
+      `example_weights` alone, in exact arithmetic.
 
     Raises:
-      ValueError: at trace time, naming the argument; for an operator with a method that factors a matrix; for a nu
-        outside (0, 1] where it is concrete. Traced, that is status INFEASIBLE. Entries
-        outside [-1, 1] and NaN are INVALID_INPUT.
+      ValueError: at trace time, naming the argument; for an operator with a method that factors a
+        matrix; for a nu outside (0, 1] where it is concrete. Traced, that is status INFEASIBLE.
+        Entries outside [-1, 1] and NaN are INVALID_INPUT.
 
     >>> import jboost
-    >>> solution = jboost.lpboost.solve([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], nu=0.2)
-    >>> bool(solution.lower_bound <= 1 / 3 <= solution.upper_bound), [round(float(vote), 2) for vote in solution.coefficients]
+    >>> solution = jboost.lpboost.solve(
+    ...     [[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], nu=0.2
+    ... )
+    >>> (
+    ...     bool(solution.lower_bound <= 1 / 3 <= solution.upper_bound),
+    ...     [round(float(vote), 2) for vote in solution.coefficients],
+    ... )
     (True, [0.33, 0.33, 0.33])
     """
     margins = checked_margins(margins)
     if isinstance(margins, operators.Streamed):
-        raise ValueError("margins are streamed from the host, which no method of lpboost does: take jboost.relaxed_margin.solve, or one operator")
+        raise ValueError(
+            "margins are streamed from the host, which no method of lpboost does: take"
+            " jboost.relaxed_margin.solve, or one operator"
+        )
     if margins.shape[0] == 0:
         raise ValueError("margins has no rows: votes need at least one example")
     if margins.shape[1] == 0:
@@ -110,7 +130,9 @@ def solve(
 
 
 def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Any) -> Config:
-    """The method that is asked for, or that of the solution to begin with, or the faster one; of an operator the one that takes it."""
+    """The method that is asked for, or that of the solution to begin with, or the faster one; of an
+    operator the one that takes it.
+    """
     chosen = _choose_for_matrix(config, initial, margins)
     if not operators.is_operator(margins) or isinstance(chosen, FirstOrderConfig):
         return chosen
@@ -118,47 +140,79 @@ def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Any
         return FirstOrderConfig()
     given = "config" if config is not None else "initial"
     raise ValueError(
-        f"{given} asks for the method of {type(chosen).__name__}, which factors a stored matrix, and margins is an operator: "
-        "pass config=jboost.lp.FirstOrderConfig(), or margins.to_dense()"
+        f"{given} asks for the method of {type(chosen).__name__}, which factors a stored matrix,"
+        " and margins is an operator: pass config=jboost.lp.FirstOrderConfig(), or"
+        " margins.to_dense()"
     )
 
 
-def _choose_for_matrix(config: Config | None, initial: LPBoostSolution | None, margins: Any) -> Config:
+def _choose_for_matrix(
+    config: Config | None, initial: LPBoostSolution | None, margins: Any
+) -> Config:
     judge_config(config)
     if initial is not None and not isinstance(initial, LPBoostSolution):
-        raise ValueError(f"initial is a {type(initial).__name__}: expected a jboost.lpboost.LPBoostSolution")
+        raise ValueError(
+            f"initial is a {type(initial).__name__}: expected a jboost.lpboost.LPBoostSolution"
+        )
     if config is not None:
         return config
     if initial is not None:
         return master.method_of(initial.warm)
     if meshes.is_set():
         return master.for_many_devices()
-    return SimplexConfig() if math.prod(margins.shape) <= _SMALL and devices.platform() == "cpu" else InteriorPointConfig()
+    return (
+        SimplexConfig()
+        if math.prod(margins.shape) <= _SMALL and devices.platform() == "cpu"
+        else InteriorPointConfig()
+    )
 
 
 def _grown(initial: LPBoostSolution, margins: Any, config: Config) -> LPBoostSolution:
     """A solution for a matrix that got columns. Raises ValueError where it is none."""
-    (num_examples, num_columns), found = margins.shape, (*initial.example_weights.shape, *initial.coefficients.shape)
+    (num_examples, num_columns), found = (
+        margins.shape,
+        (*initial.example_weights.shape, *initial.coefficients.shape),
+    )
     if len(found) != 2 or found[0] != num_examples or found[1] > num_columns:
         what = " x ".join(map(str, found)) if len(found) == 2 else "a batch of"
-        raise ValueError(f"initial is a solution of {what} margins: expected {num_examples} rows and at most {num_columns} columns")
+        raise ValueError(
+            f"initial is a solution of {what} margins: expected {num_examples} rows and at most"
+            f" {num_columns} columns"
+        )
     if type(master.method_of(initial.warm)) is not type(config):
         raise ValueError(f"initial is by another method than config, {type(config).__name__}")
     votes = jnp.pad(initial.coefficients, (0, num_columns - found[1]))
-    grown = initial._replace(coefficients=votes, warm=master.grown(initial.warm, num_columns - found[1]))
+    grown = initial._replace(
+        coefficients=votes, warm=master.grown(initial.warm, num_columns - found[1])
+    )
     dtype = jnp.result_type(float)
-    return jax.tree.map(lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, grown)
+    return jax.tree.map(
+        lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, grown
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("config", "derivative"))
-def _solve(examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolution | None, *, config: Config, derivative: str) -> LPBoostSolution:
+def _solve(
+    examples: Dataset,
+    nu: Array,
+    tolerance: Array,
+    initial: LPBoostSolution | None,
+    *,
+    config: Config,
+    derivative: str,
+) -> LPBoostSolution:
     """`examples` are the rows of the matrix, all labelled +1."""
-    at_once = 1 if isinstance(config, SimplexConfig) else None  # members of unlike lengths, and a table that is read again and again
+    # members of unlike lengths, and a table that is read again and again
+    at_once = 1 if isinstance(config, SimplexConfig) else None
     run = batching.in_chunks(functools.partial(_solve_one, config), at_once=at_once)
-    return derivatives.define(run, functools.partial(differentiate, derivative))(examples, nu, tolerance, initial)
+    return derivatives.define(run, functools.partial(differentiate, derivative))(
+        examples, nu, tolerance, initial
+    )
 
 
-def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolution | None) -> LPBoostSolution:
+def _solve_one(
+    config: Config, examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolution | None
+) -> LPBoostSolution:
     dtype = jnp.result_type(float)
     nu, tolerance = nu.astype(dtype), tolerance.astype(dtype)
     is_valid = boosting.is_valid(examples) & are_in_range(examples)
@@ -169,10 +223,18 @@ def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array, i
     num_columns, num_examples = columns.shape
     all_used = jnp.ones((num_columns,), bool)
     if initial is None:
-        warm = () if master.finds_vertices(config) else master.start(config, num_examples, num_columns, dtype)
-        before = Solved(jnp.full((num_columns,), 1 / num_columns, dtype), prior, warm, jnp.zeros((), jnp.int32))
+        warm = (
+            ()
+            if master.finds_vertices(config)
+            else master.start(config, num_examples, num_columns, dtype)
+        )
+        before = Solved(
+            jnp.full((num_columns,), 1 / num_columns, dtype), prior, warm, jnp.zeros((), jnp.int32)
+        )
     else:
-        before = Solved(initial.coefficients, initial.example_weights, initial.warm, jnp.zeros((), jnp.int32))
+        before = Solved(
+            initial.coefficients, initial.example_weights, initial.warm, jnp.zeros((), jnp.int32)
+        )
     solved = master.solve(
         columns,
         all_used,
@@ -186,7 +248,11 @@ def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array, i
     edge = certify.largest_signed_edge(columns, solved.example_weights, all_used)
     upper = value.not_exceeded(edge, solved.example_weights, relaxation, prior)
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
-    missed = jnp.where(master.is_used_up(config, solved.num_iterations), int(Status.ITERATION_LIMIT), int(Status.PRECISION_LIMIT))
+    missed = jnp.where(
+        master.is_used_up(config, solved.num_iterations),
+        int(Status.ITERATION_LIMIT),
+        int(Status.PRECISION_LIMIT),
+    )
     status = jnp.where(upper - lower <= tolerance, int(Status.OPTIMAL), missed)
     status = jnp.where(is_feasible, status, int(Status.INFEASIBLE))
     return LPBoostSolution(

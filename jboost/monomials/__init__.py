@@ -1,7 +1,17 @@
-"""Maximum monomial agreement: the conjunction of literals that agrees best with weighted labels, by exact branch and bound."""
+"""Maximum monomial agreement: the conjunction of literals that agrees best with weighted labels, by
+exact branch and bound.
+"""
 
 from jboost.monomials import costs
 from jboost.monomials.solve import covers, greedy, maximum_agreement
 from jboost.monomials.types import Monomials, MonomialSolution, SearchConfig
 
-__all__ = ["MonomialSolution", "Monomials", "SearchConfig", "costs", "covers", "greedy", "maximum_agreement"]
+__all__ = [
+    "MonomialSolution",
+    "Monomials",
+    "SearchConfig",
+    "costs",
+    "covers",
+    "greedy",
+    "maximum_agreement",
+]

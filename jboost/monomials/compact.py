@@ -1,6 +1,8 @@
-"""Examples of known values, class by class, with equal ones merged and idle ones left out: smaller products, same optimum.
+"""Examples of known values, class by class, with equal ones merged and idle ones left out: smaller
+products, same optimum.
 
-On the host, where arrays are concrete. Sizes are rounded up to one of four in each octave, so that few programs are compiled.
+On the host, where arrays are concrete. Sizes are rounded up to one of four in each octave, so that
+few programs are compiled.
 """
 
 from __future__ import annotations
@@ -27,10 +29,19 @@ def bucket(size: int) -> int:
     return max(8, -(-size // step) * step)
 
 
-def compact(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, rewards: np.ndarray | None, *, merge_columns: bool) -> Compact:
-    """Leaves out examples of no weight and no reward, merges equal ones of a class where there are no rewards, and equal or opposite attributes.
+def compact(
+    features: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    rewards: np.ndarray | None,
+    *,
+    merge_columns: bool,
+) -> Compact:
+    """Leaves out examples of no weight and no reward, merges equal ones of a class where there are
+    no rewards, and equal or opposite attributes.
 
-    Attributes are merged only if asked for: where a higher order costs less, one more literal that changes no cover may pay.
+    Attributes are merged only if asked for: where a higher order costs less, one more literal that
+    changes no cover may pay.
 
     Args:
       features: [m, N] 0, 1 or NaN.
@@ -38,10 +49,21 @@ def compact(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, rewar
       weights: [m] integers, 0 for those masked out.
       rewards: [m, m] integers, or None.
     """
-    counts = weights > 0 if rewards is None else (weights > 0) | (rewards > 0).any(axis=1) | (rewards > 0).any(axis=0)
+    counts = (
+        weights > 0
+        if rewards is None
+        else (weights > 0) | (rewards > 0).any(axis=1) | (rewards > 0).any(axis=0)
+    )
     columns = _distinct_columns(features[counts]) if merge_columns else np.arange(features.shape[1])
     values = features[:, columns]
-    parts = [_one_class(values[counts & (labels == sign)], weights[counts & (labels == sign)], merge=rewards is None) for sign in (1, -1)]
+    parts = [
+        _one_class(
+            values[counts & (labels == sign)],
+            weights[counts & (labels == sign)],
+            merge=rewards is None,
+        )
+        for sign in (1, -1)
+    ]
     size = bucket(max(len(part[1]) for part in parts))
     width = bucket(len(columns))
     rows = np.stack([_padded(part[0], (size, width)) for part in parts])
@@ -50,10 +72,22 @@ def compact(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, rewar
     between = None
     if rewards is not None:
         ends = [np.flatnonzero(counts & (labels == sign)) for sign in (1, -1)]
-        between = np.stack([_padded(rewards[np.ix_(mine, theirs)], (size, size)) for mine, theirs in (ends, ends[::-1])])
+        between = np.stack(
+            [
+                _padded(rewards[np.ix_(mine, theirs)], (size, size))
+                for mine, theirs in (ends, ends[::-1])
+            ]
+        )
     known = (~is_missing).astype(features.dtype) if is_missing.any() else None
     places = np.pad(columns, (0, width - len(columns)), constant_values=features.shape[1])
-    return Compact((rows == 1).astype(features.dtype), known, amounts, between, places, places < features.shape[1])
+    return Compact(
+        (rows == 1).astype(features.dtype),
+        known,
+        amounts,
+        between,
+        places,
+        places < features.shape[1],
+    )
 
 
 def _distinct_columns(values: np.ndarray) -> np.ndarray:
@@ -71,10 +105,14 @@ def _distinct_columns(values: np.ndarray) -> np.ndarray:
     return np.sort(first)
 
 
-def _one_class(rows: np.ndarray, weights: np.ndarray, *, merge: bool) -> tuple[np.ndarray, np.ndarray]:
+def _one_class(
+    rows: np.ndarray, weights: np.ndarray, *, merge: bool
+) -> tuple[np.ndarray, np.ndarray]:
     if not merge or len(rows) == 0:
         return rows, weights
-    _, first, where = np.unique(np.where(np.isnan(rows), 2, rows), axis=0, return_index=True, return_inverse=True)
+    _, first, where = np.unique(
+        np.where(np.isnan(rows), 2, rows), axis=0, return_index=True, return_inverse=True
+    )
     sums = np.zeros(len(first), weights.dtype)
     np.add.at(sums, where.reshape(-1), weights)
     return rows[first], sums

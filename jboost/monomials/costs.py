@@ -1,7 +1,8 @@
 """What a monomial of order k costs beside a misclassified example: the c_u of paper 001.
 
-A cost function maps (orders [D], num_attributes, num_examples, max_order) to costs [D]; `mdl` and `rademacher` make two. One's own is any function
-of this kind, at module level so that equal learners compare equal.
+A cost function maps (orders [D], num_attributes, num_examples, max_order) to costs [D]; `mdl` and
+`rademacher` make two. One's own is any function of this kind, at module level so that equal
+learners compare equal.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from jboost.base.types import Array, ArrayLike
 class CostFunction(Protocol):
     """Costs by order."""
 
-    def __call__(self, orders: Array, num_attributes: int, num_examples: Array, max_order: int) -> Array:
+    def __call__(
+        self, orders: Array, num_attributes: int, num_examples: Array, max_order: int
+    ) -> Array:
         """Costs [D] of orders [D]."""
 
 
@@ -30,7 +33,9 @@ class OwnCost:
 
     function: CostFunction
 
-    def __call__(self, orders: Array, num_attributes: int, num_examples: Array, max_order: int) -> Array:
+    def __call__(
+        self, orders: Array, num_attributes: int, num_examples: Array, max_order: int
+    ) -> Array:
         """Costs [D] of orders [D]."""
         return self.function(orders, num_attributes, num_examples, max_order)
 
@@ -39,7 +44,9 @@ register(OwnCost, static=("function",))
 
 
 def log_binomial(num_attributes: ArrayLike, orders: Array) -> Array:
-    """Natural logarithm of the number of ways to choose `orders` [D] of N attributes, where there are as many: factor by factor."""
+    """Natural logarithm of the number of ways to choose `orders` [D] of N attributes, where there
+    are as many: factor by factor.
+    """
     dtype = jnp.result_type(float)
     size, orders = jnp.asarray(num_attributes, dtype), jnp.asarray(orders, jnp.int32)
 
@@ -64,39 +71,62 @@ class MDL:
     num_attributes: ArrayLike | None = None
     num_examples: ArrayLike | None = None
 
-    def __call__(self, orders: Array, num_attributes: ArrayLike, num_examples: ArrayLike, max_order: int) -> Array:
+    def __call__(
+        self, orders: Array, num_attributes: ArrayLike, num_examples: ArrayLike, max_order: int
+    ) -> Array:
         """Costs [D] of orders [D]."""
         num_attributes = num_attributes if self.num_attributes is None else self.num_attributes
         num_examples = num_examples if self.num_examples is None else self.num_examples
-        bits = jnp.asarray(orders, jnp.result_type(float)) + log_binomial(num_attributes, orders) / math.log(2) + math.log2(max(max_order, 1))
-        return _where_there_are_any(bits / jnp.log2(jnp.maximum(num_examples, 2)) + self.kappa, orders, num_attributes)
+        bits = (
+            jnp.asarray(orders, jnp.result_type(float))
+            + log_binomial(num_attributes, orders) / math.log(2)
+            + math.log2(max(max_order, 1))
+        )
+        return _where_there_are_any(
+            bits / jnp.log2(jnp.maximum(num_examples, 2)) + self.kappa, orders, num_attributes
+        )
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class Rademacher:
-    """scale sqrt(2 M ln(2^(k+1) C(N, k))): M times the bound of Massart's lemma on the Rademacher complexity of the monomials of order k."""
+    """scale sqrt(2 M ln(2^(k+1) C(N, k))): M times the bound of Massart's lemma on the Rademacher
+    complexity of the monomials of order k.
+    """
 
     scale: ArrayLike
     num_attributes: ArrayLike | None = None
     num_examples: ArrayLike | None = None
 
-    def __call__(self, orders: Array, num_attributes: ArrayLike, num_examples: ArrayLike, max_order: int) -> Array:
+    def __call__(
+        self, orders: Array, num_attributes: ArrayLike, num_examples: ArrayLike, max_order: int
+    ) -> Array:
         """Costs [D] of orders [D]."""
         del max_order
         num_attributes = num_attributes if self.num_attributes is None else self.num_attributes
         num_examples = num_examples if self.num_examples is None else self.num_examples
-        size = (jnp.asarray(orders, jnp.result_type(float)) + 1) * math.log(2) + log_binomial(num_attributes, orders)
-        return _where_there_are_any(self.scale * jnp.sqrt(2 * num_examples * size), orders, num_attributes)
+        size = (jnp.asarray(orders, jnp.result_type(float)) + 1) * math.log(2) + log_binomial(
+            num_attributes, orders
+        )
+        return _where_there_are_any(
+            self.scale * jnp.sqrt(2 * num_examples * size), orders, num_attributes
+        )
 
 
-def mdl(kappa: ArrayLike = 1.5, *, num_attributes: ArrayLike | None = None, num_examples: ArrayLike | None = None) -> MDL:
-    """The description length of a monomial in units of that of a misclassified example: (28) of paper 001.
+def mdl(
+    kappa: ArrayLike = 1.5,
+    *,
+    num_attributes: ArrayLike | None = None,
+    num_examples: ArrayLike | None = None,
+) -> MDL:
+    """The description length of a monomial in units of that of a misclassified example: (28) of
+    paper 001.
 
     Args:
       kappa: [] for the bits of its coefficient, in [1 + 1 / M, 2] by the paper.
       num_attributes: [] N, where some columns of the features only pad; None for all of them.
-      num_examples: [] M, where a row stands for several examples (`jboost.data.merging`); None for the number of rows.
+      num_examples: [] M, where a row stands for several examples (`jboost.data.merging`); None for
+        the number of rows.
 
     Raises:
       ValueError: naming the argument, for a number below 0.
@@ -109,14 +139,24 @@ def mdl(kappa: ArrayLike = 1.5, *, num_attributes: ArrayLike | None = None, num_
     return MDL(check.number("kappa", kappa, low=0), *_counts(num_attributes, num_examples))
 
 
-def _counts(num_attributes: ArrayLike | None, num_examples: ArrayLike | None) -> tuple[Array | None, Array | None]:
+def _counts(
+    num_attributes: ArrayLike | None, num_examples: ArrayLike | None
+) -> tuple[Array | None, Array | None]:
     named = {"num_attributes": num_attributes, "num_examples": num_examples}
-    one, other = (None if value is None else check.number(name, value, low=0) for name, value in named.items())
+    one, other = (
+        None if value is None else check.number(name, value, low=0) for name, value in named.items()
+    )
     return one, other
 
 
-def rademacher(scale: ArrayLike = 0.05, *, num_attributes: ArrayLike | None = None, num_examples: ArrayLike | None = None) -> Rademacher:
-    """A cost that grows with the Rademacher complexity of the monomials of an order (Bartlett, Mendelson 2002), bounded by Massart's lemma.
+def rademacher(
+    scale: ArrayLike = 0.05,
+    *,
+    num_attributes: ArrayLike | None = None,
+    num_examples: ArrayLike | None = None,
+) -> Rademacher:
+    """A cost that grows with the Rademacher complexity of the monomials of an order (Bartlett,
+    Mendelson 2002), bounded by Massart's lemma.
 
     Args:
       scale: [] how much of it.

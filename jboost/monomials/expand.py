@@ -1,17 +1,24 @@
-"""Nodes of the search, in batches: exact values, the literals that may still pay, bounds, and children.
+"""Nodes of the search, in batches: exact values, the literals that may still pay, bounds, and
+children.
 
-A node is a monomial and a list F of literals that its descendants may add. With C the cover and z the value to beat:
+A node is a monomial and a list F of literals that its descendants may add. With C the cover and z
+the value to beat:
 
-1. a literal leaves F if what its cover can gain, less what cannot be avoided, does not exceed z, or if it removes no unwanted example;
-2. children are ordered by their bounds, ascending, and each keeps the later literals: no monomial comes twice, and large bounds get short lists;
+1. a literal leaves F if what its cover can gain, less what cannot be avoided, does not exceed z, or
+  if it removes no unwanted example;
+2. children are ordered by their bounds, ascending, and each keeps the later literals: no monomial
+  comes twice, and large bounds get short lists;
 3. unwanted examples that every literal of F covers can never leave (`lost`);
-4. if every literal of F that covers the wanted p covers the unwanted n, then p stays only with n: weight of p flows to n, and what is left of p
-   bounds what it can gain; all pairs have their turn, near ones first;
-5. literal m beats l if l keeps no wanted example that m loses, and m keeps no unwanted one that l loses: tested where one cover holds the other;
+4. if every literal of F that covers the wanted p covers the unwanted n, then p stays only with n:
+   weight of p flows to n, and what is left of p bounds what it can gain; all pairs have their turn,
+   near ones first;
+5. literal m beats l if l keeps no wanted example that m loses, and m keeps no unwanted one that l
+  loses: tested where one cover holds the other;
 6. where literals are free and may be many, those that remove no wanted example are added at once.
 
-`measure` and `screen` value a node and apply 1, 3, 5 and 6; `bound` applies 3 and 4 until F stays as it is; `children` are made then.
-Rule 1 is of Webb 1995 (OPUS), 3 and 4 generalise the class bound of Goldberg, Shan 2007 and Eckstein, Goldberg 2012.
+`measure` and `screen` value a node and apply 1, 3, 5 and 6; `bound` applies 3 and 4 until F stays
+as it is; `children` are made then. Rule 1 is of Webb 1995 (OPUS), 3 and 4 generalise the class
+bound of Goldberg, Shan 2007 and Eckstein, Goldberg 2012.
 """
 
 from __future__ import annotations
@@ -26,12 +33,22 @@ from jax import lax
 from jboost.base import devices, loops, reduce
 from jboost.base.types import Array
 from jboost.monomials import integers
-from jboost.monomials.instance import Instance, Rows, amounts_covered, by_literal, covered, layout, of_class, sum_over_rows
+from jboost.monomials.instance import (
+    Instance,
+    Rows,
+    amounts_covered,
+    by_literal,
+    covered,
+    layout,
+    of_class,
+    sum_over_rows,
+)
 
 _PAIRS_AT_ONCE = 256
 _MATCHINGS_OF_LITTLE = 16
 _FEW_WORDS = 2  # of literals, that most batches use no more of
-_ENTRIES_TO_A_PAIR = 64  # of the matrix of rewards, from which a CPU adds pair by pair faster than it multiplies matrices
+# of the matrix of rewards, from which a CPU adds pair by pair faster than it multiplies matrices
+_ENTRIES_TO_A_PAIR = 64
 
 
 class Node(NamedTuple):
@@ -68,14 +85,20 @@ class Node(NamedTuple):
 
 def make_node(literals: Array, allowed: Array, lost: Array, bound: Array, order: Array) -> Node:
     """A node, or several."""
-    return Node(jnp.concatenate([literals, allowed], axis=-1), jnp.stack([lost, bound, order], axis=-1))
+    return Node(
+        jnp.concatenate([literals, allowed], axis=-1), jnp.stack([lost, bound, order], axis=-1)
+    )
 
 
 class Measured(NamedTuple):
-    """What the monomials of a batch attain as they are, and with one more literal in the rows after the first."""
+    """What the monomials of a batch attain as they are, and with one more literal in the rows after
+    the first.
+    """
 
     allowed: Array  # [L, B] bool: F
-    values: Array  # [1 + L, B] exact without rewards; with rewards exact as they are, from below with one more literal
+    # [1 + L, B] exact without rewards; with rewards exact as they are, from below with one more
+    # literal
+    values: Array
     gained: Array  # [1 + L, B] what the wanted examples covered can gain, from above
     kept: Array  # [1 + L, B] loss of the unwanted examples covered; with rewards their number
 
@@ -90,7 +113,8 @@ class Screened(NamedTuple):
 
     nodes: Node
     is_open: Array  # [B] bool: there may be something better below
-    is_new: Array  # [B] bool: literals have been added to the monomial, and it is to be measured again
+    # [B] bool: literals have been added to the monomial, and it is to be measured again
+    is_new: Array
 
 
 class Bounded(NamedTuple):
@@ -131,10 +155,15 @@ def measure(instance: Instance, nodes: Node) -> Measured:
     if instance.rewards is not None:
         beside = covered(of_class(instance.rows, 1), literals)[0]
         missed = _missed(instance, beside)
-        amounts.append(jnp.stack([missed, jnp.ones_like(missed)]))  # one without loss may stand in the way of a reward
+        # one without loss may stand in the way of a reward
+        amounts.append(jnp.stack([missed, jnp.ones_like(missed)]))
     (gained, kept), *others = amounts_covered(instance.rows, instance.extent, literals, amounts)
     is_longer = jnp.arange(gained.shape[0]) > 0
-    price = jnp.where(is_longer[:, None], cost(instance.costs, nodes.order + 1)[None], cost(instance.costs, nodes.order)[None])
+    price = jnp.where(
+        is_longer[:, None],
+        cost(instance.costs, nodes.order + 1)[None],
+        cost(instance.costs, nodes.order)[None],
+    )
     values = gained - kept - price
     for less, number in others:
         values, kept = values - less, number
@@ -142,7 +171,9 @@ def measure(instance: Instance, nodes: Node) -> Measured:
 
 
 def _missed(instance: Instance, beside: Array) -> Array:
-    """The rewards [R, B] of wanted examples that those unwanted ones cost that are covered too, `beside` [R, B] bool."""
+    """The rewards [R, B] of wanted examples that those unwanted ones cost that are covered too,
+    `beside` [R, B] bool.
+    """
     assert instance.rewards is not None
     assert instance.pairs is not None
 
@@ -164,16 +195,23 @@ def _products_of_integers(amounts: Array, flags: Array) -> Array:
 
 
 def is_beaten(instance: Instance, measured: Measured, num_nested: int) -> Array:
-    """Rule 5 among literals at most `num_nested` places apart, [L, B] bool; of literals that are allowed."""
+    """Rule 5 among literals at most `num_nested` places apart, [L, B] bool; of literals that are
+    allowed.
+    """
     num_literals = measured.allowed.shape[0]
     most = min(num_nested, max(num_literals - 1, 0))
     pairs = jnp.stack([measured.gained[1:], measured.kept[1:]])
-    of_allowed = jnp.where(measured.allowed[None], pairs, -1)  # what is not allowed is like nothing else
-    # slices of what is padded are read side by side, where padded slices would be worked out entry by entry
-    gained, kept = lax.optimization_barrier(jnp.pad(of_allowed, ((0, 0), (most, most), (0, 0)), constant_values=-1))
+    # what is not allowed is like nothing else
+    of_allowed = jnp.where(measured.allowed[None], pairs, -1)
+    # slices of what is padded are read side by side, where padded slices would be worked out entry
+    # by entry
+    gained, kept = lax.optimization_barrier(
+        jnp.pad(of_allowed, ((0, 0), (most, most), (0, 0)), constant_values=-1)
+    )
     chains = jnp.pad(instance.chains, most, constant_values=-1)
     beaten = jnp.zeros_like(measured.allowed)
-    for apart in (*range(-most, 0), *range(1, most + 1)):  # where the other literal stands: before, if it is the tighter one
+    # where the other literal stands: before, if it is the tighter one
+    for apart in (*range(-most, 0), *range(1, most + 1)):
 
         def other(values: Array, begin: int = most + apart) -> Array:
             return values[begin : begin + num_literals]
@@ -184,12 +222,27 @@ def is_beaten(instance: Instance, measured: Measured, num_nested: int) -> Array:
     return beaten
 
 
-def screen(instance: Instance, nodes: Node, is_node: Array, measured: Measured, to_beat: Array, *, num_nested: int, adds_free: bool) -> Screened:
+def screen(
+    instance: Instance,
+    nodes: Node,
+    is_node: Array,
+    measured: Measured,
+    to_beat: Array,
+    *,
+    num_nested: int,
+    adds_free: bool,
+) -> Screened:
     """Rules 1, 5 and 6 for nodes that have been measured."""
     live = is_node & (nodes.bound > to_beat)
     gained = measured.gained[1:]
-    usable = measured.allowed & live[None] & (gained - (nodes.lost + _least(instance, nodes))[None] > to_beat)
-    usable &= (measured.is_useful & ~is_beaten(instance, measured, num_nested)) | ~instance.costs_rise
+    usable = (
+        measured.allowed
+        & live[None]
+        & (gained - (nodes.lost + _least(instance, nodes))[None] > to_beat)
+    )
+    usable &= (
+        measured.is_useful & ~is_beaten(instance, measured, num_nested)
+    ) | ~instance.costs_rise
     usable = lax.optimization_barrier(usable)
     usable &= gained - (_lost(instance, nodes, usable) + _least(instance, nodes))[None] > to_beat
     is_open = _is_open(instance, usable)
@@ -200,27 +253,37 @@ def screen(instance: Instance, nodes: Node, is_node: Array, measured: Measured, 
         free_words = integers.pack(free.T)
         literals = jnp.where(is_new[:, None], literals | free_words, literals)
         allowed = allowed & ~free_words & ~integers.pack(_opposite(instance, free).T)
-    return Screened(Node(jnp.concatenate([literals, allowed], axis=1), nodes.numbers), is_open & ~is_new, is_new)
+    return Screened(
+        Node(jnp.concatenate([literals, allowed], axis=1), nodes.numbers), is_open & ~is_new, is_new
+    )
 
 
 def _lost(instance: Instance, nodes: Node, usable: Array) -> Array:
-    """Rule 3: loss [B] of the unwanted examples that the monomials and all their literals [L, B] cover."""
+    """Rule 3: loss [B] of the unwanted examples that the monomials and all their literals [L, B]
+    cover.
+    """
     literals = lax.optimization_barrier(nodes.literals | integers.pack(usable.T)).T
 
     def of_block(part: tuple[Rows, Array]) -> Array:
         rows, losses = part
         return reduce.total(jnp.where(covered(rows, literals), losses[:, :, None], 0), axis=(0, 1))
 
-    return sum_over_rows(instance.extent, (of_class(instance.rows, 1), instance.amounts[1:]), of_block)
+    return sum_over_rows(
+        instance.extent, (of_class(instance.rows, 1), instance.amounts[1:]), of_block
+    )
 
 
 def _least(instance: Instance, nodes: Node) -> Array:
-    """The least cost [B] of what has not been valued below a node: without rewards the children have been."""
+    """The least cost [B] of what has not been valued below a node: without rewards the children
+    have been.
+    """
     return cost(instance.least_costs, nodes.order + (1 if instance.rewards is not None else 2))
 
 
 def _is_open(instance: Instance, usable: Array) -> Array:
-    """Whether something below the nodes has not been valued, by their literals [L, B]: without rewards a child's child at least."""
+    """Whether something below the nodes has not been valued, by their literals [L, B]: without
+    rewards a child's child at least.
+    """
     return reduce.count(usable, axis=0) > (0 if instance.rewards is not None else 1)
 
 
@@ -229,7 +292,9 @@ def _opposite(instance: Instance, literals: Array) -> Array:
     return jnp.pad(literals, ((0, 1), (0, 0)))[instance.opposites]
 
 
-def bound(instance: Instance, nodes: Node, is_node: Array, to_beat: Array, *, num_matchings: int) -> Bounded:
+def bound(
+    instance: Instance, nodes: Node, is_node: Array, to_beat: Array, *, num_matchings: int
+) -> Bounded:
     """Rules 3 and 4, once, and rule 1 by the bounds found."""
     live = is_node & (nodes.bound > to_beat)
     allowed = integers.unpack(nodes.allowed, instance.chains.shape[0]).T & live[None]
@@ -237,7 +302,9 @@ def bound(instance: Instance, nodes: Node, is_node: Array, to_beat: Array, *, nu
     is_covered = covered(instance.rows, literals) & live[None, None]
     is_stuck = lax.optimization_barrier(covered(of_class(instance.rows, 1), literals | usable)[0])
     lost = reduce.total(jnp.where(is_stuck, instance.amounts[1][:, None], 0), axis=0)
-    order, left, period = residual_gains(instance, is_covered[0], is_covered[1] & ~is_stuck, is_stuck, usable, num_matchings)
+    order, left, period = residual_gains(
+        instance, is_covered[0], is_covered[1] & ~is_stuck, is_stuck, usable, num_matchings
+    )
 
     def of_block(part: tuple[Array, Array]) -> Array:
         order, left = part
@@ -247,13 +314,21 @@ def bound(instance: Instance, nodes: Node, is_node: Array, to_beat: Array, *, nu
     bounds = lax.optimization_barrier(worth - (lost + _least(instance, nodes))[None])
     kept = allowed & (bounds > to_beat)
     left_over = make_node(nodes.literals, integers.pack(kept.T), lost, nodes.bound, nodes.order)
-    return Bounded(left_over, kept, bounds, reduce.all_true(kept == allowed, axis=0), _is_open(instance, kept))
+    return Bounded(
+        left_over, kept, bounds, reduce.all_true(kept == allowed, axis=0), _is_open(instance, kept)
+    )
 
 
 def residual_gains(
-    instance: Instance, wanted: Array, removable: Array, is_stuck: Array, usable: Array, num_matchings: int
+    instance: Instance,
+    wanted: Array,
+    removable: Array,
+    is_stuck: Array,
+    usable: Array,
+    num_matchings: int,
 ) -> tuple[Array, Array, Array]:
-    """Rule 4: what each covered wanted example can gain, less what flows to the unwanted ones it stays with.
+    """Rule 4: what each covered wanted example can gain, less what flows to the unwanted ones it
+    stays with.
 
     Args:
       wanted: [R, B] bool, covered.
@@ -263,19 +338,24 @@ def residual_gains(
       num_matchings: static.
 
     Returns:
-      An order of the wanted examples [R], what those in this order can gain [R, B], and the number [], 1 at least, of first ones among which are all
-      that can gain anything.
+      An order of the wanted examples [R], what those in this order can gain [R, B], and the number
+      [], 1 at least, of first ones among which are all that can gain anything.
     """
     gains, losses = instance.amounts[:, :, None]
     if instance.rewards is not None:
         gains -= _forgone(instance, removable, is_stuck, usable)
-    standing = lax.optimization_barrier(jnp.stack([jnp.where(wanted, gains, 0), jnp.where(removable, losses, 0)]))
+    standing = lax.optimization_barrier(
+        jnp.stack([jnp.where(wanted, gains, 0), jnp.where(removable, losses, 0)])
+    )
     size = wanted.shape[0]
     takes_part = reduce.any_true(standing > 0, axis=2)
     orders, extents = _with_partners_first(takes_part), reduce.count(takes_part, axis=1)
     period = jnp.max(extents, initial=1)
-    line = orders[0][jnp.arange(size + min(num_matchings, size)) % period]  # the wanted rows that take part, round and round
-    rounds = jnp.where(extents[1] > 0, jnp.minimum(_worth_while(instance, line.shape[0] - size), period), 0)
+    # the wanted rows that take part, round and round
+    line = orders[0][jnp.arange(size + min(num_matchings, size)) % period]
+    rounds = jnp.where(
+        extents[1] > 0, jnp.minimum(_worth_while(instance, line.shape[0] - size), period), 0
+    )
     left, capacity = standing[0][line], standing[1][orders[1]]
 
     def meet(words: Array, other_words: Array, usable: Array, rounds: Array) -> Array:
@@ -291,8 +371,14 @@ def residual_gains(
     return orders[0], _by_used_literals(instance, usable, rounds, meet), period
 
 
-def _by_used_literals(instance: Instance, usable: Array, rounds: Array, meet: Callable[[Array, Array, Array, Array], Array]) -> Array:
-    """What `meet` makes of the words of both classes and of `usable` [W, B]; of shorter ones where the batch uses few literals.
+def _by_used_literals(
+    instance: Instance,
+    usable: Array,
+    rounds: Array,
+    meet: Callable[[Array, Array, Array, Array], Array],
+) -> Array:
+    """What `meet` makes of the words of both classes and of `usable` [W, B]; of shorter ones where
+    the batch uses few literals.
 
     Args:
       meet: (words [R, W], words [R, W], usable [W, B], rounds []) -> [R, B].
@@ -306,16 +392,24 @@ def _by_used_literals(instance: Instance, usable: Array, rounds: Array, meet: Ca
     def few_words(rounds: Array) -> Array:
         _, index = integers.nth_set(used[None], num_few)
         mine, theirs = integers.pack(instance.rows.covers[:, :, 1 + index] > 0)
-        return meet(mine, theirs, integers.pack(integers.unpack(usable.T, 32 * usable.shape[0])[:, index]).T, rounds)
+        return meet(
+            mine,
+            theirs,
+            integers.pack(integers.unpack(usable.T, 32 * usable.shape[0])[:, index]).T,
+            rounds,
+        )
 
     def all_words(rounds: Array) -> Array:
         return meet(mine, theirs, usable, rounds)
 
-    return loops.one_of(jnp.sum(lax.population_count(used)) <= num_few, rounds, 0, few_words, all_words)
+    return loops.one_of(
+        jnp.sum(lax.population_count(used)) <= num_few, rounds, 0, few_words, all_words
+    )
 
 
 def _with_partners_first(takes_part: Array) -> Array:
-    """Orders of the rows of both classes [2, R] in which those that take part come first, before all those whose row of the other class does too.
+    """Orders of the rows of both classes [2, R] in which those that take part come first, before
+    all those whose row of the other class does too.
 
     Row i of either class are near one another: those that both take part meet first.
     """
@@ -326,26 +420,42 @@ def _worth_while(instance: Instance, num_matchings: int) -> Array:
     """How many matchings to try, []: few where all that can flow is less than the rewards."""
     if instance.is_little_lost is None:
         return jnp.asarray(num_matchings, jnp.int32)
-    return jnp.where(instance.is_little_lost, min(num_matchings, _MATCHINGS_OF_LITTLE), num_matchings)
+    return jnp.where(
+        instance.is_little_lost, min(num_matchings, _MATCHINGS_OF_LITTLE), num_matchings
+    )
 
 
 def _parts(words: Array, other_words: Array, usable: Array) -> Array:
-    """Whether some usable literal, words [W, B], covers the example of one row and not that of the other, words [k, W] each: [k, B] bool."""
+    """Whether some usable literal, words [W, B], covers the example of one row and not that of the
+    other, words [k, W] each: [k, B] bool.
+    """
     parting = words & ~other_words
-    return functools.reduce(jnp.bitwise_or, (parting[:, None, word] & usable[None, word, :] for word in range(usable.shape[0]))) != 0
+    return (
+        functools.reduce(
+            jnp.bitwise_or,
+            (parting[:, None, word] & usable[None, word, :] for word in range(usable.shape[0])),
+        )
+        != 0
+    )
 
 
 def _forgone(instance: Instance, removable: Array, is_stuck: Array, usable: Array) -> Array:
-    """The rewards that the wanted examples cannot earn, [R, B]: those whose unwanted example can never leave, or only with the wanted one."""
+    """The rewards that the wanted examples cannot earn, [R, B]: those whose unwanted example can
+    never leave, or only with the wanted one.
+    """
     words, other_words = instance.rows.words
 
     def is_lost(wanted: Array, unwanted: Array) -> Array:
-        return is_stuck[unwanted] | (removable[unwanted] & ~_parts(words[wanted], other_words[unwanted], usable))
+        return is_stuck[unwanted] | (
+            removable[unwanted] & ~_parts(words[wanted], other_words[unwanted], usable)
+        )
 
     return _sum_over_pairs(instance, is_lost, usable.shape[1])
 
 
-def _sum_over_pairs(instance: Instance, counts: Callable[[Array, Array], Array], width: int) -> Array:
+def _sum_over_pairs(
+    instance: Instance, counts: Callable[[Array, Array], Array], width: int
+) -> Array:
     """The rewards that count, summed for each wanted example, [R, B].
 
     `counts` says which of some pairs do: (wanted [k], unwanted [k]) -> [k, B] bool.
@@ -358,21 +468,34 @@ def _sum_over_pairs(instance: Instance, counts: Callable[[Array, Array], Array],
     num_pairs = jnp.sum(pairs < pairs.size, dtype=jnp.int32)
 
     def add(step: Array, total: Array) -> Array:
-        places = pairs.at[step * at_once + jnp.arange(at_once)].get(mode="fill", fill_value=pairs.size)
+        places = pairs.at[step * at_once + jnp.arange(at_once)].get(
+            mode="fill", fill_value=pairs.size
+        )
         amounts = rewards.reshape(-1).at[places].get(mode="fill", fill_value=0)
         wanted, unwanted = jnp.minimum(places // size, size - 1), places % size
-        return total.at[wanted].add(jnp.where(counts(wanted, unwanted), amounts[:, None], 0), indices_are_sorted=True)
+        return total.at[wanted].add(
+            jnp.where(counts(wanted, unwanted), amounts[:, None], 0), indices_are_sorted=True
+        )
 
-    return loops.fori_loop(0, -(-num_pairs // at_once), add, jnp.zeros((size, width), rewards.dtype))
+    return loops.fori_loop(
+        0, -(-num_pairs // at_once), add, jnp.zeros((size, width), rewards.dtype)
+    )
 
 
 def _flow_all(
-    flow: Callable[[Array, Array, Array, Array], Array], line: Array, capacity: Array, period: Array, extent: Array, rounds: Array
+    flow: Callable[[Array, Array, Array, Array], Array],
+    line: Array,
+    capacity: Array,
+    period: Array,
+    extent: Array,
+    rounds: Array,
 ) -> Array:
-    """What is left [R, B] after each row has met, in each round, the row of `capacity` that stands so much before it; 0 from row `period` on.
+    """What is left [R, B] after each row has met, in each round, the row of `capacity` that stands
+    so much before it; 0 from row `period` on.
 
     Args:
-      flow: (place, other place, rows [k, B], capacity [k, B]) -> what goes from rows of the line to those of `capacity`, from these places on.
+      flow: (place, other place, rows [k, B], capacity [k, B]) -> what goes from rows of the line to
+        those of `capacity`, from these places on.
       line: [R + rounds, B] the first `period` rows, round and round.
       capacity: [R, B], 0 from row `extent` on.
       period: [], R at most.
@@ -394,22 +517,30 @@ def _flow_all(
             return rows - gone, room - gone
 
         def nobody() -> tuple[Array, Array]:
-            return jnp.zeros((at_once, line.shape[1]), line.dtype), jnp.zeros((at_once, line.shape[1]), capacity.dtype)
+            return jnp.zeros((at_once, line.shape[1]), line.dtype), jnp.zeros(
+                (at_once, line.shape[1]), capacity.dtype
+            )
 
         is_any = begin < extent.astype(jnp.uint32)
-        rows, room = loops.cond(is_any, pair, nobody)  # always some; as a branch it is worked out once, before either array is written to
+        # always some; as a branch it is worked out once, before either array is written to
+        rows, room = loops.cond(is_any, pair, nobody)
         standing = put(standing, rows, shift + begin)
-        standing = put(standing, some(standing, shift, 1), shift + last)  # the first one goes to the end of the line
+        # the first one goes to the end of the line
+        standing = put(standing, some(standing, shift, 1), shift + last)
         return standing, put(capacity, room, begin)
 
-    standing, _ = loops.fori_loop(jnp.uint32(0), rounds.astype(jnp.uint32) * num_groups, one_group, (line, capacity))
+    standing, _ = loops.fori_loop(
+        jnp.uint32(0), rounds.astype(jnp.uint32) * num_groups, one_group, (line, capacity)
+    )
     index = jnp.arange(size)
     left = standing[jnp.where(index < rounds, index + period, index)]
     return jnp.where((index < period)[:, None], left, 0)
 
 
 def some(rows: Array, begin: Array, size: int) -> Array:
-    """So many rows from `begin` on, which is unsigned: a place that may be negative costs an operation of its own."""
+    """So many rows from `begin` on, which is unsigned: a place that may be negative costs an
+    operation of its own.
+    """
     return lax.dynamic_slice(rows, (begin, jnp.zeros_like(begin)), (size, rows.shape[1]))
 
 
@@ -419,23 +550,33 @@ def put(rows: Array, part: Array, begin: Array) -> Array:
 
 
 def children(instance: Instance, bounded: Bounded, *, num_slots: int) -> Children:
-    """The children of settled nodes in the order of their parents, as many whole families as fit, from the top of the batch."""
+    """The children of settled nodes in the order of their parents, as many whole families as fit,
+    from the top of the batch.
+    """
     nodes, usable = bounded.nodes, bounded.usable
     num_literals = usable.shape[0]
     has_child = usable & (bounded.is_settled & bounded.is_open)[None]
     counts = reduce.count(has_child, axis=0)
     fits = integers.sums_so_far(counts[::-1])[::-1] <= num_slots
-    words = lax.optimization_barrier(jnp.where(fits[:, None], integers.pack(has_child.T), jnp.uint32(0)))
+    words = lax.optimization_barrier(
+        jnp.where(fits[:, None], integers.pack(has_child.T), jnp.uint32(0))
+    )
     parent, literal = integers.nth_set(words, num_slots)
-    ranked = lax.optimization_barrier(jnp.where(usable, bounded.bounds, jnp.iinfo(bounded.bounds.dtype).min).T)
+    ranked = lax.optimization_barrier(
+        jnp.where(usable, bounded.bounds, jnp.iinfo(bounded.bounds.dtype).min).T
+    )
     siblings, own = ranked[parent], ranked[parent, literal]
     column = jnp.arange(num_literals, dtype=jnp.int32)[None, :]
-    is_later = (siblings > own[:, None]) | ((siblings == own[:, None]) & (column > literal[:, None]))
+    is_later = (siblings > own[:, None]) | (
+        (siblings == own[:, None]) & (column > literal[:, None])
+    )
     num_words = nodes.literals.shape[1]
     added = integers.one_bit(literal, num_words)
     opposite = integers.one_bit(instance.opposites[literal], num_words)
     kept = integers.pack(is_later) & ~opposite
-    made = make_node(nodes.literals[parent] | added, kept, nodes.lost[parent], own, nodes.order[parent] + 1)
+    made = make_node(
+        nodes.literals[parent] | added, kept, nodes.lost[parent], own, nodes.order[parent] + 1
+    )
     is_node = jnp.arange(num_slots) < reduce.total(jnp.where(fits, counts, 0))
     if instance.rewards is None:  # what has no later literal has been valued
         is_node &= jnp.any(kept != 0, axis=1)

@@ -12,7 +12,9 @@ from jboost.base.types import Array
 
 
 class Found(NamedTuple):
-    """Monomials met, the best first, by integer value; no two of a sign that cover as much of both classes."""
+    """Monomials met, the best first, by integer value; no two of a sign that cover as much of both
+    classes.
+    """
 
     numbers: Array  # [k, 4] value, gain and loss of the cover, which tell covers apart, and sign
     literals: Array  # [k, W] words
@@ -48,14 +50,20 @@ def nothing(dtype: Any, *, num_best: int, num_words: int) -> Found:
 def merge(found: Found, others: Found) -> Found:
     """The best of those found and of others, equal ones once."""
     numbers, literals = (jnp.concatenate(parts) for parts in zip(found, others, strict=True))
-    values = jnp.where(are_twins(numbers[:, 1:], numbers[:, 0]), jnp.iinfo(numbers.dtype).min, numbers[:, 0])
+    values = jnp.where(
+        are_twins(numbers[:, 1:], numbers[:, 0]), jnp.iinfo(numbers.dtype).min, numbers[:, 0]
+    )
     _, best = numerics.top_k(values, found.values.shape[0])
     return Found(jnp.concatenate([values[best, None], numbers[best, 1:]], axis=1), literals[best])
 
 
 def are_twins(keys: Array, values: Array) -> Array:
-    """Which of monomials with keys [k, j] and values [k] are like one of a larger value, or of the same value before them, [k] bool."""
+    """Which of monomials with keys [k, j] and values [k] are like one of a larger value, or of the
+    same value before them, [k] bool.
+    """
     index = jnp.arange(keys.shape[0])
-    is_before = (values[None, :] > values[:, None]) | ((values[None, :] == values[:, None]) & (index[None, :] < index[:, None]))
+    is_before = (values[None, :] > values[:, None]) | (
+        (values[None, :] == values[:, None]) & (index[None, :] < index[:, None])
+    )
     is_same = functools.reduce(jnp.logical_and, (key[:, None] == key[None, :] for key in keys.T))
     return reduce.any_true(is_same & is_before)

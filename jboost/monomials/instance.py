@@ -1,8 +1,11 @@
-"""An instance of (27), paper 001, for one sign: the examples that a monomial is to cover, those it is not to, what is known at the root.
+"""An instance of (27), paper 001, for one sign: the examples that a monomial is to cover, those it
+is not to, what is known at the root.
 
-Symbols: v_ii' `rewards`, c(k) `costs`; w+ and w- are in `amounts`. All amounts are integers of one unit (`integers`). Of the 2N literals
-l < N wants attribute l to be 1, N + l wants it to be 0; an instance has L of them, in an order of its own. Examples without gain, loss or reward
-take no part: a cover never holds them. Both signs have the same examples in the same order, with the classes exchanged.
+Symbols: v_ii' `rewards`, c(k) `costs`; w+ and w- are in `amounts`. All amounts are integers of one
+unit (`integers`). Of the 2N literals l < N wants attribute l to be 1, N + l wants it to be 0; an
+instance has L of them, in an order of its own. Examples without gain, loss or reward take no part:
+a cover never holds them. Both signs have the same examples in the same order, with the classes
+exchanged.
 """
 
 from __future__ import annotations
@@ -27,9 +30,13 @@ _MOST_ENTRIES = 1 << 22  # of the products of literals that are held at once
 
 
 class Rows(NamedTuple):
-    """Examples of two classes, those wanted before those unwanted. Row i of either class is near row i of the other."""
+    """Examples of two classes, those wanted before those unwanted. Row i of either class is near
+    row i of the other.
+    """
 
-    covers: Array  # [2, R, 1 + L] 1 where the literal covers the example, else 0; before all literals 1: no literal covers every example
+    # [2, R, 1 + L] 1 where the literal covers the example, else 0; before all literals 1: no
+    # literal covers every example
+    covers: Array
     words: Array  # [2, R, W] the literals' covers as bits
     counts: Array  # [2, R] bool, whether the example takes part
 
@@ -38,25 +45,43 @@ class Instance(NamedTuple):
     """What the search for one sign knows; `make` returns what that for both signs does."""
 
     rows: Rows
-    amounts: Array  # [2, R] what each wanted example can gain at most, rewards included, and what each unwanted one costs; [2, 2, R] of both signs
-    rewards: Array | None  # [R, R] v, wanted by unwanted: earned for the one if covered, where the other is not; [2, R, R] of both signs
-    pairs: Array | None  # [R R] int32: the places of the rewards that are not 0, in order, then R R; [2, R R] of both signs
-    is_little_lost: Array | None  # [] bool, whether all costs of unwanted examples are less than all rewards; [2] of both signs
-    costs: Array  # [D + 2] of orders 0 ... D - 1; of higher ones, which are not allowed, more than can be gained
+    # [2, R] what each wanted example can gain at most, rewards included, and what each unwanted one
+    # costs; [2, 2, R] of both signs
+    amounts: Array
+    # [R, R] v, wanted by unwanted: earned for the one if covered, where the other is not; [2, R, R]
+    # of both signs
+    rewards: Array | None
+    # [R R] int32: the places of the rewards that are not 0, in order, then R R; [2, R R] of both
+    # signs
+    pairs: Array | None
+    # [] bool, whether all costs of unwanted examples are less than all rewards; [2] of both signs
+    is_little_lost: Array | None
+    # [D + 2] of orders 0 ... D - 1; of higher ones, which are not allowed, more than can be gained
+    costs: Array
     least_costs: Array  # [D + 2] the least cost of this or a higher order
-    costs_rise: Array  # [] bool, whether no order costs less than a lower one: else literals that change no cover may still pay
-    opposites: Array  # [L] int32, the place of the literal that wants the contrary; L where there is none
-    chains: Array  # [L] int32: within a chain, literals side by side, each literal's cover holds that of the one before it
+    # [] bool, whether no order costs less than a lower one: else literals that change no cover may
+    # still pay
+    costs_rise: Array
+    # [L] int32, the place of the literal that wants the contrary; L where there is none
+    opposites: Array
+    # [L] int32: within a chain, literals side by side, each literal's cover holds that of the one
+    # before it
+    chains: Array
     allowed: Array  # [L] bool: False for literals that only pad
-    extent: Array  # [] int32: the examples that take part are among so many first ones of either class
+    # [] int32: the examples that take part are among so many first ones of either class
+    extent: Array
 
 
 def of_sign(both: Instance, index: Array) -> Instance:
     """The instance of sign +1, index 0, or -1, index 1, of what `make` returns."""
     classes = jnp.stack([index, 1 - index])
     rows = jax.tree.map(lambda leaf: leaf[classes], both.rows)
-    own = jax.tree.map(lambda leaf: leaf[index], (both.amounts, both.rewards, both.pairs, both.is_little_lost))
-    return both._replace(rows=rows, **dict(zip(("amounts", "rewards", "pairs", "is_little_lost"), own, strict=True)))
+    own = jax.tree.map(
+        lambda leaf: leaf[index], (both.amounts, both.rewards, both.pairs, both.is_little_lost)
+    )
+    return both._replace(
+        rows=rows, **dict(zip(("amounts", "rewards", "pairs", "is_little_lost"), own, strict=True))
+    )
 
 
 def of_class(rows: Rows, number: int) -> Rows:
@@ -70,8 +95,16 @@ def literals_of(ones: Array, known: Array | None) -> Array:
 
 
 def covered(rows: Rows, literals: Array) -> Array:
-    """Which examples all of the literals, words [W, B], cover, [2, R, B] bool; those that take no part are not covered."""
-    missed = functools.reduce(jnp.bitwise_or, (~rows.words[:, :, None, word] & literals[None, None, word] for word in range(literals.shape[0])))
+    """Which examples all of the literals, words [W, B], cover, [2, R, B] bool; those that take no
+    part are not covered.
+    """
+    missed = functools.reduce(
+        jnp.bitwise_or,
+        (
+            ~rows.words[:, :, None, word] & literals[None, None, word]
+            for word in range(literals.shape[0])
+        ),
+    )
     return (missed == 0) & rows.counts[:, :, None]
 
 
@@ -92,29 +125,42 @@ def layout(num_rows: int) -> Layout:
     num_blocks = max(1, -(-num_rows // most))
     per_group = min(_BLOCKS_AT_ONCE, 1 << max(0, (num_blocks // _LEAST_GROUPS).bit_length() - 1))
     num_groups = -(-num_blocks // per_group)
-    block = max(1, num_rows) if num_blocks == 1 else -(-num_rows // (8 * num_groups * per_group)) * 8
+    block = (
+        max(1, num_rows) if num_blocks == 1 else -(-num_rows // (8 * num_groups * per_group)) * 8
+    )
     return Layout(block, per_group * block)
 
 
 def sum_over_rows(extent: Array, rows: PyTree, work: Callable[[PyTree], PyTree]) -> PyTree:
-    """The sum of what `work` makes of each block of rows, leaves [k, R, ...], that holds examples that take part."""
+    """The sum of what `work` makes of each block of rows, leaves [k, R, ...], that holds examples
+    that take part.
+    """
     size = jax.tree.leaves(rows)[0].shape[1]
     at_once = layout(size).block
     if size == at_once:
         return work(rows)
 
     def of_block(index: Array) -> PyTree:
-        return work(jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, index * at_once, at_once, axis=1), rows))
+        return work(
+            jax.tree.map(
+                lambda leaf: lax.dynamic_slice_in_dim(leaf, index * at_once, at_once, axis=1), rows
+            )
+        )
 
     def add(index: Array, total: PyTree) -> PyTree:
         return jax.tree.map(jnp.add, total, of_block(index))
 
-    none = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(of_block, extent))
+    none = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(of_block, extent)
+    )
     return loops.fori_loop(0, -(-extent // at_once), add, none)
 
 
-def amounts_covered(rows: Rows, extent: Array, literals: Array, amounts: Sequence[Array]) -> list[Array]:
-    """Sums of integers over the examples of each class that literals, words [W, B], cover: as they are, and with one more literal.
+def amounts_covered(
+    rows: Rows, extent: Array, literals: Array, amounts: Sequence[Array]
+) -> list[Array]:
+    """Sums of integers over the examples of each class that literals, words [W, B], cover: as they
+    are, and with one more literal.
 
     Args:
       rows: R examples of either class.
@@ -129,18 +175,26 @@ def amounts_covered(rows: Rows, extent: Array, literals: Array, amounts: Sequenc
     def of_block(part: tuple[Rows, Sequence[Array]]) -> Array:
         rows, amounts = part
         is_covered = lax.optimization_barrier(covered(rows, literals))
-        return by_literal(rows.covers, jnp.concatenate([jnp.where(is_covered, each, 0) for each in amounts], axis=2))
+        return by_literal(
+            rows.covers,
+            jnp.concatenate([jnp.where(is_covered, each, 0) for each in amounts], axis=2),
+        )
 
     return jnp.split(sum_over_rows(extent, (rows, amounts), of_block), len(amounts), axis=2)
 
 
 def by_literal(covers: Array, amounts: Array) -> Array:
-    """What integers [k, R, B] of the examples sum to, [k, 1 + L, B]: all, and those in each literal's cover, with covers [k, R, 1 + L]."""
+    """What integers [k, R, B] of the examples sum to, [k, 1 + L, B]: all, and those in each
+    literal's cover, with covers [k, R, 1 + L].
+    """
     return lax.optimization_barrier(integers.product(covers.swapaxes(1, 2), amounts))
 
 
-def make(covers: Array, amounts: Array, rewards: Array | None, costs: Array, is_attribute: Array) -> tuple[Instance, Array]:
-    """What the searches of both signs know, for `of_sign`, and where each of the 2N literals stands in it, [2N] int32.
+def make(
+    covers: Array, amounts: Array, rewards: Array | None, costs: Array, is_attribute: Array
+) -> tuple[Instance, Array]:
+    """What the searches of both signs know, for `of_sign`, and where each of the 2N literals stands
+    in it, [2N] int32.
 
     Args:
       covers: [2, R, 2N] which literals cover R examples of class +1 and R of class -1.
@@ -155,17 +209,23 @@ def make(covers: Array, amounts: Array, rewards: Array | None, costs: Array, is_
     most = integers.largest(amounts.dtype)
     costs = jnp.where(costs > reduce.total(gains, axis=(0, 1)), most, costs)
     costs = jnp.pad(costs, (0, 2), constant_values=most)
-    literals, chains = _chains(jnp.where(counts[:, :, None], covers, 0).reshape(-1, covers.shape[2]))
+    literals, chains = _chains(
+        jnp.where(counts[:, :, None], covers, 0).reshape(-1, covers.shape[2])
+    )
     places = jnp.argsort(literals).astype(jnp.int32)
     order = _near(covers, counts)
     pairs, is_little_lost = None, None
     if rewards is not None:
         is_little_lost = reduce.total(amounts)[::-1] < reduce.total(rewards, axis=(1, 2))
-        rewards = jax.vmap(lambda part, own, other: part[own][:, other])(rewards, order, order[::-1])
+        rewards = jax.vmap(lambda part, own, other: part[own][:, other])(
+            rewards, order, order[::-1]
+        )
         pairs = jax.vmap(_pairs)(rewards)
     both = Instance(
         _in_order(covers[:, :, literals], counts, order),
-        jnp.take_along_axis(jnp.stack([gains, amounts[::-1]], axis=1), jnp.stack([order, order[::-1]]), axis=2),
+        jnp.take_along_axis(
+            jnp.stack([gains, amounts[::-1]], axis=1), jnp.stack([order, order[::-1]]), axis=2
+        ),
         rewards,
         pairs,
         is_little_lost,
@@ -180,7 +240,9 @@ def make(covers: Array, amounts: Array, rewards: Array | None, costs: Array, is_
     return both, places
 
 
-def _in_blocks(covers: Array, amounts: Array, rewards: Array | None) -> tuple[Array, Array, Array | None]:
+def _in_blocks(
+    covers: Array, amounts: Array, rewards: Array | None
+) -> tuple[Array, Array, Array | None]:
     """Both classes with rows that only pad, so that all blocks are whole."""
     size = amounts.shape[1]
     missing = layout(size).whole(size) - size
@@ -217,9 +279,15 @@ def below(instance: Instance, node_literals: Array, index: Array, is_literal: Ar
     order = integers.stable_order((~counts).astype(jnp.int32))
     rewards = None if instance.rewards is None else instance.rewards[order[0]][:, order[1]]
     back = jnp.full((num_literals + 1,), index.shape[0], jnp.int32)
-    back = back.at[jnp.where(is_literal, index, back.shape[0])].set(jnp.arange(index.shape[0], dtype=jnp.int32), mode="drop")
+    back = back.at[jnp.where(is_literal, index, back.shape[0])].set(
+        jnp.arange(index.shape[0], dtype=jnp.int32), mode="drop"
+    )
     return instance._replace(
-        rows=_in_order(jnp.where(is_literal[None, None], instance.rows.covers[:, :, 1 + index], 0), counts, order),
+        rows=_in_order(
+            jnp.where(is_literal[None, None], instance.rows.covers[:, :, 1 + index], 0),
+            counts,
+            order,
+        ),
         amounts=jnp.take_along_axis(instance.amounts, order, axis=1),
         rewards=rewards,
         pairs=None if rewards is None else _pairs(rewards),
@@ -234,15 +302,23 @@ def _pairs(rewards: Array) -> Array:
     """The `pairs` of an instance with rewards [R, R]."""
     is_reward = rewards > 0
     in_row = jnp.sum(is_reward, axis=1, dtype=jnp.int32)
-    rank = (jnp.cumsum(in_row) - in_row)[:, None] + jnp.cumsum(is_reward, axis=1, dtype=jnp.int32) - 1
+    rank = (
+        (jnp.cumsum(in_row) - in_row)[:, None] + jnp.cumsum(is_reward, axis=1, dtype=jnp.int32) - 1
+    )
     places = jnp.arange(rewards.size, dtype=jnp.int32)
-    return jnp.full_like(places, rewards.size).at[jnp.where(is_reward, rank, rewards.size).reshape(-1)].set(places, mode="drop")
+    return (
+        jnp.full_like(places, rewards.size)
+        .at[jnp.where(is_reward, rank, rewards.size).reshape(-1)]
+        .set(places, mode="drop")
+    )
 
 
 def _chains(covers: Array) -> tuple[Array, Array]:
-    """Literals, by their covers [examples, L] at the root, put into chains of nested ones: their order [L], and the chain of each literal there [L].
+    """Literals, by their covers [examples, L] at the root, put into chains of nested ones: their
+    order [L], and the chain of each literal there [L].
 
-    Each literal is followed by the one of least cover that holds its own and does not follow another one.
+    Each literal is followed by the one of least cover that holds its own and does not follow
+    another one.
     """
     by_size = jnp.argsort(reduce.total(covers, axis=0), stable=True).astype(jnp.int32)
     covers, size = covers[:, by_size], by_size.shape[0]
@@ -254,7 +330,8 @@ def _chains(covers: Array) -> tuple[Array, Array]:
         return jnp.where(jnp.any(is_wider), jnp.argmax(is_wider), size).astype(jnp.int32)
 
     wider = lax.map(next_wider, places, batch_size=max(1, min(size, _MOST_ENTRIES // size)))
-    last = jnp.full((size + 1,), -1, jnp.int32).at[wider].max(places)[:size]  # of those that a literal might follow, the largest
+    # of those that a literal might follow, the largest
+    last = jnp.full((size + 1,), -1, jnp.int32).at[wider].max(places)[:size]
 
     def leap(_: int, first: Array) -> Array:
         return first[first]
@@ -265,7 +342,8 @@ def _chains(covers: Array) -> tuple[Array, Array]:
 
 
 def _near(covers: Array, counts: Array) -> Array:
-    """An order [2, R] of rows of both classes, those that count first, that puts near ones side by side.
+    """An order [2, R] of rows of both classes, those that count first, that puts near ones side by
+    side.
 
     Each unwanted one, in turn, takes the nearest wanted one that is free.
 
@@ -275,7 +353,8 @@ def _near(covers: Array, counts: Array) -> Array:
     """
     size, num_literals = covers.shape[1:]
     at_once = layout(size).block
-    own = jnp.where(counts[0], jnp.sum(covers[0], axis=1), 2 * num_literals)  # those that do not count are the last ones chosen
+    # those that do not count are the last ones chosen
+    own = jnp.where(counts[0], jnp.sum(covers[0], axis=1), 2 * num_literals)
     choosers = integers.stable_order((~counts[1]).astype(jnp.int32))
     free = jnp.arange(size, 2 * size, dtype=jnp.int32) + jnp.where(counts[0], 0, size)
 

@@ -1,7 +1,8 @@
 """Weights as integers, and exact sums of them by products of floats.
 
-In 32 bits an integer of 30 bits is handed to the product in two parts, of 24 and 6 bits; in 64 bits, where the caller has enabled them, one part of
-50 bits is enough. Sums over examples stay below 2^24 (2^53), so that they are exact in any order.
+In 32 bits an integer of 30 bits is handed to the product in two parts, of 24 and 6 bits; in 64
+bits, where the caller has enabled them, one part of 50 bits is enough. Sums over examples stay
+below 2^24 (2^53), so that they are exact in any order.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ def float_of(dtype: jnp.dtype) -> jnp.dtype:
 
 
 def exponent(total: Array) -> Array:
-    """e such that weights of this sum, times 2^e and rounded, are integers that sum to less than 2^bits, and to nearly half of it at least.
+    """e such that weights of this sum, times 2^e and rounded, are integers that sum to less than
+    2^bits, and to nearly half of it at least.
 
-    Without any weight a large number, so that costs that differ at all differ by more than there is to gain.
+    Without any weight a large number, so that costs that differ at all differ by more than there is
+    to gain.
     """
     _, above = jnp.frexp(total * 1.001)
     return jnp.where(total > 0, bits(total.dtype) - above, _POWER_OF_NOTHING)
@@ -48,19 +51,31 @@ def exponent(total: Array) -> Array:
 def to_integers(amounts: Array, power: Array) -> Array:
     """The integers next to amounts 2^power; at most 2^bits."""
     top = 2.0 ** bits(amounts.dtype) - 2.0 ** (bits(amounts.dtype) - 20)
-    return jnp.round(jnp.minimum(numerics.times_power_of_two(amounts, power), top)).astype(integer_of(amounts.dtype))
+    return jnp.round(jnp.minimum(numerics.times_power_of_two(amounts, power), top)).astype(
+        integer_of(amounts.dtype)
+    )
 
 
 def floor_to_integers(costs: Array, power: Array) -> tuple[Array, Array]:
-    """The integers below (costs - least cost) 2^power, the largest integer where that is more; and the most that is cut off of a smaller one.
+    """The integers below (costs - least cost) 2^power, the largest integer where that is more; and
+    the most that is cut off of a smaller one.
 
-    What rounding takes from or adds to a difference is (costs - difference) - least, exactly (Dekker 1971).
+    What rounding takes from or adds to a difference is (costs - difference) - least, exactly
+    (Dekker 1971).
     """
     top, least = 2 ** bits(costs.dtype) - 1, jnp.min(costs)
     differences = costs - least
     lost = jnp.where(costs < jnp.inf, (costs - differences) - least, 0)
-    low = jnp.floor(numerics.times_power_of_two(jnp.where(lost < 0, jnp.nextafter(differences, jnp.zeros_like(costs)), differences), power))
-    high = numerics.times_power_of_two(jnp.where(lost > 0, jnp.nextafter(differences, jnp.full_like(costs, jnp.inf)), differences), power)
+    low = jnp.floor(
+        numerics.times_power_of_two(
+            jnp.where(lost < 0, jnp.nextafter(differences, jnp.zeros_like(costs)), differences),
+            power,
+        )
+    )
+    high = numerics.times_power_of_two(
+        jnp.where(lost > 0, jnp.nextafter(differences, jnp.full_like(costs, jnp.inf)), differences),
+        power,
+    )
     fits = low < top
     cut = jnp.max(jnp.where(fits, high - low, 0), initial=0)
     return jnp.where(fits, jnp.where(fits, low, 0).astype(integer_of(costs.dtype)), top), cut
@@ -72,7 +87,9 @@ def product(matrix: Array, amounts: Array) -> Array:
         return _times(matrix, amounts.astype(matrix.dtype)).astype(amounts.dtype)
     high, low = amounts >> _LOW_BITS, amounts & (2**_LOW_BITS - 1)
     width = amounts.shape[-1]
-    both = _times(matrix, jnp.concatenate([high, low], axis=-1).astype(matrix.dtype)).astype(amounts.dtype)
+    both = _times(matrix, jnp.concatenate([high, low], axis=-1).astype(matrix.dtype)).astype(
+        amounts.dtype
+    )
     return (both[..., :width] << _LOW_BITS) + both[..., width:]
 
 
@@ -95,7 +112,9 @@ def pack(flags: Array) -> Array:
 
 def unpack(words: Array, size: int) -> Array:
     """The first `size` bits of [..., W] words, [..., size] bool."""
-    spread = (words[..., :, None] >> jnp.arange(32, dtype=jnp.uint32).reshape((1,) * words.ndim + (32,))) & 1
+    spread = (
+        words[..., :, None] >> jnp.arange(32, dtype=jnp.uint32).reshape((1,) * words.ndim + (32,))
+    ) & 1
     return spread.reshape(*words.shape[:-1], -1)[..., :size].astype(bool)
 
 
@@ -107,18 +126,24 @@ def one_bit(index: Array, num_words: int) -> Array:
 
 
 def nth_set(words: Array, num: int) -> tuple[Array, Array]:
-    """Where the first `num` set bits of words [k, W] are, row by row: rows and bits, [num] int32; any place past the last one."""
+    """Where the first `num` set bits of words [k, W] are, row by row: rows and bits, [num] int32;
+    any place past the last one.
+    """
     counts = lax.population_count(words).astype(jnp.int32)
     row, rest = _groups_of(reduce.total(counts, axis=1)[None, :], jnp.arange(num, dtype=jnp.int32))
     column, rest = _groups_of(counts[row], rest)
     bits_so_far = (jnp.uint32(2) << jnp.arange(32, dtype=jnp.uint32)) - 1
-    until = lax.population_count(words[row, column][:, None] & bits_so_far[None, :]).astype(jnp.int32)
+    until = lax.population_count(words[row, column][:, None] & bits_so_far[None, :]).astype(
+        jnp.int32
+    )
     bit = jnp.sum(until <= rest[:, None], axis=1, dtype=jnp.int32)
     return row, column * 32 + jnp.minimum(bit, 31)
 
 
 def _groups_of(counts: Array, members: Array) -> tuple[Array, Array]:
-    """The groups of so many members, [k, g] or [1, g], in which members [k] of all groups are, and which of the group's they are."""
+    """The groups of so many members, [k, g] or [1, g], in which members [k] of all groups are, and
+    which of the group's they are.
+    """
     if counts.shape[1] == 1:
         return jnp.zeros_like(members), members
     is_before = sums_so_far(counts) <= members[:, None]
@@ -127,13 +152,17 @@ def _groups_of(counts: Array, members: Array) -> tuple[Array, Array]:
 
 
 def sums_so_far(numbers: Array) -> Array:
-    """The sums of the first one, two, ... of integers [..., k]. Adding up anew for each is one kernel, a cumulative sum five."""
+    """The sums of the first one, two, ... of integers [..., k]. Adding up anew for each is one
+    kernel, a cumulative sum five.
+    """
     places = jnp.arange(numbers.shape[-1])
     return reduce.total(jnp.where(places[:, None] >= places[None, :], numbers[..., None, :], 0))
 
 
 def stable_order(kinds: Array) -> Array:
-    """The places of small numbers `kinds` [..., k], 0 to k at most, in ascending order, equal ones as they stand; [..., k] int32."""
+    """The places of small numbers `kinds` [..., k], 0 to k at most, in ascending order, equal ones
+    as they stand; [..., k] int32.
+    """
     size = kinds.shape[-1]
     places = lax.broadcasted_iota(jnp.int32, kinds.shape, kinds.ndim - 1)
     return lax.rem(lax.sort(kinds * size + places, is_stable=False), jnp.int32(size))

@@ -1,12 +1,12 @@
 """All monomials of up to three literals, valued at once by products of matrices.
 
-With L the [m, 2N] matrix of literals, the sum of values v over the cover of "l and l'" is
-(L' diag(v) L)_ll'. A pair of examples (i, j) rewards the monomials that cover i and not j: with P and R
-the literals of i, and those that i and j share, the rewards sum to
-(P' diag(v) P - R' diag(v) R)_ll'. So one product replaces the search over pairs of literals, and every
-value is known. A third literal takes the same product with the pairs on one side. Sums are float64:
-below 2^53 terms they differ from the exact ones by less than the number of terms times 2^-53 of the
-sum of sizes (`slack`).
+With L the [m, 2N] matrix of literals, the sum of values v over the cover of "l and l'" is (L'
+diag(v) L)_ll'. A pair of examples (i, j) rewards the monomials that cover i and not j: with P and R
+the literals of i, and those that i and j share, the rewards sum to (P' diag(v) P - R' diag(v)
+R)_ll'. So one product replaces the search over pairs of literals, and every value is known. A third
+literal takes the same product with the pairs on one side. Sums are float64: below 2^53 terms they
+differ from the exact ones by less than the number of terms times 2^-53 of the sum of sizes
+(`slack`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _MOST_ROWS_AT_ONCE = 16 * _ROWS_AT_ONCE  # of one call of a compiled product
 
 
 class Literals(NamedTuple):
-    """The literals of a table of bits: base columns (1, each bit, "is 0" of a bit with NaN), or 1 less one."""
+    """The literals of a table of bits: base columns (1, each bit, "is 0" of a bit with NaN), or 1
+    less one.
+    """
 
     base: np.ndarray  # [m, B] uint8; the first column is 1
     sources: np.ndarray  # [L] int32, the base column of each literal
@@ -51,7 +53,9 @@ class Literals(NamedTuple):
 
     def columns(self, literals: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Which rows satisfy each of the literals [k]: [m', k] uint8."""
-        return self.base[rows][:, self.sources[literals]] ^ self.is_negated[literals].astype(np.uint8)
+        return self.base[rows][:, self.sources[literals]] ^ self.is_negated[literals].astype(
+            np.uint8
+        )
 
     def covers(self, listed: Listed, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Which rows each monomial [k] covers: [m', k] uint8."""
@@ -63,10 +67,13 @@ class Literals(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Monomials as three literals each, the last ones equal where there are fewer; pairs and single literals first."""
+    """Monomials as three literals each, the last ones equal where there are fewer; pairs and single
+    literals first.
+    """
 
     literals: np.ndarray  # [3, n] int32
-    heads: np.ndarray  # [n - n2] int32: of each monomial of three literals, the one of its first two
+    # [n - n2] int32: of each monomial of three literals, the one of its first two
+    heads: np.ndarray
 
     @property
     def orders(self) -> np.ndarray:
@@ -85,7 +92,9 @@ class Listed(NamedTuple):
 
 
 def literals_of(features: np.ndarray) -> Literals:
-    """The literals of features [m, N] of 0, 1 and NaN; a bit that is NaN satisfies none of its two."""
+    """The literals of features [m, N] of 0, 1 and NaN; a bit that is NaN satisfies none
+    of its two.
+    """
     num_rows, num_bits = features.shape
     has_gaps = np.array([bool(np.isnan(column).any()) for column in features.T], bool).reshape(-1)
     gaps = np.flatnonzero(has_gaps)
@@ -124,8 +133,11 @@ def sums_of(literals: Literals, listed: Listed, values: np.ndarray) -> np.ndarra
     return np.concatenate([short, _of_three(literals, listed, [(slice(None), None, values)])])
 
 
-def rewards_of(literals: Literals, listed: Listed, inside: np.ndarray, outside: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The sum of values [K] over pairs of rows, one inside the cover of a monomial and one outside, [n] float64.
+def rewards_of(
+    literals: Literals, listed: Listed, inside: np.ndarray, outside: np.ndarray, values: np.ndarray
+) -> np.ndarray:
+    """The sum of values [K] over pairs of rows, one inside the cover of a monomial and one outside,
+    [n] float64.
 
     Args:
       literals: of m rows.
@@ -139,10 +151,14 @@ def rewards_of(literals: Literals, listed: Listed, inside: np.ndarray, outside: 
     short = rewards(literals, inside, outside, values)[first[:size], second[:size]]
     if size == len(third):
         return short
-    return np.concatenate([short, _of_three(literals, listed, [(inside, None, values), (inside, outside, -values)])])
+    return np.concatenate(
+        [short, _of_three(literals, listed, [(inside, None, values), (inside, outside, -values)])]
+    )
 
 
-def rewards(literals: Literals, inside: np.ndarray, outside: np.ndarray, values: np.ndarray) -> np.ndarray:
+def rewards(
+    literals: Literals, inside: np.ndarray, outside: np.ndarray, values: np.ndarray
+) -> np.ndarray:
     """`rewards_of` each two literals, [L, L] float64."""
     if len(values) == 0:
         return np.zeros((literals.num_literals,) * 2)
@@ -157,8 +173,14 @@ def rewards(literals: Literals, inside: np.ndarray, outside: np.ndarray, values:
     return covered
 
 
-def _of_three(literals: Literals, listed: Listed, parts: list[tuple[np.ndarray | slice, np.ndarray | None, np.ndarray]]) -> np.ndarray:
-    """Sums over the covers of the monomials of three literals, [n3]: of rows, or where two rows are covered, and values."""
+def _of_three(
+    literals: Literals,
+    listed: Listed,
+    parts: list[tuple[np.ndarray | slice, np.ndarray | None, np.ndarray]],
+) -> np.ndarray:
+    """Sums over the covers of the monomials of three literals, [n3]: of rows, or where two rows are
+    covered, and values.
+    """
     size = listed.num_short
     pairs, heads = np.unique(listed.heads, return_inverse=True)
     every = np.arange(literals.num_literals)
@@ -167,9 +189,15 @@ def _of_three(literals: Literals, listed: Listed, parts: list[tuple[np.ndarray |
         for begin in range(0, len(values), _ROWS_AT_ONCE):
             part = slice(begin, begin + _ROWS_AT_ONCE)
             chosen = part if isinstance(rows, slice) else rows[part]
-            left, right = literals.covers(listed.take(pairs), chosen), literals.columns(every, chosen)
+            left, right = (
+                literals.covers(listed.take(pairs), chosen),
+                literals.columns(every, chosen),
+            )
             if others is not None:
-                left, right = left & literals.covers(listed.take(pairs), others[part]), right & literals.columns(every, others[part])
+                left, right = (
+                    left & literals.covers(listed.take(pairs), others[part]),
+                    right & literals.columns(every, others[part]),
+                )
             total += _gram(left, right, values[part])
     found: np.ndarray = total[heads, listed.literals[2, size:]]
     return found
@@ -178,17 +206,19 @@ def _of_three(literals: Literals, listed: Listed, parts: list[tuple[np.ndarray |
 def slack(num_terms: int, total: float) -> float:
     """By how much an entry of `sums` or `rewards` may miss, where sizes of values sum to `total`.
 
-    A sum of n terms in any order misses by at most n 2^-53 of the sum of sizes. An entry adds at most
-    sixteen such sums: four of base columns for each of two products, and the combinations.
+    A sum of n terms in any order misses by at most n 2^-53 of the sum of sizes. An entry adds at
+    most sixteen such sums: four of base columns for each of two products, and the combinations.
     """
     return 16 * (num_terms + 64) * 2.0**-53 * total
 
 
 def every_monomial(literals: Literals, max_order: int, *, keeps_redundant: bool) -> Listed:
-    """The monomials of up to `max_order` (1 to 3) literals, none with two literals of one attribute.
+    """The monomials of up to `max_order` (1 to 3) literals, none with two literals of one
+    attribute.
 
-    A monomial is redundant if it covers no row, all rows, or the same rows as it does without one of its literals. Where no literal
-    makes a monomial cheaper, and the constants are not dearer than any, nothing is lost without the redundant ones.
+    A monomial is redundant if it covers no row, all rows, or the same rows as it does without one
+    of its literals. Where no literal makes a monomial cheaper, and the constants are not dearer
+    than any, nothing is lost without the redundant ones.
 
     Args:
       literals: of m rows.
@@ -208,7 +238,12 @@ def every_monomial(literals: Literals, max_order: int, *, keeps_redundant: bool)
     differs = keeps_redundant | ((both < np.minimum(alone[first], alone[second])) & (both > 0))
     differs &= literals.attributes[first] != literals.attributes[second]
     first, second = first[differs], second[differs]
-    listed = Listed(np.concatenate([listed.literals, np.stack([first, second, second]).astype(np.int32)], axis=1), listed.heads)
+    listed = Listed(
+        np.concatenate(
+            [listed.literals, np.stack([first, second, second]).astype(np.int32)], axis=1
+        ),
+        listed.heads,
+    )
     if max_order == _PAIRS:
         return listed
     return _with_triples(literals, listed, len(singles), counts, keeps_redundant=keeps_redundant)
@@ -222,26 +257,42 @@ def num_monomials(num_literals: int, max_order: int) -> int:
     return number
 
 
-def _with_triples(literals: Literals, listed: Listed, num_singles: int, counts: np.ndarray, *, keeps_redundant: bool) -> Listed:
-    """With the monomials of three literals, in order; the redundant ones cover no less than two of their literals do."""
+def _with_triples(
+    literals: Literals,
+    listed: Listed,
+    num_singles: int,
+    counts: np.ndarray,
+    *,
+    keeps_redundant: bool,
+) -> Listed:
+    """With the monomials of three literals, in order; the redundant ones cover no less than two of
+    their literals do.
+    """
     first, second = listed.literals[:2, num_singles:]
     size = literals.num_literals
     heads = np.repeat(np.arange(len(first), dtype=np.int32), size)
     third = np.tile(np.arange(size, dtype=np.int32), len(first))
     later = third > second[heads]
     of_attributes = literals.attributes
-    later &= (of_attributes[third] != of_attributes[first[heads]]) & (of_attributes[third] != of_attributes[second[heads]])
+    later &= (of_attributes[third] != of_attributes[first[heads]]) & (
+        of_attributes[third] != of_attributes[second[heads]]
+    )
     heads, third = heads[later], third[later]
     triples = np.stack([first[heads], second[heads], third])
     longer = Listed(np.concatenate([listed.literals, triples], axis=1), heads + num_singles)
     covered = sums_of(literals, longer, np.ones(literals.base.shape[0]))[listed.literals.shape[1] :]
-    least = np.minimum(counts[first[heads], second[heads]], np.minimum(counts[first[heads], third], counts[second[heads], third]))
+    least = np.minimum(
+        counts[first[heads], second[heads]],
+        np.minimum(counts[first[heads], third], counts[second[heads], third]),
+    )
     kept = keeps_redundant | ((covered > 0) & (covered < least))
     return Listed(np.concatenate([listed.literals, triples[:, kept]], axis=1), longer.heads[kept])
 
 
 def _gram(left: np.ndarray, right: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """left' diag(values) right of tables [n, j] and [n, k] uint8, float64, in blocks of rows; sizes are padded to few that are compiled."""
+    """left' diag(values) right of tables [n, j] and [n, k] uint8, float64, in blocks of rows; sizes
+    are padded to few that are compiled.
+    """
     num_rows, widths = len(values), (left.shape[1], right.shape[1])
     size = _bucket(num_rows)
     columns = [-(-width // _COLUMNS_AT_ONCE) * _COLUMNS_AT_ONCE - width for width in widths]
@@ -250,8 +301,13 @@ def _gram(left: np.ndarray, right: np.ndarray, values: np.ndarray) -> np.ndarray
         for begin in range(0, num_rows, size):
             part = slice(begin, begin + size)
             missing = size - len(values[part])
-            tables = [np.pad(table[part], ((0, missing), (0, more))) for table, more in zip((left, right), columns, strict=True)]
-            found = _weighted_product(*tables, np.pad(values[part].astype(np.float64), (0, missing)))
+            tables = [
+                np.pad(table[part], ((0, missing), (0, more)))
+                for table, more in zip((left, right), columns, strict=True)
+            ]
+            found = _weighted_product(
+                *tables, np.pad(values[part].astype(np.float64), (0, missing))
+            )
             total += np.asarray(found)[: widths[0], : widths[1]]
     return total
 
@@ -268,7 +324,12 @@ def _weighted_product(left: Array, right: Array, values: Array) -> Array:
     def add(total: Array, part: tuple[Array, Array, Array]) -> tuple[Array, None]:
         ours, theirs, weights = part
         weighed = ours.astype(weights.dtype) * weights[:, None]
-        return total + jnp.matmul(weighed.T, theirs.astype(weights.dtype), precision="highest"), None
+        return total + jnp.matmul(
+            weighed.T, theirs.astype(weights.dtype), precision="highest"
+        ), None
 
-    blocks = *(table.reshape(-1, block, table.shape[1]) for table in (left, right)), values.reshape(-1, block)
+    blocks = (
+        *(table.reshape(-1, block, table.shape[1]) for table in (left, right)),
+        values.reshape(-1, block),
+    )
     return loops.scan(add, jnp.zeros((left.shape[1], right.shape[1]), values.dtype), blocks)[0]

@@ -1,6 +1,8 @@
-"""The search for the best monomial: a beam for the first incumbent, then branch and bound for each sign, all of it compiled.
+"""The search for the best monomial: a beam for the first incumbent, then branch and bound for each
+sign, all of it compiled.
 
-Both measure batches of nodes in the same way. They are one loop, in which the beam goes on differently from there: so all of this is compiled once.
+Both measure batches of nodes in the same way. They are one loop, in which the beam goes on
+differently from there: so all of this is compiled once.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class Sizes(NamedTuple):
 class Progress(NamedTuple):
     """What a search knows beside its nodes."""
 
-    found: Found  # in the instance's own literals; with every bit set where a monomial was known before
+    # in the instance's own literals; with every bit set where a monomial was known before
+    found: Found
     given_up: Array  # [] no descendant of a node dropped unfinished has a larger value
     is_full: Array  # [] bool
     num_nodes: Array  # []
@@ -64,7 +67,9 @@ class Progress(NamedTuple):
 class State(NamedTuple):
     """What the next batch needs."""
 
-    stacks: tuple[Stack, ...]  # nodes to measure, nodes to bound, and if any are, nodes of few literals to be searched as instances of their own
+    # nodes to measure, nodes to bound, and if any are, nodes of few literals to be searched as
+    # instances of their own
+    stacks: tuple[Stack, ...]
     progress: Progress
 
 
@@ -78,7 +83,9 @@ class Task(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What a batch leads to. The stacks themselves stay outside: whatever branches return is copied."""
+    """What a batch leads to. The stacks themselves stay outside: whatever branches return is
+    copied.
+    """
 
     nodes: Node  # leaves [S, ...]
     targets: Array  # [S] int32, the stacks that they are put onto
@@ -86,28 +93,51 @@ class Move(NamedTuple):
     progress: Progress
 
 
-def _better(found: Found, nodes: Node, is_node: Array, measured: expand.Measured, sign: Array) -> Found:
-    """The best monomials with those of a batch, as they are or with one more literal, which seldom are better."""
+def _better(
+    found: Found, nodes: Node, is_node: Array, measured: expand.Measured, sign: Array
+) -> Found:
+    """The best monomials with those of a batch, as they are or with one more literal, which seldom
+    are better.
+    """
     is_allowed = jnp.pad(measured.allowed, ((1, 0), (0, 0)), constant_values=True) & is_node[None]
-    values = lax.optimization_barrier(jnp.where(is_allowed, measured.values, jnp.iinfo(measured.values.dtype).min))
+    values = lax.optimization_barrier(
+        jnp.where(is_allowed, measured.values, jnp.iinfo(measured.values.dtype).min)
+    )
     size, batch = found.values.shape[0], is_node.shape[0]
 
     def replace() -> Found:
-        _, best = numerics.top_k(values.reshape(-1), min(2 * size if size > 1 else 1, values.size))  # some may be alike
+        # some may be alike
+        _, best = numerics.top_k(values.reshape(-1), min(2 * size if size > 1 else 1, values.size))
         row, column = best // batch, best % batch
         numbers = [part.reshape(-1)[best] for part in (values, measured.gained, measured.kept)]
         added = integers.one_bit(row - 1, found.literals.shape[1])
-        return merge(found, Found(jnp.stack([*numbers, jnp.full_like(numbers[0], sign)], axis=1), nodes.literals[column] | added))
+        return merge(
+            found,
+            Found(
+                jnp.stack([*numbers, jnp.full_like(numbers[0], sign)], axis=1),
+                nodes.literals[column] | added,
+            ),
+        )
 
-    return loops.cond(reduce.largest(values, axis=(0, 1)) > found.values[-1], replace, lambda: found)
+    return loops.cond(
+        reduce.largest(values, axis=(0, 1)) > found.values[-1], replace, lambda: found
+    )
 
 
-def _widened(instance: Instance, nodes: Node, is_node: Array, measured: expand.Measured, width: int) -> tuple[Node, Array]:
-    """The best monomials of one literal more than the first `width` of a batch, and which of them are to be kept, so many at most."""
-    values, gained, kept = (part[1:, :width].reshape(-1) for part in (measured.values, measured.gained, measured.kept))
+def _widened(
+    instance: Instance, nodes: Node, is_node: Array, measured: expand.Measured, width: int
+) -> tuple[Node, Array]:
+    """The best monomials of one literal more than the first `width` of a batch, and which of them
+    are to be kept, so many at most.
+    """
+    values, gained, kept = (
+        part[1:, :width].reshape(-1) for part in (measured.values, measured.gained, measured.kept)
+    )
     is_candidate = (measured.allowed & measured.is_useful & is_node[None])[:, :width].reshape(-1)
     low = jnp.iinfo(values.dtype).min
-    scores, best = numerics.top_k(jnp.where(is_candidate, values, low), min(_CANDIDATES * width, values.size))
+    scores, best = numerics.top_k(
+        jnp.where(is_candidate, values, low), min(_CANDIDATES * width, values.size)
+    )
     is_fresh = (scores > low) & ~are_twins(jnp.stack([gained[best], kept[best]], axis=1), scores)
     literal, parent = best // width, best % width
     num_words = nodes.literals.shape[1]
@@ -119,17 +149,28 @@ def _widened(instance: Instance, nodes: Node, is_node: Array, measured: expand.M
     return wider, is_fresh & (integers.sums_so_far(is_fresh.astype(jnp.int32)) <= width)
 
 
-def _move(parts: Sequence[tuple[Node, Array]], begins: Sequence[Array], progress: Progress, sizes: Sizes) -> Move:
+def _move(
+    parts: Sequence[tuple[Node, Array]], begins: Sequence[Array], progress: Progress, sizes: Sizes
+) -> Move:
     """The move of some nodes to their targets, filled up with nodes that go nowhere."""
     missing = sizes.load - sum(targets.shape[0] for _, targets in parts)
-    nodes = jax.tree.map(lambda *leaves: jnp.pad(jnp.concatenate(leaves), ((0, missing), (0, 0))), *(nodes for nodes, _ in parts))
+    nodes = jax.tree.map(
+        lambda *leaves: jnp.pad(jnp.concatenate(leaves), ((0, missing), (0, 0))),
+        *(nodes for nodes, _ in parts),
+    )
     targets = jnp.concatenate([targets.astype(jnp.int32) for _, targets in parts])
-    return Move(nodes, jnp.pad(targets, (0, missing), constant_values=_NOWHERE), jnp.stack(begins), progress)
+    return Move(
+        nodes, jnp.pad(targets, (0, missing), constant_values=_NOWHERE), jnp.stack(begins), progress
+    )
 
 
 def _to_bound(nodes: Node, is_open: Array, sizes: Sizes) -> Array:
     """The targets of nodes to bound; those of few literals are searched as instances."""
-    is_narrow = jnp.sum(lax.population_count(nodes.allowed), axis=1) <= sizes.narrow if sizes.narrow else False
+    is_narrow = (
+        jnp.sum(lax.population_count(nodes.allowed), axis=1) <= sizes.narrow
+        if sizes.narrow
+        else False
+    )
     return jnp.where(is_open, jnp.where(is_narrow, _NARROW, _SCREENED), _NOWHERE)
 
 
@@ -143,25 +184,56 @@ def _measure_some(task: Task, state: State, sizes: Sizes) -> Move:
 
     def widen() -> Move:
         wider, is_kept = _widened(task.instance, nodes, is_node, measured, sizes.beam_width)
-        return _move([(wider, jnp.where(is_kept, _NEW, _NOWHERE))], begins, before._replace(found=found), sizes)
+        return _move(
+            [(wider, jnp.where(is_kept, _NEW, _NOWHERE))],
+            begins,
+            before._replace(found=found),
+            sizes,
+        )
 
     def screen() -> Move:
         to_beat = found.values[0]
-        screened = expand.screen(task.instance, nodes, is_node, measured, to_beat, num_nested=sizes.num_nested, adds_free=sizes.adds_free)
-        targets = jnp.where(screened.is_new, _NEW, _to_bound(screened.nodes, screened.is_open, sizes))
+        screened = expand.screen(
+            task.instance,
+            nodes,
+            is_node,
+            measured,
+            to_beat,
+            num_nested=sizes.num_nested,
+            adds_free=sizes.adds_free,
+        )
+        targets = jnp.where(
+            screened.is_new, _NEW, _to_bound(screened.nodes, screened.is_open, sizes)
+        )
         num_nodes = before.num_nodes + reduce.count(is_live & ~screened.is_new)
-        return _move([(screened.nodes, targets)], begins, before._replace(found=found, num_nodes=num_nodes), sizes)
+        return _move(
+            [(screened.nodes, targets)],
+            begins,
+            before._replace(found=found, num_nodes=num_nodes),
+            sizes,
+        )
 
     return loops.cond(task.is_beam, widen, screen)
 
 
 def _bound_some(task: Task, state: State, sizes: Sizes) -> Move:
     nodes, is_node, begin = stack.top(state.stacks[_SCREENED], sizes.flows)
-    bounded = expand.bound(task.instance, nodes, is_node, state.progress.found.values[0], num_matchings=sizes.num_matchings)
+    bounded = expand.bound(
+        task.instance,
+        nodes,
+        is_node,
+        state.progress.found.values[0],
+        num_matchings=sizes.num_matchings,
+    )
     made = expand.children(task.instance, bounded, num_slots=sizes.children)
     left = _to_bound(bounded.nodes, bounded.is_open & ~made.is_done, sizes)
     begins = [state.stacks[_NEW].count, begin] + [other.count for other in state.stacks[2:]]
-    return _move([(made.nodes, jnp.where(made.is_node, _NEW, _NOWHERE)), (bounded.nodes, left)], begins, state.progress, sizes)
+    return _move(
+        [(made.nodes, jnp.where(made.is_node, _NEW, _NOWHERE)), (bounded.nodes, left)],
+        begins,
+        state.progress,
+        sizes,
+    )
 
 
 def _search_narrow(task: Task, state: State, sizes: Sizes) -> Move:
@@ -174,10 +246,15 @@ def _search_narrow(task: Task, state: State, sizes: Sizes) -> Move:
     words = integers.pack(part.allowed)
     start = expand.make_node(jnp.zeros_like(words), words, node.lost, node.bound, node.order)
     inner = sizes._replace(
-        narrow=0, batch=sizes.narrow_batch, children=max(sizes.narrow, sizes.narrow_batch), capacity=min(sizes.capacity, _INNER_CAPACITY)
+        narrow=0,
+        batch=sizes.narrow_batch,
+        children=max(sizes.narrow, sizes.narrow_batch),
+        capacity=min(sizes.capacity, _INNER_CAPACITY),
     )
     progress = state.progress
-    known = progress.found._replace(literals=jnp.full((progress.found.values.shape[0], words.shape[0]), _EVERY_BIT))
+    known = progress.found._replace(
+        literals=jnp.full((progress.found.values.shape[0], words.shape[0]), _EVERY_BIT)
+    )
     end = explore(task._replace(instance=part), start, known, inner, progress.num_steps)
     flags = integers.unpack(end.progress.found.literals, sizes.narrow)
     named = jnp.zeros((flags.shape[0], instance.chains.shape[0]), bool).at[:, index].max(flags)
@@ -187,7 +264,9 @@ def _search_narrow(task: Task, state: State, sizes: Sizes) -> Move:
         jnp.full((sizes.load,), _NOWHERE, jnp.int32),
         jnp.stack([*others, last - 1]),
         Progress(
-            found=_with_new(progress.found, end.progress.found, node.literals[None] | integers.pack(named)),
+            found=_with_new(
+                progress.found, end.progress.found, node.literals[None] | integers.pack(named)
+            ),
             given_up=jnp.maximum(progress.given_up, open_bound(end)),
             is_full=end.progress.is_full,
             num_nodes=progress.num_nodes + end.progress.num_nodes,
@@ -197,7 +276,9 @@ def _search_narrow(task: Task, state: State, sizes: Sizes) -> Move:
 
 
 def _with_new(before: Found, after: Found, literals: Array) -> Found:
-    """The best of those known before and of those with literals afterwards, whose words are `literals` [k, W] here."""
+    """The best of those known before and of those with literals afterwards, whose words are
+    `literals` [k, W] here.
+    """
     is_new = jnp.any(after.literals != _EVERY_BIT, axis=1)
     values = jnp.where(is_new, after.values, jnp.iinfo(after.values.dtype).min)
     return merge(before, Found(after.numbers.at[:, 0].set(values), literals))
@@ -220,7 +301,12 @@ def _after(stacks: tuple[Stack, ...], move: Move) -> tuple[Stack, ...]:
     slots = (integers.sums_so_far(nums) - nums)[:, None] + jnp.arange(size)[None]
     nodes = jax.tree.map(lambda leaf: leaf[order[jnp.minimum(slots, size - 1)]], move.nodes)
     return tuple(
-        stack.put(onto, jax.tree.map(lambda leaf, which=which: leaf[which], nodes), nums[which], move.begins[which])
+        stack.put(
+            onto,
+            jax.tree.map(lambda leaf, which=which: leaf[which], nodes),
+            nums[which],
+            move.begins[which],
+        )
         for which, onto in enumerate(stacks)
     )
 
@@ -232,7 +318,9 @@ def explore(task: Task, start: Node, found: Found, sizes: Sizes, num_steps: Arra
     empty = one._replace(count=none)
     lowest = jnp.full_like(start.bound, jnp.iinfo(start.bound.dtype).min)
     stages = [_measure_some, _bound_some] + [_search_narrow] * (sizes.narrow > 0)
-    first = State((one, *[empty] * (len(stages) - 1)), Progress(found, lowest, none > 0, none, num_steps))
+    first = State(
+        (one, *[empty] * (len(stages) - 1)), Progress(found, lowest, none > 0, none, num_steps)
+    )
 
     def step(now: State) -> State:
         new, screened, *narrow = now.stacks
@@ -240,13 +328,19 @@ def explore(task: Task, start: Node, found: Found, sizes: Sizes, num_steps: Arra
         for part in narrow:
             stage = jnp.where(part.count > 0, _NARROW, stage)
         now = now._replace(progress=now.progress._replace(num_steps=now.progress.num_steps + 1))
-        move: Any = loops.switch(stage, [functools.partial(work, task, sizes=sizes) for work in stages], now)
+        move: Any = loops.switch(
+            stage, [functools.partial(work, task, sizes=sizes) for work in stages], now
+        )
         stacks = _after(now.stacks, move)
         is_full = move.progress.is_full | (~task.is_beam & (_most_nodes(stacks) > sizes.capacity))
         return State(stacks, move.progress._replace(is_full=is_full))
 
     def unfinished(now: State) -> Array:
-        return (_most_nodes(now.stacks) > 0) & ~now.progress.is_full & (now.progress.num_steps < task.max_steps)
+        return (
+            (_most_nodes(now.stacks) > 0)
+            & ~now.progress.is_full
+            & (now.progress.num_steps < task.max_steps)
+        )
 
     return loops.while_loop(unfinished, step, first)
 
@@ -260,7 +354,8 @@ def both_signs(both: Instance, enough: Array | None, sizes: Sizes, *, num_best: 
 
     Args:
       both: what the searches of both signs know.
-      enough: [] where the beam finds a larger value, branch and bound is left out; None for the best of all.
+      enough: [] where the beam finds a larger value, branch and bound is left out; None for the
+        best of all.
       sizes: static.
       num_best: static, how many to return.
     """
@@ -279,7 +374,11 @@ def both_signs(both: Instance, enough: Array | None, sizes: Sizes, *, num_best: 
         def search(found: Found, index: Array) -> tuple[Found, Any]:
             task = Task(of_sign(both, index), 1 - 2 * index, is_beam, max_steps)
             end = explore(task, expand.root(task.instance), found, sizes, jnp.zeros((), jnp.int32))
-            return end.progress.found, (open_bound(end), end.progress.num_nodes, end.progress.is_full)
+            return end.progress.found, (
+                open_bound(end),
+                end.progress.num_nodes,
+                end.progress.is_full,
+            )
 
         found, ends = loops.scan(search, found, jnp.arange(2, dtype=jnp.int32))
         return found, (*ends, is_enough)
@@ -290,4 +389,11 @@ def both_signs(both: Instance, enough: Array | None, sizes: Sizes, *, num_best: 
     bound = jnp.maximum(best, jnp.max(bounds))
     is_open = bound > best
     is_cut_off = is_open & ~jnp.any(is_full)
-    return Outcome(found, bound, jnp.sum(num_nodes), is_open & jnp.any(is_full), is_cut_off & ~is_enough, is_cut_off & is_enough)
+    return Outcome(
+        found,
+        bound,
+        jnp.sum(num_nodes),
+        is_open & jnp.any(is_full),
+        is_cut_off & ~is_enough,
+        is_cut_off & is_enough,
+    )

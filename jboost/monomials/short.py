@@ -1,8 +1,10 @@
-"""Monomials of at most two literals, with rewards for a list of pairs: all valued at once, in integers, by products of matrices.
+"""Monomials of at most two literals, with rewards for a list of pairs: all valued at once, in
+integers, by products of matrices.
 
-With C the [L + 1, m] covers of no literal and of each literal, the weight that "l and l'" covers is (C diag(w) C')_ll'. A pair
-(i, j) that rewards a cover with i and without j is counted with i, and taken back where j is covered too: with R the literals that
-i and j share, that is (R diag(v) R')_ll'. Nothing of size m x m is made; memory is (L + 1) (m + K + 4 (L + 1)) numbers.
+With C the [L + 1, m] covers of no literal and of each literal, the weight that "l and l'" covers is
+(C diag(w) C')_ll'. A pair (i, j) that rewards a cover with i and without j is counted with i, and
+taken back where j is covered too: with R the literals that i and j share, that is (R diag(v)
+R')_ll'. Nothing of size m x m is made; memory is (L + 1) (m + K + 4 (L + 1)) numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _ROOM = 8  # times `num_best`: some may be alike
 
 
 class Rewards(NamedTuple):
-    """What a monomial of the sign of example i is paid for a cover with i and without j of the other class."""
+    """What a monomial of the sign of example i is paid for a cover with i and without j of the
+    other class.
+    """
 
     pairs: Array  # [K, 2] int32 (i, j); -1 for an empty slot
     values: Array  # [K] not negative
@@ -43,9 +47,17 @@ class _Whole(NamedTuple):
 
 
 def best_of_all(
-    features: Array, labels: Array, weights: Array, rewards: Rewards, costs: Array, *, num_best: int, takes_missing: bool
+    features: Array,
+    labels: Array,
+    weights: Array,
+    rewards: Rewards,
+    costs: Array,
+    *,
+    num_best: int,
+    takes_missing: bool,
 ) -> MonomialSolution:
-    """The best monomials of as many literals as there are costs, with either sign, and a bound on all of them.
+    """The best monomials of as many literals as there are costs, with either sign, and a bound on
+    all of them.
 
     As `maximum_agreement`, with its integers, for a list of pairs; traceable, with no search.
 
@@ -59,12 +71,21 @@ def best_of_all(
       takes_missing: static, whether features may be NaN.
     """
     check.count("num_best", num_best, low=1)
-    return _best_of_all(features, labels, weights, rewards, costs, num_best=num_best, takes_missing=takes_missing)
+    return _best_of_all(
+        features, labels, weights, rewards, costs, num_best=num_best, takes_missing=takes_missing
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("num_best", "takes_missing"))
 def _best_of_all(
-    features: Array, labels: Array, weights: Array, rewards: Rewards, costs: Array, *, num_best: int, takes_missing: bool
+    features: Array,
+    labels: Array,
+    weights: Array,
+    rewards: Rewards,
+    costs: Array,
+    *,
+    num_best: int,
+    takes_missing: bool,
 ) -> MonomialSolution:
     dtype = weights.dtype
     known = (~jnp.isnan(features)).astype(dtype) if takes_missing else None
@@ -75,18 +96,24 @@ def _best_of_all(
     whole = _as_integers(weights, rewards, costs)
     has_pairs = costs.shape[0] > 2
     value, gained, kept = _values(covers, labels, whole, rewards, has_pairs=has_pairs)
-    signs = jnp.broadcast_to(jnp.array([1, -1], value.dtype).reshape((2,) + (1,) * (value.ndim - 1)), value.shape)
+    signs = jnp.broadcast_to(
+        jnp.array([1, -1], value.dtype).reshape((2,) + (1,) * (value.ndim - 1)), value.shape
+    )
     numbers = jnp.stack([part.reshape(-1) for part in (value, gained, kept, signs)], axis=1)
     _, best = numerics.top_k(numbers[:, 0], min(numbers.shape[0], _ROOM * num_best))
     num_words = -(-literals.shape[1] // 32)
     words = _words_of(best, covers.shape[1], num_words, has_pairs=has_pairs)
-    found = merge(nothing(value.dtype, num_best=num_best, num_words=num_words), Found(numbers[best], words))
+    found = merge(
+        nothing(value.dtype, num_best=num_best, num_words=num_words), Found(numbers[best], words)
+    )
     is_valid = _is_valid(features, labels, weights, rewards, costs, takes_missing=takes_missing)
     return _solution(found, covers, labels, weights, rewards, costs, whole, is_valid)
 
 
 def _between_classes(rewards: Rewards, labels: Array) -> Rewards:
-    """With empty slots, and pairs within a class, as pairs of the first example with itself that pay nothing."""
+    """With empty slots, and pairs within a class, as pairs of the first example with itself that
+    pay nothing.
+    """
     is_used = jnp.all(rewards.pairs >= 0, axis=1)
     pairs = jnp.where(is_used[:, None], rewards.pairs, 0)
     is_used &= labels[pairs[:, 0]] * labels[pairs[:, 1]] < 0
@@ -100,7 +127,9 @@ def _as_integers(weights: Array, rewards: Rewards, costs: Array) -> _Whole:
     whole = [integers.to_integers(part, power) for part in parts]
     hidden = sum(_hidden(part, number, power) for part, number in zip(parts, whole, strict=True))
     prices, cut = integers.floor_to_integers(costs, power)
-    prices = jnp.pad(prices, (0, 3 - prices.shape[0]), constant_values=integers.largest(prices.dtype))
+    prices = jnp.pad(
+        prices, (0, 3 - prices.shape[0]), constant_values=integers.largest(prices.dtype)
+    )
     spare = numerics.times_power_of_two((hidden + cut) * 1.001, -power)
     return _Whole(whole[0], whole[1], prices, power, spare)
 
@@ -111,8 +140,12 @@ def _hidden(part: Array, number: Array, power: Array) -> Array:
     return lost + jnp.sum((number == 0) & (part > 0)).astype(part.dtype)
 
 
-def _values(covers: Array, labels: Array, whole: _Whole, rewards: Rewards, *, has_pairs: bool) -> tuple[Array, Array, Array]:
-    """The worth of all monomials of sign +1 and -1, what their covers gain and what they lose, [2, L + 1, L + 1]; without pairs [2, L + 1]."""
+def _values(
+    covers: Array, labels: Array, whole: _Whole, rewards: Rewards, *, has_pairs: bool
+) -> tuple[Array, Array, Array]:
+    """The worth of all monomials of sign +1 and -1, what their covers gain and what they lose, [2,
+    L + 1, L + 1]; without pairs [2, L + 1].
+    """
     first, second = rewards.pairs.T
     paid = jnp.zeros_like(whole.weights).at[first].add(whole.rewards)
     gains = whole.weights + paid
@@ -120,14 +153,18 @@ def _values(covers: Array, labels: Array, whole: _Whole, rewards: Rewards, *, ha
     size = covers.shape[1]
 
     def of_sign(sign: Array) -> tuple[Array, Array, Array]:
-        """What each cover gains and loses, and the rewards that it misses since it has both ends of a pair."""
+        """What each cover gains and loses, and the rewards that it misses since it has both ends of
+        a pair.
+        """
         own = labels == sign
         parts = (
             (covers, jnp.where(own, gains, 0)),
             (covers, jnp.where(own, 0, whole.weights)),
             (shared, jnp.where(labels[first] == sign, whole.rewards, 0)),
         )
-        gained, kept, missed = (_summed(table, amounts, has_pairs=has_pairs) for table, amounts in parts)
+        gained, kept, missed = (
+            _summed(table, amounts, has_pairs=has_pairs) for table, amounts in parts
+        )
         return gained, kept, missed
 
     gained, kept, missed = jax.vmap(of_sign)(jnp.array([1, -1], labels.dtype))
@@ -138,14 +175,18 @@ def _values(covers: Array, labels: Array, whole: _Whole, rewards: Rewards, *, ha
 
 
 def _summed(table: Array, amounts: Array, *, has_pairs: bool) -> Array:
-    """Sums of integers [r] over the rows where two columns of a table [r, k] of 0 and 1 are both 1, [k, k]; without pairs where one is, [k]."""
+    """Sums of integers [r] over the rows where two columns of a table [r, k] of 0 and 1 are both 1,
+    [k, k]; without pairs where one is, [k].
+    """
     if not has_pairs:
         return integers.product(table.T, amounts[:, None])[:, 0]
     return integers.product(table.T, amounts[:, None] * table.astype(amounts.dtype))
 
 
 def _orders(size: int, *, has_pairs: bool) -> Array:
-    """How many literals the monomial in each place has, -1 where there is none: places are 0 for no literal, then the literals."""
+    """How many literals the monomial in each place has, -1 where there is none: places are 0 for no
+    literal, then the literals.
+    """
     places = jnp.arange(size)
     alone = jnp.where(places == 0, 0, 1)
     if not has_pairs:
@@ -161,19 +202,45 @@ def _words_of(places: Array, size: int, num_words: int, *, has_pairs: bool) -> A
     ends = [places % size, (places // size) % size] if has_pairs else [places % size]
     words = jnp.zeros((places.shape[0], num_words), jnp.uint32)
     for end in ends:
-        words |= jnp.where((end > 0)[:, None], integers.one_bit(jnp.maximum(end - 1, 0).astype(jnp.int32), num_words), jnp.uint32(0))
+        words |= jnp.where(
+            (end > 0)[:, None],
+            integers.one_bit(jnp.maximum(end - 1, 0).astype(jnp.int32), num_words),
+            jnp.uint32(0),
+        )
     return words
 
 
-def _is_valid(features: Array, labels: Array, weights: Array, rewards: Rewards, costs: Array, *, takes_missing: bool) -> Array:
+def _is_valid(
+    features: Array,
+    labels: Array,
+    weights: Array,
+    rewards: Rewards,
+    costs: Array,
+    *,
+    takes_missing: bool,
+) -> Array:
     is_bit = (features == 0) | (features == 1)
-    is_valid = jnp.all(is_bit | jnp.isnan(features) if takes_missing else is_bit) & jnp.all(jnp.abs(labels) == 1)
-    is_valid &= jnp.all(weights >= 0) & jnp.all(rewards.values >= 0) & jnp.all(costs >= 0) & jnp.any(costs < jnp.inf)
+    is_valid = jnp.all(is_bit | jnp.isnan(features) if takes_missing else is_bit) & jnp.all(
+        jnp.abs(labels) == 1
+    )
+    is_valid &= (
+        jnp.all(weights >= 0)
+        & jnp.all(rewards.values >= 0)
+        & jnp.all(costs >= 0)
+        & jnp.any(costs < jnp.inf)
+    )
     return is_valid & (jnp.sum(weights) + jnp.sum(rewards.values) < jnp.inf)
 
 
 def _solution(
-    found: Found, covers: Array, labels: Array, weights: Array, rewards: Rewards, costs: Array, whole: _Whole, is_valid: Array
+    found: Found,
+    covers: Array,
+    labels: Array,
+    weights: Array,
+    rewards: Rewards,
+    costs: Array,
+    whole: _Whole,
+    is_valid: Array,
 ) -> MonomialSolution:
     """Those found, valued with the caller's amounts, the best first."""
     num_literals = covers.shape[1] - 1
@@ -197,10 +264,24 @@ def _solution(
     literals = jnp.where((values > -jnp.inf)[:, None], literals[order], 0)
     signs = jnp.where(values > -jnp.inf, found.signs[order], 1).astype(jnp.int8)
     best = reduce.largest(found.values)
-    above = numerics.times_power_of_two(numerics.round_up(best, values.dtype), -whole.power) - jnp.min(costs) + whole.spare
-    eps = jnp.where(whole.spare + jnp.min(costs) > 0, 2 * jnp.finfo(values.dtype).eps, 0).astype(values.dtype)
+    above = (
+        numerics.times_power_of_two(numerics.round_up(best, values.dtype), -whole.power)
+        - jnp.min(costs)
+        + whole.spare
+    )
+    eps = jnp.where(whole.spare + jnp.min(costs) > 0, 2 * jnp.finfo(values.dtype).eps, 0).astype(
+        values.dtype
+    )
     above += eps * jnp.abs(above) + eps * jnp.min(costs)
     upper = jnp.where(is_valid, jnp.maximum(above, values[0]), jnp.inf)
     status = jnp.where(is_valid, int(Status.OPTIMAL), int(Status.INVALID_INPUT)).astype(jnp.int32)
     num_valued = jnp.asarray(2 * covers.shape[1], jnp.int32)
-    return MonomialSolution(literals[0], signs[0], values[0], upper, Monomials(literals, signs, values), num_valued, status)
+    return MonomialSolution(
+        literals[0],
+        signs[0],
+        values[0],
+        upper,
+        Monomials(literals, signs, values),
+        num_valued,
+        status,
+    )

@@ -1,4 +1,6 @@
-"""Monomials of no literal or one, (27) of paper 001: all of both signs valued by products of matrices, nothing to search."""
+"""Monomials of no literal or one, (27) of paper 001: all of both signs valued by products of
+matrices, nothing to search.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from jboost.monomials.found import Found, Outcome, merge, nothing
 from jboost.monomials.instance import literals_of
 
 
-def both_signs(ones: Array, known: Array | None, labels: Array, weights: Array, rewards: Array | None, costs: Array, *, num_best: int) -> Outcome:
+def both_signs(
+    ones: Array,
+    known: Array | None,
+    labels: Array,
+    weights: Array,
+    rewards: Array | None,
+    costs: Array,
+    *,
+    num_best: int,
+) -> Outcome:
     """The best of them, in integers.
 
     Args:
@@ -24,14 +35,24 @@ def both_signs(ones: Array, known: Array | None, labels: Array, weights: Array, 
       num_best: static, how many to return.
     """
     dtype, num_literals = weights.dtype, 2 * ones.shape[1]
-    covers = jnp.pad(literals_of(ones, known).T, ((1, 0), (0, 0)), constant_values=1)  # the monomial without literals first
+    # the monomial without literals first
+    covers = jnp.pad(literals_of(ones, known).T, ((1, 0), (0, 0)), constant_values=1)
     own = labels[:, None] == jnp.array([1, -1], labels.dtype)[None, :]  # [m, 2], by sign
     gains = weights if rewards is None else weights + reduce.total(rewards)
-    sums = integers.product(covers, jnp.where(jnp.concatenate([own, ~own], axis=1), jnp.stack([gains, gains, weights, weights], axis=1), 0))
+    sums = integers.product(
+        covers,
+        jnp.where(
+            jnp.concatenate([own, ~own], axis=1),
+            jnp.stack([gains, gains, weights, weights], axis=1),
+            0,
+        ),
+    )
     gained, kept = sums[:, :2], sums[:, 2:]
     missed = jnp.zeros_like(gained)
     if rewards is not None:
-        missed = jnp.stack(_by_class(covers, integers.product(covers, rewards), labels)[::-1], axis=1)
+        missed = jnp.stack(
+            _by_class(covers, integers.product(covers, rewards), labels)[::-1], axis=1
+        )
     dearest = integers.largest(dtype)
     prices = jnp.pad(costs, (0, 2 - costs.shape[0]), constant_values=dearest)
     prices = jnp.where(prices > reduce.total(gains), dearest, prices)
@@ -40,12 +61,22 @@ def both_signs(ones: Array, known: Array | None, labels: Array, weights: Array, 
     signs = jnp.broadcast_to(jnp.array([1, -1], dtype), values.shape)
     numbers = jnp.stack([values, gained, kept, signs], axis=2).reshape(-1, 4)
     found = nothing(dtype, num_best=num_best, num_words=-(-num_literals // 32))
-    _, best = numerics.top_k(values.reshape(-1), min(values.size, 8 * num_best))  # some may be alike
-    found = merge(found, Found(numbers[best], integers.one_bit(best // 2 - 1, found.literals.shape[1])))
-    return Outcome(found, found.values[0], jnp.asarray(2 * (1 + num_literals), jnp.int32), *jnp.zeros((3,), bool))
+    # some may be alike
+    _, best = numerics.top_k(values.reshape(-1), min(values.size, 8 * num_best))
+    found = merge(
+        found, Found(numbers[best], integers.one_bit(best // 2 - 1, found.literals.shape[1]))
+    )
+    return Outcome(
+        found,
+        found.values[0],
+        jnp.asarray(2 * (1 + num_literals), jnp.int32),
+        *jnp.zeros((3,), bool),
+    )
 
 
 def _by_class(covers: Array, amounts: Array, labels: Array) -> tuple[Array, Array]:
-    """Sums of amounts [k, m] over the examples that are covered [k, m], of class +1 and of class -1: [k] each."""
+    """Sums of amounts [k, m] over the examples that are covered [k, m], of class +1 and of class
+    -1: [k] each.
+    """
     inside = jnp.where(covers > 0, amounts, 0)
     return reduce.totals(jnp.where(labels > 0, inside, 0), jnp.where(labels < 0, inside, 0))

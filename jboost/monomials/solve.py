@@ -1,8 +1,12 @@
-"""Maximum monomial agreement: problem (27) of paper 001 (Goldberg, Eckstein 2009), solved to proven optimality.
+"""Maximum monomial agreement: problem (27) of paper 001 (Goldberg, Eckstein 2009), solved to proven
+optimality.
 
-Over monomials u (conjunctions of literals) and signs s, with cover C_u and order k_u, the largest of
+Over monomials u (conjunctions of literals) and signs s, with cover C_u and order k_u, the largest
+of
 
-    s sum_{i in C_u} w_i y_i  +  sum of v_ii' over y_i = s, i in C_u, y_i' = -s, i' not in C_u  -  c(k_u).
+    s sum_{i in C_u} w_i y_i
+    +  sum of v_ii' over y_i = s, i in C_u, y_i' = -s, i' not in C_u
+    -  c(k_u).
 """
 
 from __future__ import annotations
@@ -40,8 +44,10 @@ class _Scale(NamedTuple):
     capacity: int  # of a stack, at least
 
 
-_OF_CACHES = _Scale(entries=1 << 16, batch=64, flows=32, narrow=128, capacity=1 << 16)  # what is worked on stays near, flows nearest
-_OF_MANY_LANES = _Scale(entries=1 << 22, batch=2048, flows=2048, narrow=0, capacity=1 << 14)  # a thousand nodes take as long as one
+# what is worked on stays near, flows nearest
+_OF_CACHES = _Scale(entries=1 << 16, batch=64, flows=32, narrow=128, capacity=1 << 16)
+# a thousand nodes take as long as one
+_OF_MANY_LANES = _Scale(entries=1 << 22, batch=2048, flows=2048, narrow=0, capacity=1 << 14)
 _NODES_TO_A_LITERAL = 16  # measured at once, at most: where literals are few, so are nodes
 _CHILDREN_TO_A_NODE = 8
 _LOADS = 16  # of children that a stack holds, at least
@@ -78,60 +84,97 @@ def maximum_agreement(
     enough: ArrayLike | None = None,
     config: SearchConfig | None = None,
 ) -> MonomialSolution:
-    """The monomial and sign that agree best with the labels, and a bound on all others: (27) of paper 001 by branch and bound.
+    """The monomial and sign that agree best with the labels, and a bound on all others: (27) of
+    paper 001 by branch and bound.
 
-    Weights are rounded to integers that sum to at least 2^29 (2^49 in float64): the monomial is the best one for those, and `upper_bound` adds what
-    the rounding may hide. Jittable and vmappable; called with concrete arrays it merges equal examples first, which is faster.
+    Weights are rounded to integers that sum to at least 2^29 (2^49 in float64): the monomial is the
+    best one for those, and `upper_bound` adds what the rounding may hide. Jittable and vmappable;
+    called with concrete arrays it merges equal examples first, which is faster.
 
     Args:
-      features: [m, N] 0 or 1 (`jboost.data.binarization` makes them); NaN where neither literal of an attribute holds: under jit with
-        `config.missing=True` only.
+      features: [m, N] 0 or 1 (`jboost.data.binarization` makes them); NaN where neither literal of
+        an attribute holds: under jit with `config.missing=True` only.
       labels: [m] -1 or +1.
-      example_weights: [m], not negative. The widest float type of features, weights, costs and rewards is computed with.
+      example_weights: [m], not negative. The widest float type of features, weights, costs and
+        rewards is computed with.
       max_order: the largest number of literals, static; None for any.
-      costs: [max_order + 1], or [N + 1], by number of literals, not negative, +inf for orders not allowed; None for 0.
-      pair_weights: [m, m], not negative; entry (i, i') rewards a cover with i and without i' where y_i is the sign and y_i' is not; ignored within a
-        class. None for 0.
+      costs: [max_order + 1], or [N + 1], by number of literals, not negative, +inf for orders not
+        allowed; None for 0.
+      pair_weights: [m, m], not negative; entry (i, i') rewards a cover with i and without i' where
+        y_i is the sign and y_i' is not; ignored within a class. None for 0.
       mask: [m] bool, False for examples that do not count; None for all True.
-      enough: [] where the beam search finds a monomial of a larger value, branch and bound is left out; None for the best monomial of all.
+      enough: [] where the beam search finds a monomial of a larger value, branch and bound is left
+        out; None for the best monomial of all.
       config: static sizes.
 
     Returns:
-      A `MonomialSolution`. Statuses: OPTIMAL; ENOUGH, with a monomial worth more than `enough` and the trivial bound; ITERATION_LIMIT and
-      CAPACITY_LIMIT, with the best monomial met and a valid bound; INVALID_INPUT.
+      A `MonomialSolution`. Statuses: OPTIMAL; ENOUGH, with a monomial worth more than `enough` and
+      the trivial bound; ITERATION_LIMIT and CAPACITY_LIMIT, with the best monomial met and a valid
+      bound; INVALID_INPUT.
 
     Raises:
-      ValueError: at trace time, naming the argument, where shapes do not fit or `max_order` is above N; and for values that are not allowed, where
-        they are known.
+      ValueError: at trace time, naming the argument, where shapes do not fit or `max_order` is
+        above N; and for values that are not allowed, where they are known.
 
     >>> import jboost
-    >>> solution = jboost.monomials.maximum_agreement([[1, 1], [1, 0], [0, 1], [0, 0]], [1, -1, -1, -1], [0.25] * 4, max_order=2)
-    >>> solution.literals.tolist(), int(solution.sign), float(solution.value), float(solution.upper_bound)
+    >>> solution = jboost.monomials.maximum_agreement(
+    ...     [[1, 1], [1, 0], [0, 1], [0, 0]], [1, -1, -1, -1], [0.25] * 4, max_order=2
+    ... )
+    >>> (
+    ...     solution.literals.tolist(),
+    ...     int(solution.sign),
+    ...     float(solution.value),
+    ...     float(solution.upper_bound),
+    ... )
     ([0, 0], -1, 0.5, 0.5)
     """
     config = check.config("config", config, SearchConfig)
-    problem, adds_free = _judge(features, labels, example_weights, max_order, costs, pair_weights, mask, enough)
+    problem, adds_free = _judge(
+        features, labels, example_weights, max_order, costs, pair_weights, mask, enough
+    )
     is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in problem if leaf is not None)
     if problem.costs.shape[0] <= 2:
         takes_missing = config.missing if is_traced else bool(np.isnan(problem.features).any())
         return _value_singles(problem, num_best=config.num_best, takes_missing=takes_missing)
-    return _solve_as_it_stands(problem, config, adds_free) if is_traced else _solve_compact(problem, config, adds_free)
+    return (
+        _solve_as_it_stands(problem, config, adds_free)
+        if is_traced
+        else _solve_compact(problem, config, adds_free)
+    )
 
 
 @meshes.takes_gathered
 @derivatives.without("jboost.monomials.greedy")
-def greedy(features: ArrayLike, labels: ArrayLike, example_weights: ArrayLike, *, max_order: int | None, **options: Any) -> MonomialSolution:
-    """What a beam search finds, without proof: `maximum_agreement` with no step of branch and bound, for a quick first column.
+def greedy(
+    features: ArrayLike,
+    labels: ArrayLike,
+    example_weights: ArrayLike,
+    *,
+    max_order: int | None,
+    **options: Any,
+) -> MonomialSolution:
+    """What a beam search finds, without proof: `maximum_agreement` with no step of branch and
+    bound, for a quick first column.
 
-    The upper bound is the trivial one. Arguments are those of `maximum_agreement`; `config.beam_width` and `beam_depth` say how far it looks.
+    The upper bound is the trivial one. Arguments are those of `maximum_agreement`;
+    `config.beam_width` and `beam_depth` say how far it looks.
 
     >>> import jboost
-    >>> solution = jboost.monomials.greedy([[1, 1], [1, 0], [0, 1], [0, 0]], [1, -1, -1, -1], [0.4, 0.2, 0.2, 0.2], max_order=2)
+    >>> solution = jboost.monomials.greedy(
+    ...     [[1, 1], [1, 0], [0, 1], [0, 0]], [1, -1, -1, -1], [0.4, 0.2, 0.2, 0.2], max_order=2
+    ... )
     >>> solution.literals.tolist(), int(solution.sign), round(float(solution.value), 6)
     ([1, 1], 1, 0.4)
     """
     config = check.config("config", options.pop("config", None), SearchConfig)
-    return maximum_agreement(features, labels, example_weights, max_order=max_order, config=dataclasses.replace(config, max_steps=0), **options)
+    return maximum_agreement(
+        features,
+        labels,
+        example_weights,
+        max_order=max_order,
+        config=dataclasses.replace(config, max_steps=0),
+        **options,
+    )
 
 
 def _judge(
@@ -148,43 +191,72 @@ def _judge(
     table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
     num_examples, num_attributes = table.shape
     if num_examples > _MOST_ROWS:
-        raise ValueError(f"features has {num_examples} rows: {_MOST_ROWS} at most; merge equal ones (jboost.data.merging) or take a sample")
+        raise ValueError(
+            f"features has {num_examples} rows: {_MOST_ROWS} at most; merge equal ones"
+            " (jboost.data.merging) or take a sample"
+        )
     signs = check.label_array("labels", labels, shape=(num_examples,), kinds="fi")
     weights = check.numeric("example_weights", example_weights, shape=(num_examples,), kinds="fiu")
     if max_order is not None:
         check.count("max_order", max_order, low=0)
         if max_order > num_attributes:
             check.has_columns(num_attributes)
-            raise ValueError(f"max_order is {max_order}, above the {num_attributes} attributes: pass {num_attributes}, or None for any order")
+            raise ValueError(
+                f"max_order is {max_order}, above the {num_attributes} attributes: pass"
+                f" {num_attributes}, or None for any order"
+            )
     highest = num_attributes if max_order is None else max_order
     prices, rewards = None, None
     if costs is not None:
         prices = check.numeric("costs", costs, shape=(highest + 1,), kinds="fiu")
     if pair_weights is not None:
         if num_examples > _MOST_ROWS_OF_PAIRS:
-            raise ValueError(f"pair_weights is of {num_examples} examples: {_MOST_ROWS_OF_PAIRS} at most; merge equal ones (jboost.data.merging)")
-        rewards = check.numeric("pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="fiu")
-    dtype = jnp.result_type(*(_float_of(part.dtype) for part in (table, weights, prices, rewards) if part is not None))
+            raise ValueError(
+                f"pair_weights is of {num_examples} examples: {_MOST_ROWS_OF_PAIRS} at most; merge"
+                " equal ones (jboost.data.merging)"
+            )
+        rewards = check.numeric(
+            "pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="fiu"
+        )
+    dtype = jnp.result_type(
+        *(_float_of(part.dtype) for part in (table, weights, prices, rewards) if part is not None)
+    )
     weights = weights.astype(dtype)
     prices = jnp.zeros((highest + 1,), dtype) if prices is None else prices.astype(dtype)
     rewards = None if rewards is None else rewards.astype(dtype)
-    kept = jnp.ones((num_examples,), bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
+    kept = (
+        jnp.ones((num_examples,), bool)
+        if mask is None
+        else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
+    )
     if rewards is None:  # an example of weight 0 may count in pairs
         kept = labelled.without_zeros(weights, kept)
     labelled.validate_known_labels(signs, kept)
     _judge_values(table, signs, weights, prices, rewards, kept)
     if num_examples == 0:  # one that does not count
-        table, signs, weights, kept = (jnp.pad(part, [(0, 1)] + [(0, 0)] * (part.ndim - 1)) for part in (table, signs, weights, kept))
+        table, signs, weights, kept = (
+            jnp.pad(part, [(0, 1)] + [(0, 0)] * (part.ndim - 1))
+            for part in (table, signs, weights, kept)
+        )
         rewards = None if rewards is None else jnp.pad(rewards, (0, 1))
     wanted = None if enough is None else check.number("enough", enough, low=-np.inf).astype(dtype)
-    return _prepare(table.astype(dtype), signs.astype(dtype), weights, prices, rewards, kept, wanted), costs is None and max_order is None
+    return (
+        _prepare(table.astype(dtype), signs.astype(dtype), weights, prices, rewards, kept, wanted),
+        costs is None and max_order is None,
+    )
 
 
 def _float_of(dtype: Any) -> Any:
-    return jnp.dtype(dtype) if jnp.issubdtype(dtype, jnp.floating) and jnp.dtype(dtype).itemsize >= 4 else jnp.zeros(()).dtype
+    return (
+        jnp.dtype(dtype)
+        if jnp.issubdtype(dtype, jnp.floating) and jnp.dtype(dtype).itemsize >= 4
+        else jnp.zeros(()).dtype
+    )
 
 
-def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rewards: Array | None, mask: Array) -> None:
+def _judge_values(
+    table: Array, labels: Array, weights: Array, costs: Array, rewards: Array | None, mask: Array
+) -> None:
     if check.are_traced(table, labels, weights, costs, rewards, mask):
         return
     kept = np.asarray(mask)
@@ -192,7 +264,10 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
     is_bad = ~np.isin(values, (0, 1)) & ~np.isnan(values) & kept[:, None]
     if is_bad.any():
         row, column = np.argwhere(is_bad)[0]
-        raise ValueError(f"features[{row}, {column}] is {values[row, column]:g}: expected 0 or 1; jboost.data.binarization makes such attributes")
+        raise ValueError(
+            f"features[{row}, {column}] is {values[row, column]:g}: expected 0 or 1;"
+            " jboost.data.binarization makes such attributes"
+        )
     for name, array, allowed in (
         ("example_weights", np.where(kept, weights, 0), lambda x: (x >= 0) & np.isfinite(x)),
         ("costs", np.asarray(costs), lambda x: x >= 0),
@@ -203,7 +278,11 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
         ),
     ):
         for place in np.argwhere(~allowed(array))[:1].tolist():
-            expected = "a number from 0 up, or +inf for an order that is not allowed" if name == "costs" else "a finite number from 0 up"
+            expected = (
+                "a number from 0 up, or +inf for an order that is not allowed"
+                if name == "costs"
+                else "a finite number from 0 up"
+            )
             raise ValueError(f"{name}{place} is {array[tuple(place)]:g}: expected {expected}")
     total = _add_up("example_weights", 0.0, np.where(kept, weights, 0), weights.dtype)
     if rewards is not None:
@@ -215,17 +294,30 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
 
 
 def _add_up(name: str, before: float, amounts: np.ndarray, dtype: Any) -> float:
-    """The sum of amounts and of those before. Raises ValueError where the float type does not hold it."""
+    """The sum of amounts and of those before. Raises ValueError where the float type does not hold
+    it.
+    """
     with np.errstate(over="ignore"):
         total = before + float(np.sum(amounts, dtype=np.float64))
     most = float(jnp.finfo(dtype).max)
     if not total <= most:
-        raise ValueError(f"{name} sum to {total:g} in all, more than {dtype} holds ({most:.2g}): divide all of them by one large number")
+        raise ValueError(
+            f"{name} sum to {total:g} in all, more than {dtype} holds ({most:.2g}): divide all of"
+            " them by one large number"
+        )
     return total
 
 
 @jax.jit
-def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards: Array | None, mask: Array, enough: Array | None) -> _Problem:
+def _prepare(
+    table: Array,
+    labels: Array,
+    weights: Array,
+    costs: Array,
+    rewards: Array | None,
+    mask: Array,
+    enough: Array | None,
+) -> _Problem:
     """Amounts as integers of one unit."""
     table = jnp.where(mask[:, None], table, 0)
     weights = jnp.where(mask, weights, 0)
@@ -235,35 +327,71 @@ def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards:
         rewards = jnp.where(between, rewards, 0)
     total = jnp.sum(weights) + (0 if rewards is None else jnp.sum(rewards))
     power = integers.exponent(total)
-    is_valid = jnp.all((table == 0) | (table == 1) | jnp.isnan(table)) & jnp.all(jnp.abs(labels) == 1)
-    is_valid &= jnp.all(weights >= 0) & (total < jnp.inf) & jnp.all(costs >= 0) & jnp.any(costs < jnp.inf)
+    is_valid = jnp.all((table == 0) | (table == 1) | jnp.isnan(table)) & jnp.all(
+        jnp.abs(labels) == 1
+    )
+    is_valid &= (
+        jnp.all(weights >= 0) & (total < jnp.inf) & jnp.all(costs >= 0) & jnp.any(costs < jnp.inf)
+    )
     whole = integers.to_integers(jnp.where(weights >= 0, weights, 0), power)
-    hidden = jnp.sum(jnp.abs(numerics.times_power_of_two(weights, power) - whole.astype(weights.dtype)))
+    hidden = jnp.sum(
+        jnp.abs(numerics.times_power_of_two(weights, power) - whole.astype(weights.dtype))
+    )
     whole_rewards = None
     vanished = jnp.sum((whole == 0) & (weights > 0))
     if rewards is not None:
         is_valid &= jnp.all(rewards >= 0)
         whole_rewards = integers.to_integers(jnp.where(rewards >= 0, rewards, 0), power)
-        hidden += jnp.sum(jnp.abs(numerics.times_power_of_two(rewards, power) - whole_rewards.astype(weights.dtype)))
+        hidden += jnp.sum(
+            jnp.abs(
+                numerics.times_power_of_two(rewards, power) - whole_rewards.astype(weights.dtype)
+            )
+        )
         vanished += jnp.sum((whole_rewards == 0) & (rewards > 0))
-    whole_costs, cut = integers.floor_to_integers(costs, power)  # what costs more than the least by all there is to gain never wins
-    spare = numerics.times_power_of_two((hidden + cut + vanished.astype(hidden.dtype)) * 1.001, -power)
+    # what costs more than the least by all there is to gain never wins
+    whole_costs, cut = integers.floor_to_integers(costs, power)
+    spare = numerics.times_power_of_two(
+        (hidden + cut + vanished.astype(hidden.dtype)) * 1.001, -power
+    )
     whole_enough = None
     if enough is not None:
         is_valid &= ~jnp.isnan(enough)
         most = 1 << integers.bits(weights.dtype)
-        whole_enough = jnp.clip(jnp.floor(numerics.times_power_of_two(enough + jnp.min(costs), power)), -most, most).astype(whole.dtype)
-    return _Problem(table, labels, weights, rewards, costs, power, whole, whole_rewards, whole_costs, whole_enough, spare, is_valid)
+        whole_enough = jnp.clip(
+            jnp.floor(numerics.times_power_of_two(enough + jnp.min(costs), power)), -most, most
+        ).astype(whole.dtype)
+    return _Problem(
+        table,
+        labels,
+        weights,
+        rewards,
+        costs,
+        power,
+        whole,
+        whole_rewards,
+        whole_costs,
+        whole_enough,
+        spare,
+        is_valid,
+    )
 
 
-def _sizes(config: SearchConfig, num_rows: int, num_attributes: int, max_order: int, adds_free: bool) -> Sizes:
+def _sizes(
+    config: SearchConfig, num_rows: int, num_attributes: int, max_order: int, adds_free: bool
+) -> Sizes:
     num_literals = 2 * num_attributes
     scale = _OF_CACHES if devices.platform() == "cpu" else _OF_MANY_LANES
     narrow = scale.narrow if config.narrow is None else config.narrow
-    batch, narrow_batch = (_batch(scale, num_rows, width) if config.batch is None else config.batch for width in (num_literals, narrow))
-    batch = max(batch, config.beam_width if config.beam_depth else 1)  # the beam widens all that it keeps at once
+    batch, narrow_batch = (
+        _batch(scale, num_rows, width) if config.batch is None else config.batch
+        for width in (num_literals, narrow)
+    )
+    # the beam widens all that it keeps at once
+    batch = max(batch, config.beam_width if config.beam_depth else 1)
     flows = min(batch, scale.flows)
-    children = max(_CHILDREN_TO_A_NODE * flows if config.children is None else config.children, num_literals, 1)
+    children = max(
+        _CHILDREN_TO_A_NODE * flows if config.children is None else config.children, num_literals, 1
+    )
     return Sizes(
         batch,
         flows,
@@ -283,7 +411,10 @@ def _sizes(config: SearchConfig, num_rows: int, num_attributes: int, max_order: 
 def _batch(scale: _Scale, num_rows: int, num_literals: int) -> int:
     """Nodes measured at once."""
     most = min(scale.batch, max(_LEAST_BATCH, _NODES_TO_A_LITERAL * num_literals))
-    return min(most, max(_LEAST_BATCH, scale.entries // max(instance.layout(num_rows).block, num_literals, 1)))
+    return min(
+        most,
+        max(_LEAST_BATCH, scale.entries // max(instance.layout(num_rows).block, num_literals, 1)),
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("num_best", "takes_missing"))
@@ -299,7 +430,11 @@ def _value_singles(problem: _Problem, *, num_best: int, takes_missing: bool) -> 
 
 def _without_missing(problem: _Problem, takes_missing: bool) -> _Problem:
     """The problem, not valid if something is missing, unless that is allowed."""
-    return problem if takes_missing else problem._replace(is_valid=problem.is_valid & ~jnp.any(jnp.isnan(problem.features)))
+    return (
+        problem
+        if takes_missing
+        else problem._replace(is_valid=problem.is_valid & ~jnp.any(jnp.isnan(problem.features)))
+    )
 
 
 def _solve_compact(problem: _Problem, config: SearchConfig, adds_free: bool) -> MonomialSolution:
@@ -315,18 +450,30 @@ def _solve_compact(problem: _Problem, config: SearchConfig, adds_free: bool) -> 
     prices = _with_room(problem.whole_costs)
     sizes = _sizes(config, small.ones.shape[1], small.ones.shape[2], prices.shape[0] - 1, adds_free)
     outcome = _search(
-        small.ones, small.known, small.weights, small.rewards, small.is_attribute, prices, problem.whole_enough, config=config, sizes=sizes
+        small.ones,
+        small.known,
+        small.weights,
+        small.rewards,
+        small.is_attribute,
+        prices,
+        problem.whole_enough,
+        config=config,
+        sizes=sizes,
     )
     return _finish(problem, outcome, jnp.asarray(small.columns))
 
 
 def _with_room(costs: Array) -> Array:
-    """Integer costs with orders that are not allowed after them, so that one program serves for several largest orders."""
+    """Integer costs with orders that are not allowed after them, so that one program serves for
+    several largest orders.
+    """
     missing = max(0, _ROOM_FOR_ORDERS - costs.shape[0])
     return jnp.pad(costs, (0, missing), constant_values=integers.largest(costs.dtype))
 
 
-def _solve_as_it_stands(problem: _Problem, config: SearchConfig, adds_free: bool) -> MonomialSolution:
+def _solve_as_it_stands(
+    problem: _Problem, config: SearchConfig, adds_free: bool
+) -> MonomialSolution:
     num_rows, num_attributes = problem.features.shape
     sizes = _sizes(config, num_rows, num_attributes, problem.costs.shape[0] - 1, adds_free)
     is_own = jnp.stack([problem.labels == 1, problem.labels == -1])
@@ -337,8 +484,14 @@ def _solve_as_it_stands(problem: _Problem, config: SearchConfig, adds_free: bool
         rewards = jnp.where(is_own[:, :, None], problem.whole_rewards[None], 0)
     known = (~jnp.isnan(twice)).astype(twice.dtype) if config.missing else None
     every = jnp.ones((num_attributes,), bool)
-    ones, costs, enough = (twice == 1).astype(twice.dtype), problem.whole_costs, problem.whole_enough
-    outcome = _search(ones, known, weights, rewards, every, costs, enough, config=config, sizes=sizes)
+    ones, costs, enough = (
+        (twice == 1).astype(twice.dtype),
+        problem.whole_costs,
+        problem.whole_enough,
+    )
+    outcome = _search(
+        ones, known, weights, rewards, every, costs, enough, config=config, sizes=sizes
+    )
     return _finish(_without_missing(problem, config.missing), outcome, jnp.arange(num_attributes))
 
 
@@ -356,45 +509,80 @@ def _search(
     sizes: Sizes,
 ) -> Outcome:
     """Both signs; examples of class +1 and -1 in the two members of `ones`."""
-    both, places = instance.make(instance.literals_of(ones, known), weights, rewards, costs, is_attribute)
+    both, places = instance.make(
+        instance.literals_of(ones, known), weights, rewards, costs, is_attribute
+    )
     outcome = search.both_signs(both, enough, sizes, num_best=config.num_best)
     return _renamed(outcome, places)
 
 
 def _renamed(outcome: Outcome, places: Array) -> Outcome:
-    """The outcome of a search whose literals stood at `places` [2N], with literals in their own order."""
+    """The outcome of a search whose literals stood at `places` [2N], with literals in their own
+    order.
+    """
     flags = integers.unpack(outcome.found.literals, places.shape[0])
     return outcome._replace(found=outcome.found._replace(literals=integers.pack(flags[:, places])))
 
 
 @jax.jit
 def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolution:
-    """The monomials in the caller's attributes, valued with the caller's weights; `columns` [n] has N where an attribute only pads."""
+    """The monomials in the caller's attributes, valued with the caller's weights; `columns` [n] has
+    N where an attribute only pads.
+    """
     num_attributes, width = problem.features.shape[1], columns.shape[0]
     flags = integers.unpack(outcome.found.literals, 2 * width).astype(jnp.int8)
-    literals = jnp.zeros((flags.shape[0], num_attributes + 1), jnp.int8).at[:, columns].set(flags[:, :width] - flags[:, width:])[:, :num_attributes]
+    literals = (
+        jnp.zeros((flags.shape[0], num_attributes + 1), jnp.int8)
+        .at[:, columns]
+        .set(flags[:, :width] - flags[:, width:])[:, :num_attributes]
+    )
     is_allowed = jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32) < problem.costs.shape[0]
-    is_found = (outcome.found.values > jnp.iinfo(outcome.found.values.dtype).min) & is_allowed & problem.is_valid
+    is_found = (
+        (outcome.found.values > jnp.iinfo(outcome.found.values.dtype).min)
+        & is_allowed
+        & problem.is_valid
+    )
     values = jnp.where(is_found, _value(problem, literals, outcome.found.signs), -jnp.inf)
-    order = jnp.argsort(-values, stable=True)  # with rewards they were known from below, and costs as integers may be cut off
+    # with rewards they were known from below, and costs as integers may be cut off
+    order = jnp.argsort(-values, stable=True)
     values = values[order]
     literals = jnp.where((values > -jnp.inf)[:, None], literals[order], 0)
     signs = jnp.where(values > -jnp.inf, outcome.found.signs[order], 1).astype(jnp.int8)
     dtype = values.dtype
     rounded = numerics.round_up(outcome.bound, dtype)
-    above = numerics.times_power_of_two(rounded, -problem.power) - jnp.min(problem.costs) + problem.spare
-    eps = jnp.where(problem.spare + jnp.min(problem.costs) > 0, 2 * jnp.finfo(dtype).eps, 0).astype(dtype)
+    above = (
+        numerics.times_power_of_two(rounded, -problem.power)
+        - jnp.min(problem.costs)
+        + problem.spare
+    )
+    eps = jnp.where(problem.spare + jnp.min(problem.costs) > 0, 2 * jnp.finfo(dtype).eps, 0).astype(
+        dtype
+    )
     above += eps * jnp.abs(above) + eps * jnp.min(problem.costs)
     upper = jnp.where(problem.is_valid, jnp.maximum(above, values[0]), jnp.inf)
-    status = jnp.where(outcome.is_cut_off, int(Status.ITERATION_LIMIT), jnp.where(outcome.is_enough, int(Status.ENOUGH), int(Status.OPTIMAL)))
+    status = jnp.where(
+        outcome.is_cut_off,
+        int(Status.ITERATION_LIMIT),
+        jnp.where(outcome.is_enough, int(Status.ENOUGH), int(Status.OPTIMAL)),
+    )
     status = jnp.where(outcome.is_full, int(Status.CAPACITY_LIMIT), status)
     status = jnp.where(problem.is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
-    return MonomialSolution(literals[0], signs[0], values[0], upper, Monomials(literals, signs, values), outcome.num_nodes, status)
+    return MonomialSolution(
+        literals[0],
+        signs[0],
+        values[0],
+        upper,
+        Monomials(literals, signs, values),
+        outcome.num_nodes,
+        status,
+    )
 
 
 @meshes.takes_gathered
 def covers(literals: ArrayLike, features: ArrayLike) -> Array:
-    """Which examples [m, N] satisfy monomials [k, N] of +1, -1 and 0: [k, m] bool. Raises ValueError for shapes that do not agree."""
+    """Which examples [m, N] satisfy monomials [k, N] of +1, -1 and 0: [k, m] bool. Raises
+    ValueError for shapes that do not agree.
+    """
     table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
     signs = check.numeric("literals", literals, shape=("k", table.shape[1]), kinds="fi")
     dtype = _float_of(table.dtype)
@@ -406,8 +594,13 @@ def covers(literals: ArrayLike, features: ArrayLike) -> Array:
 def _value(problem: _Problem, literals: Array, signs: Array) -> Array:
     """(27) of monomials [k, N] with signs [k], in floats."""
     inside = covers(literals, problem.features)
-    agreement = numerics.times(inside.astype(problem.weights.dtype), (problem.weights * problem.labels)[:, None])[:, 0]
-    worth = signs.astype(agreement.dtype) * agreement - problem.costs[jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32)]
+    agreement = numerics.times(
+        inside.astype(problem.weights.dtype), (problem.weights * problem.labels)[:, None]
+    )[:, 0]
+    worth = (
+        signs.astype(agreement.dtype) * agreement
+        - problem.costs[jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32)]
+    )
     if problem.rewards is None:
         return worth
     own = (inside & (problem.labels[None, :] == signs[:, None])).astype(worth.dtype)

@@ -11,16 +11,23 @@ from jboost.base.types import Array
 
 @dataclasses.dataclass(frozen=True)
 class SearchConfig:
-    """Static sizes of the search; the defaults suit up to some thousand examples and attributes, on the kind of device that JAX works on."""
+    """Static sizes of the search; the defaults suit up to some thousand examples and attributes, on
+    the kind of device that JAX works on.
+    """
 
     batch: int | None = None
-    """Nodes measured at once; None: on a CPU as many as keep the products in the cache, 32 at least and 64 at most, on other devices 2048 at most;
-    never fewer than the beam keeps. Bounds are worked out for 32 at a time on a CPU, for all of a batch on other devices."""
+    """Nodes measured at once; None: on a CPU as many as keep the products in the cache, 32 at least
+    and 64 at most, on other devices 2048 at most; never fewer than the beam keeps. Bounds are
+    worked out for 32 at a time on a CPU, for all of a batch on other devices.
+    """
     children: int | None = None
-    """Children made at once, twice the attributes at least; None: the larger of that and eight for each node bounded at once."""
+    """Children made at once, twice the attributes at least; None: the larger of that
+    and eight for each node bounded at once.
+    """
     capacity: int | None = None
-    """Nodes that a stack holds; when one is full the search ends, with a valid bound. None: 16 times the children, and at least
-    65,536 on a CPU and 16,384 on other devices."""
+    """Nodes that a stack holds; when one is full the search ends, with a valid bound. None: 16
+    times the children, and at least 65,536 on a CPU and 16,384 on other devices.
+    """
     max_steps: int = 1_000_000
     """Batches for each sign, at most; then the search ends, with a valid bound."""
     beam_width: int = 32
@@ -28,17 +35,24 @@ class SearchConfig:
     beam_depth: int = 8
     """Orders that the beam search visits, at most."""
     num_matchings: int = 1024
-    """Matchings of the examples of the two classes along which weight may flow in a bound; as many as examples, and all pairs have their turn;
-    16 at most where pairs reward more than all weights."""
+    """Matchings of the examples of the two classes along which weight may flow in a bound; as many
+    as examples, and all pairs have their turn; 16 at most where pairs reward more than all weights.
+    """
     num_nested: int = 2
     """Nearest nested literals, on either side, that a literal is compared with."""
     narrow: int | None = None
-    """Where there are more than twice as many literals, what is below a node of at most this many is searched as an instance of its own. None: 128 on
-    a CPU, 0 on other devices, which are fast where many nodes have their turn together."""
+    """Where there are more than twice as many literals, what is below a node of at most this many
+    is searched as an instance of its own. None: 128 on a CPU, 0 on other devices, which are fast
+    where many nodes have their turn together.
+    """
     num_best: int = 1
-    """Monomials returned: the best one, which is certified, and the best others that the search met."""
+    """Monomials returned: the best one, which is certified, and the best others that
+    the search met.
+    """
     missing: bool = False
-    """Under jit: whether features may be NaN, an attribute of which neither literal holds. It doubles some products."""
+    """Under jit: whether features may be NaN, an attribute of which neither literal
+    holds. It doubles some products.
+    """
 
     def __post_init__(self) -> None:
         for name in ("beam_width", "num_best"):

@@ -20,8 +20,9 @@ _MAX_LOCATED = 2**20  # entries of a matrix that is searched for the wrong one
 def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 4) -> None:
     """Compares <A x, y> with <x, A'y> for random x and y; on the host.
 
-    An entry that is wrong by more than what rounding leaves of sums over a row and a column is found, whichever it is; smaller errors are taken for
-    rounding: of a matrix of a million signs in float32 those of some hundredths.
+    An entry that is wrong by more than what rounding leaves of sums over a row and a column is
+    found, whichever it is; smaller errors are taken for rounding: of a matrix of a million signs in
+    float32 those of some hundredths.
 
     Args:
       operator: the operator to judge; or a matrix, of which `as_operator` makes one.
@@ -29,45 +30,81 @@ def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 
       num_trials: how many pairs of vectors, static.
 
     Raises:
-      ValueError: where the two differ, saying by how much and, of a matrix of up to a million entries, at which entry most; where either
-        takes zeros to something else, and so is no product.
+      ValueError: where the two differ, saying by how much and, of a matrix of up to a million
+        entries, at which entry most; where either takes zeros to something else, and so is no
+        product.
 
     >>> import jax.numpy as jnp, jboost
     >>> jboost.operators.check_adjoint(jboost.operators.identity(3))
-    >>> jboost.operators.check_adjoint(jboost.operators.from_functions(jnp.cumsum, jnp.cumsum, (3, 3)))
+    >>> jboost.operators.check_adjoint(
+    ...     jboost.operators.from_functions(jnp.cumsum, jnp.cumsum, (3, 3))
+    ... )
     Traceback (most recent call last):
       ...
-    ValueError: operator: rmatvec is not the adjoint of matvec: <A x, y> is ..., <x, A'y> is ...; entry [0, 1] is 0 by matvec and 1 by rmatvec
+    ValueError: operator: rmatvec is not the adjoint of matvec: <A x, y> is ..., ...
     """
-    check.on_host("jboost.operators.check_adjoint", instead="check the operator before", operator=operator, key=key)
+    check.on_host(
+        "jboost.operators.check_adjoint",
+        instead="check the operator before",
+        operator=operator,
+        key=key,
+    )
     check.count("num_trials", num_trials, low=1)
     operator = as_operator(operator)
     rows, columns = operator.shape
     if rows == 0 or columns == 0:
         return
-    for name, product, size in (("matvec", operator.matvec, columns), ("rmatvec", operator.rmatvec, rows)):
+    for name, product, size in (
+        ("matvec", operator.matvec, columns),
+        ("rmatvec", operator.rmatvec, rows),
+    ):
         if np.any(np.abs(np.asarray(product(jnp.zeros((size,), float)))) > 0):
-            raise ValueError(f"operator.{name} of zeros is not 0: expected a product with a matrix, without anything added to it")
+            raise ValueError(
+                f"operator.{name} of zeros is not 0: expected a product with a matrix, without"
+                " anything added to it"
+            )
     right_key, left_key = jax.random.split(jax.random.key(0) if key is None else key)
-    right, left = _random_signs(right_key, (num_trials, columns)), _random_signs(left_key, (num_trials, rows))
-    images, back = (np.asarray(part).astype(np.float64) for part in _products(operator, right, left))
+    right, left = (
+        _random_signs(right_key, (num_trials, columns)),
+        _random_signs(left_key, (num_trials, rows)),
+    )
+    images, back = (
+        np.asarray(part).astype(np.float64) for part in _products(operator, right, left)
+    )
     if images.shape[1:] != (rows,) or back.shape[1:] != (columns,):
-        raise ValueError(f"operator has shape {[rows, columns]}: matvec returns shape {list(images.shape[1:])}, rmatvec {list(back.shape[1:])}")
-    one, other = (np.sum(a * np.asarray(b).astype(np.float64), axis=1) for a, b in ((images, left), (back, right)))
+        raise ValueError(
+            f"operator has shape {[rows, columns]}: matvec returns shape {list(images.shape[1:])},"
+            f" rmatvec {list(back.shape[1:])}"
+        )
+    one, other = (
+        np.sum(a * np.asarray(b).astype(np.float64), axis=1)
+        for a, b in ((images, left), (back, right))
+    )
     gaps = np.abs(one - other)
-    length = max(float(np.linalg.norm(product, axis=1).max()) for product in (images, back))  # about that of all entries, as signs are random
-    tolerance = _ROUNDINGS * float(jnp.finfo(jnp.result_type(float)).eps) * float(np.sqrt(rows + columns)) * length
+    # about that of all entries, as signs are random
+    length = max(float(np.linalg.norm(product, axis=1).max()) for product in (images, back))
+    tolerance = (
+        _ROUNDINGS
+        * float(jnp.finfo(jnp.result_type(float)).eps)
+        * float(np.sqrt(rows + columns))
+        * length
+    )
     if np.all(gaps <= tolerance):
         return
     worst = int(np.argmax(np.where(np.isnan(gaps), np.inf, gaps)))
-    message = f"operator: rmatvec is not the adjoint of matvec: <A x, y> is {one[worst]:.7g}, <x, A'y> is {other[worst]:.7g}"
+    message = (
+        f"operator: rmatvec is not the adjoint of matvec: <A x, y> is {one[worst]:.7g}, <x, A'y> is"
+        f" {other[worst]:.7g}"
+    )
     raise ValueError(message + (_wrong_entry(operator) if rows * columns <= _MAX_LOCATED else ""))
 
 
 def _random_signs(key: Array, shape: tuple[int, int]) -> Array:
     """Signs times sizes between 1/2 and 1, so that two errors do not cancel."""
     sign_key, size_key = jax.random.split(key)
-    return jax.random.rademacher(sign_key, shape, float) * jax.random.uniform(size_key, shape, minval=0.5)
+    return jax.random.rademacher(sign_key, shape, float) * jax.random.uniform(
+        size_key, shape, minval=0.5
+    )
 
 
 @jax.jit
@@ -85,4 +122,6 @@ def _wrong_entry(operator: Operator) -> str:
     forward, backward = (np.asarray(part) for part in _both_matrices(operator))
     gaps = np.abs(forward - backward)
     i, j = np.unravel_index(np.argmax(np.where(np.isnan(gaps), np.inf, gaps)), gaps.shape)
-    return f"; entry [{i}, {j}] is {forward[i, j]:.7g} by matvec and {backward[i, j]:.7g} by rmatvec"
+    return (
+        f"; entry [{i}, {j}] is {forward[i, j]:.7g} by matvec and {backward[i, j]:.7g} by rmatvec"
+    )

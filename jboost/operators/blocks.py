@@ -28,7 +28,9 @@ class Blocks:
     @property
     def shape(self) -> tuple[int, int]:
         """The sums over the first column and the first row."""
-        return sum(row[0].shape[0] for row in self.blocks), sum(block.shape[1] for block in self.blocks[0])
+        return sum(row[0].shape[0] for row in self.blocks), sum(
+            block.shape[1] for block in self.blocks[0]
+        )
 
     def matvec(self, vector: Array) -> Array:
         """Block by block."""
@@ -44,15 +46,21 @@ class Blocks:
 
     def column_norms(self, weights: Array) -> Array:
         """Block by block."""
-        return self._along_columns(weights, "weights", lambda block, part: block.column_norms(part), _add)
+        return self._along_columns(
+            weights, "weights", lambda block, part: block.column_norms(part), _add
+        )
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Brackets of the blocks, added outwards."""
-        return self._along_rows(vector, "vector", lambda block, part: block.bracket_matvec(part), brackets.add_brackets)
+        return self._along_rows(
+            vector, "vector", lambda block, part: block.bracket_matvec(part), brackets.add_brackets
+        )
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Brackets of the blocks, added outwards."""
-        return self._along_columns(vector, "vector", lambda block, part: block.bracket_rmatvec(part), brackets.add_brackets)
+        return self._along_columns(
+            vector, "vector", lambda block, part: block.bracket_rmatvec(part), brackets.add_brackets
+        )
 
     def largest_entry(self) -> Array:
         """The largest of the blocks."""
@@ -60,21 +68,36 @@ class Blocks:
 
     def to_dense(self) -> Array:
         """The blocks side by side."""
-        return jnp.concatenate([jnp.concatenate([block.to_dense() for block in row], axis=1) for row in self.blocks])
+        return jnp.concatenate(
+            [jnp.concatenate([block.to_dense() for block in row], axis=1) for row in self.blocks]
+        )
 
     def _along_rows(self, vector: Array, name: str, product: Callable, add: Callable) -> Any:
-        parts = _split(sums.cast(name, vector, self.shape[1]), [block.shape[1] for block in self.blocks[0]])
+        parts = _split(
+            sums.cast(name, vector, self.shape[1]), [block.shape[1] for block in self.blocks[0]]
+        )
         return _join([_sum_blocks(row, parts, product, add) for row in self.blocks])
 
     def _along_columns(self, vector: Array, name: str, product: Callable, add: Callable) -> Any:
-        parts = _split(sums.cast(name, vector, self.shape[0]), [row[0].shape[0] for row in self.blocks])
-        return _join([_sum_blocks(column, parts, product, add) for column in zip(*self.blocks, strict=True)])
+        parts = _split(
+            sums.cast(name, vector, self.shape[0]), [row[0].shape[0] for row in self.blocks]
+        )
+        return _join(
+            [_sum_blocks(column, parts, product, add) for column in zip(*self.blocks, strict=True)]
+        )
 
 
-def _sum_blocks(blocks: Sequence[Operator], parts: list[Array], product: Callable, add: Callable) -> Any:
+def _sum_blocks(
+    blocks: Sequence[Operator], parts: list[Array], product: Callable, add: Callable
+) -> Any:
     """The sum of the products of the blocks that are not known to be zeros, or of one that is."""
     pairs = list(zip(blocks, parts, strict=True))
-    return add([product(*pair) for pair in [pair for pair in pairs if not isinstance(pair[0], Zeros)] or pairs[:1]])
+    return add(
+        [
+            product(*pair)
+            for pair in [pair for pair in pairs if not isinstance(pair[0], Zeros)] or pairs[:1]
+        ]
+    )
 
 
 def _add(parts: list[Array]) -> Array:
@@ -95,7 +118,8 @@ def stack(operators: Sequence[Any], *, axis: int = 0) -> Blocks:
     """Operators one below the other, or side by side.
 
     Args:
-      operators: one or more operators or matrices; with as many columns for axis 0, with as many rows for axis 1.
+      operators: one or more operators or matrices; with as many columns for axis 0, with as many
+        rows for axis 1.
       axis: 0 for one below the other, 1 for side by side.
 
     Raises:
@@ -113,7 +137,10 @@ def stack(operators: Sequence[Any], *, axis: int = 0) -> Blocks:
     for index, part in enumerate(parts):
         if part.shape[1 - axis] != parts[0].shape[1 - axis]:
             what = ("columns", "rows")[axis]
-            raise ValueError(f"operators[{index}] has {part.shape[1 - axis]} {what}, operators[0] has {parts[0].shape[1 - axis]}: expected as many")
+            raise ValueError(
+                f"operators[{index}] has {part.shape[1 - axis]} {what}, operators[0] has"
+                f" {parts[0].shape[1 - axis]}: expected as many"
+            )
     return Blocks(tuple((part,) for part in parts) if axis == 0 else (tuple(parts),))
 
 
@@ -130,7 +157,9 @@ def bordered(operator: Any, *, rows: Any = None, columns: Any = None, corner: An
       ValueError: at trace time, naming the argument that does not fit.
 
     >>> import jax.numpy as jnp, jboost
-    >>> jboost.operators.bordered(jboost.operators.identity(2), rows=[[3, 4]], columns=[[5], [6]]).to_dense().tolist()
+    >>> jboost.operators.bordered(
+    ...     jboost.operators.identity(2), rows=[[3, 4]], columns=[[5], [6]]
+    ... ).to_dense().tolist()
     [[1.0, 0.0, 5.0], [0.0, 1.0, 6.0], [3.0, 4.0, 0.0]]
     """
     core = as_operator(operator)
@@ -138,13 +167,20 @@ def bordered(operator: Any, *, rows: Any = None, columns: Any = None, corner: An
     beside = None if columns is None else as_operator(columns, name="columns")
     last = None if corner is None else as_operator(corner, name="corner")
     if below is not None and below.shape[1] != core.shape[1]:
-        raise ValueError(f"rows has shape {list(below.shape)}: operator has {core.shape[1]} columns")
+        raise ValueError(
+            f"rows has shape {list(below.shape)}: operator has {core.shape[1]} columns"
+        )
     if beside is not None and beside.shape[0] != core.shape[0]:
-        raise ValueError(f"columns has shape {list(beside.shape)}: operator has {core.shape[0]} rows")
+        raise ValueError(
+            f"columns has shape {list(beside.shape)}: operator has {core.shape[0]} rows"
+        )
     num_below = below.shape[0] if below is not None else (0 if last is None else last.shape[0])
     num_beside = beside.shape[1] if beside is not None else (0 if last is None else last.shape[1])
     if last is not None and last.shape != (num_below, num_beside):
-        raise ValueError(f"corner has shape {list(last.shape)}: rows and columns leave room for {[num_below, num_beside]}")
+        raise ValueError(
+            f"corner has shape {list(last.shape)}: rows and columns leave room for"
+            f" {[num_below, num_beside]}"
+        )
     top = (core, beside if beside is not None else Zeros((core.shape[0], num_beside)))
     bottom = (
         below if below is not None else Zeros((num_below, core.shape[1])),

@@ -16,10 +16,15 @@ def is_operator(value: Any) -> bool:
     """Whether a value has the products of an `Operator`.
 
     >>> import jboost
-    >>> jboost.operators.is_operator(jboost.operators.identity(2)), jboost.operators.is_operator([[1.0]])
+    >>> (
+    ...     jboost.operators.is_operator(jboost.operators.identity(2)),
+    ...     jboost.operators.is_operator([[1.0]]),
+    ... )
     (True, False)
     """
-    return hasattr(value, "matvec") and hasattr(value, "rmatvec") and hasattr(value, "bracket_matvec")
+    return (
+        hasattr(value, "matvec") and hasattr(value, "rmatvec") and hasattr(value, "bracket_matvec")
+    )
 
 
 def as_operator(value: Any, *, name: str = "operator") -> Operator:

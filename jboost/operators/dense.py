@@ -27,27 +27,43 @@ class Dense:
 
     def matvec(self, vector: Array) -> Array:
         """One product."""
-        return jnp.matmul(self.matrix, sums.cast("vector", vector, self.shape[1]), precision=lax.Precision.HIGHEST)
+        return jnp.matmul(
+            self.matrix, sums.cast("vector", vector, self.shape[1]), precision=lax.Precision.HIGHEST
+        )
 
     def rmatvec(self, vector: Array) -> Array:
         """One product."""
-        return jnp.matmul(sums.cast("vector", vector, self.shape[0]), self.matrix, precision=lax.Precision.HIGHEST)
+        return jnp.matmul(
+            sums.cast("vector", vector, self.shape[0]), self.matrix, precision=lax.Precision.HIGHEST
+        )
 
     def row_norms(self, weights: Array) -> Array:
         """One product with the absolute values."""
-        return jnp.matmul(jnp.abs(self.matrix), sums.cast("weights", weights, self.shape[1]), precision=lax.Precision.HIGHEST)
+        return jnp.matmul(
+            jnp.abs(self.matrix),
+            sums.cast("weights", weights, self.shape[1]),
+            precision=lax.Precision.HIGHEST,
+        )
 
     def column_norms(self, weights: Array) -> Array:
         """One product with the absolute values."""
-        return jnp.matmul(sums.cast("weights", weights, self.shape[0]), jnp.abs(self.matrix), precision=lax.Precision.HIGHEST)
+        return jnp.matmul(
+            sums.cast("weights", weights, self.shape[0]),
+            jnp.abs(self.matrix),
+            precision=lax.Precision.HIGHEST,
+        )
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits; without rounding where there is none."""
-        return brackets.sharp_bracket_dot(self.matrix, sums.cast("vector", vector, self.shape[1])[None, :])
+        return brackets.sharp_bracket_dot(
+            self.matrix, sums.cast("vector", vector, self.shape[1])[None, :]
+        )
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits; without rounding where there is none."""
-        return brackets.sharp_bracket_dot(self.matrix.T, sums.cast("vector", vector, self.shape[0])[None, :])
+        return brackets.sharp_bracket_dot(
+            self.matrix.T, sums.cast("vector", vector, self.shape[0])[None, :]
+        )
 
     def largest_entry(self) -> Array:
         """The largest absolute value; NaN where an entry is."""

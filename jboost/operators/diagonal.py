@@ -87,7 +87,9 @@ class Diagonal:
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Products in 64 bits."""
-        return brackets.bracket_dot(self.values[:, None], sums.cast("vector", vector, self.shape[0])[:, None])
+        return brackets.bracket_dot(
+            self.values[:, None], sums.cast("vector", vector, self.shape[0])[:, None]
+        )
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Products in 64 bits."""

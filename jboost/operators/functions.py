@@ -18,7 +18,9 @@ from jboost.operators import sums
 @register
 @dataclasses.dataclass(frozen=True)
 class FromFunctions:
-    """The matrix whose columns are the first function of unit vectors; norms and brackets ask for them, a slab at a time."""
+    """The matrix whose columns are the first function of unit vectors; norms and brackets ask for
+    them, a slab at a time.
+    """
 
     data: PyTree  # what both functions get first, unless it is None
     forward: Callable[..., Array] = dataclasses.field(metadata={"static": True})
@@ -36,11 +38,17 @@ class FromFunctions:
     def row_norms(self, weights: Array) -> Array:
         """A sum over slabs of columns."""
         starts, size = self._starts()
-        weights = jnp.pad(sums.cast("weights", weights, self.shape[1]), (0, starts.size * size - self.shape[1]))
+        weights = jnp.pad(
+            sums.cast("weights", weights, self.shape[1]), (0, starts.size * size - self.shape[1])
+        )
 
         def add(total: Array, start: Array) -> tuple[Array, None]:
             part = lax.dynamic_slice(weights, (start,), (size,))
-            return total + jnp.matmul(part, jnp.abs(self._columns(start)), precision=lax.Precision.HIGHEST), None
+            return (
+                total
+                + jnp.matmul(part, jnp.abs(self._columns(start)), precision=lax.Precision.HIGHEST),
+                None,
+            )
 
         begin = jnp.zeros_like(weights, shape=(self.shape[0],))
         return loops.scan(add, begin, starts)[0]
@@ -49,13 +57,20 @@ class FromFunctions:
         """Slab by slab of columns."""
         weights = sums.cast("weights", weights, self.shape[0])
         starts, _ = self._starts()
-        norms = lax.map(lambda start: jnp.matmul(jnp.abs(self._columns(start)), weights, precision=lax.Precision.HIGHEST), starts)
+        norms = lax.map(
+            lambda start: jnp.matmul(
+                jnp.abs(self._columns(start)), weights, precision=lax.Precision.HIGHEST
+            ),
+            starts,
+        )
         return jnp.ravel(norms)[: self.shape[1]]
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits over slabs of columns."""
         starts, size = self._starts()
-        vector = jnp.pad(sums.cast("vector", vector, self.shape[1]), (0, starts.size * size - self.shape[1]))
+        vector = jnp.pad(
+            sums.cast("vector", vector, self.shape[1]), (0, starts.size * size - self.shape[1])
+        )
         num_rows, num_columns = self.shape
         allowed = bool(jax.config.read("jax_enable_x64"))
 
@@ -64,7 +79,9 @@ class FromFunctions:
                 with jax.enable_x64(allowed):  # the user's function computes as outside
                     columns = operator._columns(start)
                     part = lax.dynamic_slice(vector, (start,), (size,))
-                total, slack = brackets.sum_and_slack(brackets.along(0), num_columns, columns, part[:, None])
+                total, slack = brackets.sum_and_slack(
+                    brackets.along(0), num_columns, columns, part[:, None]
+                )
                 return (carry[0] + total, carry[1] + slack), None
 
             begin = (jnp.zeros((num_rows,), jnp.float64), jnp.zeros((num_rows,), jnp.float64))
@@ -77,7 +94,9 @@ class FromFunctions:
         """Sums in 64 bits, slab by slab of columns."""
         vector = sums.cast("vector", vector, self.shape[0])
         starts, _ = self._starts()
-        low, high = lax.map(lambda start: brackets.bracket_dot(self._columns(start), vector[None, :]), starts)
+        low, high = lax.map(
+            lambda start: brackets.bracket_dot(self._columns(start), vector[None, :]), starts
+        )
         return jnp.ravel(low)[: self.shape[1]], jnp.ravel(high)[: self.shape[1]]
 
     def largest_entry(self) -> Array:
@@ -91,7 +110,9 @@ class FromFunctions:
         return jnp.reshape(columns, (starts.size * size, self.shape[0]))[: self.shape[1]].T
 
     def _starts(self) -> tuple[Array, int]:
-        """The first column of each slab, and how many columns a slab has; of the last some may lie outside and are zero."""
+        """The first column of each slab, and how many columns a slab has; of the last some may lie
+        outside and are zero.
+        """
         size = sums.chunk_size(max(self.shape), self.shape[1])
         return size * jnp.arange(max(1, -(-self.shape[1] // size)), dtype=jnp.int32), size
 
@@ -99,7 +120,9 @@ class FromFunctions:
         """A slab of columns, [size, rows]."""
         _, size = self._starts()
         numbers = start + lax.iota(jnp.int32, size)
-        units = (numbers[:, None] == lax.iota(jnp.int32, self.shape[1])[None, :]).astype(jnp.result_type(float))
+        units = (numbers[:, None] == lax.iota(jnp.int32, self.shape[1])[None, :]).astype(
+            jnp.result_type(float)
+        )
         columns = jax.vmap(lambda unit: _call(self.forward, self.data, unit))(units)
         return jnp.where((numbers < self.shape[1])[:, None], columns, 0)
 
@@ -110,12 +133,18 @@ def _call(function: Callable[..., Array], data: PyTree, vector: Array) -> Array:
 
 
 def from_functions(
-    matvec: Callable[..., Array], rmatvec: Callable[..., Array], shape: tuple[int, int], *, data: PyTree | None = None
+    matvec: Callable[..., Array],
+    rmatvec: Callable[..., Array],
+    shape: tuple[int, int],
+    *,
+    data: PyTree | None = None,
 ) -> FromFunctions:
-    """The operator of two functions of a vector, traceable by JAX: the matrix A whose columns are matvec of the unit vectors.
+    """The operator of two functions of a vector, traceable by JAX: the matrix A whose columns are
+    matvec of the unit vectors.
 
-    Functions of a module compare equal from call to call and compile nothing anew; a lambda made in a loop does. Arrays that may be traced, mapped or
-    differentiated belong in `data`, not in a closure. `check_adjoint` tells whether the two functions fit together.
+    Functions of a module compare equal from call to call and compile nothing anew; a lambda made in
+    a loop does. Arrays that may be traced, mapped or differentiated belong in `data`, not in a
+    closure. `check_adjoint` tells whether the two functions fit together.
 
     Args:
       matvec: x [columns] -> A x [rows], linear; of (data, x) where data is given.
@@ -127,18 +156,27 @@ def from_functions(
       ValueError: at trace time, naming the function that fails or whose answer has the wrong shape.
 
     >>> import jax.numpy as jnp, jboost
-    >>> differences = jboost.operators.from_functions(jnp.diff, lambda y: -jnp.diff(y, prepend=0, append=0), (2, 3))
+    >>> differences = jboost.operators.from_functions(
+    ...     jnp.diff, lambda y: -jnp.diff(y, prepend=0, append=0), (2, 3)
+    ... )
     >>> differences.to_dense().tolist()
     [[-1.0, 1.0, 0.0], [0.0, -1.0, 1.0]]
     """
     if not isinstance(shape, (tuple, list)) or len(shape) != 2:
-        raise ValueError(f"shape is {shape!r}: expected the number of rows and the number of columns")
+        raise ValueError(
+            f"shape is {shape!r}: expected the number of rows and the number of columns"
+        )
     for index, size in enumerate(shape):
         check.count(f"shape[{index}]", size, low=0)
     rows, columns = int(shape[0]), int(shape[1])
-    check.pytree_of_numbers("data", data, remedy="pass arrays, and other things by functools.partial")
+    check.pytree_of_numbers(
+        "data", data, remedy="pass arrays, and other things by functools.partial"
+    )
     data = jax.tree.map(jnp.asarray, data)
-    for name, function, size, wanted in (("matvec", matvec, columns, rows), ("rmatvec", rmatvec, rows, columns)):
+    for name, function, size, wanted in (
+        ("matvec", matvec, columns, rows),
+        ("rmatvec", rmatvec, rows, columns),
+    ):
         _judge(name, function, data, size, wanted)
     return FromFunctions(data, matvec, rmatvec, (rows, columns))
 
@@ -149,11 +187,16 @@ def _judge(name: str, function: Callable[..., Array], data: PyTree, size: int, w
     try:
         hash(function)
     except TypeError as error:
-        raise ValueError(f"{name} cannot be hashed, which jit needs: hand arrays in by data") from error
+        raise ValueError(
+            f"{name} cannot be hashed, which jit needs: hand arrays in by data"
+        ) from error
     vector = jax.ShapeDtypeStruct((size,), jnp.result_type(float))
     try:
         answer = jax.eval_shape(lambda vector: _call(function, data, vector), vector)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} fails on a vector of shape [{size}]: {error}") from error
     if answer.shape != (wanted,):
-        raise ValueError(f"{name} of a vector of shape [{size}] has shape {list(answer.shape)}: expected shape [{wanted}]")
+        raise ValueError(
+            f"{name} of a vector of shape [{size}] has shape {list(answer.shape)}: expected shape"
+            f" [{wanted}]"
+        )

@@ -49,7 +49,8 @@ _LOOKUPS = 1 << 18
 # terms in float32 stay within 1e-4 of themselves.
 _FEWEST_ROWS, _MOST_ROWS = 256, 2048
 _HOST_ENTRIES = 1 << 24  # of a block that is packed on the host
-_BIT_OF = np.unpackbits(np.arange(_VALUES, dtype=np.uint8)[:, None], axis=1, bitorder="little")  # [256, 8]
+# [256, 8]
+_BIT_OF = np.unpackbits(np.arange(_VALUES, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 
 
 @register
@@ -61,7 +62,8 @@ class PackedSigns:
     for -1 after them.
     """
 
-    bits: Array  # [rows, planes * ceil(columns / 8)] uint8; one plane, or two where zeros are allowed
+    # [rows, planes * ceil(columns / 8)] uint8; one plane, or two where zeros are allowed
+    bits: Array
     largest: Array  # [] 1; inf if a traced matrix had entries other than -1, 0 and +1
     num_columns: int = dataclasses.field(metadata={"static": True})
     has_zeros: bool = dataclasses.field(metadata={"static": True})
@@ -105,7 +107,9 @@ class PackedSigns:
         vector = sums.cast("vector", vector, self.shape[1])
 
         def bracket(operator: PackedSigns, vector: Array) -> tuple[Array, Array]:
-            total = _look_up(operator.bits, operator._tables(brackets.widen(vector), operator._values()))
+            total = _look_up(
+                operator.bits, operator._tables(brackets.widen(vector), operator._values())
+            )
             slack = brackets.slack_of_signed(vector, operator._sum_row_sizes)
             return brackets.round_outwards(total, slack, vector.dtype)
 
@@ -127,14 +131,22 @@ class PackedSigns:
         return self.largest
 
     def columns_at(self, index: Array) -> Array:
-        """Some columns, [rows, k] in the default float type, for indices [k] int32 in [0, columns)."""
+        """Some columns, [rows, k] in the default float type, for indices [k] int32 in
+        [0, columns).
+        """
         byte, bit = index // _BITS, (index % _BITS).astype(jnp.uint8)
         width = _num_bytes(self.num_columns)
-        parts = [(jnp.take(self.bits, byte + plane * width, axis=1) >> bit[None, :]) & 1 for plane in range(len(self._values()))]
+        parts = [
+            (jnp.take(self.bits, byte + plane * width, axis=1) >> bit[None, :]) & 1
+            for plane in range(len(self._values()))
+        ]
         dtype = jnp.result_type(float)
         pairs = zip(parts, self._values(), strict=True)
         return sum(
-            (jnp.where(part == 1, dtype.type(high), dtype.type(low)) for part, (low, high) in pairs),
+            (
+                jnp.where(part == 1, dtype.type(high), dtype.type(low))
+                for part, (low, high) in pairs
+            ),
             jnp.zeros((), dtype),
         )
 
@@ -148,23 +160,31 @@ class PackedSigns:
 
     def _patterns(self, values: np.ndarray, dtype: Any) -> Array:
         """What the bits of each byte stand for, [planes, 256, 8]."""
-        return jnp.asarray(np.stack([np.where(_BIT_OF == 1, high, low) for low, high in values]), dtype)
+        return jnp.asarray(
+            np.stack([np.where(_BIT_OF == 1, high, low) for low, high in values]), dtype
+        )
 
     def _sum_row_sizes(self, sizes: Array) -> Array:
-        """Sums of sizes [columns] over the entries of each row that are not 0, [rows], or [] where none is."""
+        """Sums of sizes [columns] over the entries of each row that are not 0, [rows], or [] where
+        none is.
+        """
         if not self.has_zeros:
             return reduce.total(sizes)
         return _look_up(self.bits, self._tables(sizes, np.abs(self._values())))
 
     def _sum_column_sizes(self, sizes: Array) -> Array:
-        """Sums of sizes [rows] over the entries of each column that are not 0, [columns], or [] where none is."""
+        """Sums of sizes [rows] over the entries of each column that are not 0, [columns], or []
+        where none is.
+        """
         return self._weigh(sizes, np.abs(self._values())) if self.has_zeros else reduce.total(sizes)
 
     def _tables(self, vector: Array, values: np.ndarray) -> Array:
         """The sums over eight columns each for every value of a byte, [256, bytes of a row]."""
         groups = jnp.pad(vector, (0, -self.num_columns % _BITS)).reshape(-1, _BITS)
         patterns = self._patterns(values, vector.dtype)
-        tables = numerics.times(patterns.reshape(-1, _BITS), groups.T).reshape(len(values), _VALUES, -1)
+        tables = numerics.times(patterns.reshape(-1, _BITS), groups.T).reshape(
+            len(values), _VALUES, -1
+        )
         return jnp.moveaxis(tables, 0, 1).reshape(_VALUES, -1)
 
     def _weigh(self, vector: Array, values: np.ndarray) -> Array:
@@ -172,7 +192,9 @@ class PackedSigns:
         num_rows, num_columns = self.shape
         if num_rows == 0 or num_columns == 0:
             return jnp.zeros((num_columns,), vector.dtype)
-        found: Array = sums.over_rows(functools.partial(self._weigh_rows, values), (self.bits, vector))
+        found: Array = sums.over_rows(
+            functools.partial(self._weigh_rows, values), (self.bits, vector)
+        )
         return found.reshape(-1)[:num_columns]
 
     def _weigh_rows(self, values: np.ndarray, bits: Array, vector: Array) -> Array:
@@ -187,9 +209,13 @@ class PackedSigns:
             numbers = sums.block_of(vector, number, start, size)
             bins = jnp.zeros((_VALUES * width,), vector.dtype)
             index = rows.astype(jnp.int32) + first_bins[None, :]
-            bins = bins.at[index].add(jnp.broadcast_to(numbers[:, None], index.shape), mode="promise_in_bounds")
+            bins = bins.at[index].add(
+                jnp.broadcast_to(numbers[:, None], index.shape), mode="promise_in_bounds"
+            )
             parts = bins.reshape(len(values), -1, _VALUES)
-            return total + sum(numerics.times(part, pattern) for part, pattern in zip(parts, patterns, strict=True))
+            return total + sum(
+                numerics.times(part, pattern) for part, pattern in zip(parts, patterns, strict=True)
+            )
 
         start = jnp.zeros((_num_bytes(self.num_columns), _BITS), vector.dtype)
         return loops.fori_loop(0, count, jax.checkpoint(add), start)
@@ -210,8 +236,12 @@ def _look_up_rows(bits: Array, tables: Array) -> Array:
 
     def enter(number: Array, known: Array) -> Array:
         start, rows = sums.block_at(bits, number, size)
-        found = jnp.take_along_axis(tables, rows.astype(jnp.int32), axis=0, mode="promise_in_bounds")
-        return lax.dynamic_update_slice_in_dim(known, jnp.sum(found, axis=1, dtype=tables.dtype), start, 0)
+        found = jnp.take_along_axis(
+            tables, rows.astype(jnp.int32), axis=0, mode="promise_in_bounds"
+        )
+        return lax.dynamic_update_slice_in_dim(
+            known, jnp.sum(found, axis=1, dtype=tables.dtype), start, 0
+        )
 
     return loops.fori_loop(0, count, jax.checkpoint(enter), start)
 
@@ -230,7 +260,7 @@ def _num_bytes(num_columns: int) -> int:
 
 
 # --- packing
-# ---------------------------------------------------------------------------------------------------------------
+# ---  ---------------------------------------------------------------------------------------------
 
 
 def packed_signs(matrix_or_blocks: Any, *, zeros: bool | None = None) -> PackedSigns:
@@ -271,7 +301,10 @@ def packed_signs(matrix_or_blocks: Any, *, zeros: bool | None = None) -> PackedS
     if callable(matrix_or_blocks):
         matrix_or_blocks = matrix_or_blocks()
         if not isinstance(matrix_or_blocks, Iterable):
-            raise ValueError(f"{name} returns a {type(matrix_or_blocks).__name__}: expected an iterable over blocks of rows")
+            raise ValueError(
+                f"{name} returns a {type(matrix_or_blocks).__name__}: expected an iterable over"
+                " blocks of rows"
+            )
         return _packed_on_host(iter(matrix_or_blocks), zeros, name)
     if isinstance(matrix_or_blocks, Iterator):
         return _packed_on_host(matrix_or_blocks, zeros, name)
@@ -280,16 +313,24 @@ def packed_signs(matrix_or_blocks: Any, *, zeros: bool | None = None) -> PackedS
             check.numeric(name, matrix_or_blocks, shape=("rows", "columns"), kinds="fiub"),
             zeros is not False,
         )
-    matrix = matrix_or_blocks if isinstance(matrix_or_blocks, (np.ndarray, jax.Array)) else np.asarray(matrix_or_blocks)
+    matrix = (
+        matrix_or_blocks
+        if isinstance(matrix_or_blocks, (np.ndarray, jax.Array))
+        else np.asarray(matrix_or_blocks)
+    )
     _require_matrix(name, matrix)
     at_once = max(_BITS, _HOST_ENTRIES // max(matrix.shape[1], 1))
     starts = range(0, max(matrix.shape[0], 1), at_once)
-    return _packed_on_host((np.asarray(matrix[start : start + at_once]) for start in starts), zeros, name)
+    return _packed_on_host(
+        (np.asarray(matrix[start : start + at_once]) for start in starts), zeros, name
+    )
 
 
 def _packed_in_program(matrix: Array, has_zeros: bool) -> PackedSigns:
     planes = [matrix > 0, matrix < 0] if has_zeros else [matrix > 0]
-    bits = jnp.concatenate([jnp.packbits(plane, axis=1, bitorder="little") for plane in planes], axis=1)
+    bits = jnp.concatenate(
+        [jnp.packbits(plane, axis=1, bitorder="little") for plane in planes], axis=1
+    )
     is_sign = (matrix == 1) | (matrix == -1) | ((matrix == 0) & has_zeros)
     largest = jnp.where(jnp.all(is_sign), 1.0, jnp.inf).astype(jnp.result_type(float))
     return PackedSigns(bits, largest, matrix.shape[1], has_zeros)
@@ -308,7 +349,8 @@ def _packed_on_host(blocks: Iterator[Any], zeros: bool | None, name: str) -> Pac
         _require_matrix(f"a block of {name}" if num_columns is not None else name, block)
         if num_columns is not None and block.shape[1] != num_columns:
             raise ValueError(
-                f"{name}: the block from row {num_rows} on has {block.shape[1]} columns, those before it {num_columns}: expected as many"
+                f"{name}: the block from row {num_rows} on has {block.shape[1]} columns, those"
+                f" before it {num_columns}: expected as many"
             )
         num_columns = block.shape[1]
         is_positive, is_negative = block == 1, block == -1
@@ -327,10 +369,15 @@ def _packed_on_host(blocks: Iterator[Any], zeros: bool | None, name: str) -> Pac
         positive.append(np.packbits(is_positive, axis=1, bitorder="little"))
         num_rows += len(block)
     if num_columns is None:
-        raise ValueError(f"{name} yields no block: expected one or more, [k, columns] each; a block may have no rows")
+        raise ValueError(
+            f"{name} yields no block: expected one or more, [k, columns] each; a block may have no"
+            " rows"
+        )
     has_zeros = any(part is not None for part in negative) if zeros is None else zeros
     bits = _joined(positive, negative, num_rows, num_columns, has_zeros)
-    return PackedSigns(jnp.asarray(bits), jnp.ones((), jnp.result_type(float)), num_columns, has_zeros)
+    return PackedSigns(
+        jnp.asarray(bits), jnp.ones((), jnp.result_type(float)), num_columns, has_zeros
+    )
 
 
 def _joined(
@@ -342,7 +389,8 @@ def _joined(
 ) -> np.ndarray:
     """One array of all blocks, which are given up one by one."""
     width = _num_bytes(num_columns)
-    used = np.packbits(np.ones((num_columns,), bool), bitorder="little")  # bits past the last column stay 0
+    # bits past the last column stay 0
+    used = np.packbits(np.ones((num_columns,), bool), bitorder="little")
     bits = np.empty((num_rows, width * (1 + has_zeros)), np.uint8)
     start = 0
     while positive:
@@ -362,8 +410,17 @@ def _require_matrix(name: str, matrix: Any) -> None:
         raise ValueError(f"{name} has dtype {matrix.dtype}: expected real numbers")
 
 
-def _refuse_others(name: str, block: np.ndarray, is_wrong: np.ndarray, first_row: int, zeros: bool | None) -> None:
+def _refuse_others(
+    name: str, block: np.ndarray, is_wrong: np.ndarray, first_row: int, zeros: bool | None
+) -> None:
     for row, column in itertools.islice(zip(*np.nonzero(is_wrong), strict=True), 1):
         allowed = "-1 or +1, as zeros is False" if zeros is False else "-1, 0 or +1"
-        remedy = "pass zeros=True, or None" if zeros is False and block[row, column] == 0 else "take the signs, or jboost.operators.stored"
-        raise ValueError(f"{name}[{first_row + row}, {column}] is {block[row, column]}: expected {allowed}; {remedy}")
+        remedy = (
+            "pass zeros=True, or None"
+            if zeros is False and block[row, column] == 0
+            else "take the signs, or jboost.operators.stored"
+        )
+        raise ValueError(
+            f"{name}[{first_row + row}, {column}] is {block[row, column]}: expected {allowed};"
+            f" {remedy}"
+        )

@@ -1,7 +1,8 @@
-"""The cuts xi_i + xi_i' + sum of mu_u over S_ii' >= 1 of paper 001 (Goldberg, Eckstein 2009): the term in mu, no cut stored.
+"""The cuts xi_i + xi_i' + sum of mu_u over S_ii' >= 1 of paper 001 (Goldberg, Eckstein 2009): the
+term in mu, no cut stored.
 
-S_ii' = {u : H_iu = y_i != H_i'u}. With `hits` C_iu = 1[H_iu = y_i] and `misses` N_i'u = 1[H_i'u != y_i], the products are C diag(mu) N' with its
-rows strung together, and the diagonal of C' V N.
+S_ii' = {u : H_iu = y_i != H_i'u}. With `hits` C_iu = 1[H_iu = y_i] and `misses` N_i'u = 1[H_i'u !=
+y_i], the products are C diag(mu) N' with its rows strung together, and the diagonal of C' V N.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from jboost.operators import sums
 @register
 @dataclasses.dataclass(frozen=True)
 class PairCuts:
-    """The cuts of all pairs (i, i'), row i * q + i'; those that are no cuts are rows of zeros. Memory is that of p x q numbers."""
+    """The cuts of all pairs (i, i'), row i * q + i'; those that are no cuts are rows of zeros.
+    Memory is that of p x q numbers.
+    """
 
     hits: Array  # [p, U] 0 or 1
     misses: Array  # [q, U] 0 or 1
-    first_labels: Array | None  # [p]; None where all pairs are cuts, else those with labels of opposite sign
+    # [p]; None where all pairs are cuts, else those with labels of opposite sign
+    first_labels: Array | None
     second_labels: Array | None  # [q]
 
     @property
@@ -43,11 +47,19 @@ class PairCuts:
     def matvec(self, vector: Array) -> Array:
         """One product of matrices."""
         scaled = self.hits * sums.cast("vector", vector, self.shape[1])[None, :]
-        return jnp.ravel(self._keep(jnp.matmul(scaled, self.misses.T, precision=lax.Precision.HIGHEST)))
+        return jnp.ravel(
+            self._keep(jnp.matmul(scaled, self.misses.T, precision=lax.Precision.HIGHEST))
+        )
 
     def rmatvec(self, vector: Array) -> Array:
         """One product of matrices."""
-        return jnp.sum(self.hits * jnp.matmul(self._grid("vector", vector), self.misses, precision=lax.Precision.HIGHEST), axis=0)
+        return jnp.sum(
+            self.hits
+            * jnp.matmul(
+                self._grid("vector", vector), self.misses, precision=lax.Precision.HIGHEST
+            ),
+            axis=0,
+        )
 
     def row_norms(self, weights: Array) -> Array:
         """The product itself: no entry is negative."""
@@ -66,9 +78,13 @@ class PairCuts:
 
         def bracket(hits: Array, misses: Array, vector: Array) -> Any:
             def of_one(one: Array) -> tuple[Array, Array]:
-                return brackets.sum_products(brackets.along(-1), self.shape[1], one[None, :] * misses, vector[None, :])
+                return brackets.sum_products(
+                    brackets.along(-1), self.shape[1], one[None, :] * misses, vector[None, :]
+                )
 
-            return lax.map(of_one, hits, batch_size=sums.chunk_size(num_second * self.shape[1], num_first))
+            return lax.map(
+                of_one, hits, batch_size=sums.chunk_size(num_second * self.shape[1], num_first)
+            )
 
         low, high = numerics.in_64_bits(bracket)(self.hits, self.misses, vector)
         return jnp.ravel(self._keep(low)), jnp.ravel(self._keep(high))
@@ -82,9 +98,13 @@ class PairCuts:
         def bracket(hits: Array, misses: Array, grid: Array) -> Any:
             def of_one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
                 hit, miss = pair
-                return brackets.sum_products(brackets.each_by(jnp.sum), grid.size, hit[:, None] * miss[None, :], grid)
+                return brackets.sum_products(
+                    brackets.each_by(jnp.sum), grid.size, hit[:, None] * miss[None, :], grid
+                )
 
-            return lax.map(of_one, (hits.T, misses.T), batch_size=sums.chunk_size(grid.size, self.shape[1]))
+            return lax.map(
+                of_one, (hits.T, misses.T), batch_size=sums.chunk_size(grid.size, self.shape[1])
+            )
 
         return numerics.in_64_bits(bracket)(self.hits, self.misses, grid)
 
@@ -106,14 +126,18 @@ class PairCuts:
         return grid if self.first_labels is None else jnp.where(self._grid_of_cuts(), grid, 0)
 
     def _grid(self, name: str, vector: Array) -> Array:
-        grid = jnp.reshape(sums.cast(name, vector, self.shape[0]), (self.hits.shape[0], self.misses.shape[0]))
+        grid = jnp.reshape(
+            sums.cast(name, vector, self.shape[0]), (self.hits.shape[0], self.misses.shape[0])
+        )
         return self._keep(grid)
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class PairCutList:
-    """The cuts of a list of pairs; pairs that are no pairs are rows of zeros. Memory is that of k x U numbers."""
+    """The cuts of a list of pairs; pairs that are no pairs are rows of zeros. Memory is that of k x
+    U numbers.
+    """
 
     hits: Array  # [p, U] 0 or 1
     misses: Array  # [q, U] 0 or 1
@@ -127,15 +151,27 @@ class PairCutList:
     @property
     def is_cut(self) -> Array:
         """Which rows are cuts, [k] bool."""
-        return jnp.all((self.pairs >= 0) & (self.pairs < jnp.array([[self.hits.shape[0], self.misses.shape[0]]])), axis=1)
+        return jnp.all(
+            (self.pairs >= 0)
+            & (self.pairs < jnp.array([[self.hits.shape[0], self.misses.shape[0]]])),
+            axis=1,
+        )
 
     def matvec(self, vector: Array) -> Array:
         """One product with the gathered rows."""
-        return jnp.matmul(self.to_dense(), sums.cast("vector", vector, self.shape[1]), precision=lax.Precision.HIGHEST)
+        return jnp.matmul(
+            self.to_dense(),
+            sums.cast("vector", vector, self.shape[1]),
+            precision=lax.Precision.HIGHEST,
+        )
 
     def rmatvec(self, vector: Array) -> Array:
         """One product with the gathered rows."""
-        return jnp.matmul(sums.cast("vector", vector, self.shape[0]), self.to_dense(), precision=lax.Precision.HIGHEST)
+        return jnp.matmul(
+            sums.cast("vector", vector, self.shape[0]),
+            self.to_dense(),
+            precision=lax.Precision.HIGHEST,
+        )
 
     def row_norms(self, weights: Array) -> Array:
         """The product itself: no entry is negative."""
@@ -147,11 +183,15 @@ class PairCutList:
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
-        return brackets.bracket_dot(self.to_dense(), sums.cast("vector", vector, self.shape[1])[None, :])
+        return brackets.bracket_dot(
+            self.to_dense(), sums.cast("vector", vector, self.shape[1])[None, :]
+        )
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
-        return brackets.bracket_dot(self.to_dense().T, sums.cast("vector", vector, self.shape[0])[None, :])
+        return brackets.bracket_dot(
+            self.to_dense().T, sums.cast("vector", vector, self.shape[0])[None, :]
+        )
 
     def largest_entry(self) -> Array:
         """That of the products of the two largest factors."""
@@ -161,24 +201,30 @@ class PairCutList:
         """The gathered rows."""
         if 0 in (self.hits.shape[0], self.misses.shape[0]):
             return jnp.zeros_like(self.hits, shape=self.shape)
-        places = jnp.where(self.is_cut[:, None], self.pairs, max(self.hits.shape[0], self.misses.shape[0]))
+        places = jnp.where(
+            self.is_cut[:, None], self.pairs, max(self.hits.shape[0], self.misses.shape[0])
+        )
         first = self.hits.at[places[:, 0]].get(mode="fill", fill_value=0)
         return first * self.misses.at[places[:, 1]].get(mode="fill", fill_value=0)
 
 
-def pair_cuts(hits: ArrayLike, misses: ArrayLike, *, pairs: ArrayLike | None = None) -> PairCuts | PairCutList:
+def pair_cuts(
+    hits: ArrayLike, misses: ArrayLike, *, pairs: ArrayLike | None = None
+) -> PairCuts | PairCutList:
     """The cuts of pairs of examples: row (i, i') has the entries hits_iu * misses_i'u, u = 1 ... U.
 
     Args:
       hits: [p, U] 0 or 1.
       misses: [q, U] 0 or 1.
-      pairs: [k, 2] integers, for these rows only, with -1 for a row of zeros; None for all p * q rows, (i, i') being row i * q + i'.
+      pairs: [k, 2] integers, for these rows only, with -1 for a row of zeros; None for all p * q
+        rows, (i, i') being row i * q + i'.
 
     Returns:
       An operator that has, besides, `is_cut` [rows] bool: which rows are not padding.
 
     Raises:
-      ValueError: at trace time, where shapes do not fit; and, where the values are known, for entries other than 0 and 1 and pairs out of range.
+      ValueError: at trace time, where shapes do not fit; and, where the values are known, for
+        entries other than 0 and 1 and pairs out of range.
 
     >>> import jax.numpy as jnp, jboost
     >>> cuts = jboost.operators.pair_cuts([[1, 1, 0]], [[1, 0, 0], [1, 1, 1]])
@@ -194,20 +240,31 @@ def pair_cuts(hits: ArrayLike, misses: ArrayLike, *, pairs: ArrayLike | None = N
     return PairCutList(first, second, _judge_pairs(pairs, first.shape[0], second.shape[0]))
 
 
-def pair_cuts_of(outputs: ArrayLike, labels: ArrayLike, *, mask: ArrayLike | None = None, pairs: ArrayLike | None = None) -> PairCuts | PairCutList:
-    """The cuts of paper 001, in both orders: row (i, i') of examples of opposite classes has a 1 where H_iu = y_i != H_i'u.
+def pair_cuts_of(
+    outputs: ArrayLike,
+    labels: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+    pairs: ArrayLike | None = None,
+) -> PairCuts | PairCutList:
+    """The cuts of paper 001, in both orders: row (i, i') of examples of opposite classes has a 1
+    where H_iu = y_i != H_i'u.
 
-    Labels may be traced, so the rows are those of all m * m pairs, (i, i') being row i * m + i', with zeros where the classes agree: `is_cut` says
-    which rows to bound. Where labels are known before tracing, `stack` of two `pair_cuts`, one for each order, has no such rows and half the memory.
+    Labels may be traced, so the rows are those of all m * m pairs, (i, i') being row i * m + i',
+    with zeros where the classes agree: `is_cut` says which rows to bound. Where labels are known
+    before tracing, `stack` of two `pair_cuts`, one for each order, has no such rows and half the
+    memory.
 
     Args:
       outputs: [m, U] H in -1, 0, +1.
       labels: [m] -1 or +1.
-      mask: [m] bool, False for examples that are padding: all their rows are zero; None for all True.
+      mask: [m] bool, False for examples that are padding: all their rows are zero; None for all
+        True.
       pairs: [k, 2] integers, for these rows only, with -1 for a row of zeros; None for all.
 
     Raises:
-      ValueError: at trace time, where shapes do not fit; and, where the values are known, for other outputs and labels and for pairs out of range.
+      ValueError: at trace time, where shapes do not fit; and, where the values are known, for other
+        outputs and labels and for pairs out of range.
 
     >>> import jboost
     >>> cuts = jboost.operators.pair_cuts_of([[1, 1], [-1, 1]], [1, -1])
@@ -216,7 +273,11 @@ def pair_cuts_of(outputs: ArrayLike, labels: ArrayLike, *, mask: ArrayLike | Non
     """
     said = sums.cast("outputs", outputs, "m", "U")
     signs = sums.cast("labels", labels, said.shape[0])
-    kept = jnp.ones(signs.shape, bool) if mask is None else check.numeric("mask", mask, shape=signs.shape, kinds="b")
+    kept = (
+        jnp.ones(signs.shape, bool)
+        if mask is None
+        else check.numeric("mask", mask, shape=signs.shape, kinds="b")
+    )
     labelled.validate_known_labels(signs, kept)
     said, signs = jnp.where(kept[:, None], said, 0), jnp.where(kept, signs, 0)
     _judge("outputs", said, lambda known: np.isin(known, (-1, 0, 1)), "outputs are -1, 0 or +1")
@@ -234,7 +295,12 @@ def pair_cuts_of(outputs: ArrayLike, labels: ArrayLike, *, mask: ArrayLike | Non
 def _judge_pairs(pairs: ArrayLike, num_first: int, num_second: int) -> Array:
     places = check.numeric("pairs", pairs, shape=("k", 2), kinds="iu").astype(jnp.int32)
     limits = np.array([[num_first, num_second]])
-    _judge("pairs", places, lambda known: (known >= -1) & (known < limits), f"expected numbers below {num_first} and {num_second}, or -1 for padding")
+    _judge(
+        "pairs",
+        places,
+        lambda known: (known >= -1) & (known < limits),
+        f"expected numbers below {num_first} and {num_second}, or -1 for padding",
+    )
     return places
 
 

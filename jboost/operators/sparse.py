@@ -20,7 +20,9 @@ from jboost.operators import sums
 @register
 @dataclasses.dataclass(frozen=True)
 class Sparse:
-    """The operator of a list of entries. Of each place but one at most is to be other than 0, which `sparse` sees to: brackets are of exact sums."""
+    """The operator of a list of entries. Of each place but one at most is to be other than 0, which
+    `sparse` sees to: brackets are of exact sums.
+    """
 
     data: Array  # [entries], 0 for padding
     rows: Array  # [entries] int32
@@ -37,19 +39,33 @@ class Sparse:
 
     def row_norms(self, weights: Array) -> Array:
         """A gather and a sum of segments."""
-        return self._sum_rows(jnp.abs(self.data) * sums.cast("weights", weights, self.shape[1])[self.columns])
+        return self._sum_rows(
+            jnp.abs(self.data) * sums.cast("weights", weights, self.shape[1])[self.columns]
+        )
 
     def column_norms(self, weights: Array) -> Array:
         """A gather and a sum of segments."""
-        return self._sum_columns(jnp.abs(self.data) * sums.cast("weights", weights, self.shape[0])[self.rows])
+        return self._sum_columns(
+            jnp.abs(self.data) * sums.cast("weights", weights, self.shape[0])[self.rows]
+        )
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
-        return _bracket(self.data, sums.cast("vector", vector, self.shape[1])[self.columns], self.rows, self.shape[0])
+        return _bracket(
+            self.data,
+            sums.cast("vector", vector, self.shape[1])[self.columns],
+            self.rows,
+            self.shape[0],
+        )
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
-        return _bracket(self.data, sums.cast("vector", vector, self.shape[0])[self.rows], self.columns, self.shape[1])
+        return _bracket(
+            self.data,
+            sums.cast("vector", vector, self.shape[0])[self.rows],
+            self.columns,
+            self.shape[1],
+        )
 
     def largest_entry(self) -> Array:
         """The largest absolute value."""
@@ -66,12 +82,19 @@ class Sparse:
         return jax.ops.segment_sum(terms, self.columns, num_segments=self.shape[1])
 
 
-def _bracket(data: Array, factors: Array, segments: Array, num_segments: int) -> tuple[Array, Array]:
+def _bracket(
+    data: Array, factors: Array, segments: Array, num_segments: int
+) -> tuple[Array, Array]:
     def bracket(data: Array, factors: Array, segments: Array) -> tuple[Array, Array]:
         def reduce(terms: Array) -> Array:
             return jax.ops.segment_sum(terms, segments, num_segments=num_segments)
 
-        return brackets.sum_products(brackets.each_by(reduce), reduce(brackets.is_nonzero(data).astype(jnp.float64)), data, factors)
+        return brackets.sum_products(
+            brackets.each_by(reduce),
+            reduce(brackets.is_nonzero(data).astype(jnp.float64)),
+            data,
+            factors,
+        )
 
     return numerics.in_64_bits(bracket)(data, factors, segments)
 
@@ -79,37 +102,47 @@ def _bracket(data: Array, factors: Array, segments: Array, num_segments: int) ->
 def sparse(bcoo: Any) -> Sparse:
     """The operator of a sparse matrix.
 
-    Indices outside of the matrix are padding, as in JAX. Entries of the same place are added here, and the matrix is what their rounded sums are:
-    products, norms, brackets and `to_dense` know no other. Sums are in 64 bits. There are as many stored entries afterwards as before.
+    Indices outside of the matrix are padding, as in JAX. Entries of the same place are added here,
+    and the matrix is what their rounded sums are: products, norms, brackets and `to_dense` know no
+    other. Sums are in 64 bits. There are as many stored entries afterwards as before.
 
     Args:
-      bcoo: [rows, columns] a `jax.experimental.sparse.BCOO` without batched or dense dimensions, or a BCSR, COO, CSR or CSC.
+      bcoo: [rows, columns] a `jax.experimental.sparse.BCOO` without batched or dense dimensions, or
+        a BCSR, COO, CSR or CSC.
 
     Raises:
       ValueError: at trace time, if it is no such matrix.
 
     >>> import jax.numpy as jnp, jboost
     >>> from jax.experimental.sparse import BCOO
-    >>> jboost.operators.sparse(BCOO.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]]))).matvec(jnp.array([1.0, 10.0])).tolist()
+    >>> jboost.operators.sparse(BCOO.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]]))).matvec(
+    ...     jnp.array([1.0, 10.0])
+    ... ).tolist()
     [20.0, 3.0]
     """
     bcoo = _listed(bcoo)
     if bcoo.ndim != 2 or bcoo.n_batch or bcoo.n_dense:
         raise ValueError(
-            f"bcoo has shape {list(bcoo.shape)}, n_batch={bcoo.n_batch}, n_dense={bcoo.n_dense}: expected a matrix without such dimensions"
+            f"bcoo has shape {list(bcoo.shape)}, n_batch={bcoo.n_batch}, n_dense={bcoo.n_dense}:"
+            " expected a matrix without such dimensions"
         )
     num_rows, num_columns = bcoo.shape
     data = sums.cast("bcoo.data", bcoo.data, "entries")
     rows, columns = bcoo.indices[:, 0], bcoo.indices[:, 1]
     inside = (rows >= 0) & (rows < num_rows) & (columns >= 0) & (columns < num_columns)
     data = jnp.where(inside, data, 0)
-    rows, columns = jnp.where(inside, rows, 0).astype(jnp.int32), jnp.where(inside, columns, 0).astype(jnp.int32)
+    rows, columns = (
+        jnp.where(inside, rows, 0).astype(jnp.int32),
+        jnp.where(inside, columns, 0).astype(jnp.int32),
+    )
     if num_rows == 0 or num_columns == 0:
         data, rows, columns = data[:0], rows[:0], columns[:0]
     if any(isinstance(part, jax.core.Tracer) for part in (data, rows, columns)):
         data = _add_traced_duplicates(data, rows, columns)
     else:
-        data = _add_duplicates(data, np.asarray(rows).astype(np.int64) * num_columns + np.asarray(columns))
+        data = _add_duplicates(
+            data, np.asarray(rows).astype(np.int64) * num_columns + np.asarray(columns)
+        )
     return Sparse(data, rows, columns, (num_rows, num_columns))
 
 
@@ -120,11 +153,18 @@ def _listed(matrix: Any) -> BCOO:
     if isinstance(matrix, COO):
         return BCOO((matrix.data, jnp.stack([matrix.row, matrix.col], axis=1)), shape=matrix.shape)
     if isinstance(matrix, CSR | CSC):
-        lines = jnp.repeat(jnp.arange(len(matrix.indptr) - 1), jnp.diff(matrix.indptr), total_repeat_length=len(matrix.data))
+        lines = jnp.repeat(
+            jnp.arange(len(matrix.indptr) - 1),
+            jnp.diff(matrix.indptr),
+            total_repeat_length=len(matrix.data),
+        )
         places = (lines, matrix.indices) if isinstance(matrix, CSR) else (matrix.indices, lines)
         return BCOO((matrix.data, jnp.stack(places, axis=1)), shape=matrix.shape)
     if not isinstance(matrix, BCOO):
-        raise ValueError(f"bcoo is a {type(matrix).__name__}: expected a jax.experimental.sparse.BCOO; BCOO.fromdense makes one")
+        raise ValueError(
+            f"bcoo is a {type(matrix).__name__}: expected a jax.experimental.sparse.BCOO;"
+            " BCOO.fromdense makes one"
+        )
     return matrix
 
 
@@ -133,22 +173,32 @@ def _add_duplicates(data: Array, places: np.ndarray) -> Array:
     if len(first) == len(places):
         return data
     added = np.zeros(len(places), np.float64)
-    added[first] = np.bincount(inverse, weights=np.asarray(data).astype(np.float64), minlength=len(first))
+    added[first] = np.bincount(
+        inverse, weights=np.asarray(data).astype(np.float64), minlength=len(first)
+    )
     return jnp.asarray(added, data.dtype)
 
 
 def _add_traced_duplicates(data: Array, rows: Array, columns: Array) -> Array:
-    """The sums at the first entry of each place, 0 at the others; the sums in 64 bits, which have no derivative, and the derivative of plain ones."""
+    """The sums at the first entry of each place, 0 at the others; the sums in 64 bits, which have
+    no derivative, and the derivative of plain ones.
+    """
     order = jnp.lexsort((columns, rows))
     rows, columns = rows[order], columns[order]
-    is_first = jnp.concatenate([jnp.ones((1,), bool), (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])])[: data.shape[0]]
+    is_first = jnp.concatenate(
+        [jnp.ones((1,), bool), (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])]
+    )[: data.shape[0]]
     places = jnp.cumsum(is_first) - 1
 
     def add(data: Array) -> Array:
-        return jax.ops.segment_sum(data, places, num_segments=data.shape[0], indices_are_sorted=True)
+        return jax.ops.segment_sum(
+            data, places, num_segments=data.shape[0], indices_are_sorted=True
+        )
 
     differentiable = add(data[order])
-    added = numerics.in_64_bits(lambda wide: add(brackets.widen(wide)).astype(data.dtype))(data[order])
+    added = numerics.in_64_bits(lambda wide: add(brackets.widen(wide)).astype(data.dtype))(
+        data[order]
+    )
     differentiable = jnp.where(jnp.isfinite(differentiable), differentiable, 0.0)
     added = added + (differentiable - lax.stop_gradient(differentiable))
     return jnp.zeros_like(data).at[order].set(jnp.where(is_first, added[places], 0))

@@ -39,25 +39,35 @@ class Stored:
 
     def matvec(self, vector: Array) -> Array:
         """One product a block of rows."""
-        return self._scaled(_times(self.matrix, sums.cast("vector", vector, self.shape[1]), jnp.asarray))
+        return self._scaled(
+            _times(self.matrix, sums.cast("vector", vector, self.shape[1]), jnp.asarray)
+        )
 
     def rmatvec(self, vector: Array) -> Array:
         """One product a block of rows."""
-        return self._scaled(_times_transposed(self.matrix, sums.cast("vector", vector, self.shape[0]), jnp.asarray))
+        return self._scaled(
+            _times_transposed(self.matrix, sums.cast("vector", vector, self.shape[0]), jnp.asarray)
+        )
 
     def row_norms(self, weights: Array) -> Array:
         """One product a block of rows, with the absolute values."""
-        return self._scaled(_times(self.matrix, sums.cast("weights", weights, self.shape[1]), jnp.abs))
+        return self._scaled(
+            _times(self.matrix, sums.cast("weights", weights, self.shape[1]), jnp.abs)
+        )
 
     def column_norms(self, weights: Array) -> Array:
         """One product a block of rows, with the absolute values."""
-        return self._scaled(_times_transposed(self.matrix, sums.cast("weights", weights, self.shape[0]), jnp.abs))
+        return self._scaled(
+            _times_transposed(self.matrix, sums.cast("weights", weights, self.shape[0]), jnp.abs)
+        )
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits; without rounding where there is none."""
         vector = sums.cast("vector", vector, self.shape[1])
         if 0 in self.shape:
-            return jnp.zeros((self.shape[0],), vector.dtype), jnp.zeros((self.shape[0],), vector.dtype)
+            return jnp.zeros((self.shape[0],), vector.dtype), jnp.zeros(
+                (self.shape[0],), vector.dtype
+            )
 
         def bracket(matrix: Array, vector: Array) -> tuple[Array, Array]:
             size, count = _blocks(matrix)
@@ -65,7 +75,10 @@ class Stored:
             def enter(number: Array, known: tuple[Array, Array]) -> tuple[Array, Array]:
                 start, block = sums.block_at(matrix, number, size)
                 parts = brackets.sharp_bracket_dot(_widened(block, vector.dtype), vector[None, :])
-                low, high = (lax.dynamic_update_slice_in_dim(all_rows, part, start, 0) for all_rows, part in zip(known, parts, strict=True))
+                low, high = (
+                    lax.dynamic_update_slice_in_dim(all_rows, part, start, 0)
+                    for all_rows, part in zip(known, parts, strict=True)
+                )
                 return low, high
 
             nothing = jnp.zeros((matrix.shape[0],), vector.dtype)
@@ -77,7 +90,9 @@ class Stored:
         """Sums in 64 bits; without rounding where there is none."""
         vector = sums.cast("vector", vector, self.shape[0])
         if 0 in self.shape:
-            return jnp.zeros((self.shape[1],), vector.dtype), jnp.zeros((self.shape[1],), vector.dtype)
+            return jnp.zeros((self.shape[1],), vector.dtype), jnp.zeros(
+                (self.shape[1],), vector.dtype
+            )
 
         def of_rows(matrix: Array, vector: Array) -> tuple[Array, Array, Array]:
             size, count = _blocks(matrix)
@@ -85,7 +100,9 @@ class Stored:
             def add(number: Array, known: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
                 start, block = sums.block_at(matrix, number, size)
                 numbers = sums.block_of(vector, number, start, size)
-                total, bound, are_exact = brackets.sharp_sums(_widened(block, vector.dtype), numbers[:, None], axis=0)
+                total, bound, are_exact = brackets.sharp_sums(
+                    _widened(block, vector.dtype), numbers[:, None], axis=0
+                )
                 return known[0] + total, known[1] + bound, known[2] + ~are_exact
 
             zeros = jnp.zeros((matrix.shape[1],), jnp.dtype("float64"))
@@ -93,7 +110,9 @@ class Stored:
 
         def bracket(matrix: Array, vector: Array) -> tuple[Array, Array]:
             total, bound, num_rounded = sums.over_rows(of_rows, (matrix, vector))
-            return brackets.round_outwards(total, brackets.sharp_slack(bound, num_rounded == 0, matrix.shape[0]), vector.dtype)
+            return brackets.round_outwards(
+                total, brackets.sharp_slack(bound, num_rounded == 0, matrix.shape[0]), vector.dtype
+            )
 
         return self._scaled_outwards(*numerics.in_64_bits(bracket)(self.matrix, vector))
 
@@ -104,7 +123,9 @@ class Stored:
         return self._scaled_outwards(largest[None], largest[None])[1][0]
 
     def columns_at(self, index: Array) -> Array:
-        """Some columns, [rows, k] in the default float type, for indices [k] int32 in [0, columns)."""
+        """Some columns, [rows, k] in the default float type, for indices [k] int32 in
+        [0, columns).
+        """
         return self._scaled(_widened(jnp.take(self.matrix, index, axis=1), jnp.result_type(float)))
 
     def to_dense(self) -> Array:
@@ -116,7 +137,9 @@ class Stored:
 
     def _scaled_outwards(self, low: Array, high: Array) -> tuple[Array, Array]:
         scale = self.scale.astype(low.dtype)[None, None]
-        return brackets.sharp_bracket_dot(low[:, None], scale)[0], brackets.sharp_bracket_dot(high[:, None], scale)[1]
+        return brackets.sharp_bracket_dot(low[:, None], scale)[0], brackets.sharp_bracket_dot(
+            high[:, None], scale
+        )[1]
 
 
 def _widened(entries: Array, dtype: Any) -> Array:
@@ -146,9 +169,13 @@ def _times(matrix: Array, vector: Array, change: Any) -> Array:
 
         def enter(number: Array, known: Array) -> Array:
             start, block = sums.block_at(matrix, number, size)
-            return lax.dynamic_update_slice_in_dim(known, numerics.times(change(_widened(block, vector.dtype)), vector), start, 0)
+            return lax.dynamic_update_slice_in_dim(
+                known, numerics.times(change(_widened(block, vector.dtype)), vector), start, 0
+            )
 
-        return loops.fori_loop(0, count, jax.checkpoint(enter), jnp.zeros((matrix.shape[0],), vector.dtype))
+        return loops.fori_loop(
+            0, count, jax.checkpoint(enter), jnp.zeros((matrix.shape[0],), vector.dtype)
+        )
 
     found: Array = sums.by_row(of_rows, (matrix,), (vector,))
     return found
@@ -164,9 +191,13 @@ def _times_transposed(matrix: Array, vector: Array, change: Any) -> Array:
 
         def add(number: Array, total: Array) -> Array:
             start, block = sums.block_at(matrix, number, size)
-            return total + numerics.times(sums.block_of(vector, number, start, size), change(_widened(block, vector.dtype)))
+            return total + numerics.times(
+                sums.block_of(vector, number, start, size), change(_widened(block, vector.dtype))
+            )
 
-        return loops.fori_loop(0, count, jax.checkpoint(add), jnp.zeros((matrix.shape[1],), vector.dtype))
+        return loops.fori_loop(
+            0, count, jax.checkpoint(add), jnp.zeros((matrix.shape[1],), vector.dtype)
+        )
 
     found: Array = sums.over_rows(of_rows, (matrix, vector))
     return found
@@ -195,9 +226,16 @@ def stored(matrix: ArrayLike, dtype: str = "int8", *, scale: ArrayLike = 1.0) ->
     ('int8', [-1.0, 0.5])
     """
     check.choice("dtype", dtype, DTYPES)
-    scale = check.number("scale", scale, low=float(jnp.finfo(jnp.result_type(float)).tiny)).astype(jnp.result_type(float))
+    scale = check.number("scale", scale, low=float(jnp.finfo(jnp.result_type(float)).tiny)).astype(
+        jnp.result_type(float)
+    )
     is_array = isinstance(matrix, (np.ndarray, jax.Array))
-    if is_array and dtype == "int8" and jnp.ndim(matrix) == 2 and jnp.result_type(matrix) == jnp.int8:
+    if (
+        is_array
+        and dtype == "int8"
+        and jnp.ndim(matrix) == 2
+        and jnp.result_type(matrix) == jnp.int8
+    ):
         return Stored(jnp.asarray(matrix), scale)
     values = check.numeric("matrix", matrix, shape=("rows", "columns"), kinds="fiub")
     if dtype == "bfloat16":

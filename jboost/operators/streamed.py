@@ -1,7 +1,9 @@
-"""A matrix in blocks of rows that stay in the memory of the host, or in files, and are copied to the device one after the other.
+"""A matrix in blocks of rows that stay in the memory of the host, or in files, and are copied to
+the device one after the other.
 
-Products run on the host, outside `jit`: while the device computes with a block, the next one is on its way (double buffering). At most three blocks
-are on the device at a time. Blocks that a GPU reads from pinned memory are copied at the speed of its bus, and without the CPU.
+Products run on the host, outside `jit`: while the device computes with a block, the next one is on
+its way (double buffering). At most three blocks are on the device at a time. Blocks that a GPU
+reads from pinned memory are copied at the speed of its bus, and without the CPU.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from jboost.operators.types import Operator
 
 
 class Streamed:
-    """The operator of blocks of rows, one below the other; no pytree: its methods are called on the host, with arrays whose values are known."""
+    """The operator of blocks of rows, one below the other; no pytree: its methods are called on the
+    host, with arrays whose values are known.
+    """
 
     def __init__(self, blocks: Sequence[Operator], shape: tuple[int, int]) -> None:
         self._blocks = tuple(blocks)
@@ -36,7 +40,9 @@ class Streamed:
 
     def matvec(self, vector: Array) -> Array:
         """Block by block."""
-        return jnp.concatenate(list(self._on_device(_forward, sums.cast("vector", vector, self.shape[1]))))
+        return jnp.concatenate(
+            list(self._on_device(_forward, sums.cast("vector", vector, self.shape[1])))
+        )
 
     def rmatvec(self, vector: Array) -> Array:
         """Block by block, each the term of a sum."""
@@ -44,7 +50,9 @@ class Streamed:
 
     def row_norms(self, weights: Array) -> Array:
         """Block by block."""
-        return jnp.concatenate(list(self._on_device(_row_norms, sums.cast("weights", weights, self.shape[1]))))
+        return jnp.concatenate(
+            list(self._on_device(_row_norms, sums.cast("weights", weights, self.shape[1])))
+        )
 
     def column_norms(self, weights: Array) -> Array:
         """Block by block, each the term of a sum."""
@@ -53,11 +61,15 @@ class Streamed:
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Interval bounds of the blocks."""
         parts = list(self._on_device(_bracket_forward, sums.cast("vector", vector, self.shape[1])))
-        return jnp.concatenate([low for low, _ in parts]), jnp.concatenate([high for _, high in parts])
+        return jnp.concatenate([low for low, _ in parts]), jnp.concatenate(
+            [high for _, high in parts]
+        )
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Interval bounds of the blocks, added outwards."""
-        return _add_brackets(list(self._with_rows(_bracket_back, sums.cast("vector", vector, self.shape[0]))))
+        return _add_brackets(
+            list(self._with_rows(_bracket_back, sums.cast("vector", vector, self.shape[0])))
+        )
 
     def largest_entry(self) -> Array:
         """The largest of the blocks."""
@@ -70,10 +82,16 @@ class Streamed:
     def _with_rows(self, product: Callable[..., Any], vector: Array) -> Iterator[Any]:
         """A product of each block and its own part of a vector of all rows."""
         starts = np.cumsum([0, *(block.shape[0] for block in self._blocks)])
-        return self._on_device(product, parts=[vector[start:end] for start, end in itertools.pairwise(starts)])
+        return self._on_device(
+            product, parts=[vector[start:end] for start, end in itertools.pairwise(starts)]
+        )
 
-    def _on_device(self, product: Callable[..., Any], *shared: Array, parts: Sequence[Array] | None = None) -> Iterator[Any]:
-        """A product of each block; the next block is copied before the product of this one is waited for."""
+    def _on_device(
+        self, product: Callable[..., Any], *shared: Array, parts: Sequence[Array] | None = None
+    ) -> Iterator[Any]:
+        """A product of each block; the next block is copied before the product of this one is
+        waited for.
+        """
         device = devices.default()
         memory = jax.sharding.SingleDeviceSharding(device, memory_kind=device.default_memory().kind)
         following, before = jax.device_put(self._blocks[0], memory), None
@@ -108,36 +126,54 @@ def _total(parts: Iterator[Array]) -> Array:
 def streamed(blocks: Sequence[Any], *, pinned: bool | None = None) -> Streamed:
     """The operator of blocks of rows that do not fit on the device together.
 
-    `jboost.relaxed_margin.solve` takes it, in a loop that the host drives. Products are the same up to rounding as those of the whole matrix;
-    interval bounds hold for it. Blocks of equal shapes share their compiled products: only the last block should differ.
+    `jboost.relaxed_margin.solve` takes it, in a loop that the host drives. Products are the same up
+    to rounding as those of the whole matrix; interval bounds hold for it. Blocks of equal shapes
+    share their compiled products: only the last block should differ.
 
     Args:
-      blocks: one or more, [k, columns] each, in the order of their rows: `packed_signs` or `stored` operators, or matrices, which NumPy may map from
-        files (`numpy.load(mmap_mode="r")`). Operators are copied to the host.
-      pinned: whether blocks are copied to pinned memory, which must hold them all. None for wherever the device is not a CPU and has such memory.
+      blocks: one or more, [k, columns] each, in the order of their rows: `packed_signs` or `stored`
+        operators, or matrices, which NumPy may map from files (`numpy.load(mmap_mode="r")`).
+        Operators are copied to the host.
+      pinned: whether blocks are copied to pinned memory, which must hold them all. None for
+        wherever the device is not a CPU and has such memory.
 
     Raises:
-      ValueError: naming the block that is no matrix or has another number of columns; where the device has no pinned memory.
+      ValueError: naming the block that is no matrix or has another number of columns; where the
+        device has no pinned memory.
 
     >>> import jax.numpy as jnp, jboost
-    >>> operator = jboost.operators.streamed([jboost.operators.packed_signs([[1, -1]]), jboost.operators.packed_signs([[-1, -1]])])
+    >>> operator = jboost.operators.streamed(
+    ...     [jboost.operators.packed_signs([[1, -1]]), jboost.operators.packed_signs([[-1, -1]])]
+    ... )
     >>> operator.shape, operator.matvec(jnp.array([2.0, 1.0])).tolist()
     ((2, 2), [1.0, -3.0])
     """
     check.choice("pinned", pinned, (None, False, True))
     if not isinstance(blocks, (list, tuple)) or not blocks:
         raise ValueError("blocks is no list of one block or more: there is nothing to stream")
-    check.on_host("jboost.operators.streamed", instead="pass the operator of one block to the compiled function", blocks=list(blocks))
+    check.on_host(
+        "jboost.operators.streamed",
+        instead="pass the operator of one block to the compiled function",
+        blocks=list(blocks),
+    )
     parts = [_on_host(f"blocks[{index}]", block) for index, block in enumerate(blocks)]
     for index, part in enumerate(parts):
         if part.shape[1] != parts[0].shape[1]:
-            raise ValueError(f"blocks[{index}] has {part.shape[1]} columns, blocks[0] has {parts[0].shape[1]}: expected as many")
+            raise ValueError(
+                f"blocks[{index}] has {part.shape[1]} columns, blocks[0] has {parts[0].shape[1]}:"
+                " expected as many"
+            )
     device = devices.default()
     kinds = {memory.kind for memory in device.addressable_memories()}
     if pinned and "pinned_host" not in kinds:
-        raise ValueError(f"pinned is True, but the memory of {device} is of kinds {sorted(kinds)}: pass pinned=False")
+        raise ValueError(
+            f"pinned is True, but the memory of {device} is of kinds {sorted(kinds)}: pass"
+            " pinned=False"
+        )
     if pinned or (pinned is None and device.platform != "cpu" and "pinned_host" in kinds):
-        parts = jax.device_put(parts, jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host"))
+        parts = jax.device_put(
+            parts, jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
+        )
     return Streamed(parts, (sum(part.shape[0] for part in parts), parts[0].shape[1]))
 
 
@@ -148,6 +184,9 @@ def _on_host(name: str, block: Any) -> Operator:
         return operator
     host = block if isinstance(block, np.ndarray) else np.asarray(block)
     if host.ndim != 2 or host.dtype.kind not in "fiub":
-        raise ValueError(f"{name} has shape {list(host.shape)} and dtype {host.dtype}: expected a matrix of numbers [k, columns]")
+        raise ValueError(
+            f"{name} has shape {list(host.shape)} and dtype {host.dtype}: expected a matrix of"
+            " numbers [k, columns]"
+        )
     is_float = host.dtype == jnp.dtype(jnp.result_type(float))
     return Dense(host if is_float else host.astype(jnp.result_type(float)))  # type: ignore[arg-type]

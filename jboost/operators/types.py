@@ -8,7 +8,9 @@ from jboost.base.types import Array
 
 
 class Operator(Protocol):
-    """A matrix A [rows, columns] as a pytree: two products, their sizes, and both products rounded outwards."""
+    """A matrix A [rows, columns] as a pytree: two products, their sizes, and both products rounded
+    outwards.
+    """
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -1,4 +1,6 @@
-"""The two ends of every search: from arrays to the examples that it sees, and from a line or plane to a `Separator` whose loss is evaluated again."""
+"""The two ends of every search: from arrays to the examples that it sees, and from a line or plane
+to a `Separator` whose loss is evaluated again.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from jboost.base import numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.geometry.linear import certain_signs, score_points
-from jboost.pair.instance import Instance, bound_loss, is_kept_by_cast, is_valid, meets, scale_points, scale_weights
+from jboost.pair.instance import (
+    Instance,
+    bound_loss,
+    is_kept_by_cast,
+    is_valid,
+    meets,
+    scale_points,
+    scale_weights,
+)
 from jboost.pair.line import Line
 from jboost.pair.types import Separator
 
@@ -43,17 +53,28 @@ class Encoding(NamedTuple):
 
 def pad_rows(size: int, *arrays: Array) -> list[Array]:
     """Arrays [n, ...] with rows of zeros after them, [size, ...]; derivatives end here."""
-    return [jnp.pad(lax.stop_gradient(array), ((0, size - array.shape[0]),) + ((0, 0),) * (array.ndim - 1)) for array in arrays]
+    return [
+        jnp.pad(
+            lax.stop_gradient(array), ((0, size - array.shape[0]),) + ((0, 0),) * (array.ndim - 1)
+        )
+        for array in arrays
+    ]
 
 
-def encode(points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype) -> tuple[Instance, Encoding]:
-    """The problem in the plane: points scaled by powers of two, integer weights, and the smaller class as the own one."""
+def encode(
+    points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype
+) -> tuple[Instance, Encoding]:
+    """The problem in the plane: points scaled by powers of two, integer weights, and the smaller
+    class as the own one.
+    """
     examples, encoding = read(points, labels, weights, mask, real)
     instance, unit, faithful = scale_points(*examples)
     return instance, encoding._replace(unit=unit, faithful=encoding.faithful & faithful)
 
 
-def read(points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype) -> tuple[Examples, Encoding]:
+def read(
+    points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype
+) -> tuple[Examples, Encoding]:
     """The examples that count, and how to read an answer in their own units."""
     valid = is_valid(points, labels, weights, mask)
     usable = mask & valid
@@ -80,7 +101,15 @@ def read(points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dt
     return Examples(points.astype(real) + jnp.zeros((), real), own, usable, integers), encoding
 
 
-def certify(encoding: Encoding, line: Line, *, loss: Array, bound: Array, status: Array, result_dtype: jnp.dtype) -> Separator:
+def certify(
+    encoding: Encoding,
+    line: Line,
+    *,
+    loss: Array,
+    bound: Array,
+    status: Array,
+    result_dtype: jnp.dtype,
+) -> Separator:
     """What a line or plane that is drawn loses, beside what is proven.
 
     Args:
@@ -92,17 +121,27 @@ def certify(encoding: Encoding, line: Line, *, loss: Array, bound: Array, status
       result_dtype: of the result.
     """
     valid = encoding.valid
-    if encoding.weights.dtype.itemsize == 4:  # a device without 64-bit types: what is not certain counts as wrong
+    # a device without 64-bit types: what is not certain counts as wrong
+    if encoding.weights.dtype.itemsize == 4:
         scores = certain_signs(encoding.points, *line[:3], encoding.unit)
     else:
         scores = score_points(encoding.points, *line[:3])
     wrong = encoding.live & ~jnp.where(encoding.positive, scores > 0, scores < 0)
-    lost, lost_integers = reduce.totals(*(jnp.where(wrong, part, jnp.zeros_like(part)) for part in (encoding.weights, encoding.integers)))
+    lost, lost_integers = reduce.totals(
+        *(
+            jnp.where(wrong, part, jnp.zeros_like(part))
+            for part in (encoding.weights, encoding.integers)
+        )
+    )
     is_told = meets(lost, bound_loss(loss, encoding.weight_unit, encoding.rounding))
     proven = encoding.faithful & is_told & (lost_integers == loss)
-    status = jnp.where(valid, jnp.where(proven, status, int(Status.PRECISION_LIMIT)), int(Status.INVALID_INPUT))
+    status = jnp.where(
+        valid, jnp.where(proven, status, int(Status.PRECISION_LIMIT)), int(Status.INVALID_INPUT)
+    )
     spoiled = jnp.where(valid, 0, jnp.nan).astype(result_dtype)
-    least = jnp.where(encoding.faithful, bound_loss(bound, encoding.weight_unit, encoding.rounding), 0)
+    least = jnp.where(
+        encoding.faithful, bound_loss(bound, encoding.weight_unit, encoding.rounding), 0
+    )
     lost = lost.astype(result_dtype)
     return Separator(
         normal=line.normal.astype(result_dtype),
@@ -110,7 +149,8 @@ def certify(encoding: Encoding, line: Line, *, loss: Array, bound: Array, status
         bias=line.bias.astype(result_dtype),
         offset=(line.bias - jnp.sum(line.normal * line.anchor)).astype(result_dtype),
         loss=lost + spoiled,
-        lower_bound=jnp.minimum(numerics.round_down(least, result_dtype), lost) + spoiled,  # floats may lose less than any real line
+        # floats may lose less than any real line
+        lower_bound=jnp.minimum(numerics.round_down(least, result_dtype), lost) + spoiled,
         margin=line.margin.astype(result_dtype) + spoiled,
         misclassified=wrong,
         status=status.astype(jnp.int32),

@@ -1,7 +1,9 @@
-"""The problem as the search sees it: points scaled by powers of two, weights as integers, and what that may lose.
+"""The problem as the search sees it: points scaled by powers of two, weights as integers, and what
+that may lose.
 
-Scaling is exact. Angular order does not depend on the units of the two axes, so each axis is scaled by itself to fill the
-integer grid of the angular keys; distances are measured in coordinates that share one unit.
+Scaling is exact. Angular order does not depend on the units of the two axes, so each axis is scaled
+by itself to fill the integer grid of the angular keys; distances are measured in coordinates that
+share one unit.
 """
 
 from __future__ import annotations
@@ -16,9 +18,13 @@ from jboost.geometry import angular
 
 
 class Instance(NamedTuple):
-    """The problem as the sweep sees it: scaled points, integer weights, own class and other class."""
+    """The problem as the sweep sees it: scaled points, integer weights, own class and
+    other class.
+    """
 
-    points: Array  # [2, n], |x| <= 2^grid_bits, each axis scaled by itself: angular order does not depend on the units of the two
+    # [2, n], |x| <= 2^grid_bits, each axis scaled by itself: angular order does not depend on the
+    # units of the two
+    points: Array
     metric: Array  # [2, n], both axes in one unit: for distances
     own: Array  # [n] bool, live and of the class that serves as centres
     live: Array  # [n] bool
@@ -38,7 +44,11 @@ class Instance(NamedTuple):
 
 def is_valid(points: Array, labels: Array, weights: Array, mask: Array) -> Array:
     """Whether all unmasked values are allowed, []."""
-    is_label = (labels == 1) | (labels == -1) if jnp.issubdtype(labels.dtype, jnp.signedinteger) else jnp.abs(labels) == 1
+    is_label = (
+        (labels == 1) | (labels == -1)
+        if jnp.issubdtype(labels.dtype, jnp.signedinteger)
+        else jnp.abs(labels) == 1
+    )
     least = jnp.finfo(weights.dtype).tiny if jnp.issubdtype(weights.dtype, jnp.floating) else 1
     sound = is_label & (weights >= least) & jnp.isfinite(weights)
     return reduce.all_true((jnp.isfinite(points) & sound[:, None]) | ~mask[:, None], axis=(0, 1))
@@ -49,15 +59,21 @@ def is_kept_by_cast(points: Array, real: jnp.dtype) -> Array:
     if jnp.issubdtype(points.dtype, jnp.floating):
         return ~reduce.any_true(numerics.is_subnormal(points), axis=(0, 1))
     kept = points.astype(real)
-    end = float(jnp.iinfo(points.dtype).max) + 1  # from which on the cast back gives the largest integer
+    # from which on the cast back gives the largest integer
+    end = float(jnp.iinfo(points.dtype).max) + 1
     return reduce.all_true((kept < end) & (points == kept.astype(points.dtype)), axis=(0, 1))
 
 
-_MOST_BINADES = {4: 40, 8: 400}  # between two coordinates of one axis, by bytes of a float: products of differences stay normal
+# between two coordinates of one axis, by bytes of a float: products of differences stay normal
+_MOST_BINADES = {4: 40, 8: 400}
 
 
-def scale_points(points: Array, own: Array, live: Array, weights: Array) -> tuple[Instance, Array, Array]:
-    """The problem in scaled coordinates; the unit of the metric ones, a power of two; and whether nothing is lost by underflow."""
+def scale_points(
+    points: Array, own: Array, live: Array, weights: Array
+) -> tuple[Instance, Array, Array]:
+    """The problem in scaled coordinates; the unit of the metric ones, a power of two; and whether
+    nothing is lost by underflow.
+    """
     bits = angular.grid_bits(points.dtype, points.shape[0])
     scaled, metric, unit, faithful = scale_axes(points, bits, _MOST_BINADES[points.dtype.itemsize])
     return Instance(scaled.T, metric.T, own, live, weights, is_integer(scaled)), unit, faithful
@@ -67,16 +83,25 @@ def scale_axes(points: Array, bits: int, most_binades: int) -> tuple[Array, Arra
     """Points [n, d] that fill a grid of so many bits, each axis by its own power of two.
 
     Returns:
-      The scaled points, the same in one unit, this unit, and whether nothing is lost: coordinates of one axis lie at most `most_binades` apart.
+      The scaled points, the same in one unit, this unit, and whether nothing is lost: coordinates
+      of one axis lie at most `most_binades` apart.
     """
     extents = reduce.largest(jnp.abs(points), axis=0)
-    extents = jnp.maximum(jnp.where(extents > 0, extents, jnp.max(extents)) / 4, jnp.finfo(points.dtype).tiny * 2.0**30)
+    extents = jnp.maximum(
+        jnp.where(extents > 0, extents, jnp.max(extents)) / 4,
+        jnp.finfo(points.dtype).tiny * 2.0**30,
+    )
     units = numerics.power_of_two_at_least(extents) * 2.0 ** (2 - bits)
     unit = jnp.max(units)
     scaled = points / units[None]
     smallest = reduce.least(jnp.where(points != 0, jnp.abs(scaled), jnp.inf), axis=(0, 1))
     far_apart = unit / jnp.min(units) > 2.0**most_binades
-    return scaled, scaled * (units / unit)[None], unit, (smallest >= 2.0 ** (bits - 1 - most_binades)) & ~far_apart
+    return (
+        scaled,
+        scaled * (units / unit)[None],
+        unit,
+        (smallest >= 2.0 ** (bits - 1 - most_binades)) & ~far_apart,
+    )
 
 
 def is_integer(values: Array) -> Array:
@@ -85,13 +110,18 @@ def is_integer(values: Array) -> Array:
 
 
 def weight_bits(dtype: jnp.dtype) -> int:
-    """The integers that stand for weights of a float type sum to about 2^bits, which leaves two bits of headroom."""
+    """The integers that stand for weights of a float type sum to about 2^bits, which leaves two
+    bits of headroom.
+    """
     return 60 if jnp.dtype(dtype).itemsize == 8 else 29
 
 
 def scale_weights(weights: Array) -> tuple[Array, Array, Array]:
     """Weights as integers; the weight of one, a power of two; and what rounding can add up to."""
-    integer, bits = jnp.int64 if weights.dtype.itemsize == 8 else jnp.int32, weight_bits(weights.dtype)
+    integer, bits = (
+        jnp.int64 if weights.dtype.itemsize == 8 else jnp.int32,
+        weight_bits(weights.dtype),
+    )
     scale = numerics.power_of_two_at_least(reduce.largest(weights) / 4)
     relative = weights / scale
     unit = numerics.power_of_two_at_least(reduce.total(relative)) * 2.0**-bits
@@ -100,7 +130,9 @@ def scale_weights(weights: Array) -> tuple[Array, Array, Array]:
     return integers.astype(integer), unit * scale, 2 * reduce.total(errors) * scale
 
 
-_GAP = {4: 2.0**-9, 8: 2.0**-20}  # of a loss, by bytes of its float: what rounding may take away of weights that are not very far apart
+# of a loss, by bytes of its float: what rounding may take away of weights that are not very far
+# apart
+_GAP = {4: 2.0**-9, 8: 2.0**-20}
 
 
 def meets(loss: Array, bound: Array) -> Array:
@@ -109,7 +141,9 @@ def meets(loss: Array, bound: Array) -> Array:
 
 
 def bound_loss(loss: Array, unit: Array, rounding: Array) -> Array:
-    """What a loss of integer weights proves about the loss of the weights that they stand for, rounded down, []."""
+    """What a loss of integer weights proves about the loss of the weights that they stand for,
+    rounded down, [].
+    """
     exact_bound = numerics.round_down(loss, unit.dtype) * unit
     slack = 1 - 4 * jnp.finfo(unit.dtype).eps
     return jnp.where(rounding > 0, jnp.maximum(exact_bound * slack - rounding, 0), exact_bound)

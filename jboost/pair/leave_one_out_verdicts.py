@@ -1,7 +1,9 @@
-"""What every near-optimal split says about every point left out: one bisector a step, in a flat loop.
+"""What every near-optimal split says about every point left out: one bisector a step, in a flat
+loop.
 
-A split of least weight is bisected once with all points, and once more without each point that supports its bisector; a split
-of greater weight once. Splits of least weight come first, so that the margins of the others can be given up early.
+A split of least weight is bisected once with all points, and once more without each point that
+supports its bisector; a split of greater weight once. Splits of least weight come first, so that
+the margins of the others can be given up early.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Near(NamedTuple):
 
     splits: Splits
     optimum: Array  # [] integer
-    undecided: Array  # [n] bool, live and not misclassified by every optimal separator of the others
+    # [n] bool, live and not misclassified by every optimal separator of the others
+    undecided: Array
 
 
 class Verdict(NamedTuple):
@@ -37,12 +40,15 @@ class Verdict(NamedTuple):
 
     squared_gap: Wide  # [n]
     right: Array  # [n] bool
-    counts: Array  # [n] bool, the split without the point is optimal, and no other split is the same without it
+    # [n] bool, the split without the point is optimal, and no other split is the same without it
+    counts: Array
     doubtful: Array  # [] bool, rounding left something open
 
 
 class _Tour(NamedTuple):
-    """Where the loop stands: a rank among the rows, the point left out (n for none), and what the row has said so far."""
+    """Where the loop stands: a rank among the rows, the point left out (n for none), and what the
+    row has said so far.
+    """
 
     rank: Array  # [] int32
     removed: Array  # [] int32
@@ -57,18 +63,29 @@ def _filled(splits: Splits) -> Array:
 
 def matters_to(instance: Instance, near: Near, row: Array) -> Array:
     """The undecided points without which the split is optimal, [n] bool."""
-    return _matters(instance, near, near.splits.on_own_side[row], near.splits.losses[row] - near.optimum)
+    return _matters(
+        instance, near, near.splits.on_own_side[row], near.splits.losses[row] - near.optimum
+    )
 
 
 def _matters(instance: Instance, near: Near, on_own_side: Array, excess: Array) -> Array:
-    """The undecided points without which splits [..., n] are optimal that lose more than the optimum by an excess."""
-    own, weights, undecided = (jnp.broadcast_to(each, on_own_side.shape) for each in (instance.own, instance.weights, near.undecided))
+    """The undecided points without which splits [..., n] are optimal that lose more than the
+    optimum by an excess.
+    """
+    own, weights, undecided = (
+        jnp.broadcast_to(each, on_own_side.shape)
+        for each in (instance.own, instance.weights, near.undecided)
+    )
     misclassified = on_own_side != own
     return undecided & jnp.where(excess == 0, ~misclassified, misclassified & (weights == excess))
 
 
 def tour_splits(
-    instance: Instance, near: Near, tally: Tally, add: Callable[[Tally, Array, Verdict], Tally], floor: Callable[[Tally, Array], Array]
+    instance: Instance,
+    near: Near,
+    tally: Tally,
+    add: Callable[[Tally, Array, Verdict], Tally],
+    floor: Callable[[Tally, Array], Array],
 ) -> Tally:
     """Adds the verdicts of all splits that matter to a tally.
 
@@ -77,14 +94,17 @@ def tour_splits(
       near: its near-optimal splits.
       tally: what is added to.
       add: (tally, row, verdict) -> tally.
-      floor: (tally, points that the split matters to) -> the gap between hulls that is too narrow to be of interest, negative for none.
+      floor: (tally, points that the split matters to) -> the gap between hulls that is too narrow
+        to be of interest, negative for none.
     """
     room, size = near.splits.on_own_side.shape
     place, rows = lax.iota(jnp.int32, size), lax.iota(jnp.int32, room)
     excess = near.splits.losses - near.optimum
     matters = _matters(instance, near, near.splits.on_own_side, excess[:, None])
     matters = reduce.any_true(matters, axis=1) & (rows < _filled(near.splits))
-    urgency = jnp.where(matters, jnp.where(near.splits.losses == near.optimum, 0, 1), 2).astype(jnp.int32)
+    urgency = jnp.where(matters, jnp.where(near.splits.losses == near.optimum, 0, 1), 2).astype(
+        jnp.int32
+    )
     _, order = lax.sort((urgency, rows), num_keys=1)
     num_rows = reduce.count(matters)
 
@@ -102,29 +122,55 @@ def tour_splits(
         first_time = tour.removed == size
         here = place == tour.removed
         guess = _guess(instance, own_side, other_side)
-        touched = jax.tree.map(lambda new, old: jnp.where(first_time, new, old), guess, tour.touched)
+        touched = jax.tree.map(
+            lambda new, old: jnp.where(first_time, new, old), guess, tour.touched
+        )
         of_no_interest = jnp.where(is_optimal, -1, floor(tally, relevant))
         line = fat_line(instance, own_side & ~here, other_side & ~here, touched, of_no_interest)
         right, doubtful = _is_right(instance, line)
         affected = jnp.where(first_time, instance.live, here)
-        counts = jnp.where(first_time, relevant & (is_optimal | ~right), right | ~near_optimal.is_listed(near.splits, split ^ here))
+        counts = jnp.where(
+            first_time,
+            relevant & (is_optimal | ~right),
+            right | ~near_optimal.is_listed(near.splits, split ^ here),
+        )
         verdict = Verdict(
-            squared_gap=Wide(*(jnp.where(affected, new, old) for new, old in zip(line.squared_gap, tour.verdict.squared_gap, strict=True))),
+            squared_gap=Wide(
+                *(
+                    jnp.where(affected, new, old)
+                    for new, old in zip(line.squared_gap, tour.verdict.squared_gap, strict=True)
+                )
+            ),
             right=jnp.where(affected, right, tour.verdict.right),
             counts=jnp.where(affected, counts, tour.verdict.counts),
-            doubtful=(tour.verdict.doubtful & ~first_time) | jnp.any(doubtful & affected & relevant),
+            doubtful=(tour.verdict.doubtful & ~first_time)
+            | jnp.any(doubtful & affected & relevant),
         )
-        supports = jnp.where(first_time, relevant & is_optimal & may_support(instance, line, own_side, other_side), tour.supports)
+        supports = jnp.where(
+            first_time,
+            relevant & is_optimal & may_support(instance, line, own_side, other_side),
+            tour.supports,
+        )
         following = numerics.first_true(supports & (first_time | (place > tour.removed)))
         done = following == size
         added = add(tally, row, verdict)
         tally = jax.tree.map(lambda new, old: jnp.where(done, new, old), added, tally)
-        touched = jax.tree.map(lambda new, old: jnp.where(first_time, new, old), (line.lowest, line.highest), touched)
-        return _Tour(tour.rank + done.astype(jnp.int32), following, supports, touched, verdict), tally
+        touched = jax.tree.map(
+            lambda new, old: jnp.where(first_time, new, old), (line.lowest, line.highest), touched
+        )
+        return _Tour(
+            tour.rank + done.astype(jnp.int32), following, supports, touched, verdict
+        ), tally
 
     zero, nowhere = jnp.zeros((), jnp.int32), jnp.zeros(size, bool)
     no_gap = Wide(jnp.zeros_like(instance.x), jnp.zeros_like(instance.x))
-    tour = _Tour(zero, jnp.full((), size, jnp.int32), nowhere, (zero, zero), Verdict(no_gap, nowhere, nowhere, jnp.zeros((), bool)))
+    tour = _Tour(
+        zero,
+        jnp.full((), size, jnp.int32),
+        nowhere,
+        (zero, zero),
+        Verdict(no_gap, nowhere, nowhere, jnp.zeros((), bool)),
+    )
     return loops.while_loop(unfinished, step, (tour, tally))[1]
 
 

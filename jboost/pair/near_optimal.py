@@ -1,11 +1,14 @@
-"""All separator sets whose weight comes near the optimum, each once: what leave-one-out errors are made of.
+"""All separator sets whose weight comes near the optimum, each once: what leave-one-out errors are
+made of.
 
-Paper 000, Section 3. A centre's class of oriented lines is open (no further point on the line) or exact (some lie on it; those
-of the own class count as right, Definition 2.4). A *split* says which points lie on the own side. Many classes may make the
-same split: an occurrence is one of them. Splits are told apart by a hash of their rows and then bit by bit.
+Paper 000, Section 3. A centre's class of oriented lines is open (no further point on the line) or
+exact (some lie on it; those of the own class count as right, Definition 2.4). A *split* says which
+points lie on the own side. Many classes may make the same split: an occurrence is one of them.
+Splits are told apart by a hash of their rows and then bit by bit.
 
-Centres are taken in the order of their lower bounds and left when none can come near any more, so that most are never
-looked at twice. All room is set aside beforehand (`Room`); what did not fit is counted, never forgotten.
+Centres are taken in the order of their lower bounds and left when none can come near any more, so
+that most are never looked at twice. All room is set aside beforehand (`Room`); what did not fit is
+counted, never forgotten.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ from jboost.pair.visits import class_weights
 
 
 class Splits(NamedTuple):
-    """Distinct ways to split the points by a line, in the order in which they were met; rows from `count` on are empty."""
+    """Distinct ways to split the points by a line, in the order in which they were met; rows from
+    `count` on are empty.
+    """
 
     on_own_side: Array  # [s, n] bool, False for points that are not live
     losses: Array  # [s] integer
@@ -37,8 +42,11 @@ class Occurrences(NamedTuple):
     """Near-optimal classes of lines through a centre."""
 
     split: Array  # [o] int32, a row of `Splits`
-    centre: Array  # [o] int32, an example at the centre; the class of the centre is that of the example
-    merged: Array  # [o, 2] int32, points whose removal merges this class with another that still has the point wrong; -1 for none
+    # [o] int32, an example at the centre; the class of the centre is that of the example
+    centre: Array
+    # [o, 2] int32, points whose removal merges this class with another that still has the point
+    # wrong; -1 for none
+    merged: Array
     count: Array  # [] int32, more than o if room was short
 
 
@@ -47,12 +55,15 @@ class Search(NamedTuple):
 
     splits: Splits
     occurrences: Occurrences
-    always_wrong: Array  # [n] bool, in a separator set that loses less than the optimum and the point
+    # [n] bool, in a separator set that loses less than the optimum and the point
+    always_wrong: Array
     optimum: Array  # [] integer
 
 
 class _Tour(NamedTuple):
-    """Where a search stands: first it looks for the optimum, then it collects, each time from the first centre on."""
+    """Where a search stands: first it looks for the optimum, then it collects, each time from the
+    first centre on.
+    """
 
     collects: Array  # [] bool
     rank: Array  # [] int32
@@ -67,7 +78,9 @@ class Room(NamedTuple):
 
 
 class _View(NamedTuple):
-    """All classes through one centre by rank in angular order: open ones first, with the own class on the left, then on the right."""
+    """All classes through one centre by rank in angular order: open ones first, with the own class
+    on the left, then on the right.
+    """
 
     losses: Array  # [2n], or [4n] with exact classes; the largest integer where there is no class
     position: Array  # [n] int32, the rank of each point
@@ -88,9 +101,17 @@ def empty_lists(instance: Instance, room: Room) -> tuple[Splits, Occurrences]:
     size, weight_type = instance.x.shape[0], instance.weights.dtype
     word = jnp.uint64 if weight_type.itemsize == 8 else jnp.uint32
     none = jnp.zeros((), jnp.int32)
-    splits = Splits(jnp.zeros((room.splits, size), bool), jnp.zeros(room.splits, weight_type), jnp.zeros(room.splits, word), none)
+    splits = Splits(
+        jnp.zeros((room.splits, size), bool),
+        jnp.zeros(room.splits, weight_type),
+        jnp.zeros(room.splits, word),
+        none,
+    )
     occurrences = Occurrences(
-        jnp.zeros(room.occurrences, jnp.int32), jnp.zeros(room.occurrences, jnp.int32), jnp.full((room.occurrences, 2), -1, jnp.int32), none
+        jnp.zeros(room.occurrences, jnp.int32),
+        jnp.zeros(room.occurrences, jnp.int32),
+        jnp.full((room.occurrences, 2), -1, jnp.int32),
+        none,
     )
     return splits, occurrences
 
@@ -101,7 +122,9 @@ def list_rows(on_own_side: Array, losses: Array, count: Array) -> Splits:
     return Splits(on_own_side, losses, jax.vmap(lambda row: _hash(row, word))(on_own_side), count)
 
 
-def add_split(splits: Splits, on_own_side: Array, loss: Array, wanted: Array) -> tuple[Splits, Array]:
+def add_split(
+    splits: Splits, on_own_side: Array, loss: Array, wanted: Array
+) -> tuple[Splits, Array]:
     """The splits with one more where `wanted`, unless it is there; and its row."""
     room = splits.on_own_side.shape[0]
     code = _hash(on_own_side, splits.hashes.dtype)
@@ -137,7 +160,9 @@ def _write(rows: Array, place: Array, value: Array, wanted: Array) -> Array:
 
 
 def _hash(row: Array, word: jnp.dtype) -> Array:
-    """A sum of scrambled numbers of the places that are True (S. Vigna's splitmix64 finaliser), []."""
+    """A sum of scrambled numbers of the places that are True (S. Vigna's splitmix64
+    finaliser), [].
+    """
     place = lax.iota(word, row.shape[0]) + 1
     if jnp.dtype(word).itemsize == 8:
         steps, factors = (30, 27, 31), (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -166,12 +191,18 @@ def add_constants(instance: Instance, search: Search) -> Search:
     return loops.fori_loop(0, 2, add, search)
 
 
-def _consider(instance: Instance, search: Search, on_own_side: Array, loss: Array) -> tuple[Search, Array, Array]:
-    """The search with a split, if that may be optimal without some point; its row, and whether it is listed."""
+def _consider(
+    instance: Instance, search: Search, on_own_side: Array, loss: Array
+) -> tuple[Search, Array, Array]:
+    """The search with a split, if that may be optimal without some point; its row, and whether it
+    is listed.
+    """
     excess = loss - search.optimum
     misclassified = instance.live & (on_own_side != instance.own)
     always_wrong = search.always_wrong | (misclassified & (instance.weights > excess))
-    matters = (excess == 0) | reduce.any_true(misclassified & ~always_wrong & (instance.weights == excess))
+    matters = (excess == 0) | reduce.any_true(
+        misclassified & ~always_wrong & (instance.weights == excess)
+    )
     splits, row = add_split(search.splits, on_own_side, loss, matters)
     return search._replace(splits=splits, always_wrong=always_wrong), row, matters
 
@@ -184,16 +215,27 @@ class _Collection(NamedTuple):
     search: Search
 
 
-def gather(instance: Instance, centres: Array, bounds: Array, search: Search, *, exact_classes: bool, whole: Instance | None = None) -> Search:
-    """Finds the optimum first, and then all classes through the centres that may be optimal without some point.
+def gather(
+    instance: Instance,
+    centres: Array,
+    bounds: Array,
+    search: Search,
+    *,
+    exact_classes: bool,
+    whole: Instance | None = None,
+) -> Search:
+    """Finds the optimum first, and then all classes through the centres that may be optimal without
+    some point.
 
     Args:
       instance: the problem, its own class that of the centres.
       centres: [c] int32.
-      bounds: [c] integer, lower bounds of the loss round the centres; of exact classes too if they count.
+      bounds: [c] integer, lower bounds of the loss round the centres; of exact classes too if they
+        count.
       search: what is known already.
       exact_classes: whether lines through further points count as classes of their own.
-      whole: the problem as the search sees it, where that is not `instance` but the one with the classes swapped.
+      whole: the problem as the search sees it, where that is not `instance` but the one with the
+        classes swapped.
 
     Returns:
       The search; its optimum is that of the problem if the centres are all of the smaller class.
@@ -205,7 +247,9 @@ def gather(instance: Instance, centres: Array, bounds: Array, search: Search, *,
 
     def is_near(tour: _Tour) -> Array:
         least = lower[jnp.minimum(tour.rank, last)]
-        return (tour.rank <= last) & jnp.where(tour.collects, least <= _highest_loss(whole, tour.search), least < tour.search.optimum)
+        return (tour.rank <= last) & jnp.where(
+            tour.collects, least <= _highest_loss(whole, tour.search), least < tour.search.optimum
+        )
 
     def unfinished(tour: _Tour) -> Array:
         return ~tour.collects | is_near(tour)
@@ -220,13 +264,21 @@ def gather(instance: Instance, centres: Array, bounds: Array, search: Search, *,
 
         def collect(now: _Collection) -> _Collection:
             is_waiting = (view.losses <= highest) & (place > now.cursor)
-            chosen, end = reduce.extremes(jnp.where(is_waiting, place, place.shape[0]), jnp.where(is_waiting, place, -1))
+            chosen, end = reduce.extremes(
+                jnp.where(is_waiting, place, place.shape[0]), jnp.where(is_waiting, place, -1)
+            )
             on_own_side, merged = _read_class(instance, view, chosen)
-            search, row, listed = _consider(whole, now.search, instance.live & (on_own_side != swapped), view.losses[chosen])
+            search, row, listed = _consider(
+                whole, now.search, instance.live & (on_own_side != swapped), view.losses[chosen]
+            )
             occurrences = _add_occurrence(search.occurrences, row, centre, merged, listed)
             return _Collection(chosen, end > chosen, search._replace(occurrences=occurrences))
 
-        start = _Collection(jnp.full((), -1, jnp.int32), tour.collects & (least <= highest), tour.search._replace(optimum=optimum))
+        start = _Collection(
+            jnp.full((), -1, jnp.int32),
+            tour.collects & (least <= highest),
+            tour.search._replace(optimum=optimum),
+        )
         search = loops.while_loop(lambda now: now.more, collect, start).search
         return _Tour(tour.collects | ~goes_on, jnp.where(goes_on, tour.rank + 1, 0), search)
 
@@ -235,11 +287,17 @@ def gather(instance: Instance, centres: Array, bounds: Array, search: Search, *,
 
 
 def _highest_loss(instance: Instance, search: Search) -> Array:
-    """No split that loses more is optimal without a point that may still be right, or were it one that is always wrong."""
-    return search.optimum + numerics.masked_max(instance.weights, instance.live & ~search.always_wrong, fill=0)
+    """No split that loses more is optimal without a point that may still be right, or were it one
+    that is always wrong.
+    """
+    return search.optimum + numerics.masked_max(
+        instance.weights, instance.live & ~search.always_wrong, fill=0
+    )
 
 
-def _add_occurrence(occurrences: Occurrences, row: Array, centre: Array, merged: Array, wanted: Array) -> Occurrences:
+def _add_occurrence(
+    occurrences: Occurrences, row: Array, centre: Array, merged: Array, wanted: Array
+) -> Occurrences:
     room = occurrences.split.shape[0]
     if room == 0:
         return occurrences
@@ -285,10 +343,12 @@ def _look_closely(instance: Instance, centre: Array, exact_classes: bool) -> _Vi
 
 
 def _on_the_line(passed: list[Array], steps: Array, own: Array, run_start: Array) -> list[Array]:
-    """The losses of the lines through each run, at the last rank of the run: the own class on it is right, the other wrong.
+    """The losses of the lines through each run, at the last rank of the run: the own class on it is
+    right, the other wrong.
 
     Args:
-      passed: [n] twice, what is lost after each rank, with the own class on the left and on the right.
+      passed: [n] twice, what is lost after each rank, with the own class on the left and on the
+        right.
       steps: [n] what is added at each rank with the own class on the left.
       own: [n] bool, in angular order.
       run_start: [n] int32.
@@ -301,7 +361,9 @@ def _on_the_line(passed: list[Array], steps: Array, own: Array, run_start: Array
 
 
 def _read_class(instance: Instance, view: _View, chosen: Array) -> tuple[Array, Array]:
-    """Which points the class has on its own side, [n] bool, and the points whose removal merges it with another, [2]."""
+    """Which points the class has on its own side, [n] bool, and the points whose removal merges it
+    with another, [2].
+    """
     size = view.position.shape[0]
     kind, rank = chosen // size, chosen % size
     on_right, exact = kind % 2 == 1, kind >= 2

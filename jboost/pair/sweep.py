@@ -1,12 +1,14 @@
 """Every line through every centre: bounds of the least loss round each central point.
 
-Paper 000: the centre is the point a+ of Lemma 2.5, the mirrored angle is theta, an open class is an interval
-(theta_j, theta_j+1) of Lemma 2.7, and the loss is W(Q+). The smaller class serves as the centres ("own"), so that m <= n / 2;
-points at the same place are one centre. A centre is swept by one sort and one scan. Where the sorted keys cannot tell two
-directions apart (never on integer grids of 20 bits and n <= 65,536) a run of joined points may stand in any order, which gives
-a lower bound instead of a value; `jboost.pair.visits` settles the centres that matter exactly.
+Paper 000: the centre is the point a+ of Lemma 2.5, the mirrored angle is theta, an open class is an
+interval (theta_j, theta_j+1) of Lemma 2.7, and the loss is W(Q+). The smaller class serves as the
+centres ("own"), so that m <= n / 2; points at the same place are one centre. A centre is swept by
+one sort and one scan. Where the sorted keys cannot tell two directions apart (never on integer
+grids of 20 bits and n <= 65,536) a run of joined points may stand in any order, which gives a lower
+bound instead of a value; `jboost.pair.visits` settles the centres that matter exactly.
 
-The floor is the sort of one 64-bit word per (centre, point) pair; the rest streams about ten words per pair.
+The floor is the sort of one 64-bit word per (centre, point) pair; the rest streams about ten words
+per pair.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ from jboost.pair.instance import Instance
 class SweepConfig:
     """Sizes and types of the sweep. The defaults are chosen for the device; all fields are static.
 
-    `chunk_pairs`: how many (centre, point) pairs are held at once; a pair costs about 100 bytes of working memory.
-    `parallel_sorts`: into how many independent parts a chunk is split to be sorted, so that a CPU sorts them side by side.
-    `word_bits`: 64, or 32 for devices without 64-bit types; on grids of 20 bits the answers are the same, the speed is not.
+    `chunk_pairs`: how many (centre, point) pairs are held at once; a pair costs about 100 bytes of
+    working memory. `parallel_sorts`: into how many independent parts a chunk is split to be sorted,
+    so that a CPU sorts them side by side. `word_bits`: 64, or 32 for devices without 64-bit types;
+    on grids of 20 bits the answers are the same, the speed is not.
     """
 
     chunk_pairs: int | None = None
@@ -57,17 +60,22 @@ class SweepConfig:
 
 
 class Radial(NamedTuple):
-    """The points as one centre sees them, for lines that turn through half a circle and start just before angle 0."""
+    """The points as one centre sees them, for lines that turn through half a circle and start just
+    before angle 0.
+    """
 
     off_centre: Array  # [n] bool, live and not at the centre
-    steps: Array  # [n] integer, how the loss changes when the line passes the point (own class on the left)
+    # [n] integer, how the loss changes when the line passes the point (own class on the left)
+    steps: Array
     start: Array  # [] integer, the loss off the centre before the first point is passed
     total: Array  # [] integer, all weight off the centre
     at_centre: Array  # [] integer, the weight of the other class at the centre, lost by every line
 
 
 class Turn(NamedTuple):
-    """A line that turns half a circle round one centre: what it loses, step by step, in angular order."""
+    """A line that turns half a circle round one centre: what it loses, step by step, in angular
+    order.
+    """
 
     radial: Radial
     steps: Array  # [n] integer, `radial.steps` in angular order
@@ -76,7 +84,9 @@ class Turn(NamedTuple):
 
 
 def look_around(instance: Instance, centre: Array) -> Radial:
-    """What a line through a centre [2] loses before it turns, and what each point adds when it is passed."""
+    """What a line through a centre [2] loses before it turns, and what each point adds when it is
+    passed.
+    """
     dx, dy = instance.points - centre[:, None]
     off_centre = instance.live & ((dx != 0) | (dy != 0))
     upper = angular.is_upper(dx, dy)
@@ -84,30 +94,45 @@ def look_around(instance: Instance, centre: Array) -> Radial:
     zero = jnp.zeros((), instance.weights.dtype)
     weights = jnp.where(off_centre, instance.weights, zero)
     steps = jnp.where(instance.own == upper, weights, -weights)
-    at_start, at_centre = jnp.where(upper == other, weights, zero), jnp.where(other & ~off_centre, instance.weights, zero)
+    at_start, at_centre = (
+        jnp.where(upper == other, weights, zero),
+        jnp.where(other & ~off_centre, instance.weights, zero),
+    )
     start, total, at_centre = reduce.sums(at_start, weights, at_centre)
     return Radial(off_centre, steps, start, total, at_centre)
 
 
 def least_loss(turn: Turn, low: Array, high: Array) -> Array:
-    """The least loss over both orientations, if the sum of the steps up to the end of each certain run lies in [low, high]."""
+    """The least loss over both orientations, if the sum of the steps up to the end of each certain
+    run lies in [low, high].
+    """
     bounds = jnp.iinfo(low.dtype)
-    lowest, highest = reduce.extremes(jnp.where(turn.ends, low, bounds.max), jnp.where(turn.ends, high, bounds.min))
+    lowest, highest = reduce.extremes(
+        jnp.where(turn.ends, low, bounds.max), jnp.where(turn.ends, high, bounds.min)
+    )
     radial = turn.radial
-    return radial.at_centre + jnp.minimum(radial.start + lowest, radial.total - radial.start - highest)
+    return radial.at_centre + jnp.minimum(
+        radial.start + lowest, radial.total - radial.start - highest
+    )
 
 
 def attained_loss(turn: Turn) -> Array:
-    """The least loss of the classes between certain runs: attained, whatever the order within a run."""
+    """The least loss of the classes between certain runs: attained, whatever the order within a
+    run.
+    """
     sums = jnp.cumsum(turn.steps)
     return least_loss(turn, sums, sums)
 
 
 def possible_loss(turn: Turn) -> Array:
     """The least loss that any order within the uncertain runs could give."""
-    sizes = jnp.cumsum(jnp.maximum(jnp.stack([turn.steps, -turn.steps]), 0), axis=1)  # of rises and of falls
+    # of rises and of falls
+    sizes = jnp.cumsum(jnp.maximum(jnp.stack([turn.steps, -turn.steps]), 0), axis=1)
     before = jnp.pad(sizes[:, :-1], ((0, 0), (1, 0)))
-    (rises, falls), (rises_before, falls_before) = sizes, lax.cummax(jnp.where(turn.joined[None], 0, before), axis=1)
+    (rises, falls), (rises_before, falls_before) = (
+        sizes,
+        lax.cummax(jnp.where(turn.joined[None], 0, before), axis=1),
+    )
     return least_loss(turn, rises_before - falls, rises - falls_before)
 
 
@@ -125,36 +150,54 @@ def look_from(instance: Instance, centre: Array) -> Round:
 
 
 def in_order(around: Round) -> tuple[Turn, Array]:
-    """The turn of a line about a centre, from sorted keys; and the points in angular order, [n] int32."""
+    """The turn of a line about a centre, from sorted keys; and the points in angular order, [n]
+    int32.
+    """
     order = angular.read_order(around.keys)
-    steps, ends = numerics.take(around.radial.steps, order.index), jnp.append(~order.joined[1:], True)
+    steps, ends = (
+        numerics.take(around.radial.steps, order.index),
+        jnp.append(~order.joined[1:], True),
+    )
     return Turn(around.radial, steps, order.joined, ends), order.index
 
 
 def sorted_in_parts(around: Round, num_parts: int) -> Round:
-    """The same of several centres, fields [c, ...], with their keys sorted: in parts of equal size, so that a CPU sorts them side by side."""
+    """The same of several centres, fields [c, ...], with their keys sorted: in parts of equal size,
+    so that a CPU sorts them side by side.
+    """
     parts = zip(*(jnp.split(word, num_parts) for word in around.keys.words), strict=True)
     words = zip(*(angular.sort_keys(angular.Keys(part)).words for part in parts), strict=True)
     return around._replace(keys=angular.Keys(tuple(jnp.concatenate(word) for word in words)))
 
 
 def _bound_places(instance: Instance, places: Array, num_parts: int, exact_angles: bool) -> Array:
-    rounds = jax.vmap(look_from, in_axes=(None, 1))(instance, numerics.take(instance.points, places))
+    rounds = jax.vmap(look_from, in_axes=(None, 1))(
+        instance, numerics.take(instance.points, places)
+    )
     turns, _ = jax.vmap(in_order)(sorted_in_parts(rounds, num_parts))
     ties_are_plain = instance.on_grid & (not exact_angles)
     certain = ties_are_plain | ~reduce.any_true(turns.joined, axis=(0, 1))
     return loops.cond(certain, jax.vmap(attained_loss), jax.vmap(possible_loss), turns)
 
 
-def bound_centres(instance: Instance, centres: Array, num_centres: Array, config: SweepConfig, *, exact_angles: bool = False) -> Array:
-    """Lower bounds [c] of the least loss of the open classes through the first `num_centres` of the centres; the rest get the largest integer.
+def bound_centres(
+    instance: Instance,
+    centres: Array,
+    num_centres: Array,
+    config: SweepConfig,
+    *,
+    exact_angles: bool = False,
+) -> Array:
+    """Lower bounds [c] of the least loss of the open classes through the first `num_centres` of the
+    centres; the rest get the largest integer.
 
     Args:
       instance: the problem.
       centres: [c] int32, places of the centres.
       num_centres: [] int32.
       config: resolved.
-      exact_angles: whether the bounds have to hold for lines through further points too, with those of the own class on it right.
+      exact_angles: whether the bounds have to hold for lines through further points too, with those
+        of the own class on it right.
 
     On a mesh every device has all points and sweeps an equal share of the centres.
     """
@@ -162,8 +205,13 @@ def bound_centres(instance: Instance, centres: Array, num_centres: Array, config
     if num_devices == 1:
         return _bound_share(instance, centres, num_centres, config, exact_angles)
     each = -(-centres.shape[0] // num_devices)
-    shares = jnp.pad(centres, (0, each * num_devices - centres.shape[0])).reshape(each, num_devices).T  # every device gets as many that count
-    counts = (num_centres - lax.iota(num_centres.dtype, num_devices) + num_devices - 1) // num_devices
+    # every device gets as many that count
+    shares = (
+        jnp.pad(centres, (0, each * num_devices - centres.shape[0])).reshape(each, num_devices).T
+    )
+    counts = (
+        num_centres - lax.iota(num_centres.dtype, num_devices) + num_devices - 1
+    ) // num_devices
 
     def own_share(shares: Array, counts: Array, instance: Instance) -> Array:
         return _bound_share(instance, shares[0], counts[0], config, exact_angles)[None]
@@ -172,7 +220,9 @@ def bound_centres(instance: Instance, centres: Array, num_centres: Array, config
     return bounds.T.reshape(-1)[: centres.shape[0]]
 
 
-def _bound_share(instance: Instance, centres: Array, num_centres: Array, config: SweepConfig, exact_angles: bool) -> Array:
+def _bound_share(
+    instance: Instance, centres: Array, num_centres: Array, config: SweepConfig, exact_angles: bool
+) -> Array:
     """The same on one device: chunk by chunk."""
     capacity, size = centres.shape[0], instance.points.shape[1]
     chunk, num_parts = divide_work(capacity, size, config)
@@ -181,12 +231,18 @@ def _bound_share(instance: Instance, centres: Array, num_centres: Array, config:
 
     def sweep_chunk(number: Array, bounds: Array) -> Array:
         places = lax.dynamic_index_in_dim(padded.reshape(num_chunks, chunk), number, keepdims=False)
-        return lax.dynamic_update_index_in_dim(bounds, _bound_places(instance, places, num_parts, exact_angles), number, 0)
+        return lax.dynamic_update_index_in_dim(
+            bounds, _bound_places(instance, places, num_parts, exact_angles), number, 0
+        )
 
     used_chunks = (num_centres + chunk - 1) // chunk
     unknown = jnp.zeros((num_chunks, chunk), instance.weights.dtype)
     swept = loops.fori_loop(jnp.zeros_like(used_chunks), used_chunks, sweep_chunk, unknown)
-    return jnp.where(lax.iota(jnp.int32, capacity) < num_centres, swept.reshape(-1)[:capacity], jnp.iinfo(swept.dtype).max)
+    return jnp.where(
+        lax.iota(jnp.int32, capacity) < num_centres,
+        swept.reshape(-1)[:capacity],
+        jnp.iinfo(swept.dtype).max,
+    )
 
 
 def divide_work(capacity: int, num_points: int, config: SweepConfig) -> tuple[int, int]:
@@ -194,16 +250,21 @@ def divide_work(capacity: int, num_points: int, config: SweepConfig) -> tuple[in
     assert config.chunk_pairs is not None
     assert config.parallel_sorts is not None
     num_parts = min(config.parallel_sorts, capacity)
-    return max(1, min(-(-capacity // num_parts), config.chunk_pairs // (num_points * num_parts))) * num_parts, num_parts
+    return max(
+        1, min(-(-capacity // num_parts), config.chunk_pairs // (num_points * num_parts))
+    ) * num_parts, num_parts
 
 
 def list_centres(instance: Instance, *, capacity: int | None = None) -> tuple[Array, Array]:
-    """One example for every place that the own class occupies: places [capacity] int32, and how many of them count.
+    """One example for every place that the own class occupies: places [capacity] int32, and how
+    many of them count.
 
     The capacity is max(n // 2, 1) unless given: enough for the smaller class.
     """
     size = instance.x.shape[0]
-    skipped, x, y, index = lax.sort((~instance.own, instance.x, instance.y, lax.iota(jnp.int32, size)), num_keys=3)
+    skipped, x, y, index = lax.sort(
+        (~instance.own, instance.x, instance.y, lax.iota(jnp.int32, size)), num_keys=3
+    )
     again = (x[1:] == x[:-1]) & (y[1:] == y[:-1])
     skipped = skipped | jnp.concatenate([jnp.zeros(1, bool), again])
     _, centres = lax.sort((skipped, index), num_keys=1)

@@ -11,16 +11,19 @@ from jboost.geometry.linear import score_points
 
 
 class Separator(NamedTuple):
-    """An oriented hyperplane with score(x) = normal . (x - anchor) + bias, and the proof of its quality.
+    """An oriented hyperplane with score(x) = normal . (x - anchor) + bias, and the proof of its
+    quality.
 
-    A point of score 0 counts as misclassified. A constant classifier has normal 0, bias +1 or -1 and an infinite margin.
+    A point of score 0 counts as misclassified. A constant classifier has normal 0, bias +1 or -1
+    and an infinite margin.
     """
 
     normal: Array  # [d], not necessarily a unit vector
     anchor: Array  # [d], a support point
     bias: Array  # []
     offset: Array  # [], bias - normal . anchor, rounded: a convenience
-    loss: Array  # [], weight misclassified by the score evaluated in float64, as `jboost.predict` does
+    # [], weight misclassified by the score evaluated in float64, as `jboost.predict` does
+    loss: Array
     lower_bound: Array  # [], no separator loses less
     margin: Array  # [], distance of the nearest point that counts
     misclassified: Array  # [n] bool
@@ -32,15 +35,18 @@ class LeaveOneOut(NamedTuple):
 
     error: Array  # [], the mean of `errors`: the leave-one-out estimate of the risk
     errors: Array  # [n], in the unit of the weights; 0 where masked
-    kinds: Array  # [n] int32: 1 always right, 2 always wrong, 3 both among equally good separators; 0 where masked
+    # [n] int32: 1 always right, 2 always wrong, 3 both among equally good separators; 0 where
+    # masked
+    kinds: Array
     status: Array  # [] int32
 
 
 class ParetoFront(NamedTuple):
-    """All best compromises between weight and margin, the lightest first; entries from `count` on are padding.
+    """All best compromises between weight and margin, the lightest first; entries from `count` on
+    are padding.
 
-    The i-th separator is score(x) = normals[i] . (x - anchors[i]) + biases[i]. It keeps points of the weight that losses[i] leaves at
-    a distance of margins[i] at least, each on its side.
+    The i-th separator is score(x) = normals[i] . (x - anchors[i]) + biases[i]. It keeps points of
+    the weight that losses[i] leaves at a distance of margins[i] at least, each on its side.
     """
 
     losses: Array  # [k] weight that is given up, increasing; infinite padding

@@ -1,8 +1,10 @@
-"""The exact part: centres that may hold the optimum are visited one by one, every comparison without rounding error.
+"""The exact part: centres that may hold the optimum are visited one by one, every comparison
+without rounding error.
 
-Paper 000, Section 2.1 and Theorem 2.13: among all separator sets of least weight the one of largest margin. An optimal set
-has an open class at each of its support points, so the visits meet every optimal set. One step of the loop visits one class
-that is optimal so far: under `vmap` the loop stays flat.
+Paper 000, Section 2.1 and Theorem 2.13: among all separator sets of least weight the one of largest
+margin. An optimal set has an open class at each of its support points, so the visits meet every
+optimal set. One step of the loop visits one class that is optimal so far: under `vmap` the loop
+stays flat.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class Incumbent(NamedTuple):
 
 
 class _Tour(NamedTuple):
-    """Where the visits stand: the rank of a place by lower bound, the last class seen there, and the best so far."""
+    """Where the visits stand: the rank of a place by lower bound, the last class seen there, and
+    the best so far.
+    """
 
     rank: Array  # [] int32
     cursor: Array  # [] int32, -1 before the first class of a place
@@ -39,7 +43,9 @@ class _Tour(NamedTuple):
 
 
 class _Classes(NamedTuple):
-    """All open classes through one centre, first those with the own class on the left, then those with it on the right."""
+    """All open classes through one centre, first those with the own class on the left, then those
+    with it on the right.
+    """
 
     losses: Array  # [2n] integer, the largest where there is no class
     margin_bounds: Array  # [2n] no separator set of the class has a larger margin
@@ -64,11 +70,16 @@ def best_constant(instance: Instance) -> Incumbent:
 def class_weights(instance: Instance) -> tuple[Array, Array]:
     """The weight of the own class, and of the other one."""
     nothing = jnp.zeros((), instance.weights.dtype)
-    own, other = (jnp.where(members, instance.weights, nothing) for members in (instance.own, instance.live & ~instance.own))
+    own, other = (
+        jnp.where(members, instance.weights, nothing)
+        for members in (instance.own, instance.live & ~instance.own)
+    )
     return reduce.totals(own, other)
 
 
-def visit_centres(instance: Instance, centres: Array, bounds: Array, *, all_optima: bool, flip_misclassified: bool) -> Incumbent:
+def visit_centres(
+    instance: Instance, centres: Array, bounds: Array, *, all_optima: bool, flip_misclassified: bool
+) -> Incumbent:
     """The exact optimum, from lower bounds of the loss round every centre.
 
     Args:
@@ -85,7 +96,9 @@ def visit_centres(instance: Instance, centres: Array, bounds: Array, *, all_opti
     def separate(centre: Array, classes: _Classes, chosen: Chosen) -> Incumbent:
         return _fat_separator(instance, centre, classes, chosen, flip_misclassified)
 
-    return tour(bounds, centres, open_classes, separate, best_constant(instance), all_optima=all_optima)
+    return tour(
+        bounds, centres, open_classes, separate, best_constant(instance), all_optima=all_optima
+    )
 
 
 class Chosen(NamedTuple):
@@ -105,13 +118,16 @@ def tour(
     *,
     all_optima: bool,
 ) -> PyTree:
-    """The best separator at places [c] with lower bounds [c] of their losses, or the one to start from.
+    """The best separator at places [c] with lower bounds [c] of their losses, or the one to start
+    from.
 
     Args:
       lower: [c] integer.
       places: [c] int32.
-      open_classes: from a place to its classes, a record with `losses` and `margin_bounds` [k], the largest integer where there is no class.
-      separate: (place, classes, chosen) to the separator of one class, if its margin exceeds the floor; else any with a margin up to that.
+      open_classes: from a place to its classes, a record with `losses` and `margin_bounds` [k], the
+        largest integer where there is no class.
+      separate: (place, classes, chosen) to the separator of one class, if its margin exceeds the
+        floor; else any with a margin up to that.
       start: a separator with `loss`, `margin` and `is_constant`.
       all_optima: compare the margins of all optimal separator sets, instead of taking the first.
     """
@@ -143,7 +159,8 @@ def tour(
 
 
 def _promising(losses: Array, margin_bounds: Array, tour: _Tour) -> tuple[Array, Array, Array]:
-    """The least loss of those classes [k] of a place that may be better than the best so far, and the first and the last that loses so little.
+    """The least loss of those classes [k] of a place that may be better than the best so far, and
+    the first and the last that loses so little.
 
     Without such a class the first one is k or more, and the last one below 0.
     """
@@ -168,9 +185,13 @@ def _open_classes(instance: Instance, centre: Array) -> _Classes:
     both = jnp.stack([losses, radial.total - losses]) + radial.at_centre
     upper = angular.is_upper(*(instance.points - at[:, None]))
     other = instance.live & ~instance.own & radial.off_centre
-    squared = numerics.take(jnp.where(other, _squared_distances(instance, centre), jnp.inf), order.index)
+    squared = numerics.take(
+        jnp.where(other, _squared_distances(instance, centre), jnp.inf), order.index
+    )
     bounds = reach(squared, numerics.take(upper, order.index))
-    return _Classes(jnp.where(ends, both, none).reshape(-1), bounds, position, upper, radial.off_centre)
+    return _Classes(
+        jnp.where(ends, both, none).reshape(-1), bounds, position, upper, radial.off_centre
+    )
 
 
 def _squared_distances(instance: Instance, centre: Array) -> Array:
@@ -179,10 +200,11 @@ def _squared_distances(instance: Instance, centre: Array) -> Array:
 
 
 def reach(squared: Array, upper: Array) -> Array:
-    """Half the distance from the centre to the nearest point of the other class that each class keeps, rounded up, [2n].
+    """Half the distance from the centre to the nearest point of the other class that each class
+    keeps, rounded up, [2n].
 
-    The centre is kept, so no margin exceeds it. With the own class on the left a class keeps the upper points that were
-    passed and the lower ones that were not; on the right the others.
+    The centre is kept, so no margin exceeds it. With the own class on the left a class keeps the
+    upper points that were passed and the lower ones that were not; on the right the others.
     """
     halves = jnp.where(upper[None] == jnp.array([[True], [False]]), squared[None], jnp.inf)
     passed, ahead = lax.cummin(jnp.stack([halves, halves[::-1, ::-1]]), axis=2)
@@ -191,8 +213,12 @@ def reach(squared: Array, upper: Array) -> Array:
     return jnp.sqrt(jnp.minimum(passed, ahead)).reshape(-1) * (slack / 2)
 
 
-def _fat_separator(instance: Instance, centre: Array, classes: _Classes, chosen: Chosen, flip_misclassified: bool) -> Incumbent:
-    """The bisector of the hulls on the two sides of one open class, if its margin exceeds the floor; else any margin up to that."""
+def _fat_separator(
+    instance: Instance, centre: Array, classes: _Classes, chosen: Chosen, flip_misclassified: bool
+) -> Incumbent:
+    """The bisector of the hulls on the two sides of one open class, if its margin exceeds the
+    floor; else any margin up to that.
+    """
     size = instance.own.shape[0]
     own_on_right, rank = chosen.number >= size, chosen.number % size
     passed = classes.position <= rank
@@ -201,9 +227,13 @@ def _fat_separator(instance: Instance, centre: Array, classes: _Classes, chosen:
     kept = instance.live & (on_own_side == instance.own)
     counted = instance.live if flip_misclassified else kept
     own_side, other_side = counted & on_own_side, counted & ~on_own_side
-    squared, nearest = reduce.first_least(jnp.where(other_side, _squared_distances(instance, centre), jnp.inf))
+    squared, nearest = reduce.first_least(
+        jnp.where(other_side, _squared_distances(instance, centre), jnp.inf)
+    )
     start = centre, jnp.minimum(nearest, size - 1)
-    hull = hulls.hull_distance(instance.metric, own_side, other_side, start=start, floor=2 * chosen.floor)
+    hull = hulls.hull_distance(
+        instance.metric, own_side, other_side, start=start, floor=2 * chosen.floor
+    )
     none_other = squared == jnp.inf
     return Incumbent(
         loss=chosen.loss,

@@ -22,11 +22,13 @@ class ConfidentLabels(NamedTuple):
 
 @meshes.takes_sharded
 def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> ConfidentLabels:
-    """Turns the probability that each label is right into weights: w = log(p / (1 - p)), of paper 000, Section 1.
+    """Turns the probability that each label is right into weights: w = log(p / (1 - p)), of paper
+    000, Section 1.
 
-    The separator of least weight is then the one of greatest likelihood. Labels with p < 1/2 are flipped, and labels with
-    p = 1/2 are masked out. A certain label (p = 0 or 1) would weigh infinitely much: it gets the largest finite logit of
-    its dtype's resolution, so p is clipped to [eps, 1 - eps].
+    The separator of least weight is then the one of greatest likelihood. Labels with p < 1/2 are
+    flipped, and labels with p = 1/2 are masked out. A certain label (p = 0 or 1) would weigh
+    infinitely much: it gets the largest finite logit of its dtype's resolution, so p is clipped to
+    [eps, 1 - eps].
 
     Args:
       labels: [n] +1 or -1.
@@ -36,8 +38,9 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
       `ConfidentLabels`, ready for `optimal_separator`.
 
     Raises:
-      ValueError: at trace time, if a shape or kind is wrong; and, where values are known, for labels other than +1 and -1 and for what is no
-        probability. Where they are not known both come out as NaN weights, which `optimal_separator` does not allow.
+      ValueError: at trace time, if a shape or kind is wrong; and, where values are known, for
+        labels other than +1 and -1 and for what is no probability. Where they are not known both
+        come out as NaN weights, which `optimal_separator` does not allow.
 
     >>> import jboost
     >>> confident = jboost.pair.confidence_weights([1, 1, -1], [0.9, 0.1, 0.5])
@@ -47,7 +50,9 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
     [2.197, 2.197, 1.0]
     """
     labels = check.label_array("labels", labels, shape=("n",), kinds="fi")
-    probabilities = check.numeric("probabilities", probabilities, shape=(labels.shape[0],), kinds="f")
+    probabilities = check.numeric(
+        "probabilities", probabilities, shape=(labels.shape[0],), kinds="f"
+    )
     is_allowed = (jnp.abs(labels) == 1) & (probabilities >= 0) & (probabilities <= 1)
     if not isinstance(is_allowed, jax.core.Tracer):
         _judge(np.asarray(labels), np.asarray(probabilities))
@@ -55,11 +60,18 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
     clipped = jnp.where(is_allowed, jnp.clip(probabilities, resolution, 1 - resolution), jnp.nan)
     logits = jnp.log(clipped) - jnp.log1p(-clipped)
     informative = probabilities != 0.5
-    return ConfidentLabels(jnp.where(logits < 0, -labels, labels), jnp.where(informative, jnp.abs(logits), 1), informative)
+    return ConfidentLabels(
+        jnp.where(logits < 0, -labels, labels),
+        jnp.where(informative, jnp.abs(logits), 1),
+        informative,
+    )
 
 
 def _judge(labels: np.ndarray, probabilities: np.ndarray) -> None:
     """Raises ValueError, naming the argument, at the first label or probability that is none."""
     check.require_labels(labels, np.ones(len(labels), bool))
     for i in np.flatnonzero(~((probabilities >= 0) & (probabilities <= 1)))[:1]:
-        raise ValueError(f"probabilities[{i}] is {probabilities[i]:g}: expected a probability from 0 to 1, that the label is right")
+        raise ValueError(
+            f"probabilities[{i}] is {probabilities[i]:g}: expected a probability from 0 to 1, that"
+            " the label is right"
+        )

@@ -1,7 +1,14 @@
-"""Margin relaxations f: what they ask of the example weights, their conjugates, and the argmin that boosting needs (paper 004)."""
+"""Margin relaxations f: what they ask of the example weights, their conjugates, and the argmin that
+boosting needs (paper 004).
+"""
 
 from jboost.relaxations.caps import HardMargin, SoftMargin, hard_margin, num_worst, soft_margin
-from jboost.relaxations.chi_square import ChiSquareBall, ChiSquarePenalty, chi_square_ball, chi_square_penalty
+from jboost.relaxations.chi_square import (
+    ChiSquareBall,
+    ChiSquarePenalty,
+    chi_square_ball,
+    chi_square_penalty,
+)
 from jboost.relaxations.custom import CustomRelaxation, from_functions
 from jboost.relaxations.entropy import BinaryEntropy, binary_entropy
 from jboost.relaxations.norms import AbsoluteBall, norm_ball, norm_penalty

@@ -66,7 +66,9 @@ class HardMargin(SoftmaxArgmin, Constraint):
 @register
 @dataclasses.dataclass(frozen=True)
 class SoftMargin(OnCurve, Constraint):
-    """f is 0 where every d_i <= cap m p_i, else inf: the mean of the worst margins counts. One of the two numbers is None."""
+    """f is 0 where every d_i <= cap m p_i, else inf: the mean of the worst margins counts. One of
+    the two numbers is None.
+    """
 
     exact_curve: ClassVar[Curve] = AT_CAPS
 
@@ -83,13 +85,17 @@ class SoftMargin(OnCurve, Constraint):
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """0 where the caps are kept, up to rounding."""
-        over = example_weights > self.caps(shares(prior, example_weights)) * (1 + 16 * jnp.finfo(example_weights.dtype).eps)
+        over = example_weights > self.caps(shares(prior, example_weights)) * (
+            1 + 16 * jnp.finfo(example_weights.dtype).eps
+        )
         return jnp.where(reduce.any_true(over), jnp.inf, 0.0).astype(example_weights.dtype)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """The capped sum of shortfalls: the hinge loss."""
         caps = self.caps(shares(prior, shortfalls))
-        return numerics.precise_sum(jnp.where(caps > 0, times(caps, jnp.maximum(shortfalls, 0.0)), 0.0))
+        return numerics.precise_sum(
+            jnp.where(caps > 0, times(caps, jnp.maximum(shortfalls, 0.0)), 0.0)
+        )
 
     def smoothed_argmin(
         self,
@@ -114,7 +120,10 @@ class SoftMargin(OnCurve, Constraint):
         dtype = margins.dtype
 
         def bound(relaxation: SoftMargin, margins: Array, prior: Array) -> Array:
-            caps = jnp.minimum(relaxation.caps(prior), 2.0) * (1 + bounds.share_rounding(prior, dtype))  # none above 1 binds
+            # none above 1 binds
+            caps = jnp.minimum(relaxation.caps(prior), 2.0) * (
+                1 + bounds.share_rounding(prior, dtype)
+            )
             threshold = worst_threshold(jnp.where(prior > 0, margins, jnp.inf), caps, dtype)
             hinge = bounds.sum_up(caps * jnp.maximum(threshold - margins, 0.0))
             return numerics.round_down(bounds.lowered(threshold - hinge, threshold, hinge), dtype)
@@ -122,23 +131,33 @@ class SoftMargin(OnCurve, Constraint):
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior)
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """Moved is twice the weight above the caps, which is rounding if d came from a projection."""
+        """Moved is twice the weight above the caps, which is rounding if d came from a
+        projection.
+        """
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
 
         def bound(relaxation: SoftMargin, example_weights: Array, prior: Array) -> Array:
-            weights, caps = bounds.scaled(example_weights, prior), relaxation.caps(prior) * (1 - bounds.share_rounding(prior, dtype))
-            grown = weights * (1 + (weights.shape[0] + 8) * bounds.UNIT)  # at least what they stand for
+            weights, caps = (
+                bounds.scaled(example_weights, prior),
+                relaxation.caps(prior) * (1 - bounds.share_rounding(prior, dtype)),
+            )
+            # at least what they stand for
+            grown = weights * (1 + (weights.shape[0] + 8) * bounds.UNIT)
             return numerics.round_up(2 * bounds.sum_up(jnp.maximum(grown - caps, 0.0)), dtype)
 
-        moved = jnp.where(self.is_feasible(prior), bounds.widely(bound)(self, example_weights, prior), jnp.inf)
+        moved = jnp.where(
+            self.is_feasible(prior), bounds.widely(bound)(self, example_weights, prior), jnp.inf
+        )
         return Charge(jnp.zeros_like(moved), moved)
 
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Whether the caps sum to one at least, up to rounding; a `cap` asks for the prior."""
         if prior is None:
             if self.nu is None:
-                raise ValueError("prior is None: whether a cap is feasible depends on the number of examples")
+                raise ValueError(
+                    "prior is None: whether a cap is feasible depends on the number of examples"
+                )
             return self.nu <= 1
         total = named_axis.total(self.caps(prior, axis_name), axis_name)
         return total >= 1 - 16 * jnp.finfo(prior.dtype).eps
@@ -149,7 +168,8 @@ class SoftMargin(OnCurve, Constraint):
 
 
 def hard_margin() -> HardMargin:
-    """The relaxation that relaxes nothing: the least margin over the examples is maximised (paper 004, Theorem 4).
+    """The relaxation that relaxes nothing: the least margin over the examples is maximised (paper
+    004, Theorem 4).
 
     >>> import jax.numpy as jnp, jboost
     >>> float(jboost.relaxations.hard_margin().lower_bound(jnp.array([0.5, -0.25])))
@@ -159,18 +179,22 @@ def hard_margin() -> HardMargin:
 
 
 def soft_margin(cap: ArrayLike | None = None, *, nu: ArrayLike | None = None) -> SoftMargin:
-    """The relaxation that caps example weights: the mean of the worst 1 / cap margins is maximised (paper 004, Section 4.1).
+    """The relaxation that caps example weights: the mean of the worst 1 / cap margins is maximised
+    (paper 004, Section 4.1).
 
     Args:
-      cap: [] positive, the largest weight of an example, inf for none; with m examples, 1 / m at least. In data of unequal weights the cap of an
-        example is cap * m times its share.
-      nu: [] in (0, 1], instead of `cap`: the share of the examples whose margins are averaged, cap = 1 / (nu m).
+      cap: [] positive, the largest weight of an example, inf for none; with m examples, 1 / m at
+        least. In data of unequal weights the cap of an example is cap * m times its share.
+      nu: [] in (0, 1], instead of `cap`: the share of the examples whose margins are averaged,
+        cap = 1 / (nu m).
 
     Raises:
       ValueError: unless exactly one is given, or if it is out of range.
 
     >>> import jax.numpy as jnp, jboost
-    >>> round(float(jboost.relaxations.soft_margin(0.5).lower_bound(jnp.array([0.5, -0.25, 0.75]))), 6)
+    >>> round(
+    ...     float(jboost.relaxations.soft_margin(0.5).lower_bound(jnp.array([0.5, -0.25, 0.75]))), 6
+    ... )
     0.125
     """
     if (cap is None) == (nu is None):
@@ -181,10 +205,11 @@ def soft_margin(cap: ArrayLike | None = None, *, nu: ArrayLike | None = None) ->
 
 
 def num_worst(num_noisy: int, margin: float) -> int:
-    """How many of the worst margins to average when some examples are noise: the least k with k >= 2 t (rho + 1) / rho.
+    """How many of the worst margins to average when some examples are noise: the least k with
+    k >= 2 t (rho + 1) / rho.
 
-    With a vote of margin rho on all but t examples, the best soft margin of cap 1 / k leaves m - k examples at a margin of rho / 2 at
-    least (paper 004, Section 4.1).
+    With a vote of margin rho on all but t examples, the best soft margin of cap 1 / k leaves m - k
+    examples at a margin of rho / 2 at least (paper 004, Section 4.1).
 
     Args:
       num_noisy: t, how many examples may be wrong.

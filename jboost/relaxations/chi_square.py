@@ -33,7 +33,9 @@ from jboost.relaxations.types import (
 @register
 @dataclasses.dataclass(frozen=True)
 class ChiSquareBall(EuclideanBall):
-    """f is 0 where chi2(d || p) <= radius, else inf: a Euclidean ball whose mean squared density is at most 1 + radius."""
+    """f is 0 where chi2(d || p) <= radius, else inf: a Euclidean ball whose mean squared density is
+    at most 1 + radius.
+    """
 
     radius: Array  # [] of the divergence
 
@@ -45,9 +47,13 @@ class ChiSquareBall(EuclideanBall):
         return jnp.where(is_inside, 0.0, jnp.inf).astype(example_weights.dtype)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
-        """sqrt(1 + radius) times the norm of the shortfalls: that of the ball of densities, the same on the simplex."""
+        """sqrt(1 + radius) times the norm of the shortfalls: that of the ball of densities, the
+        same on the simplex.
+        """
         prior = shares(prior, shortfalls)
-        norm = numerics.precise_sum(jnp.where(prior > 0, prior * jnp.maximum(shortfalls, 0.0) ** 2, 0.0))
+        norm = numerics.precise_sum(
+            jnp.where(prior > 0, prior * jnp.maximum(shortfalls, 0.0) ** 2, 0.0)
+        )
         return jnp.sqrt(self.square(prior)) * numerics.root(norm)
 
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
@@ -81,7 +87,9 @@ class ChiSquarePenalty(OnCurves):
         """scale * chi2."""
         return self.penalty(example_weights, prior)
 
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def penalty(
+        self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """scale * chi2."""
         prior = shares(prior, example_weights, axis_name)
         return number(self.scale, example_weights) * chi_square(example_weights, prior, axis_name)
@@ -101,15 +109,21 @@ class ChiSquarePenalty(OnCurves):
         _, above = lifted(margins, prior)
         reach = shortfalls.reach_of_sum(2 * number(self.scale, margins), above, prior)
 
-        def bound(relaxation: ChiSquarePenalty, margins: Array, prior: Array, reach: Array) -> Array:
+        def bound(
+            relaxation: ChiSquarePenalty, margins: Array, prior: Array, reach: Array
+        ) -> Array:
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
             clean, true = jnp.where(prior > 0, margins, least), bounds.true_shares(prior)
             double = 2 * relaxation.scale
             densities = jnp.maximum(reach - (clean - least), 0.0) / double
-            square = bounds.sum_up(true * densities * densities) * (1 + bounds.share_rounding(prior, dtype))
+            square = bounds.sum_up(true * densities * densities) * (
+                1 + bounds.share_rounding(prior, dtype)
+            )
             # gamma = least + reach - 2 scale, and conjugate = scale * (sum p x^2 - 1)
             loss = 0.5 * double * (square + 1)
-            return numerics.round_down(bounds.lowered(least + reach - loss, least, reach, loss), dtype)
+            return numerics.round_down(
+                bounds.lowered(least + reach - loss, least, reach, loss), dtype
+            )
 
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior, reach)
 
@@ -123,7 +137,9 @@ class ChiSquarePenalty(OnCurves):
             error = bounds.share_rounding(prior, dtype) + (2 * weights.shape[0] + 8) * bounds.UNIT
             apart = jnp.abs(bounds.densities(weights, true) - jnp.where(true > 0, 1.0, 0.0))
             apart = apart + error * (1 + apart)
-            return numerics.round_up(relaxation.scale * bounds.sum_up(true * apart * apart) * (1 + 2 * error), dtype)
+            return numerics.round_up(
+                relaxation.scale * bounds.sum_up(true * apart * apart) * (1 + 2 * error), dtype
+            )
 
         value = bounds.widely(bound)(self, example_weights, prior)
         return Charge(value, jnp.zeros_like(value))
@@ -150,15 +166,18 @@ def chi_square(weights: Array, prior: Array, axis_name: AxisName = None) -> Arra
 
 
 def chi_square_ball(radius: ArrayLike) -> ChiSquareBall:
-    """The relaxation that keeps the chi-square divergence of the example weights to the prior within a radius.
+    """The relaxation that keeps the chi-square divergence of the example weights to the prior
+    within a radius.
 
     Args:
-      radius: [] positive: f(d) is 0 where sum_i (d_i - p_i)^2 / p_i <= radius, else inf; twice the rho of Duchi and Namkoong.
+      radius: [] positive: f(d) is 0 where sum_i (d_i - p_i)^2 / p_i <= radius, else inf; twice the
+        rho of Duchi and Namkoong.
 
     Raises:
       ValueError: naming the argument, if it is not positive and finite.
 
-    Source: Duchi and Namkoong, Variance-based regularization with convex objectives (2019), Section 2.
+    Source: Duchi and Namkoong, Variance-based regularization with convex objectives (2019), Section
+    2.
 
     >>> import jax.numpy as jnp, jboost
     >>> weights = jboost.relaxations.chi_square_ball(0.25).argmin(jnp.array([0.0, 1.0]))
@@ -169,7 +188,8 @@ def chi_square_ball(radius: ArrayLike) -> ChiSquareBall:
 
 
 def chi_square_penalty(scale: ArrayLike) -> ChiSquarePenalty:
-    """The relaxation that charges the chi-square divergence of the example weights to the prior: f(d) = scale * chi2(d || p).
+    """The relaxation that charges the chi-square divergence of the example weights to the prior:
+    f(d) = scale * chi2(d || p).
 
     Args:
       scale: [] positive, in units of the margin.
@@ -177,7 +197,8 @@ def chi_square_penalty(scale: ArrayLike) -> ChiSquarePenalty:
     Raises:
       ValueError: naming the argument, if it is not positive and finite.
 
-    Source: Levy, Carmon, Duchi and Sidford, Large-scale methods for distributionally robust optimization (2020), Section 2.
+    Source: Levy, Carmon, Duchi and Sidford, Large-scale methods for distributionally robust
+    optimization (2020), Section 2.
 
     >>> import jax.numpy as jnp, jboost
     >>> weights = jboost.relaxations.chi_square_penalty(1.0).argmin(jnp.array([0.0, 1.0]))

@@ -1,10 +1,11 @@
-"""Minimisers of binary entropies: each density is the chance of a coin, whose log odds fall with the margin.
+"""Minimisers of binary entropies: each density is the chance of a coin, whose log odds fall with
+the margin.
 
-With c_i = nu d_i / p_i the chance and t_i its log odds, the smoothed minimiser has slope * t_i +
-strength * log c_i = level - margin_i with slope = nu * scale. In units of slope + strength that is
-log c - ease * log(1 - c) = y, an increasing function of c, where ease = slope / (slope + strength)
-goes from 0 (a cap) to 1 (the logistic function). One level is sought at which the coins have mean
-nu; the same function of the mean is nearly linear in the level.
+With c_i = nu d_i / p_i the chance and t_i its log odds, the smoothed minimiser has
+slope * t_i + strength * log c_i = level - margin_i with slope = nu * scale. In units of
+slope + strength that is log c - ease * log(1 - c) = y, an increasing function of c, where
+ease = slope / (slope + strength) goes from 0 (a cap) to 1 (the logistic function). One level is
+sought at which the coins have mean nu; the same function of the mean is nearly linear in the level.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def _at_level(level: Array, problem: Problem) -> Point:
 
 
 def _balanced(log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName) -> Array:
-    """Coins [m] of mean nu: a step of Newton on the coins, as a level of many bits has none left for their mean."""
+    """Coins [m] of mean nu: a step of Newton on the coins, as a level of many bits has none left
+    for their mean.
+    """
     heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
     growth = heads * tails / (ease + (1 - ease) * tails)
     missing = named_axis.total(prior * (nu - heads), axis_name)
@@ -57,8 +60,12 @@ def _balanced(log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: 
     return heads + growth * jnp.clip(step, -0.5, 0.5)
 
 
-def level_of(ground: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """The level at which the coins under level - ground [m], the least of which is 0, have mean nu."""
+def level_of(
+    ground: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName = None
+) -> Array:
+    """The level at which the coins under level - ground [m], the least of which is 0,
+    have mean nu.
+    """
     eps = jnp.finfo(ground.dtype).eps
     total = named_axis.total(prior, axis_name)
     target = jnp.log(nu) - ease * jnp.log(_rest_of(nu))
@@ -79,8 +86,12 @@ def _rest_of(nu: Array) -> Array:
     return jnp.maximum(1 - nu, 0.25 * jnp.finfo(nu.dtype).eps)
 
 
-def _excess_of_coins(log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
-    """How far log mean - ease * log(1 - mean) of the coins is above that of nu, and its slope in the level."""
+def _excess_of_coins(
+    log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName
+) -> tuple[Array, Array]:
+    """How far log mean - ease * log(1 - mean) of the coins is above that of nu, and its slope in
+    the level.
+    """
     heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
     total = named_axis.total(prior, axis_name)
     mean = named_axis.total(prior * heads, axis_name) / total
@@ -94,7 +105,9 @@ def _excess_of_coins(log_odds: Array, ease: Array, nu: Array, prior: Array, axis
 
 @jax.custom_jvp
 def _log_odds(y: Array, ease: Array) -> Array:
-    """t with t - (1 - ease) * log(1 + e^t) = y, by Halley's iteration from a solution for e^t either small or large."""
+    """t with t - (1 - ease) * log(1 + e^t) = y, by Halley's iteration from a solution for e^t
+    either small or large.
+    """
     log_ease = jnp.log(ease)
     bend = -log_ease - y / ease
     near = -jnp.log(jnp.maximum(-ease * log_ease - y, jnp.finfo(y.dtype).tiny))
@@ -103,16 +116,23 @@ def _log_odds(y: Array, ease: Array) -> Array:
     for _ in range(2 if jnp.finfo(y.dtype).bits == 32 else 3):
         decay = jnp.exp(-jnp.abs(t))
         softplus = jnp.maximum(t, 0.0) + jnp.log1p(decay)
-        heads, tails = jnp.where(t > 0, 1.0, decay) / (1 + decay), jnp.where(t > 0, decay, 1.0) / (1 + decay)
+        heads, tails = (
+            jnp.where(t > 0, 1.0, decay) / (1 + decay),
+            jnp.where(t > 0, decay, 1.0) / (1 + decay),
+        )
         slope = ease + (1 - ease) * tails
-        linear = jnp.where(t > 0, ease * t - (1 - ease) * jnp.log1p(decay), t - (1 - ease) * softplus)
+        linear = jnp.where(
+            t > 0, ease * t - (1 - ease) * jnp.log1p(decay), t - (1 - ease) * softplus
+        )
         error = linear - y
         t = t - error / (slope + 0.5 * error * (1 - ease) * heads * tails / slope)
     return t
 
 
 @_log_odds.defjvp
-def _derivative_of_log_odds(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+def _derivative_of_log_odds(
+    primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
     _, ease = primals
     t = _log_odds(*primals)
     moved = tangents[0] - tangents[1] * jax.nn.softplus(t)

@@ -58,7 +58,9 @@ class OnCurve:
 
     exact_curve: ClassVar[Curve]
 
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def argmin(
+        self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """The d [m] of least <margins, d> + f(d)."""
         prior = shares(prior, margins, axis_name)
         strength = jnp.zeros((), margins.dtype)
@@ -99,7 +101,9 @@ def argmin(
 
 
 @argmin.defjvp
-def _derivative(curve: Curve, axis_name: AxisName, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+def _derivative(
+    curve: Curve, axis_name: AxisName, primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Array, Array]:
     relaxation, margins, strength, prior = lax.stop_gradient(primals)
     found = curve.find(Problem(relaxation, margins, strength, prior, axis_name))
 

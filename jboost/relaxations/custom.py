@@ -21,25 +21,39 @@ from jboost.relaxations.types import Charge, shares
 @register
 @dataclasses.dataclass(frozen=True)
 class CustomRelaxation:
-    """Three functions and the numbers that they need. Bounds allow for 16 + m ** 0.5 units of rounding in what the functions return."""
+    """Three functions and the numbers that they need. Bounds allow for 16 + m ** 0.5 units of
+    rounding in what the functions return.
+    """
 
     parameters: PyTree
-    value_function: Callable[[PyTree, Array, Array], Array] = dataclasses.field(metadata={"static": True})
-    conjugate_function: Callable[[PyTree, Array, Array], Array] = dataclasses.field(metadata={"static": True})
-    argmin_function: Callable[[PyTree, Array, Array, Array], Array] = dataclasses.field(metadata={"static": True})
+    value_function: Callable[[PyTree, Array, Array], Array] = dataclasses.field(
+        metadata={"static": True}
+    )
+    conjugate_function: Callable[[PyTree, Array, Array], Array] = dataclasses.field(
+        metadata={"static": True}
+    )
+    argmin_function: Callable[[PyTree, Array, Array, Array], Array] = dataclasses.field(
+        metadata={"static": True}
+    )
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """The user's f(d)."""
-        value = self.value_function(self.parameters, example_weights, shares(prior, example_weights))
+        value = self.value_function(
+            self.parameters, example_weights, shares(prior, example_weights)
+        )
         return jnp.asarray(value, example_weights.dtype)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """The user's f* of the positive parts of the shortfalls (Theorem 7)."""
         prior = shares(prior, shortfalls)
         positive = jnp.where(prior > 0, jnp.maximum(shortfalls, 0.0), 0.0)
-        return jnp.asarray(self.conjugate_function(self.parameters, positive, prior), shortfalls.dtype)
+        return jnp.asarray(
+            self.conjugate_function(self.parameters, positive, prior), shortfalls.dtype
+        )
 
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def penalty(
+        self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """The user's f(d)."""
         _refuse_axis(axis_name)
         return self.value(example_weights, prior)
@@ -56,10 +70,14 @@ class CustomRelaxation:
         _refuse_axis(axis_name)
         prior = shares(prior, margins)
         clean = jnp.where(prior > 0, margins, 0.0)
-        weights = jnp.where(prior > 0, self.argmin_function(self.parameters, clean, strength, prior), 0.0).astype(margins.dtype)
+        weights = jnp.where(
+            prior > 0, self.argmin_function(self.parameters, clean, strength, prior), 0.0
+        ).astype(margins.dtype)
         return numerics.safe_divide(weights, jnp.full_like(weights, numerics.precise_sum(weights)))
 
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def argmin(
+        self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """The derivative of the user's conjugate at the best threshold, scaled to sum to one.
 
         With a conjugate that is twice differentiable it is so itself."""
@@ -74,7 +92,9 @@ class CustomRelaxation:
 
         threshold = curves.implicit_root(lambda place: jnp.sum(weights(place)) - 1, found)
         at_threshold = jnp.maximum(weights(threshold), 0.0)
-        return numerics.safe_divide(at_threshold, jnp.full_like(at_threshold, jnp.sum(at_threshold)))
+        return numerics.safe_divide(
+            at_threshold, jnp.full_like(at_threshold, jnp.sum(at_threshold))
+        )
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
@@ -83,14 +103,21 @@ class CustomRelaxation:
         threshold = self._best_threshold(margins, prior)
         loss = self.conjugate(threshold - margins, prior)
         bound = threshold - loss
-        return bound - _unit(margins) * (jnp.abs(loss) + jnp.abs(threshold)) - jnp.finfo(bound.dtype).tiny
+        return (
+            bound
+            - _unit(margins) * (jnp.abs(loss) + jnp.abs(threshold))
+            - jnp.finfo(bound.dtype).tiny
+        )
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f(d), as the user computes it of weights that sum to one, rounded up."""
         prior = shares(prior, example_weights)
         kept = jnp.where(prior > 0, example_weights, 0.0)
         charged = self.value(kept / numerics.precise_sum(kept), prior)
-        return Charge(charged + _unit(example_weights) * jnp.abs(charged) + jnp.finfo(charged.dtype).tiny, jnp.zeros_like(charged))
+        return Charge(
+            charged + _unit(example_weights) * jnp.abs(charged) + jnp.finfo(charged.dtype).tiny,
+            jnp.zeros_like(charged),
+        )
 
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Taken on trust."""
@@ -113,8 +140,9 @@ class CustomRelaxation:
 def _refuse_axis(axis_name: AxisName) -> None:
     if axis_name is not None:
         raise ValueError(
-            f"axis_name is {axis_name!r}: the functions of jboost.relaxations.from_functions see the examples of one device only; "
-            "use one of the relaxations of jboost.relaxations, or gather the losses with jax.lax.all_gather"
+            f"axis_name is {axis_name!r}: the functions of jboost.relaxations.from_functions see"
+            " the examples of one device only; use one of the relaxations of jboost.relaxations,"
+            " or gather the losses with jax.lax.all_gather"
         )
 
 
@@ -131,15 +159,18 @@ def from_functions(
 ) -> CustomRelaxation:
     """A relaxation made of one's own f, its conjugate, and the argmin of Figure 1 of paper 004.
 
-    f must be convex with 0 in the core of its domain. With f*(z) >= f*(z - a z_i e_i) for a in [0, 1] (the condition of Theorem 7) the
-    certified bounds meet; without it they stay valid, and a gap may remain.
+    f must be convex with 0 in the core of its domain. With f*(z) >= f*(z - a z_i e_i) for a in [0,
+    1] (the condition of Theorem 7) the certified bounds meet; without it they stay valid, and a gap
+    may remain.
 
     Args:
       value: (parameters, d [m], prior [m]) -> [], f(d), inf where d is not allowed.
-      conjugate: (parameters, z [m], prior [m]) -> [], f*(z); it is asked at z >= 0, with z = 0 on padding.
-      smoothed_argmin: (parameters, margins [m], strength [], prior [m]) -> d [m], the distribution of least
-        <margins, d> + f(d) + strength * sum d log(d / prior).
-      parameters: any pytree of numbers, which may be traced. The functions are best module-level, or every new lambda compiles anew.
+      conjugate: (parameters, z [m], prior [m]) -> [], f*(z); it is asked at z >= 0, with z = 0 on
+        padding.
+      smoothed_argmin: (parameters, margins [m], strength [], prior [m]) -> d [m], the distribution
+        of least <margins, d> + f(d) + strength * sum d log(d / prior).
+      parameters: any pytree of numbers, which may be traced. The functions are best module-level,
+        or every new lambda compiles anew.
 
     Raises:
       ValueError: if one of the three is no function, or the parameters hold what is no number.
@@ -154,8 +185,16 @@ def from_functions(
     >>> round(float(relaxation.lower_bound(jnp.array([0.0, 0.0]))), 4)
     0.5
     """
-    for name, function in (("value", value), ("conjugate", conjugate), ("smoothed_argmin", smoothed_argmin)):
+    for name, function in (
+        ("value", value),
+        ("conjugate", conjugate),
+        ("smoothed_argmin", smoothed_argmin),
+    ):
         if not callable(function):
             raise ValueError(f"{name} is a {type(function).__name__}: expected a function")
-    check.pytree_of_numbers("parameters", parameters, remedy="numbers and arrays only; what is static belongs in the functions")
+    check.pytree_of_numbers(
+        "parameters",
+        parameters,
+        remedy="numbers and arrays only; what is static belongs in the functions",
+    )
     return CustomRelaxation(parameters, value, conjugate, smoothed_argmin)

@@ -1,9 +1,10 @@
 """Binary entropies of the example weights: boosting for the log-loss (paper 004, Section 6).
 
-With c_i = nu d_i / p_i the chance of a coin and t_i its log odds, the smoothed argmin has slope * t_i + strength * log c_i = level - margin_i
-with slope = nu * scale. In units of slope + strength that is log c - ease * log(1 - c) = y, an increasing function of c, where ease = slope /
-(slope + strength) goes from 0 (a cap) to 1 (the logistic function). One level is sought at which the coins have mean nu; the same function
-of the mean is nearly linear in the level.
+With c_i = nu d_i / p_i the chance of a coin and t_i its log odds, the smoothed argmin has
+slope * t_i + strength * log c_i = level - margin_i with slope = nu * scale. In units of
+slope + strength that is log c - ease * log(1 - c) = y, an increasing function of c, where
+ease = slope / (slope + strength) goes from 0 (a cap) to 1 (the logistic function). One level is
+sought at which the coins have mean nu; the same function of the mean is nearly linear in the level.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _LEAST, _MOST = 2.0**-60, 2.0**60  # of the parameters, so that nu * scale is a 
 @register
 @dataclasses.dataclass(frozen=True)
 class BinaryEntropy(OnCurves):
-    """f(d) = scale * sum_i p_i (log 2 - H(nu d_i / p_i)) with H the entropy of a coin: a soft margin with the corners rounded off."""
+    """f(d) = scale * sum_i p_i (log 2 - H(nu d_i / p_i)) with H the entropy of a coin: a soft
+    margin with the corners rounded off.
+    """
 
     smoothed_curve: ClassVar[Curve] = coins.COINS
     exact_curve: ClassVar[Curve] = coins.COINS
@@ -48,7 +51,9 @@ class BinaryEntropy(OnCurves):
         beyond = reduce.any_true(coins > 1 + 16 * jnp.finfo(coins.dtype).eps)
         return jnp.where(beyond, jnp.inf, self.penalty(example_weights, prior))
 
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def penalty(
+        self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """scale times the mean of what the coins lack in entropy."""
         prior = shares(prior, example_weights, axis_name)
         coins = number(self.nu, prior) * numerics.safe_divide(example_weights, prior)
@@ -78,15 +83,30 @@ class BinaryEntropy(OnCurves):
         def rounded_odds(relaxation: BinaryEntropy, threshold: Array, margins: Array) -> Array:
             return odds(relaxation, threshold, margins).astype(dtype)
 
-        def bound(relaxation: BinaryEntropy, threshold: Array, margins: Array, prior: Array, is_near: Array, rest: Array, errors: Array) -> Array:
+        def bound(
+            relaxation: BinaryEntropy,
+            threshold: Array,
+            margins: Array,
+            prior: Array,
+            is_near: Array,
+            rest: Array,
+            errors: Array,
+        ) -> Array:
             places = odds(relaxation, threshold, margins)
             linear = jnp.where(is_near, 0.5 * places, jnp.maximum(places, 0.0))
             prior, losses = bounds.true_shares(prior), linear + rest
             mean = numerics.precise_sum(prior * losses)
             gain = relaxation.scale * mean
-            errors = errors + bounds.share_rounding(prior, dtype) * jnp.abs(losses - mean)  # shares are wrong, but not in sum
-            slack = prior * (errors + (prior.shape[0] + 8) * bounds.UNIT * (jnp.abs(linear) + jnp.abs(rest)))
-            return numerics.round_down(bounds.lowered(threshold - gain, threshold, gain) - relaxation.scale * bounds.sum_up(slack), dtype)
+            # shares are wrong, but not in sum
+            errors = errors + bounds.share_rounding(prior, dtype) * jnp.abs(losses - mean)
+            slack = prior * (
+                errors + (prior.shape[0] + 8) * bounds.UNIT * (jnp.abs(linear) + jnp.abs(rest))
+            )
+            return numerics.round_down(
+                bounds.lowered(threshold - gain, threshold, gain)
+                - relaxation.scale * bounds.sum_up(slack),
+                dtype,
+            )
 
         clean = jnp.where(prior > 0, margins, threshold)
         places = bounds.widely(rounded_odds)(self, threshold, clean)
@@ -95,20 +115,30 @@ class BinaryEntropy(OnCurves):
         return bounds.widely(bound)(self, threshold, clean, prior, is_near, rest, errors)
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """f of d, after as much of the prior is mixed in as brings it below the caps, and how far that moves d; inf if nu is above 1.
+        """f of d, after as much of the prior is mixed in as brings it below the caps, and how far
+        that moves d; inf if nu is above 1.
 
-        The prior may be off by its rounding; for each share p, p (log 2 - H(nu d / p)) is convex in p, and so largest where p is off by all of it.
+        The prior may be off by its rounding; for each share p, p (log 2 - H(nu d / p)) is convex in
+        p, and so largest where p is off by all of it.
         """
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
 
-        def move(relaxation: BinaryEntropy, example_weights: Array, prior: Array) -> tuple[Array, Array, Array]:
+        def move(
+            relaxation: BinaryEntropy, example_weights: Array, prior: Array
+        ) -> tuple[Array, Array, Array]:
             weights, prior = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
             error = bounds.share_rounding(prior, dtype) + 2 * (weights.shape[0] + 8) * bounds.UNIT
             density, cap = bounds.densities(weights, prior), 1 / relaxation.nu
             over = jnp.maximum(density * (1 + error) - cap, 0.0)
-            share = jnp.maximum(reduce.largest(numerics.safe_divide(over, jnp.maximum(density - 1, over))), 0.0)
-            coins = jnp.clip(relaxation.nu * (density + share * (jnp.where(prior > 0, 1.0, 0.0) - density)), 0.0, 1.0)
+            share = jnp.maximum(
+                reduce.largest(numerics.safe_divide(over, jnp.maximum(density - 1, over))), 0.0
+            )
+            coins = jnp.clip(
+                relaxation.nu * (density + share * (jnp.where(prior > 0, 1.0, 0.0) - density)),
+                0.0,
+                1.0,
+            )
             bias = jnp.minimum(jnp.abs(2 * coins - 1) + 2 * error * coins, 1.0)
             less = jnp.maximum(jnp.minimum(coins, 1 - coins) - error * coins, 0.0)
             moved = share * (bounds.sum_up(jnp.abs(weights - prior)) + error)
@@ -116,11 +146,16 @@ class BinaryEntropy(OnCurves):
 
         def bound(relaxation: BinaryEntropy, prior: Array, missing: Array) -> Array:
             total = bounds.sum_up(bounds.true_shares(prior) * missing)
-            return numerics.round_up(relaxation.scale * total * (1 + 2 * bounds.share_rounding(prior, dtype)), dtype)
+            return numerics.round_up(
+                relaxation.scale * total * (1 + 2 * bounds.share_rounding(prior, dtype)), dtype
+            )
 
         bias, less, moved = bounds.widely(move)(self, example_weights, prior)
         missing = _missing_entropy(bias, less) * (1 + 16 * jnp.finfo(dtype).eps)
-        return Charge(bounds.widely(bound)(self, prior, missing), jnp.where(self.is_feasible(), moved, jnp.inf))
+        return Charge(
+            bounds.widely(bound)(self, prior, missing),
+            jnp.where(self.is_feasible(), moved, jnp.inf),
+        )
 
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Whether the caps p_i / nu sum to one."""
@@ -133,7 +168,9 @@ class BinaryEntropy(OnCurves):
 
 
 def _missing_entropy(bias: Array, less: Array) -> Array:
-    """log 2 - H of coins, to a few roundings of itself, from the difference of the two chances and the smaller of them."""
+    """log 2 - H of coins, to a few roundings of itself, from the difference of the two chances and
+    the smaller of them.
+    """
     small = jnp.clip(bias, -0.5, 0.5)
     near = small * jnp.arctanh(small) + 0.5 * jnp.log1p(-small * small)
     less = jnp.clip(less, jnp.finfo(less.dtype).tiny, 0.5)
@@ -148,18 +185,26 @@ def _log_loss(odds: Array) -> Array:
 
 
 def _log_loss_parts(odds: Array) -> tuple[Array, Array, Array]:
-    """Whether |x| <= 1; then x / 2, else [x]_+; and the rest of log((1 + e^x) / 2), to a few roundings of min(x^2 / 4, 1)."""
+    """Whether |x| <= 1; then x / 2, else [x]_+; and the rest of log((1 + e^x) / 2), to a few
+    roundings of min(x^2 / 4, 1).
+    """
     is_near = jnp.abs(odds) <= 1
     small = jnp.clip(odds, -1.0, 1.0)
-    rest = jnp.where(is_near, jnp.log1p(2 * jnp.sinh(0.25 * small) ** 2), jnp.log1p(jnp.exp(-jnp.abs(odds))) - _LOG_TWO)
+    rest = jnp.where(
+        is_near,
+        jnp.log1p(2 * jnp.sinh(0.25 * small) ** 2),
+        jnp.log1p(jnp.exp(-jnp.abs(odds))) - _LOG_TWO,
+    )
     return is_near, jnp.where(is_near, 0.5 * odds, jnp.maximum(odds, 0.0)), rest
 
 
 def binary_entropy(nu: ArrayLike, scale: ArrayLike) -> BinaryEntropy:
-    """The relaxation by binary entropies, whose primal is a margin minus a mean log-loss (paper 004, Section 6).
+    """The relaxation by binary entropies, whose primal is a margin minus a mean log-loss (paper
+    004, Section 6).
 
-    It rounds off the corner of the soft margin of the same nu, which it approaches as the scale goes to 0: the loss of an example is
-    scale * log((1 + exp((gamma - margin) / (nu scale))) / 2) instead of [gamma - margin]_+ / nu.
+    It rounds off the corner of the soft margin of the same nu, which it approaches as the scale
+    goes to 0: the loss of an example is scale * log((1 + exp((gamma - margin) / (nu scale))) / 2)
+    instead of [gamma - margin]_+ / nu.
 
     Args:
       nu: [] in [2^-60, 1]: no example weighs more than 1 / nu of its share.

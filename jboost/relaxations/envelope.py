@@ -1,8 +1,8 @@
 """The least value over the simplex, with the derivative of its minimiser (Danskin 1966).
 
-phi(margins) = min over d of <margins, d> + f(d) + strength * KL(d || prior). At the minimiser d* the
-derivative in the margins is d* itself. The numbers of f, the strength and the prior move d*, so that
-their part comes from the chain rule through d*. Second derivatives are those of d*.
+phi(margins) = min over d of <margins, d> + f(d) + strength * KL(d || prior). At the minimiser d*
+the derivative in the margins is d* itself. The numbers of f, the strength and the prior move d*, so
+that their part comes from the chain rule through d*. Second derivatives are those of d*.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from jboost.base.types import Array
 from jboost.relaxations.types import number, shares
 
 
-def minimiser(relaxation: Any, margins: Array, strength: Array | None, prior: Array, axis_name: AxisName) -> Array:
+def minimiser(
+    relaxation: Any, margins: Array, strength: Array | None, prior: Array, axis_name: AxisName
+) -> Array:
     """d* [m]: the exact one where `strength` is None, else the smoothed one."""
     if strength is None:
         return relaxation.argmin(margins, prior, axis_name=axis_name)
@@ -29,7 +31,9 @@ def minimiser(relaxation: Any, margins: Array, strength: Array | None, prior: Ar
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(4,))
-def minimum(relaxation: Any, margins: Array, strength: Array | None, prior: Array, axis_name: AxisName) -> Array:
+def minimum(
+    relaxation: Any, margins: Array, strength: Array | None, prior: Array, axis_name: AxisName
+) -> Array:
     """phi [], to rounding; `minimiser` as it is."""
     weights = minimiser(relaxation, margins, strength, prior, axis_name)
     return objective(weights, relaxation, margins, strength, prior, axis_name)
@@ -58,7 +62,9 @@ def relative_entropy(weights: Array, prior: Array, axis_name: AxisName = None) -
     return named_axis.total(jnp.where(is_positive, weights * jnp.log(ratio), 0.0), axis_name)
 
 
-def _derivative(axis_name: AxisName, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+def _derivative(
+    axis_name: AxisName, primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Array, Array]:
     relaxation, margins, strength, prior = primals
     weights = minimiser(relaxation, margins, strength, prior, axis_name)
     value = objective(weights, relaxation, margins, strength, prior, axis_name)
@@ -92,11 +98,15 @@ def certified(method: Callable[..., Array]) -> Callable[..., Array]:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _certified(method: Callable[..., Array], relaxation: Any, margins: Array, prior: Array) -> Array:
+def _certified(
+    method: Callable[..., Array], relaxation: Any, margins: Array, prior: Array
+) -> Array:
     return method(relaxation, margins, prior)
 
 
-def _derivative_of_bound(method: Callable[..., Array], primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+def _derivative_of_bound(
+    method: Callable[..., Array], primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Array, Array]:
     relaxation, margins, prior = primals
     clean = jnp.where(prior > 0, margins, 0.0)
     moves = (tangents[0], tangents[1], None, tangents[2])

@@ -1,9 +1,12 @@
-"""The Euclidean norm of the example weights, as a ball and as a penalty (paper 004, Sections 4 and 6).
+"""The Euclidean norm of the example weights, as a ball and as a penalty (paper 004, Sections 4 and
+6).
 
-Both argmins lie on one curve. With a quadratic charge on the norm, density x_i = d_i / p_i solves kappa x_i + log x_i = level - margin_i /
-strength, that is, kappa x_i = omega(s - margin_i / strength) where omega, the Wright omega function, solves omega + log omega = t. So d is
-proportional to p_i omega(s - margin_i / strength), and one number s is sought: for the ball, where the norm is the radius; for the penalty,
-where m kappa |d|_2 is scale / strength. As s falls, omega becomes exp, and d the softmax.
+Both argmins lie on one curve. With a quadratic charge on the norm, density x_i = d_i / p_i solves
+kappa x_i + log x_i = level - margin_i / strength, that is, kappa
+x_i = omega(s - margin_i / strength) where omega, the Wright omega function, solves omega + log
+omega = t. So d is proportional to p_i omega(s - margin_i / strength), and one number s is sought:
+for the ball, where the norm is the radius; for the penalty, where m kappa |d|_2 is
+scale / strength. As s falls, omega becomes exp, and d the softmax.
 """
 
 from __future__ import annotations
@@ -51,7 +54,9 @@ class EuclideanBall(OnCurves, Constraint):
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """radius times the norm of the shortfalls."""
-        return times(number(self.radius, shortfalls), _shortfall_norm(shortfalls, shares(prior, shortfalls)))
+        return times(
+            number(self.radius, shortfalls), _shortfall_norm(shortfalls, shares(prior, shortfalls))
+        )
 
     def smoothed_argmin(
         self,
@@ -70,7 +75,9 @@ class EuclideanBall(OnCurves, Constraint):
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
-        """gamma - radius * |[gamma - margins]_+|_2 at its best gamma, or the bound by Cauchy and Schwarz, which does not know that d >= 0."""
+        """gamma - radius * |[gamma - margins]_+|_2 at its best gamma, or the bound by Cauchy and
+        Schwarz, which does not know that d >= 0.
+        """
         prior = shares(prior, margins)
         dtype = margins.dtype
         eighth, place = relative(margins, prior)
@@ -78,39 +85,62 @@ class EuclideanBall(OnCurves, Constraint):
         is_apart = reach > 0
         reach = jnp.where(is_apart, reach, 1.0)
 
-        def squares(relaxation: EuclideanBall, margins: Array, prior: Array, reach: Array) -> tuple[Array, Array]:
+        def squares(
+            relaxation: EuclideanBall, margins: Array, prior: Array, reach: Array
+        ) -> tuple[Array, Array]:
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
             square = bounds.shortfall_sum_up(least + reach, margins, prior, 2) / (reach * reach)
-            return square.astype(dtype), _cauchy(relaxation.square(prior), margins, prior, dtype)[1].astype(dtype)
+            return square.astype(dtype), _cauchy(relaxation.square(prior), margins, prior, dtype)[
+                1
+            ].astype(dtype)
 
-        def bound(relaxation: EuclideanBall, margins: Array, prior: Array, reach: Array, guess: Array, other_guess: Array) -> Array:
+        def bound(
+            relaxation: EuclideanBall,
+            margins: Array,
+            prior: Array,
+            reach: Array,
+            guess: Array,
+            other_guess: Array,
+        ) -> Array:
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
             threshold = least + reach
             shortfall = threshold - least
-            total = bounds.shortfall_sum_up(threshold, margins, bounds.true_shares(prior), 2) * (1 + bounds.share_rounding(prior, dtype))
+            total = bounds.shortfall_sum_up(threshold, margins, bounds.true_shares(prior), 2) * (
+                1 + bounds.share_rounding(prior, dtype)
+            )
             allowed = relaxation.square(prior) * (1 + 4 * bounds.UNIT)
             loss = reach * bounds.root_up(total / (reach * reach) * allowed, guess)
             by_threshold = bounds.lowered(threshold - loss, threshold, shortfall, loss, loss)
             mean, square = _cauchy(relaxation.square(prior), margins, prior, dtype)
             loss = jnp.where(square < jnp.inf, bounds.root_up(square, other_guess), jnp.inf)
             by_mean = bounds.lowered(mean - loss, loss)
-            return numerics.round_down(jnp.maximum(jnp.where(is_apart, by_threshold, least), by_mean), dtype)
+            return numerics.round_down(
+                jnp.maximum(jnp.where(is_apart, by_threshold, least), by_mean), dtype
+            )
 
         clean = jnp.where(prior > 0, margins, 0.0)
         square, other = bounds.widely(squares)(self, clean, prior, reach)
         guess = jnp.sqrt(jnp.maximum(square * self.square(prior), jnp.finfo(dtype).tiny))
-        return bounds.widely(bound)(self, clean, prior, reach, guess, jnp.sqrt(jnp.maximum(other, jnp.finfo(dtype).tiny)))
+        return bounds.widely(bound)(
+            self, clean, prior, reach, guess, jnp.sqrt(jnp.maximum(other, jnp.finfo(dtype).tiny))
+        )
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """How far d moves when as much of the prior is mixed in as brings it into the ball; inf if that is empty."""
+        """How far d moves when as much of the prior is mixed in as brings it into the ball; inf if
+        that is empty.
+        """
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
 
-        def bound(relaxation: EuclideanBall, example_weights: Array, prior: Array, guess: Array) -> Array:
+        def bound(
+            relaxation: EuclideanBall, example_weights: Array, prior: Array, guess: Array
+        ) -> Array:
             weights, prior = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
             error = _deviation_error(prior, dtype)
             share = 1 - _kept_share(relaxation.square(prior), weights, prior, guess, error)
-            return numerics.round_up(share * (bounds.sum_up(jnp.abs(weights - prior)) + error), dtype)
+            return numerics.round_up(
+                share * (bounds.sum_up(jnp.abs(weights - prior)) + error), dtype
+            )
 
         moved = bounds.widely(bound)(self, example_weights, prior, self._deviation(prior))
         moved = jnp.where(self.is_feasible(prior), moved, jnp.inf)
@@ -119,7 +149,9 @@ class EuclideanBall(OnCurves, Constraint):
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Whether the radius is m ** -0.5 at least, up to rounding."""
         if prior is None:
-            raise ValueError("prior is None: whether a radius is feasible depends on the number of examples")
+            raise ValueError(
+                "prior is None: whether a radius is feasible depends on the number of examples"
+            )
         return self.variance(prior, axis_name) >= -32 * jnp.finfo(prior.dtype).eps
 
     def is_valid(self) -> Array:
@@ -147,12 +179,16 @@ class EuclideanBall(OnCurves, Constraint):
         return jnp.sqrt(jnp.clip(self.variance(prior), limits.eps**2, limits.max))
 
     def _pulled_inside(self, weights: Array, prior: Array) -> Array:
-        """Weights a hair outside the ball, moved so far inside by mixing in the prior that their own rounding does not move them out."""
+        """Weights a hair outside the ball, moved so far inside by mixing in the prior that their
+        own rounding does not move them out.
+        """
         dtype = weights.dtype
 
         def mix(relaxation: EuclideanBall, weights: Array, prior: Array, guess: Array) -> Array:
             weights, prior = bounds.scaled(weights, prior), bounds.true_shares(prior)
-            kept = _kept_share(relaxation.square(prior), weights, prior, guess, 3 * _deviation_error(prior, dtype))
+            kept = _kept_share(
+                relaxation.square(prior), weights, prior, guess, 3 * _deviation_error(prior, dtype)
+            )
             return (kept * weights + (1 - kept) * prior).astype(dtype)
 
         return bounds.widely(mix)(self, weights, prior, self._deviation(prior))
@@ -174,10 +210,14 @@ class EuclideanPenalty(OnCurves):
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """0 where the norm of the shortfalls is the scale at most, else inf."""
-        beyond = _shortfall_norm(shortfalls, shares(prior, shortfalls)) > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps)
+        beyond = _shortfall_norm(shortfalls, shares(prior, shortfalls)) > self.scale * (
+            1 + 16 * jnp.finfo(shortfalls.dtype).eps
+        )
         return jnp.where(beyond, jnp.inf, 0.0).astype(shortfalls.dtype)
 
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def penalty(
+        self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """scale * |d|_2."""
         prior = shares(prior, example_weights, axis_name)
         return number(self.scale, example_weights) * _norm(example_weights, prior, axis_name)
@@ -191,17 +231,32 @@ class EuclideanPenalty(OnCurves):
         reach = shortfalls.penalised_reach(number(self.scale, margins), above, prior)
         reach = jnp.maximum(reach, jnp.finfo(dtype).tiny)
 
-        def bound(relaxation: EuclideanPenalty, margins: Array, prior: Array, reach: Array) -> Array:
-            """In units of the reach, which may be far below the rounding of the margins, or far above them."""
+        def bound(
+            relaxation: EuclideanPenalty, margins: Array, prior: Array, reach: Array
+        ) -> Array:
+            """In units of the reach, which may be far below the rounding of the margins, or far
+            above them.
+            """
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
             target = (relaxation.scale / reach) ** 2 / num_examples(prior)
             prior = bounds.true_shares(prior)
             clean = jnp.where(prior > 0, margins, least)
             gaps = jnp.maximum(1 - (clean - least) / reach, 0.0)
-            threshold = least + reach * (1 - (numerics.precise_sum(prior * gaps * gaps) - target) / (2 * numerics.precise_sum(prior * gaps)))
-            square = bounds.sum_up(prior * (jnp.maximum(threshold - clean, 0.0) / reach) ** 2) * (1 + bounds.share_rounding(prior, dtype))
+            threshold = least + reach * (
+                1
+                - (numerics.precise_sum(prior * gaps * gaps) - target)
+                / (2 * numerics.precise_sum(prior * gaps))
+            )
+            square = bounds.sum_up(prior * (jnp.maximum(threshold - clean, 0.0) / reach) ** 2) * (
+                1 + bounds.share_rounding(prior, dtype)
+            )
             share = bounds.root_share_down(jnp.where(square > target, target / square, 1.0))
-            return numerics.round_down(bounds.lowered(least + share * (threshold - least), least, threshold, threshold - least), dtype)
+            return numerics.round_down(
+                bounds.lowered(
+                    least + share * (threshold - least), least, threshold, threshold - least
+                ),
+                dtype,
+            )
 
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior, reach)
 
@@ -209,13 +264,23 @@ class EuclideanPenalty(OnCurves):
         """f of the scaled weights."""
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
-        guess = _norm(example_weights / numerics.precise_sum(jnp.where(prior > 0, example_weights, 0.0)), prior)
+        guess = _norm(
+            example_weights / numerics.precise_sum(jnp.where(prior > 0, example_weights, 0.0)),
+            prior,
+        )
 
-        def bound(relaxation: EuclideanPenalty, example_weights: Array, prior: Array, guess: Array) -> Array:
+        def bound(
+            relaxation: EuclideanPenalty, example_weights: Array, prior: Array, guess: Array
+        ) -> Array:
             weights, prior = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
             slack = bounds.share_rounding(prior, dtype) + (2 * weights.shape[0] + 8) * bounds.UNIT
             square = bounds.sum_up(weights * bounds.densities(weights, prior)) * (1 + slack)
-            return numerics.round_up(relaxation.scale * bounds.root_up(square / num_examples(prior), guess) * (1 + 4 * bounds.UNIT), dtype)
+            return numerics.round_up(
+                relaxation.scale
+                * bounds.root_up(square / num_examples(prior), guess)
+                * (1 + 4 * bounds.UNIT),
+                dtype,
+            )
 
         value = bounds.widely(bound)(self, example_weights, prior, guess)
         return Charge(value, jnp.zeros_like(value))
@@ -229,7 +294,7 @@ class EuclideanPenalty(OnCurves):
         return is_positive(self.scale)
 
 
-# --- norms -----------------------------------------------------------------------------------------------------------------
+# --- norms ----------------------------------------------------------------------------------------
 
 
 def _norm(example_weights: Array, prior: Array, axis_name: AxisName = None) -> Array:
@@ -238,33 +303,51 @@ def _norm(example_weights: Array, prior: Array, axis_name: AxisName = None) -> A
 
 
 def _shortfall_norm(shortfalls: Array, prior: Array) -> Array:
-    return numerics.root(numerics.precise_sum(jnp.where(prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0) ** 2, 0.0)))
+    return numerics.root(
+        numerics.precise_sum(
+            jnp.where(
+                prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0) ** 2, 0.0
+            )
+        )
+    )
 
 
 def _deviation_error(prior: Array, dtype: jnp.dtype) -> float:
-    """How far |d / p - 1|, in the norm of the shares p, may be off, relative to 1 and to itself, as these and the scaled weights are rounded."""
+    """How far |d / p - 1|, in the norm of the shares p, may be off, relative to 1 and to itself, as
+    these and the scaled weights are rounded.
+    """
     return bounds.share_rounding(prior, dtype) + 4 * (prior.shape[0] + 8) * bounds.UNIT
 
 
 def _kept_share(square: Array, weights: Array, prior: Array, guess: Array, error: float) -> Array:
-    """A share of d that is in the ball when the rest is the prior, [], nearly the greatest; in the 64-bit scope.
+    """A share of d that is in the ball when the rest is the prior, [], nearly the greatest; in the
+    64-bit scope.
 
-    The square of the norm, times m, is 1 and a variance that shrinks with the square of the share. Its root v may be off by error * (1 + v), and
-    (v + error)^2 <= (1 + error / guess) v^2 + error (error + guess) for any guess, which is best where it is near v.
+    The square of the norm, times m, is 1 and a variance that shrinks with the square of the share.
+    Its root v may be off by error * (1 + v), and (v + error)^2 <= (1 + error / guess) v^2 + error
+    (error + guess) for any guess, which is best where it is near v.
     """
     apart = weights - prior
-    variance = (1 + error / guess) * bounds.sum_up(apart * bounds.densities(apart, prior)) + error * (error + guess)
+    variance = (1 + error / guess) * bounds.sum_up(
+        apart * bounds.densities(apart, prior)
+    ) + error * (error + guess)
     variance = variance * (1 + 3 * error)
     allowed = square * (1 - 4 * bounds.UNIT) - 1
-    share = bounds.root_share_down(jnp.clip(allowed / jnp.where(variance > 0, variance, 1.0), 0.0, 1.0))
+    share = bounds.root_share_down(
+        jnp.clip(allowed / jnp.where(variance > 0, variance, 1.0), 0.0, 1.0)
+    )
     return jnp.where(variance <= allowed, 1.0, share)
 
 
 def _cauchy(square: Array, margins: Array, prior: Array, dtype: jnp.dtype) -> tuple[Array, Array]:
-    """A mean and a square such that no d in the ball has <margins, d> below mean - sqrt(square); in the 64-bit scope."""
+    """A mean and a square such that no d in the ball has <margins, d> below mean - sqrt(square); in
+    the 64-bit scope.
+    """
     allowed = jnp.maximum(square * (1 + 4 * bounds.UNIT) - 1, 0.0)
     prior, error = bounds.true_shares(prior), bounds.share_rounding(prior, dtype)
     mean = numerics.precise_sum(prior * margins)
     rounding = (margins.shape[0] + 8) * bounds.UNIT * numerics.precise_sum(prior * jnp.abs(margins))
     deviations = jnp.where(prior > 0, jnp.abs(margins - mean), 0.0)
-    return mean - 2 * rounding - error * bounds.sum_up(prior * deviations), bounds.sum_up(prior * deviations**2) * (1 + error) * allowed
+    return mean - 2 * rounding - error * bounds.sum_up(prior * deviations), bounds.sum_up(
+        prior * deviations**2
+    ) * (1 + error) * allowed

@@ -1,8 +1,10 @@
-"""A restarted primal-dual method for games: minimise over d, maximise over w, <d, A w> + f(d) - g(w).
+"""A restarted primal-dual method for games: minimise over d, maximise over w, <d, A
+w> + f(d) - g(w).
 
-Chambolle and Pock's method with relative entropy on the example side, where the proximal map is the argmin of Figure 1 of paper 004, and the
-Euclidean norm on the side of the votes. Steps adapt to the curvature that is met (Malitsky and Pock 2018; Applegate et al. 2021), the balance of
-the two sides and the restarts to the certified gap. Work: two products with A a step.
+Chambolle and Pock's method with relative entropy on the example side, where the proximal map is the
+argmin of Figure 1 of paper 004, and the Euclidean norm on the side of the votes. Steps adapt to the
+curvature that is met (Malitsky and Pock 2018; Applegate et al. 2021), the balance of the two sides
+and the restarts to the certified gap. Work: two products with A a step.
 """
 
 from __future__ import annotations
@@ -92,21 +94,34 @@ class Game(NamedTuple):
     prior: Array  # [m]
 
 
-def play(game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Array, Array] | None = None) -> tuple[Bounds, Array]:
-    """Runs until the estimated gap is below the tolerance; returns the best of both sides and the number of steps."""
+def play(
+    game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Array, Array] | None = None
+) -> tuple[Bounds, Array]:
+    """Runs until the estimated gap is below the tolerance; returns the best of both sides and the
+    number of steps.
+    """
     state = begin(game, initial)
     target = target_gap(tolerance.astype(game.prior.dtype))
     step = functools.partial(advance, game, config)
-    last, _ = loops.bounded_loop(step, lambda now: now.best.upper - now.best.lower > target, state, max_checks=config.most_checks())
+    last, _ = loops.bounded_loop(
+        step,
+        lambda now: now.best.upper - now.best.lower > target,
+        state,
+        max_checks=config.most_checks(),
+    )
     return last.best, num_iterations(last, config)
 
 
 def begin(game: Game, initial: tuple[Array, Array] | None = None) -> State:
     """The state before the first check."""
     if initial is None:
-        nearest = game.relaxation.smoothed_argmin(jnp.zeros_like(game.prior), jnp.ones((), game.prior.dtype), game.prior)
+        nearest = game.relaxation.smoothed_argmin(
+            jnp.zeros_like(game.prior), jnp.ones((), game.prior.dtype), game.prior
+        )
         initial = (jnp.zeros((game.margins.shape[1],), game.prior.dtype), nearest)
-    return begin_at(_complete(game, *initial), reduce.largest(_row_squares(game.margins, game.prior.dtype)))
+    return begin_at(
+        _complete(game, *initial), reduce.largest(_row_squares(game.margins, game.prior.dtype))
+    )
 
 
 def begin_at(start: Point, largest_square: Array) -> State:
@@ -115,7 +130,20 @@ def begin_at(start: Point, largest_square: Array) -> State:
     first_step = lax.rsqrt(jnp.maximum(largest_square, 1.0))
     nothing, infinite = jax.tree.map(jnp.zeros_like, start), zero + jnp.inf
     best = Bounds(start.coefficients, -infinite, start.example_weights, infinite)
-    return State(start, nothing, zero, start, infinite, infinite, first_step, zero + 1, zero, zero, best, jnp.zeros((), jnp.int32))
+    return State(
+        start,
+        nothing,
+        zero,
+        start,
+        infinite,
+        infinite,
+        first_step,
+        zero + 1,
+        zero,
+        zero,
+        best,
+        jnp.zeros((), jnp.int32),
+    )
 
 
 def advance(game: Game, config: SolverConfig, state: State) -> State:
@@ -127,11 +155,15 @@ def advance(game: Game, config: SolverConfig, state: State) -> State:
 def is_open(state: State, tolerance: Array, config: SolverConfig) -> Array:
     """Whether the estimated gap is above the tolerance and there are checks left, [] bool."""
     gap = state.best.upper - state.best.lower
-    return (gap > target_gap(tolerance.astype(gap.dtype))) & (state.num_checks < config.most_checks())
+    return (gap > target_gap(tolerance.astype(gap.dtype))) & (
+        state.num_checks < config.most_checks()
+    )
 
 
 def target_gap(tolerance: Array) -> Array:
-    """The estimated gap at which to stop, which leaves some of the tolerance to the rounding of the proof."""
+    """The estimated gap at which to stop, which leaves some of the tolerance to the rounding of the
+    proof.
+    """
     return 0.98 * tolerance - 8 * jnp.finfo(tolerance.dtype).eps
 
 
@@ -141,11 +173,18 @@ def num_iterations(state: State, config: SolverConfig) -> Array:
 
 
 def _complete(game: Game, coefficients: Array, example_weights: Array) -> Point:
-    return Point(coefficients, _forward(game, coefficients), example_weights, _backward(game, example_weights))
+    return Point(
+        coefficients,
+        _forward(game, coefficients),
+        example_weights,
+        _backward(game, example_weights),
+    )
 
 
 def _row_squares(margins: Any, dtype: Any) -> Array:
-    """The squared length of each row, [m]; of an operator the sum of its sizes, which is no less for entries in [-1, 1]."""
+    """The squared length of each row, [m]; of an operator the sum of its sizes, which is no less
+    for entries in [-1, 1].
+    """
     if operators.is_operator(margins):
         norms: Array = margins.row_norms(jnp.ones((margins.shape[1],), dtype))
         return norms
@@ -171,18 +210,24 @@ def _step(game: Game, state: State) -> State:
     coefficients = move_votes(game, state)
     reached = _forward(game, coefficients)
     example_weights = move_weights(game, state, reached)
-    return accept(game, state, Point(coefficients, reached, example_weights, _backward(game, example_weights)))
+    return accept(
+        game, state, Point(coefficients, reached, example_weights, _backward(game, example_weights))
+    )
 
 
 def move_votes(game: Game, state: State) -> Array:
     """The votes of the next trial, [n]; without a product."""
     vote_step = state.step_size / state.balance
-    moved: Array = game.votes.proximal(state.point.coefficients + vote_step * state.point.edges, vote_step)
+    moved: Array = game.votes.proximal(
+        state.point.coefficients + vote_step * state.point.edges, vote_step
+    )
     return moved
 
 
 def move_weights(game: Game, state: State, reached: Array) -> Array:
-    """The example weights of the next trial, [m], from the margins that its votes reach; without a product."""
+    """The example weights of the next trial, [m], from the margins that its votes reach; without a
+    product.
+    """
     now, example_step = state.point, state.step_size * state.balance
     tiny = jnp.finfo(game.prior.dtype).tiny
     lightest = jnp.finfo(game.prior.dtype).eps ** 1.25
@@ -195,7 +240,10 @@ def move_weights(game: Game, state: State, reached: Array) -> Array:
 def accept(game: Game, state: State, trial: Point) -> State:
     """The state after a trial; without a product."""
     now, tiny = state.point, jnp.finfo(game.prior.dtype).tiny
-    moved, shifted = trial.coefficients - now.coefficients, trial.example_weights - now.example_weights
+    moved, shifted = (
+        trial.coefficients - now.coefficients,
+        trial.example_weights - now.example_weights,
+    )
     heavier = jnp.maximum(jnp.maximum(trial.example_weights, now.example_weights), tiny)
     divergence = 0.5 * numerics.precise_sum(shifted * shifted / heavier)
     length = divergence / state.balance + 0.5 * state.balance * numerics.precise_sum(moved * moved)
@@ -204,7 +252,9 @@ def accept(game: Game, state: State, trial: Point) -> State:
     shortest = jnp.finfo(limit.dtype).eps
     fits = (state.step_size <= limit) | (state.step_size <= shortest)
     count = state.num_steps + 1
-    step_size = jnp.minimum((1 - (count + 1) ** -0.3) * limit, (1 + (count + 1) ** -0.6) * state.step_size)
+    step_size = jnp.minimum(
+        (1 - (count + 1) ** -0.3) * limit, (1 + (count + 1) ** -0.6) * state.step_size
+    )
     weight = jnp.where(fits, state.step_size, 0.0)
     return state._replace(
         point=jax.tree.map(lambda new, old: jnp.where(fits, new, old), trial, now),
@@ -217,33 +267,48 @@ def accept(game: Game, state: State, trial: Point) -> State:
 
 
 def check_bounds(game: Game, state: State) -> State:
-    """Estimates the bounds at the last point and at the average, and restarts from the better where that pays."""
+    """Estimates the bounds at the last point and at the average, and restarts from the better where
+    that pays.
+    """
     total = jnp.where(state.total_step > 0, state.total_step, 1.0)
-    average = jax.tree.map(lambda weighted, last: jnp.where(state.total_step > 0, weighted / total, last), state.sums, state.point)
+    average = jax.tree.map(
+        lambda weighted, last: jnp.where(state.total_step > 0, weighted / total, last),
+        state.sums,
+        state.point,
+    )
     both = jax.tree.map(lambda last, mean: jnp.stack([last, mean]), state.point, average)
     lower, upper = jax.vmap(functools.partial(_bounds, game))(both)
     best = _improve(state.best, both, lower, upper)
     last_gap, average_gap = upper - lower
     is_average = average_gap < last_gap
-    better = jax.tree.map(lambda mean, last: jnp.where(is_average, mean, last), average, state.point)
+    better = jax.tree.map(
+        lambda mean, last: jnp.where(is_average, mean, last), average, state.point
+    )
     gap = jnp.minimum(average_gap, last_gap)
 
     has_shrunk = gap <= 0.5 * state.anchor_gap
     has_stalled = (gap <= 0.8 * state.anchor_gap) & (gap > state.last_gap)
     is_long = state.num_since >= 0.36 * state.num_steps
     restarts = has_shrunk | has_stalled | is_long
-    return jax.tree.map(lambda fresh, same: jnp.where(restarts, fresh, same), _restart(state, better, gap), state._replace(last_gap=gap))._replace(
-        best=best, num_checks=state.num_checks + 1
-    )
+    return jax.tree.map(
+        lambda fresh, same: jnp.where(restarts, fresh, same),
+        _restart(state, better, gap),
+        state._replace(last_gap=gap),
+    )._replace(best=best, num_checks=state.num_checks + 1)
 
 
 def _restart(state: State, point: Point, gap: Array) -> State:
     tiny = jnp.finfo(gap.dtype).tiny
     moved = jnp.sqrt(numerics.precise_sum((point.coefficients - state.anchor.coefficients) ** 2))
     heavier = jnp.maximum(jnp.maximum(point.example_weights, state.anchor.example_weights), tiny)
-    shifted = jnp.sqrt(numerics.precise_sum((point.example_weights - state.anchor.example_weights) ** 2 / heavier))
+    shifted = jnp.sqrt(
+        numerics.precise_sum((point.example_weights - state.anchor.example_weights) ** 2 / heavier)
+    )
     is_known = (moved > 1e-6) & (shifted > 1e-6)
-    balance = jnp.sqrt(jnp.where(is_known, shifted / jnp.where(is_known, moved, 1.0), state.balance) * state.balance)
+    balance = jnp.sqrt(
+        jnp.where(is_known, shifted / jnp.where(is_known, moved, 1.0), state.balance)
+        * state.balance
+    )
     return state._replace(
         point=point,
         sums=jax.tree.map(jnp.zeros_like, state.sums),
@@ -261,7 +326,9 @@ def _bounds(game: Game, point: Point) -> tuple[Array, Array]:
     norm = norm_bound(game.votes.allowed(point.coefficients))
     lower = certify.lower_from_margins(point.reached, norm, game.relaxation, game.votes, game.prior)
     edge = game.votes.best_edge(point.edges)
-    return lower, certify.upper_from_edge(edge, point.example_weights, game.relaxation, game.votes, game.prior)
+    return lower, certify.upper_from_edge(
+        edge, point.example_weights, game.relaxation, game.votes, game.prior
+    )
 
 
 def _improve(best: Bounds, points: Point, lower: Array, upper: Array) -> Bounds:

@@ -1,7 +1,9 @@
-"""Norm balls and norm penalties on the example weights, of orders 1, 2 and infinity (paper 004, Sections 4 and 6).
+"""Norm balls and norm penalties on the example weights, of orders 1, 2 and infinity (paper 004,
+Sections 4 and 6).
 
-With unequal shares norms are those of the density d_i / (m p_i) under the measure m p_i, so that one example of weight two counts like
-two examples: order 1 is sum d_i, order 2 the root of sum d_i^2 / (m p_i), order infinity the largest d_i / (m p_i).
+With unequal shares norms are those of the density d_i / (m p_i) under the measure m p_i, so that
+one example of weight two counts like two examples: order 1 is sum d_i, order 2 the root of sum
+d_i^2 / (m p_i), order infinity the largest d_i / (m p_i).
 """
 
 from __future__ import annotations
@@ -40,21 +42,24 @@ def norm_ball(order: float, radius: ArrayLike) -> Any:
 
     Args:
       order: 1, 2 or infinity; static.
-      radius: [], for m examples at least 1 for order 1, m ** -0.5 for order 2 and 1 / m for order infinity, or the ball misses the simplex;
-        inf for no bound.
+      radius: [], for m examples at least 1 for order 1, m ** -0.5 for order 2 and 1 / m for order
+        infinity, or the ball misses the simplex; inf for no bound.
 
     Returns:
       A relaxation; for order infinity that is `soft_margin(cap=radius)`.
 
     Raises:
-      ValueError: naming the argument, for another order or a radius that is not positive; for order 1 also below 1.
+      ValueError: naming the argument, for another order or a radius that is not positive; for order
+        1 also below 1.
 
     >>> import jax.numpy as jnp, jboost
     >>> round(float(jboost.relaxations.norm_ball(2, 0.8).lower_bound(jnp.array([0.0, 1.0]))), 3)
     0.235
     """
     _judge_order(order)
-    radius = check.number("radius", radius, low=1.0 if order == 1 else 0.0, open_low=order != 1).astype(float)
+    radius = check.number(
+        "radius", radius, low=1.0 if order == 1 else 0.0, open_low=order != 1
+    ).astype(float)
     if order == 1:
         return AbsoluteBall(radius)
     return EuclideanBall(radius) if order == 2 else SoftMargin(radius, None)
@@ -92,18 +97,27 @@ def _judge_order(order: Any) -> None:
 @register
 @dataclasses.dataclass(frozen=True)
 class AbsoluteBall(SoftmaxArgmin, Constraint):
-    """f is 0 where sum d <= radius, else inf: no relaxation at all on the simplex, once the radius is 1."""
+    """f is 0 where sum d <= radius, else inf: no relaxation at all on the simplex, once the radius
+    is 1.
+    """
 
     radius: Array  # []
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """0 inside."""
-        inside = numerics.precise_sum(example_weights) <= self.radius * (1 + 16 * jnp.finfo(example_weights.dtype).eps)
+        inside = numerics.precise_sum(example_weights) <= self.radius * (
+            1 + 16 * jnp.finfo(example_weights.dtype).eps
+        )
         return jnp.where(inside, 0.0, jnp.inf).astype(example_weights.dtype)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """radius times the largest shortfall."""
-        return times(number(self.radius, shortfalls), numerics.masked_max(jnp.maximum(shortfalls, 0.0), shares(prior, shortfalls) > 0, fill=0.0))
+        return times(
+            number(self.radius, shortfalls),
+            numerics.masked_max(
+                jnp.maximum(shortfalls, 0.0), shares(prior, shortfalls) > 0, fill=0.0
+            ),
+        )
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
@@ -137,10 +151,15 @@ class AbsolutePenalty(SoftmaxArgmin):
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """0 where no example falls short by more than the scale, else inf."""
-        beyond = reduce.any_true((shortfalls > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps)) & (shares(prior, shortfalls) > 0))
+        beyond = reduce.any_true(
+            (shortfalls > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps))
+            & (shares(prior, shortfalls) > 0)
+        )
         return jnp.where(beyond, jnp.inf, 0.0).astype(shortfalls.dtype)
 
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def penalty(
+        self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """The scale."""
         return number(self.scale, example_weights)
 
@@ -156,7 +175,9 @@ class AbsolutePenalty(SoftmaxArgmin):
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """The scale."""
-        value = bounds.widely(lambda scale: numerics.round_up(scale, example_weights.dtype))(self.scale)
+        value = bounds.widely(lambda scale: numerics.round_up(scale, example_weights.dtype))(
+            self.scale
+        )
         return Charge(value, jnp.zeros_like(value))
 
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
@@ -187,11 +208,15 @@ class LargestPenalty(OnCurves):
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """0 where the shortfalls sum to the scale at most, else inf."""
         prior = shares(prior, shortfalls)
-        total = numerics.precise_sum(jnp.where(prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0), 0.0))
+        total = numerics.precise_sum(
+            jnp.where(prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0), 0.0)
+        )
         beyond = total > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps)
         return jnp.where(beyond, jnp.inf, 0.0).astype(shortfalls.dtype)
 
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def penalty(
+        self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """scale * the largest density."""
         prior = shares(prior, example_weights, axis_name)
         density = numerics.safe_divide(example_weights, prior)
@@ -200,24 +225,39 @@ class LargestPenalty(OnCurves):
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
-        """The greatest threshold below which the shortfalls sum to the scale: water poured on the margins."""
+        """The greatest threshold below which the shortfalls sum to the scale: water poured on the
+        margins.
+        """
         prior = shares(prior, margins)
         dtype = margins.dtype
         _, above = lifted(margins, prior)
-        reach = jnp.maximum(water_level(number(self.scale, margins), above, prior), jnp.finfo(dtype).tiny)
+        reach = jnp.maximum(
+            water_level(number(self.scale, margins), above, prior), jnp.finfo(dtype).tiny
+        )
 
         def bound(relaxation: LargestPenalty, margins: Array, prior: Array, reach: Array) -> Array:
-            """In units of the reach, which may be far below the rounding of the margins, or far above them."""
+            """In units of the reach, which may be far below the rounding of the margins, or far
+            above them.
+            """
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
             target = relaxation.scale / reach / num_examples(prior)
             prior = bounds.true_shares(prior)
             clean = jnp.where(prior > 0, margins, least)
             gaps = (clean - least) / reach
             active = jnp.where(gaps < 1, prior, 0.0)
-            threshold = least + reach * ((target + numerics.precise_sum(active * gaps)) / numerics.precise_sum(active))
-            total = bounds.sum_up(prior * (jnp.maximum(threshold - clean, 0.0) / reach)) * (1 + bounds.share_rounding(prior, dtype))
+            threshold = least + reach * (
+                (target + numerics.precise_sum(active * gaps)) / numerics.precise_sum(active)
+            )
+            total = bounds.sum_up(prior * (jnp.maximum(threshold - clean, 0.0) / reach)) * (
+                1 + bounds.share_rounding(prior, dtype)
+            )
             share = jnp.where(total > target, target / total, 1.0) * (1 - 4 * bounds.UNIT)
-            return numerics.round_down(bounds.lowered(least + share * (threshold - least), least, threshold, threshold - least), dtype)
+            return numerics.round_down(
+                bounds.lowered(
+                    least + share * (threshold - least), least, threshold, threshold - least
+                ),
+                dtype,
+            )
 
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior, reach)
 
@@ -227,9 +267,13 @@ class LargestPenalty(OnCurves):
 
         def bound(relaxation: LargestPenalty, example_weights: Array, prior: Array) -> Array:
             weights, prior = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
-            density = jnp.maximum(reduce.largest(bounds.densities(weights, prior)), 0.0) * (1 + bounds.share_rounding(prior, dtype))
+            density = jnp.maximum(reduce.largest(bounds.densities(weights, prior)), 0.0) * (
+                1 + bounds.share_rounding(prior, dtype)
+            )
             slack = 1 + (example_weights.shape[0] + 8) * bounds.UNIT
-            return numerics.round_up(relaxation.scale * density / num_examples(prior) * slack, dtype)
+            return numerics.round_up(
+                relaxation.scale * density / num_examples(prior) * slack, dtype
+            )
 
         value = bounds.widely(bound)(self, example_weights, shares(prior, example_weights))
         return Charge(value, jnp.zeros_like(value))

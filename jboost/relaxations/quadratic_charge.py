@@ -1,7 +1,8 @@
-"""Minimisers with an entropy and a quadratic f: they lie on one curve, that of the Wright omega function.
+"""Minimisers with an entropy and a quadratic f: they lie on one curve, that of the Wright omega
+function.
 
-With a charge kappa on the square of the density x_i = d_i / p_i, the conditions are kappa x_i +
-log x_i = level - margin_i / strength, that is kappa x_i = omega(s - margin_i / strength), where omega
+With a charge kappa on the square of the density x_i = d_i / p_i, the conditions are kappa x_i + log
+x_i = level - margin_i / strength, that is kappa x_i = omega(s - margin_i / strength), where omega
 solves omega + log omega = t. So d is proportional to p_i omega(s - margin_i / strength), and one
 number s is sought: for the ball, where the norm is the radius; for the norm as a penalty, where m
 kappa |d|_2 is scale / strength; for a known kappa, where the densities have mean 1. As s falls,
@@ -36,7 +37,9 @@ class _Charged(NamedTuple):
 
 
 def _charged(omega: Array, above: Array) -> _Charged:
-    """The point where the largest weight, of a margin of 0 above the least, is omega [], which may be 0."""
+    """The point where the largest weight, of a margin of 0 above the least, is omega [], which may
+    be 0.
+    """
     return _charged_at(_level_of(omega), above)
 
 
@@ -44,7 +47,11 @@ def _charged_at(level: Array, above: Array) -> _Charged:
     omegas = _omega(level - above)
     is_small = level < 0
     unit = jnp.maximum(level, 1.0)
-    return _Charged(jnp.where(is_small, jnp.exp(-above - omegas), omegas / unit), omegas, jnp.where(is_small, level, jnp.log(unit)))
+    return _Charged(
+        jnp.where(is_small, jnp.exp(-above - omegas), omegas / unit),
+        omegas,
+        jnp.where(is_small, level, jnp.log(unit)),
+    )
 
 
 def _level_of(omega: Array) -> Array:
@@ -54,7 +61,9 @@ def _level_of(omega: Array) -> Array:
 
 @jax.custom_jvp
 def _omega(t: Array) -> Array:
-    """The solution of omega + log omega = t, by two steps of Fritsch, Shafer and Crowley (1973), of fourth order each."""
+    """The solution of omega + log omega = t, by two steps of Fritsch, Shafer and Crowley (1973), of
+    fourth order each.
+    """
     eps, tiny = jnp.finfo(t.dtype).eps, jnp.finfo(t.dtype).tiny
     growth = jnp.exp(jnp.minimum(t, 1.5))
     omega = jnp.where(t > 1.5, t - jnp.log(jnp.maximum(t, 1.5)), growth / (1 + 0.72 * growth))
@@ -137,8 +146,12 @@ def _target_norm(problem: Problem) -> Array:
     return jnp.minimum(target, largest)
 
 
-def _excess_of_norm(charged: _Charged, target: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
-    """How far the level is above that at which equal margins would have this norm, and its slope."""
+def _excess_of_norm(
+    charged: _Charged, target: Array, prior: Array, axis_name: AxisName
+) -> tuple[Array, Array]:
+    """How far the level is above that at which equal margins would have this norm, and
+    its slope.
+    """
     square = named_axis.total(prior * charged.weights**2, axis_name)
     damped = prior * charged.weights**2 / (1 + charged.omega)
     slope = named_axis.total(damped, axis_name) / square
@@ -183,7 +196,9 @@ PENALTY = Curve(_find_charged_level, _at_charged_level)
 
 
 def _find_density_level(problem: Problem) -> Array:
-    """s where omega(s - margin_i / strength) / kappa has mean 1 under the prior, for a charge kappa that is known."""
+    """s where omega(s - margin_i / strength) / kappa has mean 1 under the prior, for a charge kappa
+    that is known.
+    """
     relaxation, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     above = above / strength
@@ -200,7 +215,9 @@ def _find_density_level(problem: Problem) -> Array:
     return bracketed_root(excess, low - slack, high + slack, low, tolerance=4 * eps)
 
 
-def _excess_of_mean(charged: _Charged, charge: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
+def _excess_of_mean(
+    charged: _Charged, charge: Array, prior: Array, axis_name: AxisName
+) -> tuple[Array, Array]:
     total = named_axis.total(prior * charged.weights, axis_name)
     slope = named_axis.total(prior * charged.weights / (1 + charged.omega), axis_name) / total
     return jnp.log(total) + charged.log_unit - jnp.log(charge), slope

@@ -1,7 +1,7 @@
 """Relative entropy of the example weights to the prior, as a ball and as a penalty.
 
-KL(d || p) = sum_i p_i (x_i log x_i - x_i + 1) with densities x_i = d_i / p_i; on the simplex that is
-sum_i d_i log x_i. The weights of least <margins, d> + f(d) are those of a softmax, d_i = p_i
+KL(d || p) = sum_i p_i (x_i log x_i - x_i + 1) with densities x_i = d_i / p_i; on the simplex that
+is sum_i d_i log x_i. The weights of least <margins, d> + f(d) are those of a softmax, d_i = p_i
 exp(-b margin_i) / Z: for the penalty b = 1 / scale; for the ball b is where KL is the radius, or
 infinite where the least margins alone are within it (Hu and Hong 2013; Namkoong and Duchi 2016).
 """
@@ -31,7 +31,8 @@ from jboost.relaxations.types import (
 )
 
 _ROUNDINGS = 8  # of a float's epsilon, by which terms of an entropy may be wrong, relative to them
-_LARGEST_EXPONENT = 4.0  # about the mean; beyond, sums of exponentials are taken about the least margin
+# about the mean; beyond, sums of exponentials are taken about the least margin
+_LARGEST_EXPONENT = 4.0
 
 
 @register
@@ -48,7 +49,10 @@ class KLBall(OnCurves, Constraint):
         """0 inside, up to rounding."""
         prior = shares(prior, example_weights)
         eps = jnp.finfo(example_weights.dtype).eps
-        inside = tilting.divergence(example_weights, prior) <= self.radius * (1 + _ROUNDINGS * eps) + eps * eps
+        inside = (
+            tilting.divergence(example_weights, prior)
+            <= self.radius * (1 + _ROUNDINGS * eps) + eps * eps
+        )
         return jnp.where(inside, 0.0, jnp.inf).astype(example_weights.dtype)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
@@ -68,7 +72,9 @@ class KLBall(OnCurves, Constraint):
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
-        """-t radius - t log sum_i p_i exp(-margin_i / t) at the best t, which bounds it for each t."""
+        """-t radius - t log sum_i p_i exp(-margin_i / t) at the best t, which bounds it
+        for each t.
+        """
         prior = shares(prior, margins)
         least, above = lifted(margins, prior)
         radius = number(self.radius, margins)
@@ -79,7 +85,9 @@ class KLBall(OnCurves, Constraint):
         return jnp.where(is_finite, jnp.maximum(bound, least), least)
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """How far d moves when as much of the prior is mixed in as brings it into the ball: KL is convex."""
+        """How far d moves when as much of the prior is mixed in as brings it into the ball: KL is
+        convex.
+        """
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
         entropy = divergence_up(example_weights, prior)
@@ -113,23 +121,40 @@ class KLPenalty:
         """scale * KL."""
         return self.penalty(example_weights, prior)
 
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def penalty(
+        self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """scale * KL."""
         prior = shares(prior, example_weights, axis_name)
-        return number(self.scale, example_weights) * tilting.divergence(example_weights, prior, axis_name)
+        return number(self.scale, example_weights) * tilting.divergence(
+            example_weights, prior, axis_name
+        )
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """scale * sum_i p_i (exp(z_i / scale) - 1)."""
         prior = shares(prior, shortfalls)
         scale = number(self.scale, shortfalls)
-        return scale * numerics.precise_sum(prior * jnp.expm1(jnp.where(prior > 0, shortfalls, 0.0) / scale))
+        return scale * numerics.precise_sum(
+            prior * jnp.expm1(jnp.where(prior > 0, shortfalls, 0.0) / scale)
+        )
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
         """A softmax of strength `scale + strength`."""
         prior = shares(prior, margins, axis_name)
-        return softmax(margins, number(strength, margins) + number(self.scale, margins), prior, axis_name)
+        return softmax(
+            margins, number(strength, margins) + number(self.scale, margins), prior, axis_name
+        )
 
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def argmin(
+        self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """A softmax of strength `scale`."""
         return softmax(margins, self.scale, shares(prior, margins, axis_name), axis_name)
 
@@ -161,7 +186,8 @@ class KLPenalty:
 
 
 def kl_ball(radius: ArrayLike) -> KLBall:
-    """The relaxation that keeps the relative entropy of the example weights to the prior within a radius.
+    """The relaxation that keeps the relative entropy of the example weights to the prior within a
+    radius.
 
     Args:
       radius: [] positive, in nats: f(d) is 0 where sum_i d_i log(d_i / p_i) <= radius, else inf.
@@ -169,7 +195,8 @@ def kl_ball(radius: ArrayLike) -> KLBall:
     Raises:
       ValueError: naming the argument, if it is not positive and finite.
 
-    Source: Hu and Hong, Kullback-Leibler divergence constrained distributionally robust optimization (2013), Theorem 1.
+    Source: Hu and Hong, Kullback-Leibler divergence constrained distributionally robust
+    optimization (2013), Theorem 1.
 
     >>> import jax.numpy as jnp, jboost
     >>> relaxation = jboost.relaxations.kl_ball(0.1)
@@ -181,7 +208,8 @@ def kl_ball(radius: ArrayLike) -> KLBall:
 
 
 def kl_penalty(scale: ArrayLike) -> KLPenalty:
-    """The relaxation that charges the relative entropy of the example weights to the prior: f(d) = scale * KL(d || p).
+    """The relaxation that charges the relative entropy of the example weights to the prior:
+    f(d) = scale * KL(d || p).
 
     Its maximum over d is a soft maximum: scale * log sum_i p_i exp(loss_i / scale).
 
@@ -201,18 +229,24 @@ def kl_penalty(scale: ArrayLike) -> KLPenalty:
 
 
 def divergence_up(example_weights: Array, prior: Array) -> Array:
-    """At least the divergence of the weights scaled to sum to one, []; shares may be off by their rounding."""
+    """At least the divergence of the weights scaled to sum to one, []; shares may be off by their
+    rounding.
+    """
     dtype = example_weights.dtype
     eps = jnp.finfo(dtype).eps
     error = bounds.share_rounding(prior, dtype) + 2 * (prior.shape[0] + 8) * bounds.UNIT
 
     def relative(example_weights: Array, prior: Array) -> tuple[Array, Array]:
         weights, true = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
-        return bounds.densities(weights, true).astype(dtype), bounds.densities(weights - true, true).astype(dtype)
+        return bounds.densities(weights, true).astype(dtype), bounds.densities(
+            weights - true, true
+        ).astype(dtype)
 
     densities, apart = bounds.widely(relative)(example_weights, prior)
     is_positive = densities > 0
-    logs = tilting.log_of(jnp.where(is_positive, densities, 1.0), jnp.where(is_positive, apart, 0.0))
+    logs = tilting.log_of(
+        jnp.where(is_positive, densities, 1.0), jnp.where(is_positive, apart, 0.0)
+    )
     terms = jnp.where(is_positive, tilting.entropy_of_density(densities, logs), 1.0)
     moved = densities * jnp.minimum(jnp.abs(logs), logs * logs)
     unsure = _ROUNDINGS * eps * (terms + moved) + 2 * error * (jnp.abs(apart) + error)
@@ -248,27 +282,38 @@ def _soft_minimum_down(steepness: Array, radius: Array, margins: Array, prior: A
     powers = jnp.where(prior > 0, powers, 0.0)
     growth = jnp.exp(powers)
     terms = jnp.where(is_near, _rest_of_exponential(powers), growth)
-    change = jnp.where(is_near, jnp.abs(jnp.expm1(powers)), growth)  # of the terms, by the exponents
+    # of the terms, by the exponents
+    change = jnp.where(is_near, jnp.abs(jnp.expm1(powers)), growth)
     doubt = _ROUNDINGS * eps * terms + 2 * eps * jnp.abs(powers) * change
 
     def total(terms: Array, doubt: Array, prior: Array) -> Array:
         true = bounds.true_shares(prior)
         size = jnp.abs(terms) * (error + (prior.shape[0] + 8) * bounds.UNIT) + doubt
-        return (numerics.precise_sum(true * terms) + numerics.precise_sum(true * size) * (1 + error)).astype(dtype)
+        return (
+            numerics.precise_sum(true * terms) + numerics.precise_sum(true * size) * (1 + error)
+        ).astype(dtype)
 
     summed = bounds.widely(total)(terms, doubt, prior) * (1 + 2 * eps)
-    log_sum = jnp.where(is_near, jnp.log1p(summed), jnp.log(jnp.maximum(summed, jnp.finfo(dtype).tiny)))
+    log_sum = jnp.where(
+        is_near, jnp.log1p(summed), jnp.log(jnp.maximum(summed, jnp.finfo(dtype).tiny))
+    )
     log_sum = log_sum + 8 * eps * jnp.abs(log_sum)
 
-    def bound(steepness: Array, radius: Array, log_sum: Array, margins: Array, prior: Array) -> Array:
+    def bound(
+        steepness: Array, radius: Array, log_sum: Array, margins: Array, prior: Array
+    ) -> Array:
         true = bounds.true_shares(prior)
         least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
         centre = numerics.precise_sum(true * margins)
-        unsure = (error + (margins.shape[0] + 8) * bounds.UNIT) * numerics.precise_sum(true * jnp.abs(margins - centre))
+        unsure = (error + (margins.shape[0] + 8) * bounds.UNIT) * numerics.precise_sum(
+            true * jnp.abs(margins - centre)
+        )
         is_near = steepness * (centre - least) <= _LARGEST_EXPONENT
         centre = jnp.where(is_near, centre, least)
         loss = (radius + log_sum) / steepness
-        return numerics.round_down(bounds.lowered(centre - loss, centre, loss) - jnp.where(is_near, unsure, 0.0), dtype)
+        return numerics.round_down(
+            bounds.lowered(centre - loss, centre, loss) - jnp.where(is_near, unsure, 0.0), dtype
+        )
 
     return bounds.widely(bound)(steepness, radius, log_sum, clean, prior)
 

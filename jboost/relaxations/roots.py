@@ -20,10 +20,12 @@ def bracketed_root(
     floor: float = 1.0,
     max_steps: int = 80,
 ) -> Array:
-    """The root of an increasing function: Newton steps, and halves of the bracket where these leave it or do not settle fast.
+    """The root of an increasing function: Newton steps, and halves of the bracket where these leave
+    it or do not settle fast.
 
     Args:
-      function: place [] -> its value [], and where it proposes to look next [], such as place - value / slope; NaN for no proposal.
+      function: place [] -> its value [], and where it proposes to look next [], such as
+        place - value / slope; NaN for no proposal.
       low: [], at or below the root.
       high: [], at or above the root.
       start: [] in [low, high].
@@ -52,7 +54,9 @@ def bracketed_root(
         return low, high, following, moved, last, error
 
     far = jnp.full_like(start, jnp.inf)
-    state, _ = loops.bounded_loop(step, lambda state: state[-1] > 0, (low, high, start, far, far, far), max_checks=max_steps)
+    state, _ = loops.bounded_loop(
+        step, lambda state: state[-1] > 0, (low, high, start, far, far, far), max_checks=max_steps
+    )
     return state[2]
 
 
@@ -61,8 +65,12 @@ def newton(place: Array, value: Array, slope: Array) -> Array:
     return jnp.where(slope > 0, place - value / jnp.where(slope > 0, slope, 1.0), jnp.nan)
 
 
-def best_threshold(gain: Callable[[Array], Array], low: Array, unit: Array, num_steps: int = 60) -> Array:
-    """A maximiser in [low, inf) of a concave function, which may be -inf to the right: doubled steps from `unit`, then a golden section."""
+def best_threshold(
+    gain: Callable[[Array], Array], low: Array, unit: Array, num_steps: int = 60
+) -> Array:
+    """A maximiser in [low, inf) of a concave function, which may be -inf to the right: doubled
+    steps from `unit`, then a golden section.
+    """
 
     def double(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         reach, best, _ = state
@@ -70,7 +78,12 @@ def best_threshold(gain: Callable[[Array], Array], low: Array, unit: Array, num_
         return 2 * reach, jnp.maximum(now, best), now - best
 
     first = gain(low + unit)
-    reach, _, _ = loops.bounded_loop(double, lambda state: state[2] > 0, (unit, first, jnp.full_like(first, jnp.inf)), max_checks=60)[0]
+    reach, _, _ = loops.bounded_loop(
+        double,
+        lambda state: state[2] > 0,
+        (unit, first, jnp.full_like(first, jnp.inf)),
+        max_checks=60,
+    )[0]
     ratio = (5**0.5 - 1) / 2
 
     def narrow(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -45,7 +45,8 @@ def active_below(reach: Array, above: Array, prior: Array, axis_name: AxisName =
 
 
 def best_reach(variance: Array, above: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """The threshold above the least margin, [], where densities in proportion to [threshold - margin_i]_+ have this variance.
+    """The threshold above the least margin, [], where densities in proportion to
+    [threshold - margin_i]_+ have this variance.
 
     0 where the least margins alone have no more. Shares are not subtracted from 1, so that the
     variance may be far below the rounding of 1.
@@ -113,14 +114,18 @@ BALL = Curve(_find_reach, _at_reach)
 
 
 def penalised_reach(scale: Array, above: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """The threshold above the least margin, [], below which the norm of the shortfalls is the scale."""
+    """The threshold above the least margin, [], below which the norm of the shortfalls is the
+    scale.
+    """
     unit = scale / jnp.sqrt(num_examples(prior, axis_name))
 
     def excess(reach: Array) -> tuple[Array, Array]:
         active = active_below(reach, above, prior, axis_name)
         height, spread = jnp.maximum(reach - active.mean, 0.0), jnp.sqrt(active.squares)
         value = jnp.hypot(spread, jnp.sqrt(active.share) * height) / unit - 1
-        inside = jnp.sqrt(jnp.maximum(unit - spread, 0.0)) * jnp.sqrt((unit + spread) / active.share)
+        inside = jnp.sqrt(jnp.maximum(unit - spread, 0.0)) * jnp.sqrt(
+            (unit + spread) / active.share
+        )
         return value, active.mean + inside
 
     by_one = above + unit / jnp.sqrt(jnp.where(prior > 0, prior, 1.0))
@@ -153,7 +158,9 @@ PENALTY = Curve(_find_penalised_reach, _at_penalised_reach)
 
 
 def reach_of_sum(total: Array, above: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """The threshold above the least margin, [], where p_i [threshold - margin_i]_+ sum to a total."""
+    """The threshold above the least margin, [], where p_i [threshold - margin_i]_+ sum
+    to a total.
+    """
     return water_level(total * num_examples(prior, axis_name), above, prior, axis_name)
 
 

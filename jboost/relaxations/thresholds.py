@@ -1,4 +1,6 @@
-"""The margin below which the caps of the examples are used up: by a sort, or by sums alone where examples are sharded."""
+"""The margin below which the caps of the examples are used up: by a sort, or by sums alone where
+examples are sharded.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from jboost.base.types import Array
 from jboost.relaxations import bounds
 from jboost.relaxations.curves import Curve, Point, Problem
 
-_SIZE_FOR_SUMS = 1 << 16  # examples from which on sums take no longer than a sort; also without a mesh, as `jit` cannot tell
+# examples from which on sums take no longer than a sort; also without a mesh, as `jit` cannot tell
+_SIZE_FOR_SUMS = 1 << 16
 _PROBES = 3  # thresholds in one pass over the examples: two bits of the answer
 
 
@@ -39,7 +42,9 @@ def _by_sort(keys: Array, caps: Array) -> Array:
 
 
 def _by_sums(keys: Array, caps: Array, dtype: Any, axis_name: AxisName = None) -> Array:
-    """The bits of the answer from the highest down, two for each pass over the keys, which are compared as integers."""
+    """The bits of the answer from the highest down, two for each pass over the keys, which are
+    compared as integers.
+    """
     words = _ascending_words(jnp.where(caps > 0, keys, jnp.inf).astype(dtype))
     unsigned = words.dtype
     num_bits = 8 * unsigned.itemsize
@@ -52,8 +57,12 @@ def _by_sums(keys: Array, caps: Array, dtype: Any, axis_name: AxisName = None) -
         below = named_axis.total(jnp.where(is_below, caps[None, :], 0.0), axis_name)
         return word | (jnp.sum(below < 1).astype(unsigned) << shift)
 
-    word = loops.fori_loop(jnp.int32(0), jnp.int32(num_bits // 2), two_bits, jnp.zeros((), unsigned))
-    (largest,) = named_axis.several((reduce.LARGEST, jnp.where(caps > 0, keys, -jnp.inf)), axis_name=axis_name)
+    word = loops.fori_loop(
+        jnp.int32(0), jnp.int32(num_bits // 2), two_bits, jnp.zeros((), unsigned)
+    )
+    (largest,) = named_axis.several(
+        (reduce.LARGEST, jnp.where(caps > 0, keys, -jnp.inf)), axis_name=axis_name
+    )
     found = _floats_of_words(jnp.minimum(word, _ascending_words(largest.astype(dtype))), dtype)
     return found.astype(keys.dtype)
 

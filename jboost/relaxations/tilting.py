@@ -1,4 +1,6 @@
-"""Exponential tilting: the softmax p_i exp(-b margin_i) / Z, its relative entropy to the prior, and the b of a given entropy."""
+"""Exponential tilting: the softmax p_i exp(-b margin_i) / Z, its relative entropy to the prior, and
+the b of a given entropy.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _SMALL = 0.5  # below, the divergence of a softmax is summed from terms that are
 
 
 def divergence(weights: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """sum_i p_i (x_i log x_i - x_i + 1) of densities x = weights / prior, [], without cancellation; inf off the support of the prior."""
+    """sum_i p_i (x_i log x_i - x_i + 1) of densities x = weights / prior, [], without cancellation;
+    inf off the support of the prior.
+    """
     is_positive, logs = _log_densities(weights, prior)
     densities = jnp.where(is_positive, weights, 1.0) / jnp.where(is_positive, prior, 1.0)
     terms = jnp.where(is_positive, prior * entropy_of_density(densities, logs), prior)
@@ -53,7 +57,19 @@ def entropy_of_density(density: Array, log: Array) -> Array:
     """x log x - x + 1 of x, and of its logarithm."""
     is_near = jnp.abs(log) < _SERIES
     small = jnp.where(is_near, log, 0.0)
-    near = small * small * (1 / 2 + small * (1 / 3 + small * (1 / 8 + small * (1 / 30 + small * (1 / 144 + small * (1 / 840 + small / 5760))))))
+    near = (
+        small
+        * small
+        * (
+            1 / 2
+            + small
+            * (
+                1 / 3
+                + small
+                * (1 / 8 + small * (1 / 30 + small * (1 / 144 + small * (1 / 840 + small / 5760))))
+            )
+        )
+    )
     return jnp.where(is_near, near, density * (log - 1) + 1)
 
 
@@ -71,7 +87,9 @@ def _log_sum(steepness: Array, above: Array, prior: Array, axis_name: AxisName) 
     return jnp.where(is_near, jnp.log1p(jnp.where(is_near, lost, 0.0)), jnp.log(total))
 
 
-def _divergence_of_softmax(steepness: Array, above: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
+def _divergence_of_softmax(
+    steepness: Array, above: Array, prior: Array, axis_name: AxisName
+) -> tuple[Array, Array]:
     """KL of the softmax to the prior, and the variance of `above` under it, [] both."""
     logs = -steepness * above - _log_sum(steepness, above, prior, axis_name)
     weights = prior * jnp.exp(logs)
@@ -82,7 +100,9 @@ def _divergence_of_softmax(steepness: Array, above: Array, prior: Array, axis_na
 
 
 def steepness_of(radius: Array, above: Array, prior: Array, axis_name: AxisName) -> Array:
-    """Where the divergence of the softmax is the radius, []; inf where that of the least margins is no larger."""
+    """Where the divergence of the softmax is the radius, []; inf where that of the least margins is
+    no larger.
+    """
     is_real = prior > 0
     top = named_axis.total(jnp.where(above == 0, prior, 0.0), axis_name)
     limits = jnp.finfo(above.dtype)
@@ -91,8 +111,10 @@ def steepness_of(radius: Array, above: Array, prior: Array, axis_name: AxisName)
     is_hard = (radius >= -jnp.log(top) * (1 - 4 * limits.eps)) | (span <= 0)
     span, gap = jnp.where(is_hard, 1.0, span), jnp.where(is_hard, 1.0, gap)
     aim = jnp.where(is_hard, 1.0, radius)
-    low = 0.5 * jnp.log(8 * aim) - jnp.log(span) - 8 * limits.eps  # KL <= (steepness * span)^2 / 8 (Hoeffding 1963)
-    high = jnp.maximum(jnp.log(100 - jnp.log(top)) - jnp.log(gap), low)  # there the rest has no weight
+    # KL <= (steepness * span)^2 / 8 (Hoeffding 1963)
+    low = 0.5 * jnp.log(8 * aim) - jnp.log(span) - 8 * limits.eps
+    # there the rest has no weight
+    high = jnp.maximum(jnp.log(100 - jnp.log(top)) - jnp.log(gap), low)
     high = jnp.minimum(high, jnp.log(limits.max) - 8 - jnp.log(jnp.maximum(span, 1.0)))
 
     def excess(log_steepness: Array) -> tuple[Array, Array]:
@@ -118,7 +140,9 @@ def _at_steepness(steepness: Array, problem: Problem) -> Point:
     eighth, above = relative(margins, prior, axis_name)
     is_hard, is_smooth = steepness == jnp.inf, strength > 0
     own = jnp.where(is_hard, 1.0, steepness)
-    smooth = jnp.minimum(8 * (eighth / jnp.where(is_smooth, strength, 1.0)), jnp.finfo(margins.dtype).max)
+    smooth = jnp.minimum(
+        8 * (eighth / jnp.where(is_smooth, strength, 1.0)), jnp.finfo(margins.dtype).max
+    )
     is_within = is_smooth & (is_hard | (smooth <= own))
     used = jnp.where(is_within, smooth, own)
     is_least = is_hard & ~is_smooth
@@ -136,7 +160,9 @@ TILTED = Curve(_find_steepness, _at_steepness)
 
 
 def steepness_of_conjugate(radius: Array, shortfalls: Array, prior: Array) -> Array:
-    """b where the divergence of p_i exp(b z_i) is the radius, []; inf where it never is, which takes z <= 0."""
+    """b where the divergence of p_i exp(b z_i) is the radius, []; inf where it never is, which
+    takes z <= 0.
+    """
     shortfalls, prior = lax.stop_gradient(shortfalls), lax.stop_gradient(prior)
     span = numerics.masked_max(jnp.abs(shortfalls), prior > 0, fill=0.0)
     highest = numerics.masked_max(shortfalls, prior > 0, fill=-jnp.inf)

@@ -1,9 +1,11 @@
 """What a relaxation is, and the helpers that all of them share.
 
-Paper 004 (Shalev-Shwartz, Singer 2008): rho_f = min over example weights d of max_j |(d'A)_j| + f(d), which by Theorem 7 is the maximum
-over votes w and thresholds gamma of gamma - f*([gamma 1 - A w]_+). f is `value`, f* `conjugate`, line "d_t" of Figure 1 `smoothed_argmin`
-with beta as `strength`, (Aw)_i the `margins`. The paper weighs all examples alike; here each has a prior share p_i, so that an example of
-weight two counts like two: caps are cap m p_i, norms are those of d_i / (m p_i) under the measure m p_i, entropies are relative to p.
+Paper 004 (Shalev-Shwartz, Singer 2008): rho_f = min over example weights d of max_j
+|(d'A)_j| + f(d), which by Theorem 7 is the maximum over votes w and thresholds gamma of
+gamma - f*([gamma 1 - A w]_+). f is `value`, f* `conjugate`, line "d_t" of Figure 1
+`smoothed_argmin` with beta as `strength`, (Aw)_i the `margins`. The paper weighs all examples
+alike; here each has a prior share p_i, so that an example of weight two counts like two: caps are
+cap m p_i, norms are those of d_i / (m p_i) under the measure m p_i, entropies are relative to p.
 """
 
 from __future__ import annotations
@@ -19,22 +21,30 @@ from jboost.base.types import Array, ArrayLike
 
 
 class Charge(NamedTuple):
-    """What is paid for example weights d by way of an allowed d' near them: both numbers rounded up."""
+    """What is paid for example weights d by way of an allowed d' near them: both numbers rounded
+    up.
+    """
 
     value: Array  # [] f(d')
     moved: Array  # [] |d' - d|_1, which the best edge may rise by
 
 
 class Relaxation(Protocol):
-    """A convex f of the example weights. `prior` [m] sums to one and is 0 on padding, which may hold anything; None stands for equal shares."""
+    """A convex f of the example weights. `prior` [m] sums to one and is 0 on padding, which may
+    hold anything; None stands for equal shares.
+    """
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """f(d), []; inf where d is not allowed."""
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
-        """The maximum over d >= 0 of <d, shortfalls> - f(d), [], where shortfalls [m] are gamma 1 - A w."""
+        """The maximum over d >= 0 of <d, shortfalls> - f(d), [], where shortfalls [m] are gamma
+        1 - A w.
+        """
 
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def penalty(
+        self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """f(d), [], of a distribution d that is allowed: the value without the test for that."""
 
     def smoothed_argmin(
@@ -51,7 +61,9 @@ class Relaxation(Protocol):
         `axis_name` each device of that axis of `shard_map` holds a part of the examples.
         """
 
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def argmin(
+        self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """The d [m] of least <margins, d> + f(d).
 
         Of several the one of least norm, where equal margins tie. Differentiable likewise, almost
@@ -66,7 +78,9 @@ class Relaxation(Protocol):
         """
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """That of some allowed d', where d is `example_weights` scaled to sum to one; inf if no distribution is allowed."""
+        """That of some allowed d', where d is `example_weights` scaled to sum to one; inf if no
+        distribution is allowed.
+        """
 
     def is_feasible(self, prior: Array | None = None) -> Array:
         """Whether any distribution is allowed, [] bool."""
@@ -89,7 +103,9 @@ def number(value: Any, like: Array) -> Array:
 
 
 def positive(name: str, value: ArrayLike) -> Array:
-    """A parameter [] in the default float type. Raises ValueError, where it is known, unless it is positive, normal and finite."""
+    """A parameter [] in the default float type. Raises ValueError, where it is known, unless it is
+    positive, normal and finite.
+    """
     limits = jnp.finfo(jnp.result_type(float))
     return check.number(name, value, low=float(limits.tiny), high=float(limits.max)).astype(float)
 
@@ -117,13 +133,16 @@ def safe_log(values: Array) -> Array:
 
 
 def lifted(margins: Array, prior: Array, axis_name: AxisName = None) -> tuple[Array, Array]:
-    """The least margin [], a constant to derivatives, and the margins above it [m]; 0 on padding."""
+    """The least margin [], a constant to derivatives, and the margins above it [m]; 0
+    on padding.
+    """
     least = named_axis.least(lax.stop_gradient(margins), prior > 0, axis_name)
     return least, jnp.where(prior > 0, margins - least, 0.0)
 
 
 def relative(margins: Array, prior: Array, axis_name: AxisName = None) -> tuple[Array, Array]:
-    """An eighth of the range of the margins [], a constant to derivatives, and where each lies in the range [m], from 0 to 1.
+    """An eighth of the range of the margins [], a constant to derivatives, and where each lies in
+    the range [m], from 0 to 1.
 
     For minimisers that a multiple of all margins does not move: neither squares nor differences
     under- or overflow. 0 on padding, and where the range is 0.
@@ -162,7 +181,9 @@ class SoftmaxArgmin:
         """A softmax."""
         return softmax(margins, strength, shares(prior, margins, axis_name), axis_name)
 
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def argmin(
+        self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """The examples of least margin, in proportion to their shares."""
         return least_margins(margins, shares(prior, margins, axis_name), axis_name)
 
@@ -170,6 +191,8 @@ class SoftmaxArgmin:
 class Constraint:
     """A relaxation that only forbids: f is 0 or inf."""
 
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def penalty(
+        self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
         """0."""
         return jnp.zeros((), example_weights.dtype)

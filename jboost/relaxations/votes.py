@@ -1,7 +1,9 @@
-"""What the votes w pay for their size: the unit ball of the l1 norm, or a regulariser in its place (paper 004, Section 6).
+"""What the votes w pay for their size: the unit ball of the l1 norm, or a regulariser in its place
+(paper 004, Section 6).
 
-With g the price of the votes, the primal is the maximum over w and gamma of gamma - f*([gamma 1 - A w]_+) - g(w), and the dual the
-minimum over d of f(d) + g*(A'd). Both prices depend on |w|_1 alone, hence both duals on the best edge alone.
+With g the price of the votes, the primal is the maximum over w and gamma of gamma - f*([gamma 1 - A
+w]_+) - g(w), and the dual the minimum over d of f(d) + g*(A'd). Both prices depend on |w|_1 alone,
+hence both duals on the best edge alone.
 """
 
 from __future__ import annotations
@@ -22,13 +24,17 @@ class VotePenalty(Protocol):
     """A convex price of |w|_1."""
 
     def best_edge(self, edges: Array) -> Array:
-        """The largest edge [] that a vote can be cast for, of edges [n]: of either sign, or signed where votes are not negative."""
+        """The largest edge [] that a vote can be cast for, of edges [n]: of either sign, or signed
+        where votes are not negative.
+        """
 
     def price(self, norm: Array) -> Array:
         """What votes of this l1 norm cost, [], never rounded down."""
 
     def conjugate(self, edge: Array) -> Array:
-        """The maximum over norms t >= 0 of t * edge - price(t), [], never rounded down; of an edge of 0, a tiny number at most."""
+        """The maximum over norms t >= 0 of t * edge - price(t), [], never rounded down; of an edge
+        of 0, a tiny number at most.
+        """
 
     def proximal(self, votes: Array, step: Array) -> Array:
         """argmin over w [n] of |w - votes|^2 / 2 + step * price(|w|_1)."""
@@ -37,7 +43,9 @@ class VotePenalty(Protocol):
         """The votes [n], scaled by rounding's worth if their price would else be infinite."""
 
     def is_valid(self) -> Array:
-        """Whether it is a price at all, its parameters being what its factory would take, [] bool."""
+        """Whether it is a price at all, its parameters being what its factory would
+        take, [] bool.
+        """
 
 
 @register
@@ -58,7 +66,9 @@ class UnitBall:
         return jnp.maximum(edge, 0.0)
 
     def proximal(self, votes: Array, step: Array) -> Array:
-        """The projection onto the ball, a hair inside: the soft threshold by Newton, which comes from the left and ends after few steps."""
+        """The projection onto the ball, a hair inside: the soft threshold by Newton, which comes
+        from the left and ends after few steps.
+        """
         sizes = jnp.abs(votes)
 
         def climb(state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -70,14 +80,20 @@ class UnitBall:
 
         start = (jnp.zeros((), votes.dtype), jnp.full((), jnp.inf, votes.dtype))
         rounding = 4 * jnp.finfo(votes.dtype).eps
-        (threshold, _), _ = loops.bounded_loop(climb, lambda state: state[1] > rounding, start, max_checks=64)
+        (threshold, _), _ = loops.bounded_loop(
+            climb, lambda state: state[1] > rounding, start, max_checks=64
+        )
         projected = jnp.sign(votes) * jnp.maximum(sizes - threshold, 0.0)
         return self.allowed(projected)
 
     def allowed(self, votes: Array) -> Array:
         """Within the ball, whatever the rounding."""
         norm = norm_bound(votes)
-        return jnp.where(norm <= 1, votes, votes * ((1 - 4 * jnp.finfo(votes.dtype).eps) / jnp.maximum(norm, 1.0)))
+        return jnp.where(
+            norm <= 1,
+            votes,
+            votes * ((1 - 4 * jnp.finfo(votes.dtype).eps) / jnp.maximum(norm, 1.0)),
+        )
 
     def is_valid(self) -> Array:
         """Always."""
@@ -101,7 +117,9 @@ class SquaredNorm:
 
     def conjugate(self, edge: Array) -> Array:
         """edge^2 / (2 strength)."""
-        return _raised(jnp.maximum(edge, 0.0) * (0.5 * jnp.maximum(edge, 0.0) / number(self.strength, edge)))
+        return _raised(
+            jnp.maximum(edge, 0.0) * (0.5 * jnp.maximum(edge, 0.0) / number(self.strength, edge))
+        )
 
     def proximal(self, votes: Array, step: Array) -> Array:
         """A soft threshold at step * strength * |w|_1, found by one sort."""
@@ -123,7 +141,9 @@ class SquaredNorm:
 @register
 @dataclasses.dataclass(frozen=True)
 class UnitSimplex:
-    """Votes that are not negative, of sum 1: those of LP-Boost. Columns that are not in use get none."""
+    """Votes that are not negative, of sum 1: those of LP-Boost. Columns that are not in use get
+    none.
+    """
 
     is_used: Array  # [n] bool
 
@@ -158,7 +178,8 @@ def unit_ball() -> UnitBall:
 
 
 def squared_norm(strength: ArrayLike) -> SquaredNorm:
-    """The regulariser strength / 2 * |w|_1^2 in place of the constraint |w|_1 <= 1 (paper 004, Section 6).
+    """The regulariser strength / 2 * |w|_1^2 in place of the constraint |w|_1 <= 1 (paper 004,
+    Section 6).
 
     Args:
       strength: [] positive; the larger, the smaller the votes.

@@ -13,7 +13,9 @@ from jboost.relaxations.types import lifted, num_examples, number
 
 
 def water_level(volume: Array, ground: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """Where water of a volume stands on the ground [m], whose lowest place is 0 and whose areas are m p_i, by Newton from above."""
+    """Where water of a volume stands on the ground [m], whose lowest place is 0 and whose areas are
+    m p_i, by Newton from above.
+    """
     target = volume / num_examples(prior, axis_name)
 
     def excess(level: Array) -> tuple[Array, Array]:
@@ -22,11 +24,15 @@ def water_level(volume: Array, ground: Array, prior: Array, axis_name: AxisName 
         proposal = (target + named_axis.total(under * ground, axis_name)) / area
         return (level - proposal) * area / target, proposal
 
-    by_one = named_axis.least(ground + target / jnp.where(prior > 0, prior, 1.0), prior > 0, axis_name)
+    by_one = named_axis.least(
+        ground + target / jnp.where(prior > 0, prior, 1.0), prior > 0, axis_name
+    )
     mean = named_axis.total(prior * ground, axis_name)
     high = jnp.minimum(by_one, (target + mean) / named_axis.total(prior, axis_name))
     eps = jnp.finfo(ground.dtype).eps
-    return bracketed_root(excess, jnp.zeros_like(high), high * (1 + 8 * eps), high, tolerance=4 * eps, floor=0.0)
+    return bracketed_root(
+        excess, jnp.zeros_like(high), high * (1 + 8 * eps), high, tolerance=4 * eps, floor=0.0
+    )
 
 
 def _find_cut(problem: Problem) -> Array:
@@ -45,7 +51,9 @@ def _at_cut(level: Array, problem: Problem) -> Point:
     return Point(weights, lambda: _water_above(level, volume, above, prior, axis_name))
 
 
-def _water_above(level: Array, volume: Array, ground: Array, prior: Array, axis_name: AxisName) -> Array:
+def _water_above(
+    level: Array, volume: Array, ground: Array, prior: Array, axis_name: AxisName
+) -> Array:
     """How much more water than the volume stands below a level, [], for areas m p_i."""
     filled = named_axis.total(prior * jnp.maximum(level - ground, 0.0), axis_name)
     return filled - volume / num_examples(prior, axis_name)

@@ -1,4 +1,6 @@
-"""Relaxed margins maximised: `solve` for a whole matrix of margins, `fit` for a learner that proposes columns (paper 004)."""
+"""Relaxed margins maximised: `solve` for a whole matrix of margins, `fit` for a learner that
+proposes columns (paper 004).
+"""
 
 from jboost.relaxations.games import SolverConfig
 from jboost.relaxations.games import State as SolveState

@@ -1,4 +1,6 @@
-"""Relaxed margin boosting for a learner: columns come one proposal at a time, bounds with each (paper 004, Figure 1)."""
+"""Relaxed margin boosting for a learner: columns come one proposal at a time, bounds with each
+(paper 004, Figure 1).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Memory(NamedTuple):
 @register
 @dataclasses.dataclass(frozen=True)
 class RelaxedMargin:
-    """The booster: example weights are the worst case that the relaxation allows against the vote so far."""
+    """The booster: example weights are the worst case that the relaxation allows against the vote
+    so far.
+    """
 
     relaxation: Any
     price: Any
@@ -57,28 +61,46 @@ class RelaxedMargin:
         prior = boosting.initial_distribution(dataset)
         zero, no_votes = jnp.zeros((), prior.dtype), jnp.zeros((capacity,), prior.dtype)
         weights = self.relaxation.smoothed_argmin(jnp.zeros_like(prior), jnp.ones_like(zero), prior)
-        lower = certify.lower_from_margins(jnp.zeros_like(prior), norm_bound(no_votes), self.relaxation, self.price, prior)
+        lower = certify.lower_from_margins(
+            jnp.zeros_like(prior), norm_bound(no_votes), self.relaxation, self.price, prior
+        )
         proven = Proven(no_votes, lower, weights, zero, zero + jnp.inf, zero + jnp.inf)
         columns = jnp.zeros((capacity, prior.shape[0]), prior.dtype)
-        is_feasible, is_valid = self.relaxation.is_feasible(prior), self.relaxation.is_valid() & self.price.is_valid()
+        is_feasible, is_valid = (
+            self.relaxation.is_feasible(prior),
+            self.relaxation.is_valid() & self.price.is_valid(),
+        )
         memory = Memory(columns, prior, Votes(no_votes, jnp.zeros_like(prior), weights), proven)
         first = boosting.before_first_round(memory, weights, _certificate(proven), capacity)
         status = jnp.where(is_feasible, first.status, int(Status.INFEASIBLE))
         return first._replace(status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)))
 
-    def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
-        """One round: columns in, an upper bound from what was asked, votes moved, a lower bound from them."""
+    def absorb(
+        self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
+    ) -> Absorbed:
+        """One round: columns in, an upper bound from what was asked, votes moved, a lower bound
+        from them.
+        """
         asked = memory.votes.example_weights
         rows = proposal.outputs * boosting.signs(dataset)[None, :]
         edges = jnp.matmul(rows, asked, precision=lax.Precision.HIGHEST)
         best = jnp.argmax(jnp.abs(edges))
-        wanted = jnp.ones_like(edges, bool) if self.update == "fully_corrective" else jnp.arange(edges.shape[0]) == best
+        wanted = (
+            jnp.ones_like(edges, bool)
+            if self.update == "fully_corrective"
+            else jnp.arange(edges.shape[0]) == best
+        )
         columns, slots, count = boosting.enter_columns(memory.columns, ensemble.count, rows, wanted)
         game = Game(columns.T, self.relaxation, self.price, memory.prior)
 
         proven = self._prove_upper(game, memory.proven, asked, rows, proposal.upper_bound)
         strength = self._strength(proven, memory.prior)
-        votes = self._move(memory.votes, game, updates.corner(game, slots[best], jnp.where(edges[best] < 0, -1.0, 1.0)), strength)
+        votes = self._move(
+            memory.votes,
+            game,
+            updates.corner(game, slots[best], jnp.where(edges[best] < 0, -1.0, 1.0)),
+            strength,
+        )
         proven = _prove_lower(game, proven, votes)
         return Absorbed(
             memory=Memory(columns, memory.prior, votes, proven),
@@ -92,7 +114,9 @@ class RelaxedMargin:
             status=self._status(proven, count == ensemble.count),
         )
 
-    def _prove_upper(self, game: Game, before: Proven, asked: Array, rows: Array, best_edge: Array) -> Proven:
+    def _prove_upper(
+        self, game: Game, before: Proven, asked: Array, rows: Array, best_edge: Array
+    ) -> Proven:
         return certify.prove_upper(
             before,
             asked,
@@ -107,7 +131,9 @@ class RelaxedMargin:
         return certify.upper_from_edge(edge, weights, self.relaxation, self.price, game.prior)
 
     def _strength(self, proven: Proven, prior: Array) -> Array:
-        """beta = eps / (2 log(1 / least share)), with eps the tolerance, or while the gap is wide half the gap: no relative entropy is larger."""
+        """beta = eps / (2 log(1 / least share)), with eps the tolerance, or while the gap is wide
+        half the gap: no relative entropy is larger.
+        """
         accuracy = self.tolerance.astype(prior.dtype)
         if self.update != "analytic":
             gap = proven.goal(self.stop_on) - proven.lower
@@ -117,22 +143,41 @@ class RelaxedMargin:
 
     def _move(self, votes: Votes, game: Game, target: updates.Corner, strength: Array) -> Votes:
         if self.update == "fully_corrective":
-            return updates.fully_corrective(votes, game, self.tolerance.astype(strength.dtype), self.config)
-        move = {"analytic": updates.analytic, "line_search": updates.line_search, "pairwise": updates.pairwise}[self.update]
+            return updates.fully_corrective(
+                votes, game, self.tolerance.astype(strength.dtype), self.config
+            )
+        move = {
+            "analytic": updates.analytic,
+            "line_search": updates.line_search,
+            "pairwise": updates.pairwise,
+        }[self.update]
         return move(votes, game, target, strength)
 
     def _status(self, proven: Proven, is_known: Array) -> Array:
-        """Unfinished while the gap is wider than the tolerance, unless rounding is all that a round without a new column could mend."""
+        """Unfinished while the gap is wider than the tolerance, unless rounding is all that a round
+        without a new column could mend.
+        """
         goal = proven.goal(self.stop_on)
-        verdict = judge(self.relaxation, proven.lower, goal, self.tolerance, jnp.ones((), bool), jnp.ones((), bool))
-        goes_on = (goal - proven.lower > self.tolerance) & ~(is_known & (verdict == int(Status.PRECISION_LIMIT)))
+        verdict = judge(
+            self.relaxation,
+            proven.lower,
+            goal,
+            self.tolerance,
+            jnp.ones((), bool),
+            jnp.ones((), bool),
+        )
+        goes_on = (goal - proven.lower > self.tolerance) & ~(
+            is_known & (verdict == int(Status.PRECISION_LIMIT))
+        )
         return jnp.where(goes_on, int(Status.UNFINISHED), verdict)
 
 
 def _prove_lower(game: Game, before: Proven, votes: Votes) -> Proven:
     """The bound of the new votes, if an estimate says that it is the better one."""
     within = game.votes.allowed(votes.coefficients)
-    estimate = certify.lower_from_margins(votes.reached, norm_bound(within), game.relaxation, game.votes, game.prior)
+    estimate = certify.lower_from_margins(
+        votes.reached, norm_bound(within), game.relaxation, game.votes, game.prior
+    )
 
     def prove(_: None) -> Proven:
         lower = certify.prove_lower(game.margins, within, game.relaxation, game.votes, game.prior)
@@ -150,15 +195,29 @@ def _certificate(proven: Proven) -> Certificate:
 
 
 @meshes.takes_sharded
-def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
-    """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
+def init(
+    dataset: Dataset,
+    learner: Any,
+    *,
+    key: Array | None = None,
+    max_rounds: int = 100,
+    **options: Any,
+) -> State:
+    """The state before the first round, for a loop of one's own over `step(state, dataset)`;
+    `finish(state)` ends it. Takes what `fit` takes.
+    """
     dataset = boosting.check_kinds(learner, dataset)
     _judge_learner(learner)
-    return boosting.start(_booster(dataset, **options), learner, dataset, key=key, max_rounds=max_rounds)
+    return boosting.start(
+        _booster(dataset, **options), learner, dataset, key=key, max_rounds=max_rounds
+    )
 
 
 @meshes.takes_sharded
-@derivatives.without("jboost.relaxed_margin.fit", "differentiate the bounds of jboost.relaxed_margin.solve over the outputs of its hypotheses")
+@derivatives.without(
+    "jboost.relaxed_margin.fit",
+    "differentiate the bounds of jboost.relaxed_margin.solve over the outputs of its hypotheses",
+)
 def fit(
     dataset: Dataset,
     learner: Any,
@@ -174,52 +233,73 @@ def fit(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Fit:
-    """Boosting to the largest relaxed margin over all hypotheses of a learner, in one compiled loop (paper 004, Figure 1).
+    """Boosting to the largest relaxed margin over all hypotheses of a learner, in one compiled loop
+    (paper 004, Figure 1).
 
     Args:
       dataset: of m examples; `weights` count as multiplicities.
-      learner: what proposes hypotheses; its outputs lie in [-1, 1], and with a hypothesis its negation is one: votes may have either sign.
+      learner: what proposes hypotheses; its outputs lie in [-1, 1], and with a hypothesis its
+        negation is one: votes may have either sign.
       key: for learners that draw random numbers.
       max_rounds: how many proposals there is room for; static.
       relaxation: f; `jboost.relaxations.soft_margin(nu=0.1)` where None.
       tolerance: [] the gap between the bounds at which to stop.
-      update: how votes move: "fully_corrective" over all columns seen, "pairwise" or "line_search" along one direction, or "analytic", the
-        paper's own step, which is eps-accurate after 32 log(1 / p) / eps^2 rounds at most and as a rule not long before, p the least share of the
+      update: how votes move: "fully_corrective" over all columns seen, "pairwise" or "line_search"
+        along one direction, or "analytic", the paper's own step, which is eps-accurate after 32
+        log(1 / p) / eps^2 rounds at most and as a rule not long before, p the least share of the
         weights (Theorem 8, where all are 1 / m).
       votes: g, what votes cost; |w|_1 <= 1 where None. Another price asks for "fully_corrective".
-      stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all where the learner proves a bound and over those
-        seen where it proves none ("provable").
+      stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all
+        where the learner proves a bound and over those seen where it proves none ("provable").
       config: static sizes of the solver behind "fully_corrective".
-      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
-        jit or vmap. `jboost.checkpoints` has one that saves the state.
-      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
-        start. It ends in the bits of a fit with an `on_step` that was not stopped.
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with
+        status TIME_LIMIT. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it;
+        None for a fit from the start. It ends in the bits of a fit with an `on_step` that was not
+        stopped.
 
     Returns:
-      A `Fit` whose certificate holds lower_bound <= largest relaxed margin <= upper_bound. The lower bound follows from the votes of the
-      ensemble, the upper bounds from `certificate.example_weights`.
+      A `Fit` whose certificate holds lower_bound <= largest relaxed margin <= upper_bound. The
+      lower bound follows from the votes of the ensemble, the upper bounds from
+      `certificate.example_weights`.
 
     Raises:
-      ValueError: at trace time, naming the argument; on concrete arrays also if no distribution meets the relaxation. Traced, that is
-        status INFEASIBLE, and parameters that no factory takes are INVALID_INPUT. A hard margin of 0 is status NO_EDGE.
+      ValueError: at trace time, naming the argument; on concrete arrays also if no distribution
+        meets the relaxation. Traced, that is status INFEASIBLE, and parameters that no factory
+        takes are INVALID_INPUT. A hard margin of 0 is status NO_EDGE.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
-    >>> fitted = jboost.relaxed_margin.fit(dataset, jboost.learners.stumps(), relaxation=jboost.relaxations.hard_margin())
-    >>> bool(fitted.certificate.lower_bound <= 1 / 3 <= fitted.certificate.upper_bound), jboost.predict(fitted.ensemble, dataset.features).tolist()
+    >>> fitted = jboost.relaxed_margin.fit(
+    ...     dataset, jboost.learners.stumps(), relaxation=jboost.relaxations.hard_margin()
+    ... )
+    >>> (
+    ...     bool(fitted.certificate.lower_bound <= 1 / 3 <= fitted.certificate.upper_bound),
+    ...     jboost.predict(fitted.ensemble, dataset.features).tolist(),
+    ... )
     (True, [1, 1, -1, 1])
     """
     dataset = boosting.check_kinds(learner, dataset)
     _judge_learner(learner)
-    booster = _booster(dataset, relaxation=relaxation, tolerance=tolerance, update=update, votes=votes, stop_on=stop_on, config=config)
-    return boosting.fit(booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial)
+    booster = _booster(
+        dataset,
+        relaxation=relaxation,
+        tolerance=tolerance,
+        update=update,
+        votes=votes,
+        stop_on=stop_on,
+        config=config,
+    )
+    return boosting.fit(
+        booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial
+    )
 
 
 def _judge_learner(learner: Any) -> None:
     if not boosting.has_negations(learner):
         raise ValueError(
-            "learner has hypotheses without their negations, and its bound holds for votes of one sign, where these may have either: "
-            "allow negations, or take jboost.lpboost"
+            "learner has hypotheses without their negations, and its bound holds for votes of one"
+            " sign, where these may have either: allow negations, or take jboost.lpboost"
         )
 
 
@@ -236,10 +316,17 @@ def _booster(
     boosting.validate_size(dataset)
     check.choice("update", update, updates.NAMES)
     check.choice("stop_on", stop_on, ("provable", "all", "seen"))
-    settings = check.config("config", SolverConfig(max_iterations=_INNER_ITERATIONS) if config is None else config, SolverConfig)
+    settings = check.config(
+        "config",
+        SolverConfig(max_iterations=_INNER_ITERATIONS) if config is None else config,
+        SolverConfig,
+    )
     price = unit_ball() if votes is None else votes
     if not isinstance(price, UnitBall) and update != "fully_corrective":
-        raise ValueError(f"update is {update!r}, which keeps |w|_1 <= 1: take 'fully_corrective' with another price of the votes")
+        raise ValueError(
+            f"update is {update!r}, which keeps |w|_1 <= 1: take 'fully_corrective' with another"
+            " price of the votes"
+        )
     relaxation = soft_margin(nu=0.1) if relaxation is None else relaxation
     judge_prices(relaxation, price)
     check_feasible(relaxation, dataset)

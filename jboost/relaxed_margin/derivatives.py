@@ -14,8 +14,8 @@ from jboost.base.status import Status
 from jboost.base.types import Array, Dataset
 
 _REMEDY = (
-    "differentiate lower_bound or upper_bound, or pass it through jax.lax.stop_gradient; votes that have one are those of "
-    "jboost.relaxed_margin.solve_smoothed and jboost.lpboost.solve"
+    "differentiate lower_bound or upper_bound, or pass it through jax.lax.stop_gradient; votes that"
+    " have one are those of jboost.relaxed_margin.solve_smoothed and jboost.lpboost.solve"
 )
 
 
@@ -36,14 +36,20 @@ def differentiate(arguments: tuple[Any, ...], tangents: tuple[Any, ...], solutio
     reached, reached_moved = jax.jvp(lambda it: _margins(it, padded), (matrix,), (matrix_moved,))
     weights = solution.example_weights / numerics.precise_sum(solution.example_weights)
     norm = jnp.sum(jnp.abs(padded))
-    _, gained = jax.jvp(lambda it, prior: it.lower_bound(reached, prior), (relaxation, prior), (relaxed, prior_moved))
+    _, gained = jax.jvp(
+        lambda it, prior: it.lower_bound(reached, prior),
+        (relaxation, prior),
+        (relaxed, prior_moved),
+    )
     _, paid = jax.jvp(lambda it: it.price(norm), (votes,), (repriced,))
     change = jnp.sum(weights * reached_moved) + gained - paid
     is_sound = solution.status != int(Status.NUMERICAL_ERROR)
     bounds = solution.lower_bound, solution.upper_bound
     lower, upper = (derivatives.where(jnp.isfinite(bound) & is_sound, change) for bound in bounds)
     refused = {
-        name: derivatives.refused(getattr(solution, name), tangents, f"jboost.relaxed_margin.solve(...).{name}", _REMEDY)
+        name: derivatives.refused(
+            getattr(solution, name), tangents, f"jboost.relaxed_margin.solve(...).{name}", _REMEDY
+        )
         for name in ("coefficients", "example_weights")
     }
     return derivatives.no_change(solution)._replace(lower_bound=lower, upper_bound=upper, **refused)

@@ -1,9 +1,11 @@
-"""Votes of largest relaxed margin, smoothed on both sides so that they are unique and differentiable.
+"""Votes of largest relaxed margin, smoothed on both sides so that they are unique and
+differentiable.
 
-Maximises over votes w in the simplex phi(A w) - votes_smoothing * KL(w || uniform), where phi is the
-least of <A w, d> + f(d) + smoothing * KL(d || prior) over distributions d. With w = softmax(z) the
-optimality condition is z = A'd(A w) / votes_smoothing up to a constant: Newton's method finds z.
-Its direction ascends the objective, which is concave in the votes; a line search halves it where it must.
+Maximises over votes w in the simplex phi(A w) - votes_smoothing * KL(w || uniform), where phi is
+the least of <A w, d> + f(d) + smoothing * KL(d || prior) over distributions d. With w = softmax(z)
+the optimality condition is z = A'd(A w) / votes_smoothing up to a constant: Newton's method finds
+z. Its direction ascends the objective, which is concave in the votes; a line search halves it where
+it must.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from jboost.relaxations import envelope
 from jboost.relaxed_margin.solve import check_feasible
 
 _LONGEST = 20.0  # of a step, in logs of votes
-_LEAST_SHARE = 2.0**-10  # of a Newton step: a smaller one is taken whatever the objective, which is rounding then
+# of a Newton step: a smaller one is taken whatever the objective, which is rounding then
+_LEAST_SHARE = 2.0**-10
 _MAX_STEPS = 100
 
 
@@ -48,17 +51,20 @@ def solve_smoothed(
     mask: ArrayLike | None = None,
     initial: ArrayLike | None = None,
 ) -> SmoothedSolution:
-    """The votes of largest smoothed relaxed margin: for training loops, where they are differentiated.
+    """The votes of largest smoothed relaxed margin: for training loops, where they are
+    differentiated.
 
-    As the two numbers go to 0 the votes go to those of `jboost.relaxed_margin.solve` over votes that
-    are not negative; the value differs by at most smoothing * log(1 / min p_i) + votes_smoothing *
-    log n. Derivatives are those of the implicit function, in both modes and of any order, in the
-    margins, the numbers of the relaxation, both smoothings and the weights; `initial` has none.
+    As the two numbers go to 0 the votes go to those of `jboost.relaxed_margin.solve` over votes
+    that are not negative; the value differs by at most smoothing * log(1 / min
+    p_i) + votes_smoothing * log n. Derivatives are those of the implicit function, in both modes
+    and of any order, in the margins, the numbers of the relaxation, both smoothings and the
+    weights; `initial` has none.
 
     Args:
       margins: A [m, n], y_i h_j(x_i). A hypothesis whose negation counts has two columns.
       relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`.
-      smoothing: [] positive, the strength of the entropy of the example weights, in units of margin.
+      smoothing: [] positive, the strength of the entropy of the example weights, in units of
+        margin.
       votes_smoothing: [] positive, that of the votes; None for the same.
       weights: [m] importance of each example, not negative. None for ones.
       mask: [m] bool, False for rows that only pad.
@@ -84,9 +90,17 @@ def solve_smoothed(
     if 0 in matrix.shape:
         raise ValueError(f"margins has shape {list(matrix.shape)}: expected one row and one column")
     tau = check.number("smoothing", smoothing, low=0, open_low=True).astype(float)
-    mu = tau if votes_smoothing is None else check.number("votes_smoothing", votes_smoothing, low=0, open_low=True).astype(float)
+    mu = (
+        tau
+        if votes_smoothing is None
+        else check.number("votes_smoothing", votes_smoothing, low=0, open_low=True).astype(float)
+    )
     sizes, kept = labelled.validate_weights(weights, mask, matrix.shape[0])
-    start = jnp.zeros(matrix.shape[1]) if initial is None else check.numeric("initial", initial, shape=(matrix.shape[1],), kinds="f")
+    start = (
+        jnp.zeros(matrix.shape[1])
+        if initial is None
+        else check.numeric("initial", initial, shape=(matrix.shape[1],), kinds="f")
+    )
     rows = Dataset(matrix, jnp.ones(matrix.shape[:1]), sizes, kept)
     check_feasible(relaxation, rows)
     return _solve(rows, relaxation, tau, mu, start.astype(float))
@@ -110,7 +124,9 @@ def _solve(rows: Dataset, relaxation: Any, tau: Array, mu: Array, start: Array) 
     is_feasible = relaxation.is_feasible(prior)
     game = _Game(matrix, relaxation, tau, mu, prior)
     found, num_steps, is_there = _find(lax.stop_gradient(game), lax.stop_gradient(start))
-    logits = lax.custom_root(functools.partial(_residual, game), found, lambda _, begin: begin, _solve_tangent)
+    logits = lax.custom_root(
+        functools.partial(_residual, game), found, lambda _, begin: begin, _solve_tangent
+    )
     votes = jax.nn.softmax(logits)
     margins = _product(matrix, votes)
     value = envelope.minimum(relaxation, margins, tau, prior, None) - mu * _divergence(votes)
@@ -132,7 +148,9 @@ _product = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 def _divergence(votes: Array) -> Array:
     """KL of votes to equal votes."""
-    return jnp.sum(votes * jnp.log(jnp.maximum(votes, jnp.finfo(votes.dtype).tiny))) + jnp.log(float(votes.shape[0]))
+    return jnp.sum(votes * jnp.log(jnp.maximum(votes, jnp.finfo(votes.dtype).tiny))) + jnp.log(
+        float(votes.shape[0])
+    )
 
 
 def _residual(game: _Game, logits: Array) -> Array:
@@ -185,7 +203,11 @@ def _find(game: _Game, start: Array) -> tuple[Array, Array, Array]:
         return jax.tree.map(lambda new, old: jnp.where(is_taken, new, old), taken, other)
 
     infinite = jnp.full((), jnp.inf, dtype)
-    first = _Search(start - jnp.mean(start), -infinite, jnp.zeros_like(start), jnp.ones((), dtype), infinite)
+    first = _Search(
+        start - jnp.mean(start), -infinite, jnp.zeros_like(start), jnp.ones((), dtype), infinite
+    )
     tolerance = 32 * eps * (1 + largest / game.votes_smoothing) * (1 + largest / game.smoothing)
-    last, count = loops.bounded_loop(step, lambda now: now.error > tolerance, first, max_checks=_MAX_STEPS)
+    last, count = loops.bounded_loop(
+        step, lambda now: now.error > tolerance, first, max_checks=_MAX_STEPS
+    )
     return last.logits - last.share * last.move, count, last.error <= tolerance

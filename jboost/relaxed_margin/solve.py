@@ -49,47 +49,62 @@ def solve(
 ) -> RelaxedMarginSolution:
     """The votes of largest relaxed margin over the columns of a matrix, between certified bounds.
 
-    Maximises gamma - f*([gamma 1 - A w]_+) - g(w) over votes w and thresholds gamma (paper 004, Theorem 7), against the minimum over
-    distributions d of g*(max_j |(d'A)_j|) + f(d), by a restarted primal-dual method. It may be jitted, and vmapped over matrices and over
-    the numbers in the relaxation.
+    Maximises gamma - f*([gamma 1 - A w]_+) - g(w) over votes w and thresholds gamma (paper 004,
+    Theorem 7), against the minimum over distributions d of g*(max_j |(d'A)_j|) + f(d), by a
+    restarted primal-dual method. It may be jitted, and vmapped over matrices and over the numbers
+    in the relaxation.
 
     Args:
-      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. Votes may have either sign. A matrix, or an operator such as
-        `jboost.operators.packed_signs(signs)`, which takes a bit an entry, and `stored`; bounds hold for the operator's exact matrix. Of
+      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. Votes may have either sign. A matrix, or
+        an operator such as `jboost.operators.packed_signs(signs)`, which takes a bit an entry, and
+        `stored`; bounds hold for the operator's exact matrix. Of
         `jboost.operators.streamed(blocks)` the host drives the loop, outside `jit` and `vmap`.
       relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`.
-      tolerance: [] the gap between the bounds at which to stop; in float32 not below 3e-6, as rounding alone takes 2e-6 of them.
-      votes: g, what votes cost: `jboost.relaxations.unit_ball()` where None, which is the paper's |w|_1 <= 1.
-      weights: [m] importance of each example, not negative, 0 as `mask` False; two examples of weight one count as one of weight two. None for ones.
+      tolerance: [] the gap between the bounds at which to stop; in float32 not below 3e-6, as
+        rounding alone takes 2e-6 of them.
+      votes: g, what votes cost: `jboost.relaxations.unit_ball()` where None, which is the paper's
+        |w|_1 <= 1.
+      weights: [m] importance of each example, not negative, 0 as `mask` False; two examples of
+        weight one count as one of weight two. None for ones.
       mask: [m] bool, False for rows that only pad.
       config: static sizes.
-      on_step: called with (state, info) on the host after every 16 checks of the gap; False ends the loop with status
-        TIME_LIMIT and valid bounds. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
-      initial: a `SolveState` to go on from, as `on_step` was given it for the same problem; None for a solve from the start.
-        It ends in the bits of a solve with an `on_step` that was not stopped.
+      on_step: called with (state, info) on the host after every 16 checks of the gap; False ends
+        the loop with status TIME_LIMIT and valid bounds. Not under jit or vmap.
+        `jboost.checkpoints` has one that saves the state.
+      initial: a `SolveState` to go on from, as `on_step` was given it for the same problem; None
+        for a solve from the start. It ends in the bits of a solve with an `on_step` that was not
+        stopped.
 
-    Finite bounds have the derivative of the optimal value, in both modes, by the envelope theorem: in
-    the margins, example weights times votes; in the weights of the examples and the numbers in the
-    relaxation, that of `relaxation.lower_bound` at the margins of the votes; in the numbers in
+    Finite bounds have the derivative of the optimal value, in both modes, by the envelope theorem:
+    in the margins, example weights times votes; in the weights of the examples and the numbers in
+    the relaxation, that of `relaxation.lower_bound` at the margins of the votes; in the numbers in
     `votes`, minus that of the price of the votes. It is as precise as the points: of a solve within
     a tolerance t, about the root of t. Other bounds have NaN. `coefficients` and `example_weights`
     have none: TypeError in reverse mode, NaN in forward mode; see `solve_smoothed`.
 
-    A solve of packed signs holds the bits twice, 20 vectors [m], and blocks of 4 MB: 320 MB for 1e6 x 1e3 in float32, where the matrix by itself
-    takes 4 GB and its solve 12 GB more.
+    A solve of packed signs holds the bits twice, 20 vectors [m], and blocks of 4 MB: 320 MB for 1e6
+    x 1e3 in float32, where the matrix by itself takes 4 GB and its solve 12 GB more.
 
     Returns:
-      A `RelaxedMarginSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound` from `example_weights` (scaled to sum to one)
-      alone, in exact arithmetic: products are carried in 64 bits and rounded outwards.
+      A `RelaxedMarginSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound`
+      from `example_weights` (scaled to sum to one) alone, in exact arithmetic: products are carried
+      in 64 bits and rounded outwards.
 
     Raises:
-      ValueError: at trace time, naming the argument; on concrete arrays also if no distribution meets the relaxation (a cap below 1 / m). Traced,
-        that is status INFEASIBLE, as entries outside [-1, 1], NaN, and parameters that no factory takes are INVALID_INPUT. NUMERICAL_ERROR says
-        that the bounds cross, as from `jboost.relaxations.from_functions` whose functions contradict each other.
+      ValueError: at trace time, naming the argument; on concrete arrays also if no distribution
+        meets the relaxation (a cap below 1 / m). Traced, that is status INFEASIBLE, as entries
+        outside [-1, 1], NaN, and parameters that no factory takes are INVALID_INPUT.
+        NUMERICAL_ERROR says that the bounds cross, as from `jboost.relaxations.from_functions`
+        whose functions contradict each other.
 
     >>> import jboost
-    >>> solution = jboost.relaxed_margin.solve([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], jboost.relaxations.hard_margin())
-    >>> bool(solution.lower_bound <= 1 / 3 <= solution.upper_bound), bool(solution.upper_bound - solution.lower_bound <= 1e-3)
+    >>> solution = jboost.relaxed_margin.solve(
+    ...     [[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], jboost.relaxations.hard_margin()
+    ... )
+    >>> (
+    ...     bool(solution.lower_bound <= 1 / 3 <= solution.upper_bound),
+    ...     bool(solution.upper_bound - solution.lower_bound <= 1e-3),
+    ... )
     (True, True)
     """
     margins = checked_margins(margins)
@@ -100,11 +115,19 @@ def solve(
     config = check.config("config", config, SolverConfig)
     price = unit_ball() if votes is None else votes
     judge_prices(relaxation, price)
-    rows = Dataset(mask if isinstance(margins, operators.Streamed) else margins, jnp.ones(margins.shape[:1]), weights, mask)
+    rows = Dataset(
+        mask if isinstance(margins, operators.Streamed) else margins,
+        jnp.ones(margins.shape[:1]),
+        weights,
+        mask,
+    )
     check_feasible(relaxation, rows)
     if isinstance(margins, operators.Streamed):
         if on_step is not None or initial is not None:
-            raise ValueError("margins are streamed, and on_step and initial are for matrices and other operators: leave them out")
+            raise ValueError(
+                "margins are streamed, and on_step and initial are for matrices and other"
+                " operators: leave them out"
+            )
         return _solve_streamed(margins, rows, relaxation, tolerance, price, config)
     if on_step is None and initial is None:
         return _solve(rows, relaxation, tolerance, price, config=config)
@@ -114,56 +137,103 @@ def solve(
 
 def judge_prices(relaxation: Any, votes: Any) -> None:
     """Raises ValueError unless these are a relaxation and a price of votes, made of numbers."""
-    for name, value, method in (("relaxation", relaxation, "smoothed_argmin"), ("votes", votes, "proximal")):
+    for name, value, method in (
+        ("relaxation", relaxation, "smoothed_argmin"),
+        ("votes", votes, "proximal"),
+    ):
         if not hasattr(value, method):
-            raise ValueError(f"{name} is a {type(value).__name__}: expected one of jboost.relaxations")
-        check.pytree_of_numbers(name, value, remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions")
+            raise ValueError(
+                f"{name} is a {type(value).__name__}: expected one of jboost.relaxations"
+            )
+        check.pytree_of_numbers(
+            name,
+            value,
+            remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions",
+        )
 
 
 def check_feasible(relaxation: Any, dataset: Dataset) -> None:
-    """Raises ValueError where all values are concrete and no distribution over the examples meets the relaxation."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((relaxation, dataset.weights, dataset.mask))):
+    """Raises ValueError where all values are concrete and no distribution over the examples meets
+    the relaxation.
+    """
+    if any(
+        isinstance(leaf, jax.core.Tracer)
+        for leaf in jax.tree.leaves((relaxation, dataset.weights, dataset.mask))
+    ):
         return
     with jax.ensure_compile_time_eval():
-        is_empty = _allows_nothing(relaxation, Dataset(dataset.mask, dataset.mask, dataset.weights, dataset.mask))  # the rest may be traced
+        # the rest may be traced
+        is_empty = _allows_nothing(
+            relaxation, Dataset(dataset.mask, dataset.mask, dataset.weights, dataset.mask)
+        )
     if is_empty:
         raise ValueError(
-            f"relaxation {relaxation} allows no distribution over {int(np.asarray(dataset.mask).sum())} examples: "
-            "raise its cap to 1 / m at least (nu to at most 1), or the radius to m ** -0.5 for order 2"
+            f"relaxation {relaxation} allows no distribution over"
+            f" {int(np.asarray(dataset.mask).sum())} examples: raise its cap to 1 / m at least (nu"
+            " to at most 1), or the radius to m ** -0.5 for order 2"
         )
 
 
 @jax.jit
 def _allows_nothing(relaxation: Any, dataset: Dataset) -> Array:
-    return boosting.has_sound_weights(dataset) & ~relaxation.is_feasible(boosting.initial_distribution(dataset))
+    return boosting.has_sound_weights(dataset) & ~relaxation.is_feasible(
+        boosting.initial_distribution(dataset)
+    )
 
 
 def _solve_streamed(
-    margins: operators.Streamed, rows: Dataset, relaxation: Any, tolerance: Array, votes: Any, config: SolverConfig
+    margins: operators.Streamed,
+    rows: Dataset,
+    relaxation: Any,
+    tolerance: Array,
+    votes: Any,
+    config: SolverConfig,
 ) -> RelaxedMarginSolution:
     streamed.refuse_traced(rows, relaxation, tolerance, votes)
-    prior, is_valid, is_feasible = streamed.validate(rows, relaxation, votes, margins.largest_entry())
+    prior, is_valid, is_feasible = streamed.validate(
+        rows, relaxation, votes, margins.largest_entry()
+    )
     goal = jnp.where(is_valid & is_feasible, tolerance.astype(prior.dtype), jnp.inf)
     best, num_iterations = streamed.play(margins, relaxation, votes, prior, goal, config)
     coefficients, lower, upper = streamed.prove(margins, best, relaxation, votes, prior)
-    return _solution(coefficients, best.example_weights, lower, upper, num_iterations, relaxation, goal, is_valid, is_feasible)
+    return _solution(
+        coefficients,
+        best.example_weights,
+        lower,
+        upper,
+        num_iterations,
+        relaxation,
+        goal,
+        is_valid,
+        is_feasible,
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def _solve(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, config: SolverConfig) -> RelaxedMarginSolution:
+def _solve(
+    examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, config: SolverConfig
+) -> RelaxedMarginSolution:
     """`examples` are the rows of the matrix, all labelled +1."""
     run = batching.in_chunks(functools.partial(_solve_one, config))
     return derivatives.define(run, differentiate)(examples, relaxation, tolerance, votes)
 
 
-def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -> RelaxedMarginSolution:
+def _solve_one(
+    config: SolverConfig, examples: Dataset, relaxation: Any, tolerance: Array, votes: Any
+) -> RelaxedMarginSolution:
     prepared = _prepare(examples, relaxation, tolerance, votes)
     best, num_iterations = games.play(prepared.game, prepared.goal, config)
     return _conclude(prepared, best, num_iterations, examples.features.shape[1])
 
 
 def _drive(
-    examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, config: SolverConfig, on_step: OnStep | None, initial: State | None
+    examples: Dataset,
+    relaxation: Any,
+    tolerance: Array,
+    votes: Any,
+    config: SolverConfig,
+    on_step: OnStep | None,
+    initial: State | None,
 ) -> RelaxedMarginSolution:
     """`_solve_one`, some checks at a time."""
     prepared = _prepare_on_host(examples, relaxation, tolerance, votes)
@@ -173,9 +243,18 @@ def _drive(
     while goes_on and bool(games.is_open(state, prepared.goal, config)):
         state, info = _advance_on_host(prepared, state, config=config)
         goes_on = loops.goes_on(on_step, state, info)
-    solution = _conclude_on_host(prepared, state.best, games.num_iterations(state, config), num_columns=examples.features.shape[1])
+    solution = _conclude_on_host(
+        prepared,
+        state.best,
+        games.num_iterations(state, config),
+        num_columns=examples.features.shape[1],
+    )
     is_stopped = not goes_on and int(solution.status) == int(Status.ROUND_LIMIT)
-    return solution._replace(status=jnp.asarray(int(Status.TIME_LIMIT), jnp.int32)) if is_stopped else solution
+    return (
+        solution._replace(status=jnp.asarray(int(Status.TIME_LIMIT), jnp.int32))
+        if is_stopped
+        else solution
+    )
 
 
 class SolveInfo(NamedTuple):
@@ -195,7 +274,12 @@ class _Prepared(NamedTuple):
 
 def _prepare(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -> _Prepared:
     dtype = jnp.result_type(float)
-    is_valid = boosting.is_valid(examples) & are_in_range(examples) & relaxation.is_valid() & votes.is_valid()
+    is_valid = (
+        boosting.is_valid(examples)
+        & are_in_range(examples)
+        & relaxation.is_valid()
+        & votes.is_valid()
+    )
     matrix, prior = game_of(examples._replace(mask=examples.mask & is_valid))
     is_feasible = relaxation.is_feasible(prior) | ~is_valid
     goal = jnp.where(is_valid & is_feasible, tolerance.astype(dtype), jnp.inf)
@@ -203,19 +287,35 @@ def _prepare(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -
 
 
 @devices.host_jit(static_argnames=("config",))
-def _advance_on_host(prepared: _Prepared, state: State, *, config: SolverConfig) -> tuple[State, SolveInfo]:
+def _advance_on_host(
+    prepared: _Prepared, state: State, *, config: SolverConfig
+) -> tuple[State, SolveInfo]:
     step, goal = functools.partial(games.advance, prepared.game, config), prepared.goal
-    after, _ = loops.bounded_loop(step, lambda now: games.is_open(now, goal, config), state, max_checks=_CHECKS_AT_ONCE)
+    after, _ = loops.bounded_loop(
+        step, lambda now: games.is_open(now, goal, config), state, max_checks=_CHECKS_AT_ONCE
+    )
     return after, SolveInfo(games.num_iterations(after, config), after.best.lower, after.best.upper)
 
 
-def _conclude(prepared: _Prepared, best: Bounds, num_iterations: Array, num_columns: int) -> RelaxedMarginSolution:
+def _conclude(
+    prepared: _Prepared, best: Bounds, num_iterations: Array, num_columns: int
+) -> RelaxedMarginSolution:
     (matrix, relaxation, votes, prior), goal, is_valid, is_feasible = prepared
     coefficients = votes.allowed(best.coefficients)
     lower = certify.prove_lower(matrix, coefficients, relaxation, votes, prior)
     edge = certify.largest_edge(columns_of(matrix), best.example_weights)
     upper = certify.upper_from_edge(edge, best.example_weights, relaxation, votes, prior)
-    return _solution(coefficients[:num_columns], best.example_weights, lower, upper, num_iterations, relaxation, goal, is_valid, is_feasible)
+    return _solution(
+        coefficients[:num_columns],
+        best.example_weights,
+        lower,
+        upper,
+        num_iterations,
+        relaxation,
+        goal,
+        is_valid,
+        is_feasible,
+    )
 
 
 def _solution(
@@ -245,14 +345,27 @@ _prepare_on_host, _begin_on_host = devices.host_jit(_prepare), devices.host_jit(
 _conclude_on_host = devices.host_jit(_conclude, static_argnames=("num_columns",))
 
 
-def judge(relaxation: Any, lower: Array, upper: Array, tolerance: Array, is_valid: Array, is_feasible: Array) -> Array:
-    """The status that bounds deserve, [] int32; ROUND_LIMIT where they are further apart than the tolerance, NUMERICAL_ERROR where they cross."""
+def judge(
+    relaxation: Any,
+    lower: Array,
+    upper: Array,
+    tolerance: Array,
+    is_valid: Array,
+    is_feasible: Array,
+) -> Array:
+    """The status that bounds deserve, [] int32; ROUND_LIMIT where they are further apart than the
+    tolerance, NUMERICAL_ERROR where they cross.
+    """
     is_useless = isinstance(relaxation, (HardMargin, AbsoluteBall)) & (lower <= 0)
     rounding = 256 * jnp.finfo(upper.dtype).eps
     is_precise = upper - lower <= rounding
     converged = jnp.where(is_useless, int(Status.NO_EDGE), int(Status.OPTIMAL))
     missed = jnp.where(is_precise, int(Status.PRECISION_LIMIT), int(Status.ROUND_LIMIT))
     status = jnp.where(upper - lower <= tolerance, converged, missed)
-    status = jnp.where(lower - upper > rounding * jnp.maximum(jnp.abs(upper), 1.0), int(Status.NUMERICAL_ERROR), status)
+    status = jnp.where(
+        lower - upper > rounding * jnp.maximum(jnp.abs(upper), 1.0),
+        int(Status.NUMERICAL_ERROR),
+        status,
+    )
     status = jnp.where(is_feasible, status, int(Status.INFEASIBLE))
     return jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)

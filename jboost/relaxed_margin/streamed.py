@@ -1,4 +1,6 @@
-"""`relaxed_margin.solve` over blocks that do not fit on the device together: the same method, in a loop that the host drives."""
+"""`relaxed_margin.solve` over blocks that do not fit on the device together: the same method, in a
+loop that the host drives.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from jboost.relaxations.games import Bounds, Game, Point, SolverConfig, State
 from jboost.relaxations.votes import norm_bound
 
 
-def play(margins: Streamed, relaxation: Any, votes: Any, prior: Array, tolerance: Array, config: SolverConfig) -> tuple[Bounds, Array]:
+def play(
+    margins: Streamed,
+    relaxation: Any,
+    votes: Any,
+    prior: Array,
+    tolerance: Array,
+    config: SolverConfig,
+) -> tuple[Bounds, Array]:
     """The best of both sides, and the number of steps; two passes over the blocks a step."""
     game = Game(None, relaxation, votes, prior)
     coefficients = jnp.zeros((margins.shape[1],), prior.dtype)
@@ -49,24 +58,36 @@ _accept = jax.jit(games.accept)
 
 @jax.jit
 def _first_weights(game: Game) -> Array:
-    nearest: Array = game.relaxation.smoothed_argmin(jnp.zeros_like(game.prior), jnp.ones((), game.prior.dtype), game.prior)
+    nearest: Array = game.relaxation.smoothed_argmin(
+        jnp.zeros_like(game.prior), jnp.ones((), game.prior.dtype), game.prior
+    )
     return nearest
 
 
 @jax.jit
-def validate(rows: Dataset, relaxation: Any, votes: Any, largest: Array) -> tuple[Array, Array, Array]:
-    """The prior [m], whether all is valid [] bool, and whether the relaxation allows a distribution [] bool."""
+def validate(
+    rows: Dataset, relaxation: Any, votes: Any, largest: Array
+) -> tuple[Array, Array, Array]:
+    """The prior [m], whether all is valid [] bool, and whether the relaxation allows a distribution
+    [] bool.
+    """
     is_valid = boosting.is_valid(rows) & (largest <= 1) & relaxation.is_valid() & votes.is_valid()
     prior = boosting.initial_distribution(rows._replace(mask=rows.mask & is_valid))
     return prior, is_valid, relaxation.is_feasible(prior) | ~is_valid
 
 
-def prove(margins: Streamed, best: Bounds, relaxation: Any, votes: Any, prior: Array) -> tuple[Array, Array, Array]:
-    """The votes as they are allowed [n], what they attain [], and what no votes exceed []: both in exact arithmetic."""
+def prove(
+    margins: Streamed, best: Bounds, relaxation: Any, votes: Any, prior: Array
+) -> tuple[Array, Array, Array]:
+    """The votes as they are allowed [n], what they attain [], and what no votes exceed []: both in
+    exact arithmetic.
+    """
     coefficients = _allowed(votes, best.coefficients)
     reached, _ = margins.bracket_matvec(coefficients)
     low, high = margins.bracket_rmatvec(best.example_weights)
-    return coefficients, *_prove(reached, coefficients, low, high, best.example_weights, relaxation, votes, prior)
+    return coefficients, *_prove(
+        reached, coefficients, low, high, best.example_weights, relaxation, votes, prior
+    )
 
 
 _allowed = jax.jit(lambda votes, coefficients: votes.allowed(coefficients))
@@ -74,7 +95,14 @@ _allowed = jax.jit(lambda votes, coefficients: votes.allowed(coefficients))
 
 @jax.jit
 def _prove(
-    reached: Array, coefficients: Array, low: Array, high: Array, weights: Array, relaxation: Any, votes: Any, prior: Array
+    reached: Array,
+    coefficients: Array,
+    low: Array,
+    high: Array,
+    weights: Array,
+    relaxation: Any,
+    votes: Any,
+    prior: Array,
 ) -> tuple[Array, Array]:
     lower = certify.lower_from_margins(reached, norm_bound(coefficients), relaxation, votes, prior)
     edge = certify.scaled_edge(numerics.greatest(jnp.maximum(high, -low)), weights)
@@ -85,5 +113,6 @@ def refuse_traced(*values: Any) -> None:
     """Raises ValueError where a value is traced, as the host must look at them between products."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)):
         raise ValueError(
-            "margins are streamed from the host, which jit and vmap cannot do: call jboost.relaxed_margin.solve outside, or pass one operator"
+            "margins are streamed from the host, which jit and vmap cannot do: call"
+            " jboost.relaxed_margin.solve outside, or pass one operator"
         )

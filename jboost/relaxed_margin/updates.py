@@ -1,7 +1,8 @@
 """How the votes move once a column is in: the four steps that `fit` offers.
 
-Paper 004, Figure 1 for "analytic"; Mitsuboshi, Hatano and Takimoto 2022 for "line_search" and "pairwise"; Warmuth, Glocer and Vishwanathan 2008 for
-"fully_corrective". All but the last move along one direction of the smoothed game min over d of <A w, d> + f(d) + beta KL(d || prior).
+Paper 004, Figure 1 for "analytic"; Mitsuboshi, Hatano and Takimoto 2022 for "line_search" and
+"pairwise"; Warmuth, Glocer and Vishwanathan 2008 for "fully_corrective". All but the last move
+along one direction of the smoothed game min over d of <A w, d> + f(d) + beta KL(d || prior).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _HALVINGS = 24
 
 
 class Votes(NamedTuple):
-    """The votes, the margins they reach, and the example weights that they ask the learner about."""
+    """The votes, the margins they reach, and the example weights that they ask the
+    learner about.
+    """
 
     coefficients: Array  # [capacity]
     reached: Array  # [m] A w
@@ -38,14 +41,19 @@ class Corner(NamedTuple):
 def corner(game: Game, slot: Array, sign: Array) -> Corner:
     """That of a slot [] int32, with the sign [] of the vote."""
     one = sign.astype(game.margins.dtype)
-    return Corner(jnp.where(jnp.arange(game.margins.shape[1]) == slot, one, 0.0), one * jnp.take(game.margins, slot, axis=1))
+    return Corner(
+        jnp.where(jnp.arange(game.margins.shape[1]) == slot, one, 0.0),
+        one * jnp.take(game.margins, slot, axis=1),
+    )
 
 
 def analytic(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     """The step of Figure 1: eta = clip(beta <d, A(e_j - w)> / |A(e_j - w)|_inf^2, 0, 1)."""
     direction = target.reached - now.reached
     slope = _edge(now.example_weights, direction)
-    share = jnp.clip(numerics.safe_divide(strength * slope, reduce.largest(jnp.abs(direction)) ** 2), 0.0, 1.0)
+    share = jnp.clip(
+        numerics.safe_divide(strength * slope, reduce.largest(jnp.abs(direction)) ** 2), 0.0, 1.0
+    )
     return _moved(now, game, target.coefficients - now.coefficients, direction, share, strength)
 
 
@@ -57,7 +65,9 @@ def line_search(now: Votes, game: Game, target: Corner, strength: Array) -> Vote
 
 
 def pairwise(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
-    """The best step that takes weight from the worst column in use, or from the votes not yet cast, and gives it to the new one."""
+    """The best step that takes weight from the worst column in use, or from the votes not yet cast,
+    and gives it to the new one.
+    """
     signs = jnp.sign(now.coefficients)
     edges = signs * jnp.matmul(now.example_weights, game.margins, precision=lax.Precision.HIGHEST)
     in_use = jnp.where(signs != 0, edges, jnp.inf)
@@ -72,7 +82,9 @@ def pairwise(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
 
 
 def fully_corrective(now: Votes, game: Game, tolerance: Array, config: SolverConfig) -> Votes:
-    """The game over all columns seen so far, played to a gap of a quarter of the tolerance from where it stands."""
+    """The game over all columns seen so far, played to a gap of a quarter of the tolerance from
+    where it stands.
+    """
     best, _ = games.play(game, tolerance / 4, config, (now.coefficients, now.example_weights))
     reached = jnp.matmul(game.margins, best.coefficients, precision=lax.Precision.HIGHEST)
     return Votes(best.coefficients, reached, best.example_weights)
@@ -86,7 +98,10 @@ def _best_share(now: Votes, game: Game, direction: Array, longest: Array, streng
     """By bisection on the slope, which falls along the way."""
 
     def slope(share: Array) -> Array:
-        return _edge(game.relaxation.smoothed_argmin(now.reached + share * direction, strength, game.prior), direction)
+        return _edge(
+            game.relaxation.smoothed_argmin(now.reached + share * direction, strength, game.prior),
+            direction,
+        )
 
     def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
@@ -98,6 +113,12 @@ def _best_share(now: Votes, game: Game, direction: Array, longest: Array, streng
     return jnp.where(slope(longest) > 0, longest, low)
 
 
-def _moved(now: Votes, game: Game, change: Array, direction: Array, share: Array, strength: Array) -> Votes:
+def _moved(
+    now: Votes, game: Game, change: Array, direction: Array, share: Array, strength: Array
+) -> Votes:
     reached = now.reached + share * direction
-    return Votes(now.coefficients + share * change, reached, game.relaxation.smoothed_argmin(reached, strength, game.prior))
+    return Votes(
+        now.coefficients + share * change,
+        reached,
+        game.relaxation.smoothed_argmin(reached, strength, game.prior),
+    )

@@ -47,7 +47,11 @@ def num_voting(ensemble: Ensemble) -> int:
 def certificate(fit: Fit, method: str) -> dict[str, Any]:
     """What is proven, with its meaning; infinite bounds are None."""
     quantity, meaning = _CLAIMS[method]
-    bounds = {name: float(value) for name, value in fit.certificate._asdict().items() if np.ndim(value) == 0}
+    bounds = {
+        name: float(value)
+        for name, value in fit.certificate._asdict().items()
+        if np.ndim(value) == 0
+    }
     return {
         "quantity": quantity,
         "meaning": meaning,
@@ -58,7 +62,8 @@ def certificate(fit: Fit, method: str) -> dict[str, Any]:
 
 
 def rules(ensemble: Ensemble, names: Sequence[str]) -> list[str] | None:
-    """The hypotheses in words with their votes, the greatest first; None where the learner has no words.
+    """The hypotheses in words with their votes, the greatest first; None where the learner has no
+    words.
 
     Args:
       ensemble: concrete.
@@ -72,7 +77,9 @@ def rules(ensemble: Ensemble, names: Sequence[str]) -> list[str] | None:
     return ensemble_room.describe(ensemble, names).split("\n")
 
 
-def lines(fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int | None = _NUM_SHOWN) -> list[str]:
+def lines(
+    fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int | None = _NUM_SHOWN
+) -> list[str]:
     """Rounds, bounds, status and the first rules, line by line.
 
     Args:
@@ -82,14 +89,26 @@ def lines(fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int 
     """
     bounds = fit["certificate"]
     shown = [
-        f"ensemble    {fit['num_hypotheses']} hypotheses of the learner {fit['learner']} after {fit['num_rounds']} rounds of {fit['method']}",
+        (
+            f"ensemble    {fit['num_hypotheses']} hypotheses of the learner {fit['learner']} after"
+            f" {fit['num_rounds']} rounds of {fit['method']}"
+        ),
         f"bounds      {_bounds(bounds, fit['method'])}",
     ]
     if bounds.get("margin") is not None:
-        shown.append(f"margin      {bounds['margin']:.6g} <= largest margin of any vote{_up_to(bounds['margin_upper_bound'])}")
-    shown += [*verdict.lines(fit["verdict"]), verdict.status_line(bounds["explanation"], fit["verdict"])]
+        shown.append(
+            f"margin      {bounds['margin']:.6g} <= largest margin of any"
+            f" vote{_up_to(bounds['margin_upper_bound'])}"
+        )
+    shown += [
+        *verdict.lines(fit["verdict"]),
+        verdict.status_line(bounds["explanation"], fit["verdict"]),
+    ]
     if fit["num_hypotheses"] == 0:
-        shown.append("rules       none: no vote was better than no vote at all, so that every score is 0; more rounds or a greater nu may find one")
+        shown.append(
+            "rules       none: no vote was better than no vote at all, so that every score is 0;"
+            " more rounds or a greater nu may find one"
+        )
     for index, rule in enumerate(said or ()):
         if index == num_shown:
             shown.append(f"            ... and {len(said or ()) - index} more in the report")
@@ -99,33 +118,55 @@ def lines(fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int 
 
 
 def choice_lines(choice: Mapping[str, Any]) -> list[str]:
-    r"""The losses of all nus, where several were tried, and how far the choice came where it was ended early.
+    r"""The losses of all nus, where several were tried, and how far the choice came where it was
+    ended early.
 
     >>> tried = {"nu": 0.3, "mean": 0.25, "standard_error": 0.01, "says_something": True}
     >>> losses = [tried, tried | {"nu": 0.2, "says_something": False}, {"nu": 0.1, "mean": None}]
-    >>> print("\n".join(choice_lines({"chosen": 0.3, "losses": losses, "rows": 60, "candidates": 4})))
+    >>> print(
+    ...     "\n".join(choice_lines({"chosen": 0.3, "losses": losses, "rows": 60, "candidates": 4}))
+    ... )
     nu          0.3: held-out loss 25.00% ± 1.00%, chosen
                 0.2: held-out loss 25.00% ± 1.00%, says nothing: no soft margin above the tolerance
                 0.1: not tried
     note: the choice of nu was ended after 3 of 4 values
     """
     losses, candidates = choice["losses"], choice["candidates"]
-    shown = [f"{'nu' if index == 0 else '':<12}{_candidate(row, choice['chosen'])}" for index, row in enumerate(losses)]
-    return shown if len(losses) == candidates else [*shown, f"note: the choice of nu was ended after {len(losses)} of {candidates} values"]
+    shown = [
+        f"{'nu' if index == 0 else '':<12}{_candidate(row, choice['chosen'])}"
+        for index, row in enumerate(losses)
+    ]
+    return (
+        shown
+        if len(losses) == candidates
+        else [
+            *shown,
+            f"note: the choice of nu was ended after {len(losses)} of {candidates} values",
+        ]
+    )
 
 
 def _candidate(row: Mapping[str, Any], chosen: float) -> str:
     if row["mean"] is None:
         return f"{row['nu']:g}: not tried"
     told = "" if row["says_something"] else ", says nothing: no soft margin above the tolerance"
-    return f"{row['nu']:g}: held-out loss {row['mean']:.2%} ± {row['standard_error']:.2%}{told}{', chosen' if row['nu'] == chosen else ''}"
+    return (
+        f"{row['nu']:g}: held-out loss {row['mean']:.2%} ±"
+        f" {row['standard_error']:.2%}{told}{', chosen' if row['nu'] == chosen else ''}"
+    )
 
 
 def _bounds(bounds: Mapping[str, Any], method: str) -> str:
     if _CLAIMS[method][0] == "training error":
-        return f"training error {bounds['lower_bound']:.6g} <= {bounds['upper_bound']:.6g}, the product of the normalisers"
+        return (
+            f"training error {bounds['lower_bound']:.6g} <= {bounds['upper_bound']:.6g}, the"
+            " product of the normalisers"
+        )
     if bounds["upper_bound"] is None:
-        return f"{bounds['lower_bound']:.6g} <= {bounds['meaning']} over the hypotheses seen{_up_to(bounds['seen_upper_bound'])}"
+        return (
+            f"{bounds['lower_bound']:.6g} <= {bounds['meaning']} over the hypotheses"
+            f" seen{_up_to(bounds['seen_upper_bound'])}"
+        )
     return f"{bounds['lower_bound']:.6g} <= {bounds['meaning']}{_up_to(bounds['upper_bound'])}"
 
 

@@ -23,10 +23,13 @@ from jboost.report.rules import Rule
 ENDINGS = (".json", ".txt")  # of the files that a report may replace
 _PACKAGES = ("jboost", "jax", "jaxlib", "numpy", "polars", "scikit-learn", "skops")
 
-Losses = list[dict[str, Any]]  # a row for each rule: its name, and what it loses on the training rows and on those held out
+# a row for each rule: its name, and what it loses on the training rows and on those held out
+Losses = list[dict[str, Any]]
 
 
-def describe_separator(separator: Separator, names: Sequence[str], mapping: LabelMapping | None) -> dict[str, Any]:
+def describe_separator(
+    separator: Separator, names: Sequence[str], mapping: LabelMapping | None
+) -> dict[str, Any]:
     """The formula and the numbers of a separator.
 
     Args:
@@ -34,7 +37,10 @@ def describe_separator(separator: Separator, names: Sequence[str], mapping: Labe
       names: of the two scores.
       mapping: of the labels, to say in their words what is predicted.
     """
-    normal, anchor, bias = (np.asarray(part, np.float64) for part in (separator.normal, separator.anchor, separator.bias))
+    normal, anchor, bias = (
+        np.asarray(part, np.float64)
+        for part in (separator.normal, separator.anchor, separator.bias)
+    )
     return {
         "formula": formula(separator, names, mapping),
         "constant": not normal.any(),
@@ -54,19 +60,28 @@ def formula(separator: Separator, names: Sequence[str], mapping: LabelMapping | 
     'predict +1 where 1 * (lda - 2) + 1 > 0, else -1'
     """
     positive, negative = (mapping.positive, mapping.negative) if mapping else ("+1", "-1")
-    normal, anchor, bias = (np.asarray(part, np.float64) for part in (separator.normal, separator.anchor, separator.bias))
+    normal, anchor, bias = (
+        np.asarray(part, np.float64)
+        for part in (separator.normal, separator.anchor, separator.bias)
+    )
     if not normal.any():
         return f"predict {positive if bias > 0 else negative} always"
     text = ""
     for coefficient, place, name in zip(normal, anchor, names, strict=True):
         if coefficient:
             text += f"{_joint(coefficient, text)}{abs(coefficient):.6g} * {_shifted(name, place)}"
-    return f"predict {positive} where {text}{_joint(float(bias), text)}{abs(bias):.6g} > 0, else {negative}"
+    return (
+        f"predict {positive} where {text}{_joint(float(bias), text)}{abs(bias):.6g} > 0, else"
+        f" {negative}"
+    )
 
 
 def describe_base(names: Sequence[str], base: BaseFit | None) -> dict[str, Any]:
     """Where the scores that are combined come from."""
-    return {"names": list(names), "scores": f"{base.source}, trained by scikit-learn" if base else "columns of the data"}
+    return {
+        "names": list(names),
+        "scores": f"{base.source}, trained by scikit-learn" if base else "columns of the data",
+    }
 
 
 def certificate(separator: Separator | LinearVote) -> dict[str, Any]:
@@ -81,7 +96,9 @@ def certificate(separator: Separator | LinearVote) -> dict[str, Any]:
     }
 
 
-def describe_data(table: Table, num_held_out: int, weights: np.ndarray | None, notes: Sequence[str]) -> dict[str, Any]:
+def describe_data(
+    table: Table, num_held_out: int, weights: np.ndarray | None, notes: Sequence[str]
+) -> dict[str, Any]:
     """The summary of a table with labels."""
     assert table.labels is not None
     assert table.mapping is not None
@@ -95,7 +112,11 @@ def describe_data(table: Table, num_held_out: int, weights: np.ndarray | None, n
         "columns": {name: kind.name for name, kind in table.kinds.items()},
         "reading": table.reading.describe() if table.reading else None,
         "missing_values": dict(table.missing),
-        "labels": {"column": table.mapping.column, "-1": table.mapping.negative, "+1": table.mapping.positive},
+        "labels": {
+            "column": table.mapping.column,
+            "-1": table.mapping.negative,
+            "+1": table.mapping.positive,
+        },
         "total_weight": float(table.num_rows if weights is None else math.fsum(weights)),
         "notes": [*table.notes, *notes],
     }
@@ -115,7 +136,11 @@ def losses(
     """
     rows = []
     for rule in rules:
-        row: dict[str, Any] = {"rule": rule.name, "detail": rule.detail, "training": _loss(rule, *training)}
+        row: dict[str, Any] = {
+            "rule": rule.name,
+            "detail": rule.detail,
+            "training": _loss(rule, *training),
+        }
         if held_out is not None:
             row["held_out"] = _loss(rule, *held_out)
         rows.append(row)
@@ -124,7 +149,10 @@ def losses(
 
 def versions() -> dict[str, str]:
     """Of Python and of the packages that took part."""
-    return {"python": platform.python_version(), **{name: files.package_version(name) for name in _PACKAGES}}
+    return {
+        "python": platform.python_version(),
+        **{name: files.package_version(name) for name in _PACKAGES},
+    }
 
 
 def write(report: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
@@ -134,7 +162,9 @@ def write(report: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def _loss(rule: Rule, points: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> dict[str, float]:
+def _loss(
+    rule: Rule, points: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> dict[str, float]:
     weight = rules_room.loss(rule, points, labels, weights)
     return {"weight": weight, "rate": weight / math.fsum(weights)}
 

@@ -1,4 +1,6 @@
-"""What a combination of many classifiers is, for people: its formula, its numbers, and the rules that stand beside it."""
+"""What a combination of many classifiers is, for people: its formula, its numbers, and the rules
+that stand beside it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ COMBINATION = "combination"
 
 
 def formula(vote: LinearVote, names: Sequence[str], mapping: LabelMapping | None) -> str:
-    """The combination in a line that a person can read; its numbers are rounded, and what has the coefficient 0 is left out.
+    """The combination in a line that a person can read; its numbers are rounded, and what has the
+    coefficient 0 is left out.
 
     >>> vote = LinearVote(np.array([0.5, 0.0, -0.25]), np.array(0.125), *[None] * 5)
     >>> formula(vote, ["lda", "tree", "knn"], None)
@@ -25,12 +28,24 @@ def formula(vote: LinearVote, names: Sequence[str], mapping: LabelMapping | None
     coefficients, offset = np.asarray(vote.coefficients, np.float64), float(vote.offset)
     if not coefficients.any():
         return f"predict {positive if offset > 0 else negative} always"
-    terms = [(coefficient, f" * {name}") for coefficient, name in zip(coefficients, names, strict=True) if coefficient]
-    text = "".join(f" {'-' if number < 0 else '+'} {abs(number):.6g}{what}" for number, what in [*terms, (offset, "")])
-    return f"predict {positive} where {text.removeprefix(' + ').removeprefix(' ')} > 0, else {negative}"
+    terms = [
+        (coefficient, f" * {name}")
+        for coefficient, name in zip(coefficients, names, strict=True)
+        if coefficient
+    ]
+    text = "".join(
+        f" {'-' if number < 0 else '+'} {abs(number):.6g}{what}"
+        for number, what in [*terms, (offset, "")]
+    )
+    return (
+        f"predict {positive} where {text.removeprefix(' + ').removeprefix(' ')} > 0, else"
+        f" {negative}"
+    )
 
 
-def describe(vote: LinearVote, names: Sequence[str], mapping: LabelMapping | None, strategy: str) -> dict[str, Any]:
+def describe(
+    vote: LinearVote, names: Sequence[str], mapping: LabelMapping | None, strategy: str
+) -> dict[str, Any]:
     """The formula and the numbers of a combination, for JSON."""
     coefficients = np.asarray(vote.coefficients, np.float64)
     return {
@@ -44,14 +59,22 @@ def describe(vote: LinearVote, names: Sequence[str], mapping: LabelMapping | Non
 
 def scores(vote: LinearVote, points: np.ndarray) -> np.ndarray:
     """coefficients . x + offset in float64, whatever the precision of the vote; [k]."""
-    values: np.ndarray = np.asarray(points, np.float64) @ np.asarray(vote.coefficients, np.float64) + float(vote.offset)
+    values: np.ndarray = np.asarray(points, np.float64) @ np.asarray(
+        vote.coefficients, np.float64
+    ) + float(vote.offset)
     return values
 
 
 def make_rules(
-    points: np.ndarray, labels: np.ndarray, weights: np.ndarray, names: Sequence[str], stacked: LinearVote, vote: LinearVote
+    points: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    names: Sequence[str],
+    stacked: LinearVote,
+    vote: LinearVote,
 ) -> list[Rule]:
-    """Each classifier at its best threshold, majority vote, average, stacking and the combination, which is the last.
+    """Each classifier at its best threshold, majority vote, average, stacking and the combination,
+    which is the last.
 
     Args:
       points: [n, d] float64, the scores.
@@ -65,10 +88,34 @@ def make_rules(
     for axis, name in enumerate(names):
         threshold = best_threshold(points[:, axis], labels, weights)
         rules.append(Rule(name, "best threshold", _above(axis, threshold)))
-    rules.append(Rule("majority vote", "a tie counts half", lambda scores: np.sign(np.where(scores > 0, 1, -1).sum(axis=1))))
-    rules.append(Rule("average", "of all scores, above 0", lambda scores: np.where(scores.mean(axis=1) > 0, 1, -1)))
-    rules.append(Rule("logistic stacking", "on all scores", lambda points: np.where(scores(stacked, points) > 0, 1, -1)))
-    rules.append(Rule(COMBINATION, "by exact searches", lambda points: np.where(scores(vote, points) > 0, 1, -1)))
+    rules.append(
+        Rule(
+            "majority vote",
+            "a tie counts half",
+            lambda scores: np.sign(np.where(scores > 0, 1, -1).sum(axis=1)),
+        )
+    )
+    rules.append(
+        Rule(
+            "average",
+            "of all scores, above 0",
+            lambda scores: np.where(scores.mean(axis=1) > 0, 1, -1),
+        )
+    )
+    rules.append(
+        Rule(
+            "logistic stacking",
+            "on all scores",
+            lambda points: np.where(scores(stacked, points) > 0, 1, -1),
+        )
+    )
+    rules.append(
+        Rule(
+            COMBINATION,
+            "by exact searches",
+            lambda points: np.where(scores(vote, points) > 0, 1, -1),
+        )
+    )
     return rules
 
 

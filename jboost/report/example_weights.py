@@ -1,4 +1,6 @@
-"""What is said about a classifier made of example weights: its support, and what is proven about it."""
+"""What is said about a classifier made of example weights: its support, and what is proven about
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _NUM_SHOWN = 20
 
 
 def describe(model: ExampleWeightModel, names: tuple[str, ...], radius: float) -> dict[str, Any]:
-    """Numbers, support and certificate, ready for JSON; the examples of the support in order of weight."""
+    """Numbers, support and certificate, ready for JSON; the examples of the support in order of
+    weight.
+    """
     weights = np.asarray(model.example_weights, np.float64)
     order = np.argsort(-weights, kind="stable")[: int((weights > 0).sum())]
     points = (np.asarray(model.points) + np.asarray(model.centre)[None, :]).astype(np.float64)
@@ -27,7 +31,10 @@ def describe(model: ExampleWeightModel, names: tuple[str, ...], radius: float) -
         "radius": radius,
         "centre": np.asarray(model.centre, np.float64).tolist(),
         "num_examples": int((np.asarray(model.labels) != 0).sum()),
-        "support": [{"weight": weights[i], "label": int(model.labels[i]), "point": points[i].tolist()} for i in order.tolist()],
+        "support": [
+            {"weight": weights[i], "label": int(model.labels[i]), "point": points[i].tolist()}
+            for i in order.tolist()
+        ],
         "lower_bound": _finite(float(model.lower_bound)),
         "upper_bound": _finite(float(model.upper_bound)),
         "num_iterations": int(model.num_iterations),
@@ -40,7 +47,9 @@ def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def lines(description: dict[str, Any], mapping: LabelMapping, *, num_shown: int | None = _NUM_SHOWN) -> list[str]:
+def lines(
+    description: dict[str, Any], mapping: LabelMapping, *, num_shown: int | None = _NUM_SHOWN
+) -> list[str]:
     """The description as text, a line each.
 
     Args:
@@ -49,18 +58,32 @@ def lines(description: dict[str, Any], mapping: LabelMapping, *, num_shown: int 
       num_shown: how many examples of the support are listed; None for all.
     """
     support, names = description["support"], description["names"]
-    bounds = " to ".join("unknown" if bound is None else f"{bound:.8g}" for bound in (description["lower_bound"], description["upper_bound"]))
+    bounds = " to ".join(
+        "unknown" if bound is None else f"{bound:.8g}"
+        for bound in (description["lower_bound"], description["upper_bound"])
+    )
     said = [
-        f"measure     hyperplanes whose nearest point to the centre is uniform in the cube of half-width {description['radius']:g}",
-        f"penalty     {description['penalty']:g} (at 1 and above the hard margin, below 1 / rows unbounded)",
+        (
+            "measure     hyperplanes whose nearest point to the centre is uniform in the cube of"
+            f" half-width {description['radius']:g}"
+        ),
+        (
+            f"penalty     {description['penalty']:g} (at 1 and above the hard margin, below 1 /"
+            " rows unbounded)"
+        ),
         f"certificate the best soft margin is {bounds} ({description['status']})",
         f"support     {len(support)} of {description['num_examples']} examples have weight",
     ]
     said += verdict.lines(description["verdict"])
     for example in support[:num_shown]:
-        place = ", ".join(f"{name} {value:.4g}" for name, value in list(zip(names, example["point"], strict=True))[:6])
+        place = ", ".join(
+            f"{name} {value:.4g}"
+            for name, value in list(zip(names, example["point"], strict=True))[:6]
+        )
         label = mapping.to_text(np.array([example["label"]]))[0]
-        said.append(f"  {example['weight']:.4f}  {label}  {place}{', ...' if len(names) > 6 else ''}")
+        said.append(
+            f"  {example['weight']:.4f}  {label}  {place}{', ...' if len(names) > 6 else ''}"
+        )
     if num_shown is not None and len(support) > num_shown:
         said.append(f"  and {len(support) - num_shown} more")
     return said
@@ -70,7 +93,18 @@ def choice_lines(choice: dict[str, Any]) -> list[str]:
     """The losses of the penalties that were tried."""
     if not choice["losses"]:
         return []
-    tried = ", ".join(f"{row['penalty']:.4g}: " + (f"{row['mean']:.2%}" if row["mean"] is not None else "unbounded") for row in choice["losses"])
+    tried = ", ".join(
+        f"{row['penalty']:.4g}: "
+        + (f"{row['mean']:.2%}" if row["mean"] is not None else "unbounded")
+        for row in choice["losses"]
+    )
     said = [f"choice      penalty {choice['chosen']:.4g} by cross-validation ({tried})"]
     num_tried, wanted = len(choice["losses"]), choice["candidates"]
-    return said if num_tried == wanted else [*said, f"note: the choice of the penalty was ended after {num_tried} of {wanted} values"]
+    return (
+        said
+        if num_tried == wanted
+        else [
+            *said,
+            f"note: the choice of the penalty was ended after {num_tried} of {wanted} values",
+        ]
+    )

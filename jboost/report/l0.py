@@ -1,7 +1,9 @@
-"""What a run of L0-RBoost found, for people: rules as text, which of them hold for a row, the certificate in words, code length and risk bound.
+"""What a run of L0-RBoost found, for people: rules as text, which of them hold for a row, the
+certificate in words, code length and risk bound.
 
-Code length (6) and risk bound (5) are those of Goldberg and Eckstein 2009 (paper 001), with ln(1 / delta) where (5) prints ln delta. ||lambda||_0 is
-the `support`, M the examples, N the binary attributes, K the most literals of a rule, U_k the rules of k literals.
+Code length (6) and risk bound (5) are those of Goldberg and Eckstein 2009 (paper 001), with
+ln(1 / delta) where (5) prints ln delta. ||lambda||_0 is the `support`, M the examples, N the binary
+attributes, K the most literals of a rule, U_k the rules of k literals.
 """
 
 from __future__ import annotations
@@ -38,7 +40,13 @@ class TextRule:
     covers_positive: int
 
 
-def describe_rules(ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, labels: np.ndarray, mapping: LabelMapping) -> list[TextRule]:
+def describe_rules(
+    ensemble: Ensemble,
+    binarizer: Binarizer,
+    bits: np.ndarray,
+    labels: np.ndarray,
+    mapping: LabelMapping,
+) -> list[TextRule]:
     """The rules in words with what they cover, in the order of `voting`.
 
     Args:
@@ -52,7 +60,10 @@ def describe_rules(ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, l
     prices = costs(ensemble, bits)
     rules = []
     for index, slot in enumerate(voting(ensemble)):
-        literals, sign = np.asarray(ensemble.hypotheses.literals[slot]), int(ensemble.hypotheses.sign[slot])
+        literals, sign = (
+            np.asarray(ensemble.hypotheses.literals[slot]),
+            int(ensemble.hypotheses.sign[slot]),
+        )
         order = int(np.abs(literals).sum())
         rules.append(
             TextRule(
@@ -73,12 +84,17 @@ def costs(ensemble: Ensemble, bits: np.ndarray) -> np.ndarray:
     """What a monomial costs, in errors, by order, [K + 1]; the first is that of a constant."""
     learner, num_attributes = ensemble.learner, bits.shape[1]
     highest = num_attributes if learner.max_order is None else learner.max_order
-    prices = np.asarray(learner.cost(np.arange(1, highest + 1), num_attributes, np.float32(len(bits)), highest), np.float64)
+    prices = np.asarray(
+        learner.cost(np.arange(1, highest + 1), num_attributes, np.float32(len(bits)), highest),
+        np.float64,
+    )
     return np.concatenate([[float(learner.constant_cost)], prices])
 
 
 def certificate(fit: Fit) -> dict[str, Any]:
-    """All bounds, None where they are infinite: of the relaxation (18), and of errors and costs (15); with the status explained."""
+    """All bounds, None where they are infinite: of the relaxation (18), and of errors and costs
+    (15); with the status explained.
+    """
     named = ("lower_bound", "upper_bound", "integer_lower_bound", "integer_upper_bound")
     bounds = {name: float(getattr(fit.certificate, name)) for name in named}
     return {
@@ -91,16 +107,24 @@ def certificate(fit: Fit) -> dict[str, Any]:
 def describe_search(found: ExactFit) -> dict[str, Any]:
     """How the branch and cut went."""
     named = {"hypotheses": int(found.num_hypotheses), "nodes": int(found.num_nodes)}
-    return named | {"status": status.Status(int(found.status)).name, "explanation": status.explain(found.status)}
+    return named | {
+        "status": status.Status(int(found.status)).name,
+        "explanation": status.explain(found.status),
+    }
 
 
 def search_lines(search: Mapping[str, Any]) -> list[str]:
     """The branch and cut in a line.
 
-    >>> search_lines({"hypotheses": 12, "nodes": 40, "status": "OPTIMAL", "explanation": "OPTIMAL: ..."})
+    >>> search_lines(
+    ...     {"hypotheses": 12, "nodes": 40, "status": "OPTIMAL", "explanation": "OPTIMAL: ..."}
+    ... )
     ['search      12 rules in play after reduced costs, 40 nodes: OPTIMAL: ...']
     """
-    return [f"search      {search['hypotheses']:,} rules in play after reduced costs, {search['nodes']:,} nodes: {search['explanation']}"]
+    return [
+        f"search      {search['hypotheses']:,} rules in play after reduced costs,"
+        f" {search['nodes']:,} nodes: {search['explanation']}"
+    ]
 
 
 def in_words(bounds: Mapping[str, Any], *, max_order: int | None, margin: float) -> str:
@@ -111,31 +135,55 @@ def in_words(bounds: Mapping[str, Any], *, max_order: int | None, margin: float)
       max_order: K, None for any order.
       margin: rho.
 
-    >>> in_words({"integer_lower_bound": 40.0, "integer_upper_bound": 42.0}, max_order=2, margin=0.1)
-    'no vote of monomials of up to 2 literals with margin 0.1 can cost less than 40 (errors plus costs of rules); this one costs 42, so it is \
-within 5 % of the best'
+    >>> bounds = {"integer_lower_bound": 40.0, "integer_upper_bound": 42.0}
+    >>> in_words(bounds, max_order=2, margin=0.1)
+    'no vote of monomials of up to 2 literals with margin 0.1 can cost less than 40 ...'
     """
-    literals = "any number of literals" if max_order is None else f"up to {max_order} literals" if max_order > 1 else "one literal"
+    literals = (
+        "any number of literals"
+        if max_order is None
+        else f"up to {max_order} literals"
+        if max_order > 1
+        else "one literal"
+    )
     hypotheses = "constants" if max_order == 0 else f"monomials of {literals}"
     kind = f"no vote of {hypotheses} with margin {margin:.4g}"
     lower, upper = bounds["integer_lower_bound"] or 0.0, bounds["integer_upper_bound"]
     if upper is None:
         return "nothing is proven: the search stopped before it had a vote"
     if lower <= 0:
-        return f"this vote costs {upper:.6g} (errors plus costs of rules), and nothing is proven yet of how good others could be: allow more rounds"
-    known = f"{kind} can cost less than {lower:.6g} (errors plus costs of rules); this one costs {upper:.6g}"
-    return f"{known}, and so is the best" if upper <= lower else f"{known}, so it is within {100 * (upper - lower) / lower:.3g} % of the best"
+        return (
+            f"this vote costs {upper:.6g} (errors plus costs of rules), and nothing is proven yet"
+            " of how good others could be: allow more rounds"
+        )
+    known = (
+        f"{kind} can cost less than {lower:.6g} (errors plus costs of rules); this one costs"
+        f" {upper:.6g}"
+    )
+    return (
+        f"{known}, and so is the best"
+        if upper <= lower
+        else f"{known}, so it is within {100 * (upper - lower) / lower:.3g} % of the best"
+    )
 
 
 def code_length(
-    orders: Sequence[int], *, has_constant: bool, num_errors: int, num_examples: int, num_attributes: int, max_order: int | None
+    orders: Sequence[int],
+    *,
+    has_constant: bool,
+    num_errors: int,
+    num_examples: int,
+    num_attributes: int,
+    max_order: int | None,
 ) -> dict[str, Any]:
     """The length of the labels in bits by (6), told by the model and its errors.
 
-        |lambda|_0 ceil(log2 T) + sum over u with lambda_u > 0 of ceil(log2 |U_k(u)|) + (|lambda|_0 + 1) ceil(log2 M) + errors ceil(log2 M)
+        |lambda|_0 ceil(log2 T) + sum over u with lambda_u > 0 of ceil(log2 |U_k(u)|)
+        + (|lambda|_0 + 1) ceil(log2 M) + errors ceil(log2 M)
 
-    T = K + 1 tables: one for each order, and one for the two constants, of order 0. |U_k| = 2^(k + 1) C(N, k): which attributes, which way each, and
-    the class; (28) leaves the class out.
+    T = K + 1 tables: one for each order, and one for the two constants, of order 0.
+    |U_k| = 2^(k + 1) C(N, k): which attributes, which way each, and the class; (28) leaves the
+    class out.
 
     Args:
       orders: of the rules with a vote.
@@ -148,18 +196,33 @@ def code_length(
     Returns:
       model, errors and total in bits, and the support.
 
-    >>> code_length([1, 2], has_constant=False, num_errors=3, num_examples=100, num_attributes=8, max_order=2)
+    >>> code_length(
+    ...     [1, 2],
+    ...     has_constant=False,
+    ...     num_errors=3,
+    ...     num_examples=100,
+    ...     num_attributes=8,
+    ...     max_order=2,
+    ... )
     {'support': 2, 'model': 38, 'errors': 21, 'total': 59}
     """
     used = [*orders, *([0] if has_constant else [])]
     place, highest = _bits(num_examples), num_attributes if max_order is None else max_order
-    model = len(used) * _bits(highest + 1) + sum(_bits(2 ** (order + 1) * math.comb(num_attributes, order)) for order in used)
+    model = len(used) * _bits(highest + 1) + sum(
+        _bits(2 ** (order + 1) * math.comb(num_attributes, order)) for order in used
+    )
     model += (len(used) + 1) * place
-    return {"support": len(used), "model": model, "errors": num_errors * place, "total": model + num_errors * place}
+    return {
+        "support": len(used),
+        "model": model,
+        "errors": num_errors * place,
+        "total": model + num_errors * place,
+    }
 
 
 def risk_bound(num_bits: float, num_examples: int, *, delta: float = DELTA) -> float:
-    """With probability 1 - delta the error on as many new rows is at most code length / M + ln(1 / delta) / M, (5); above 1 it says nothing.
+    """With probability 1 - delta the error on as many new rows is at most code
+    length / M + ln(1 / delta) / M, (5); above 1 it says nothing.
 
     Args:
       num_bits: the code length.
@@ -172,7 +235,9 @@ def risk_bound(num_bits: float, num_examples: int, *, delta: float = DELTA) -> f
     return (num_bits + math.log(1 / delta)) / num_examples
 
 
-def lines(model: Mapping[str, Any], mapping: LabelMapping, *, num_shown: int | None = None) -> list[str]:
+def lines(
+    model: Mapping[str, Any], mapping: LabelMapping, *, num_shown: int | None = None
+) -> list[str]:
     """The rules, the certificate and the bounds, line by line.
 
     Args:
@@ -187,15 +252,30 @@ def lines(model: Mapping[str, Any], mapping: LabelMapping, *, num_shown: int | N
         if index == num_shown:
             shown.append(f"            ... and {len(rules) - index} more in the report")
             break
-        covers = f"{rule['covers_positive']} of {totals['+1']} {mapping.positive}, {rule['covers_negative']} of {totals['-1']} {mapping.negative}"
-        shown.append(f"{'rules' if index == 0 else '':<12}{rule['coefficient']:.4f} {rule['label']} if {rule['text']}   [{covers}]")
-    missed = f"{model['margin_errors']:.6g} for rows that miss the margin {model['margin']:.4g}, {model['cost_of_rules']:.6g} for rules"
+        covers = (
+            f"{rule['covers_positive']} of {totals['+1']} {mapping.positive},"
+            f" {rule['covers_negative']} of {totals['-1']} {mapping.negative}"
+        )
+        shown.append(
+            f"{'rules' if index == 0 else '':<12}{rule['coefficient']:.4f} {rule['label']} if"
+            f" {rule['text']}   [{covers}]"
+        )
+    missed = (
+        f"{model['margin_errors']:.6g} for rows that miss the margin {model['margin']:.4g},"
+        f" {model['cost_of_rules']:.6g} for rules"
+    )
     shown += [
         f"certificate {model['proven']}",
         f"cost        {_number(bounds['integer_upper_bound'])}: {missed}",
-        f"relaxation  {_number(bounds['lower_bound'])} <= optimum <= {_number(bounds['upper_bound'])}, after {model['num_rounds']} rounds",
+        (
+            f"relaxation  {_number(bounds['lower_bound'])} <= optimum <="
+            f" {_number(bounds['upper_bound'])}, after {model['num_rounds']} rounds"
+        ),
         f"status      of the relaxation: {bounds['explanation']}",
-        f"code length {code['total']} bits for {totals['+1'] + totals['-1']} labels: {code['model']} for the model, {code['errors']} for its errors",
+        (
+            f"code length {code['total']} bits for {totals['+1'] + totals['-1']} labels:"
+            f" {code['model']} for the model, {code['errors']} for its errors"
+        ),
         f"risk bound  {_risk(model['risk_bound'])}",
     ]
     return shown + [f"note: {note}" for note in model["notes"]]
@@ -205,20 +285,30 @@ def choice_lines(choice: Mapping[str, Any]) -> list[str]:
     """The held-out losses of all kappas, margins and votes, where several were tried.
 
     Args:
-      choice: `chosen` kappa, margin and vote, the `losses` of those that were fitted, and how many `candidates` there are.
+      choice: `chosen` kappa, margin and vote, the `losses` of those that were fitted, and how many
+        `candidates` there are.
 
     >>> one = {"kappa": 1.5, "margin": 0.1, "vote": "sparse"}
-    >>> choice_lines({"chosen": one, "losses": [one | {"mean": 0.05, "standard_error": 0.01}], "candidates": 1})
+    >>> choice_lines(
+    ...     {
+    ...         "chosen": one,
+    ...         "losses": [one | {"mean": 0.05, "standard_error": 0.01}],
+    ...         "candidates": 1,
+    ...     }
+    ... )
     ['choice      kappa 1.5, margin 0.1, vote sparse: held-out loss 5.00% ± 1.00%, chosen']
     """
     lines = [
-        f"{'choice' if index == 0 else '':<12}{_size(row)}kappa {row['kappa']:g}, margin {row['margin']:.4g}, vote {row['vote']}: held-out loss "
-        f"{row['mean']:.2%} ± {row['standard_error']:.2%}{', chosen' if choice['chosen'].items() <= row.items() else ''}"
+        f"{'choice' if index == 0 else '':<12}{_size(row)}kappa {row['kappa']:g}, margin"
+        f" {row['margin']:.4g}, vote {row['vote']}: held-out loss "
+        f"{row['mean']:.2%} ± {row['standard_error']:.2%}"
+        f"{', chosen' if choice['chosen'].items() <= row.items() else ''}"
         for index, row in enumerate(choice["losses"])
     ]
     if len(choice["losses"]) < choice["candidates"]:
         lines.append(
-            f"{'':<12}the choice ended early, after {len(choice['losses'])} of {choice['candidates']} candidates: give more time for the others"
+            f"{'':<12}the choice ended early, after {len(choice['losses'])} of"
+            f" {choice['candidates']} candidates: give more time for the others"
         )
     return lines
 
@@ -227,7 +317,9 @@ def _size(row: Mapping[str, Any]) -> str:
     """The order and the number of rules of a candidate, where they are chosen."""
     if "max_order" not in row:
         return ""
-    rules = "any number of rules" if row["max_rules"] is None else f"at most {row['max_rules']} rules"
+    rules = (
+        "any number of rules" if row["max_rules"] is None else f"at most {row['max_rules']} rules"
+    )
     return f"{row['max_order']} literals, {rules}, "
 
 
@@ -239,7 +331,9 @@ def explanations(rules: Sequence[Mapping[str, Any]], holds: np.ndarray) -> list[
       holds: [k, r] as `fired` makes it.
     """
     said = [f"{rule['coefficient']:.4f} {rule['label']} if {rule['text']}" for rule in rules]
-    return ["; ".join(text for text, is_held in zip(said, row, strict=True) if is_held) for row in holds]
+    return [
+        "; ".join(text for text, is_held in zip(said, row, strict=True) if is_held) for row in holds
+    ]
 
 
 def _vote(model: Mapping[str, Any], mapping: LabelMapping) -> str:
@@ -249,7 +343,11 @@ def _vote(model: Mapping[str, Any], mapping: LabelMapping) -> str:
     head = f"{positive} where the rules for {positive} that hold outweigh those for {negative}"
     if constant == 0:
         return f"{head}, else {negative}"
-    by = f"by more than {-constant:.4g}" if constant < 0 else f"or fall short by less than {constant:.4g}"
+    by = (
+        f"by more than {-constant:.4g}"
+        if constant < 0
+        else f"or fall short by less than {constant:.4g}"
+    )
     return f"{head} {by}, else {negative}"
 
 

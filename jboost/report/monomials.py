@@ -1,4 +1,6 @@
-"""Votes of monomials, whichever method found them: which of them vote, and which of them hold for a row."""
+"""Votes of monomials, whichever method found them: which of them vote, and which of them hold for a
+row.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""The rules that stand beside the optimal combination: each turns the two scores of an example into a vote.
+"""The rules that stand beside the optimal combination: each turns the two scores of an example into
+a vote.
 
-A vote is +1, -1, or 0 where a rule is of two minds; an example of weight w costs w (1 - label vote) / 2, so that a 0 costs half. All
-rules but the majority vote are lines in the plane of the scores, and the majority vote costs the mean of its two members: on the
-examples it was fitted to, nothing here costs less than the optimal combination.
+A vote is +1, -1, or 0 where a rule is of two minds; an example of weight w costs w (1 - label
+vote) / 2, so that a 0 costs half. All rules but the majority vote are lines in the plane of the
+scores, and the majority vote costs the mean of its two members: on the examples it was fitted to,
+nothing here costs less than the optimal combination.
 """
 
 from __future__ import annotations
@@ -28,7 +30,13 @@ class Rule:
     vote: Callable[[np.ndarray], np.ndarray]  # points [k, 2] -> [k] in {-1, 0, 1}
 
 
-def fit_rules(points: np.ndarray, labels: np.ndarray, weights: np.ndarray, names: Sequence[str], separator: Separator) -> list[Rule]:
+def fit_rules(
+    points: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    names: Sequence[str],
+    separator: Separator,
+) -> list[Rule]:
     """All rules, fitted to the same scores; the optimal combination is the last.
 
     Args:
@@ -42,11 +50,29 @@ def fit_rules(points: np.ndarray, labels: np.ndarray, weights: np.ndarray, names
     for axis, name in enumerate(names):
         rules.append(Rule(name, "above 0", _above(axis, 0.0)))
         threshold = best_threshold(points[:, axis], labels, weights)
-        rules.append(Rule(name, f"best threshold: {_describe_threshold(threshold)}", _above(axis, threshold)))
-    rules.append(Rule("majority vote", "a tie counts half", lambda scores: np.sign(_sign(scores).sum(axis=1))))
-    rules.append(Rule("average", "of both scores, above 0", lambda scores: _sign(scores[:, 0] / 2 + scores[:, 1] / 2)))
+        rules.append(
+            Rule(name, f"best threshold: {_describe_threshold(threshold)}", _above(axis, threshold))
+        )
+    rules.append(
+        Rule(
+            "majority vote", "a tie counts half", lambda scores: np.sign(_sign(scores).sum(axis=1))
+        )
+    )
+    rules.append(
+        Rule(
+            "average",
+            "of both scores, above 0",
+            lambda scores: _sign(scores[:, 0] / 2 + scores[:, 1] / 2),
+        )
+    )
     rules.append(_stacking(points, labels, weights))
-    rules.append(Rule(OPTIMAL, "of both scores, exact", lambda scores: _sign(separator_scores(separator, scores))))
+    rules.append(
+        Rule(
+            OPTIMAL,
+            "of both scores, exact",
+            lambda scores: _sign(separator_scores(separator, scores)),
+        )
+    )
     return rules
 
 
@@ -56,14 +82,16 @@ def loss(rule: Rule, points: np.ndarray, labels: np.ndarray, weights: np.ndarray
 
 
 def best_threshold(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
-    """The threshold t for which "above t is +1" costs least: halfway between two scores, or infinite. Among equals the first.
+    """The threshold t for which "above t is +1" costs least: halfway between two scores, or
+    infinite. Among equals the first.
 
     >>> best_threshold(np.array([1.0, 2.0, 4.0]), np.array([-1, -1, 1]), np.ones(3))
     3.0
     """
     values, place = np.unique(scores, return_inverse=True)
     gain = np.zeros(len(values) + 1)
-    np.add.at(gain, place + 1, -labels * weights)  # what moving the threshold above this value saves
+    # what moving the threshold above this value saves
+    np.add.at(gain, place + 1, -labels * weights)
     best = int(np.cumsum(gain).argmax())
     if best == 0:
         return -math.inf
@@ -75,7 +103,10 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray) 
 
 def separator_scores(separator: Separator, points: np.ndarray) -> np.ndarray:
     """normal . (x - anchor) + bias in float64, whatever the precision of the separator; [k]."""
-    normal, anchor, bias = (np.asarray(part, np.float64) for part in (separator.normal, separator.anchor, separator.bias))
+    normal, anchor, bias = (
+        np.asarray(part, np.float64)
+        for part in (separator.normal, separator.anchor, separator.bias)
+    )
     scores: np.ndarray = np.sum(normal * (np.asarray(points, np.float64) - anchor), axis=1) + bias
     return scores
 
@@ -85,12 +116,17 @@ def _stacking(points: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Ru
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    _, exponents = np.frexp(np.abs(points).max(axis=0, initial=0.0))  # by powers of two, so that no square overflows and all else is as without
+    # by powers of two, so that no square overflows and all else is as without
+    _, exponents = np.frexp(np.abs(points).max(axis=0, initial=0.0))
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(np.ldexp(points, -exponents), labels, logisticregression__sample_weight=weights)
-    return Rule("logistic stacking", "on both scores", lambda scores: _sign(model.decision_function(np.ldexp(scores, -exponents))))
+    return Rule(
+        "logistic stacking",
+        "on both scores",
+        lambda scores: _sign(model.decision_function(np.ldexp(scores, -exponents))),
+    )
 
 
 def _above(axis: int, threshold: float) -> Callable[[np.ndarray], np.ndarray]:

@@ -1,4 +1,6 @@
-"""What a run of SLIPPER found, for people: rules as text with their votes, what they cover, the certificate and the choice of rounds."""
+"""What a run of SLIPPER found, for people: rules as text with their votes, what they cover, the
+certificate and the choice of rounds.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,13 @@ class TextRule:
     covers_positive: int
 
 
-def describe_rules(ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, labels: np.ndarray, mapping: LabelMapping) -> list[TextRule]:
+def describe_rules(
+    ensemble: Ensemble,
+    binarizer: Binarizer,
+    bits: np.ndarray,
+    labels: np.ndarray,
+    mapping: LabelMapping,
+) -> list[TextRule]:
     """The rules in words with what they cover, in the order of `voting`.
 
     Args:
@@ -44,7 +52,10 @@ def describe_rules(ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, l
     covered = fired(ensemble, bits)
     rules = []
     for index, slot in enumerate(voting(ensemble)):
-        literals, vote = np.asarray(ensemble.hypotheses.literals[slot]), float(ensemble.votes[slot, 0])
+        literals, vote = (
+            np.asarray(ensemble.hypotheses.literals[slot]),
+            float(ensemble.votes[slot, 0]),
+        )
         rules.append(
             TextRule(
                 text=binarization.describe_monomial(binarizer, literals),
@@ -59,13 +70,27 @@ def describe_rules(ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, l
 
 
 def certificate(fit: Fit) -> dict[str, Any]:
-    """The training error and its bound, the product of the normalisers; with the status explained."""
-    bounds = {name: float(getattr(fit.certificate, name)) for name in ("lower_bound", "upper_bound")}
-    return {**bounds, "status": status.Status(int(fit.status)).name, "explanation": status.explain(fit.status)}
+    """The training error and its bound, the product of the normalisers; with the status
+    explained.
+    """
+    bounds = {
+        name: float(getattr(fit.certificate, name)) for name in ("lower_bound", "upper_bound")
+    }
+    return {
+        **bounds,
+        "status": status.Status(int(fit.status)).name,
+        "explanation": status.explain(fit.status),
+    }
 
 
 def describe(
-    fit: Fit, ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, labels: np.ndarray, mapping: LabelMapping, errors: Sequence[float]
+    fit: Fit,
+    ensemble: Ensemble,
+    binarizer: Binarizer,
+    bits: np.ndarray,
+    labels: np.ndarray,
+    mapping: LabelMapping,
+    errors: Sequence[float],
 ) -> dict[str, Any]:
     """All that is said about a fit, ready for JSON.
 
@@ -82,14 +107,22 @@ def describe(
     return {
         "num_rounds": num_rounds,
         "rounds": {"chosen": num_rounds, "errors": list(errors)},
-        "attributes": {"bits": binarizer.num_bits, "constant_columns": list(binarizer.constant_attributes)},
+        "attributes": {
+            "bits": binarizer.num_bits,
+            "constant_columns": list(binarizer.constant_attributes),
+        },
         "rows": {"-1": int((labels < 0).sum()), "+1": int((labels > 0).sum())},
-        "rules": [dataclasses.asdict(rule) for rule in describe_rules(ensemble, binarizer, bits, labels, mapping)],
+        "rules": [
+            dataclasses.asdict(rule)
+            for rule in describe_rules(ensemble, binarizer, bits, labels, mapping)
+        ],
         "certificate": certificate(fit),
     }
 
 
-def lines(model: Mapping[str, Any], mapping: LabelMapping, *, num_shown: int | None = None) -> list[str]:
+def lines(
+    model: Mapping[str, Any], mapping: LabelMapping, *, num_shown: int | None = None
+) -> list[str]:
     """Rounds, rules, certificate and status, line by line.
 
     Args:
@@ -99,7 +132,10 @@ def lines(model: Mapping[str, Any], mapping: LabelMapping, *, num_shown: int | N
     """
     bounds, rules, totals = model["certificate"], model["rules"], model["rows"]
     shown = [
-        f"model       {mapping.positive} where the votes of the rules that hold sum to more than 0, else {mapping.negative}",
+        (
+            f"model       {mapping.positive} where the votes of the rules that hold sum to more"
+            f" than 0, else {mapping.negative}"
+        ),
         _rounds_line(model),
     ]
     for index, rule in enumerate(rules):
@@ -107,11 +143,20 @@ def lines(model: Mapping[str, Any], mapping: LabelMapping, *, num_shown: int | N
             shown.append(f"            ... and {len(rules) - index} more in the report")
             break
         condition = _ALWAYS if rule["text"] == _ALWAYS else f"if {rule['text']}"
-        covers = f"{rule['covers_positive']} of {totals['+1']} {mapping.positive}, {rule['covers_negative']} of {totals['-1']} {mapping.negative}"
-        shown.append(f"{'rules' if index == 0 else '':<12}{abs(rule['vote']):.4f} {rule['label']} {condition}   [{covers}]")
+        covers = (
+            f"{rule['covers_positive']} of {totals['+1']} {mapping.positive},"
+            f" {rule['covers_negative']} of {totals['-1']} {mapping.negative}"
+        )
+        shown.append(
+            f"{'rules' if index == 0 else '':<12}{abs(rule['vote']):.4f} {rule['label']}"
+            f" {condition}   [{covers}]"
+        )
     return [
         *shown,
-        f"bounds      training error {bounds['lower_bound']:.6g} <= {bounds['upper_bound']:.6g}, the product of the normalisers",
+        (
+            f"bounds      training error {bounds['lower_bound']:.6g} <="
+            f" {bounds['upper_bound']:.6g}, the product of the normalisers"
+        ),
         *verdict.lines(model["verdict"]),
         verdict.status_line(bounds["explanation"], model["verdict"]),
     ]
@@ -121,7 +166,10 @@ def _rounds_line(model: Mapping[str, Any]) -> str:
     errors, chosen = model["rounds"]["errors"], model["rounds"]["chosen"]
     if not errors:
         return f"rounds      {chosen}"
-    return f"rounds      {chosen} of up to {len(errors)}, by cross-validation: held-out loss {errors[chosen - 1]:.2%}"
+    return (
+        f"rounds      {chosen} of up to {len(errors)}, by cross-validation: held-out loss"
+        f" {errors[chosen - 1]:.2%}"
+    )
 
 
 def explanations(rules: Sequence[Mapping[str, Any]], holds: np.ndarray) -> list[str]:
@@ -131,5 +179,11 @@ def explanations(rules: Sequence[Mapping[str, Any]], holds: np.ndarray) -> list[
       rules: as `describe_rules` makes them, as dictionaries.
       holds: [k, r] as `fired` makes it.
     """
-    said = [f"{abs(rule['vote']):.4f} {rule['label']} {_ALWAYS if rule['text'] == _ALWAYS else 'if ' + rule['text']}" for rule in rules]
-    return ["; ".join(text for text, is_held in zip(said, row, strict=True) if is_held) for row in holds]
+    said = [
+        f"{abs(rule['vote']):.4f} {rule['label']}"
+        f" {_ALWAYS if rule['text'] == _ALWAYS else 'if ' + rule['text']}"
+        for rule in rules
+    ]
+    return [
+        "; ".join(text for text, is_held in zip(said, row, strict=True) if is_held) for row in holds
+    ]

@@ -22,18 +22,29 @@ def loss_table(losses: Sequence[Mapping[str, Any]]) -> Any:
     """
     parts = {"training": "training loss", "held_out": "held-out loss"}
     shown = {part: title for part, title in parts.items() if part in losses[0]}
-    table = _table("classifier", "", *[title for title in shown.values() for title in (title, "rate")])
+    table = _table(
+        "classifier", "", *[title for title in shown.values() for title in (title, "rate")]
+    )
     for row in losses:
-        cells = [cell for part in shown for cell in (_weight(row[part]["weight"]), f"{row[part]['rate']:.2%}")]
+        cells = [
+            cell
+            for part in shown
+            for cell in (_weight(row[part]["weight"]), f"{row[part]['rate']:.2%}")
+        ]
         table.add_row(row["rule"], row["detail"], *cells, style=_style(row["rule"]))
     return table
 
 
 def cross_validation_table(results: Sequence[Mapping[str, Any]]) -> Any:
-    """Mean and standard error over the folds of the loss rates, a row for each rule; see `loss_table`."""
+    """Mean and standard error over the folds of the loss rates, a row for each rule; see
+    `loss_table`.
+    """
     table = _table("classifier", "", "training", "held out")
     for row in results:
-        cells = [f"{row[part]['mean']:.2%} ± {row[part]['standard_error']:.2%}" for part in ("training", "held_out")]
+        cells = [
+            f"{row[part]['mean']:.2%} ± {row[part]['standard_error']:.2%}"
+            for part in ("training", "held_out")
+        ]
         table.add_row(row["rule"], row["detail"], *cells, style=_style(row["rule"]))
     return table
 
@@ -41,13 +52,18 @@ def cross_validation_table(results: Sequence[Mapping[str, Any]]) -> Any:
 def support_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Accuracy and number of hypotheses over the folds, of those rules that count theirs.
 
-    >>> row = {"rule": "l0", "held_out": {"mean": 0.05, "standard_error": 0.01}, "support": {"mean": 6.5, "standard_error": 0.5}}
+    >>> row = {
+    ...     "rule": "l0",
+    ...     "held_out": {"mean": 0.05, "standard_error": 0.01},
+    ...     "support": {"mean": 6.5, "standard_error": 0.5},
+    ... }
     >>> support_lines([row])
     ['l0          accuracy 95.00% ± 1.00%, support 6.5 ± 0.5']
     """
     return [
-        f"{row['rule']:<12}accuracy {1 - row['held_out']['mean']:.2%} ± {row['held_out']['standard_error']:.2%}, "
-        f"support {row['support']['mean']:.1f} ± {row['support']['standard_error']:.1f}"
+        f"{row['rule']:<12}accuracy {1 - row['held_out']['mean']:.2%} ±"
+        f" {row['held_out']['standard_error']:.2%}, support {row['support']['mean']:.1f} ±"
+        f" {row['support']['standard_error']:.1f}"
         for row in results
         if "support" in row
     ]
@@ -57,7 +73,11 @@ def certificate_lines(certificate: Mapping[str, Any], separator: Mapping[str, An
     """The formula and what is proven, line by line."""
     bound = f"{_weight(certificate['lower_bound'])} <= optimum <= {_weight(certificate['loss'])}"
     proof = "the optimum" if certificate["is_optimal"] else "not proven optimal"
-    margin = "infinite (a constant classifier)" if certificate["margin"] is None else f"{certificate['margin']:.6g}"
+    margin = (
+        "infinite (a constant classifier)"
+        if certificate["margin"] is None
+        else f"{certificate['margin']:.6g}"
+    )
     return [
         separator["formula"],
         f"loss        {_weight(certificate['loss'])}, {proof} ({bound})",
@@ -69,9 +89,15 @@ def certificate_lines(certificate: Mapping[str, Any], separator: Mapping[str, An
 def data_lines(data: Mapping[str, Any]) -> list[str]:
     """The summary of the data, line by line."""
     held_out = f", {data['held_out_rows']} of them held out" if data["held_out_rows"] else ""
-    columns = f"{data['numeric_columns']} numeric and {len(data['categorical_columns'])} categorical columns"
+    columns = (
+        f"{data['numeric_columns']} numeric and {len(data['categorical_columns'])} categorical"
+        " columns"
+    )
     missing = sum(data["missing_values"].values())
-    lines = [f"{data['source']}: {data['rows']} rows{held_out}, {data['positive_rows']} of class +1; {columns}; {missing} missing values"]
+    lines = [
+        f"{data['source']}: {data['rows']} rows{held_out}, {data['positive_rows']} of class +1;"
+        f" {columns}; {missing} missing values"
+    ]
     if data["columns"]:
         lines.append(f"columns     {_few(data['columns'])}")
     return lines + [f"note: {note}" for note in data["notes"]]
@@ -89,7 +115,10 @@ def seconds_line(seconds: Mapping[str, float]) -> str:
     >>> seconds_line({"reading": 0.25, "solve": 1.0})
     'reading 0.250 s, solve 1.0 s'
     """
-    return ", ".join(f"{name} {value:.1f} s" if value >= 1 else f"{name} {value:.3f} s" for name, value in seconds.items())
+    return ", ".join(
+        f"{name} {value:.1f} s" if value >= 1 else f"{name} {value:.3f} s"
+        for name, value in seconds.items()
+    )
 
 
 def programs_line(programs: Mapping[str, float]) -> str:

@@ -1,4 +1,6 @@
-"""Whether a result says anything: a proof of optimality means little where the best is no better than nothing."""
+"""Whether a result says anything: a proof of optimality means little where the best is no better
+than nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +13,48 @@ import numpy as np
 _ROUNDING = 1e-6  # of soft margins and, relative, of losses in float32
 
 
-def assess(loss_rate: float, labels: np.ndarray, weights: np.ndarray, *, reasons: Sequence[str] = (), remedy: str) -> dict[str, Any]:
+def assess(
+    loss_rate: float,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    *,
+    reasons: Sequence[str] = (),
+    remedy: str,
+) -> dict[str, Any]:
     """The verdict on a vote, ready for JSON.
 
     Args:
       loss_rate: share of the weight of its training rows that it misclassifies.
       labels: [m] -1 or +1, of these rows.
       weights: [m].
-      reasons: why the vote says nothing, beside its loss; empty where nothing else speaks against it.
+      reasons: why the vote says nothing, beside its loss; empty where nothing else speaks against
+        it.
       remedy: what to do about a vote that says nothing.
 
     Returns:
-      `says_something`, the `constant_loss_rate` of the larger class, the `reasons` why the vote says nothing, and the `remedy`, None where it
-      says something.
+      `says_something`, the `constant_loss_rate` of the larger class, the `reasons` why the vote
+      says nothing, and the `remedy`, None where it says something.
 
     >>> labels, weights = np.array([1, 1, -1, 1]), np.ones(4)
     >>> assess(0.0, labels, weights, remedy="a greater --nu")
     {'says_something': True, 'constant_loss_rate': 0.25, 'reasons': [], 'remedy': None}
     >>> lines(assess(0.25, labels, weights, remedy="a greater --nu"))
-    ['verdict     says nothing: it misclassifies 25.00% of the training weight, and the larger class alone 25.00%. Remedy: a greater --nu']
+    ['verdict     says nothing: ... and the larger class alone 25.00%. Remedy: a greater --nu']
     """
     total = math.fsum(weights)
     constant = min(math.fsum(weights[labels == sign]) for sign in (-1, 1)) / total
     found = list(reasons)
     if loss_rate >= constant * (1 - _ROUNDING):
-        found.append(f"it misclassifies {loss_rate:.2%} of the training weight, and the larger class alone {constant:.2%}")
-    return {"says_something": not found, "constant_loss_rate": constant, "reasons": found, "remedy": remedy if found else None}
+        found.append(
+            f"it misclassifies {loss_rate:.2%} of the training weight, and the larger class alone"
+            f" {constant:.2%}"
+        )
+    return {
+        "says_something": not found,
+        "constant_loss_rate": constant,
+        "reasons": found,
+        "remedy": remedy if found else None,
+    }
 
 
 def soft_margin_reasons(bounds: Mapping[str, float | None]) -> list[str]:
@@ -48,7 +66,10 @@ def soft_margin_reasons(bounds: Mapping[str, float | None]) -> list[str]:
     >>> soft_margin_reasons({"lower_bound": 0.0, "upper_bound": 0.009, "seen_upper_bound": 0.009})
     ['its soft margin is 0, as that of no vote at all, and the best is 0.009 at most']
     """
-    lower, upper = bounds["lower_bound"], bounds["upper_bound"] if bounds["upper_bound"] is not None else bounds["seen_upper_bound"]
+    lower, upper = (
+        bounds["lower_bound"],
+        bounds["upper_bound"] if bounds["upper_bound"] is not None else bounds["seen_upper_bound"],
+    )
     if lower is not None and lower > _ROUNDING:
         return []
     known = "" if upper is None else f", and the best is {max(upper, 0.0):.4g} at most"
@@ -59,7 +80,9 @@ def lines(verdict: Mapping[str, Any]) -> list[str]:
     """The verdict in a line; none where the result says something."""
     if verdict["says_something"]:
         return []
-    return [f"verdict     says nothing: {'; '.join(verdict['reasons'])}. Remedy: {verdict['remedy']}"]
+    return [
+        f"verdict     says nothing: {'; '.join(verdict['reasons'])}. Remedy: {verdict['remedy']}"
+    ]
 
 
 def status_line(explanation: str, verdict: Mapping[str, Any]) -> str:

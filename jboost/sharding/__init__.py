@@ -1,7 +1,9 @@
-"""Meshes of devices and clusters of processes: where arrays are put, so that every public algorithm runs on many devices.
+"""Meshes of devices and clusters of processes: where arrays are put, so that every public algorithm
+runs on many devices.
 
-`initialize_cluster` joins processes, `make_mesh` arranges their devices, `shard_dataset` spreads the examples of one problem,
-`shard_batch` the members of a batch; `replicate` and `gather` are for the rest. All are thin over JAX's own `NamedSharding`.
+`initialize_cluster` joins processes, `make_mesh` arranges their devices, `shard_dataset` spreads
+the examples of one problem, `shard_batch` the members of a batch; `replicate` and `gather` are for
+the rest. All are thin over JAX's own `NamedSharding`.
 """
 
 from jboost.sharding.cluster import initialize_cluster

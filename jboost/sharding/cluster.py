@@ -10,9 +10,19 @@ import jax
 
 from jboost.base import check
 
-_CLUSTERS = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "JOB_COMPLETION_INDEX", "TPU_WORKER_", "MEGASCALE_")  # prefixes of variables of a job
+# prefixes of variables of a job
+_CLUSTERS = (
+    "SLURM_",
+    "OMPI_",
+    "PMI_",
+    "PMIX_",
+    "JOB_COMPLETION_INDEX",
+    "TPU_WORKER_",
+    "MEGASCALE_",
+)
 _NUM_TASKS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-_HEARTBEAT_SECONDS = 30  # after so long without a sign of life a process counts as lost, and the others end
+# after so long without a sign of life a process counts as lost, and the others end
+_HEARTBEAT_SECONDS = 30
 
 
 def initialize_cluster(
@@ -25,23 +35,27 @@ def initialize_cluster(
 ) -> int:
     """Joins this process to the others of its job; call it first, before anything touches a device.
 
-    With no argument the job is what JAX detects (Slurm, Open MPI, Kubernetes, TPU pods), or what the environment says:
-    JBOOST_COORDINATOR, JBOOST_NUM_PROCESSES and JBOOST_PROCESS_ID, which `scripts/cluster` sets. In a single process it does
-    nothing, and so it does where it was called before. A process that is lost ends the others within a minute.
+    With no argument the job is what JAX detects (Slurm, Open MPI, Kubernetes, TPU pods), or what
+    the environment says: JBOOST_COORDINATOR, JBOOST_NUM_PROCESSES and JBOOST_PROCESS_ID, which
+    `scripts/cluster` sets. In a single process it does nothing, and so it does where it was called
+    before. A process that is lost ends the others within a minute.
 
     Args:
       coordinator_address: "host:port" of process 0, where it listens.
       num_processes: how many processes there are.
       process_id: the number of this one, from 0.
-      local_device_ids: which devices of the machine this process uses; None for all, or for one each under Slurm and Open MPI.
+      local_device_ids: which devices of the machine this process uses; None for all, or for one
+        each under Slurm and Open MPI.
       timeout: seconds that processes wait for the coordinator and for each other.
 
     Returns:
       The number of processes.
 
     Raises:
-      ValueError: naming the argument, where only some of the three are given, or one is out of range.
-      TimeoutError: where the coordinator does not answer within `timeout`; it says where it was looked for.
+      ValueError: naming the argument, where only some of the three are given, or one is out of
+        range.
+      TimeoutError: where the coordinator does not answer within `timeout`; it says where it was
+        looked for.
 
     >>> import jboost
     >>> jboost.sharding.initialize_cluster(num_processes=1, process_id=0)
@@ -50,7 +64,11 @@ def initialize_cluster(
     check.count("timeout", timeout, low=1)
     if jax.distributed.is_initialized():
         return jax.process_count()
-    address = coordinator_address or os.environ.get("JBOOST_COORDINATOR") or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    address = (
+        coordinator_address
+        or os.environ.get("JBOOST_COORDINATOR")
+        or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    )
     total = _number("num_processes", num_processes, "JBOOST_NUM_PROCESSES")
     number = _number("process_id", process_id, "JBOOST_PROCESS_ID")
     if total is not None and total <= 1:
@@ -70,8 +88,9 @@ def initialize_cluster(
         )
     except jax.errors.JaxRuntimeError as error:
         raise TimeoutError(
-            f"the processes of this job did not find each other within {timeout} s (coordinator {address or 'as detected'}): "
-            "check that all were started, that the port is free and open, or raise timeout"
+            f"the processes of this job did not find each other within {timeout} s (coordinator"
+            f" {address or 'as detected'}): check that all were started, that the port is free and"
+            " open, or raise timeout"
         ) from error
     except (ValueError, RuntimeError) as error:
         if (address, total, number) == (None, None, None) and _is_alone(error):
@@ -83,16 +102,26 @@ def initialize_cluster(
 def _is_alone(error: Exception) -> bool:
     """Whether JAX failed because there is no cluster to join.
 
-    Raises ValueError where the environment says that there are several processes, which would otherwise each work alone.
+    Raises ValueError where the environment says that there are several processes, which would
+    otherwise each work alone.
     """
-    tasks = next((name for name in _NUM_TASKS if os.environ.get(name, "").isdigit() and int(os.environ[name]) > 1), None)
+    tasks = next(
+        (
+            name
+            for name in _NUM_TASKS
+            if os.environ.get(name, "").isdigit() and int(os.environ[name]) > 1
+        ),
+        None,
+    )
     if tasks is not None and isinstance(error, ValueError):
         raise ValueError(
-            f"{tasks} is {os.environ[tasks]}, but JAX did not find the other processes ({error}): start this by srun or mpirun, or pass "
-            "coordinator_address, num_processes and process_id"
+            f"{tasks} is {os.environ[tasks]}, but JAX did not find the other processes ({error}):"
+            " start this by srun or mpirun, or pass coordinator_address, num_processes and"
+            " process_id"
         ) from error
     is_in_job = any(name.startswith(_CLUSTERS) for name in os.environ)
-    return isinstance(error, ValueError) or not is_in_job  # RuntimeError: JAX has started already, which a process alone may
+    # RuntimeError: JAX has started already, which a process alone may
+    return isinstance(error, ValueError) or not is_in_job
 
 
 def _number(name: str, given: int | None, variable: str) -> int | None:
@@ -110,10 +139,16 @@ def _number(name: str, given: int | None, variable: str) -> int | None:
 def _check_numbers(address: str | None, total: int | None, number: int | None) -> None:
     if (total is None) != (number is None):
         missing = "num_processes" if total is None else "process_id"
-        raise ValueError(f"{missing} is missing: pass both num_processes and process_id, or neither where JAX detects the cluster")
+        raise ValueError(
+            f"{missing} is missing: pass both num_processes and process_id, or neither where JAX"
+            " detects the cluster"
+        )
     if total is not None and number is not None:
         if number >= total:
-            raise ValueError(f"process_id is {number} of {total} processes: expected a number from 0 to {total - 1}")
+            raise ValueError(
+                f"process_id is {number} of {total} processes: expected a number from 0 to"
+                f" {total - 1}"
+            )
         if address is None:
             raise ValueError("coordinator_address is missing: pass 'host:port' of process 0")
     if address is not None and not (":" in address and address.rsplit(":", 1)[1].isdigit()):
@@ -121,7 +156,9 @@ def _check_numbers(address: str | None, total: int | None, number: int | None) -
 
 
 def _await_coordinator(address: str, timeout: int) -> None:
-    """Waits until something listens there. Raises TimeoutError: JAX itself would end the process without a word to Python."""
+    """Waits until something listens there. Raises TimeoutError: JAX itself would end the process
+    without a word to Python.
+    """
     host, port = address.rsplit(":", 1)
     deadline, reason = time.monotonic() + timeout, ""
     while time.monotonic() < deadline:
@@ -132,6 +169,6 @@ def _await_coordinator(address: str, timeout: int) -> None:
             reason = str(error)
             time.sleep(0.2)
     raise TimeoutError(
-        f"no coordinator answers at {address} within {timeout} s ({reason}): start process 0 there, check the address and that the "
-        "port is open, or raise timeout"
+        f"no coordinator answers at {address} within {timeout} s ({reason}): start process 0 there,"
+        " check the address and that the port is open, or raise timeout"
     )

@@ -20,16 +20,19 @@ def make_mesh(
     """A mesh over the devices of all processes, in the order that JAX finds fastest.
 
     Args:
-      axis_sizes: how many devices along each axis, static; None for all of them along the first axis.
-      axis_names: a name for each axis; `shard_dataset` looks for "examples", `shard_batch` for "batch".
+      axis_sizes: how many devices along each axis, static; None for all of them along the first
+        axis.
+      axis_names: a name for each axis; `shard_dataset` looks for "examples", `shard_batch` for
+        "batch".
       devices: which devices; None for `jax.devices()`.
 
     Returns:
-      A `jax.sharding.Mesh` with axes of JAX's default type, which is `Explicit`. The public algorithms take arrays on meshes
-      with `Auto` axes too.
+      A `jax.sharding.Mesh` with axes of JAX's default type, which is `Explicit`. The public
+      algorithms take arrays on meshes with `Auto` axes too.
 
     Raises:
-      ValueError: naming the argument, where the sizes need more devices than there are, or names and sizes differ in number.
+      ValueError: naming the argument, where the sizes need more devices than there are, or names
+        and sizes differ in number.
 
     >>> import jax, jboost
     >>> mesh = jboost.sharding.make_mesh(devices=jax.devices()[:1])
@@ -47,9 +50,14 @@ def make_mesh(
     else:
         sizes = tuple(axis_sizes)
     if len(sizes) != len(names):
-        raise ValueError(f"axis_sizes is {sizes} and axis_names is {names}: expected a size for each name")
+        raise ValueError(
+            f"axis_sizes is {sizes} and axis_names is {names}: expected a size for each name"
+        )
     for index, size in enumerate(sizes):
         check.count(f"axis_sizes[{index}]", size, low=1)
     if math.prod(sizes) > len(found):
-        raise ValueError(f"axis_sizes is {sizes}, which takes {math.prod(sizes)} devices, and there are {len(found)}: ask for fewer")
+        raise ValueError(
+            f"axis_sizes is {sizes}, which takes {math.prod(sizes)} devices, and there are"
+            f" {len(found)}: ask for fewer"
+        )
     return jax.make_mesh(sizes, names, devices=found[: math.prod(sizes)])

@@ -1,4 +1,6 @@
-"""Where arrays are put on a mesh: examples, members of a batch, copies; and the way back to the host."""
+"""Where arrays are put on a mesh: examples, members of a batch, copies; and the way back to the
+host.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ from jboost.base.types import Dataset, PyTree, is_packed
 def shard_dataset(dataset: Dataset, mesh: Mesh, *, axis: str = "examples") -> Dataset:
     """The data set with its examples spread over an axis of a mesh.
 
-    In one process `dataset` holds all examples. In several, each process passes its own rows, as many as it has: they stay on
-    its devices, and together they are the data set. Numbers and dtypes of columns must agree.
+    In one process `dataset` holds all examples. In several, each process passes its own rows, as
+    many as it has: they stay on its devices, and together they are the data set. Numbers and dtypes
+    of columns must agree.
 
     Args:
       dataset: of m examples, on the host or on any device.
@@ -26,13 +29,14 @@ def shard_dataset(dataset: Dataset, mesh: Mesh, *, axis: str = "examples") -> Da
       axis: the name of the axis.
 
     Returns:
-      A `Dataset` of global arrays, features [M, N] or [M, ...] and the others [M], sharded along their first axis. M is the least multiple
-      of the size of the axis that has room for the rows of every process. What is added is padding: features 0, label +1,
-      weight 1 and `mask` False.
+      A `Dataset` of global arrays, features [M, N] or [M, ...] and the others [M], sharded along
+      their first axis. M is the least multiple of the size of the axis that has room for the rows
+      of every process. What is added is padding: features 0, label +1, weight 1 and `mask` False.
 
     Raises:
-      ValueError: naming the argument, on every process: for a mesh without the axis, for traced arrays, and where processes
-        differ in the number of features or in dtypes; it says which process has what.
+      ValueError: naming the argument, on every process: for a mesh without the axis, for traced
+        arrays, and where processes differ in the number of features or in dtypes; it says which
+        process has what.
 
     >>> import jax, jboost
     >>> mesh = jboost.sharding.make_mesh(devices=jax.devices()[:1])
@@ -41,12 +45,15 @@ def shard_dataset(dataset: Dataset, mesh: Mesh, *, axis: str = "examples") -> Da
     ('examples', None)
     """
     if not isinstance(dataset, Dataset):
-        raise ValueError(f"dataset is a {type(dataset).__name__}: expected a jboost.Dataset, as jboost.make_dataset returns it")
+        raise ValueError(
+            f"dataset is a {type(dataset).__name__}: expected a jboost.Dataset, as"
+            " jboost.make_dataset returns it"
+        )
     _check_arguments("shard_dataset", "dataset", dataset, mesh, axis)
     if is_packed(dataset.features):
         raise ValueError(
-            f"dataset has features of type {type(dataset.features).__name__}: expected an array; pack the rows of each device after they are there, "
-            "or pass the matrix"
+            f"dataset has features of type {type(dataset.features).__name__}: expected an array;"
+            " pack the rows of each device after they are there, or pass the matrix"
         )
     local = Dataset(*map(np.asarray, dataset))
     part = _part_of_process(mesh, axis)
@@ -56,7 +63,8 @@ def shard_dataset(dataset: Dataset, mesh: Mesh, *, axis: str = "examples") -> Da
 
 
 def shard_batch(tree: PyTree, mesh: Mesh, *, axis: str = "batch") -> PyTree:
-    """A pytree whose leaves are spread along their first axis: the members of a batch, for `jax.vmap` of any algorithm.
+    """A pytree whose leaves are spread along their first axis: the members of a batch, for
+    `jax.vmap` of any algorithm.
 
     In several processes each passes its own members.
 
@@ -66,8 +74,8 @@ def shard_batch(tree: PyTree, mesh: Mesh, *, axis: str = "batch") -> PyTree:
       axis: the name of the axis.
 
     Raises:
-      ValueError: naming the argument, for a mesh without the axis, for leaves of different first sizes, and where these are no
-        multiple of the devices along the axis.
+      ValueError: naming the argument, for a mesh without the axis, for leaves of different first
+        sizes, and where these are no multiple of the devices along the axis.
 
     >>> import jax, jboost, numpy
     >>> mesh = jboost.sharding.make_mesh(axis_names=("batch",), devices=jax.devices()[:1])
@@ -78,33 +86,44 @@ def shard_batch(tree: PyTree, mesh: Mesh, *, axis: str = "batch") -> PyTree:
     part = _part_of_process(mesh, axis)
     sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(tree)}
     if len(sizes) != 1 or () in sizes:
-        raise ValueError(f"tree has leaves of first sizes {sorted(sizes)}: expected one size, the number of members")
+        raise ValueError(
+            f"tree has leaves of first sizes {sorted(sizes)}: expected one size, the number of"
+            " members"
+        )
     ((size,),) = sizes
     if size % part.num_positions:
         raise ValueError(
-            f"tree holds {size} members, and axis {axis!r} of the mesh has {part.num_positions} devices here: expected a multiple; "
-            "repeat members, or make a mesh of fewer devices"
+            f"tree holds {size} members, and axis {axis!r} of the mesh has {part.num_positions}"
+            " devices here: expected a multiple; repeat members, or make a mesh of fewer devices"
         )
     total = size // part.num_positions * part.num_all
     return jax.tree.map(lambda leaf: _global(leaf, mesh, axis, total), tree)
 
 
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
-    """A pytree with a copy of every array on each device of a mesh; all processes pass the same values.
+    """A pytree with a copy of every array on each device of a mesh; all processes pass the same
+    values.
 
     Raises:
       ValueError: where `mesh` is none, or arrays are traced.
 
     >>> import jax, jboost
-    >>> tuple(jboost.sharding.replicate([1.0], jboost.sharding.make_mesh(devices=jax.devices()[:1]))[0].sharding.spec)
+    >>> tuple(
+    ...     jboost.sharding.replicate([1.0], jboost.sharding.make_mesh(devices=jax.devices()[:1]))[
+    ...         0
+    ...     ].sharding.spec
+    ... )
     ()
     """
     _check_arguments("replicate", "tree", tree, mesh, None)
-    return jax.tree.map(lambda leaf: jax.device_put(leaf, NamedSharding(mesh, PartitionSpec())), tree)
+    return jax.tree.map(
+        lambda leaf: jax.device_put(leaf, NamedSharding(mesh, PartitionSpec())), tree
+    )
 
 
 def gather(tree: PyTree) -> PyTree:
-    """A pytree of NumPy arrays with all entries, on every process; anything that is no array of JAX stays as it is.
+    """A pytree of NumPy arrays with all entries, on every process; anything that is no array of JAX
+    stays as it is.
 
     All processes must call it. It is the one function here that moves all examples to every host.
 
@@ -129,34 +148,51 @@ class _Part(NamedTuple):
 
 def _check_arguments(function: str, name: str, tree: PyTree, mesh: Any, axis: str | None) -> None:
     if not isinstance(mesh, Mesh):
-        raise ValueError(f"mesh is a {type(mesh).__name__}: expected a jax.sharding.Mesh, as jboost.sharding.make_mesh returns it")
+        raise ValueError(
+            f"mesh is a {type(mesh).__name__}: expected a jax.sharding.Mesh, as"
+            " jboost.sharding.make_mesh returns it"
+        )
     if axis is not None and axis not in mesh.axis_names:
-        raise ValueError(f"axis is {axis!r}, and the mesh has axes {mesh.axis_names}: pass one of these, or make a mesh with this one")
+        raise ValueError(
+            f"axis is {axis!r}, and the mesh has axes {mesh.axis_names}: pass one of these, or make"
+            " a mesh with this one"
+        )
     _refuse_traced(function, name, tree)
 
 
 def _refuse_traced(function: str, name: str, tree: PyTree) -> None:
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)):
-        raise ValueError(f"{name} is traced, and jboost.sharding.{function} moves arrays: call it outside jit, vmap and grad")
+        raise ValueError(
+            f"{name} is traced, and jboost.sharding.{function} moves arrays: call it outside jit,"
+            " vmap and grad"
+        )
 
 
 def _part_of_process(mesh: Mesh, axis: str) -> _Part:
-    """Raises ValueError where a position along the axis belongs to several processes, or this process has no device on the mesh."""
+    """Raises ValueError where a position along the axis belongs to several processes, or this
+    process has no device on the mesh.
+    """
     along = np.moveaxis(mesh.devices, mesh.axis_names.index(axis), 0).reshape(mesh.shape[axis], -1)
     owners = [{device.process_index for device in devices} for devices in along]
     if any(len(owner) > 1 for owner in owners):
         raise ValueError(
-            f"axis {axis!r} of the mesh has positions that several processes share: order the devices so that each process has whole "
-            f"positions along {axis!r}, and the other axes lie within a process"
+            f"axis {axis!r} of the mesh has positions that several processes share: order the"
+            f" devices so that each process has whole positions along {axis!r}, and the other axes"
+            " lie within a process"
         )
     mine = sum(owner == {jax.process_index()} for owner in owners)
     if not mine:
-        raise ValueError(f"mesh has no device of process {jax.process_index()}: make it of devices of all processes that call this")
+        raise ValueError(
+            f"mesh has no device of process {jax.process_index()}: make it of devices of all"
+            " processes that call this"
+        )
     return _Part(mine, len(owners))
 
 
 def _rows_of_a_device(local: Dataset, part: _Part) -> int:
-    """How many rows each device gets. Raises ValueError, on every process, where the processes' rows do not fit together."""
+    """How many rows each device gets. Raises ValueError, on every process, where the processes'
+    rows do not fit together.
+    """
     num_rows, *row_shape = local.features.shape
     needed = -(-num_rows // part.num_positions)
     if jax.process_count() == 1:
@@ -164,12 +200,25 @@ def _rows_of_a_device(local: Dataset, part: _Part) -> int:
     from jax.experimental import multihost_utils
 
     codes = [np.dtype(leaf.dtype).num for leaf in local]
-    everyone = np.asarray(multihost_utils.process_allgather(np.array([needed, math.prod(row_shape), *codes], np.int32)))
-    for column, what in ((1, "features"), *((2 + index, f"dtype number of {name}") for index, name in enumerate(Dataset._fields))):
+    everyone = np.asarray(
+        multihost_utils.process_allgather(
+            np.array([needed, math.prod(row_shape), *codes], np.int32)
+        )
+    )
+    for column, what in (
+        (1, "features"),
+        *((2 + index, f"dtype number of {name}") for index, name in enumerate(Dataset._fields)),
+    ):
         if len(set(everyone[:, column].tolist())) > 1:
-            found = ", ".join(f"{value} on process {process}" for process, value in enumerate(everyone[:, column].tolist()))
+            found = ", ".join(
+                f"{value} on process {process}"
+                for process, value in enumerate(everyone[:, column].tolist())
+            )
             kind = "columns of features" if what == "features" else what
-            raise ValueError(f"dataset differs between processes in its {kind} ({found}): pass rows of one table, of one dtype")
+            raise ValueError(
+                f"dataset differs between processes in its {kind} ({found}): pass rows of one"
+                " table, of one dtype"
+            )
     return int(everyone[:, 0].max())
 
 

@@ -45,20 +45,31 @@ class Slipper:
         """Starts from the user's weights."""
         certificate = losses.certify_nothing_voted(dataset)
         weights = certificate.example_weights
-        memory = Memory(losses.start_exponential(dataset), weights, jnp.zeros_like(weights), jnp.zeros((), jnp.int32))
+        memory = Memory(
+            losses.start_exponential(dataset),
+            weights,
+            jnp.zeros_like(weights),
+            jnp.zeros((), jnp.int32),
+        )
         return boosting.before_first_round(memory, weights, certificate, capacity)
 
-    def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
+    def absorb(
+        self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
+    ) -> Absorbed:
         """One round: the confidence of the rule of least normaliser, and the weights it leaves."""
         weights, signs = memory.weights, boosting.signs(dataset)
         agreement = proposal.outputs * signs[None, :]
-        right, wrong = reduce.totals(*(jnp.where(chosen, weights[None, :], 0.0) for chosen in (agreement > 0, agreement < 0)))
+        right, wrong = reduce.totals(
+            *(jnp.where(chosen, weights[None, :], 0.0) for chosen in (agreement > 0, agreement < 0))
+        )
         best = jnp.argmax(jnp.abs(jnp.sqrt(right) - jnp.sqrt(wrong)))
         vote = confidence(right[best], wrong[best], reduce.count(dataset.mask))
         gain = jnp.where(agreement[best] == 0, 0.0, vote * agreement[best])
         loss, margins = losses.add_margins(memory.loss, gain), memory.margins + gain
 
-        slot, is_known = _slot_of(ensemble, jax.tree.map(lambda leaf: leaf[best], proposal.hypotheses))
+        slot, is_known = _slot_of(
+            ensemble, jax.tree.map(lambda leaf: leaf[best], proposal.hypotheses)
+        )
         slot = jnp.where(vote == 0, ensemble.votes.shape[0], slot)
         bound, next_weights = losses.mean_exponential(loss), losses.example_weights(loss)
         num_rounds = memory.num_rounds + 1
@@ -69,16 +80,24 @@ class Slipper:
             votes=ensemble.votes.at[slot].add(vote, mode="drop"),
             constant=ensemble.constant,
             count=ensemble.count + ((vote != 0) & ~is_known).astype(jnp.int32),
-            certificate=Certificate(losses.training_error(dataset, signs * margins), bound, bound, next_weights),
+            certificate=Certificate(
+                losses.training_error(dataset, signs * margins), bound, bound, next_weights
+            ),
             edge=right[best] - wrong[best],
-            status=jnp.where(num_rounds >= self.num_rounds, int(Status.ROUND_LIMIT), int(Status.UNFINISHED)),
+            status=jnp.where(
+                num_rounds >= self.num_rounds, int(Status.ROUND_LIMIT), int(Status.UNFINISHED)
+            ),
         )
 
 
 def _slot_of(ensemble: Ensemble, hypothesis: Any) -> tuple[Array, Array]:
-    """The slot of an equal hypothesis, else the next free one; and whether there is an equal one."""
+    """The slot of an equal hypothesis, else the next free one; and whether there is an
+    equal one.
+    """
     is_same = jnp.arange(ensemble.votes.shape[0]) < ensemble.count
-    for slots, leaf in zip(jax.tree.leaves(ensemble.hypotheses), jax.tree.leaves(hypothesis), strict=True):
+    for slots, leaf in zip(
+        jax.tree.leaves(ensemble.hypotheses), jax.tree.leaves(hypothesis), strict=True
+    ):
         is_same &= jnp.all((slots == leaf[None]).reshape(len(slots), -1), axis=1)
     is_known = jnp.any(is_same)
     return jnp.where(is_known, jnp.argmax(is_same), ensemble.count), is_known

@@ -27,14 +27,18 @@ def init(
     num_rounds: ArrayLike | None = None,
     num_folds: int | None = None,
 ) -> State:
-    """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it.
+    """The state before the first round, for a loop of one's own over `step(state, dataset)`;
+    `finish(state)` ends it.
 
-    Takes what `fit` takes. With `num_folds` and no `num_rounds` it is the state that `fit` begins with after its
-    cross-validation; without either there is no cross-validation, and `max_rounds` is the end.
+    Takes what `fit` takes. With `num_folds` and no `num_rounds` it is the state that `fit` begins
+    with after its cross-validation; without either there is no cross-validation, and `max_rounds`
+    is the end.
     """
     learner = rules() if learner is None else learner
     if num_rounds is not None or num_folds is None:
-        return boosting.start(_booster(max_rounds, num_rounds), learner, dataset, key=key, max_rounds=max_rounds)
+        return boosting.start(
+            _booster(max_rounds, num_rounds), learner, dataset, key=key, max_rounds=max_rounds
+        )
     booster, key = _choose(dataset, learner, key, max_rounds, num_folds)
     return boosting.start(booster, learner, dataset, key=key, max_rounds=max_rounds)
 
@@ -52,29 +56,33 @@ def fit(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Fit:
-    """SLIPPER in one compiled loop, the number of rounds chosen by cross-validation (Cohen and Singer 1999).
+    """SLIPPER in one compiled loop, the number of rounds chosen by cross-validation (Cohen and
+    Singer 1999).
 
     Args:
-      dataset: of m examples, features of 0 and 1, or NaN where neither literal holds; `weights` are the distribution to begin with.
+      dataset: of m examples, features of 0 and 1, or NaN where neither literal holds; `weights` are
+        the distribution to begin with.
       learner: None for `rules()`; or another whose outputs are -1, 0 and +1.
       key: required, of the splits and of the folds.
       max_rounds: how many rounds there is room for; static.
       num_rounds: [] how many to go, `max_rounds` at most; None for `choose_rounds`.
       num_folds: static, of the cross-validation where there is one.
-      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
-        jit or vmap. `jboost.checkpoints` has one that saves the state.
-      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
-        start. It ends in the bits of a fit with an `on_step` that was not stopped.
-        Without `num_rounds` the number of rounds is that of the state, and there is no cross-validation.
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with
+        status TIME_LIMIT. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it;
+        None for a fit from the start. It ends in the bits of a fit with an `on_step` that was not
+        stopped. Without `num_rounds` the number of rounds is that of the state, and there is no
+        cross-validation.
 
     Returns:
-      A `Fit`, with status ROUND_LIMIT as a rule: nothing else ends it. `certificate.lower_bound` is the training error and
-      `certificate.upper_bound` the product of the normalisers. In the ensemble equal rules are one, with the sum of their votes, which are
-      above 0 where a rule speaks for +1.
+      A `Fit`, with status ROUND_LIMIT as a rule: nothing else ends it. `certificate.lower_bound` is
+      the training error and `certificate.upper_bound` the product of the normalisers. In the
+      ensemble equal rules are one, with the sum of their votes, which are above 0 where a rule
+      speaks for +1.
 
     Raises:
-      ValueError: at trace time, naming the argument; for labels and weights that are known and not allowed. Other values that are not allowed end
-        in status INVALID_INPUT.
+      ValueError: at trace time, naming the argument; for labels and weights that are known and not
+        allowed. Other values that are not allowed end in status INVALID_INPUT.
 
     >>> import jax, jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 10, [1, -1, -1, -1] * 10)
@@ -92,13 +100,21 @@ def fit(
         booster, key = _choose(dataset, learner, key, max_rounds, num_folds)
     elif num_rounds is None and isinstance(getattr(initial, "booster", None), Slipper):
         booster = initial.booster  # type: ignore[union-attr]
-    return boosting.fit(booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial)
+    return boosting.fit(
+        booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial
+    )
 
 
-def _choose(dataset: Dataset, learner: Any, key: Array | None, max_rounds: int, num_folds: int) -> tuple[Slipper, Array]:
-    """The booster with the number of rounds that cross-validation chooses, and the key of the fit."""
+def _choose(
+    dataset: Dataset, learner: Any, key: Array | None, max_rounds: int, num_folds: int
+) -> tuple[Slipper, Array]:
+    """The booster with the number of rounds that cross-validation chooses, and the key
+    of the fit.
+    """
     key_choice, key_fit = jax.random.split(check.key("key", key))
-    chosen = choose_rounds(dataset, learner, key=key_choice, max_rounds=max_rounds, num_folds=num_folds)
+    chosen = choose_rounds(
+        dataset, learner, key=key_choice, max_rounds=max_rounds, num_folds=num_folds
+    )
     return Slipper(chosen.num_rounds), key_fit
 
 

@@ -20,14 +20,23 @@ class Rounds(NamedTuple):
     """How many rounds to boost, by cross-validation."""
 
     num_rounds: Array  # [] int32, from 1 to `max_rounds`
-    errors: Array  # [max_rounds] share of the weight of held-out examples that is misclassified after each round
+    # [max_rounds] share of the weight of held-out examples that is misclassified after each round
+    errors: Array
     status: Array  # [] int32
 
 
 @meshes.takes_sharded
 @derivatives.without("jboost.slipper.choose_rounds")
-def choose_rounds(dataset: Dataset, learner: Any = None, *, key: Array | None, max_rounds: int = 100, num_folds: int = 5) -> Rounds:
-    """The number of rounds of least cross-validated error, the smallest of equals: all folds and all numbers in one pass.
+def choose_rounds(
+    dataset: Dataset,
+    learner: Any = None,
+    *,
+    key: Array | None,
+    max_rounds: int = 100,
+    num_folds: int = 5,
+) -> Rounds:
+    """The number of rounds of least cross-validated error, the smallest of equals: all folds and
+    all numbers in one pass.
 
     Args:
       dataset: of m examples.
@@ -53,31 +62,53 @@ def choose_rounds(dataset: Dataset, learner: Any = None, *, key: Array | None, m
     learner = rules() if learner is None else learner
     dataset = boosting.check_arguments(learner, dataset, max_rounds)
     check.count("num_folds", num_folds, low=2)
-    return _choose(learner, dataset, check.key("key", key), max_rounds=max_rounds, num_folds=num_folds)
+    return _choose(
+        learner, dataset, check.key("key", key), max_rounds=max_rounds, num_folds=num_folds
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("max_rounds", "num_folds"))
-def _choose(learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_folds: int) -> Rounds:
+def _choose(
+    learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_folds: int
+) -> Rounds:
     key_folds, key_fits = jax.random.split(key)
-    held_out = folds.stratified_folds(key_folds, dataset.labels, num_folds=num_folds, mask=dataset.mask)
+    held_out = folds.stratified_folds(
+        key_folds, dataset.labels, num_folds=num_folds, mask=dataset.mask
+    )
     weights = boosting.initial_distribution(dataset)
 
     def one_fold(is_held: Array, key: Array) -> tuple[Array, Array]:
         part = dataset._replace(mask=dataset.mask & ~is_held)
-        state = boosting.begin(Slipper(jnp.asarray(max_rounds, jnp.int32)), learner, part, key=key, max_rounds=max_rounds)
+        state = boosting.begin(
+            Slipper(jnp.asarray(max_rounds, jnp.int32)),
+            learner,
+            part,
+            key=key,
+            max_rounds=max_rounds,
+        )
 
         def one_round(carry: tuple[State, Array], _: None) -> tuple[tuple[State, Array], Array]:
             before, scores = carry
-            goes_on = boosting.unfinished(before)  # not `step`: under vmap a branch takes both sides, and on a mesh JAX refuses its constants
-            state = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), boosting.advance(before, part), before)
+            # not `step`: under vmap a branch takes both sides, and on a mesh JAX refuses its
+            # constants
+            goes_on = boosting.unfinished(before)
+            state = jax.tree.map(
+                lambda new, old: jnp.where(goes_on, new, old),
+                boosting.advance(before, part),
+                before,
+            )
             change = state.ensemble.votes - before.ensemble.votes
             slot = jnp.argmax(jnp.any(change != 0, axis=1))
-            said = learner.outputs(jax.tree.map(lambda leaf: leaf[slot], state.ensemble.hypotheses), dataset.features)
+            said = learner.outputs(
+                jax.tree.map(lambda leaf: leaf[slot], state.ensemble.hypotheses), dataset.features
+            )
             scores = scores + change[slot, 0] * said
             is_wrong = (jnp.where(scores > 0, 1, -1) != jnp.sign(dataset.labels)) & is_held
             return (state, scores), jnp.sum(jnp.where(is_wrong, weights, 0.0))
 
-        (state, _), errors = loops.scan(one_round, (state, jnp.zeros_like(weights)), length=max_rounds)
+        (state, _), errors = loops.scan(
+            one_round, (state, jnp.zeros_like(weights)), length=max_rounds
+        )
         return errors, (state.status == int(Status.INVALID_INPUT)) & jnp.any(part.mask)
 
     errors, is_bad = jax.vmap(one_fold)(held_out, jax.random.split(key_fits, num_folds))

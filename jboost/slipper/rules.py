@@ -1,4 +1,6 @@
-"""The weak learner: one rule a round, grown and pruned on a random split of the examples, or the default rule."""
+"""The weak learner: one rule a round, grown and pruned on a random split of the examples, or the
+default rule.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _GROW_SHARE = 2 / 3
 
 
 def confidence(right: Array, wrong: Array, num_examples: Array) -> Array:
-    """C_R = ln((W+ + 1 / (2 m)) / (W- + 1 / (2 m))) / 2 of weights that sum to 1 over m examples; finite."""
+    """C_R = ln((W+ + 1 / (2 m)) / (W- + 1 / (2 m))) / 2 of weights that sum to 1 over m examples;
+    finite.
+    """
     smoothing = 0.5 / jnp.maximum(jnp.asarray(num_examples, right.dtype), 1)
     return 0.5 * (jnp.log(right + smoothing) - jnp.log(wrong + smoothing))
 
@@ -31,7 +35,8 @@ def confidence(right: Array, wrong: Array, num_examples: Array) -> Array:
 class RulesState(NamedTuple):
     """What `propose` needs."""
 
-    literals: Array  # [2 N, m] 1 where a literal holds, else 0; attributes first, then their negations; 0 on padding
+    # [2 N, m] 1 where a literal holds, else 0; attributes first, then their negations; 0 on padding
+    literals: Array
     is_positive: Array  # [m] bool, of the class that rules speak for
     mask: Array  # [m] bool
     is_valid: Array  # [] bool, whether features are 0, 1 or NaN
@@ -42,7 +47,8 @@ class RulesState(NamedTuple):
 class _Growing(NamedTuple):
     is_covered: Array  # [m] bool
     chosen: Array  # [K] int32, the literals so far; 2 N past the last
-    tables: Array  # [K + 1, 4] W+, W-, V+, V- of the rule cut off after each number of literals, in integers
+    # [K + 1, 4] W+, W-, V+, V- of the rule cut off after each number of literals, in integers
+    tables: Array
     length: Array  # [] int32
     is_growing: Array  # [] bool
 
@@ -67,7 +73,9 @@ class Rules:
         direction = jnp.ones((), signs.dtype)
         if self.positive == "minority":
             amounts, _ = _amounts(boosting.initial_distribution(dataset))
-            direction = jnp.where(jnp.sum(jnp.where(signs > 0, amounts, -amounts)) > 0, -1.0, 1.0).astype(signs.dtype)
+            direction = jnp.where(
+                jnp.sum(jnp.where(signs > 0, amounts, -amounts)) > 0, -1.0, 1.0
+            ).astype(signs.dtype)
         elif self.positive == -1:
             direction = -direction
         return RulesState(
@@ -83,7 +91,14 @@ class Rules:
         """Raises ValueError, naming the first feature that is neither 0 nor 1 nor NaN."""
         judge_bits(dataset, "rules", takes_missing=True)
 
-    def propose(self, state: RulesState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
+    def propose(
+        self,
+        state: RulesState,
+        example_weights: Array,
+        *,
+        pair_weights: Array | None = None,
+        costs: Array | None = None,
+    ) -> Proposal:
         """One rule, by a new split; its value is (sqrt(W+) - sqrt(W-))^2 on all examples."""
         refuse_prices("rules()", pair_weights, costs)
         key, key_split = jax.random.split(state.key)
@@ -103,7 +118,11 @@ class Rules:
         order = jnp.where(is_better, order, 0)
 
         is_kept = jnp.arange(grown.chosen.shape[0]) < order
-        used = jnp.zeros(state.literals.shape[0], jnp.int8).at[jnp.where(is_kept, grown.chosen, len(state.literals))].set(1, mode="drop")
+        used = (
+            jnp.zeros(state.literals.shape[0], jnp.int8)
+            .at[jnp.where(is_kept, grown.chosen, len(state.literals))]
+            .set(1, mode="drop")
+        )
         missed = numerics.times(used[None, :].astype(dtype), (1 - state.literals).astype(dtype))
         outputs = jnp.where((missed == 0) & state.mask[None, :], 1.0, 0.0).astype(dtype)
         half = state.literals.shape[0] // 2
@@ -111,13 +130,23 @@ class Rules:
         value = jnp.where(is_better, advantage, default) ** 2
         value = numerics.times_power_of_two(value, -power)[None]
         outputs = jnp.where(state.is_valid, outputs, jnp.nan)
-        return Proposal(rule, outputs, value, jnp.full((), jnp.inf, dtype), state._replace(is_grown=is_grown, key=key))
+        return Proposal(
+            rule,
+            outputs,
+            value,
+            jnp.full((), jnp.inf, dtype),
+            state._replace(is_grown=is_grown, key=key),
+        )
 
     def outputs(self, hypothesis: Monomial, features: Array) -> Array:
         """1 where the literals hold, else 0, on features [k, N]: [k]."""
         num_attributes = hypothesis.literals.shape[-1]
-        features = check.numeric("features", features, shape=("k", num_attributes), kinds="fiub").astype(jnp.result_type(float))
-        return jnp.where(covers(hypothesis.literals[None], features)[0], hypothesis.sign, 0).astype(features.dtype)
+        features = check.numeric(
+            "features", features, shape=("k", num_attributes), kinds="fiub"
+        ).astype(jnp.result_type(float))
+        return jnp.where(covers(hypothesis.literals[None], features)[0], hypothesis.sign, 0).astype(
+            features.dtype
+        )
 
     def outputs_are_signs(self, state: RulesState) -> Array:
         """They are: 0 or +1."""
@@ -133,20 +162,31 @@ register(Rules, static=("max_order", "positive"))
 
 
 def _amounts(example_weights: Array) -> tuple[Array, Array]:
-    """Weights as integers, whose sums are exact in any order, so that ties are ties; and the power of 2 that they are scaled by."""
+    """Weights as integers, whose sums are exact in any order, so that ties are ties; and the power
+    of 2 that they are scaled by.
+    """
     power = integers.exponent(jnp.sum(example_weights))
     return integers.to_integers(example_weights, power), power
 
 
 def _split(key: Array, amounts: Array, is_positive: Array, mask: Array) -> Array:
-    """Which examples are in GrowSet, [m] bool: in random order, as long as the middle of an example is within the share of its class."""
+    """Which examples are in GrowSet, [m] bool: in random order, as long as the middle of an example
+    is within the share of its class.
+    """
     size = len(amounts)
     group = jnp.where(mask, is_positive.astype(jnp.int32), 2)
-    _, _, order = lax.sort((group, jax.random.uniform(key, (size,)), lax.iota(jnp.int32, size)), num_keys=2)
-    in_order = jnp.where(is_positive[order][:, None] == jnp.array([[True, False]]), amounts[order][:, None], 0)
+    _, _, order = lax.sort(
+        (group, jax.random.uniform(key, (size,)), lax.iota(jnp.int32, size)), num_keys=2
+    )
+    in_order = jnp.where(
+        is_positive[order][:, None] == jnp.array([[True, False]]), amounts[order][:, None], 0
+    )
     until, total = jnp.cumsum(in_order, axis=0), jnp.sum(in_order, axis=0)
     dtype = integers.float_of(amounts.dtype)
-    is_within = until.astype(dtype) - 0.5 * in_order.astype(dtype) <= _GROW_SHARE * total.astype(dtype)[None, :]
+    is_within = (
+        until.astype(dtype) - 0.5 * in_order.astype(dtype)
+        <= _GROW_SHARE * total.astype(dtype)[None, :]
+    )
     is_grown = jnp.where(is_positive[order], is_within[:, 0], is_within[:, 1])
     return jnp.zeros(size, bool).at[order].set(is_grown) & mask
 
@@ -184,28 +224,38 @@ def _grow(literals: Array, parts: Array, max_order: int) -> _Growing:
             is_growing=is_better,
         )
 
-    return loops.while_loop(lambda rule: rule.is_growing & (rule.length < max_order), add_literal, start)
+    return loops.while_loop(
+        lambda rule: rule.is_growing & (rule.length < max_order), add_literal, start
+    )
 
 
 def _prune(shares: Array, length: Array, num_examples: Array) -> Array:
-    """PruneRule: how many literals to keep, [] int32, from W+, W-, V+, V- [K + 1, 4] as shares of the weight."""
+    """PruneRule: how many literals to keep, [] int32, from W+, W-, V+, V- [K + 1, 4] as shares of
+    the weight.
+    """
     vote = confidence(shares[:, 0], shares[:, 1], num_examples)
     loss = shares[:, 2] * jnp.expm1(-vote) + shares[:, 3] * jnp.expm1(vote)
     return jnp.argmin(jnp.where(jnp.arange(len(loss)) <= length, loss, jnp.inf)).astype(jnp.int32)
 
 
 def rules(max_order: int = 16, *, positive: Literal["minority", 1, -1] = "minority") -> Rules:
-    """The weak learner of SLIPPER: in each round one conjunction of literals, grown and pruned on a new split, or the default rule.
+    """The weak learner of SLIPPER: in each round one conjunction of literals, grown and pruned on a
+    new split, or the default rule.
 
-    A rule answers 1 where all its literals hold and 0 elsewhere; its vote may have either sign. `upper_bound` is +inf: it proves nothing.
+    A rule answers 1 where all its literals hold and 0 elsewhere; its vote may have either sign.
+    `upper_bound` is +inf: it proves nothing.
 
     Args:
-      max_order: the most literals that a rule grows to, static; no more than there are attributes are ever used.
-      positive: the label that rules speak for: "minority" for the class of less weight (+1 if equal), or +1 or -1.
+      max_order: the most literals that a rule grows to, static; no more than there are attributes
+        are ever used.
+      positive: the label that rules speak for: "minority" for the class of less weight (+1 if
+        equal), or +1 or -1.
 
     Returns:
-      A learner for features [m, N] of 0 and 1, or NaN where neither literal holds (`jboost.data.binarization` makes them); a hypothesis is a
-      `jboost.learners.Monomial`. It needs a key. Other features are refused where they are known, and else end in status INVALID_INPUT.
+      A learner for features [m, N] of 0 and 1, or NaN where neither literal holds
+      (`jboost.data.binarization` makes them); a hypothesis is a `jboost.learners.Monomial`. It
+      needs a key. Other features are refused where they are known, and else end in status
+      INVALID_INPUT.
 
     Raises:
       ValueError: naming the argument.
@@ -213,7 +263,10 @@ def rules(max_order: int = 16, *, positive: Literal["minority", 1, -1] = "minori
     Cohen and Singer 1999.
 
     >>> import jax, jax.numpy as jnp, jboost
-    >>> dataset = jboost.make_dataset([[1, 1], [1, 1], [1, 1], [1, 0], [0, 1], [0, 0], [1, 0], [0, 1]], [1, 1, 1, -1, -1, -1, -1, -1])
+    >>> dataset = jboost.make_dataset(
+    ...     [[1, 1], [1, 1], [1, 1], [1, 0], [0, 1], [0, 0], [1, 0], [0, 1]],
+    ...     [1, 1, 1, -1, -1, -1, -1, -1],
+    ... )
     >>> learner = rules()
     >>> state = jax.jit(learner.init)(jax.random.key(0), dataset)
     >>> jax.jit(learner.propose)(state, jnp.full(8, 1 / 8)).hypotheses.literals.tolist()

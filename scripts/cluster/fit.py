@@ -1,6 +1,8 @@
-"""One model over all processes of a cluster: `scripts/cluster/launch --processes 2 .venv/bin/python scripts/cluster/fit.py --help`.
+"""One model over all processes of a cluster: `scripts/cluster/launch --processes 2 .venv/bin/python
+scripts/cluster/fit.py --help`.
 
-Each process makes or reads its own rows. They stay on its devices: what goes between processes are sums over the examples.
+Each process makes or reads its own rows. They stay on its devices: what goes between processes are
+sums over the examples.
 """
 
 import argparse
@@ -23,7 +25,9 @@ def main() -> int:
     num_processes = jboost.sharding.initialize_cluster(timeout=options.timeout)
     mesh = jboost.sharding.make_mesh()
     say(f"{num_processes} processes, {mesh.size} devices ({jax.devices()[0].device_kind})")
-    features, labels = read_rows(options.data) if options.data else make_rows(options.rows, num_processes)
+    features, labels = (
+        read_rows(options.data) if options.data else make_rows(options.rows, num_processes)
+    )
     dataset = jboost.sharding.shard_dataset(jboost.make_dataset(features, labels), mesh)
     say(f"{dataset.labels.shape[0]} rows, {dataset.features.shape[1]} columns")
 
@@ -31,27 +35,68 @@ def main() -> int:
     fitted = fit(options, dataset)
     certificate = jboost.sharding.gather(fitted.certificate._replace(example_weights=None))
     status = jboost.status.Status(int(fitted.status)).name
-    say(f"{options.method}: {int(fitted.num_rounds)} rounds in {time.monotonic() - started:.1f} s, {status}")
+    say(
+        f"{options.method}: {int(fitted.num_rounds)} rounds in {time.monotonic() - started:.1f} s,"
+        f" {status}"
+    )
     say(f"certified: {float(certificate.lower_bound):.6f} <= {float(certificate.upper_bound):.6f}")
-    errors = jax.numpy.mean((jboost.predict(fitted.ensemble, dataset.features) != dataset.labels) & dataset.mask)
+    errors = jax.numpy.mean(
+        (jboost.predict(fitted.ensemble, dataset.features) != dataset.labels) & dataset.mask
+    )
     say(f"training errors: {float(jboost.sharding.gather(errors)):.4f}")
     return 0
 
 
 def parse() -> argparse.Namespace:
     """The options."""
-    parser = argparse.ArgumentParser(description="Fits one ensemble of stumps over the rows of all processes.")
-    parser.add_argument("--data", type=pathlib.Path, help="folder with rows-0.npz, rows-1.npz, ... (arrays features, labels), one a process")
-    parser.add_argument("--rows", type=int, default=100_000, help="without --data: rows to make, over all processes (default: %(default)s)")
-    parser.add_argument("--method", choices=("adaboost", "relaxed_margin", "lpboost"), default="adaboost")
-    parser.add_argument("--rounds", type=int, default=20, help="rounds of boosting (default: %(default)s)")
-    parser.add_argument("--checkpoint", type=pathlib.Path, help="folder for checkpoints, on a file system that all processes share")
-    parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint, if there is one")
-    parser.add_argument("--every", type=float, default=60, help="seconds between checkpoints (default: %(default)s)")
-    parser.add_argument("--timeout", type=int, default=300, help="seconds to wait for the other processes (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        description="Fits one ensemble of stumps over the rows of all processes."
+    )
+    parser.add_argument(
+        "--data",
+        type=pathlib.Path,
+        help="folder with rows-0.npz, rows-1.npz, ... (arrays features, labels), one a process",
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=100_000,
+        help="without --data: rows to make, over all processes (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--method", choices=("adaboost", "relaxed_margin", "lpboost"), default="adaboost"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=20, help="rounds of boosting (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        type=pathlib.Path,
+        help="folder for checkpoints, on a file system that all processes share",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the newest checkpoint, if there is one"
+    )
+    parser.add_argument(
+        "--every", type=float, default=60, help="seconds between checkpoints (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=int,
+        default=300,
+        help="seconds to wait for the other processes (default: %(default)s)",
+    )
     options = parser.parse_args()
-    if options.checkpoint and not options.resume and options.checkpoint.exists() and any(options.checkpoint.iterdir()):
-        parser.error(f"{options.checkpoint} is not empty: pass --resume to go on from there, or name another folder")
+    if (
+        options.checkpoint
+        and not options.resume
+        and options.checkpoint.exists()
+        and any(options.checkpoint.iterdir())
+    ):
+        parser.error(
+            f"{options.checkpoint} is not empty: pass --resume to go on from there, or name another"
+            " folder"
+        )
     return options
 
 
@@ -66,7 +111,9 @@ def make_rows(num_rows: int, num_processes: int) -> tuple[np.ndarray, np.ndarray
     random = np.random.default_rng(jax.process_index())
     own = num_rows // num_processes + (jax.process_index() < num_rows % num_processes)
     features = random.normal(size=(own, NUM_COLUMNS)).astype(np.float32)
-    labels = np.where(features[:, 0] + features[:, 1] > features[:, 2], 1.0, -1.0).astype(np.float32)
+    labels = np.where(features[:, 0] + features[:, 1] > features[:, 2], 1.0, -1.0).astype(
+        np.float32
+    )
     return features, np.where(random.random(own) < NOISE, -labels, labels)
 
 
@@ -76,7 +123,13 @@ def fit(options: argparse.Namespace, dataset: jboost.Dataset) -> jboost.boosting
     if options.checkpoint is None:
         return method.fit(dataset, learner, max_rounds=options.rounds)
     return jboost.checkpoints.fit(
-        method, dataset, learner, folder=options.checkpoint, every_seconds=options.every, on_step=show, max_rounds=options.rounds
+        method,
+        dataset,
+        learner,
+        folder=options.checkpoint,
+        every_seconds=options.every,
+        on_step=show,
+        max_rounds=options.rounds,
     )
 
 

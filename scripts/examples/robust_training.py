@@ -330,7 +330,9 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
         names = [record["data"] for record in records] if one is axes[0, 0] else []
         one.set_yticks(-np.arange(len(records)) if names else [], names)
         one.set_title(f"{scenario}:\n{score}", fontsize=10)
-    axes[0, len(panels) // 2].set_xlabel("points above cross-entropy on test data, intervals of 95 %")
+    axes[0, len(panels) // 2].set_xlabel(
+        "points above cross-entropy on test data, intervals of 95 %"
+    )
     handles = axes[0, 0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=len(handles[0]), fontsize=9)
     tools.save_figure(figure, "robust_training", folder)

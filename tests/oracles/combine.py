@@ -1,4 +1,6 @@
-"""Combinations of many classifiers by the definitions: exact losses by fractions, the least loss over all hyperplanes by linear programs."""
+"""Combinations of many classifiers by the definitions: exact losses by fractions, the least loss
+over all hyperplanes by linear programs.
+"""
 
 import itertools
 from collections import defaultdict
@@ -12,8 +14,13 @@ def wrong_examples(coefficients, offset, scores, labels):
     """Which examples the exact score, of the very floats, gets wrong or 0, [n] bool."""
     exact = [Fraction(float(c)) for c in coefficients]
     start = Fraction(float(offset))
-    values = [start + sum((c * Fraction(float(x)) for c, x in zip(exact, row, strict=True)), Fraction(0)) for row in scores]
-    return np.array([value * int(label) <= 0 for value, label in zip(values, labels, strict=True)], bool)
+    values = [
+        start + sum((c * Fraction(float(x)) for c, x in zip(exact, row, strict=True)), Fraction(0))
+        for row in scores
+    ]
+    return np.array(
+        [value * int(label) <= 0 for value, label in zip(values, labels, strict=True)], bool
+    )
 
 
 def exact_sum(weights, chosen):
@@ -34,12 +41,20 @@ def is_separable(scores, labels):
     if len(labels) == 0 or len(set(labels.tolist())) == 1:
         return True
     rows = -labels[:, None] * np.concatenate([scores, np.ones((len(labels), 1))], axis=1)
-    result = linprog(np.zeros(rows.shape[1]), A_ub=rows, b_ub=-np.ones(len(rows)), bounds=(None, None), method="highs")
+    result = linprog(
+        np.zeros(rows.shape[1]),
+        A_ub=rows,
+        b_ub=-np.ones(len(rows)),
+        bounds=(None, None),
+        method="highs",
+    )
     return result.status == 0
 
 
 def least_loss(scores, labels, weights):
-    """The least weight that any linear combination with any offset gets wrong: sets are given up from the lightest on until the rest is separable."""
+    """The least weight that any linear combination with any offset gets wrong: sets are given up
+    from the lightest on until the rest is separable.
+    """
     size = len(labels)
     sets = [np.array(chosen, bool) for chosen in itertools.product([False, True], repeat=size)]
     for given_up in sorted(sets, key=lambda chosen: weights[chosen].sum()):

@@ -1,4 +1,6 @@
-"""Programs (4) and (5) of paper 003 solved by HiGHS's simplex, rescaled and with the rank-one part split off. Shares nothing with the package."""
+"""Programs (4) and (5) of paper 003 solved by HiGHS's simplex, rescaled and with the rank-one part
+split off. Shares nothing with the package.
+"""
 
 from typing import NamedTuple
 
@@ -17,14 +19,18 @@ class Solved(NamedTuple):
 
 
 def solve(disagreement, labels, penalty) -> Solved:
-    """max gamma - C sum xi over d in the simplex, for P [m, m]; a penalty below 1 / m is unbounded: RuntimeError."""
+    """max gamma - C sum xi over d in the simplex, for P [m, m]; a penalty below 1 / m is unbounded:
+    RuntimeError.
+    """
     size = len(labels)
     y = np.asarray(labels, np.float64)
     signed = y[:, None] * y[None, :] * np.asarray(disagreement, np.float64)
     scale = np.abs(signed).max() or 1.0
     model = highspy.HighsLp()
     model.num_row_, model.num_col_ = size + 2, 2 * size + 2  # d, b, gamma, xi
-    margins = np.concatenate([-signed / scale, y[:, None], -np.ones((size, 1)), np.eye(size)], axis=1)
+    margins = np.concatenate(
+        [-signed / scale, y[:, None], -np.ones((size, 1)), np.eye(size)], axis=1
+    )
     balance = np.concatenate([y, [-2 * scale, 0], np.zeros(size)])
     total = np.concatenate([np.ones(size), [0, 0], np.zeros(size)])
     matrix = np.concatenate([margins, balance[None], total[None]])
@@ -53,10 +59,15 @@ def solve(disagreement, labels, penalty) -> Solved:
 
 
 def bounds(disagreement, labels, penalty, example_weights, row_weights):
-    """What the weights prove, in float64 by the definition: max over gamma, tried at all margins, and the largest edge."""
+    """What the weights prove, in float64 by the definition: max over gamma, tried at all margins,
+    and the largest edge.
+    """
     y = np.asarray(labels, np.float64)
     game = y[:, None] * y[None, :] * (0.5 - np.asarray(disagreement, np.float64))
-    d, u = (np.asarray(weights, np.float64) / np.sum(np.asarray(weights, np.float64)) for weights in (example_weights, row_weights))
+    d, u = (
+        np.asarray(weights, np.float64) / np.sum(np.asarray(weights, np.float64))
+        for weights in (example_weights, row_weights)
+    )
     margins = game @ d
     lower = max(level - penalty * np.maximum(level - margins, 0).sum() for level in margins)
     return lower, (u @ game).max()

@@ -1,4 +1,6 @@
-"""The relaxation (18) of paper 001 with every cut a row, by HiGHS; and certificates in rational arithmetic. Shares nothing with the package."""
+"""The relaxation (18) of paper 001 with every cut a row, by HiGHS; and certificates in rational
+arithmetic. Shares nothing with the package.
+"""
 
 from fractions import Fraction
 from typing import NamedTuple
@@ -23,7 +25,10 @@ class Program(NamedTuple):
 
 def pairs_of(labels) -> np.ndarray:
     """All pairs of opposite classes, both orders."""
-    return np.array([(i, j) for i, one in enumerate(labels) for j, other in enumerate(labels) if one != other], int).reshape(-1, 2)
+    return np.array(
+        [(i, j) for i, one in enumerate(labels) for j, other in enumerate(labels) if one != other],
+        int,
+    ).reshape(-1, 2)
 
 
 def serves(outputs, labels, first, second) -> np.ndarray:
@@ -32,13 +37,21 @@ def serves(outputs, labels, first, second) -> np.ndarray:
 
 
 def tell_apart(outputs, labels, first, second) -> np.ndarray:
-    """Which hypotheses serve the pair or serve it the other way round, [U] bool: what a cut of (15) needs where hypotheses abstain."""
+    """Which hypotheses serve the pair or serve it the other way round, [U] bool: what a cut of (15)
+    needs where hypotheses abstain.
+    """
     return serves(outputs, labels, first, second) | serves(outputs, labels, second, first)
 
 
 def make(outputs, labels, costs, margin, weights=None, helps=serves, pairs=None) -> Program:
-    """All rows; `helps` says which hypotheses stand in the cut of a pair, `pairs` [k, 2] which have one, None for all."""
-    outputs, labels, costs = np.asarray(outputs, float), np.asarray(labels, float), np.asarray(costs, float)
+    """All rows; `helps` says which hypotheses stand in the cut of a pair, `pairs` [k, 2] which have
+    one, None for all.
+    """
+    outputs, labels, costs = (
+        np.asarray(outputs, float),
+        np.asarray(labels, float),
+        np.asarray(costs, float),
+    )
     m, n = outputs.shape
     weights = np.ones(m) if weights is None else np.asarray(weights, float)
     pairs = pairs_of(labels) if pairs is None else pairs
@@ -56,7 +69,14 @@ def make(outputs, labels, costs, margin, weights=None, helps=serves, pairs=None)
     )
     lower = np.r_[np.full(m, margin), 1, np.zeros(n), np.ones(len(pairs))]
     upper = np.r_[np.full(m, INF), 1, np.full(n + len(pairs), INF)]
-    return Program(np.r_[np.zeros(n), costs, weights], matrix, lower, upper, np.zeros(2 * n + m), np.full(2 * n + m, INF))
+    return Program(
+        np.r_[np.zeros(n), costs, weights],
+        matrix,
+        lower,
+        upper,
+        np.zeros(2 * n + m),
+        np.full(2 * n + m, INF),
+    )
 
 
 def optimum(outputs, labels, costs, margin, weights=None, helps=serves, pairs=None) -> float:
@@ -70,23 +90,38 @@ def exactly(values) -> np.ndarray:
 
 
 def attained(outputs, labels, costs, margin, weights, coefficients, selected, slacks) -> Fraction:
-    """The objective of a point, in rational arithmetic. Raises AssertionError, naming what it violates, unless it is feasible."""
+    """The objective of a point, in rational arithmetic. Raises AssertionError, naming what it
+    violates, unless it is feasible.
+    """
     outputs, labels = np.asarray(outputs, int), np.asarray(labels, int)
-    lam, mu, xi, rho = exactly(coefficients), exactly(selected), exactly(slacks), Fraction(float(margin))
+    lam, mu, xi, rho = (
+        exactly(coefficients),
+        exactly(selected),
+        exactly(slacks),
+        Fraction(float(margin)),
+    )
     assert sum(lam) == 1, f"sum lambda is {float(sum(lam))}"
     assert min(lam) >= 0, "lambda < 0"
     assert min(mu - lam) >= 0, "mu < lambda"
     assert min(xi, default=0) >= 0, "xi < 0"
     for i in range(len(labels)):
         signs = [int(sign) for sign in labels[i] * outputs[i]]
-        assert sum(sign * one for sign, one in zip(signs, lam, strict=True)) + (1 + rho) * xi[i] >= rho, f"margin of {i}"
+        assert (
+            sum(sign * one for sign, one in zip(signs, lam, strict=True)) + (1 + rho) * xi[i] >= rho
+        ), f"margin of {i}"
     for first, second in pairs_of(labels):
-        assert xi[first] + xi[second] + sum(mu[serves(outputs, labels, first, second)]) >= 1, f"cut of {first}, {second}"
+        assert xi[first] + xi[second] + sum(mu[serves(outputs, labels, first, second)]) >= 1, (
+            f"cut of {first}, {second}"
+        )
     return sum(exactly(weights) * xi) + sum(exactly(costs) * mu)
 
 
-def proven(outputs, labels, costs, margin, weights, example_weights, pairs, pair_weights) -> Fraction:
-    """What w and v prove about a pool, in rational arithmetic, with mu <= 1. Raises AssertionError unless (19b) holds."""
+def proven(
+    outputs, labels, costs, margin, weights, example_weights, pairs, pair_weights
+) -> Fraction:
+    """What w and v prove about a pool, in rational arithmetic, with mu <= 1. Raises AssertionError
+    unless (19b) holds.
+    """
     outputs, labels = np.asarray(outputs, int), np.asarray(labels, int)
     w, v, rho = exactly(example_weights), exactly(pair_weights), Fraction(float(margin))
     assert min(w, default=0) >= 0, "w < 0"
@@ -102,7 +137,10 @@ def proven(outputs, labels, costs, margin, weights, example_weights, pairs, pair
         served[serves(outputs, labels, first, second)] += one
     for i, one in enumerate(exactly(weights)):
         assert load[i] <= one, f"(19b) of {i}"
-    edges = [sum(int(labels[i] * outputs[i, u]) * w[i] for i in range(len(labels)) if outputs[i, u]) for u in range(outputs.shape[1])]
+    edges = [
+        sum(int(labels[i] * outputs[i, u]) * w[i] for i in range(len(labels)) if outputs[i, u])
+        for u in range(outputs.shape[1])
+    ]
     prices = exactly(costs)
     excess = max(max(served - prices), Fraction(0))
     least = min(prices + excess - served - np.array(edges, object))

@@ -1,7 +1,9 @@
-"""Brute force for the leave-one-out error of the exact pair, by its definition and in exact arithmetic.
+"""Brute force for the leave-one-out error of the exact pair, by its definition and in exact
+arithmetic.
 
-Each point is removed, the rest is solved anew, and every line that the model could return is drawn and asked for the point.
-Nothing is shared between two points but the cache of bisectors. Shares nothing with the package.
+Each point is removed, the rest is solved anew, and every line that the model could return is drawn
+and asked for the point. Nothing is shared between two points but the cache of bisectors. Shares
+nothing with the package.
 """
 
 import functools
@@ -25,7 +27,9 @@ class LeaveOneOutTruth(NamedTuple):
 
 
 def leave_one_out(points, labels, weights=None, *, model="max_margin") -> LeaveOneOutTruth:
-    """`points` [n, 2] are integers of at most 2^20 in size, `labels` [n] +1/-1, `weights` [n] positive integers."""
+    """`points` [n, 2] are integers of at most 2^20 in size, `labels` [n] +1/-1, `weights` [n]
+    positive integers.
+    """
     points, labels = np.asarray(points, np.int64).reshape(-1, 2), np.asarray(labels, np.int64)
     weights = np.ones(len(labels), np.int64) if weights is None else np.asarray(weights, np.int64)
     count = {"max_margin": _count_max_margin, "occurrence": _count_occurrences}[model]
@@ -34,9 +38,14 @@ def leave_one_out(points, labels, weights=None, *, model="max_margin") -> LeaveO
         rest = np.delete(np.arange(len(labels)), i)
         counts.append(count(points, labels, weights, rest, i, bisectors))
     right, wrong = [pair[0] for pair in counts], [pair[1] for pair in counts]
-    errors = [Fraction(int(w) * bad, good + bad) for w, good, bad in zip(weights, right, wrong, strict=True)]
+    errors = [
+        Fraction(int(w) * bad, good + bad)
+        for w, good, bad in zip(weights, right, wrong, strict=True)
+    ]
     kinds = [1 if bad == 0 else 2 if good == 0 else 3 for good, bad in counts]
-    return LeaveOneOutTruth(sum(errors, Fraction(0)) / max(len(errors), 1), errors, kinds, right, wrong)
+    return LeaveOneOutTruth(
+        sum(errors, Fraction(0)) / max(len(errors), 1), errors, kinds, right, wrong
+    )
 
 
 def _count_max_margin(points, labels, weights, rest, i, bisectors):
@@ -53,7 +62,9 @@ def _count_max_margin(points, labels, weights, rest, i, bisectors):
 
 
 def _count_occurrences(points, labels, weights, rest, i, bisectors):
-    """(right, wrong) among the optimal (centre, class of oriented lines) of the class of the point, and the trivial occurrence."""
+    """(right, wrong) among the optimal (centre, class of oriented lines) of the class of the point,
+    and the trivial occurrence.
+    """
     label = labels[i]
     own = labels[rest] == label
     optimum = np.min((splits_by_lines(points[rest]) != (labels[rest] > 0)) @ weights[rest])
@@ -71,7 +82,9 @@ def _count_occurrences(points, labels, weights, rest, i, bisectors):
 
 
 def _classes_of_lines(offsets):
-    """One direction of every class of oriented lines through the origin: those through a point, and those between two such."""
+    """One direction of every class of oriented lines through the origin: those through a point, and
+    those between two such.
+    """
     exact = []
     for x, y in offsets.tolist():
         if (x, y) != (0, 0) and not any(x * v == y * u for u, v in exact):
@@ -79,15 +92,21 @@ def _classes_of_lines(offsets):
     if not exact:
         return [(1, 0)]  # nothing can tell two lines apart
     upper = [(u, v) if v > 0 or (v == 0 and u > 0) else (-u, -v) for u, v in exact]
-    upper.sort(key=functools.cmp_to_key(lambda one, other: one[1] * other[0] - one[0] * other[1]))  # by the angle
+    # by the angle
+    upper.sort(key=functools.cmp_to_key(lambda one, other: one[1] * other[0] - one[0] * other[1]))
     cycle = upper + [(-u, -v) for u, v in upper]
     following = cycle[1:] + cycle[:1]
-    between = [(u + s, v + t) if (u + s, v + t) != (0, 0) else (-v, u) for (u, v), (s, t) in zip(cycle, following, strict=True)]
+    between = [
+        (u + s, v + t) if (u + s, v + t) != (0, 0) else (-v, u)
+        for (u, v), (s, t) in zip(cycle, following, strict=True)
+    ]
     return cycle + between
 
 
 def _answers_right(points, labels, kept, i, bisectors):
-    """Whether the bisector of the hulls of the two classes of the kept points puts point i on its side, strictly."""
+    """Whether the bisector of the hulls of the two classes of the kept points puts point i on its
+    side, strictly.
+    """
     key = kept.tobytes()
     if key not in bisectors:
         bisectors[key] = _bisector(points[kept], labels[kept])
@@ -107,7 +126,9 @@ def _bisector(points, labels):
     least, most = (upper @ normals.T).min(axis=0), (lower @ normals.T).max(axis=0)
     gaps, lengths = least - most, (normals**2).sum(axis=1)
     near = gaps >= 0.999999 * np.max(gaps / np.sqrt(lengths)) * np.sqrt(lengths)
-    for normal, gap, length, low, high in zip(normals[near], gaps[near], lengths[near], least[near], most[near], strict=True):
+    for normal, gap, length, low, high in zip(
+        normals[near], gaps[near], lengths[near], least[near], most[near], strict=True
+    ):
         ratio = Fraction(int(gap) ** 2, int(length))
         if gap > 0 and ratio > best:
             best, line = ratio, (normal, int(low) + int(high))

@@ -1,13 +1,15 @@
 """Brute force for the exact combination of a pair of classifiers, in exact arithmetic.
 
-Shares nothing with the package: no sweep, no hull, no iteration. Every way a line can split the points is written
-down, every split is priced, and the margin of a split is the best gap over a finite list of normals that must contain
-the right one. Integers throughout: floats are dyadic rationals and are scaled to integers first.
+Shares nothing with the package: no sweep, no hull, no iteration. Every way a line can split the
+points is written down, every split is priced, and the margin of a split is the best gap over a
+finite list of normals that must contain the right one. Integers throughout: floats are dyadic
+rationals and are scaled to integers first.
 
-The losing details are settled by two facts. A point with score 0 is wrong, so an optimal separator has no point on it
-(shift it a little towards one class and gain), hence strict splits suffice. And if a split has points on both sides,
-some line through two of the locations, turned infinitesimally about a place between two of the locations on it, makes
-the same split (an inner common tangent of the two hulls), hence lines through two locations suffice.
+The losing details are settled by two facts. A point with score 0 is wrong, so an optimal separator
+has no point on it (shift it a little towards one class and gain), hence strict splits suffice. And
+if a split has points on both sides, some line through two of the locations, turned infinitesimally
+about a place between two of the locations on it, makes the same split (an inner common tangent of
+the two hulls), hence lines through two locations suffice.
 """
 
 import math
@@ -16,18 +18,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-# |coordinate| up to 2^28: differences 2^29, projections of points on differences 2^58, gaps 2^59 < 2^63.
+# |coordinate| up to 2^28: differences 2^29, projections of points on differences 2^58, gaps
+# 2^59 < 2^63.
 _COORDINATE_LIMIT = 2**28
 _WEIGHT_LIMIT = 2**62
 
 
 class PairOptimum(NamedTuple):
-    """All optimal separators of one labelled set. A separator is named by the set of indices it misclassifies."""
+    """All optimal separators of one labelled set. A separator is named by the set of indices it
+    misclassifies.
+    """
 
     loss: int | Fraction  # smallest weight misclassified; an int if the weights are integers
-    margin_squared: Fraction | float  # largest over the optimal sets, misclassified points removed; inf: a constant
+    # largest over the optimal sets, misclassified points removed; inf: a constant
+    margin_squared: Fraction | float
     num_optimal_sets: int  # number of distinct optimal separator sets
-    margin_squared_flipped: Fraction | float  # the same with the misclassified points flipped instead of removed
+    # the same with the misclassified points flipped instead of removed
+    margin_squared_flipped: Fraction | float
     sets: frozenset  # of frozensets of indices: all optimal separator sets
     best_sets: frozenset  # of frozensets of indices: those of the largest margin (points removed)
 
@@ -35,9 +42,10 @@ class PairOptimum(NamedTuple):
 def optimal_pair(points, labels, weights=None) -> PairOptimum:
     """All optimal separators of `points` [n, 2] with `labels` [n] +1/-1 and positive `weights` [n].
 
-    Lines with either orientation and the two constants compete; a point with score 0 is wrong. The margin of a set is
-    half the distance between the hulls of the points kept in each class, infinite if one of them is empty. Numbers may
-    be integers of any size or finite floats. About n^3 work for the losses and n^3 for the margin of each optimal set.
+    Lines with either orientation and the two constants compete; a point with score 0 is wrong. The
+    margin of a set is half the distance between the hulls of the points kept in each class,
+    infinite if one of them is empty. Numbers may be integers of any size or finite floats. About
+    n^3 work for the losses and n^3 for the margin of each optimal set.
     """
     coordinates, scale = _integer_coordinates(points)
     num_points = len(coordinates)
@@ -56,7 +64,9 @@ def optimal_pair(points, labels, weights=None) -> PairOptimum:
     for row in optimal:
         upper = row ^ positive
         removed.append(_gap_squared(projections, lengths_squared, upper & ~row, ~upper & ~row))
-        flipped.append(_gap_squared(projections, lengths_squared, upper, ~upper) if row.any() else removed[-1])
+        flipped.append(
+            _gap_squared(projections, lengths_squared, upper, ~upper) if row.any() else removed[-1]
+        )
     best = max(removed)
     half = 4 * scale * scale
     return PairOptimum(
@@ -70,7 +80,8 @@ def optimal_pair(points, labels, weights=None) -> PairOptimum:
 
 
 def check_separator(points, labels, weights, normal, anchor, bias):
-    """Loss (exact) and misclassified [n] of score(x) = normal . (x - anchor) + bias, evaluated in float64.
+    """Loss (exact) and misclassified [n] of score(x) = normal . (x - anchor) + bias, evaluated in
+    float64.
 
     A score of 0 or NaN is wrong. `weights` may be None. Any dimension.
     """
@@ -87,7 +98,9 @@ def check_separator(points, labels, weights, normal, anchor, bias):
 
 
 def _splits(coordinates):
-    """Which side each point is on, [k, n] bool: all strict splits by lines (with repetitions), and both constants."""
+    """Which side each point is on, [k, n] bool: all strict splits by lines (with repetitions), and
+    both constants.
+    """
     x, y = coordinates.T
     num_points = len(x)
     dx, dy = x[None, :] - x[:, None], y[None, :] - y[:, None]  # [i, k]: point k seen from point i
@@ -96,7 +109,8 @@ def _splits(coordinates):
     rx, ry = dx[pivot], dy[pivot]
     cross = ux * ry - uy * rx
     left, on, behind = cross > 0, cross == 0, ux * rx + uy * ry <= 0
-    # Points on the line up to and including the pivot go one way, those beyond it the other way (or there are none).
+    # Points on the line up to and including the pivot go one way, those beyond it the other way (or
+    # there are none).
     first, second = left | (on & behind), left | (on & ~behind)
     constants = np.array([[True], [False]]).repeat(num_points, axis=1)
     return np.concatenate([first, second, ~first, ~second, constants]).astype(bool)
@@ -105,8 +119,9 @@ def _splits(coordinates):
 def _projections(coordinates):
     """Points on every candidate normal [m, n], and the normals' squared lengths [m].
 
-    Candidates are all differences of two points and all perpendiculars to them. The shortest segment between two
-    disjoint hulls joins a corner to a corner (a difference) or a corner to an edge (a perpendicular to a difference).
+    Candidates are all differences of two points and all perpendiculars to them. The shortest
+    segment between two disjoint hulls joins a corner to a corner (a difference) or a corner to an
+    edge (a perpendicular to a difference).
     """
     x, y = coordinates.T
     dx, dy = x[None, :] - x[:, None], y[None, :] - y[:, None]
@@ -119,7 +134,8 @@ def _projections(coordinates):
 def _gap_squared(projections, lengths_squared, upper, lower):
     """Squared distance between the hulls of two separable subsets; inf if one is empty.
 
-    Any normal gives a lower bound gap / |normal|, the right one gives equality, so the largest is the distance.
+    Any normal gives a lower bound gap / |normal|, the right one gives equality, so the largest is
+    the distance.
     """
     if not (upper.any() and lower.any()):
         return math.inf
@@ -137,7 +153,9 @@ def _gap_squared(projections, lengths_squared, upper, lower):
 
 
 def _exact_integers(values):
-    """Nested values as (object array of Python ints, scale): value = integer / scale, scale a power of two."""
+    """Nested values as (object array of Python ints, scale): value = integer / scale, scale a power
+    of two.
+    """
     values = np.asarray(values)
     if values.dtype.kind not in "biufO":
         values = values.astype(np.float64)
@@ -149,14 +167,18 @@ def _exact_integers(values):
 
 
 def _integer_coordinates(points):
-    """Integer coordinates [n, 2] (int64 where nothing can overflow, else Python ints) and the Fraction they are scaled
-    by. The origin may move."""
+    """Integer coordinates [n, 2] (int64 where nothing can overflow, else Python ints) and the
+    Fraction they are scaled by. The origin may move.
+    """
     points = np.asarray(points)
     if points.size == 0:
         return np.zeros((0, 2), np.int64), 1
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"points must be [n, 2], got {points.shape}")
-    small = points.dtype.kind in "bi" and -_COORDINATE_LIMIT <= points.min() <= points.max() <= _COORDINATE_LIMIT
+    small = (
+        points.dtype.kind in "bi"
+        and -_COORDINATE_LIMIT <= points.min() <= points.max() <= _COORDINATE_LIMIT
+    )
     if small:
         return points.astype(np.int64), 1
     integers, scale = _exact_integers(points)
@@ -172,7 +194,11 @@ def _integer_weights(weights, num_points):
     """Integer weights [n] and their scale, None where the weights are integers already."""
     if weights is None:
         return np.ones(num_points, np.int64), None
-    if np.shape(weights) == (num_points,) and getattr(weights, "dtype", None) == np.int64 and ((weights > 0) & (weights < 2**31)).all():
+    if (
+        np.shape(weights) == (num_points,)
+        and getattr(weights, "dtype", None) == np.int64
+        and ((weights > 0) & (weights < 2**31)).all()
+    ):
         return weights, None
     integers, scale = _exact_integers(weights)
     if integers.shape != (num_points,):
@@ -201,10 +227,11 @@ _HEXAGON = np.array([(0, 0), (2, 1), (1, 2), (-1, 1), (-2, -1), (-1, -2), (1, -1
 def random_degenerate_sets(seed, num_sets, max_points):
     """A mixture of degenerate labelled sets, padded to one size; deterministic in `seed`.
 
-    Returns points [s, max_points, 2] with |coordinate| <= 2^20 (exact in float32), labels [s, max_points], weights
-    [s, max_points] small positive integers, all int64, and mask [s, max_points] bool. Sizes run from 0 to max_points.
-    Entries outside the mask are ordinary points too, so that whoever ignores the mask is found out; in half of the
-    sets they lie at the end, in the others anywhere.
+    Returns points [s, max_points, 2] with |coordinate| <= 2^20 (exact in float32), labels [s,
+    max_points], weights [s, max_points] small positive integers, all int64, and mask [s,
+    max_points] bool. Sizes run from 0 to max_points. Entries outside the mask are ordinary points
+    too, so that whoever ignores the mask is found out; in half of the sets they lie at the end, in
+    the others anywhere.
     """
     rng = np.random.default_rng(seed)
     kinds = rng.integers(len(_GENERATORS), size=num_sets)
@@ -215,9 +242,14 @@ def random_degenerate_sets(seed, num_sets, max_points):
         if len(rows) and max_points:
             points[rows], labels[rows] = generate(rng, len(rows), max_points)
     # The generators put related points next to each other: mix the order in half of the sets.
-    order = np.arange(max_points) + np.where(rng.random((num_sets, 1)) < 0.5, 0, max_points * rng.random((num_sets, max_points)))
+    order = np.arange(max_points) + np.where(
+        rng.random((num_sets, 1)) < 0.5, 0, max_points * rng.random((num_sets, max_points))
+    )
     order = np.argsort(order, axis=1)
-    points, labels = np.take_along_axis(points, order[..., None], 1), np.take_along_axis(labels, order, 1)
+    points, labels = (
+        np.take_along_axis(points, order[..., None], 1),
+        np.take_along_axis(labels, order, 1),
+    )
     # Half of the sets are full: symmetric ones lose their symmetry otherwise.
     sizes = np.minimum(rng.integers(2 * max_points + 1, size=(num_sets, 1)), max_points)
     places = np.broadcast_to(np.arange(max_points), (num_sets, max_points))
@@ -227,7 +259,9 @@ def random_degenerate_sets(seed, num_sets, max_points):
 
 
 def _random_weights(rng, s, n):
-    choices = np.array([[1, 1, 1, 1], [1, 1, 2, 2], [1, 2, 3, 4], [1, 2, 4, 8], [2, 3, 5, 8], [1, 1, 1, 1000]])
+    choices = np.array(
+        [[1, 1, 1, 1], [1, 1, 2, 2], [1, 2, 3, 4], [1, 2, 4, 8], [2, 3, 5, 8], [1, 1, 1, 1000]]
+    )
     rows = np.where(rng.random(s) < 0.5, 0, rng.integers(len(choices), size=s))
     return choices[rows[:, None], rng.integers(4, size=(s, n))]
 
@@ -238,7 +272,9 @@ def _random_labels(rng, s, n):
 
 
 def _moved(rng, points):
-    """Half of the sets somewhere else than round the origin, reflected or turned by quarter turns."""
+    """Half of the sets somewhere else than round the origin, reflected or turned by
+    quarter turns.
+    """
     s = len(points)
     points = points * rng.choice([-1, 1], size=(s, 1, 2))
     points = np.where(rng.random((s, 1, 1)) < 0.5, points, points[..., ::-1])
@@ -246,7 +282,9 @@ def _moved(rng, points):
 
 
 def _tiny_grid(rng, s, n):
-    return _moved(rng, rng.integers(rng.integers(2, 6, size=(s, 1, 1)), size=(s, n, 2))), _random_labels(rng, s, n)
+    return _moved(
+        rng, rng.integers(rng.integers(2, 6, size=(s, 1, 1)), size=(s, n, 2))
+    ), _random_labels(rng, s, n)
 
 
 def _collinear(rng, s, n):
@@ -313,7 +351,9 @@ def _large_collinear(rng, s, n):
 
 
 def _farey(rng, s, n):
-    """Directions (a, b), (c, d) of size about 2^20 with ad - bc = 1, among points that only they tell apart."""
+    """Directions (a, b), (c, d) of size about 2^20 with ad - bc = 1, among points that only they
+    tell apart.
+    """
     u, v = np.tile([1, 0], (s, 1)), np.tile([0, 1], (s, 1))
     for _ in range(100):
         mediant = u + v
@@ -337,18 +377,26 @@ def _almost_collinear(rng, s, n):
 
 
 def _mirrored(rng, s, n):
-    """Points and their multiples on both sides of a centre, so that angles and mirrored angles coincide."""
+    """Points and their multiples on both sides of a centre, so that angles and mirrored angles
+    coincide.
+    """
     rays = rng.integers(-2, 3, size=(s, 4, 2)) * rng.choice([1, 1, 2**17], size=(s, 1, 1))
     which = rng.integers(4, size=(s, n))
-    points = np.take_along_axis(rays, which[..., None], 1) * rng.choice([-2, -1, -1, 0, 1, 1, 2], size=(s, n, 1))
+    points = np.take_along_axis(rays, which[..., None], 1) * rng.choice(
+        [-2, -1, -1, 0, 1, 1, 2], size=(s, n, 1)
+    )
     return points, _random_labels(rng, s, n)
 
 
 def _symmetric(rng, s, n):
-    """Few points and their images under a reflection or a rotation, labels kept or swapped: ties of loss and margin."""
+    """Few points and their images under a reflection or a rotation, labels kept or swapped: ties of
+    loss and margin.
+    """
     points = rng.integers(-4, 5, size=(s, n, 2)) * rng.choice([1, 1, 2**17], size=(s, 1, 1))
     labels = _random_labels(rng, s, n)
-    matrices = np.array([[[-1, 0], [0, 1]], [[0, 1], [1, 0]], [[-1, 0], [0, -1]], [[0, -1], [1, 0]]])
+    matrices = np.array(
+        [[[-1, 0], [0, 1]], [[0, 1], [1, 0]], [[-1, 0], [0, -1]], [[0, -1], [1, 0]]]
+    )
     matrix = matrices[rng.integers(4, size=s)]
     swap = rng.choice([-1, 1, 1], size=s)
     for k in range(n):  # orbits of two (four under the quarter turn)

@@ -1,9 +1,12 @@
-"""Brute force for the exact combination of three classifiers, in integers: every way a plane can split the points is written down.
+"""Brute force for the exact combination of three classifiers, in integers: every way a plane can
+split the points is written down.
 
-Shares nothing with the package. Why the list is complete: a strict split is an open cone of pairs (normal, offset), cut out by one half-space
-for each point. If the points span space, the cone has an extreme ray, which is a constant or a plane through three points that span it; near
-that ray the points off the plane keep their sides, and those on it are split by any line in it, or by none. If the points lie in a plane, planes
-split them as lines do in that plane. Lines are left to `oracles.pair`. `is_split` judges a single split by linear programming instead.
+Shares nothing with the package. Why the list is complete: a strict split is an open cone of pairs
+(normal, offset), cut out by one half-space for each point. If the points span space, the cone has
+an extreme ray, which is a constant or a plane through three points that span it; near that ray the
+points off the plane keep their sides, and those on it are split by any line in it, or by none. If
+the points lie in a plane, planes split them as lines do in that plane. Lines are left to
+`oracles.pair`. `is_split` judges a single split by linear programming instead.
 """
 
 import itertools
@@ -18,14 +21,18 @@ from oracles import highs
 from oracles.pair import _exact_integers as exact_integers
 from oracles.pair import _splits as splits_by_lines
 
-_COORDINATE_LIMIT = 2**11  # squares of heights over normals of products of differences stay below 2^63
+# squares of heights over normals of products of differences stay below 2^63
+_COORDINATE_LIMIT = 2**11
 
 
 class SpaceOptimum(NamedTuple):
-    """All optimal separators of one labelled set. A separator is named by the set of indices it misclassifies."""
+    """All optimal separators of one labelled set. A separator is named by the set of indices it
+    misclassifies.
+    """
 
     loss: int
-    margin_squared: Fraction | float  # largest over the optimal sets, misclassified points removed; inf: a constant
+    # largest over the optimal sets, misclassified points removed; inf: a constant
+    margin_squared: Fraction | float
     margin_squared_flipped: Fraction | float  # the same with the misclassified points flipped
     best_sets: frozenset  # of frozensets of indices: those of the largest margin (points removed)
 
@@ -40,7 +47,9 @@ def optimal_space(points, labels, weights) -> SpaceOptimum:
     losses = wrong.astype(np.int64) @ np.asarray(weights, np.int64)
     optimal = list({row.tobytes(): row for row in wrong[losses == losses.min()]}.values())
     sets = [frozenset(np.flatnonzero(row).tolist()) for row in optimal]
-    removed = [gap_squared(points, (row ^ positive) & ~row, ~(row ^ positive) & ~row) for row in optimal]
+    removed = [
+        gap_squared(points, (row ^ positive) & ~row, ~(row ^ positive) & ~row) for row in optimal
+    ]
     flipped = [gap_squared(points, row ^ positive, ~(row ^ positive)) for row in optimal]
     best, unit = max(removed), 4 * scale * scale
     return SpaceOptimum(
@@ -52,7 +61,9 @@ def optimal_space(points, labels, weights) -> SpaceOptimum:
 
 
 def splits_by_planes(points):
-    """Which side each integer point [n, 3] is on, [k, n] bool: all strict splits by planes, and both constants."""
+    """Which side each integer point [n, 3] is on, [k, n] bool: all strict splits by planes, and
+    both constants.
+    """
     size = len(points)
     constants = np.array([[True], [False]]).repeat(size, axis=1)
     triples = np.array(list(itertools.combinations(range(size), 3)), np.int64).reshape(-1, 3)
@@ -71,20 +82,26 @@ def splits_by_planes(points):
         row = np.broadcast_to(pattern > 0, (1, size))
         flat = _splits_in_plane(points[on], normal[None])
         split = np.repeat(row, len(flat) + 2, axis=0)
-        split[:, on] = np.concatenate([flat, np.ones((1, on.sum()), bool), np.zeros((1, on.sum()), bool)])
+        split[:, on] = np.concatenate(
+            [flat, np.ones((1, on.sum()), bool), np.zeros((1, on.sum()), bool)]
+        )
         rows += [split, ~split]
     return _distinct(np.concatenate(rows))[0]
 
 
 def _distinct(rows, *others):
-    """The distinct rows of signs or truth values [k, n], n up to 39, and the first of each in other arrays."""
+    """The distinct rows of signs or truth values [k, n], n up to 39, and the first of each in other
+    arrays.
+    """
     places = 3 ** np.arange(rows.shape[1])
     _, first = np.unique(rows.astype(np.int64) @ places, return_index=True)
     return rows[first], *(other[first] for other in others)
 
 
 def _splits_in_plane(points, normals):
-    """The strict splits of coplanar points by lines; `normals` may be empty if they lie on a line."""
+    """The strict splits of coplanar points by lines; `normals` may be empty if they lie
+    on a line.
+    """
     if len(points) == 0:
         return np.zeros((0, 0), bool)
     if len(normals):
@@ -96,14 +113,16 @@ def _splits_in_plane(points, normals):
 def gap_squared(points, upper, lower):
     """Squared distance between the hulls of two separable sets; inf if one is empty.
 
-    Any normal gives a lower bound. The right one is a difference of two points, the part of one that is perpendicular to an edge, or the cross
-    product of two edges.
+    Any normal gives a lower bound. The right one is a difference of two points, the part of one
+    that is perpendicular to an edge, or the cross product of two edges.
     """
     if not (upper.any() and lower.any()):
         return math.inf
     members = np.concatenate([np.flatnonzero(upper), np.flatnonzero(lower)])
     edges = np.array([points[i] - points[j] for i, j in itertools.combinations(members, 2)])
-    across = np.array([points[i] - points[j] for i in np.flatnonzero(upper) for j in np.flatnonzero(lower)])
+    across = np.array(
+        [points[i] - points[j] for i in np.flatnonzero(upper) for j in np.flatnonzero(lower)]
+    )
     edges, lengths = edges[edges.any(axis=1)], (edges[edges.any(axis=1)] ** 2).sum(axis=1)
     parts = lengths[None, :, None] * across[:, None] - (across @ edges.T)[:, :, None] * edges[None]
     crosses = np.cross(edges[:, None], edges[None]).reshape(-1, 3)
@@ -117,12 +136,19 @@ def gap_squared(points, upper, lower):
 
 
 def is_split(points, side):
-    """Whether some plane has exactly the points of `side` [n] bool strictly above it, by linear programming."""
+    """Whether some plane has exactly the points of `side` [n] bool strictly above it, by linear
+    programming.
+    """
     signs = np.where(side, 1.0, -1.0)
     matrix = np.concatenate([signs[:, None] * points, signs[:, None]], axis=1)
     infinite = np.full(4, np.inf)
     program = SimpleNamespace(
-        objective=np.zeros(4), matrix=matrix, row_lower=np.ones(len(points)), row_upper=np.full(len(points), np.inf), lower=-infinite, upper=infinite
+        objective=np.zeros(4),
+        matrix=matrix,
+        row_lower=np.ones(len(points)),
+        row_upper=np.full(len(points), np.inf),
+        lower=-infinite,
+        upper=infinite,
     )
     return highs.solve(program).status == "optimal"
 
@@ -131,18 +157,26 @@ def is_split(points, side):
 
 
 def random_space_sets(seed, num_sets, max_points, extent=1000):
-    """Integer points [s, n, 3], labels, weights, mask: tiny grids, coplanar and collinear points, repeats, both labels at one place, spheres."""
+    """Integer points [s, n, 3], labels, weights, mask: tiny grids, coplanar and collinear points,
+    repeats, both labels at one place, spheres.
+    """
     rng = np.random.default_rng(seed)
     points = np.zeros((num_sets, max_points, 3), np.int64)
-    labels = np.where(rng.random((num_sets, max_points)) < rng.choice([0.3, 0.5, 0.7], (num_sets, 1)), 1, -1)
+    labels = np.where(
+        rng.random((num_sets, max_points)) < rng.choice([0.3, 0.5, 0.7], (num_sets, 1)), 1, -1
+    )
     for row in range(num_sets):
         points[row], labels[row] = _KINDS[row % len(_KINDS)](rng, max_points, extent, labels[row])
         moves = rng.random() < 0.3
-        points[row] = points[row][:, rng.permutation(3)] + moves * rng.integers(-extent, extent + 1, 3)
+        points[row] = points[row][:, rng.permutation(3)] + moves * rng.integers(
+            -extent, extent + 1, 3
+        )
         order = rng.permutation(max_points)
         points[row], labels[row] = points[row][order], labels[row][order]
     choices = np.array([[1, 1, 1, 1], [1, 1, 2, 2], [1, 2, 4, 8], [2, 3, 5, 8]])
-    weights = choices[rng.integers(4, size=(num_sets, 1)), rng.integers(4, size=(num_sets, max_points))]
+    weights = choices[
+        rng.integers(4, size=(num_sets, 1)), rng.integers(4, size=(num_sets, max_points))
+    ]
     sizes = np.minimum(rng.integers(2 * max_points + 1, size=(num_sets, 1)), max_points)
     mask = np.argsort(rng.random((num_sets, max_points)), axis=1) < sizes
     return np.clip(points, -2048, 2048), labels, weights, mask
@@ -154,7 +188,9 @@ def _tiny_grid(rng, n, _, labels):
 
 def _coplanar(rng, n, _, labels):
     basis = rng.integers(-3, 4, (2, 3))
-    return rng.integers(-3, 4, (n, 2)) @ basis + (rng.random((n, 1)) < 0.2) * rng.integers(-2, 3, (n, 3)), labels
+    return rng.integers(-3, 4, (n, 2)) @ basis + (rng.random((n, 1)) < 0.2) * rng.integers(
+        -2, 3, (n, 3)
+    ), labels
 
 
 def _almost_coplanar(rng, n, extent, labels):
@@ -163,7 +199,9 @@ def _almost_coplanar(rng, n, extent, labels):
 
 
 def _collinear(rng, n, _, labels):
-    return rng.integers(-4, 5, (n, 1)) * rng.integers(-5, 6, 3) + (rng.random((n, 1)) < 0.3) * rng.integers(-3, 4, (n, 3)), labels
+    return rng.integers(-4, 5, (n, 1)) * rng.integers(-5, 6, 3) + (
+        rng.random((n, 1)) < 0.3
+    ) * rng.integers(-3, 4, (n, 3)), labels
 
 
 def _repeats(rng, n, _, labels):

@@ -1,8 +1,10 @@
-"""Brute force for the Pareto front of weight against margin, in exact arithmetic. Shares nothing with the package.
+"""Brute force for the Pareto front of weight against margin, in exact arithmetic. Shares nothing
+with the package.
 
-The widest slab that keeps a set of points has a normal that joins two points or is perpendicular to a line through two (the hulls
-touch it in corner and corner, or in corner and edge), and a point of either class on its two sides. So all slabs with such normals
-and such sides are written down, and all points that a slab does not keep are paid for.
+The widest slab that keeps a set of points has a normal that joins two points or is perpendicular to
+a line through two (the hulls touch it in corner and corner, or in corner and edge), and a point of
+either class on its two sides. So all slabs with such normals and such sides are written down, and
+all points that a slab does not keep are paid for.
 """
 
 from fractions import Fraction
@@ -19,7 +21,9 @@ class FrontTruth(NamedTuple):
 
 
 def pareto_front(points, labels, weights=None) -> FrontTruth:
-    """`points` [n, 2] are integers of at most 2^20 in size, `labels` [n] +1/-1, `weights` [n] positive integers."""
+    """`points` [n, 2] are integers of at most 2^20 in size, `labels` [n] +1/-1, `weights` [n]
+    positive integers.
+    """
     points, labels = np.asarray(points, np.int64).reshape(-1, 2), np.asarray(labels, np.int64)
     weights = np.ones(len(labels), np.int64) if weights is None else np.asarray(weights, np.int64)
     upper, lower = points[labels > 0], points[labels < 0]
@@ -27,7 +31,10 @@ def pareto_front(points, labels, weights=None) -> FrontTruth:
     if len(upper) and len(lower):
         differences = (points[:, None] - points[None]).reshape(-1, 2)
         differences = differences[np.any(differences != 0, axis=1)]
-        normals = np.unique(np.concatenate([differences, differences[:, ::-1] * np.array([-1, 1])]).reshape(-1, 2), axis=0)
+        normals = np.unique(
+            np.concatenate([differences, differences[:, ::-1] * np.array([-1, 1])]).reshape(-1, 2),
+            axis=0,
+        )
         above, below = normals @ upper.T, normals @ lower.T
         gaps = above[:, :, None] - below[:, None, :]
         lost_above = (above[:, None, :] < above[:, :, None]) @ weights[labels > 0]

@@ -9,7 +9,15 @@ import jax.numpy as jnp
 
 from jboost.base.types import Array
 from jboost.l0 import pair_blocks
-from jboost.l0.halpern.program import Program, back_product, dot, norm_of, reached_by, small_rows, unscaled
+from jboost.l0.halpern.program import (
+    Program,
+    back_product,
+    dot,
+    norm_of,
+    reached_by,
+    small_rows,
+    unscaled,
+)
 from jboost.l0.pair_blocks import Block, Layout, Sums
 from jboost.l0.types import Primal
 from jboost.projections import projection_capped_simplex
@@ -60,7 +68,9 @@ class State(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What T needs of the pairs: the dual step and the extrapolated primal point, in factors of the scaled cuts."""
+    """What T needs of the pairs: the dual step and the extrapolated primal point, in factors of the
+    scaled cuts.
+    """
 
     step: Array  # []
     least: Array  # [] right side of a scaled cut
@@ -73,21 +83,44 @@ def mapped_point(program: Program, state: State, layout: Layout, size: Array) ->
     """T z but for the duals of the cuts, and how those move."""
     instance, scaling = program.instance, program.scaling
     point, factor = state.point, scaling.columns
-    slope = back_product(program, point.margins, point.orders, Sums(*(scaling.cuts * part for part in state.sums)))
-    costs = unscaled(Primal(jnp.zeros_like(instance.costs), instance.costs, instance.weights), scaling)
+    slope = back_product(
+        program, point.margins, point.orders, Sums(*(scaling.cuts * part for part in state.sums))
+    )
+    costs = unscaled(
+        Primal(jnp.zeros_like(instance.costs), instance.costs, instance.weights), scaling
+    )
     step = size / state.primal_weight
-    trial = unscaled(Primal(*(old - step * (cost - pulled) for old, cost, pulled in zip(point.primal, costs, slope, strict=True))), scaling)
+    trial = unscaled(
+        Primal(
+            *(
+                old - step * (cost - pulled)
+                for old, cost, pulled in zip(point.primal, costs, slope, strict=True)
+            )
+        ),
+        scaling,
+    )
     coefficients = projection_capped_simplex(trial.coefficients, 1.0, mask=instance.is_column)
     selected = jnp.where(instance.is_column, jnp.clip(trial.selected, 0.0, 1.0), 0.0)
     slacks = jnp.where(program.is_real, jnp.clip(trial.slacks, 0.0, 1.0), 0.0)
-    primal = Primal(*(part / scale for part, scale in zip((coefficients, selected, slacks), factor, strict=True)))
-    ahead = unscaled(Primal(*(2 * new - old for new, old in zip(primal, point.primal, strict=True))), scaling)
+    primal = Primal(
+        *(
+            part / scale
+            for part, scale in zip((coefficients, selected, slacks), factor, strict=True)
+        )
+    )
+    ahead = unscaled(
+        Primal(*(2 * new - old for new, old in zip(primal, point.primal, strict=True))), scaling
+    )
     rise = size * state.primal_weight
     margins, orders = small_rows(program, ahead)
     least = jnp.where(program.is_real, scaling.margins * instance.margin, 0.0)
     by_row, by_column = pair_blocks.of_ends(scaling.cuts * ahead.slacks, layout)
     move = Move(rise, scaling.cuts, scaling.cuts * ahead.selected, by_row, by_column)
-    return Point(primal, jnp.maximum(point.margins + rise * (least - margins), 0.0), jnp.maximum(point.orders - rise * orders, 0.0)), move
+    return Point(
+        primal,
+        jnp.maximum(point.margins + rise * (least - margins), 0.0),
+        jnp.maximum(point.orders - rise * orders, 0.0),
+    ), move
 
 
 def trial_of(block: Block, pairs: Array, move: Any, by_row: Array) -> Array:
@@ -127,7 +160,13 @@ def iterate(program: Program, state: State, layout: Layout, size: Array) -> Stat
     )
     sums = pair_blocks.gather_sums(results, layout, program.is_real.shape[0])
     point = jax.tree.map(towards, state.point, mapped, state.anchor)
-    return state._replace(point=point, pairs=pairs, sums=sums, num_since=state.num_since + 1, num_iterations=state.num_iterations + 1)
+    return state._replace(
+        point=point,
+        pairs=pairs,
+        sums=sums,
+        num_since=state.num_since + 1,
+        num_iterations=state.num_iterations + 1,
+    )
 
 
 class Ways(NamedTuple):
@@ -147,13 +186,26 @@ def measure(program: Program, state: State, layout: Layout, mapped: Point, move:
     def body(block: Block, _: Any, read: Any, by_row: Array, move: Any) -> Any:
         new = trial_of(block, read[0], move, by_row)
         error, way = new - read[0], new - read[1]
-        return (), (jnp.sum(error * error), jnp.sum(way * way), pair_blocks.sums_of_block(block, new))
+        return (), (
+            jnp.sum(error * error),
+            jnp.sum(way * way),
+            pair_blocks.sums_of_block(block, new),
+        )
 
     read = (state.pairs, state.anchor_pairs)
-    _, (errors, ways, results) = pair_blocks.sweep(program.pairs, layout, body, read=read, of_rows=move.by_row, whole=without_rows(move))
+    _, (errors, ways, results) = pair_blocks.sweep(
+        program.pairs, layout, body, read=read, of_rows=move.by_row, whole=without_rows(move)
+    )
     sums = pair_blocks.gather_sums(results, layout, program.is_real.shape[0])
-    change, gone = (jax.tree.map(jnp.subtract, mapped, other) for other in (state.point, state.anchor))
-    rise = Sums(*(program.scaling.cuts * (new - old) for new, old in zip(sums, state.sums, strict=True)))
+    change, gone = (
+        jax.tree.map(jnp.subtract, mapped, other) for other in (state.point, state.anchor)
+    )
+    rise = Sums(
+        *(program.scaling.cuts * (new - old) for new, old in zip(sums, state.sums, strict=True))
+    )
     cross = dot(back_product(program, change.margins, change.orders, rise), change.primal)
-    dual_error, dual_moved = (jnp.sqrt(dot(part[1:], part[1:]) + jnp.sum(squares)) for part, squares in ((change, errors), (gone, ways)))
+    dual_error, dual_moved = (
+        jnp.sqrt(dot(part[1:], part[1:]) + jnp.sum(squares))
+        for part, squares in ((change, errors), (gone, ways))
+    )
     return Ways(norm_of(change.primal), dual_error, cross, norm_of(gone.primal), dual_moved, sums)

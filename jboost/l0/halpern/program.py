@@ -1,4 +1,6 @@
-"""The scaled program of `jboost.l0.halpern`: factors of variables and rows, products with its matrix, and the largest singular value."""
+"""The scaled program of `jboost.l0.halpern`: factors of variables and rows, products with its
+matrix, and the largest singular value.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _SCALING_ROUNDS = 2
 
 
 class Scaling(NamedTuple):
-    """Factors of variables and of rows; one for lambda, so that its projection stays Euclidean, and one for all cuts."""
+    """Factors of variables and of rows; one for lambda, so that its projection stays Euclidean, and
+    one for all cuts.
+    """
 
     columns: Primal  # coefficients [], selected [U], slacks [m]
     margins: Array  # [m]
@@ -35,7 +39,10 @@ class Program(NamedTuple):
 
 
 def dot(one: Any, other: Any) -> Array:
-    parts = [jnp.sum(left * right) for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)]
+    parts = [
+        jnp.sum(left * right)
+        for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    ]
     return sum(parts[1:], parts[0])
 
 
@@ -49,15 +56,22 @@ def unscaled(primal: Primal, scaling: Scaling) -> Primal:
 
 
 def scale(instance: Instance, pairs: Pairs, layout: Layout) -> Scaling:
-    """Equilibration by 2-norms (Ruiz 2001), the longest cut standing for all of them and the longest column of lambda for those.
+    """Equilibration by 2-norms (Ruiz 2001), the longest cut standing for all of them and the
+    longest column of lambda for those.
 
-    It took a fifth to a third fewer iterations than the preconditioner of Pock and Chambolle (2011) on `benchmarks.l0_relaxation.make_pool("stumps",
-    100, 20, seed)` for the seeds 3, 6, 7, 10 and 11.
+    It took a fifth to a third fewer iterations than the preconditioner of Pock and Chambolle (2011)
+    on `benchmarks.l0_relaxation.make_pool("stumps", 100, 20, seed)` for the seeds 3, 6, 7, 10 and
+    11.
     """
     num_examples, num_columns = instance.margins.shape
     ones = jnp.ones((num_columns,), instance.costs.dtype)
     signs, one = jnp.abs(instance.margins), jnp.ones((), ones.dtype)
-    start = Scaling(Primal(one, ones, jnp.ones_like(instance.weights)), jnp.ones_like(instance.weights), ones, one)
+    start = Scaling(
+        Primal(one, ones, jnp.ones_like(instance.weights)),
+        jnp.ones_like(instance.weights),
+        ones,
+        one,
+    )
 
     def refine(_: Any, old: Scaling) -> Scaling:
         squares, weight = jax.tree.map(jnp.square, old), jnp.square(1 + instance.margin)
@@ -69,18 +83,24 @@ def scale(instance: Instance, pairs: Pairs, layout: Layout) -> Scaling:
         )
         columns = Primal(*(_balanced(*part) for part in zip(old.columns, lengths, strict=True)))
         sizes = Primal(*map(jnp.square, columns))
-        margins = numerics.times(signs, jnp.broadcast_to(sizes.coefficients, ones.shape)) + weight * sizes.slacks
+        margins = (
+            numerics.times(signs, jnp.broadcast_to(sizes.coefficients, ones.shape))
+            + weight * sizes.slacks
+        )
         orders = sizes.coefficients + sizes.selected
         rows = (margins, orders, _longest_cut(pairs, layout, sizes))
         return Scaling(columns, *(_balanced(*part) for part in zip(old[1:], rows, strict=True)))
 
     found = loops.fori_loop(0, _SCALING_ROUNDS, refine, start)
     columns = Primal(*(found.cuts * part for part in found.columns))
-    return Scaling(columns, found.margins / found.cuts, found.orders / found.cuts, one)  # so that the duals of cuts have no factor
+    # so that the duals of cuts have no factor
+    return Scaling(columns, found.margins / found.cuts, found.orders / found.cuts, one)
 
 
 def _balanced(factors: Array, squares: Array) -> Array:
-    """Factors over the roots of the 2-norms that rows or columns have with them; `squares` are those of the norms without them."""
+    """Factors over the roots of the 2-norms that rows or columns have with them; `squares` are
+    those of the norms without them.
+    """
     norms = factors * jnp.sqrt(squares)
     return factors * jnp.where(norms > 0, 1 / jnp.sqrt(jnp.where(norms > 0, norms, 1.0)), 1.0)
 
@@ -89,7 +109,9 @@ def _sums_of_cuts(pairs: Pairs, layout: Layout, num_examples: int) -> Sums:
     """How many cuts every hypothesis serves and every example is in."""
 
     def body(block: Block, *_: Any) -> Any:
-        return (), pair_blocks.sums_of_block(block, block.is_cut.astype(block.rows.factors[0][0].dtype))
+        return (), pair_blocks.sums_of_block(
+            block, block.is_cut.astype(block.rows.factors[0][0].dtype)
+        )
 
     _, results = pair_blocks.sweep(pairs, layout, body)
     return pair_blocks.gather_sums(results, layout, num_examples)
@@ -100,10 +122,16 @@ def _longest_cut(pairs: Pairs, layout: Layout, columns: Primal) -> Array:
 
     def body(block: Block, _: Any, __: Any, by_row: Array, whole: Any) -> Any:
         selected, by_column = whole
-        return (), jnp.max(jnp.where(block.is_cut, reached_by(block, selected, by_row, by_column), 0.0))
+        return (), jnp.max(
+            jnp.where(block.is_cut, reached_by(block, selected, by_row, by_column), 0.0)
+        )
 
     by_row, by_column = pair_blocks.of_ends(columns.slacks, layout)
-    return jnp.max(pair_blocks.sweep(pairs, layout, body, of_rows=by_row, whole=(columns.selected, by_column))[1])
+    return jnp.max(
+        pair_blocks.sweep(pairs, layout, body, of_rows=by_row, whole=(columns.selected, by_column))[
+            1
+        ]
+    )
 
 
 def reached_by(block: Block, selected: Array, by_row: Array, by_column: Array) -> Array:
@@ -111,7 +139,9 @@ def reached_by(block: Block, selected: Array, by_row: Array, by_column: Array) -
     return block.covered(selected) + by_row[:, None, None] + by_column[None, None, :]
 
 
-def power_iterations(program: Program, layout: Layout, direction: Primal, count: Array) -> tuple[Array, Primal]:
+def power_iterations(
+    program: Program, layout: Layout, direction: Primal, count: Array
+) -> tuple[Array, Primal]:
     """A lower bound on the largest singular value, and the direction that gives the next."""
     cuts = program.scaling.cuts
 
@@ -124,11 +154,15 @@ def power_iterations(program: Program, layout: Layout, direction: Primal, count:
         unit = Primal(*(part / size for part in carry[1]))
         values = unscaled(unit, program.scaling)
         by_row, by_column = pair_blocks.of_ends(values.slacks, layout)
-        _, (squares, results) = pair_blocks.sweep(program.pairs, layout, body, of_rows=by_row, whole=(values.selected, by_column))
+        _, (squares, results) = pair_blocks.sweep(
+            program.pairs, layout, body, of_rows=by_row, whole=(values.selected, by_column)
+        )
         margins, orders = small_rows(program, values)
         sums = pair_blocks.gather_sums(results, layout, values.slacks.shape[0])
         back = back_product(program, margins, orders, Sums(*(cuts * part for part in sums)))
-        return jnp.sqrt(dot(margins, margins) + dot(orders, orders) + cuts**2 * jnp.sum(squares)), back
+        return jnp.sqrt(
+            dot(margins, margins) + dot(orders, orders) + cuts**2 * jnp.sum(squares)
+        ), back
 
     return loops.fori_loop(0, count, iterate, (jnp.zeros((), cuts.dtype), direction))
 
@@ -136,13 +170,18 @@ def power_iterations(program: Program, layout: Layout, direction: Primal, count:
 def small_rows(program: Program, values: Primal) -> tuple[Array, Array]:
     """Scaled values of the margins [m] and of mu - lambda [U] at unscaled variables."""
     instance, scaling = program.instance, program.scaling
-    reached = numerics.times(instance.margins, values.coefficients) + (1 + instance.margin) * values.slacks
+    reached = (
+        numerics.times(instance.margins, values.coefficients)
+        + (1 + instance.margin) * values.slacks
+    )
     orders = jnp.where(instance.is_column, values.selected - values.coefficients, 0.0)
     return scaling.margins * jnp.where(program.is_real, reached, 0.0), scaling.orders * orders
 
 
 def back_product(program: Program, margins: Array, orders: Array, sums: Sums) -> Primal:
-    """The product of the transposed scaled matrix with scaled duals, those of the cuts by their `sums` times the factor of the cuts."""
+    """The product of the transposed scaled matrix with scaled duals, those of the cuts by their
+    `sums` times the factor of the cuts.
+    """
     instance, scaling = program.instance, program.scaling
     weights, differences = scaling.margins * margins, scaling.orders * orders
     parts = Primal(
@@ -159,7 +198,9 @@ def sums_of(cuts: Pairs, layout: Layout, values: Array, num_examples: int) -> Su
     def body(block: Block, _: Any, read: Any, __: Any, ___: Any) -> Any:
         return (), pair_blocks.sums_of_block(block, read[0])
 
-    return pair_blocks.gather_sums(pair_blocks.sweep(cuts, layout, body, read=(values,))[1], layout, num_examples)
+    return pair_blocks.gather_sums(
+        pair_blocks.sweep(cuts, layout, body, read=(values,))[1], layout, num_examples
+    )
 
 
 def num_cuts(cuts: Pairs, layout: Layout) -> Array:
@@ -174,8 +215,15 @@ def num_cuts(cuts: Pairs, layout: Layout) -> Array:
 def initial_weight(program: Program) -> Array:
     """The length of the scaled costs over that of the scaled right sides."""
     instance, scaling = program.instance, program.scaling
-    costs = unscaled(Primal(jnp.zeros_like(instance.costs), instance.costs, instance.weights), scaling)
-    num_cuts = jnp.sum(program.pairs.rows.is_few, dtype=scaling.cuts.dtype) * jnp.sum(program.pairs.columns.is_many, dtype=scaling.cuts.dtype)
-    sides = jnp.sum(jnp.where(program.is_real, (scaling.margins * instance.margin) ** 2, 0.0)) + num_cuts * scaling.cuts**2
+    costs = unscaled(
+        Primal(jnp.zeros_like(instance.costs), instance.costs, instance.weights), scaling
+    )
+    num_cuts = jnp.sum(program.pairs.rows.is_few, dtype=scaling.cuts.dtype) * jnp.sum(
+        program.pairs.columns.is_many, dtype=scaling.cuts.dtype
+    )
+    sides = (
+        jnp.sum(jnp.where(program.is_real, (scaling.margins * instance.margin) ** 2, 0.0))
+        + num_cuts * scaling.cuts**2
+    )
     weight = numerics.safe_divide(norm_of(costs), jnp.sqrt(sides))
     return jnp.where(weight > 0, weight, 1.0)

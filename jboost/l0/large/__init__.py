@@ -1,7 +1,9 @@
-"""L0-RBoost for large tables: all monomials of up to three literals priced at once, and votes from the first seconds on.
+"""L0-RBoost for large tables: all monomials of up to three literals priced at once, and votes from
+the first seconds on.
 
-`fit` is what users call, on a `table`; `run` holds the loop. A round is in `relax`: `patterns` -> `master` ->
-`separation` (upper bound) and `proof` (lower bound) -> `pool`. Votes come from `greedy` and `votes`.
+`fit` is what users call, on a `table`; `run` holds the loop. A round is in `relax`:
+`patterns` -> `master` -> `separation` (upper bound) and `proof` (lower bound) -> `pool`. Votes come
+from `greedy` and `votes`.
 """
 
 from jboost.l0.large.choice import LargeChoice, choose_large

@@ -1,4 +1,6 @@
-"""`jboost.l0.choose_large`: the order and the number of rules, with the margin and the price of a rule, of least error in cross-validation."""
+"""`jboost.l0.choose_large`: the order and the number of rules, with the margin and the price of a
+rule, of least error in cross-validation.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,18 @@ _SHARE_OF_CHOICE = 0.6  # of the time limit; the rest is for the fit of all exam
 
 
 class LargeChoice(NamedTuple):
-    """What has the least mean held-out error; among equals the lowest order, then the fewest rules, the largest kappa and the largest margin."""
+    """What has the least mean held-out error; among equals the lowest order, then the fewest rules,
+    the largest kappa and the largest margin.
+    """
 
     fit: Fit  # of all examples, with what is chosen
     max_order: np.ndarray  # []
     max_rules: np.ndarray  # [], 0 for any number
     kappa: np.ndarray  # [] float64
     margin: np.ndarray  # [] rho
-    errors: np.ndarray  # [O, R, K, L] mean held-out error of each order, number of rules, kappa and margin; NaN where no fold was fitted
+    # [O, R, K, L] mean held-out error of each order, number of rules, kappa and margin; NaN where
+    # no fold was fitted
+    errors: np.ndarray
     standard_errors: np.ndarray  # [O, R, K, L] of those means
     status: Array  # [] int32, that of `fit`; TIME_LIMIT where the choice ended early
 
@@ -71,9 +77,11 @@ def choose_large(
     time_limit: float | None = None,
     on_step: OnStep | None = None,
 ) -> LargeChoice:
-    """`fit_large` with the order, number of rules, kappa and margin of least error in stratified cross-validation; host-driven.
+    """`fit_large` with the order, number of rules, kappa and margin of least error in stratified
+    cross-validation; host-driven.
 
-    In a fold the votes are those that `fit_large` has before its first relaxation: rules one by one, each exchanged for a better one.
+    In a fold the votes are those that `fit_large` has before its first relaxation: rules one by
+    one, each exchanged for a better one.
 
     Args:
       dataset: of m examples, as of `fit_large`.
@@ -89,8 +97,8 @@ def choose_large(
       max_rounds: of the fit of all examples.
       tolerance: of that fit.
       time_limit: seconds; the choice takes at most 60 % of it.
-      on_step: called with (None, text) after each fold of an order, and as of `fit_large` in the last fit; False ends the choice with
-        what was fitted so far.
+      on_step: called with (None, text) after each fold of an order, and as of `fit_large` in the
+        last fit; False ends the choice with what was fitted so far.
 
     Returns:
       A `LargeChoice`.
@@ -103,7 +111,14 @@ def choose_large(
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 12, [1, -1, -1, 1] * 12)
     >>> learner = lambda order, kappa: jboost.learners.monomials(order, kappa=kappa)
     >>> chosen = jboost.l0.choose_large(
-    ...     dataset, learner, max_orders=[1, 2], max_rules=[1, 4], margins=[0.1], kappas=[0.1], key=jax.random.key(0), num_folds=2
+    ...     dataset,
+    ...     learner,
+    ...     max_orders=[1, 2],
+    ...     max_rules=[1, 4],
+    ...     margins=[0.1],
+    ...     kappas=[0.1],
+    ...     key=jax.random.key(0),
+    ...     num_folds=2,
     ... )
     >>> int(chosen.max_order), float(chosen.errors.min())
     (2, 0.0)
@@ -117,7 +132,10 @@ def choose_large(
     known = np.isfinite(errors)
     counts = known.sum(axis=0)
     means = np.where(counts > 0, np.nansum(errors, axis=0) / np.maximum(counts, 1), np.nan)
-    spread = np.sqrt(np.nansum((errors - means) ** 2, axis=0) / (np.maximum(counts, 1) * np.maximum(counts - 1, 1)))
+    spread = np.sqrt(
+        np.nansum((errors - means) ** 2, axis=0)
+        / (np.maximum(counts, 1) * np.maximum(counts - 1, 1))
+    )
     place = _first_of_least(means, grid)
     order, rules = grid.max_orders[place[0]], grid.max_rules[place[1]]
     kappa, margin = grid.kappas[place[2]], grid.margins[place[3]]
@@ -136,7 +154,12 @@ def choose_large(
     return LargeChoice(fitted, *chosen, means, spread, status)
 
 
-def _check_grid(max_orders: Sequence[int], max_rules: Sequence[int | None], margins: ArrayLike, kappas: ArrayLike) -> _Grid:
+def _check_grid(
+    max_orders: Sequence[int],
+    max_rules: Sequence[int | None],
+    margins: ArrayLike,
+    kappas: ArrayLike,
+) -> _Grid:
     """The grid. Raises ValueError, naming the argument."""
     for name, values in (("max_orders", max_orders), ("max_rules", max_rules)):
         if len(values) == 0:
@@ -146,24 +169,41 @@ def _check_grid(max_orders: Sequence[int], max_rules: Sequence[int | None], marg
                 check.count(f"{name}[{place}]", value, low=1)
     check.numbers("margins", margins, low=0, high=1, open_low=True)
     check.numbers("kappas", kappas, low=0)
-    prices, rhos = (np.asarray(values, np.float64).tolist() for values in (kappas, margins))  # as they were given, not rounded
+    # as they were given, not rounded
+    prices, rhos = (np.asarray(values, np.float64).tolist() for values in (kappas, margins))
     return _Grid(tuple(max_orders), tuple(max_rules), tuple(prices), tuple(rhos))
 
 
-def _check_folds(dataset: Dataset, key: Array, num_folds: int, held_out: Any, fold_features: Any) -> np.ndarray:
+def _check_folds(
+    dataset: Dataset, key: Array, num_folds: int, held_out: Any, fold_features: Any
+) -> np.ndarray:
     """What each fold holds out, [F, m] bool. Raises ValueError, naming the argument."""
     if held_out is None:
         if fold_features is not None:
-            raise ValueError("fold_features is given and held_out is not: pass which examples each fold holds out, [F, m] bool")
+            raise ValueError(
+                "fold_features is given and held_out is not: pass which examples each fold holds"
+                " out, [F, m] bool"
+            )
         check.key("key", key)
         check.count("num_folds", num_folds, low=2)
         labels, mask = jnp.asarray(dataset.labels), jnp.asarray(dataset.mask)
         return np.asarray(folds.stratified_folds(key, labels, num_folds=num_folds, mask=mask))
     masks = np.asarray(held_out)
-    if masks.dtype != bool or masks.ndim != 2 or masks.shape[1] != len(dataset.labels) or len(masks) < 2:
-        raise ValueError(f"held_out has shape {masks.shape} and kind {masks.dtype}: expected [F, {len(dataset.labels)}] bool with F >= 2")
+    if (
+        masks.dtype != bool
+        or masks.ndim != 2
+        or masks.shape[1] != len(dataset.labels)
+        or len(masks) < 2
+    ):
+        raise ValueError(
+            f"held_out has shape {masks.shape} and kind {masks.dtype}: expected [F,"
+            f" {len(dataset.labels)}] bool with F >= 2"
+        )
     if fold_features is not None and len(fold_features) != len(masks):
-        raise ValueError(f"fold_features has {len(fold_features)} tables: expected {len(masks)}, one for each fold of held_out")
+        raise ValueError(
+            f"fold_features has {len(fold_features)} tables: expected {len(masks)}, one for each"
+            " fold of held_out"
+        )
     return masks
 
 
@@ -177,7 +217,9 @@ def _fill(
     clock: Clock,
     on_step: OnStep | None,
 ) -> bool:
-    """Writes the errors [F, O, R, K, L], fold by fold; whether all were fitted within a part of the time, and the watcher let it."""
+    """Writes the errors [F, O, R, K, L], fold by fold; whether all were fitted within a part of the
+    time, and the watcher let it.
+    """
     number = 0
     for fold, mask in enumerate(masks):
         known = dataset if fold_features is None else dataset._replace(features=fold_features[fold])
@@ -186,25 +228,40 @@ def _fill(
                 if clock.elapsed > _SHARE_OF_CHOICE * clock.limit:
                     return False
                 learner = make_learner(order, grid.kappas[rest[1]])
-                errors[(fold, place, *rest)] = _error(known, mask, learner, grid.max_rules[rest[0]], grid.margins[rest[2]])
+                errors[(fold, place, *rest)] = _error(
+                    known, mask, learner, grid.max_rules[rest[0]], grid.margins[rest[2]]
+                )
             number += 1
             with np.errstate(all="ignore"):
                 best = float(np.nanmin(errors))
-            if not loops.goes_on(on_step, None, f"fold {number} of {len(masks) * len(grid.max_orders)}, least held-out loss {best:.2%}"):
+            if not loops.goes_on(
+                on_step,
+                None,
+                f"fold {number} of {len(masks) * len(grid.max_orders)}, least held-out loss"
+                f" {best:.2%}",
+            ):
                 return number == len(masks) * len(grid.max_orders)
     return True
 
 
-def _error(dataset: Dataset, held_out: np.ndarray, learner: Monomials, max_rules: int | None, margin: float) -> float:
-    """The share of the held-out weight that the first votes of the other examples get wrong, NaN where there is none; a score of 0 predicts -1."""
+def _error(
+    dataset: Dataset, held_out: np.ndarray, learner: Monomials, max_rules: int | None, margin: float
+) -> float:
+    """The share of the held-out weight that the first votes of the other examples get wrong, NaN
+    where there is none; a score of 0 predicts -1.
+    """
     mask = np.asarray(dataset.mask)
     rest = dataset._replace(mask=mask & ~held_out)
-    fitted = fit_large(rest, learner, margin=margin, max_rounds=0, search=SearchConfig(max_hypotheses=max_rules))
+    fitted = fit_large(
+        rest, learner, margin=margin, max_rounds=0, search=SearchConfig(max_hypotheses=max_rules)
+    )
     tested = held_out & mask
     weights, labels = (np.asarray(part)[tested] for part in (dataset.weights, dataset.labels))
     if weights.sum() == 0:
         return np.nan
-    scores = np.asarray(_scores(fitted.ensemble, np.asarray(dataset.features)[tested].astype(np.float32)))
+    scores = np.asarray(
+        _scores(fitted.ensemble, np.asarray(dataset.features)[tested].astype(np.float32))
+    )
     return float(weights[np.where(scores > 0, 1, -1) != labels].sum() / weights.sum())
 
 
@@ -212,7 +269,9 @@ _scores = jax.jit(predict_scores)
 
 
 def _first_of_least(means: np.ndarray, grid: _Grid) -> tuple[int, ...]:
-    """The place [4] of the least error; among equals of the lowest order, the fewest rules, the largest kappa and the largest margin."""
+    """The place [4] of the least error; among equals of the lowest order, the fewest rules, the
+    largest kappa and the largest margin.
+    """
 
     def rank(place: tuple[int, ...]) -> tuple[float, ...]:
         mean = means[place]

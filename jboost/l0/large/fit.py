@@ -1,4 +1,6 @@
-"""`jboost.l0.fit_large`: a first vote in seconds, then better votes and bounds until they meet or the time is up."""
+"""`jboost.l0.fit_large`: a first vote in seconds, then better votes and bounds until they meet or
+the time is up.
+"""
 
 from __future__ import annotations
 
@@ -66,32 +68,39 @@ def fit_large(
     time_limit: float | None = None,
     on_step: OnStep | None = None,
 ) -> Fit:
-    """`fit` for tables of up to a million rows and monomials of one to three literals; host-driven, not under jit or vmap.
+    """`fit` for tables of up to a million rows and monomials of one to three literals; host-driven,
+    not under jit or vmap.
 
-    Goldberg and Eckstein 2009, with other means than `fit`: all monomials are valued at once by products of matrices
-    (`jboost.monomials.products`), so every round proves a lower bound over all of them; the master works on distinct
-    patterns of its columns and is solved as far as its duals are of use; and a first vote is there before the first
-    master. Memory is about m (B + U) bytes and 8 L^2, with B bits and L = 2 B literals and U columns held, and
-    20 n U bytes for the master of n <= m patterns.
+    Goldberg and Eckstein 2009, with other means than `fit`: all monomials are valued at once by
+    products of matrices (`jboost.monomials.products`), so every round proves a lower bound over all
+    of them; the master works on distinct patterns of its columns and is solved as far as its duals
+    are of use; and a first vote is there before the first master. Memory is about m (B + U) bytes
+    and 8 L^2, with B bits and L = 2 B literals and U columns held, and 20 n U bytes for the master
+    of n <= m patterns.
 
     Args:
-      dataset: features [m, N] of 0 and 1, and NaN where neither literal holds; any dtype, bool and uint8 take least
-        memory. Equal rows are best merged before (`jboost.data.merging`).
-      learner: `jboost.learners.monomials` of 1 to 3 literals, whose costs count; of 3 with few bits, as all monomials are held.
+      dataset: features [m, N] of 0 and 1, and NaN where neither literal holds; any dtype, bool and
+        uint8 take least memory. Equal rows are best merged before (`jboost.data.merging`).
+      learner: `jboost.learners.monomials` of 1 to 3 literals, whose costs count; of 3 with few
+        bits, as all monomials are held.
       margin: [] rho in (0, 1].
-      tolerance: the gap between the bounds on the relaxation at which to stop, relative to the upper one.
-      max_rounds: after which it ends with ROUND_LIMIT; 0 for the first vote alone, of which nothing is proven.
+      tolerance: the gap between the bounds on the relaxation at which to stop, relative to the
+        upper one.
+      max_rounds: after which it ends with ROUND_LIMIT; 0 for the first vote alone, of which nothing
+        is proven.
       max_columns: columns held at a time; with many rows fewer are.
       max_cuts: pair cuts held at a time; None for 2048, and 4096 where rows are many.
-      search: how the final vote is found, as of `fit`: `SearchConfig()`, whose `max_hypotheses` counts and whose
-        `max_moves` is ignored, or `RelaxedConfig()`.
-      time_limit: seconds from the call on, compilation included; None for none. A running step ends first.
-      on_step: called with (None, `Info`) after each rule of the first vote and each round; False ends with TIME_LIMIT.
+      search: how the final vote is found, as of `fit`: `SearchConfig()`, whose `max_hypotheses`
+        counts and whose `max_moves` is ignored, or `RelaxedConfig()`.
+      time_limit: seconds from the call on, compilation included; None for none. A running step ends
+        first.
+      on_step: called with (None, `Info`) after each rule of the first vote and each round; False
+        ends with TIME_LIMIT.
 
     Returns:
-      A `Fit` whose ensemble holds the rules that vote, with a `LargeCertificate`. Statuses: OPTIMAL, where the bounds on
-      the relaxation have met; TIME_LIMIT; ROUND_LIMIT; PRECISION_LIMIT, where no column and no cut is missing and the
-      gap is still open.
+      A `Fit` whose ensemble holds the rules that vote, with a `LargeCertificate`. Statuses:
+      OPTIMAL, where the bounds on the relaxation have met; TIME_LIMIT; ROUND_LIMIT;
+      PRECISION_LIMIT, where no column and no cut is missing and the gap is still open.
 
     Raises:
       ValueError: naming the argument.
@@ -105,10 +114,13 @@ def fit_large(
     True
     """
     clock = Clock(time_limit)
-    rho, config = _check_options(learner, margin, tolerance, max_rounds, max_columns, max_cuts, search, time_limit, on_step)
+    rho, config = _check_options(
+        learner, margin, tolerance, max_rounds, max_columns, max_cuts, search, time_limit, on_step
+    )
     table, rows = make_table(dataset, learner, rho)
     run = Run(table, config, tolerance, max_rounds, max_cuts, clock, on_step)
-    with futures.ThreadPoolExecutor(2) as threads:  # programs that do not depend on each other compile side by side
+    # programs that do not depend on each other compile side by side
+    with futures.ThreadPoolExecutor(2) as threads:
         run.begin_compiling(threads, max_columns)
         run.find_first_vote()
         status = run.close_gap(max_columns)
@@ -129,13 +141,21 @@ def _check_options(
 ) -> tuple[float, VoteConfig]:
     """The margin and the kind of vote. Raises ValueError, naming the argument."""
     if not isinstance(learner, Monomials):
-        raise ValueError(f"learner is a {type(learner).__name__}: expected jboost.learners.monomials(1), (2) or (3)")
+        raise ValueError(
+            f"learner is a {type(learner).__name__}: expected jboost.learners.monomials(1), (2)"
+            " or (3)"
+        )
     if learner.max_order not in range(1, _MOST_ORDER + 1):
         raise ValueError(
-            f"learner.max_order is {learner.max_order}: fit_large values all monomials of one to three literals; "
-            "pass jboost.learners.monomials(2), or use jboost.l0.fit"
+            f"learner.max_order is {learner.max_order}: fit_large values all monomials of one to"
+            " three literals; pass jboost.learners.monomials(2), or use jboost.l0.fit"
         )
-    check.on_host("jboost.l0.fit_large", instead="jboost.l0.fit may be traced", margin=margin, tolerance=tolerance)
+    check.on_host(
+        "jboost.l0.fit_large",
+        instead="jboost.l0.fit may be traced",
+        margin=margin,
+        tolerance=tolerance,
+    )
     rho = float(check.number("margin", margin, low=0, high=1, open_low=True))
     check.number("tolerance", tolerance, low=0)
     check.count("max_rounds", max_rounds, low=0)
@@ -149,14 +169,22 @@ def _check_options(
 
 
 def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, status: Status) -> Fit:
-    """The ensemble of the best vote, and the certificate, with arrays over all rows of the data set."""
+    """The ensemble of the best vote, and the certificate, with arrays over all rows of the data
+    set.
+    """
     table, vote = run.table, run.vote
     dtype = jnp.result_type(float)
     hypotheses = _hypotheses(table, vote.columns)
-    size = max(-(-vote.num_rules // _SLOTS_AT_ONCE), 1) * _SLOTS_AT_ONCE  # few sizes, so that predictions share programs
+    # few sizes, so that predictions share programs
+    size = max(-(-vote.num_rules // _SLOTS_AT_ONCE), 1) * _SLOTS_AT_ONCE
     coefficients = np.zeros((size, 2))
     coefficients[: vote.num_rules] = vote.coefficients[:, None]
-    padded = jax.tree.map(lambda leaf: np.pad(leaf, [(0, size - len(leaf))] + [(0, 0)] * (leaf.ndim - 1), constant_values=1), hypotheses)
+    padded = jax.tree.map(
+        lambda leaf: np.pad(
+            leaf, [(0, size - len(leaf))] + [(0, 0)] * (leaf.ndim - 1), constant_values=1
+        ),
+        hypotheses,
+    )
     ensemble = Ensemble(
         learner,
         jax.tree.map(jnp.asarray, padded),
@@ -183,7 +211,13 @@ def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, sta
     trace = np.asarray(run.trace or [(0.0, np.inf)], np.float64)
     lower, above = (jnp.asarray(part, dtype) for part in trace.T)
     shown = Trace(jnp.full_like(lower, jnp.nan), lower, above, above)
-    return Fit(ensemble, certificate, shown, jnp.asarray(len(run.trace), jnp.int32), jnp.asarray(int(status), jnp.int32))
+    return Fit(
+        ensemble,
+        certificate,
+        shown,
+        jnp.asarray(len(run.trace), jnp.int32),
+        jnp.asarray(int(status), jnp.int32),
+    )
 
 
 def _hypotheses(table: Table, columns: Columns) -> Monomial:
@@ -204,13 +238,31 @@ def _proof(proven: Proven | None, rows: np.ndarray, num_rows: int) -> Proof:
     duals = proven.duals
     weights[rows[: len(duals.example_weights)]] = duals.example_weights
     pairs = np.stack([rows[duals.cuts.inside], rows[duals.cuts.outside]], axis=1).astype(np.int32)
-    return Proof(np.asarray(proven.bound), weights, pairs, duals.cuts.weights, zero, np.asarray(proven.convexity), zero)
+    return Proof(
+        np.asarray(proven.bound),
+        weights,
+        pairs,
+        duals.cuts.weights,
+        zero,
+        np.asarray(proven.convexity),
+        zero,
+    )
 
 
-def _point(table: Table, point: PrimalPoint | None, rows: np.ndarray, num_rows: int) -> RelaxedPoint:
+def _point(
+    table: Table, point: PrimalPoint | None, rows: np.ndarray, num_rows: int
+) -> RelaxedPoint:
     slacks = np.zeros(num_rows)
     if point is None:
         nothing = Columns(np.zeros(0, np.int64), np.zeros(0, np.int8))
-        return RelaxedPoint(_hypotheses(table, nothing), np.zeros(0), np.full(2, 0.5), np.zeros(0), slacks)
+        return RelaxedPoint(
+            _hypotheses(table, nothing), np.zeros(0), np.full(2, 0.5), np.zeros(0), slacks
+        )
     slacks[rows] = point.slacks
-    return RelaxedPoint(_hypotheses(table, point.columns), point.coefficients, point.constants, point.selected, slacks)
+    return RelaxedPoint(
+        _hypotheses(table, point.columns),
+        point.coefficients,
+        point.constants,
+        point.selected,
+        slacks,
+    )

@@ -1,8 +1,9 @@
-"""A first vote in seconds: rules one by one, each the best of all monomials for the logistic loss, all votes refitted after each.
+"""A first vote in seconds: rules one by one, each the best of all monomials for the logistic loss,
+all votes refitted after each.
 
-The gain of a rule is the squared slope over the curvature of the loss (a Newton step, Friedman, Hastie
-and Tibshirani 2000), of which two products of matrices give the values of all monomials. Votes are
-refitted on the patterns of the rules, of which there are few.
+The gain of a rule is the squared slope over the curvature of the loss (a Newton step, Friedman,
+Hastie and Tibshirani 2000), of which two products of matrices give the values of all monomials.
+Votes are refitted on the patterns of the rules, of which there are few.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _LARGEST_STEP = 4.0
 
 
 class Rules(NamedTuple):
-    """Monomials and signed votes; a score is their sum over the rules that hold, and the constant."""
+    """Monomials and signed votes; a score is their sum over the rules that hold, and
+    the constant.
+    """
 
     columns: np.ndarray  # [k] int64, places in the list of all monomials
     votes: np.ndarray  # [k] signed
@@ -36,12 +39,16 @@ def extend(table: Table, rules: Rules) -> Rules:
     scores = covered @ rules.votes + rules.constant
     wrong = 1 / (1 + np.exp(np.clip(table.labels * scores, -500, 500)))
     slope = products.sums_of(table.literals, table.monomials, table.weights * table.labels * wrong)
-    curvature = products.sums_of(table.literals, table.monomials, table.weights * wrong * (1 - wrong))
+    curvature = products.sums_of(
+        table.literals, table.monomials, table.weights * wrong * (1 - wrong)
+    )
     gains = slope**2 / (np.maximum(curvature, 0) + 1)
     gains[rules.columns] = -1
     gains[table.costs == np.inf] = -1
     best = int(np.argmax(gains))
-    longer = Rules(np.append(rules.columns, best), np.append(rules.votes, 0.0), rules.constant, rules.loss)
+    longer = Rules(
+        np.append(rules.columns, best), np.append(rules.votes, 0.0), rules.constant, rules.loss
+    )
     return refit(table, longer)
 
 
@@ -56,7 +63,9 @@ def refit(table: Table, rules: Rules) -> Rules:
     both = np.concatenate([covered, (table.labels > 0)[:, None]], axis=1).astype(np.uint8)
     side = separation.group(both, np.arange(len(both)))
     weights = np.bincount(side.group_of, weights=table.weights, minlength=len(side.rows))
-    design = np.concatenate([side.covered[:, :-1], np.ones((len(weights), 1))], axis=1).astype(float)
+    design = np.concatenate([side.covered[:, :-1], np.ones((len(weights), 1))], axis=1).astype(
+        float
+    )
     labels = np.where(side.covered[:, -1] > 0, 1.0, -1.0)
     votes = np.append(rules.votes, rules.constant)
     for _ in range(_NUM_STEPS):

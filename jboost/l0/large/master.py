@@ -1,10 +1,11 @@
-"""The restricted master: the relaxation over a pool and a working set of pair cuts, by a first-order method.
+"""The restricted master: the relaxation over a pool and a working set of pair cuts, by a
+first-order method.
 
-Variables are lambda [U + 2] on the simplex (the two constants last), delta = mu - lambda [U] from 0 up,
-and xi [n] in [0, 1]; rows are the margins (duals w) and the cuts (duals v). The iteration is the
-reflected Halpern form of primal-dual hybrid gradient with restarts (Lu, Yang 2024), with the diagonal
-steps of Pock and Chambolle 2011. It is stopped long before it converges: what it needs to bring is
-duals from which pricing finds useful columns, and every bound is proven elsewhere.
+Variables are lambda [U + 2] on the simplex (the two constants last), delta = mu - lambda [U] from 0
+up, and xi [n] in [0, 1]; rows are the margins (duals w) and the cuts (duals v). The iteration is
+the reflected Halpern form of primal-dual hybrid gradient with restarts (Lu, Yang 2024), with the
+diagonal steps of Pock and Chambolle 2011. It is stopped long before it converges: what it needs to
+bring is duals from which pricing finds useful columns, and every bound is proven elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from jboost.base.numerics import times
 from jboost.base.types import Array
 
 _ENOUGH, _SOME, _TOO_LONG = 0.2, 0.8, 0.36  # restart rules of Applegate et al. 2021, Section 3.1
-_NUM_STEPS = 12  # of Newton's method for a threshold, which ends after as many steps as there are entries, mostly after 5
+# of Newton's method for a threshold, which ends after as many steps as there are entries, mostly
+# after 5
+_NUM_STEPS = 12
 
 
 class Program(NamedTuple):
@@ -43,7 +46,10 @@ def nothing(num_rows: int, num_columns: int, num_cuts: int) -> Program:
     """A program of these sizes without rows, columns and cuts: to compile with."""
     rows, columns, cuts = (np.zeros(size, np.float32) for size in (num_rows, num_columns, num_cuts))
     zero, ends = np.zeros((), np.float32), np.zeros(num_cuts, np.int32)
-    tables = np.zeros((num_rows, num_columns), np.float32), np.zeros((num_cuts, num_columns), np.float32)
+    tables = (
+        np.zeros((num_rows, num_columns), np.float32),
+        np.zeros((num_cuts, num_columns), np.float32),
+    )
     return Program(*tables, ends, ends, cuts, columns, zero, rows, rows, columns > 0, zero)
 
 
@@ -58,7 +64,8 @@ class Point(NamedTuple):
 
 
 class _State(NamedTuple):
-    point: Array  # [.] a `Point` as one vector: few long operations compile faster than many short ones
+    # [.] a `Point` as one vector: few long operations compile faster than many short ones
+    point: Array
     anchor: Array  # [.] of the last restart
     moved: Array  # [.] one step on from the last point
     age: Array  # [] iterations since the restart
@@ -82,10 +89,13 @@ def improve(program: Program, start: Point, primal_weight: Array, num_iterations
 
     def turn(state: _State) -> _State:
         moved = _iterate(program, sizes, state.point)
-        length = jnp.sqrt(jnp.sum((state.point - moved) ** 2 / sizes))  # in the norm in which the method contracts
+        # in the norm in which the method contracts
+        length = jnp.sqrt(jnp.sum((state.point - moved) ** 2 / sizes))
         first = jnp.where(state.age == 0, length, state.first_move)
         restarts = (state.age > 0) & (
-            (length <= _ENOUGH * first) | ((length <= _SOME * first) & (length > state.last_move)) | (state.age >= _TOO_LONG * state.count)
+            (length <= _ENOUGH * first)
+            | ((length <= _SOME * first) & (length > state.last_move))
+            | (state.age >= _TOO_LONG * state.count)
         )
         share = (state.age + 1) / (state.age + 2)
         mean = share * (2 * moved - state.point) + (1 - share) * state.anchor
@@ -114,13 +124,21 @@ def _parts(program: Program, vector: Array) -> list[Array]:
 
 
 def _step_sizes(program: Program, primal_weight: Array) -> Array:
-    """One over the sums of sizes in a column or a row; one step for all of lambda, which is projected as a whole."""
+    """One over the sums of sizes in a column or a row; one step for all of lambda, which is
+    projected as a whole.
+    """
     sizes = jnp.abs(program.margins)
     served, is_row = jnp.sum(program.serves, axis=0), jnp.abs(program.labels)
-    of_coefficients = jnp.maximum(jnp.max(jnp.sum(sizes, axis=0) + served, initial=1.0), jnp.sum(is_row))
+    of_coefficients = jnp.maximum(
+        jnp.max(jnp.sum(sizes, axis=0) + served, initial=1.0), jnp.sum(is_row)
+    )
     of_slacks = _spread(program, program.is_cut) + 1 + program.margin
-    primal = jnp.concatenate([jnp.full((len(served) + 2,), of_coefficients), jnp.maximum(served, 1.0), of_slacks])
-    dual = jnp.concatenate([jnp.sum(sizes, axis=1) + 3 + program.margin, 2 * jnp.sum(program.serves, axis=1) + 2])
+    primal = jnp.concatenate(
+        [jnp.full((len(served) + 2,), of_coefficients), jnp.maximum(served, 1.0), of_slacks]
+    )
+    dual = jnp.concatenate(
+        [jnp.sum(sizes, axis=1) + 3 + program.margin, 2 * jnp.sum(program.serves, axis=1) + 2]
+    )
     return jnp.concatenate([1 / (primal_weight * primal), primal_weight / dual])
 
 
@@ -152,18 +170,24 @@ def _iterate(program: Program, sizes: Array, vector: Array) -> Array:
     missed = program.margin - reached - (1 + program.margin) * over
     covered = times(program.serves, mixed + ahead[size + 2 : 2 * size + 2])
     uncovered = 1 - covered - over[program.first] - over[program.second]
-    dual = jnp.concatenate([weights, pair_weights]) + sizes[number:] * jnp.concatenate([missed, uncovered])
+    dual = jnp.concatenate([weights, pair_weights]) + sizes[number:] * jnp.concatenate(
+        [missed, uncovered]
+    )
     is_row = jnp.concatenate([jnp.abs(program.labels), program.is_cut])
     return jnp.concatenate([moved, jnp.maximum(dual, 0.0) * is_row])
 
 
 def _upper(program: Program) -> Array:
     """Upper bounds of delta and xi."""
-    return jnp.concatenate([jnp.where(program.is_column, jnp.inf, 0.0), jnp.ones_like(program.weights)])
+    return jnp.concatenate(
+        [jnp.where(program.is_column, jnp.inf, 0.0), jnp.ones_like(program.weights)]
+    )
 
 
 def _on_simplex(values: Array, allowed: Array) -> Array:
-    """The nearest point of the simplex over the entries allowed: Newton's method on the threshold, which is exact after few steps."""
+    """The nearest point of the simplex over the entries allowed: Newton's method on the threshold,
+    which is exact after few steps.
+    """
     low = jnp.where(allowed, values, -jnp.inf)
 
     def step(_: Array, threshold: Array) -> Array:

@@ -1,8 +1,9 @@
-"""Rows of one class that agree on all columns of the pool, as one row of the master; and duals back to the rows.
+"""Rows of one class that agree on all columns of the pool, as one row of the master; and duals back
+to the rows.
 
-Such rows may share a slack: the optimum of the master stays the same. A dual of a pattern goes back to
-its rows in proportion to their weights. A dual of a cut between two patterns becomes duals of pairs of
-rows, which serve every column of the pool as the cut of the patterns does.
+Such rows may share a slack: the optimum of the master stays the same. A dual of a pattern goes back
+to its rows in proportion to their weights. A dual of a cut between two patterns becomes duals of
+pairs of rows, which serve every column of the pool as the cut of the patterns does.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class RowCuts(NamedTuple):
     weights: np.ndarray  # [K'] v
 
 
-def find(covered: np.ndarray, positive: np.ndarray, negative: np.ndarray, weights: np.ndarray) -> Patterns:
+def find(
+    covered: np.ndarray, positive: np.ndarray, negative: np.ndarray, weights: np.ndarray
+) -> Patterns:
     """The patterns of covered [m, U]; `positive` and `negative` are the rows of the classes."""
     of_row = np.empty(len(weights), np.int32)
     rows, count = [], 0
@@ -39,18 +42,29 @@ def find(covered: np.ndarray, positive: np.ndarray, negative: np.ndarray, weight
         of_row[members] = count + side.group_of
         rows.append(side.rows)
         count += len(side.rows)
-    return Patterns(np.concatenate(rows), of_row, np.bincount(of_row, weights=weights, minlength=count))
+    return Patterns(
+        np.concatenate(rows), of_row, np.bincount(of_row, weights=weights, minlength=count)
+    )
 
 
-def spread(patterns: Patterns, capacity: np.ndarray, first: np.ndarray, second: np.ndarray, duals: np.ndarray) -> RowCuts:
-    """Duals of cuts between patterns as duals between rows, none of which takes more than its capacity.
+def spread(
+    patterns: Patterns,
+    capacity: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    duals: np.ndarray,
+) -> RowCuts:
+    """Duals of cuts between patterns as duals between rows, none of which takes more than its
+    capacity.
 
-    The capacities of the rows of a pattern are consecutive intervals, and so are the duals of its cuts, from the same start. A cut has one
-    interval among the rows of either of its patterns; their rows are paired in order, by the lengths in which the intervals agree.
+    The capacities of the rows of a pattern are consecutive intervals, and so are the duals of its
+    cuts, from the same start. A cut has one interval among the rows of either of its patterns;
+    their rows are paired in order, by the lengths in which the intervals agree.
 
     Args:
       patterns: of m rows.
-      capacity: [m] what the duals of the cuts of a row may sum to; those of a pattern sum to what its cuts need.
+      capacity: [m] what the duals of the cuts of a row may sum to; those of a pattern sum to what
+        its cuts need.
       first: [K] int32 patterns that a hypothesis must cover.
       second: [K] int32 patterns that it must not cover.
       duals: [K] v > 0.
@@ -60,14 +74,21 @@ def spread(patterns: Patterns, capacity: np.ndarray, first: np.ndarray, second: 
         return RowCuts(nothing, nothing, np.zeros(0))
     order = np.argsort(patterns.of_row, kind="stable")
     ends = np.cumsum(capacity[order])
-    starts_of_patterns = np.concatenate([[0.0], ends])[np.searchsorted(patterns.of_row[order], np.arange(len(patterns.rows)))]
-    begin = _places(np.concatenate([first, second]), np.concatenate([duals, duals]), starts_of_patterns)
+    starts_of_patterns = np.concatenate([[0.0], ends])[
+        np.searchsorted(patterns.of_row[order], np.arange(len(patterns.rows)))
+    ]
+    begin = _places(
+        np.concatenate([first, second]), np.concatenate([duals, duals]), starts_of_patterns
+    )
     of_first, of_second = begin[: len(duals)], begin[len(duals) :]
     finish = np.cumsum(duals)
     start = finish - duals
     breaks = [start]
     for line in (of_first, of_second):
-        low, high = np.searchsorted(ends, line, side="right"), np.searchsorted(ends, line + duals, side="left")
+        low, high = (
+            np.searchsorted(ends, line, side="right"),
+            np.searchsorted(ends, line + duals, side="left"),
+        )
         counts = high - low
         cut = np.repeat(np.arange(len(duals)), counts)
         step = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -77,14 +98,19 @@ def spread(patterns: Patterns, capacity: np.ndarray, first: np.ndarray, second: 
     middles = points + lengths / 2
     cut = np.minimum(np.searchsorted(finish, middles, side="right"), len(duals) - 1)
     offset = middles - start[cut]
-    inside, outside = (order[np.minimum(np.searchsorted(ends, line[cut] + offset, side="right"), len(order) - 1)] for line in (of_first, of_second))
+    inside, outside = (
+        order[np.minimum(np.searchsorted(ends, line[cut] + offset, side="right"), len(order) - 1)]
+        for line in (of_first, of_second)
+    )
     keeps = lengths > 0
     keeps &= (patterns.of_row[inside] == first[cut]) & (patterns.of_row[outside] == second[cut])
     return RowCuts(inside[keeps].astype(np.int32), outside[keeps].astype(np.int32), lengths[keeps])
 
 
 def _places(owners: np.ndarray, lengths: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Where each piece begins on the line, pieces of one owner behind each other from its start on."""
+    """Where each piece begins on the line, pieces of one owner behind each other from
+    its start on.
+    """
     order = np.argsort(owners, kind="stable")
     before = np.cumsum(lengths[order]) - lengths[order]
     ordered = owners[order]

@@ -1,4 +1,6 @@
-"""The columns and cuts that the master holds, on the host: arrays of fixed size, with what is known of each."""
+"""The columns and cuts that the master holds, on the host: arrays of fixed size, with what is known
+of each.
+"""
 
 from __future__ import annotations
 
@@ -53,21 +55,30 @@ class Pool:
         return Columns(self.monomials[slots], self.signs[slots])
 
     def extended_to(self, table: Table, capacity: int) -> Pool:
-        """The columns of the largest coefficients on more rows, as many as there is capacity for."""
+        """The columns of the largest coefficients on more rows, as many as there is
+        capacity for.
+        """
         other = Pool(table, capacity)
         slots = np.flatnonzero(self.is_used)
-        slots = slots[np.argsort(-(self.selected + self.coefficients[:-2])[slots], kind="stable")][:capacity]
+        slots = slots[np.argsort(-(self.selected + self.coefficients[:-2])[slots], kind="stable")][
+            :capacity
+        ]
         count = other.enter(self.columns(slots), np.zeros(capacity))
-        other.coefficients[:count], other.extra[:count] = self.coefficients[slots], self.extra[slots]
+        other.coefficients[:count], other.extra[:count] = (
+            self.coefficients[slots],
+            self.extra[slots],
+        )
         other.coefficients[-2:] = self.coefficients[-2:]
         return other
 
     def enter(self, columns: Columns, reduced: np.ndarray) -> int:
-        """Takes columns [k] that are not held, the first ones first, into free slots and in place of those of no use.
+        """Takes columns [k] that are not held, the first ones first, into free slots and in place
+        of those of no use.
 
         Args:
           columns: the new ones.
-          reduced: [U] reduced costs of the columns held; those without coefficient and with the largest go first.
+          reduced: [U] reduced costs of the columns held; those without coefficient and with the
+            largest go first.
 
         Returns:
           How many came in.
@@ -120,7 +131,9 @@ class Cuts:
         self.idle = np.where(duals > _LEAST_DUAL, 0, self.idle + 1).astype(np.int32)
 
     def enter(self, violated: Violated, capacity: int, num_rows: int) -> int:
-        """Takes the cuts that are violated most, a few of each row, after those that have long been idle went."""
+        """Takes the cuts that are violated most, a few of each row, after those that have long been
+        idle went.
+        """
         self.keep(self.idle <= _MOST_IDLE)
         keys = violated.inside.astype(np.int64) * num_rows + violated.outside
         order = np.argsort(-violated.amounts, kind="stable")
@@ -148,7 +161,11 @@ def _rank_in_group(owners: np.ndarray) -> np.ndarray:
     """How many earlier entries have the same owner, [k]."""
     order = np.argsort(owners, kind="stable")
     ordered = owners[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.zeros(0, int)
+    starts = (
+        np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+        if len(ordered)
+        else np.zeros(0, int)
+    )
     counts = np.diff(np.append(starts, len(ordered)))
     ranks = np.empty(len(owners), np.int64)
     ranks[order] = np.arange(len(ordered)) - np.repeat(starts, counts)
@@ -156,7 +173,9 @@ def _rank_in_group(owners: np.ndarray) -> np.ndarray:
 
 
 def reduced_costs(table: Table, prices: Prices, convexity: float) -> np.ndarray:
-    """c_u - s_u - [alpha + g_u]_+ of all monomials, [2, n]; negative for those that may lower the optimum."""
+    """c_u - s_u - [alpha + g_u]_+ of all monomials, [2, n]; negative for those that may lower the
+    optimum.
+    """
     return table.costs[None, :] - prices.rewards - np.maximum(convexity + prices.edges, 0.0)
 
 

@@ -1,10 +1,10 @@
 """What duals prove about the relaxation over every monomial, whose rewards are all known.
 
-The dual of Goldberg and Eckstein 2009, (18): any w, v >= 0 with (1 + rho) w_i + sum of v over the cuts
-of i <= weight_i, and alpha with alpha + g_u + s_u <= c_u and s_u <= c_u for every u, prove
-rho sum w + sum v + alpha. g_u is the edge of u under w, s_u the sum of v over the cuts that it serves.
-Where a column violates this, v is reduced on the cuts that it serves: each v is multiplied by the least factor that one of its
-columns requires. No s_u grows by that.
+The dual of Goldberg and Eckstein 2009, (18): any w, v >= 0 with (1 + rho) w_i + sum of v over the
+cuts of i <= weight_i, and alpha with alpha + g_u + s_u <= c_u and s_u <= c_u for every u, prove rho
+sum w + sum v + alpha. g_u is the edge of u under w, s_u the sum of v over the cuts that it serves.
+Where a column violates this, v is reduced on the cuts that it serves: each v is multiplied by the
+least factor that one of its columns requires. No s_u grows by that.
 """
 
 from __future__ import annotations
@@ -45,14 +45,17 @@ def first_rows(table: Table, size: int) -> Table:
     What duals of these rows prove holds of all rows: those of the others are 0.
     """
     literals = table.literals._replace(base=table.literals.base[:size])
-    return table._replace(literals=literals, labels=table.labels[:size], weights=table.weights[:size])
+    return table._replace(
+        literals=literals, labels=table.labels[:size], weights=table.weights[:size]
+    )
 
 
 class Duals(NamedTuple):
     """w and v by rows.
 
-    A cut rewards the monomials of the sign of its inside row. With `is_either` the inside row is the
-    positive one, and the cut also rewards the negative monomials that cover its outside row alone.
+    A cut rewards the monomials of the sign of its inside row. With `is_either` the inside row is
+    the positive one, and the cut also rewards the negative monomials that cover its outside row
+    alone.
     """
 
     example_weights: np.ndarray  # [m]
@@ -84,15 +87,21 @@ def price(table: Table, duals: Duals) -> Prices:
     rewards = []
     for row in (0, 1):
         members, inside, outside = _of_sign(table, duals, row)
-        served = products.rewards_of(table.literals, table.monomials, inside, outside, duals.cuts.weights[members])
+        served = products.rewards_of(
+            table.literals, table.monomials, inside, outside, duals.cuts.weights[members]
+        )
         rewards.append(np.maximum(served, 0))
     total = float(duals.example_weights.sum() + duals.cuts.weights.sum())
     slack = products.slack(len(signed) + len(duals.cuts.weights), total)
-    return Prices(np.stack([edges, -edges]), np.stack(rewards), abs(float(signed.sum())) + slack, slack)
+    return Prices(
+        np.stack([edges, -edges]), np.stack(rewards), abs(float(signed.sum())) + slack, slack
+    )
 
 
 def _of_sign(table: Table, duals: Duals, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The cuts [k] that reward monomials of sign +1 (row 0) or -1 (row 1), and the rows that these cover, and do not."""
+    """The cuts [k] that reward monomials of sign +1 (row 0) or -1 (row 1), and the rows that these
+    cover, and do not.
+    """
     inside, outside = duals.cuts.inside, duals.cuts.outside
     if duals.is_either:
         return np.arange(len(inside)), *((inside, outside) if row == 0 else (outside, inside))
@@ -105,7 +114,9 @@ def feasible(table: Table, duals: Duals) -> Duals:
     load = (1 + table.margin) * duals.example_weights
     load = load + np.bincount(duals.cuts.inside, duals.cuts.weights, len(load))
     load = load + np.bincount(duals.cuts.outside, duals.cuts.weights, len(load))
-    share = np.where(load > table.weights, table.weights / np.where(load > 0, load, 1), 1.0) * (1 - _CAUTION)
+    share = np.where(load > table.weights, table.weights / np.where(load > 0, load, 1), 1.0) * (
+        1 - _CAUTION
+    )
     least = np.minimum(share[duals.cuts.inside], share[duals.cuts.outside])
     cuts = duals.cuts._replace(weights=duals.cuts.weights * least)
     return duals._replace(example_weights=duals.example_weights * share, cuts=cuts)
@@ -115,7 +126,10 @@ def prove(table: Table, duals: Duals, prices: Prices) -> Proven:
     """The best bound over some values of alpha; duals are feasible ones, with their prices."""
     edges, slack = prices.edges, prices.slack
     costs = table.costs[None, :]
-    least = max(float(np.max(edges - costs, initial=-np.inf)) + slack, prices.of_constants - table.constant_cost)
+    least = max(
+        float(np.max(edges - costs, initial=-np.inf)) + slack,
+        prices.of_constants - table.constant_cost,
+    )
     most = max(float(np.max(edges + prices.rewards - costs, initial=-np.inf)) + slack, least)
     levels = least + (most - least) * np.linspace(0, 1, _NUM_LEVELS) ** 2
     base = table.margin * float(duals.example_weights.sum())
@@ -135,7 +149,9 @@ def prove(table: Table, duals: Duals, prices: Prices) -> Proven:
 
 
 def _shares(table: Table, duals: Duals, rewards: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """The factor of the dual of each cut [K] with which no monomial is rewarded with more than `allowed` [2, n]."""
+    """The factor of the dual of each cut [K] with which no monomial is rewarded with more than
+    `allowed` [2, n].
+    """
     shares = np.ones(len(duals.cuts.weights))
     for row in (0, 1):
         members, inside, outside = _of_sign(table, duals, row)
@@ -149,13 +165,17 @@ def _shares(table: Table, duals: Duals, rewards: np.ndarray, allowed: np.ndarray
         each, rest = order[:most], order[most:]
         served = _served(table, inside, outside, violated[each])
         least = np.min(np.where(served, kept[each], 1.0), axis=1)
-        if len(rest):  # less violated ones: all duals are reduced alike, by the factor that the most violated of them requires
+        # less violated ones: all duals are reduced alike, by the factor that the most violated of
+        # them requires
+        if len(rest):
             least = np.minimum(least, kept[rest[0]])
         shares[members] = np.minimum(shares[members], least)
     return shares * (1 - _CAUTION)
 
 
-def _served(table: Table, inside: np.ndarray, outside: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def _served(
+    table: Table, inside: np.ndarray, outside: np.ndarray, columns: np.ndarray
+) -> np.ndarray:
     """Whether each pair of rows [k] is told apart by each of the monomials [c], [k, c] bool."""
     own, other = (table.covers(columns, rows) for rows in (inside, outside))
     return own > other

@@ -1,7 +1,9 @@
-"""One round of column and cut generation: the master, the point that it leads to, and the bound that its duals prove.
+"""One round of column and cut generation: the master, the point that it leads to, and the bound
+that its duals prove.
 
-The path of a round: patterns of the rows -> `master.improve` -> `feasible_point` (all pairs) -> upper bound and
-violated cuts; and -> `duals_of_rows` -> `proof.price` and `proof.prove` -> lower bound and new columns.
+The path of a round: patterns of the rows -> `master.improve` -> `feasible_point` (all
+pairs) -> upper bound and violated cuts; and -> `duals_of_rows` -> `proof.price` and
+`proof.prove` -> lower bound and new columns.
 """
 
 from __future__ import annotations
@@ -23,10 +25,12 @@ from jboost.l0.large.votes import Columns
 _FIRST_PRIMAL_WEIGHT = 10.0  # found by trial on PIMA-sized tables of weights 1
 _LEAST_WEIGHT, _MOST_WEIGHT, _CHANGE = 1.0, 100.0, 1.2
 _ITERATIONS = (300, 120, 60)
-_CHEAP, _DEAR = 1 << 23, 1 << 25  # entries of a master up to which it gets the first, or the second, of these
+# entries of a master up to which it gets the first, or the second, of these
+_CHEAP, _DEAR = 1 << 23, 1 << 25
 _USED = 1e-7  # mu of a column in use
 _CHEAP_PASS = 4_000_000_000  # products up to which the slacks are tightened by further passes
-_LARGEST_PASS = 10_000_000_000  # products of a pass; with more, columns of small mu are left out of the point
+# products of a pass; with more, columns of small mu are left out of the point
+_LARGEST_PASS = 10_000_000_000
 _LEAST_COLUMNS = 8
 _GIVEN_UP = 1 - 1e-6  # a slack from which a row meets all its cuts
 _CAUTION = 1e-12  # for rounding in float64
@@ -35,7 +39,9 @@ _NO_PATTERNS = 0.9  # of the rows: with more patterns the master works on rows
 
 
 class PrimalPoint(NamedTuple):
-    """A point of the relaxation, which meets all margins and all cuts, up to rounding in float64."""
+    """A point of the relaxation, which meets all margins and all cuts, up to rounding
+    in float64.
+    """
 
     columns: Columns  # [a]
     coefficients: np.ndarray  # [a] lambda
@@ -46,7 +52,9 @@ class PrimalPoint(NamedTuple):
 
 @dataclasses.dataclass
 class Relaxation:
-    """What is known of the relaxation with cuts of both orders, or (`is_either`) with the weaker ones that hold of (15)."""
+    """What is known of the relaxation with cuts of both orders, or (`is_either`) with the weaker
+    ones that hold of (15).
+    """
 
     table: Table
     pool: Pool
@@ -68,7 +76,11 @@ class Relaxation:
     @property
     def gap(self) -> float:
         """Relative to the upper bound, where that is more than 1."""
-        return (self.upper_bound - self.lower_bound) / max(self.upper_bound, 1.0) if self.upper_bound < np.inf else np.inf
+        return (
+            (self.upper_bound - self.lower_bound) / max(self.upper_bound, 1.0)
+            if self.upper_bound < np.inf
+            else np.inf
+        )
 
 
 def begin(table: Table, columns: Pool, *, is_either: bool) -> Relaxation:
@@ -78,14 +90,30 @@ def begin(table: Table, columns: Pool, *, is_either: bool) -> Relaxation:
 
 
 def extended(state: Relaxation, table: Table, columns: Pool) -> Relaxation:
-    """The same over more rows, of which the first ones are those at hand: its cuts, its duals, and a bound, which hold of more rows too."""
+    """The same over more rows, of which the first ones are those at hand: its cuts, its duals, and
+    a bound, which hold of more rows too.
+    """
     more = len(table.labels) - len(state.slacks)
-    slacks, rates = np.pad(state.slacks, (0, more), constant_values=1.0), np.pad(state.rates, (0, more))
-    weights = None if state.proven is None else np.pad(state.proven.duals.example_weights, (0, more))
+    slacks, rates = (
+        np.pad(state.slacks, (0, more), constant_values=1.0),
+        np.pad(state.rates, (0, more)),
+    )
+    weights = (
+        None if state.proven is None else np.pad(state.proven.duals.example_weights, (0, more))
+    )
     proven = None
     if state.proven is not None and weights is not None:
         proven = state.proven._replace(duals=state.proven.duals._replace(example_weights=weights))
-    return Relaxation(table, columns, state.is_either, state.cuts, slacks, rates, state.primal_weight, proven=proven)
+    return Relaxation(
+        table,
+        columns,
+        state.is_either,
+        state.cuts,
+        slacks,
+        rates,
+        state.primal_weight,
+        proven=proven,
+    )
 
 
 def step(state: Relaxation, *, capacity: int, per_sign: int) -> int:
@@ -93,7 +121,9 @@ def step(state: Relaxation, *, capacity: int, per_sign: int) -> int:
     before = state.gap
     grouped = _patterns(state)
     value = _solve_master(state, grouped, capacity)
-    above, point, violated = feasible_point(state.table, master_point(state), is_either=state.is_either)
+    above, point, violated = feasible_point(
+        state.table, master_point(state), is_either=state.is_either
+    )
     if above < state.upper_bound:
         state.upper_bound, state.point = above, point
     num_new = state.cuts.enter(violated, capacity, len(state.table.labels))
@@ -111,7 +141,9 @@ def step(state: Relaxation, *, capacity: int, per_sign: int) -> int:
     if state.gap < before:
         is_loose_above = state.upper_bound - value > value - state.lower_bound
         change = _CHANGE if is_loose_above else 1 / _CHANGE
-        state.primal_weight = float(np.clip(state.primal_weight * change, _LEAST_WEIGHT, _MOST_WEIGHT))
+        state.primal_weight = float(
+            np.clip(state.primal_weight * change, _LEAST_WEIGHT, _MOST_WEIGHT)
+        )
     state.num_rounds += 1
     return num_new
 
@@ -127,7 +159,9 @@ def as_either(duals: Duals, labels: np.ndarray) -> Duals:
     is_positive = labels[duals.cuts.inside] > 0
     positive = np.where(is_positive, duals.cuts.inside, duals.cuts.outside)
     negative = np.where(is_positive, duals.cuts.outside, duals.cuts.inside)
-    return Duals(duals.example_weights, duals.cuts._replace(inside=positive, outside=negative), True)
+    return Duals(
+        duals.example_weights, duals.cuts._replace(inside=positive, outside=negative), True
+    )
 
 
 def size_of(num_rows: int) -> int | None:
@@ -144,7 +178,9 @@ def warm_up(num_rows: int, num_columns: int, num_cuts: int) -> None:
 
 
 def _patterns(state: Relaxation) -> Patterns:
-    """Rows that agree on all columns held, or the rows themselves where they are few, or hardly any do."""
+    """Rows that agree on all columns held, or the rows themselves where they are few, or hardly any
+    do.
+    """
     labels, weights = state.table.labels, state.table.weights
     if len(labels) <= _FEW_ROWS:
         rows = np.arange(len(labels), dtype=np.int32)
@@ -167,11 +203,19 @@ def _solve_master(state: Relaxation, grouped: Patterns, capacity: int) -> float:
     entries = size * width
     iterations = _ITERATIONS[int(entries > _CHEAP) + int(entries > _DEAR)]
     weight = jnp.asarray(state.primal_weight / unit, program.margins.dtype)
-    found = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), master.improve(program, start, weight, jnp.asarray(iterations, jnp.int32)))
+    found = jax.tree.map(
+        lambda leaf: np.asarray(leaf, np.float64),
+        master.improve(program, start, weight, jnp.asarray(iterations, jnp.int32)),
+    )
     number = len(grouped.rows)
-    state.pool.coefficients, state.pool.extra = found.coefficients.copy(), found.extra * state.pool.is_used
+    state.pool.coefficients, state.pool.extra = (
+        found.coefficients.copy(),
+        found.extra * state.pool.is_used,
+    )
     state.slacks = found.slacks[:number][grouped.of_row]
-    rates = unit * found.example_weights[:number] / np.where(grouped.weights > 0, grouped.weights, 1)
+    rates = (
+        unit * found.example_weights[:number] / np.where(grouped.weights > 0, grouped.weights, 1)
+    )
     state.rates = rates[grouped.of_row]
     state.cuts.set_duals(unit * found.pair_weights[: len(cuts)])
     of_columns = float(state.pool.costs @ state.pool.selected)
@@ -179,8 +223,12 @@ def _solve_master(state: Relaxation, grouped: Patterns, capacity: int) -> float:
     return float(grouped.weights @ found.slacks[:number]) + of_columns + of_constants
 
 
-def _cuts_of_patterns(state: Relaxation, grouped: Patterns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The cuts between patterns, equal ones as one of the sum of their duals, in place; both ends [K], and the duals."""
+def _cuts_of_patterns(
+    state: Relaxation, grouped: Patterns
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The cuts between patterns, equal ones as one of the sum of their duals, in place; both ends
+    [K], and the duals.
+    """
     cuts = state.cuts
     first, second = grouped.of_row[cuts.inside], grouped.of_row[cuts.outside]
     keys = first.astype(np.int64) * len(grouped.rows) + second
@@ -196,7 +244,14 @@ def _cuts_of_patterns(state: Relaxation, grouped: Patterns) -> tuple[np.ndarray,
     return first, second, cuts.duals
 
 
-def _program(state: Relaxation, grouped: Patterns, ends: tuple[np.ndarray, np.ndarray], size: int, capacity: int, unit: float) -> master.Program:
+def _program(
+    state: Relaxation,
+    grouped: Patterns,
+    ends: tuple[np.ndarray, np.ndarray],
+    size: int,
+    capacity: int,
+    unit: float,
+) -> master.Program:
     dtype = np.dtype("float32")
     table, held = state.table, state.pool
     covered = held.covered[grouped.rows] * held.is_used.astype(np.uint8)
@@ -221,20 +276,33 @@ def _program(state: Relaxation, grouped: Patterns, ends: tuple[np.ndarray, np.nd
     )
 
 
-def _served(covered: np.ndarray, signs: np.ndarray, labels: np.ndarray, ends: tuple[np.ndarray, np.ndarray], is_either: bool) -> np.ndarray:
-    """Which columns serve which cuts, [K, U]: those of the sign of the first end that cover it and not the second."""
+def _served(
+    covered: np.ndarray,
+    signs: np.ndarray,
+    labels: np.ndarray,
+    ends: tuple[np.ndarray, np.ndarray],
+    is_either: bool,
+) -> np.ndarray:
+    """Which columns serve which cuts, [K, U]: those of the sign of the first end that cover it and
+    not the second.
+    """
     own, other = covered[ends[0]], covered[ends[1]]
     of_first = labels[ends[0]][:, None] == signs[None, :]
     forth = (own > other) & of_first
     return forth | ((other > own) & ~of_first) if is_either else forth
 
 
-def _start(state: Relaxation, grouped: Patterns, duals: np.ndarray, size: int, capacity: int, unit: float) -> master.Point:
+def _start(
+    state: Relaxation, grouped: Patterns, duals: np.ndarray, size: int, capacity: int, unit: float
+) -> master.Point:
     dtype, number = np.float32, len(grouped.rows)
     slacks, weights = np.zeros(size), np.zeros(size)
     share = state.table.weights / np.where(grouped.weights > 0, grouped.weights, 1)[grouped.of_row]
     slacks[:number] = np.bincount(grouped.of_row, weights=state.slacks * share, minlength=number)
-    weights[:number] = np.bincount(grouped.of_row, weights=state.rates * state.table.weights, minlength=number) / unit
+    weights[:number] = (
+        np.bincount(grouped.of_row, weights=state.rates * state.table.weights, minlength=number)
+        / unit
+    )
     pair_weights = np.pad(duals / unit, (0, capacity - len(duals)))
     coefficients = np.where(np.append(state.pool.is_used, [True, True]), state.pool.coefficients, 0)
     parts = (coefficients, state.pool.extra, slacks, weights, pair_weights)
@@ -244,7 +312,14 @@ def _start(state: Relaxation, grouped: Patterns, duals: np.ndarray, size: int, c
 def _size(number: int) -> int:
     """Rows of a program: few sizes, at most a quarter too many."""
     power = 1 << max(number - 1, 0).bit_length()
-    return max(64, next(size for size in (power * 5 // 8, power * 3 // 4, power * 7 // 8, power) if size >= number))
+    return max(
+        64,
+        next(
+            size
+            for size in (power * 5 // 8, power * 3 // 4, power * 7 // 8, power)
+            if size >= number
+        ),
+    )
 
 
 class MasterPoint(NamedTuple):
@@ -264,17 +339,30 @@ def master_point(state: Relaxation) -> MasterPoint:
     slots = np.flatnonzero(held.is_used & (held.selected > _USED))
     slots = slots[np.argsort(-held.selected[slots], kind="stable")]
     return MasterPoint(
-        held.columns(slots), held.covered[:, slots], held.coefficients[slots], held.coefficients[-2:], held.selected[slots], state.slacks
+        held.columns(slots),
+        held.covered[:, slots],
+        held.coefficients[slots],
+        held.coefficients[-2:],
+        held.selected[slots],
+        state.slacks,
     )
 
 
 def on_all_rows(table: Table, given: MasterPoint) -> MasterPoint:
-    """A point of the master over some rows, on the rows of a table, with no slacks to begin with."""
-    return given._replace(covered=table.covers(given.columns.monomials), slacks=np.zeros(len(table.labels)))
+    """A point of the master over some rows, on the rows of a table, with no slacks to
+    begin with.
+    """
+    return given._replace(
+        covered=table.covers(given.columns.monomials), slacks=np.zeros(len(table.labels))
+    )
 
 
-def feasible_point(table: Table, given: MasterPoint, *, is_either: bool) -> tuple[float, PrimalPoint, Violated]:
-    """A point of the relaxation next to that of a master, and its value; and the pairs that the slacks of that point violate."""
+def feasible_point(
+    table: Table, given: MasterPoint, *, is_either: bool
+) -> tuple[float, PrimalPoint, Violated]:
+    """A point of the relaxation next to that of a master, and its value; and the pairs that the
+    slacks of that point violate.
+    """
     given, sides = _limit_columns(table, given)
     columns = given.columns
     total = given.coefficients.sum() + given.constants.sum()
@@ -287,39 +375,69 @@ def feasible_point(table: Table, given: MasterPoint, *, is_either: bool) -> tupl
         side, least = _represented_by_least(side, given.slacks)
         lowest = np.maximum(least, needs)
         lowest = np.where(lowest < _GIVEN_UP, lowest, np.maximum(lowest, 1))
-        weights = np.bincount(side.group_of, weights=table.weights[side.members], minlength=len(side.rows))
+        weights = np.bincount(
+            side.group_of, weights=table.weights[side.members], minlength=len(side.rows)
+        )
         classes.append(_Class(side, needs, lowest, weights))
-    pairs = separation.Pairs(_open_groups(classes[0]).side, _open_groups(classes[1]).side, columns.signs, selected, is_either)
+    pairs = separation.Pairs(
+        _open_groups(classes[0]).side,
+        _open_groups(classes[1]).side,
+        columns.signs,
+        selected,
+        is_either,
+    )
     slacks, violated = _satisfy_all_cuts(pairs, classes)
     value = sum(float(one.weights @ part) for one, part in zip(classes, slacks, strict=True))
-    value += float(table.costs[columns.monomials] @ selected) + table.constant_cost * float(constants.sum())
+    value += float(table.costs[columns.monomials] @ selected) + table.constant_cost * float(
+        constants.sum()
+    )
     by_row = np.zeros(len(table.labels))
     for side, part in zip(sides, slacks, strict=True):
         by_row[side.members] = part[side.group_of]
-    return value * (1 + _CAUTION), PrimalPoint(columns, shares, constants, selected, by_row), violated
+    return (
+        value * (1 + _CAUTION),
+        PrimalPoint(columns, shares, constants, selected, by_row),
+        violated,
+    )
 
 
-def _represented_by_least(side: separation.Side, slacks: np.ndarray) -> tuple[separation.Side, np.ndarray]:
-    """The groups, each represented by its row of least slack, whose cuts are violated most; and the least slacks [g]."""
+def _represented_by_least(
+    side: separation.Side, slacks: np.ndarray
+) -> tuple[separation.Side, np.ndarray]:
+    """The groups, each represented by its row of least slack, whose cuts are violated most; and the
+    least slacks [g].
+    """
     own = slacks[side.members]
     order = np.lexsort((own, side.group_of))
     first = order[np.searchsorted(side.group_of[order], np.arange(len(side.rows)))]
     return side._replace(rows=side.members[first]), own[first]
 
 
-def _limit_columns(table: Table, given: MasterPoint) -> tuple[MasterPoint, tuple[separation.Side, separation.Side]]:
-    """The columns of the largest mu, as many as a pass over all pairs allows, and the groups that they make of the rows."""
+def _limit_columns(
+    table: Table, given: MasterPoint
+) -> tuple[MasterPoint, tuple[separation.Side, separation.Side]]:
+    """The columns of the largest mu, as many as a pass over all pairs allows, and the groups that
+    they make of the rows.
+    """
     positive, negative = np.flatnonzero(table.labels > 0), np.flatnonzero(table.labels < 0)
     size = len(given.selected)
     while True:
         covered = given.covered[:, :size]
-        sides = separation.group(covered[positive], positive), separation.group(covered[negative], negative)
+        sides = (
+            separation.group(covered[positive], positive),
+            separation.group(covered[negative], negative),
+        )
         products = 2 * len(sides[0].rows) * len(sides[1].rows) * max(size, 1)
         if products <= _LARGEST_PASS or size <= _LEAST_COLUMNS:
             break
         size //= 2
     columns = Columns(given.columns.monomials[:size], given.columns.signs[:size])
-    fewer = given._replace(columns=columns, covered=covered, coefficients=given.coefficients[:size], selected=given.selected[:size])
+    fewer = given._replace(
+        columns=columns,
+        covered=covered,
+        coefficients=given.coefficients[:size],
+        selected=given.selected[:size],
+    )
     return fewer, sides
 
 
@@ -338,33 +456,45 @@ class _Class(NamedTuple):
 
 
 def _open_groups(one: _Class) -> _Class:
-    """Without the groups that meet all their cuts by their own slack; what is not asked of a pass stays as it was."""
+    """Without the groups that meet all their cuts by their own slack; what is not asked of a pass
+    stays as it was.
+    """
     kept = one.is_open
     side = one.side._replace(covered=one.side.covered[kept], rows=one.side.rows[kept])
     return _Class(side, one.needs[kept], one.lowest[kept], one.weights[kept])
 
 
-def _satisfy_all_cuts(pairs: separation.Pairs, classes: list[_Class]) -> tuple[list[np.ndarray], Violated]:
-    """Slacks of the groups of both classes that meet all cuts, the cheapest of a few ways; and the pairs violated by the lowest.
+def _satisfy_all_cuts(
+    pairs: separation.Pairs, classes: list[_Class]
+) -> tuple[list[np.ndarray], Violated]:
+    """Slacks of the groups of both classes that meet all cuts, the cheapest of a few ways; and the
+    pairs violated by the lowest.
 
-    One class raises its slacks to what the other one leaves; or both share what is missing, and then each
-    in turn goes down as far as the other one allows.
+    One class raises its slacks to what the other one leaves; or both share what is missing, and
+    then each in turn goes down as far as the other one allows.
     """
     kept = [_open_groups(one) for one in classes]
-    needs, lowest, weights = ([getattr(one, name) for one in kept] for name in ("needs", "lowest", "weights"))
+    needs, lowest, weights = (
+        [getattr(one, name) for one in kept] for name in ("needs", "lowest", "weights")
+    )
     seen = separation.separate(pairs, *lowest)
     required = [seen.of_positive, seen.of_negative]
     ways = [
         [np.maximum(needs[0], required[0]), lowest[1]],
         [lowest[0], np.maximum(needs[1], required[1])],
-        [low + 0.5 * np.maximum(least - low, 0) for low, least in zip(lowest, required, strict=True)],
+        [
+            low + 0.5 * np.maximum(least - low, 0)
+            for low, least in zip(lowest, required, strict=True)
+        ],
     ]
     if separation.num_products(pairs) <= _CHEAP_PASS:
         half = ways[2]
         first = np.maximum(needs[0], separation.required_slacks(pairs, *half)[0])
         second = np.maximum(needs[1], separation.required_slacks(pairs, first, half[1])[1])
         ways.append([first, second])
-    prices = [sum(float(weight @ part) for weight, part in zip(weights, way, strict=True)) for way in ways]
+    prices = [
+        sum(float(weight @ part) for weight, part in zip(weights, way, strict=True)) for way in ways
+    ]
     best = ways[int(np.argmin(prices))]
     whole = [one.lowest.copy() for one in classes]
     for one, slacks, part in zip(classes, whole, best, strict=True):
@@ -373,18 +503,26 @@ def _satisfy_all_cuts(pairs: separation.Pairs, classes: list[_Class]) -> tuple[l
 
 
 def _duals_of_rows(state: Relaxation, grouped: Patterns) -> Duals:
-    """The duals of the master, by rows; those of a pattern are first shrunk to what its weight allows."""
+    """The duals of the master, by rows; those of a pattern are first shrunk to what its weight
+    allows.
+    """
     table, cuts = state.table, state.cuts
     used = cuts.duals > 0
     first, second = grouped.of_row[cuts.inside[used]], grouped.of_row[cuts.outside[used]]
     number = len(grouped.rows)
     weights = np.bincount(grouped.of_row, weights=state.rates * table.weights, minlength=number)
     by_pattern = Table(*table[:4], grouped.weights, table.margin, table.constant_cost)
-    shrunk = proof.feasible(by_pattern, Duals(weights, patterns.RowCuts(first, second, cuts.duals[used])))
+    shrunk = proof.feasible(
+        by_pattern, Duals(weights, patterns.RowCuts(first, second, cuts.duals[used]))
+    )
     rates = shrunk.example_weights / np.where(grouped.weights > 0, grouped.weights, 1)
     example_weights = rates[grouped.of_row] * table.weights
     if number == len(table.labels):
-        return Duals(example_weights, patterns.RowCuts(cuts.inside[used], cuts.outside[used], shrunk.cuts.weights), state.is_either)
+        return Duals(
+            example_weights,
+            patterns.RowCuts(cuts.inside[used], cuts.outside[used], shrunk.cuts.weights),
+            state.is_either,
+        )
     capacity = table.weights - (1 + table.margin) * example_weights
     spread = patterns.spread(grouped, np.maximum(capacity, 0), first, second, shrunk.cuts.weights)
     return Duals(example_weights, spread, state.is_either)

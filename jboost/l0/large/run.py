@@ -1,6 +1,8 @@
-"""The loop of a fit: a first vote, rounds on relaxations of more and more rows, and better votes in a part of the time.
+"""The loop of a fit: a first vote, rounds on relaxations of more and more rows, and better votes in
+a part of the time.
 
-Numbers of equations are those of Goldberg and Eckstein 2009: (18) is the relaxation, (15) the problem with errors and rules counted whole.
+Numbers of equations are those of Goldberg and Eckstein 2009: (18) is the relaxation, (15) the
+problem with errors and rules counted whole.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from jboost.l0.large.relax import PrimalPoint, Relaxation
 from jboost.l0.large.votes import Columns, Vote
 from jboost.monomials import products
 
-_ROWS_OF_RULES = 1 << 16  # from which rules of the first vote are found; votes are refitted on all rows
+# from which rules of the first vote are found; votes are refitted on all rows
+_ROWS_OF_RULES = 1 << 16
 _MOST_FIRST_RULES = 24  # of a first vote, where the number of rules is not limited
 _RULES_WITHOUT_GAIN = 4  # in a row, after which the first vote is complete
 _ENOUGH_OF_A_PART = 0.1  # gap over a part of the rows from which it goes on with more rows
@@ -118,16 +121,27 @@ class Run:
         return not self.is_stopped and self.clock.left > 0
 
     def begin_compiling(self, threads: futures.Executor, max_columns: int) -> None:
-        """The master and the search for votes, where their sizes are known before there is a first vote."""
+        """The master and the search for votes, where their sizes are known before there is a first
+        vote.
+        """
         if self.max_rounds == 0:
             return
         is_double = bool(jax.config.read("jax_enable_x64"))
         stage = proof.first_rows(self.table, sizes.stages(len(self.table.labels))[0])
         size, capacity = relax.size_of(len(stage.labels)), sizes.capacity(stage, max_columns)
         if size is not None and len(self.table.costs):
-            self.compiling["master"] = threads.submit(_with_floats, is_double, relax.warm_up, size, capacity, self._num_cuts(len(stage.labels)))
+            self.compiling["master"] = threads.submit(
+                _with_floats,
+                is_double,
+                relax.warm_up,
+                size,
+                capacity,
+                self._num_cuts(len(stage.labels)),
+            )
         if len(self.table.costs):
-            self.compiling["votes"] = threads.submit(_with_floats, is_double, votes.warm_up, len(self.table.labels), self.max_rules)
+            self.compiling["votes"] = threads.submit(
+                _with_floats, is_double, votes.warm_up, len(self.table.labels), self.max_rules
+            )
 
     def _compiled(self, name: str) -> None:
         """Waits for a program that is being compiled."""
@@ -157,17 +171,28 @@ class Run:
 
     def keep_if_better(self, vote: Vote) -> bool:
         """Keeps the better vote; whether it is the new one."""
-        if vote.loss < self.vote.loss and (self.max_rules is None or vote.num_rules <= self.max_rules):
+        if vote.loss < self.vote.loss and (
+            self.max_rules is None or vote.num_rules <= self.max_rules
+        ):
             self.vote = vote
             return True
         return False
 
     def find_first_vote(self) -> None:
-        """Rules one by one, while they improve the vote; then each is exchanged for a better one, if there is one."""
+        """Rules one by one, while they improve the vote; then each is exchanged for a better one,
+        if there is one.
+        """
         part = proof.first_rows(self.table, _ROWS_OF_RULES)
         num_without_gain, best = 0, self.rules
-        size = min(_MOST_FIRST_RULES if self.max_rules is None else self.max_rules, int((self.table.costs < np.inf).sum()))
-        while self.goes_on and len(self.rules.columns) < size and num_without_gain < _RULES_WITHOUT_GAIN:
+        size = min(
+            _MOST_FIRST_RULES if self.max_rules is None else self.max_rules,
+            int((self.table.costs < np.inf).sum()),
+        )
+        while (
+            self.goes_on
+            and len(self.rules.columns) < size
+            and num_without_gain < _RULES_WITHOUT_GAIN
+        ):
             self.rules = greedy.extend(part, self.rules)
             is_better = self.keep_if_better(votes.of_rules(self.table, self.rules, self.max_rules))
             num_without_gain = 0 if is_better else num_without_gain + 1
@@ -180,10 +205,13 @@ class Run:
             self.keep_if_better(votes.of_rules(self.table, self.rules, self.max_rules))
 
     def _refine_rules(self, part: Table) -> None:
-        """Exchanges each rule for the best one in its place, while that lowers the loss and less than a tenth of the time is spent."""
+        """Exchanges each rule for the best one in its place, while that lowers the loss and less
+        than a tenth of the time is spent.
+        """
         for _ in range(_MOST_REFINED):
             before = self.rules.loss
-            for _ in range(len(self.rules.columns)):  # the first one goes, and its successor comes last
+            # the first one goes, and its successor comes last
+            for _ in range(len(self.rules.columns)):
                 if not self.goes_on or self.clock.elapsed > _RESERVED * self.clock.limit:
                     return
                 self.rules = greedy.exchange(part, self.rules, 0)
@@ -193,15 +221,21 @@ class Run:
                 return
 
     def close_gap(self, max_columns: int) -> Status:
-        """Rounds on the relaxation of both orders, on more and more rows, and then on the one that holds of (15)."""
+        """Rounds on the relaxation of both orders, on more and more rows, and then on the one that
+        holds of (15).
+        """
         status = Status.TIME_LIMIT
         for size in sizes.stages(len(self.table.labels)):
             part = proof.first_rows(self.table, size)
             capacity = sizes.capacity(part, max_columns)
             if self.first is None:
-                self.first = relax.begin(part, _begin_pool(part, self.vote, self.rules, capacity), is_either=False)
+                self.first = relax.begin(
+                    part, _begin_pool(part, self.vote, self.rules, capacity), is_either=False
+                )
             else:
-                self.first = relax.extended(self.first, part, self.first.pool.extended_to(part, capacity))
+                self.first = relax.extended(
+                    self.first, part, self.first.pool.extended_to(part, capacity)
+                )
             status = self._rounds(self.first, "relaxation")
             self._prove_of_votes(self.first)
             if self.first.num_rounds:
@@ -252,7 +286,9 @@ class Run:
         return Status.OPTIMAL
 
     def _bound_above(self, relaxation: Relaxation, is_whole: bool, seconds: float) -> None:
-        """The upper bound over all rows, from the point of a round; of a part of the rows as far as the seconds spent so far allow."""
+        """The upper bound over all rows, from the point of a round; of a part of the rows as far as
+        the seconds spent so far allow.
+        """
         if not is_whole and self.spent_on_bounds > seconds:
             return
         since = self.clock.elapsed
@@ -275,10 +311,17 @@ class Run:
         budget = _SHARE_OF_VOTES * self.clock.elapsed - self.spent_on_votes
         is_compiled = "votes" not in self.compiling or self.compiling["votes"].done()
         if budget > 0 and is_compiled:
-            self.improve_vote(relaxation, begin=_STARTS_AT_ONCE * relaxation.num_rounds, count=_STARTS_AT_ONCE, seconds=budget)
+            self.improve_vote(
+                relaxation,
+                begin=_STARTS_AT_ONCE * relaxation.num_rounds,
+                count=_STARTS_AT_ONCE,
+                seconds=budget,
+            )
 
     def improve_vote(self, relaxation: Relaxation, begin: int, count: int, seconds: float) -> None:
-        """The local search from the best vote, and from so many of the starting points that the relaxation and the first rules give."""
+        """The local search from the best vote, and from so many of the starting points that the
+        relaxation and the first rules give.
+        """
         since = self.clock.elapsed
         self._compiled("votes")
         problem = self._problem(relaxation)
@@ -286,7 +329,10 @@ class Run:
         starts = [votes.start_from(problem, self.vote)]
         for values in (held.coefficients[:-2], held.selected):
             given = self._in_problem(problem, relaxation, values)
-            starts += [jnp.asarray(row) for row in np.unique(np.asarray(votes.starting_points(given)), axis=0)]
+            starts += [
+                jnp.asarray(row)
+                for row in np.unique(np.asarray(votes.starting_points(given)), axis=0)
+            ]
         others = [starts[1 + place % (len(starts) - 1)] for place in range(begin, begin + count)]
         for start in [starts[0], *others]:
             loss = np.inf
@@ -299,20 +345,30 @@ class Run:
         self.spent_on_votes += self.clock.elapsed - since
 
     def _problem(self, relaxation: Relaxation) -> votes.Problem:
-        """(15) over the columns of the best vote, the first rules, and those of the largest lambda and the largest mu."""
+        """(15) over the columns of the best vote, the first rules, and those of the largest lambda
+        and the largest mu.
+        """
         held = relaxation.pool
         slots = []
         for values in (held.coefficients[:-2], held.selected):
             largest = np.argsort(-values)[: _NUM_VOTING // 2]
             slots.append(largest[held.is_used[largest] & (values[largest] > 0)])
-        parts = (self.vote.columns, *(held.columns(some) for some in slots), votes.columns_of(self.rules))
+        parts = (
+            self.vote.columns,
+            *(held.columns(some) for some in slots),
+            votes.columns_of(self.rules),
+        )
         return votes.make_problem(self.table, _distinct(parts))
 
-    def _in_problem(self, problem: votes.Problem, relaxation: Relaxation, values: np.ndarray) -> Array:
+    def _in_problem(
+        self, problem: votes.Problem, relaxation: Relaxation, values: np.ndarray
+    ) -> Array:
         """Values [U] of the columns of the pool as coefficients of a problem, [n]."""
         held = relaxation.pool
         slots = np.flatnonzero(held.is_used & (values > 0))
-        return votes.start_from(problem, Vote(held.columns(slots), values[slots], held.coefficients[-2:], np.inf))
+        return votes.start_from(
+            problem, Vote(held.columns(slots), values[slots], held.coefficients[-2:], np.inf)
+        )
 
     def finish(self) -> None:
         """The final vote, as the search asks for it."""
@@ -321,7 +377,9 @@ class Run:
             return
         if isinstance(self.search, relaxed.RelaxedConfig):
             problem = self._problem(relaxation)
-            values = np.asarray(self._in_problem(problem, relaxation, relaxation.pool.coefficients[:-2]))
+            values = np.asarray(
+                self._in_problem(problem, relaxation, relaxation.pool.coefficients[:-2])
+            )
             self.vote = votes.from_relaxation(problem, values, self.search)
             return
         if not self._votes_are_proven():
@@ -329,7 +387,9 @@ class Run:
 
 
 def _with_floats(is_double: bool, compile_program: Callable[..., None], *arguments: Any) -> None:
-    """Compiles with the float types of the thread that fits: JAX keeps that setting by thread, and with each program."""
+    """Compiles with the float types of the thread that fits: JAX keeps that setting by thread, and
+    with each program.
+    """
     with jax.enable_x64(is_double):
         compile_program(*arguments)
 
@@ -344,12 +404,20 @@ def _distinct(parts: tuple[Columns, ...]) -> Columns:
 
 
 def _begin_pool(table: Table, vote: Vote, rules: Rules, capacity: int) -> Pool:
-    """The rules of the first vote, and single literals as far as a part of the pool goes, the most telling first."""
+    """The rules of the first vote, and single literals as far as a part of the pool goes, the most
+    telling first.
+    """
     held = Pool(table, capacity)
     held.enter(_distinct((vote.columns, votes.columns_of(rules))), np.zeros(capacity))
     singles = np.flatnonzero((table.monomials.orders == 1) & (table.costs < np.inf))
-    balance = np.where(table.labels > 0, table.weights[table.labels > 0].sum(), table.weights[table.labels < 0].sum())
-    edges = products.sums(table.literals, table.weights * table.labels / np.maximum(balance, 1e-300))
+    balance = np.where(
+        table.labels > 0,
+        table.weights[table.labels > 0].sum(),
+        table.weights[table.labels < 0].sum(),
+    )
+    edges = products.sums(
+        table.literals, table.weights * table.labels / np.maximum(balance, 1e-300)
+    )
     told = np.diagonal(edges)[table.monomials.literals[0, singles]]
     order = np.argsort(-np.abs(told))[: max(capacity // 4, 1)]
     both = np.repeat(singles[order], 2), np.tile([1, -1], len(order)).astype(np.int8)

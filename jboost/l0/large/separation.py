@@ -1,9 +1,10 @@
-"""Which pair cuts a point violates most, and the slacks that meet all of them, without one number per pair of rows in memory.
+"""Which pair cuts a point violates most, and the slacks that meet all of them, without one number
+per pair of rows in memory.
 
-Rows of one class that agree on all columns in use form a group: the same slack serves all of them. Pairs of
-groups are worked through in blocks. Each block gives, for each group, the largest of
-1 - (sum of mu over the hypotheses that tell the pair apart) - (slack of the other one), and a few of
-the pairs that are violated most.
+Rows of one class that agree on all columns in use form a group: the same slack serves all of them.
+Pairs of groups are worked through in blocks. Each block gives, for each group, the largest of
+1 - (sum of mu over the hypotheses that tell the pair apart) - (slack of the other one), and a few
+of the pairs that are violated most.
 """
 
 from __future__ import annotations
@@ -77,18 +78,39 @@ def separate(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndar
     answers = list(_by_blocks(_separate_block, pairs, slacks_positive, slacks_negative))
     required = _joined([(own, other) for own, other, *_ in answers], pairs)
     nothing = np.zeros(0, np.int32)
-    found = [_rows_of(pairs, best, begin) for (_, _, *best), begin in zip(answers, _begins(pairs), strict=True)]
+    found = [
+        _rows_of(pairs, best, begin)
+        for (_, _, *best), begin in zip(answers, _begins(pairs), strict=True)
+    ]
     found = found or [Violated(nothing, nothing, np.zeros(0))]
-    return Separation(*required, Violated(*(np.concatenate(parts) for parts in zip(*found, strict=True))))
+    return Separation(
+        *required, Violated(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+    )
 
 
-def required_slacks(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The slacks [g+] and [g-] that the cuts require, as of `separate`, without a search for violated pairs."""
-    return _joined([(own, other) for own, other in _by_blocks(_required_in_block, pairs, slacks_positive, slacks_negative)], pairs)
+def required_slacks(
+    pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The slacks [g+] and [g-] that the cuts require, as of `separate`, without a search for
+    violated pairs.
+    """
+    return _joined(
+        [
+            (own, other)
+            for own, other in _by_blocks(
+                _required_in_block, pairs, slacks_positive, slacks_negative
+            )
+        ],
+        pairs,
+    )
 
 
-def _joined(parts: list[tuple[np.ndarray, np.ndarray]], pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
-    """The slacks that the cuts of all blocks require, and a little more: a sum below 1 of A terms misses by at most (A + 2) eps."""
+def _joined(
+    parts: list[tuple[np.ndarray, np.ndarray]], pairs: Pairs
+) -> tuple[np.ndarray, np.ndarray]:
+    """The slacks that the cuts of all blocks require, and a little more: a sum below 1 of A terms
+    misses by at most (A + 2) eps.
+    """
     num_positive, num_negative = len(pairs.positive.rows), len(pairs.negative.rows)
     if not parts:
         return np.zeros(num_positive), np.zeros(num_negative)
@@ -108,7 +130,10 @@ def _num_columns(pairs: Pairs) -> int:
 
 def _block_size(pairs: Pairs) -> int:
     """Positive groups of a block."""
-    return min(_power(len(pairs.positive.rows)), max(_ENTRIES // _power(len(pairs.negative.rows)), _NUM_BUCKETS))
+    return min(
+        _power(len(pairs.positive.rows)),
+        max(_ENTRIES // _power(len(pairs.negative.rows)), _NUM_BUCKETS),
+    )
 
 
 def _begins(pairs: Pairs) -> range:
@@ -118,21 +143,37 @@ def _begins(pairs: Pairs) -> range:
 
 
 def _by_blocks(
-    function: Callable[..., tuple[Array, ...]], pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray
+    function: Callable[..., tuple[Array, ...]],
+    pairs: Pairs,
+    slacks_positive: np.ndarray,
+    slacks_negative: np.ndarray,
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """The answers of a compiled function for each block of positive groups, beside all negative ones."""
-    dtype, columns, width = _dtype(pairs), _num_columns(pairs), _power(max(len(pairs.negative.rows), 1))
+    """The answers of a compiled function for each block of positive groups, beside all negative
+    ones.
+    """
+    dtype, columns, width = (
+        _dtype(pairs),
+        _num_columns(pairs),
+        _power(max(len(pairs.negative.rows), 1)),
+    )
     mu = np.pad(pairs.selected, (0, columns - len(pairs.selected)))
     is_positive = np.pad(pairs.signs > 0, (0, columns - len(pairs.signs)))
     of_signs = np.stack([mu * is_positive, mu * ~is_positive])
     with jax.enable_x64(True):
         other = jnp.asarray(_padded(pairs.negative.covered, width, columns).astype(dtype))
-        rest = jnp.asarray(_filled(slacks_negative, width).astype(dtype)), jnp.asarray(of_signs.astype(dtype))
+        rest = (
+            jnp.asarray(_filled(slacks_negative, width).astype(dtype)),
+            jnp.asarray(of_signs.astype(dtype)),
+        )
         for begin in _begins(pairs):
             part = slice(begin, begin + _block_size(pairs))
-            block: np.ndarray = _padded(pairs.positive.covered[part], _block_size(pairs), columns).astype(dtype)
+            block: np.ndarray = _padded(
+                pairs.positive.covered[part], _block_size(pairs), columns
+            ).astype(dtype)
             own: np.ndarray = _filled(slacks_positive[part], _block_size(pairs)).astype(dtype)
-            answer = function(jnp.asarray(block), jnp.asarray(own), other, *rest, is_either=pairs.is_either)
+            answer = function(
+                jnp.asarray(block), jnp.asarray(own), other, *rest, is_either=pairs.is_either
+            )
             yield tuple(np.asarray(one, np.float64) for one in answer)
 
 
@@ -142,11 +183,19 @@ def _rows_of(pairs: Pairs, best: Sequence[np.ndarray], begin: int) -> Violated:
     inside, outside, sizes = [], [], []
     for sign in range(amounts.shape[0]):
         own = np.broadcast_to(np.arange(amounts.shape[1])[:, None], amounts.shape[1:])
-        other = np.broadcast_to(np.arange(amounts_of_others.shape[1])[:, None], amounts_of_others.shape[1:])
-        positive = np.concatenate([own.ravel(), places_of_others[sign].ravel()]).astype(np.int64) + begin
+        other = np.broadcast_to(
+            np.arange(amounts_of_others.shape[1])[:, None], amounts_of_others.shape[1:]
+        )
+        positive = (
+            np.concatenate([own.ravel(), places_of_others[sign].ravel()]).astype(np.int64) + begin
+        )
         negative = np.concatenate([places[sign].ravel(), other.ravel()]).astype(np.int64)
         size = np.concatenate([amounts[sign].ravel(), amounts_of_others[sign].ravel()])
-        keeps = (size > _LEAST_VIOLATION) & (positive < len(pairs.positive.rows)) & (negative < len(pairs.negative.rows))
+        keeps = (
+            (size > _LEAST_VIOLATION)
+            & (positive < len(pairs.positive.rows))
+            & (negative < len(pairs.negative.rows))
+        )
         ends = pairs.positive.rows[positive[keeps]], pairs.negative.rows[negative[keeps]]
         inside.append(ends[sign])
         outside.append(ends[1 - sign])
@@ -176,14 +225,32 @@ def _sums(own: Array, other: Array, selected: Array, is_either: bool) -> Array:
 
 
 @functools.partial(jax.jit, static_argnames=("is_either",))
-def _required_in_block(own: Array, own_slacks: Array, other: Array, other_slacks: Array, selected: Array, *, is_either: bool) -> tuple[Array, ...]:
+def _required_in_block(
+    own: Array,
+    own_slacks: Array,
+    other: Array,
+    other_slacks: Array,
+    selected: Array,
+    *,
+    is_either: bool,
+) -> tuple[Array, ...]:
     """What the cuts of [b] positive and [n] negative groups require."""
     missing = 1 - jnp.min(_sums(own, other, selected, is_either), axis=0)
-    return jnp.max(missing - other_slacks[None, :], axis=1), jnp.max(missing - own_slacks[:, None], axis=0)
+    return jnp.max(missing - other_slacks[None, :], axis=1), jnp.max(
+        missing - own_slacks[:, None], axis=0
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("is_either",))
-def _separate_block(own: Array, own_slacks: Array, other: Array, other_slacks: Array, selected: Array, *, is_either: bool) -> tuple[Array, ...]:
+def _separate_block(
+    own: Array,
+    own_slacks: Array,
+    other: Array,
+    other_slacks: Array,
+    selected: Array,
+    *,
+    is_either: bool,
+) -> tuple[Array, ...]:
     """What the cuts of [b] positive and [n] negative groups require, and those violated most."""
     sums = _sums(own, other, selected, is_either)
     missing = 1 - jnp.min(sums, axis=0)
@@ -196,4 +263,11 @@ def _separate_block(own: Array, own_slacks: Array, other: Array, other_slacks: A
     places = jnp.argmax(by_bucket, axis=3) + buckets * (num_other // _NUM_BUCKETS)
     of_others = jnp.swapaxes(violations, 1, 2).reshape(count, num_other, _NUM_BUCKETS, -1)
     places_of_others = jnp.argmax(of_others, axis=3) + buckets * (num_own // _NUM_BUCKETS)
-    return own_required, other_required, jnp.max(by_bucket, axis=3), places, jnp.max(of_others, axis=3), places_of_others
+    return (
+        own_required,
+        other_required,
+        jnp.max(by_bucket, axis=3),
+        places,
+        jnp.max(of_others, axis=3),
+        places_of_others,
+    )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from jboost.l0.large.proof import Table
 
-FIRST_ROWS, MORE_ROWS = 4096, 4  # of the first relaxation, where rows are many; and how many times as many the next ones have
+# of the first relaxation, where rows are many; and how many times as many the next ones have
+FIRST_ROWS, MORE_ROWS = 4096, 4
 ENTRIES = 1 << 22  # of the master, rows times columns
 LEAST_COLUMNS = 64
 _FEW_COLUMNS = 256
 
 
 def stages(num_rows: int) -> list[int]:
-    """Of how many rows relaxations are solved one after another: a part first where rows are many."""
+    """Of how many rows relaxations are solved one after another: a part first where
+    rows are many.
+    """
     sizes = [FIRST_ROWS]
     while sizes[-1] * MORE_ROWS < num_rows:
         sizes.append(sizes[-1] * MORE_ROWS)

@@ -1,4 +1,6 @@
-"""The data of a fit: every monomial over the rows that count, checked before anything is made of them."""
+"""The data of a fit: every monomial over the rows that count, checked before anything is made of
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,14 @@ from jboost.learners.monomials import Monomials
 from jboost.monomials import products
 
 _MOST_MONOMIALS = 4_000_000  # of one sign, whose values are held at once
-_ARRAYS_OF_ROWS, _COPIES_OF_MASTER, _ARRAYS_OF_MONOMIALS = 24, 4, 6  # that a fit holds at a time, for an estimate of its memory
+# that a fit holds at a time, for an estimate of its memory
+_ARRAYS_OF_ROWS, _COPIES_OF_MASTER, _ARRAYS_OF_MONOMIALS = 24, 4, 6
 
 
 def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Table, np.ndarray]:
-    """Every monomial over the rows that count, and which rows those are. Raises ValueError for values that are not allowed."""
+    """Every monomial over the rows that count, and which rows those are. Raises ValueError for
+    values that are not allowed.
+    """
     check.on_host("jboost.l0.fit_large", instead="jboost.l0.fit may be traced", dataset=dataset)
     features, labels, weights = (np.asarray(part) for part in dataset[:3])
     is_kept = np.asarray(dataset.mask) & (weights != 0)
@@ -48,16 +53,17 @@ def _check_number(num_literals: int, max_order: int) -> None:
     number = products.num_monomials(num_literals, max_order)
     if number > _MOST_MONOMIALS:
         raise ValueError(
-            f"dataset has {num_literals // 2} bits, and there are {number:,} monomials of up to {max_order} literals, above {_MOST_MONOMIALS:,}: "
-            "lower max_order, or make fewer bits (coarser cuts, min_separation of jboost.data.binarization.fit)"
+            f"dataset has {num_literals // 2} bits, and there are {number:,} monomials of up to"
+            f" {max_order} literals, above {_MOST_MONOMIALS:,}: lower max_order, or make fewer bits"
+            " (coarser cuts, min_separation of jboost.data.binarization.fit)"
         )
 
 
 def num_bytes(num_rows: int, num_bits: int, max_order: int) -> int:
     """About how many bytes a fit holds at its peak.
 
-    Bits as bytes twice, the columns of the pool, the master of all rows with its least columns, products of literals, and a dozen
-    numbers for each monomial and sign.
+    Bits as bytes twice, the columns of the pool, the master of all rows with its least columns,
+    products of literals, and a dozen numbers for each monomial and sign.
     """
     rows = num_rows * (2 * num_bits + sizes.LEAST_COLUMNS + 8 * _ARRAYS_OF_ROWS)
     master = 4 * _COPIES_OF_MASTER * max(sizes.ENTRIES, num_rows * sizes.LEAST_COLUMNS)
@@ -70,13 +76,16 @@ def _check_memory(num_rows: int, num_bits: int, max_order: int) -> None:
     needed, most = num_bytes(num_rows, num_bits, max_order), memory.of_device()
     if needed > most:
         raise ValueError(
-            f"dataset has {num_rows:,} rows of {num_bits:,} bits: a fit takes about {needed:,} bytes, and there are {most:,}; make fewer bits "
-            f"(coarser cuts), take monomials of fewer literals, or about {int(num_rows * most / needed):,} of the rows"
+            f"dataset has {num_rows:,} rows of {num_bits:,} bits: a fit takes about {needed:,}"
+            f" bytes, and there are {most:,}; make fewer bits (coarser cuts), take monomials of"
+            f" fewer literals, or about {int(num_rows * most / needed):,} of the rows"
         )
 
 
 def _mixed(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Rows [r] in an order of which any first part has both classes in proportion, at random, where they are many."""
+    """Rows [r] in an order of which any first part has both classes in proportion, at random, where
+    they are many.
+    """
     if len(rows) <= 2 * sizes.FIRST_ROWS:
         return rows
     keys = np.empty(len(rows))
@@ -87,9 +96,14 @@ def _mixed(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return rows[np.argsort(keys, kind="stable")]
 
 
-def _check_values(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, is_kept: np.ndarray) -> None:
+def _check_values(
+    features: np.ndarray, labels: np.ndarray, weights: np.ndarray, is_kept: np.ndarray
+) -> None:
     if not is_kept.any():
-        raise ValueError("dataset has no examples that count: pass one at least with mask True and weight above 0")
+        raise ValueError(
+            "dataset has no examples that count: pass one at least with mask True and weight"
+            " above 0"
+        )
     bad = is_kept & ~((weights > 0) & (weights < np.inf))
     for row in np.flatnonzero(bad)[:1]:
         raise ValueError(f"weights[{row}] is {weights[row]}: expected a finite number from 0 up")
@@ -101,4 +115,7 @@ def _check_values(features: np.ndarray, labels: np.ndarray, weights: np.ndarray,
         if values.dtype.kind == "f":
             wrong &= ~np.isnan(values)
         for row in np.flatnonzero(wrong)[:1]:
-            raise ValueError(f"features[{row}, {column}] is {values[row]:g}: expected 0, 1 or NaN; jboost.data.binarization makes such attributes")
+            raise ValueError(
+                f"features[{row}, {column}] is {values[row]:g}: expected 0, 1 or NaN;"
+                " jboost.data.binarization makes such attributes"
+            )

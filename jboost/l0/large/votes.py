@@ -1,4 +1,6 @@
-"""Votes of few rules: points of the sparse minimum disagreement problem (15), improved by the local search on patterns of the rules."""
+"""Votes of few rules: points of the sparse minimum disagreement problem (15), improved by the local
+search on patterns of the rules.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from jboost.l0.large.proof import Table
 
 _MOST_PATTERNS = 4096  # of a search, whose moves take time in proportion
 _MOVES_AT_ONCE = 16
-_UNITS = 2.0**20  # coefficients are multiples of one over it, so that all margins are exact in float32
+# coefficients are multiples of one over it, so that all margins are exact in float32
+_UNITS = 2.0**20
 _NUM_COLUMNS = 64  # that a compiled search takes
 _PATTERNS = (256, 1024, _MOST_PATTERNS)  # that it takes
 _CONSTANTS = (0, 1)
@@ -79,7 +82,9 @@ def _patterns(table: Table, columns: Columns) -> tuple[separation.Side, np.ndarr
     return side, np.bincount(side.group_of, weights=table.weights, minlength=len(side.rows))
 
 
-def _instance(table: Table, columns: Columns, side: separation.Side, weights: np.ndarray) -> integer.Instance:
+def _instance(
+    table: Table, columns: Columns, side: separation.Side, weights: np.ndarray
+) -> integer.Instance:
     """With sizes rounded up to powers of two, which share a compiled search."""
     dtype = jnp.result_type(float)
     num_columns = 2 + _NUM_COLUMNS
@@ -88,12 +93,22 @@ def _instance(table: Table, columns: Columns, side: separation.Side, weights: np
     margins = np.zeros((num_columns, num_patterns))
     margins[0, : len(labels)], margins[1, : len(labels)] = labels, -labels
     used = 2 + len(columns.signs)
-    margins[2:used, : len(labels)] = columns.signs[:, None] * side.covered[:, :-1].T * labels[None, :]
+    margins[2:used, : len(labels)] = (
+        columns.signs[:, None] * side.covered[:, :-1].T * labels[None, :]
+    )
     costs, is_column = np.zeros(num_columns), np.zeros(num_columns, bool)
-    costs[:2], costs[2:used], is_column[:used] = table.constant_cost, table.costs[columns.monomials], True
+    costs[:2], costs[2:used], is_column[:used] = (
+        table.constant_cost,
+        table.costs[columns.monomials],
+        True,
+    )
     padded = np.pad(weights, (0, num_patterns - len(weights)))
     return integer.Instance(
-        jnp.asarray(margins, dtype), jnp.asarray(padded, dtype), jnp.asarray(costs, dtype), jnp.asarray(is_column), jnp.asarray(table.margin, dtype)
+        jnp.asarray(margins, dtype),
+        jnp.asarray(padded, dtype),
+        jnp.asarray(costs, dtype),
+        jnp.asarray(is_column),
+        jnp.asarray(table.margin, dtype),
     )
 
 
@@ -102,11 +117,18 @@ def of_rules(table: Table, rules: Rules, most: int | None) -> Vote:
     sizes = np.abs(rules.votes)
     if most is not None and len(sizes) > most:
         sizes = np.where(sizes >= np.sort(sizes)[-most], sizes, 0.0)
-    return at(table, columns_of(rules), sizes, np.array([max(rules.constant, 0.0), max(-rules.constant, 0.0)]))
+    return at(
+        table,
+        columns_of(rules),
+        sizes,
+        np.array([max(rules.constant, 0.0), max(-rules.constant, 0.0)]),
+    )
 
 
 def at(table: Table, columns: Columns, coefficients: np.ndarray, constants: np.ndarray) -> Vote:
-    """The vote next to coefficients [k] >= 0 and constants [2], in multiples of 2^-20 that sum to 1, with its exact loss."""
+    """The vote next to coefficients [k] >= 0 and constants [2], in multiples of 2^-20 that sum to
+    1, with its exact loss.
+    """
     values = np.concatenate([constants, coefficients])
     values[0] += values.sum() <= 0
     units = np.round(values / values.sum() * _UNITS)
@@ -118,7 +140,9 @@ def at(table: Table, columns: Columns, coefficients: np.ndarray, constants: np.n
     labels = np.where(side.covered[:, -1] > 0, 1.0, -1.0)
     scores = side.covered[:, :-1] @ (shares[2 + places] * kept.signs) + shares[0] - shares[1]
     errors = float(weights[labels * scores < table.margin].sum())
-    paid = float(table.costs[kept.monomials].sum()) + table.constant_cost * int((shares[:2] > 0).sum())
+    paid = float(table.costs[kept.monomials].sum()) + table.constant_cost * int(
+        (shares[:2] > 0).sum()
+    )
     return Vote(kept, shares[2 + places], shares[:2], errors + paid)
 
 
@@ -128,11 +152,18 @@ def columns_of(rules: Rules) -> Columns:
 
 
 def start_from(problem: Problem, vote: Vote) -> Array:
-    """The coefficients [n] of a vote in a problem that has its columns, or of what it has of them."""
+    """The coefficients [n] of a vote in a problem that has its columns, or of what it
+    has of them.
+    """
     values = np.zeros(problem.instance.costs.shape[0])
     values[:2] = vote.constants
-    places = {key: place for place, key in enumerate(zip(*map(np.ndarray.tolist, problem.columns), strict=True))}
-    for key, value in zip(zip(*map(np.ndarray.tolist, vote.columns), strict=True), vote.coefficients, strict=True):
+    places = {
+        key: place
+        for place, key in enumerate(zip(*map(np.ndarray.tolist, problem.columns), strict=True))
+    }
+    for key, value in zip(
+        zip(*map(np.ndarray.tolist, vote.columns), strict=True), vote.coefficients, strict=True
+    ):
         if key in places:
             values[2 + places[key]] = value
     values[0] += values.sum() <= 0
@@ -140,7 +171,9 @@ def start_from(problem: Problem, vote: Vote) -> Array:
 
 
 def improve(problem: Problem, start: Array, most: int | None) -> tuple[Vote, Array]:
-    """The vote after some moves of the local search from coefficients [n], and its coefficients, from which more moves go on."""
+    """The vote after some moves of the local search from coefficients [n], and its coefficients,
+    from which more moves go on.
+    """
     found = _search(problem.instance, start, config=_config(most))
     return _vote(problem, found), found.coefficients
 
@@ -151,13 +184,19 @@ def warm_up(num_patterns: int, most: int | None) -> None:
     dtype, num_columns = jnp.result_type(float), 2 + _NUM_COLUMNS
     is_first = np.arange(num_columns) < 1
     nothing = integer.Instance(
-        np.zeros((num_columns, size), dtype), np.zeros(size, dtype), np.zeros(num_columns, dtype), is_first, np.ones((), dtype)
+        np.zeros((num_columns, size), dtype),
+        np.zeros(size, dtype),
+        np.zeros(num_columns, dtype),
+        is_first,
+        np.ones((), dtype),
     )
     starting_points(is_first.astype(dtype))
     _search(nothing, is_first.astype(dtype), config=_config(most))
 
 
-def from_relaxation(problem: Problem, coefficients: np.ndarray, config: relaxed.RelaxedConfig) -> Vote:
+def from_relaxation(
+    problem: Problem, coefficients: np.ndarray, config: relaxed.RelaxedConfig
+) -> Vote:
     """The vote of few rules that is next to the scores of the relaxation (see `relaxed`)."""
     values = jnp.asarray(coefficients, problem.instance.costs.dtype)
     return _vote(problem, _find_relaxed(problem.instance, values, config=config))
@@ -174,13 +213,19 @@ def _config(most: int | None) -> integer.SearchConfig:
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def _search(instance: integer.Instance, start: Array, *, config: integer.SearchConfig) -> integer.Vote:
+def _search(
+    instance: integer.Instance, start: Array, *, config: integer.SearchConfig
+) -> integer.Vote:
     few = integer.limited(start, config.max_hypotheses, _CONSTANTS)
-    return integer.search(instance, integer.evaluate(instance, few), config=config, companions=_CONSTANTS)
+    return integer.search(
+        instance, integer.evaluate(instance, few), config=config, companions=_CONSTANTS
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def _find_relaxed(instance: integer.Instance, coefficients: Array, *, config: relaxed.RelaxedConfig) -> integer.Vote:
+def _find_relaxed(
+    instance: integer.Instance, coefficients: Array, *, config: relaxed.RelaxedConfig
+) -> integer.Vote:
     return relaxed.find(instance, coefficients, config=config)
 
 

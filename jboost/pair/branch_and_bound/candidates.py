@@ -38,20 +38,38 @@ Item = TypeVar("Item", Place, Candidate)
 
 
 def list_candidates(problem: Problem, state: BranchAndBoundState) -> tuple[list[Candidate], int]:
-    """All open classes in the open leaves whose loss is the least one there, or more by `problem.excess` at most; and the least loss."""
+    """All open classes in the open leaves whose loss is the least one there, or more by
+    `problem.excess` at most; and the least loss.
+    """
     least = int(np.iinfo(np.int64).max)
     found: list[Candidate] = []
     for part in state.open_leaves:
         rows, centres = np.nonzero(part.brackets.lower <= search.highest_loss(problem, state))
-        items = [Place(member(part.leaves, int(row)), np.int32(centre)) for row, centre in zip(rows, centres, strict=True)]
+        items = [
+            Place(member(part.leaves, int(row)), np.int32(centre))
+            for row, centre in zip(rows, centres, strict=True)
+        ]
         for batch in batches(items):
             stacked = stack(batch)
-            classes = jax.tree.map(np.asarray, visits.open_classes(problem.points, problem.frame, stacked.leaf, stacked.centre))
+            classes = jax.tree.map(
+                np.asarray,
+                visits.open_classes(problem.points, problem.frame, stacked.leaf, stacked.centre),
+            )
             losses = classes.losses[: len(batch)]
             least = min(least, int(losses.min()))
-            for place, chosen in np.argwhere((losses <= least + problem.excess) & (losses < np.iinfo(losses.dtype).max)):
+            for place, chosen in np.argwhere(
+                (losses <= least + problem.excess) & (losses < np.iinfo(losses.dtype).max)
+            ):
                 leaf, centre = batch[place]
-                found.append(Candidate(leaf, centre, member(classes, place), np.int32(chosen), losses[place, chosen]))
+                found.append(
+                    Candidate(
+                        leaf,
+                        centre,
+                        member(classes, place),
+                        np.int32(chosen),
+                        losses[place, chosen],
+                    )
+                )
     return [item for item in found if item.loss <= least + problem.excess], least
 
 

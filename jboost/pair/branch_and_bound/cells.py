@@ -1,13 +1,17 @@
-"""One step of the search: cells of lines are cut into narrower directions, and all their offsets are bounded by two histograms.
+"""One step of the search: cells of lines are cut into narrower directions, and all their offsets
+are bounded by two histograms.
 
-A line is a x + b y = t with (a, b) = (1, u), or (u, 1) where `swapped`, and |u| <= 1. A cell is the set of lines with
-|u - slope| <= half_width and low <= t <= high. For all directions of a cell a node (a site or a box) projects into an interval of
-offsets; a line above the interval has the node below it, a line below the interval has it above. So for every bin of offsets
+A line is a x + b y = t with (a, b) = (1, u), or (u, 1) where `swapped`, and |u| <= 1. A cell is the
+set of lines with |u - slope| <= half_width and low <= t <= high. For all directions of a cell a
+node (a site or a box) projects into an interval of offsets; a line above the interval has the node
+below it, a line below the interval has it above. So for every bin of offsets
 
-    loss >= fixed loss of the cell + own weight certainly below + other weight certainly above     (own class above the line)
+    loss >= fixed loss of the cell + own weight certainly below + other weight certainly above
 
-and the same with the sides exchanged. Bins whose bounds reach the incumbent die; every run of live bins is a cell of the next
-step, which keeps only the nodes that are certain for none of its lines.
+(own class above the line)
+
+and the same with the sides exchanged. Bins whose bounds reach the incumbent die; every run of live
+bins is a cell of the next step, which keeps only the nodes that are certain for none of its lines.
 """
 
 from __future__ import annotations
@@ -24,7 +28,9 @@ from jboost.pair.branch_and_bound.scans import running_max, running_sum
 from jboost.pair.branch_and_bound.sites import FAN, Tree
 
 NUM_DIRECTIONS = 4  # into which a step cuts the directions of a cell
-SAFETY = 2.0**-46  # offsets this close are never certain: far more than projections of coordinates up to 1 are rounded by
+# offsets this close are never certain: far more than projections of coordinates up to 1 are rounded
+# by
+SAFETY = 2.0**-46
 NARROWEST = 2.0**-40  # half width of directions below which a cell is not cut
 _BINS_PER_HALF_WIDTH = 6.0
 _ENTRIES_PER_BIN = 12
@@ -47,7 +53,9 @@ class Cells(NamedTuple):
 
 
 class Frontier(NamedTuple):
-    """Cells of one width, and a list of (cell, node) with the nodes that are certain for none of a cell's lines."""
+    """Cells of one width, and a list of (cell, node) with the nodes that are certain for none of a
+    cell's lines.
+    """
 
     cells: Cells
     cell: Array  # [E] int32
@@ -57,7 +65,9 @@ class Frontier(NamedTuple):
 
 
 class Division(NamedTuple):
-    """What a step found: runs of live bins, and for each entry and each narrower direction the runs that it belongs to."""
+    """What a step found: runs of live bins, and for each entry and each narrower direction the runs
+    that it belongs to.
+    """
 
     runs: Cells  # [R]
     begin: Array  # [K, E] int32, first run
@@ -67,18 +77,23 @@ class Division(NamedTuple):
     leaf_rank: Array  # [R + 1] int32, how many of the earlier runs are leaves
     num_entries: Array  # [R] int32, nodes of each run
     num_children: Array  # [R] int32, entries that each run hands to the next step
-    totals: Array  # [5] int64: cells and entries of the next step, its slots, leaves, entries of leaves
+    # [5] int64: cells and entries of the next step, its slots, leaves, entries of leaves
+    totals: Array
     largest_leaf: Array  # [] int32
 
 
 def choose_num_bins(low: Array, high: Array, half_width: Array, num_entries: Array) -> Array:
-    """Bins narrower than what directions of this half width blur, and no more than there are entries to fill them."""
+    """Bins narrower than what directions of this half width blur, and no more than there are
+    entries to fill them.
+    """
     wanted = jnp.ceil((high - low) / half_width * _BINS_PER_HALF_WIDTH)
     return jnp.clip(wanted, 1, jnp.maximum(4, num_entries // _ENTRIES_PER_BIN)).astype(jnp.int32)
 
 
 def num_slots(num_bins: Array) -> Array:
-    """How many slots the histograms of cells need; one for each bin and one more for each direction."""
+    """How many slots the histograms of cells need; one for each bin and one more for each
+    direction.
+    """
     return NUM_DIRECTIONS * (num_bins + 1)
 
 
@@ -102,7 +117,10 @@ def _lay_out(frontier: Frontier, capacity: int) -> _Slots:
     owner = jnp.zeros(capacity + 1, jnp.int32).at[begin.T.reshape(-1)].max(index, mode="drop")
     owner = lax.cummax(owner)
     slot = lax.iota(jnp.int32, capacity + 1)
-    inside = slot - begin[owner % NUM_DIRECTIONS, owner // NUM_DIRECTIONS] < num_bins[owner // NUM_DIRECTIONS]
+    inside = (
+        slot - begin[owner % NUM_DIRECTIONS, owner // NUM_DIRECTIONS]
+        < num_bins[owner // NUM_DIRECTIONS]
+    )
     return _Slots(begin, owner, inside & (slot < jnp.sum(widths)))
 
 
@@ -113,7 +131,9 @@ def _narrow_slopes(slope: Array, half_width: Array) -> Array:
 
 
 def _project(tree: Tree, frontier: Frontier, slots: _Slots) -> tuple[Array, Array, Array]:
-    """For each direction and entry the first slot at which the node is not certainly above and the first at which it is certainly below."""
+    """For each direction and entry the first slot at which the node is not certainly above and the
+    first at which it is certainly below.
+    """
     cells, half_width = frontier.cells, frontier.half_width
     capacity = slots.owner.shape[0] - 1
     void = frontier.node < 0
@@ -126,7 +146,9 @@ def _project(tree: Tree, frontier: Frontier, slots: _Slots) -> tuple[Array, Arra
     slope, along = lax.optimization_barrier((cells.slope[cell], along - cells.low[cell]))
     per_offset = (cells.num_bins / (cells.high - cells.low))[cell]
     blur = half_along + narrow * (jnp.abs(across) + half_across) + SAFETY
-    across, half_across, per_offset, blur = lax.optimization_barrier((across, half_across, per_offset, blur))
+    across, half_across, per_offset, blur = lax.optimization_barrier(
+        (across, half_across, per_offset, blur)
+    )
     slopes = _narrow_slopes(slope, half_width)
     reach = blur[None] + jnp.abs(slopes) * half_across[None]
     middle = along[None] + slopes * across[None]
@@ -135,30 +157,51 @@ def _project(tree: Tree, frontier: Frontier, slots: _Slots) -> tuple[Array, Arra
     behind = jnp.clip(jnp.floor((middle + reach) * per_offset[None]) + 1, 0, last).astype(jnp.int32)
     begin = slots.begin[:, cell]
     is_coarse = (half_along + half_across > _COARSENESS * narrow) | (narrow < _FINE)
-    return jnp.where(void[None], capacity, begin + first), jnp.where(void[None], capacity, begin + behind), is_coarse
+    return (
+        jnp.where(void[None], capacity, begin + first),
+        jnp.where(void[None], capacity, begin + behind),
+        is_coarse,
+    )
 
 
 def _cuts(cells: Cells, narrow: Array, slots: _Slots) -> Array:
     """Bins before which a run ends in any case, [B + 1] bool.
 
-    A run is no longer than a quarter of its cell, or some blurs if that is more: where directions matter little, as on points of one
-    line, cells would not lose nodes otherwise. Few wide bins may all be runs.
+    A run is no longer than a quarter of its cell, or some blurs if that is more: where directions
+    matter little, as on points of one line, cells would not lose nodes otherwise. Few wide bins may
+    all be runs.
     """
     quarter = jnp.maximum(cells.num_bins // 4, 1)
-    is_wide = (cells.high - cells.low) * _BINS_PER_HALF_WIDTH > cells.num_bins * narrow * (1 + 2.0**-20)
-    length = jnp.where(is_wide, quarter, jnp.maximum(quarter, _SHORTEST_RUN))[slots.owner // NUM_DIRECTIONS]
+    is_wide = (cells.high - cells.low) * _BINS_PER_HALF_WIDTH > cells.num_bins * narrow * (
+        1 + 2.0**-20
+    )
+    length = jnp.where(is_wide, quarter, jnp.maximum(quarter, _SHORTEST_RUN))[
+        slots.owner // NUM_DIRECTIONS
+    ]
     begin = slots.begin.T.reshape(-1)[slots.owner]
     return (lax.iota(jnp.int32, begin.shape[0]) - begin) % length == 0
 
 
 def _histogram(slot: Array, weights: Array, capacity: int) -> Array:
     """Cumulative weights [channels, capacity + 1] over all slots, this one too."""
-    sums = [jnp.zeros(capacity + 1, weights.dtype).at[slot].add(channel[None], mode="promise_in_bounds") for channel in weights]
+    sums = [
+        jnp.zeros(capacity + 1, weights.dtype).at[slot].add(channel[None], mode="promise_in_bounds")
+        for channel in weights
+    ]
     return jnp.cumsum(jnp.stack(sums), axis=1, dtype=weights.dtype)
 
 
 @devices.host_jit(static_argnames=("capacity", "leaf_size", "num_sites"))
-def divide(tree: Tree, frontier: Frontier, limit: Array, beam: Array, *, capacity: int, leaf_size: int, num_sites: int) -> Division:
+def divide(
+    tree: Tree,
+    frontier: Frontier,
+    limit: Array,
+    beam: Array,
+    *,
+    capacity: int,
+    leaf_size: int,
+    num_sites: int,
+) -> Division:
     """Bounds all offsets of all cells, each cut into `NUM_DIRECTIONS` narrower ones.
 
     Args:
@@ -175,8 +218,12 @@ def divide(tree: Tree, frontier: Frontier, limit: Array, beam: Array, *, capacit
     first, behind, is_coarse = lax.optimization_barrier(_project(tree, frontier, slots))
     is_box = frontier.node >= num_sites
     is_coarse &= is_box
-    size = jnp.where(is_box, leaf_size + 1, 1).astype(jnp.int64) | (jnp.where(is_coarse, FAN, 1).astype(jnp.int64) << 32)
-    weights = lax.optimization_barrier(jnp.concatenate([tree.weights[:, jnp.maximum(frontier.node, 0)], size[None]]))
+    size = jnp.where(is_box, leaf_size + 1, 1).astype(jnp.int64) | (
+        jnp.where(is_coarse, FAN, 1).astype(jnp.int64) << 32
+    )
+    weights = lax.optimization_barrier(
+        jnp.concatenate([tree.weights[:, jnp.maximum(frontier.node, 0)], size[None]])
+    )
     *not_above, sizes_not_above = _histogram(first, weights, capacity)
     *below, sizes_below = _histogram(behind, weights, capacity)
     not_above, below = jnp.stack(not_above), jnp.stack(below)
@@ -184,15 +231,23 @@ def divide(tree: Tree, frontier: Frontier, limit: Array, beam: Array, *, capacit
     before = jnp.maximum(begins - 1, 0)
     lasts = jnp.minimum(begins + jnp.repeat(cells.num_bins, NUM_DIRECTIONS), capacity)
     zero = jnp.zeros((), weights.dtype)
-    below_before, sizes_before = (jnp.where(begins > 0, sums[..., before], zero) for sums in (below, sizes_below))
+    below_before, sizes_before = (
+        jnp.where(begins > 0, sums[..., before], zero) for sums in (below, sizes_below)
+    )
     owner = slots.owner
     own_below, other_below = sites.unpack(below - below_before[:, owner])
     own_above, other_above = sites.unpack(not_above[:, lasts][:, owner] - not_above)
     parent = owner // NUM_DIRECTIONS
     fixed_above, fixed_below = cells.own_above[parent], cells.own_below[parent]
-    bounds = jnp.minimum(fixed_above + own_below + other_above, fixed_below + other_below + own_above)
+    bounds = jnp.minimum(
+        fixed_above + own_below + other_above, fixed_below + other_below + own_above
+    )
     bounds = jnp.where(slots.is_bin, bounds, jnp.iinfo(bounds.dtype).max)
-    limit = loops.cond(beam > 0, lambda: jnp.minimum(limit, lax.sort(bounds)[jnp.minimum(beam, capacity)]), lambda: limit)
+    limit = loops.cond(
+        beam > 0,
+        lambda: jnp.minimum(limit, lax.sort(bounds)[jnp.minimum(beam, capacity)]),
+        lambda: limit,
+    )
     live = slots.is_bin & (bounds < limit)
     is_cut = _cuts(cells, frontier.half_width / NUM_DIRECTIONS, slots)
     starts = live & (is_cut | ~jnp.concatenate([jnp.zeros(1, bool), live[:-1]]))
@@ -203,7 +258,9 @@ def divide(tree: Tree, frontier: Frontier, limit: Array, beam: Array, *, capacit
     slot = lax.iota(jnp.int32, capacity + 1)
 
     def at_runs(flags: Array, rank: Array, values: Array) -> Array:
-        return jnp.zeros(room, values.dtype).at[jnp.where(flags, rank, room)].set(values, mode="drop")
+        return (
+            jnp.zeros(room, values.dtype).at[jnp.where(flags, rank, room)].set(values, mode="drop")
+        )
 
     start_slot, end_slot = at_runs(starts, begun, slot), at_runs(ends, ended, slot)
     num_runs = jnp.sum(starts, dtype=jnp.int32)
@@ -216,7 +273,11 @@ def divide(tree: Tree, frontier: Frontier, limit: Array, beam: Array, *, capacit
     least = least.at[jnp.where(live, begun + starts - 1, room)].min(bounds, mode="drop")
 
     begin, end = lax.optimization_barrier((ended[first], begun[behind]))
-    nodes = sizes_not_above[end_slot] - jnp.where(begins > 0, sizes_not_above[before], zero)[which] - (sizes_below[start_slot] - sizes_before[which])
+    nodes = (
+        sizes_not_above[end_slot]
+        - jnp.where(begins > 0, sizes_not_above[before], zero)[which]
+        - (sizes_below[start_slot] - sizes_before[which])
+    )
     num_entries, num_children = (nodes & (2**32 - 1)).astype(jnp.int32), nodes >> 32
     narrow = frontier.half_width / NUM_DIRECTIONS
     is_leaf = is_run & ((num_entries <= leaf_size) | (narrow <= NARROWEST))
@@ -257,15 +318,23 @@ def _with_total(flags: Array) -> Array:
     return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(flags, dtype=jnp.int32)])
 
 
-def _list_pairs(division: Division, node: Array, rank: Array, fan: Array, capacity: int) -> tuple[Array, Array, Array, Array]:
-    """Pairs of a chosen run and an entry that belongs to it, the latter `fan` times: run, source entry, which of the fan; and whether it is one."""
+def _list_pairs(
+    division: Division, node: Array, rank: Array, fan: Array, capacity: int
+) -> tuple[Array, Array, Array, Array]:
+    """Pairs of a chosen run and an entry that belongs to it, the latter `fan` times: run, source
+    entry, which of the fan; and whether it is one.
+    """
     begin, end = rank[division.begin], rank[division.end]
     amount = jnp.where(division.end > division.begin, end - begin, 0) * fan[None]
     begin, amount = lax.optimization_barrier((begin.reshape(-1), amount.reshape(-1)))
     offsets = running_sum(amount)
     total = offsets[-1]
     offsets = offsets - amount
-    source = jnp.zeros(capacity, jnp.int32).at[jnp.where(amount > 0, offsets, capacity)].set(lax.iota(jnp.int32, amount.shape[0]), mode="drop")
+    source = (
+        jnp.zeros(capacity, jnp.int32)
+        .at[jnp.where(amount > 0, offsets, capacity)]
+        .set(lax.iota(jnp.int32, amount.shape[0]), mode="drop")
+    )
     source = lax.optimization_barrier(running_max(source))
     index = lax.iota(jnp.int32, capacity)
     place = index - offsets[source]
@@ -278,14 +347,25 @@ def _choose(runs: Cells, rank: Array, capacity: int) -> Cells:
     """The runs where the rank grows, in their order."""
     chosen = rank[1:] > rank[:-1]
     target = jnp.where(chosen, rank[:-1], capacity)
-    return Cells(*(jnp.zeros(capacity, field.dtype).at[target].set(field, mode="drop") for field in runs))
+    return Cells(
+        *(jnp.zeros(capacity, field.dtype).at[target].set(field, mode="drop") for field in runs)
+    )
 
 
 @devices.host_jit(static_argnames=("num_cells", "num_entries", "num_sites"))
 def branch(
-    tree: Tree, frontier: Frontier, division: Division, first: Array, last: Array, *, num_cells: int, num_entries: int, num_sites: int
+    tree: Tree,
+    frontier: Frontier,
+    division: Division,
+    first: Array,
+    last: Array,
+    *,
+    num_cells: int,
+    num_entries: int,
+    num_sites: int,
 ) -> Frontier:
-    """The frontier of the next step: runs number `first` up to `last` of those that are to be cut further.
+    """The frontier of the next step: runs number `first` up to `last` of those that are to be cut
+    further.
 
     Args:
       tree: all nodes.
@@ -322,14 +402,33 @@ class Leaves(NamedTuple):
 
 
 @devices.host_jit(static_argnames=("num_leaves", "width"))
-def collect_leaves(frontier: Frontier, division: Division, first: Array, last: Array, *, num_leaves: int, width: int) -> Leaves:
-    """Leaves number `first` up to `last` of a step, each with its sites in a row; both sizes are capacities, static."""
+def collect_leaves(
+    frontier: Frontier,
+    division: Division,
+    first: Array,
+    last: Array,
+    *,
+    num_leaves: int,
+    width: int,
+) -> Leaves:
+    """Leaves number `first` up to `last` of a step, each with its sites in a row; both sizes are
+    capacities, static.
+    """
     num_entries = num_leaves * width
     rank = jnp.clip(division.leaf_rank, first, last) - first
-    leaf, entry, _, real = _list_pairs(division, frontier.node, rank, jnp.ones_like(frontier.node), num_entries)
-    key = jnp.where(real, (leaf.astype(jnp.int64) << 32) | frontier.node[entry].astype(jnp.int64), jnp.iinfo(jnp.int64).max)
+    leaf, entry, _, real = _list_pairs(
+        division, frontier.node, rank, jnp.ones_like(frontier.node), num_entries
+    )
+    key = jnp.where(
+        real,
+        (leaf.astype(jnp.int64) << 32) | frontier.node[entry].astype(jnp.int64),
+        jnp.iinfo(jnp.int64).max,
+    )
     key = lax.sort(key)
-    leaf, node = jnp.minimum(key >> 32, num_leaves).astype(jnp.int32), (key & (2**32 - 1)).astype(jnp.int32)
+    leaf, node = (
+        jnp.minimum(key >> 32, num_leaves).astype(jnp.int32),
+        (key & (2**32 - 1)).astype(jnp.int32),
+    )
     cells = _choose(division.runs, rank, num_leaves)
     counts = jnp.zeros(num_leaves, jnp.int32).at[leaf].add(1, mode="drop")
     begins = jnp.cumsum(counts, dtype=jnp.int32) - counts

@@ -1,7 +1,9 @@
-"""Cells with few sites, finished: a line turns round every site of the own class that its cell leaves uncertain.
+"""Cells with few sites, finished: a line turns round every site of the own class that its cell
+leaves uncertain.
 
-As in `jboost.pair.sweep`, quick keys give a bracket of the least loss round every centre, and exact orders decide where the bracket
-leaves a question (`jboost.pair.branch_and_bound.visits`). Only lines of the cell count: for those outside the certain sites are not.
+As in `jboost.pair.sweep`, quick keys give a bracket of the least loss round every centre, and exact
+orders decide where the bracket leaves a question (`jboost.pair.branch_and_bound.visits`). Only
+lines of the cell count: for those outside the certain sites are not.
 """
 
 from __future__ import annotations
@@ -19,14 +21,20 @@ from jboost.pair.branch_and_bound.cells import Cells, Leaves
 from jboost.pair.branch_and_bound.scans import running_max, running_min, running_sum
 from jboost.pair.branch_and_bound.sites import Sites
 
-TOLERANCE = 2.0**-48  # lines this close to a cell count as its lines: less than `cells.SAFETY`, more than their own rounding
-_KEY_BITS = 50  # with a finest key of 2^-49: equal or two apart for directions on the grids of `Instance`, up to the width below
+# lines this close to a cell count as its lines: less than `cells.SAFETY`, more than their own
+# rounding
+TOLERANCE = 2.0**-48
+# with a finest key of 2^-49: equal or two apart for directions on the grids of `Instance`, up to
+# the width below
+_KEY_BITS = 50
 _WIDEST_CERTAIN = 2048
 _FINEST_KEY = 2.0**-49
 
 
 class Local(NamedTuple):
-    """The sites of one leaf; x is along and y across, so that a line of slope u through a site has normal (1, u)."""
+    """The sites of one leaf; x is along and y across, so that a line of slope u through a site has
+    normal (1, u).
+    """
 
     x: Array  # [M] as in `Instance`
     y: Array  # [M]
@@ -65,7 +73,15 @@ def gather_local(points: Sites, leaf: Leaves) -> Local:
     swapped = leaf.cells.swapped
     zero = jnp.zeros((), points.own.dtype)
     own, other = (jnp.where(live, weights[place], zero) for weights in (points.own, points.other))
-    return Local(jnp.where(swapped, y, x), jnp.where(swapped, x, y), own, other, live, leaf.cells, leaf.half_width)
+    return Local(
+        jnp.where(swapped, y, x),
+        jnp.where(swapped, x, y),
+        own,
+        other,
+        live,
+        leaf.cells,
+        leaf.half_width,
+    )
 
 
 def oriented_frame(frame: Frame, swapped: Array) -> Frame:
@@ -74,14 +90,21 @@ def oriented_frame(frame: Frame, swapped: Array) -> Frame:
 
 
 def meets_cell(local: Local, frame: Frame, centre: Array, begin: Array, end: Array) -> Array:
-    """Whether lines through a centre with slopes between `begin` and `end` meet the cell, as far as rounding can tell."""
+    """Whether lines through a centre with slopes between `begin` and `end` meet the cell, as far as
+    rounding can tell.
+    """
     cell = local.cell
-    low_slope, high_slope = cell.slope - local.half_width - TOLERANCE, cell.slope + local.half_width + TOLERANCE
+    low_slope, high_slope = (
+        cell.slope - local.half_width - TOLERANCE,
+        cell.slope + local.half_width + TOLERANCE,
+    )
     begin, end = jnp.maximum(begin, low_slope), jnp.minimum(end, high_slope)
     along = (local.x[centre] - frame.middle[0]) / frame.size[0]
     across = (local.y[centre] - frame.middle[1]) / frame.size[1]
     first, second = along + begin * across, along + end * across
-    touches = (jnp.minimum(first, second) <= cell.high + TOLERANCE) & (jnp.maximum(first, second) >= cell.low - TOLERANCE)
+    touches = (jnp.minimum(first, second) <= cell.high + TOLERANCE) & (
+        jnp.maximum(first, second) >= cell.low - TOLERANCE
+    )
     return touches & (begin <= end + TOLERANCE)
 
 
@@ -89,7 +112,10 @@ def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -
     """Bounds of the least loss of the open classes through one centre and in the cell."""
     size = local.x.shape[0]
     cell, half_width = local.cell, local.half_width
-    dx, dy = (local.x - local.x[centre]) / frame.size[0], (local.y - local.y[centre]) / frame.size[1]
+    dx, dy = (
+        (local.x - local.x[centre]) / frame.size[0],
+        (local.y - local.y[centre]) / frame.size[1],
+    )
     away = local.live & ((dx != 0) | (dy != 0))
     crossing = jnp.where(dy != 0, -dx / jnp.where(dy != 0, dy, 1), jnp.inf)
     start = cell.slope - half_width - TOLERANCE
@@ -99,8 +125,12 @@ def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -
     at_start = jnp.sum(jnp.where(above, change, 0))
     steps = jnp.where(crosses, jnp.where(dy > 0, change, -change), 0)
     index_bits = max(1, (size - 1).bit_length())
-    resolution = jnp.maximum(2 * (half_width + TOLERANCE) * 2.0 ** -min(_KEY_BITS, 61 - index_bits), _FINEST_KEY)
-    quantized = jnp.where(crosses, ((crossing - start) / resolution).astype(jnp.int64), 2 ** (62 - index_bits))
+    resolution = jnp.maximum(
+        2 * (half_width + TOLERANCE) * 2.0 ** -min(_KEY_BITS, 61 - index_bits), _FINEST_KEY
+    )
+    quantized = jnp.where(
+        crosses, ((crossing - start) / resolution).astype(jnp.int64), 2 ** (62 - index_bits)
+    )
     order = lax.sort((quantized << index_bits) | lax.iota(jnp.int64, size))
     place = (order & (2**index_bits - 1)).astype(jnp.int32)
     key = order >> index_bits
@@ -111,9 +141,13 @@ def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -
     slope = jnp.where(is_crossing, crossing, jnp.inf)
     following = jnp.concatenate([slope[1:], jnp.full(1, jnp.inf, slope.dtype)])
     met = is_open & meets_cell(local, frame, centre, slope, following)
-    met_loosely = is_open & meets_cell(local, frame, centre, running_max(jnp.where(joined, -jnp.inf, slope)), following)
+    met_loosely = is_open & meets_cell(
+        local, frame, centre, running_max(jnp.where(joined, -jnp.inf, slope)), following
+    )
     met_first = meets_cell(local, frame, centre, start, slope[0])
-    own_off, other_off = (jnp.sum(jnp.where(away, weights, 0)) for weights in (local.own, local.other))
+    own_off, other_off = (
+        jnp.sum(jnp.where(away, weights, 0)) for weights in (local.own, local.other)
+    )
     here = jnp.sum(jnp.where(local.live & ~away, local.other, 0))
     own_above = cell.own_above + own_off + here + at_start
     own_below = cell.own_below + other_off + here - at_start
@@ -122,8 +156,13 @@ def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -
     def least(low: Array, high: Array, met: Array) -> Array:
         lowest = jnp.min(jnp.where(met, low, none))
         highest = jnp.max(jnp.where(met, high, -none))
-        from_lines = jnp.minimum(jnp.where(lowest < none, own_above + lowest, none), jnp.where(highest > -none, own_below - highest, none))
-        return jnp.minimum(from_lines, jnp.where(met_first, jnp.minimum(own_above, own_below), none))
+        from_lines = jnp.minimum(
+            jnp.where(lowest < none, own_above + lowest, none),
+            jnp.where(highest > -none, own_below - highest, none),
+        )
+        return jnp.minimum(
+            from_lines, jnp.where(met_first, jnp.minimum(own_above, own_below), none)
+        )
 
     rises, falls = running_sum(jnp.maximum(steps, 0)), running_sum(jnp.minimum(steps, 0))
     sums = rises + falls
@@ -133,15 +172,19 @@ def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -
     falls_before = running_min(jnp.where(tied, 0, jnp.concatenate([zero, falls[:-1]])))
     upper = least(sums, sums, met)
     uncertain = jnp.any(tied & is_crossing)
-    lower = jnp.where(uncertain, least(rises_before + falls, rises + falls_before, met_loosely), upper)
+    lower = jnp.where(
+        uncertain, least(rises_before + falls, rises + falls_before, met_loosely), upper
+    )
     return Bracket(lower, upper)
 
 
 @devices.host_jit(static_argnames="num_triples")
 def bracket_leaves(points: Sites, frame: Frame, leaves: Leaves, *, num_triples: int) -> Bracket:
-    """Brackets of the least loss round every site of every leaf, fields [L, M]; the largest integer where none is to be had.
+    """Brackets of the least loss round every site of every leaf, fields [L, M]; the largest integer
+    where none is to be had.
 
-    Sites of the own class are listed, and looked at so many at a time that they meet `num_triples` sites, static, of their leaves.
+    Sites of the own class are listed, and looked at so many at a time that they meet `num_triples`
+    sites, static, of their leaves.
     """
     num_leaves, width = leaves.site.shape
     at_once = max(1, num_triples // width)
@@ -151,16 +194,29 @@ def bracket_leaves(points: Sites, frame: Frame, leaves: Leaves, *, num_triples: 
     ends = running_sum(is_centre.astype(jnp.int32))
     count = ends[-1]
     place = jnp.where(is_centre, ends - 1, ends.shape[0])
-    listed = jnp.zeros(ends.shape[0] + at_once, jnp.int32).at[place].set(lax.iota(jnp.int32, ends.shape[0]), mode="drop")
+    listed = (
+        jnp.zeros(ends.shape[0] + at_once, jnp.int32)
+        .at[place]
+        .set(lax.iota(jnp.int32, ends.shape[0]), mode="drop")
+    )
     none = jnp.full((num_leaves * width,), jnp.iinfo(jnp.int64).max)
 
     def bracket_next(number: Array, found: Bracket) -> Bracket:
         chosen = lax.dynamic_slice(listed, (number * at_once,), (at_once,))
         leaf = chosen // width
         its_local, its_view = jax.tree.map(lambda field: field[leaf], (local, views))
-        brackets = jax.vmap(_bracket_centre, in_axes=(0, 0, None, 0))(its_local, its_view, points.on_grid, chosen % width)
-        target = jnp.where(number * at_once + lax.iota(jnp.int32, at_once) < count, chosen, none.shape[0])
-        return Bracket(*(old.at[target].set(new, mode="drop") for old, new in zip(found, brackets, strict=True)))
+        brackets = jax.vmap(_bracket_centre, in_axes=(0, 0, None, 0))(
+            its_local, its_view, points.on_grid, chosen % width
+        )
+        target = jnp.where(
+            number * at_once + lax.iota(jnp.int32, at_once) < count, chosen, none.shape[0]
+        )
+        return Bracket(
+            *(
+                old.at[target].set(new, mode="drop")
+                for old, new in zip(found, brackets, strict=True)
+            )
+        )
 
     found = loops.fori_loop(0, -(-count // at_once), bracket_next, Bracket(none, none))
     return Bracket(*(field.reshape(num_leaves, width) for field in found))

@@ -1,7 +1,9 @@
-"""The margin of a separation of millions of sites, from the few of them that lie nearest to the line.
+"""The margin of a separation of millions of sites, from the few of them that lie nearest to the
+line.
 
-The distance of two hulls depends on the sites that lie lowest along its direction. Blocks of neighbours are ranked by their lowest
-site along a direction, the hull distance of the best blocks gives the next direction, and so on until it stays.
+The distance of two hulls depends on the sites that lie lowest along its direction. Blocks of
+neighbours are ranked by their lowest site along a direction, the hull distance of the best blocks
+gives the next direction, and so on until it stays.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ class FatSeparation(NamedTuple):
     margin: Array  # [] infinite for a constant classifier
     normal: Array  # [2] in metric coordinates, to the own side; 0 for a constant
     is_constant: Array  # [] bool
-    near: Array  # [S] int32, places of the sites nearest to the line on either side; some more than once
+    # [S] int32, places of the sites nearest to the line on either side; some more than once
+    near: Array
     on_own_side: Array  # [N] bool, of all sites
 
 
@@ -55,10 +58,17 @@ def constant_separation(points: Sites) -> FatSeparation:
 
 
 def _lowest_blocks(heights: Array, mask: Array) -> Array:
-    """Places [S] of the sites in the blocks with the lowest sites of the mask [N]; some may lie outside the mask or beyond N."""
+    """Places [S] of the sites in the blocks with the lowest sites of the mask [N]; some may lie
+    outside the mask or beyond N.
+    """
     size = heights.shape[0]
     missing = -size % _BLOCK
-    lowest = jnp.min(jnp.pad(jnp.where(mask, heights, jnp.inf), (0, missing), constant_values=jnp.inf).reshape(-1, _BLOCK), axis=1)
+    lowest = jnp.min(
+        jnp.pad(jnp.where(mask, heights, jnp.inf), (0, missing), constant_values=jnp.inf).reshape(
+            -1, _BLOCK
+        ),
+        axis=1,
+    )
     _, block = lax.sort((lowest, lax.iota(jnp.int32, lowest.shape[0])), num_keys=1)
     return (block[:_MOST_BLOCKS, None] * _BLOCK + lax.iota(jnp.int32, _BLOCK)[None]).reshape(-1)
 
@@ -71,35 +81,56 @@ class _Round(NamedTuple):
 
 
 @devices.host_jit(static_argnames="flip_misclassified")
-def fatten(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *, flip_misclassified: bool) -> FatSeparation:
-    """The margin of one separation of all sites; fields of `leaf` and `separation` without the leading axis."""
+def fatten(
+    points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *, flip_misclassified: bool
+) -> FatSeparation:
+    """The margin of one separation of all sites; fields of `leaf` and `separation` without the
+    leading axis.
+    """
     size = points.x.shape[0]
     on_own_side = sides_of_all(points, frame, leaf, separation.own_above, separation.on_own_side)
     own_side, other_side = counted_sides(points.own, points.other, on_own_side, flip_misclassified)
     is_constant = ~(jnp.any(own_side) & jnp.any(other_side))
     places = jnp.stack([points.x, points.y]) * points.metric[:, None]
     slope, one = leaf.cells.slope, jnp.ones((), places.dtype)
-    normal = jnp.where(leaf.cells.swapped, jnp.stack([slope, one]), jnp.stack([one, slope])) / (frame.size * points.metric)
+    normal = jnp.where(leaf.cells.swapped, jnp.stack([slope, one]), jnp.stack([one, slope])) / (
+        frame.size * points.metric
+    )
     normal = jnp.where(separation.own_above, normal, -normal)
     known = jnp.isfinite(separation.margin_bound) & jnp.any(separation.normal != 0)
     normal = jnp.where(known, separation.normal, normal)
 
     def improve(now: _Round) -> _Round:
         heights = places[0] * now.normal[0] + places[1] * now.normal[1]
-        gap = numerics.masked_min(heights, own_side, fill=jnp.inf) - numerics.masked_max(heights, other_side, fill=-jnp.inf)
-        is_true = gap >= 2 * now.margin * jnp.sqrt(jnp.sum(now.normal * now.normal)) * (1 - _RELATIVE_ERROR)
-        nearest = jnp.concatenate([_lowest_blocks(heights, own_side), _lowest_blocks(-heights, other_side)])
+        gap = numerics.masked_min(heights, own_side, fill=jnp.inf) - numerics.masked_max(
+            heights, other_side, fill=-jnp.inf
+        )
+        is_true = gap >= 2 * now.margin * jnp.sqrt(jnp.sum(now.normal * now.normal)) * (
+            1 - _RELATIVE_ERROR
+        )
+        nearest = jnp.concatenate(
+            [_lowest_blocks(heights, own_side), _lowest_blocks(-heights, other_side)]
+        )
         near = jnp.concatenate([nearest, now.near[: nearest.shape[0]]])
         real, at = near < size, jnp.minimum(near, size - 1)
         own, other = own_side[at] & real, other_side[at] & real
         last = near.shape[0] - 1
         start = tuple(jnp.minimum(numerics.first_true(side), last) for side in (own, other))
-        hull = hulls.hull_distance(places[:, at], own, other, start=(start[0], start[1]), floor=-jnp.ones((), places.dtype))
+        hull = hulls.hull_distance(
+            places[:, at], own, other, start=(start[0], start[1]), floor=-jnp.ones((), places.dtype)
+        )
         usable = jnp.any(hull.normal != 0)
         normal = jnp.where(is_true | ~usable, now.normal, hull.normal)
-        return _Round(normal, jnp.where(is_true, now.margin, hull.distance / 2), near, ~is_true & usable)
+        return _Round(
+            normal, jnp.where(is_true, now.margin, hull.distance / 2), near, ~is_true & usable
+        )
 
-    begin = _Round(normal, jnp.full((), jnp.inf, places.dtype), jnp.full(_num_near(size), size, jnp.int32), ~is_constant)
+    begin = _Round(
+        normal,
+        jnp.full((), jnp.inf, places.dtype),
+        jnp.full(_num_near(size), size, jnp.int32),
+        ~is_constant,
+    )
     found, _ = loops.bounded_loop(improve, lambda now: now.moving, begin, max_checks=_MAX_ROUNDS)
     return FatSeparation(
         margin=jnp.where(is_constant, jnp.inf, found.margin),
@@ -111,8 +142,12 @@ def fatten(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *,
 
 
 @devices.host_jit
-def has_split(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, found: FatSeparation) -> Array:
-    """Whether a separation is the one found, seen from another leaf or round another centre, [] bool."""
+def has_split(
+    points: Sites, frame: Frame, leaf: Leaves, separation: Separation, found: FatSeparation
+) -> Array:
+    """Whether a separation is the one found, seen from another leaf or round another centre, []
+    bool.
+    """
     sides = sides_of_all(points, frame, leaf, separation.own_above, separation.on_own_side)
     is_real = lax.iota(jnp.int32, points.x.shape[0]) < points.count
     return jnp.all((sides == found.on_own_side) | ~is_real)

@@ -1,6 +1,8 @@
-"""All separator sets whose weight comes near the optimum, for many points: what leave-one-out errors are made of.
+"""All separator sets whose weight comes near the optimum, for many points: what leave-one-out
+errors are made of.
 
-`jboost.pair.near_optimal` looks round every centre; here the cells that hold no line that comes near the optimum are never looked into.
+`jboost.pair.near_optimal` looks round every centre; here the cells that hold no line that comes
+near the optimum are never looked into.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from jboost.pair.branch_and_bound.types import BranchAndBoundConfig
 
 
 class NearSplits(NamedTuple):
-    """Distinct ways to split padded points by a line, or not at all, that lose the optimum and the heaviest point at most."""
+    """Distinct ways to split padded points by a line, or not at all, that lose the optimum and the
+    heaviest point at most.
+    """
 
     arrays: list[Array]  # points, labels, weights and mask, padded to [N, ...]
     on_own_side: np.ndarray  # [s, N] bool, of the smaller class; False for points that do not count
@@ -29,13 +33,25 @@ class NearSplits(NamedTuple):
 
 
 @meshes.takes_copies
-def list_splits(points: Array, labels: Array, weights: Array, mask: Array, *, most_bytes: int, config: BranchAndBoundConfig) -> NearSplits:
-    """The near-optimal splits of concrete arrays, arguments as of `jboost.pair.leave_one_out`; not all where they take more than `most_bytes`."""
+def list_splits(
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *,
+    most_bytes: int,
+    config: BranchAndBoundConfig,
+) -> NearSplits:
+    """The near-optimal splits of concrete arrays, arguments as of `jboost.pair.leave_one_out`; not
+    all where they take more than `most_bytes`.
+    """
     padded = pad(points, labels, weights, mask)
     with jax.enable_x64(True):
         sites, _, heaviest, valid = read(*padded)
         problem = search.prepare(sites, all_optima=True, excess=int(heaviest))
-        state = search.start(problem) if bool(valid) else search.start(problem)._replace(frontiers=())
+        state = (
+            search.start(problem) if bool(valid) else search.start(problem)._replace(frontiers=())
+        )
         fits = True
         if state.frontiers:
             state = search.dive(problem, state, config)
@@ -43,11 +59,28 @@ def list_splits(points: Array, labels: Array, weights: Array, mask: Array, *, mo
             state = search.advance(problem, state, config)
             fits = search.num_waiting(state) <= config.max_entries
         candidates, least = list_candidates(problem, search.drop_leaves(problem, state))
-        return _distinct(problem, padded, candidates, min(least, problem.constant_loss) + problem.excess, most_bytes, fits)
+        return _distinct(
+            problem,
+            padded,
+            candidates,
+            min(least, problem.constant_loss) + problem.excess,
+            most_bytes,
+            fits,
+        )
 
 
-def _distinct(problem: Problem, padded: list[Array], candidates: list[Candidate], highest: int, most_bytes: int, fits: bool) -> NearSplits:
-    of_point, own_weights, other_weights = (np.asarray(part) for part in (problem.points.of_point, problem.points.own, problem.points.other))
+def _distinct(
+    problem: Problem,
+    padded: list[Array],
+    candidates: list[Candidate],
+    highest: int,
+    most_bytes: int,
+    fits: bool,
+) -> NearSplits:
+    of_point, own_weights, other_weights = (
+        np.asarray(part)
+        for part in (problem.points.of_point, problem.points.own, problem.points.other)
+    )
     live = np.asarray(padded[3])
     most = max(2, most_bytes // max(len(live), 1))
     rows: dict[bytes, tuple[np.ndarray, int]] = {}
@@ -63,7 +96,9 @@ def _distinct(problem: Problem, padded: list[Array], candidates: list[Candidate]
     for width in sorted({item.leaf.site.shape[0] for item in near}):
         for batch in batches([item for item in near if item.leaf.site.shape[0] == width]):
             leaf, _, classes, chosen, _ = stack(batch)
-            sides = np.asarray(visits.split_sites(problem.points, problem.frame, leaf, classes, chosen))
+            sides = np.asarray(
+                visits.split_sites(problem.points, problem.frame, leaf, classes, chosen)
+            )
             for item, side in zip(batch, sides, strict=False):
                 if len(rows) < most:
                     add(side[of_point], int(item.loss))
@@ -71,4 +106,6 @@ def _distinct(problem: Problem, padded: list[Array], candidates: list[Candidate]
                     fits = False
     splits, losses = zip(*rows.values(), strict=True) if rows else ((), ())
     in_weights = np.array(losses, np.int64) * int(problem.points.grain)
-    return NearSplits(padded, np.stack(splits) if splits else np.zeros((0, len(live)), bool), in_weights, fits)
+    return NearSplits(
+        padded, np.stack(splits) if splits else np.zeros((0, len(live)), bool), in_weights, fits
+    )

@@ -1,4 +1,6 @@
-"""Running sums and maxima of flat arrays, several times faster to run than `cumsum` on a CPU and to compile than `associative_scan`."""
+"""Running sums and maxima of flat arrays, several times faster to run than `cumsum` on a CPU and to
+compile than `associative_scan`.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,24 @@ def running_min(values: Array) -> Array:
     return -running_max(-values)
 
 
-def _running(values: Array, combine: Callable[[Array, Array], Array], neutral: Any, over_rows: Callable[[Array], Array]) -> Array:
+def _running(
+    values: Array,
+    combine: Callable[[Array, Array], Array],
+    neutral: Any,
+    over_rows: Callable[[Array], Array],
+) -> Array:
     size = values.shape[0]
     length = min(_ROW, 1 << max(size - 1, 0).bit_length())
     rows = jnp.pad(values, (0, -size % length), constant_values=neutral).reshape(-1, length)
     shift = 1
     while shift < length:
-        rows = combine(rows, jnp.pad(rows[:, :-shift], ((0, 0), (shift, 0)), constant_values=neutral))
+        rows = combine(
+            rows, jnp.pad(rows[:, :-shift], ((0, 0), (shift, 0)), constant_values=neutral)
+        )
         shift *= 2
     if rows.shape[0] > 1:
         totals = over_rows(rows[:, -1])
-        rows = combine(rows, jnp.concatenate([jnp.full(1, neutral, values.dtype), totals[:-1]])[:, None])
+        rows = combine(
+            rows, jnp.concatenate([jnp.full(1, neutral, values.dtype), totals[:-1]])[:, None]
+        )
     return rows.reshape(-1)[:size]

@@ -1,7 +1,9 @@
-"""The host loop of branch and bound: frontiers on a stack, each divided by compiled steps of few sizes.
+"""The host loop of branch and bound: frontiers on a stack, each divided by compiled steps of few
+sizes.
 
-A first dive keeps only the best bins of every step and so meets a good line after few steps. Then the stack is worked off depth
-first in chunks, breadth first within a chunk, so that memory stays bounded. The heavy work is compiled; the host chooses capacities.
+A first dive keeps only the best bins of every step and so meets a good line after few steps. Then
+the stack is worked off depth first in chunks, breadth first within a chunk, so that memory stays
+bounded. The heavy work is compiled; the host chooses capacities.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from jboost.pair.branch_and_bound.sites import Sites, Tree
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundState, OpenLeaves
 
 _SMALLEST_CHUNK = 1 << 12
-_ENTRIES_PER_CELL = 16  # capacities of cells and slots go with those of entries: fewer shapes to compile
+# capacities of cells and slots go with those of entries: fewer shapes to compile
+_ENTRIES_PER_CELL = 16
 _ENTRIES_PER_SLOT = 2
 _MOST_ROOT_BOXES = 4096
 _LEAF_SITES = 1 << 12  # of leaves that are collected at once
@@ -51,19 +54,34 @@ def start(problem: Problem) -> BranchAndBoundState:
     """All lines in two cells, one for each half of the directions."""
     points, tree = problem.points, problem.tree
     begins, sizes = sites.level_starts(points.x.shape[0]), np.asarray(tree.sizes)
-    level = next((level for level, size in enumerate(sizes) if size <= _MOST_ROOT_BOXES), len(sizes) - 1)
+    level = next(
+        (level for level, size in enumerate(sizes) if size <= _MOST_ROOT_BOXES), len(sizes) - 1
+    )
     node = begins[level] + np.arange(sizes[level], dtype=np.int32)
     reach = 2.0 + 2.0**-10
-    num_bins = int(cells.choose_num_bins(-reach, reach, 1 / cells.NUM_DIRECTIONS, np.int32(len(node))))
+    num_bins = int(
+        cells.choose_num_bins(-reach, reach, 1 / cells.NUM_DIRECTIONS, np.int32(len(node)))
+    )
     num_entries, num_cells, _ = _capacities(2 * len(node), 2, 2 * int(cells.num_slots(num_bins)))
-    ends = Cells(*(np.zeros(num_cells, dtype) for dtype in (bool, *[np.float64] * 3, *[np.int64] * 3, np.int32)))
+    ends = Cells(
+        *(
+            np.zeros(num_cells, dtype)
+            for dtype in (bool, *[np.float64] * 3, *[np.int64] * 3, np.int32)
+        )
+    )
     ends.swapped[1] = True
     ends.low[:2], ends.high[:2], ends.num_bins[:2] = -reach, reach, num_bins
     cell, nodes = np.full(num_entries, -1, np.int32), np.full(num_entries, -1, np.int32)
     cell[: 2 * len(node)], nodes[: 2 * len(node)] = np.repeat([0, 1], len(node)), np.tile(node, 2)
     root = Frontier(ends, cell, nodes, np.int32(2), np.float64(1))
     frontiers = (root,) if len(node) else ()
-    return BranchAndBoundState(frontiers, (), np.int64(problem.constant_loss), np.bool_(problem.all_optima), checksum(points))
+    return BranchAndBoundState(
+        frontiers,
+        (),
+        np.int64(problem.constant_loss),
+        np.bool_(problem.all_optima),
+        checksum(points),
+    )
 
 
 def checksum(points: Sites) -> np.uint32:
@@ -88,10 +106,16 @@ def _parts(runs: np.ndarray, config: BranchAndBoundConfig) -> list[tuple[int, in
 
     A chunk is of the largest standard size that costs no more than the smaller ones in its place.
     """
-    loads = np.maximum(np.maximum(runs[:, 0], _ENTRIES_PER_CELL * runs[:, 1]), _ENTRIES_PER_SLOT * runs[:, 2])
+    loads = np.maximum(
+        np.maximum(runs[:, 0], _ENTRIES_PER_CELL * runs[:, 1]), _ENTRIES_PER_SLOT * runs[:, 2]
+    )
     size = _SMALLEST_CHUNK
     total = int(loads.sum())
-    while size * _GROWTH <= min(config.chunk_entries, max(int(total / _LEAST_FILLED), int(loads.max()))) or size < loads.max():
+    while (
+        size * _GROWTH
+        <= min(config.chunk_entries, max(int(total / _LEAST_FILLED), int(loads.max())))
+        or size < loads.max()
+    ):
         size *= _GROWTH
     filled = np.cumsum(loads)
     parts, begin = [], 0
@@ -103,12 +127,18 @@ def _parts(runs: np.ndarray, config: BranchAndBoundConfig) -> list[tuple[int, in
     return parts
 
 
-def advance(problem: Problem, state: BranchAndBoundState, config: BranchAndBoundConfig, *, beam: int = 0) -> BranchAndBoundState:
-    """One step: the last frontier is divided, its leaves are bracketed, its other runs become frontiers on top of the stack."""
+def advance(
+    problem: Problem, state: BranchAndBoundState, config: BranchAndBoundConfig, *, beam: int = 0
+) -> BranchAndBoundState:
+    """One step: the last frontier is divided, its leaves are bracketed, its other runs become
+    frontiers on top of the stack.
+    """
     *waiting, frontier = state.frontiers
     if _least_bound(frontier) >= _limit(problem, state):
         return state._replace(frontiers=tuple(waiting))
-    num_slots = int(np.sum(cells.num_slots(np.asarray(frontier.cells.num_bins))[: int(frontier.num_cells)]))
+    num_slots = int(
+        np.sum(cells.num_slots(np.asarray(frontier.cells.num_bins))[: int(frontier.num_cells)])
+    )
     capacity = max(_capacities(frontier.node.shape[0], 0, num_slots)[2], num_slots)
     num_sites = problem.points.x.shape[0]
     division = cells.divide(
@@ -126,20 +156,38 @@ def advance(problem: Problem, state: BranchAndBoundState, config: BranchAndBound
     children: list[Frontier] = []
     if num_branches:
         chosen = np.flatnonzero(np.diff(np.asarray(division.branch_rank)))
-        entries, bins = np.asarray(division.num_children)[chosen], np.asarray(division.runs.num_bins)[chosen]
-        loads = np.stack([entries, np.ones_like(entries), cells.num_slots(bins)], axis=1).astype(np.int64)
+        entries, bins = (
+            np.asarray(division.num_children)[chosen],
+            np.asarray(division.runs.num_bins)[chosen],
+        )
+        loads = np.stack([entries, np.ones_like(entries), cells.num_slots(bins)], axis=1).astype(
+            np.int64
+        )
         for first, last in _parts(loads, config):
-            size, num_cells, _ = _capacities(*(int(total) for total in loads[first:last].sum(axis=0)))
+            size, num_cells, _ = _capacities(
+                *(int(total) for total in loads[first:last].sum(axis=0))
+            )
             part = cells.branch(
-                problem.tree, frontier, division, np.int32(first), np.int32(last), num_cells=num_cells, num_entries=size, num_sites=num_sites
+                problem.tree,
+                frontier,
+                division,
+                np.int32(first),
+                np.int32(last),
+                num_cells=num_cells,
+                num_entries=size,
+                num_sites=num_sites,
             )
             children.append(part)
     return state._replace(frontiers=(*waiting, *reversed(children)))
 
 
 def _limit(problem: Problem, state: BranchAndBoundState) -> np.int64:
-    """Cells whose bound is no less hold nothing of interest; no line that ties with a constant classifier is, whose margin is infinite."""
-    wants_ties = problem.all_optima and (problem.excess > 0 or state.upper_bound < problem.constant_loss)
+    """Cells whose bound is no less hold nothing of interest; no line that ties with a constant
+    classifier is, whose margin is infinite.
+    """
+    wants_ties = problem.all_optima and (
+        problem.excess > 0 or state.upper_bound < problem.constant_loss
+    )
     return np.int64(state.upper_bound + problem.excess + int(wants_ties))
 
 
@@ -161,12 +209,21 @@ def _sweep_leaves(
     rows = max(1, _LEAF_SITES // width)
     for first in range(0, num_leaves, rows):
         last = min(first + rows, num_leaves)
-        batch = cells.collect_leaves(frontier, division, np.int32(first), np.int32(last), num_leaves=rows, width=width)
-        brackets = leaves.bracket_leaves(problem.points, problem.frame, batch, num_triples=_LEAF_TRIPLES)
+        batch = cells.collect_leaves(
+            frontier, division, np.int32(first), np.int32(last), num_leaves=rows, width=width
+        )
+        brackets = leaves.bracket_leaves(
+            problem.points, problem.frame, batch, num_triples=_LEAF_TRIPLES
+        )
         brackets = Bracket(*(np.asarray(field) for field in brackets))
         state = state._replace(upper_bound=np.minimum(state.upper_bound, np.min(brackets.upper)))
         open_leaves = OpenLeaves(jax.tree.map(np.asarray, batch), brackets)
-        state = state._replace(open_leaves=(*state.open_leaves, *_keep_promising(open_leaves, highest_loss(problem, state))))
+        state = state._replace(
+            open_leaves=(
+                *state.open_leaves,
+                *_keep_promising(open_leaves, highest_loss(problem, state)),
+            )
+        )
     return drop_leaves(problem, state)
 
 
@@ -176,9 +233,15 @@ def highest_loss(problem: Problem, state: BranchAndBoundState) -> Array:
 
 
 def drop_leaves(problem: Problem, state: BranchAndBoundState) -> BranchAndBoundState:
-    """The state without the leaves that hold no line that is wanted, after the best one met so far."""
+    """The state without the leaves that hold no line that is wanted, after the best one
+    met so far.
+    """
     highest = highest_loss(problem, state)
-    return state._replace(open_leaves=tuple(kept for part in state.open_leaves for kept in _keep_promising(part, highest)))
+    return state._replace(
+        open_leaves=tuple(
+            kept for part in state.open_leaves for kept in _keep_promising(part, highest)
+        )
+    )
 
 
 def _keep_promising(open_leaves: OpenLeaves, highest: Array) -> list[OpenLeaves]:
@@ -186,8 +249,12 @@ def _keep_promising(open_leaves: OpenLeaves, highest: Array) -> list[OpenLeaves]
     return [jax.tree.map(lambda field: field[rows], open_leaves)] if len(rows) else []
 
 
-def dive(problem: Problem, state: BranchAndBoundState, config: BranchAndBoundConfig) -> BranchAndBoundState:
-    """The same frontiers with the first lines met by following only the best bins, and their leaves."""
+def dive(
+    problem: Problem, state: BranchAndBoundState, config: BranchAndBoundConfig
+) -> BranchAndBoundState:
+    """The same frontiers with the first lines met by following only the best bins, and their
+    leaves.
+    """
     ahead = state
     while ahead.frontiers and not ahead.open_leaves:
         ahead = advance(problem, ahead, config, beam=config.beam)
@@ -197,7 +264,13 @@ def dive(problem: Problem, state: BranchAndBoundState, config: BranchAndBoundCon
 def lower_bound(state: BranchAndBoundState) -> int:
     """No line loses less, in integer units."""
     open_leaves = [int(np.min(part.brackets.lower)) for part in state.open_leaves]
-    return min([int(state.upper_bound), *(_least_bound(frontier) for frontier in state.frontiers), *open_leaves])
+    return min(
+        [
+            int(state.upper_bound),
+            *(_least_bound(frontier) for frontier in state.frontiers),
+            *open_leaves,
+        ]
+    )
 
 
 def num_waiting(state: BranchAndBoundState) -> int:

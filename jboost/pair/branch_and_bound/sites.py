@@ -1,8 +1,10 @@
-"""The places of the points along a Hilbert curve, and boxes round runs of neighbours: what the search tests instead of points.
+"""The places of the points along a Hilbert curve, and boxes round runs of neighbours: what the
+search tests instead of points.
 
-Points at one place are one site with the weight of either class. A node is a site or a box round `FAN` consecutive nodes of the
-level below (D. Hilbert 1891 for the curve; I. Kamel, C. Faloutsos 1994 for trees packed along it), so that a wide slab of lines
-is compared with few boxes, and a narrow one with the sites near it.
+Points at one place are one site with the weight of either class. A node is a site or a box round
+`FAN` consecutive nodes of the level below (D. Hilbert 1891 for the curve; I. Kamel, C. Faloutsos
+1994 for trees packed along it), so that a wide slab of lines is compared with few boxes, and a
+narrow one with the sites near it.
 """
 
 from __future__ import annotations
@@ -61,11 +63,18 @@ def gather_sites(instance: Instance) -> Sites:
     size = instance.x.shape[0]
     index_bits = max(1, (size - 1).bit_length())
     bits = min((63 - index_bits) // 2, 30)
-    key = _hilbert_key(_to_grid(instance.x, instance.live, bits), _to_grid(instance.y, instance.live, bits), bits)
+    key = _hilbert_key(
+        _to_grid(instance.x, instance.live, bits), _to_grid(instance.y, instance.live, bits), bits
+    )
     key = jnp.where(instance.live, key, jnp.uint64(2 ** (63 - index_bits) - 1))
     ordered = lax.sort((key << index_bits) | lax.iota(jnp.uint64, size))
     place = (ordered & jnp.uint64(2**index_bits - 1)).astype(jnp.int32)
-    x, y, live, own = instance.x[place], instance.y[place], instance.live[place], instance.own[place]
+    x, y, live, own = (
+        instance.x[place],
+        instance.y[place],
+        instance.live[place],
+        instance.own[place],
+    )
     grain = _common_power_of_two(instance.weights.astype(jnp.int64))
     weights = instance.weights[place] // grain
     again = jnp.concatenate([jnp.zeros(1, bool), (x[1:] == x[:-1]) & (y[1:] == y[:-1])])
@@ -76,14 +85,32 @@ def gather_sites(instance: Instance) -> Sites:
     zero = jnp.zeros((), jnp.int64)
 
     def total(mask: Array) -> Array:
-        return jnp.zeros(size, jnp.int64).at[target].add(jnp.where(mask, weights, zero), mode="drop", indices_are_sorted=True)
+        return (
+            jnp.zeros(size, jnp.int64)
+            .at[target]
+            .add(jnp.where(mask, weights, zero), mode="drop", indices_are_sorted=True)
+        )
 
-    start = jnp.zeros(size, jnp.int32).at[jnp.where(first, rank, size)].set(lax.iota(jnp.int32, size), mode="drop")
+    start = (
+        jnp.zeros(size, jnp.int32)
+        .at[jnp.where(first, rank, size)]
+        .set(lax.iota(jnp.int32, size), mode="drop")
+    )
     last = jnp.maximum(count - 1, 0)
     start = start[jnp.minimum(lax.iota(jnp.int32, size), last)]
     ratio = jax.vmap(_ratio)(instance.metric, instance.points)
     of_point = jnp.zeros(size, jnp.int32).at[place].set(jnp.clip(rank, 0, last))
-    return Sites(x[start], y[start], total(own & live), total(~own & live), grain, count, ratio, instance.on_grid, of_point)
+    return Sites(
+        x[start],
+        y[start],
+        total(own & live),
+        total(~own & live),
+        grain,
+        count,
+        ratio,
+        instance.on_grid,
+        of_point,
+    )
 
 
 def _common_power_of_two(weights: Array) -> Array:
@@ -99,15 +126,23 @@ def _ratio(metric: Array, scaled: Array) -> Array:
 
 
 def _extent(values: Array, live: Array) -> tuple[Array, Array]:
-    """The middle of the live values, and the power of two at least as large as their distances from it."""
-    high, low = numerics.masked_max(values, live, fill=-jnp.inf), numerics.masked_min(values, live, fill=jnp.inf)
+    """The middle of the live values, and the power of two at least as large as their distances from
+    it.
+    """
+    high, low = (
+        numerics.masked_max(values, live, fill=-jnp.inf),
+        numerics.masked_min(values, live, fill=jnp.inf),
+    )
     middle = jnp.where(high >= low, low + (high - low) / 2, 0)
     reach = numerics.masked_max(jnp.abs(values - middle), live, fill=0)
     return middle, numerics.power_of_two_at_least(reach)
 
 
 def _to_grid(values: Array, live: Array, bits: int) -> Array:
-    high, low = numerics.masked_max(values, live, fill=-jnp.inf), numerics.masked_min(values, live, fill=jnp.inf)
+    high, low = (
+        numerics.masked_max(values, live, fill=-jnp.inf),
+        numerics.masked_min(values, live, fill=jnp.inf),
+    )
     share = jnp.where(live & (high > low), (values - low) / jnp.where(high > low, high - low, 1), 0)
     return jnp.minimum((share * 2.0**bits).astype(jnp.uint32), 2**bits - 1)
 
@@ -122,7 +157,10 @@ def _hilbert_key(x: Array, y: Array, bits: int) -> Array:
         key = (key << 2) | quadrant
         mirror = ~top & right
         rest = side - 1
-        x, y = jnp.where(mirror, rest - (x & rest), x & rest), jnp.where(mirror, rest - (y & rest), y & rest)
+        x, y = (
+            jnp.where(mirror, rest - (x & rest), x & rest),
+            jnp.where(mirror, rest - (y & rest), y & rest),
+        )
         x, y = jnp.where(top, x, y), jnp.where(top, y, x)
     return key
 
@@ -149,11 +187,17 @@ def unpack(words: Array) -> tuple[Array, Array]:
 
 @devices.host_jit(static_argnames="packed")
 def build_tree(sites: Sites, *, packed: bool) -> Tree:
-    """Boxes over the sites, rounded outwards; `packed` if all weights together are below 2^31, in units of their grain."""
+    """Boxes over the sites, rounded outwards; `packed` if all weights together are below 2^31, in
+    units of their grain.
+    """
     capacity = sites.x.shape[0]
     middle, size = centre_and_scale(sites)
     x, y = (sites.x - middle[0]) / size[0], (sites.y - middle[1]) / size[1]
-    weights = (sites.own | (sites.other << (PACKED_BITS + 1)))[None] if packed else jnp.stack([sites.own, sites.other])
+    weights = (
+        (sites.own | (sites.other << (PACKED_BITS + 1)))[None]
+        if packed
+        else jnp.stack([sites.own, sites.other])
+    )
     levels = [(x, x, y, y, weights)]
     sizes = [sites.count]
     for _ in level_starts(capacity)[2:]:
@@ -168,9 +212,21 @@ def build_tree(sites: Sites, *, packed: bool) -> Tree:
             )
         )
         sizes.append((sizes[-1] + FAN - 1) // FAN)
-    low_x, high_x, low_y, high_y, weights = (jnp.concatenate(parts, axis=-1) for parts in zip(*levels, strict=True))
-    half_width, half_height = (jnp.where(high > low, (high - low) * (0.5 + 2.0**-40), 0) for low, high in ((low_x, high_x), (low_y, high_y)))
-    return Tree(low_x + (high_x - low_x) / 2, low_y + (high_y - low_y) / 2, half_width, half_height, weights, jnp.stack(sizes))
+    low_x, high_x, low_y, high_y, weights = (
+        jnp.concatenate(parts, axis=-1) for parts in zip(*levels, strict=True)
+    )
+    half_width, half_height = (
+        jnp.where(high > low, (high - low) * (0.5 + 2.0**-40), 0)
+        for low, high in ((low_x, high_x), (low_y, high_y))
+    )
+    return Tree(
+        low_x + (high_x - low_x) / 2,
+        low_y + (high_y - low_y) / 2,
+        half_width,
+        half_height,
+        weights,
+        jnp.stack(sizes),
+    )
 
 
 def _in_blocks(values: Array, *, fill: int | None = None) -> Array:
@@ -178,7 +234,11 @@ def _in_blocks(values: Array, *, fill: int | None = None) -> Array:
     missing = -values.shape[-1] % FAN
     if missing:
         pad = ((0, 0),) * (values.ndim - 1) + ((0, missing),)
-        values = jnp.pad(values, pad, mode="edge") if fill is None else jnp.pad(values, pad, constant_values=fill)
+        values = (
+            jnp.pad(values, pad, mode="edge")
+            if fill is None
+            else jnp.pad(values, pad, constant_values=fill)
+        )
     return values.reshape(*values.shape[:-1], -1, FAN)
 
 

@@ -11,11 +11,26 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import search, visits
-from jboost.pair.branch_and_bound.candidates import Candidate, batches, list_candidates, member, stack
-from jboost.pair.branch_and_bound.margins import FatSeparation, constant_separation, fatten, has_split
+from jboost.pair.branch_and_bound.candidates import (
+    Candidate,
+    batches,
+    list_candidates,
+    member,
+    stack,
+)
+from jboost.pair.branch_and_bound.margins import (
+    FatSeparation,
+    constant_separation,
+    fatten,
+    has_split,
+)
 from jboost.pair.branch_and_bound.search import Problem
 from jboost.pair.branch_and_bound.sites import Sites, gather_sites
-from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundInfo, BranchAndBoundState
+from jboost.pair.branch_and_bound.types import (
+    BranchAndBoundConfig,
+    BranchAndBoundInfo,
+    BranchAndBoundState,
+)
 from jboost.pair.branch_and_bound.visits import Separation
 from jboost.pair.encoding import certify, encode, pad_rows
 from jboost.pair.instance import Instance
@@ -39,7 +54,9 @@ def solve(
     on_step: OnStep | None,
     initial: BranchAndBoundState | None,
 ) -> Separator:
-    """The optimum of concrete arrays; arguments as of `jboost.pair.optimal_separator`, judged there."""
+    """The optimum of concrete arrays; arguments as of `jboost.pair.optimal_separator`, judged
+    there.
+    """
     result_dtype = jnp.result_type(float)
     num_points = points.shape[0]
     padded = pad(points, labels, weights, mask)
@@ -56,7 +73,11 @@ def solve(
         with jax.enable_x64(True):
             state = search.advance(problem, state, config)
         step += 1
-        if on_step is not None and not loops.goes_on(on_step, state, _tell(state, step, float(weight_unit))) and state.frontiers:
+        if (
+            on_step is not None
+            and not loops.goes_on(on_step, state, _tell(state, step, float(weight_unit)))
+            and state.frontiers
+        ):
             status = Status.TIME_LIMIT
         elif search.num_waiting(state) > config.max_entries:
             status = Status.CAPACITY_LIMIT
@@ -79,7 +100,9 @@ def solve(
 
 
 def pad(*arrays: Array) -> list[Array]:
-    """Arrays [n, ...] with rows of zeros after them: of few sizes in every octave, so that data sets of like sizes share what is compiled."""
+    """Arrays [n, ...] with rows of zeros after them: of few sizes in every octave, so that data
+    sets of like sizes share what is compiled.
+    """
     return pad_rows(_padded_size(arrays[0].shape[0]), *arrays)
 
 
@@ -92,20 +115,38 @@ def _padded_size(num_points: int) -> int:
 
 
 @devices.host_jit
-def read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Sites, Array, Array, Array]:
-    """The places of the points, the unit of their weights, the weight of the heaviest point in it, and whether all values are allowed."""
+def read(
+    points: Array, labels: Array, weights: Array, mask: Array
+) -> tuple[Sites, Array, Array, Array]:
+    """The places of the points, the unit of their weights, the weight of the heaviest point in it,
+    and whether all values are allowed.
+    """
     instance, encoding = encode(points, labels, weights, mask, _REAL)
     sites = gather_sites(instance)
-    return sites, encoding.weight_unit * sites.grain, jnp.max(instance.weights, initial=0) // sites.grain, encoding.valid
+    return (
+        sites,
+        encoding.weight_unit * sites.grain,
+        jnp.max(instance.weights, initial=0) // sites.grain,
+        encoding.valid,
+    )
 
 
 def _judge_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
     if not isinstance(initial, BranchAndBoundState):
-        raise ValueError(f"initial is a {type(initial).__name__}: expected a jboost.pair.BranchAndBoundState, as `on_step` gets it")
+        raise ValueError(
+            f"initial is a {type(initial).__name__}: expected a jboost.pair.BranchAndBoundState, as"
+            " `on_step` gets it"
+        )
     if initial.checksum != search.checksum(problem.points):
-        raise ValueError("initial belongs to other data: pass a state of the same points, labels, weights and mask")
+        raise ValueError(
+            "initial belongs to other data: pass a state of the same points, labels, weights and"
+            " mask"
+        )
     if problem.all_optima and not initial.keeps_ties:
-        raise ValueError("initial is of a search with tie_break=None, and tie_break is 'margin': pass None, as lines that tie are no longer in it")
+        raise ValueError(
+            "initial is of a search with tie_break=None, and tie_break is 'margin': pass None, as"
+            " lines that tie are no longer in it"
+        )
     return initial
 
 
@@ -119,7 +160,9 @@ def _tell(state: BranchAndBoundState, step: int, unit: float) -> BranchAndBoundI
     )
 
 
-def _settle(problem: Problem, state: BranchAndBoundState, flip_misclassified: bool) -> tuple[FatSeparation, int]:
+def _settle(
+    problem: Problem, state: BranchAndBoundState, flip_misclassified: bool
+) -> tuple[FatSeparation, int]:
     """The best separator among the open leaves and the constants, and its exact loss."""
     constant = constant_separation(problem.points)
     candidates, loss = list_candidates(problem, state)
@@ -131,25 +174,46 @@ def _settle(problem: Problem, state: BranchAndBoundState, flip_misclassified: bo
     for margin_bound, candidate, separation in _separate(problem, candidates, flip_misclassified):
         if best is not None and margin_bound <= float(best.margin):
             break
-        if best is not None and bool(has_split(problem.points, problem.frame, candidate.leaf, separation, best)):
+        if best is not None and bool(
+            has_split(problem.points, problem.frame, candidate.leaf, separation, best)
+        ):
             continue
-        fat = fatten(problem.points, problem.frame, candidate.leaf, separation, flip_misclassified=flip_misclassified)
+        fat = fatten(
+            problem.points,
+            problem.frame,
+            candidate.leaf,
+            separation,
+            flip_misclassified=flip_misclassified,
+        )
         if best is None or float(fat.margin) > float(best.margin):
             best = fat
     assert best is not None
     return best, loss
 
 
-def _separate(problem: Problem, candidates: list[Candidate], flip_misclassified: bool) -> list[tuple[float, Candidate, Separation]]:
+def _separate(
+    problem: Problem, candidates: list[Candidate], flip_misclassified: bool
+) -> list[tuple[float, Candidate, Separation]]:
     """The separations of the candidates, with the widest bound of a margin first."""
     judged = []
     for width in sorted({item.leaf.site.shape[0] for item in candidates}):
         items = [item for item in candidates if item.leaf.site.shape[0] == width]
         for batch in batches(items):
             leaf, centre, classes, chosen, _ = stack(batch)
-            separations = visits.separate(problem.points, problem.frame, leaf, centre, classes, chosen, flip_misclassified=flip_misclassified)
+            separations = visits.separate(
+                problem.points,
+                problem.frame,
+                leaf,
+                centre,
+                classes,
+                chosen,
+                flip_misclassified=flip_misclassified,
+            )
             separations = jax.tree.map(np.asarray, separations)
-            judged += [(float(separations.margin_bound[place]), item, member(separations, place)) for place, item in enumerate(batch)]
+            judged += [
+                (float(separations.margin_bound[place]), item, member(separations, place))
+                for place, item in enumerate(batch)
+            ]
     return sorted(judged, key=lambda entry: -entry[0])
 
 
@@ -168,7 +232,9 @@ def _finish(
     flip_misclassified: bool,
     result_dtype: jnp.dtype,
 ) -> Separator:
-    """The line of a separation, drawn through the sites nearest to it and evaluated on all points."""
+    """The line of a separation, drawn through the sites nearest to it and evaluated on
+    all points.
+    """
     loss, bound = loss * sites.grain, bound * sites.grain
     _, encoding = encode(points, labels, weights, mask, _REAL)
     incumbent = Incumbent(
@@ -179,7 +245,9 @@ def _finish(
         normal=best.normal,
     )
     near = _near_instance(sites, best.near)
-    line = draw_line(near, incumbent, encoding.own_is_positive, flip_misclassified, encoding.unit, result_dtype)
+    line = draw_line(
+        near, incumbent, encoding.own_is_positive, flip_misclassified, encoding.unit, result_dtype
+    )
     return certify(encoding, line, loss=loss, bound=bound, status=status, result_dtype=result_dtype)
 
 
@@ -187,7 +255,11 @@ def _near_instance(sites: Sites, near: Array) -> Instance:
     """The points of some sites, those of the own class first; places below 0 are of no site."""
     place = jnp.maximum(near, 0)
     points = jnp.tile(jnp.stack([sites.x[place], sites.y[place]]), 2)
-    weights = jnp.where(jnp.concatenate([near, near]) >= 0, jnp.concatenate([sites.own[place], sites.other[place]]), 0)
+    weights = jnp.where(
+        jnp.concatenate([near, near]) >= 0,
+        jnp.concatenate([sites.own[place], sites.other[place]]),
+        0,
+    )
     live = weights > 0
     own = live & (jnp.arange(2 * near.shape[0]) < near.shape[0])
     return Instance(points, points * sites.metric[:, None], own, live, weights, sites.on_grid)

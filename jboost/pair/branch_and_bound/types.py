@@ -18,9 +18,13 @@ class BranchAndBoundConfig:
     leaf_size: int = 32
     """Cells with at most so many uncertain places are finished exactly."""
     chunk_entries: int = 1 << 15
-    """(cell, point) pairs that are bounded at once, unless one cell has more: about 300 bytes of working memory each, which a cache should hold."""
+    """(cell, point) pairs that are bounded at once, unless one cell has more: about 300
+    bytes of working memory each, which a cache should hold.
+    """
     max_entries: int = 1 << 28
-    """(cell, point) pairs that may wait, 8 bytes each; past it the search ends with status CAPACITY_LIMIT and a valid bound."""
+    """(cell, point) pairs that may wait, 8 bytes each; past it the search ends with
+    status CAPACITY_LIMIT and a valid bound.
+    """
     beam: int = 4
     """Bins of offsets that the first dive, which finds an incumbent, keeps at every step."""
 
@@ -37,12 +41,15 @@ class OpenLeaves(NamedTuple):
 
 
 class BranchAndBoundState(NamedTuple):
-    """Where the search stands. What is in none of its frontiers is settled: no line there loses less than `upper_bound`, or an open leaf has it."""
+    """Where the search stands. What is in none of its frontiers is settled: no line there loses
+    less than `upper_bound`, or an open leaf has it.
+    """
 
     frontiers: tuple[Frontier, ...]  # a stack, the last is divided next
     open_leaves: tuple[OpenLeaves, ...]
     upper_bound: Array  # [] integer units, what the best line met so far loses
-    keeps_ties: Array  # [] bool, whether lines that tie with the best one met so far are still in it
+    # [] bool, whether lines that tie with the best one met so far are still in it
+    keeps_ties: Array
     checksum: Array  # [] uint32, of the data that the state belongs to
 
 

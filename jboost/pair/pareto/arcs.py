@@ -1,10 +1,13 @@
-"""What a slab of given width loses as it turns round a centre: arcs of directions instead of half turns.
+"""What a slab of given width loses as it turns round a centre: arcs of directions instead of half
+turns.
 
-Notes to paper 000, Section 4: to keep only points at a distance of a line is the same problem with the classes shifted apart along the
-normal. A slab hangs from a centre a of the own class; with unit normal u (to the own side) it keeps own points with u . (x - a) >= 0 and
-others with u . (x - a) < -gap. Each point is so kept on one arc of directions, and a class of slabs is an interval between two ends of
-arcs. Ends are rounded: where two stand too close to be told apart, what any order could keep is a class of its own (`shared`),
-which is a candidate until its hulls have been measured.
+Notes to paper 000, Section 4: to keep only points at a distance of a line is the same problem with
+the classes shifted apart along the normal. A slab hangs from a centre a of the own class; with unit
+normal u (to the own side) it keeps own points with u . (x - a) >= 0 and others with u .
+(x - a) < -gap. Each point is so kept on one arc of directions, and a class of slabs is an interval
+between two ends of arcs. Ends are rounded: where two stand too close to be told apart, what any
+order could keep is a class of its own (`shared`), which is a candidate until its hulls have been
+measured.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from jboost.pair.instance import Instance
 
 
 class Arcs(NamedTuple):
-    """All classes of slabs hung from one centre: those between ends of arcs first, then those shared by ends that stand too close."""
+    """All classes of slabs hung from one centre: those between ends of arcs first, then those
+    shared by ends that stand too close.
+    """
 
     losses: Array  # [4n] integer, the largest where there is no class
     turns: Array  # [n] bool, kept in some directions and not in others
@@ -46,10 +51,15 @@ def turn_slab(instance: Instance, centre: Array, gap: Array) -> Arcs:
     turns = jnp.where(own, apart, instance.live & ~own & (room > 0))
     side = jnp.where(own, 1, jnp.sqrt(jnp.maximum(room, 0)))
     back = jnp.where(own, 0, gap)
-    sign = jnp.where(own, 1, -1)  # own points are kept while they are above, others while they are below
+    # own points are kept while they are above, others while they are below
+    sign = jnp.where(own, 1, -1)
     first = full_turn(-back * dx + sign * side * dy, -back * dy - sign * side * dx)
     second = full_turn(-back * dx - sign * side * dy, -back * dy + sign * side * dx)
-    error = jnp.finfo(real).eps * 8 * jnp.where(own, 1, 1 + jnp.sqrt(squared) / jnp.maximum(side, jnp.finfo(real).tiny))
+    error = (
+        jnp.finfo(real).eps
+        * 8
+        * jnp.where(own, 1, 1 + jnp.sqrt(squared) / jnp.maximum(side, jnp.finfo(real).tiny))
+    )
     wraps = turns & (first > second)
     nothing = jnp.zeros((), instance.weights.dtype)
     weights = jnp.where(turns, instance.weights, nothing)
@@ -57,8 +67,13 @@ def turn_slab(instance: Instance, centre: Array, gap: Array) -> Arcs:
     base = always_lost + numerics.masked_sum(weights, ~wraps)
 
     place = lax.iota(jnp.int32, 2 * size)
-    ends, order, resolution = _sorted(jnp.where(jnp.concatenate([turns, turns]), jnp.concatenate([first, second]), 4), place)
-    steps, errors = jnp.concatenate([-weights, weights])[order], jnp.concatenate([error, error])[order] + resolution
+    ends, order, resolution = _sorted(
+        jnp.where(jnp.concatenate([turns, turns]), jnp.concatenate([first, second]), 4), place
+    )
+    steps, errors = (
+        jnp.concatenate([-weights, weights])[order],
+        jnp.concatenate([error, error])[order] + resolution,
+    )
     num_ends = 2 * jnp.sum(turns, dtype=jnp.int32)
     seen = place < num_ends
     highest = lax.cummax(jnp.where(seen, ends + errors, -jnp.inf))
@@ -80,17 +95,33 @@ def turn_slab(instance: Instance, centre: Array, gap: Array) -> Arcs:
     )
     ranks = jnp.zeros(2 * size, jnp.int32).at[order].set(place)
     across = highest[-1] - 4 >= lowest[0]
-    return Arcs(losses, turns, ranks[:size], ranks[size:], wraps, ends, num_ends, run_start, jnp.abs(steps), own & ~apart, across & (num_ends > 0))
+    return Arcs(
+        losses,
+        turns,
+        ranks[:size],
+        ranks[size:],
+        wraps,
+        ends,
+        num_ends,
+        run_start,
+        jnp.abs(steps),
+        own & ~apart,
+        across & (num_ends > 0),
+    )
 
 
 def _sorted(ends: Array, place: Array) -> tuple[Array, Array, float]:
-    """Numbers in [0, 4], those of 4 last among equals, in order; their places; and what their rounding may have changed."""
+    """Numbers in [0, 4], those of 4 last among equals, in order; their places; and what their
+    rounding may have changed.
+    """
     if ends.dtype.itemsize == 4:
         ends, order = lax.sort((ends, place), num_keys=1)
         return ends, order, 0.0
     index_bits = max(1, (place.shape[0] - 1).bit_length())
     fraction_bits = min(50, 61 - index_bits)
-    keys = lax.sort(((ends * 2.0**fraction_bits).astype(jnp.uint64) << index_bits) | place.astype(jnp.uint64))
+    keys = lax.sort(
+        ((ends * 2.0**fraction_bits).astype(jnp.uint64) << index_bits) | place.astype(jnp.uint64)
+    )
     order = (keys & jnp.uint64(2**index_bits - 1)).astype(jnp.int32)
     return (keys >> index_bits).astype(ends.dtype) * 2.0**-fraction_bits, order, 2.0**-fraction_bits
 
@@ -114,12 +145,17 @@ def kept_by(instance: Instance, arcs: Arcs, chosen: Array) -> Array:
 def lost_with(arcs: Arcs, chosen: Array) -> Array:
     """If a class turns out too narrow: what any class that it hides loses at least, [] integer.
 
-    A shared class hides those that keep some of its ends only. Of two ends these are the classes before and after, which are listed.
+    A shared class hides those that keep some of its ends only. Of two ends these are the classes
+    before and after, which are listed.
     """
     size = arcs.run_start.shape[0]
     shared, rank = chosen >= size, chosen % size
     place = lax.iota(jnp.int32, size)
     in_run = (place >= arcs.run_start[rank]) & (place <= rank)
     most = jnp.iinfo(arcs.losses.dtype).max
-    hidden = jnp.where(rank - arcs.run_start[rank] > 1, arcs.losses[chosen] + numerics.masked_min(arcs.weights, in_run, fill=most // 2), most)
+    hidden = jnp.where(
+        rank - arcs.run_start[rank] > 1,
+        arcs.losses[chosen] + numerics.masked_min(arcs.weights, in_run, fill=most // 2),
+        most,
+    )
     return jnp.where(shared, hidden, arcs.losses[chosen])

@@ -1,4 +1,6 @@
-"""The front of concrete arrays: cells of directions say where to look, problems of a few points say what is there."""
+"""The front of concrete arrays: cells of directions say where to look, problems of a few points say
+what is there.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ from jboost.pair.types import ParetoFront
 _REAL = jnp.dtype("float64")
 _MOST_COPIES = 4  # times the number of points, of points that count as often as they weigh
 _MOST_PLACES = 1 << 15, 8  # to look at: so many, and so many more for each loss
-_DUPLICATES = 64, 2  # on coarse grids the sweep has few centres: fewer than the own points less so many, divided by this
+# on coarse grids the sweep has few centres: fewer than the own points less so many, divided by this
+_DUPLICATES = 64, 2
 _PLACES_AT_ONCE = 256
 
 
@@ -44,17 +47,23 @@ class _Pages(NamedTuple):
 
 
 @meshes.takes_copies
-def solve(points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int) -> ParetoFront | None:
-    """The front of concrete arrays, arguments as of `jboost.pair.pareto_front`, judged there; None where cells are of no use.
+def solve(
+    points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int
+) -> ParetoFront | None:
+    """The front of concrete arrays, arguments as of `jboost.pair.pareto_front`, judged there; None
+    where cells are of no use.
 
-    That is where values are not allowed, where weights are no small multiples of one of them, where rounding spoils the first point, and where it
-    leaves open whether another one is missing: of nearly coincident directions the sweep may know more.
+    That is where values are not allowed, where weights are no small multiples of one of them, where
+    rounding spoils the first point, and where it leaves open whether another one is missing: of
+    nearly coincident directions the sweep may know more.
     """
     result_dtype = jnp.result_type(float)
     lightest = optimal_separator(points, labels, weights=weights, mask=mask)
     if int(lightest.status) != Status.OPTIMAL:
         return None
-    padded = pad_rows(_padded_size(points.shape[0], 64), points, labels, weights, mask, lightest.misclassified)
+    padded = pad_rows(
+        _padded_size(points.shape[0], 64), points, labels, weights, mask, lightest.misclassified
+    )
     with jax.enable_x64(True):
         instance, encoding, centres, first, constant = _read(*padded)
         if float(encoding.rounding) > 0:
@@ -66,31 +75,54 @@ def solve(points: Array, labels: Array, weights: Array, mask: Array, *, max_poin
 
 
 def _padded_size(num_points: int, least: int) -> int:
-    """Few sizes in every octave, so that data sets of like sizes share what is compiled; multiples of the least, a power of two."""
+    """Few sizes in every octave, so that data sets of like sizes share what is compiled; multiples
+    of the least, a power of two.
+    """
     step = max(least, (1 << num_points.bit_length()) // 8)
     return max(-(-num_points // step), 1) * step
 
 
 @jax.jit
-def _read(points: Array, labels: Array, weights: Array, mask: Array, misclassified: Array) -> tuple[Instance, Encoding, Array, Point, Point]:
-    """The problem, its centres (below 0 from their number on), the first point of the front and the last."""
+def _read(
+    points: Array, labels: Array, weights: Array, mask: Array, misclassified: Array
+) -> tuple[Instance, Encoding, Array, Point, Point]:
+    """The problem, its centres (below 0 from their number on), the first point of the front and the
+    last.
+    """
     instance, encoding = encode(points, labels, weights, mask, _REAL)
     centres, num_centres = sweep.list_centres(instance)
     centres = jnp.where(lax.iota(jnp.int32, centres.shape[0]) < num_centres, centres, -1)
     kept = instance.live & ~misclassified
     start = jnp.zeros((), jnp.int32)
-    line = fat_line(instance, kept & instance.own, kept & ~instance.own, (start, start), -jnp.ones((), _REAL))
+    line = fat_line(
+        instance, kept & instance.own, kept & ~instance.own, (start, start), -jnp.ones((), _REAL)
+    )
     loss = numerics.masked_sum(instance.weights, instance.live & misclassified)
-    return instance, encoding, centres, Point(loss, line.squared_gap, line.normal, kept), best_constant(instance)
+    return (
+        instance,
+        encoding,
+        centres,
+        Point(loss, line.squared_gap, line.normal, kept),
+        best_constant(instance),
+    )
 
 
-def _fill_pages(instance: Instance, centres: np.ndarray, first: Point, constant: int) -> _Pages | None:
-    """The widest slab for each loss, or None where weights, duplicates or the number of slabs to look at do not suit."""
-    metric, own, live, weights = (np.asarray(part) for part in (instance.metric, instance.own, instance.live, instance.weights))
+def _fill_pages(
+    instance: Instance, centres: np.ndarray, first: Point, constant: int
+) -> _Pages | None:
+    """The widest slab for each loss, or None where weights, duplicates or the number of slabs to
+    look at do not suit.
+    """
+    metric, own, live, weights = (
+        np.asarray(part)
+        for part in (instance.metric, instance.own, instance.live, instance.weights)
+    )
     unit = int(np.gcd.reduce(weights)) or 1
     copies = weights // unit
     centres = centres[centres >= 0]
-    if copies.sum() > _MOST_COPIES * len(weights) or own.sum() > _DUPLICATES[0] + _DUPLICATES[1] * len(centres):
+    if copies.sum() > _MOST_COPIES * len(weights) or own.sum() > _DUPLICATES[0] + _DUPLICATES[
+        1
+    ] * len(centres):
         return None
     begin, end = int(first.loss) // unit + 1, constant // unit
     if begin >= end:
@@ -115,8 +147,17 @@ def _gather(ground: Ground, copies: np.ndarray, centres: np.ndarray) -> Cloud:
     return Cloud(sides, counts, ground.points[centres])
 
 
-def _look(instance: Instance, ground: Ground, found: Shortlist, losses: np.ndarray, least_gap: float, unit: int) -> _Pages:
-    """Looks at the most promising place of each page, and then at all others that may hold a wider slab."""
+def _look(
+    instance: Instance,
+    ground: Ground,
+    found: Shortlist,
+    losses: np.ndarray,
+    least_gap: float,
+    unit: int,
+) -> _Pages:
+    """Looks at the most promising place of each page, and then at all others that may hold a wider
+    slab.
+    """
     pages = _Pages(losses, np.zeros((len(losses), 2)), [None] * len(losses), False)
     page = found.loss - losses[0] // unit
     is_first = np.append(True, np.diff(page) != 0)[: len(page)]
@@ -128,7 +169,9 @@ def _look(instance: Instance, ground: Ground, found: Shortlist, losses: np.ndarr
         reaches = found.reach * (scale * (1 + 2.0**-40)) >= least[page]
         doubtful &= reaches
         which = np.flatnonzero((is_wanted & reaches) | doubtful)
-        for rows, places in list_places(ground, found, which, losses[page], least[page], _PLACES_AT_ONCE):
+        for rows, places in list_places(
+            ground, found, which, losses[page], least[page], _PLACES_AT_ONCE
+        ):
             slabs = jax.tree.map(np.asarray, widest_slabs(instance, places, scale / 4))
             doubtful[rows] = slabs.doubtful[: len(rows)]
             _keep_widest(pages, page[rows], places, slabs)
@@ -147,9 +190,17 @@ def _keep_widest(pages: _Pages, page: np.ndarray, places: Place, slabs: Slab) ->
 
 
 def _write_front(
-    instance: Instance, encoding: Encoding, first: Point, constant: Point, pages: _Pages, max_points: int, result_dtype: jnp.dtype
+    instance: Instance,
+    encoding: Encoding,
+    first: Point,
+    constant: Point,
+    pages: _Pages,
+    max_points: int,
+    result_dtype: jnp.dtype,
 ) -> ParetoFront:
-    """The front: the first point, the slabs that are wider than all lighter ones, and the constant."""
+    """The front: the first point, the slabs that are wider than all lighter ones, and
+    the constant.
+    """
     chosen, last = [], float(jnp.sqrt(first.squared_gap.hi))
     for number, squared_gap in enumerate(pages.squared_gap[:, 0]):
         if np.sqrt(squared_gap) >= last * WIDER[8]:
@@ -158,20 +209,37 @@ def _write_front(
     is_one = bool(jnp.isinf(first.squared_gap.hi))
     ended = is_one or len(chosen) + 2 <= max_points
     points = jax.tree.map(lambda *leaves: jnp.stack(leaves), first, constant)
-    ends = _draw_ends(instance, encoding, Found(points, jnp.int32(1 if is_one else 2), jnp.bool_(ended), jnp.bool_(False)), result_dtype)
-    slabs = [slab for number in chosen[: max_points - 1] if (slab := pages.slabs[number]) is not None]
+    ends = _draw_ends(
+        instance,
+        encoding,
+        Found(points, jnp.int32(1 if is_one else 2), jnp.bool_(ended), jnp.bool_(False)),
+        result_dtype,
+    )
+    slabs = [
+        slab for number in chosen[: max_points - 1] if (slab := pages.slabs[number]) is not None
+    ]
     lines, keep = _draw_slabs(instance, encoding, slabs, result_dtype)
     ends = ends._replace(status=unless_lost(ends.status, jnp.bool_(keep)))
     gaps = np.sqrt(np.array([slab.squared_gap.hi for _, slab in slabs]))
-    return _join(ends, lines, pages.losses[chosen[: max_points - 1]] * float(encoding.weight_unit), gaps / 2 * float(encoding.unit), max_points)
+    return _join(
+        ends,
+        lines,
+        pages.losses[chosen[: max_points - 1]] * float(encoding.weight_unit),
+        gaps / 2 * float(encoding.unit),
+        max_points,
+    )
 
 
 @functools.partial(jax.jit, static_argnames="result_dtype")
-def _draw_ends(instance: Instance, encoding: Encoding, found: Found, result_dtype: jnp.dtype) -> ParetoFront:
+def _draw_ends(
+    instance: Instance, encoding: Encoding, found: Found, result_dtype: jnp.dtype
+) -> ParetoFront:
     return draw_front(instance, encoding, found, result_dtype)
 
 
-def _draw_slabs(instance: Instance, encoding: Encoding, slabs: list[tuple[Place, Slab]], result_dtype: jnp.dtype) -> tuple[list[Line], bool]:
+def _draw_slabs(
+    instance: Instance, encoding: Encoding, slabs: list[tuple[Place, Slab]], result_dtype: jnp.dtype
+) -> tuple[list[Line], bool]:
     """Their bisectors, drawn in groups of few sizes, and whether all keep their points."""
     lines: list[Any] = [None] * len(slabs)
     all_keep = True
@@ -181,7 +249,9 @@ def _draw_slabs(instance: Instance, encoding: Encoding, slabs: list[tuple[Place,
             part = rows[begin : begin + _PLACES_AT_ONCE]
             padded = [slabs[row] for row in part] + [slabs[part[0]]] * (_PLACES_AT_ONCE - len(part))
             places, stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
-            drawn, keep = jax.tree.map(np.asarray, _draw_batch(instance, encoding, places.points, stacked, result_dtype))
+            drawn, keep = jax.tree.map(
+                np.asarray, _draw_batch(instance, encoding, places.points, stacked, result_dtype)
+            )
             all_keep &= bool(keep.all())
             for place, row in enumerate(part):
                 lines[row] = jax.tree.map(lambda field, place=place: field[place], drawn)
@@ -189,8 +259,12 @@ def _draw_slabs(instance: Instance, encoding: Encoding, slabs: list[tuple[Place,
 
 
 @functools.partial(jax.jit, static_argnames="result_dtype")
-def _draw_batch(instance: Instance, encoding: Encoding, points: Array, slabs: Slab, result_dtype: jnp.dtype) -> tuple[Line, Array]:
-    """The bisectors of slabs, fields [P, ...], from the points that are not certain; and which keep their points, [P] bool."""
+def _draw_batch(
+    instance: Instance, encoding: Encoding, points: Array, slabs: Slab, result_dtype: jnp.dtype
+) -> tuple[Line, Array]:
+    """The bisectors of slabs, fields [P, ...], from the points that are not certain; and which keep
+    their points, [P] bool.
+    """
 
     def draw(part: tuple[Array, Slab]) -> tuple[Line, Array]:
         local, slab = take(instance, part[0]), part[1]
@@ -200,14 +274,22 @@ def _draw_batch(instance: Instance, encoding: Encoding, points: Array, slabs: Sl
     return lax.map(draw, (points, slabs))
 
 
-def _join(ends: ParetoFront, lines: list[Line], losses: np.ndarray, margins: np.ndarray, max_points: int) -> ParetoFront:
+def _join(
+    ends: ParetoFront, lines: list[Line], losses: np.ndarray, margins: np.ndarray, max_points: int
+) -> ParetoFront:
     """Lines between the first and the last point of a front, as many as there is room for."""
     count = min(len(lines) + int(ends.count), max_points)
-    middle = [losses, margins] + [np.array([getattr(line, name) for line in lines]) for name in ("normal", "anchor", "bias")]
+    middle = [losses, margins] + [
+        np.array([getattr(line, name) for line in lines]) for name in ("normal", "anchor", "bias")
+    ]
     fields: list[Array] = []
     for end, part, padding in zip(ends[:5], middle, (np.inf, 0, 0, 0, 0), strict=True):
         rows = np.full((max_points, *end.shape[1:]), padding, end.dtype)
-        listed = [end[:1], part.reshape(-1, *end.shape[1:]).astype(end.dtype), end[1 : int(ends.count)]]
+        listed = [
+            end[:1],
+            part.reshape(-1, *end.shape[1:]).astype(end.dtype),
+            end[1 : int(ends.count)],
+        ]
         rows[:count] = np.concatenate(listed)[:count]
         fields.append(jnp.asarray(rows))
     return ParetoFront._make([*fields, jnp.int32(count), ends.status])

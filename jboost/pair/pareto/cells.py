@@ -1,16 +1,20 @@
-"""Which slabs may be points of a front: cells of directions, and for every loss the widest slab that a cell could hold.
+"""Which slabs may be points of a front: cells of directions, and for every loss the widest slab
+that a cell could hold.
 
-For one direction u let t[a] be the heights p . u of the own points, ascending, and d[b] those of the others along -u. The widest slab that
-loses a own points below and b others above is t[a] + d[b]; the widest that loses so many points is the largest over a + b = loss.
-Over a cell of directions every height has an upper bound, and the sorted upper bounds bound the sorted heights of each direction in it.
-So one sort of a cell bounds the widest slab for every loss (its reach), and one sort of the direction in its middle gives slabs that exist
-(attained). A cell is needed for the losses for which it reaches as far as the widest slab known. Cells are halved until few are left,
+For one direction u let t[a] be the heights p . u of the own points, ascending, and d[b] those of
+the others along -u. The widest slab that loses a own points below and b others above is
+t[a] + d[b]; the widest that loses so many points is the largest over a + b = loss. Over a cell of
+directions every height has an upper bound, and the sorted upper bounds bound the sorted heights of
+each direction in it. So one sort of a cell bounds the widest slab for every loss (its reach), and
+one sort of the direction in its middle gives slabs that exist (attained). A cell is needed for the
+losses for which it reaches as far as the widest slab known. Cells are halved until few are left,
 and what is left is listed by the own points that such a slab could hang from.
 
-The error of a height is its distance along the slab times the half width of the cell. As a slab that turns by one radian meets about n
-points, cells narrower than 1 / n say little more.
+The error of a height is its distance along the slab times the half width of the cell. As a slab
+that turns by one radian meets about n points, cells narrower than 1 / n say little more.
 
-A point of weight w counts as w points here. Heights are integers, in units of 2^-28 of the extent of the data, rounded outwards.
+A point of weight w counts as w points here. Heights are integers, in units of 2^-28 of the extent
+of the data, rounded outwards.
 """
 
 from __future__ import annotations
@@ -39,15 +43,20 @@ _MOST_PAIRS = 256  # for each window, of cells that are still worth halving
 
 
 class Cloud(NamedTuple):
-    """The points that count, each as often as it weighs; centred and scaled to lie between -1 and 1."""
+    """The points that count, each as often as it weighs; centred and scaled to lie between -1 and
+    1.
+    """
 
-    sides: np.ndarray  # [2, N, 2] own points, and the others with the opposite sign; N is a multiple of `BLOCK`
+    # [2, N, 2] own points, and the others with the opposite sign; N is a multiple of `BLOCK`
+    sides: np.ndarray
     counts: np.ndarray  # [2] int32, how many of them are not void
     centres: np.ndarray  # [c, 2] the places of the own class
 
 
 class Shortlist(NamedTuple):
-    """Cells and centres that may hold a point of the front, for one loss after the other, the farthest reach first."""
+    """Cells and centres that may hold a point of the front, for one loss after the other, the
+    farthest reach first.
+    """
 
     loss: np.ndarray  # [e] int64, points
     centre: np.ndarray  # [e] number of the centre
@@ -72,7 +81,8 @@ class _Goals(NamedTuple):
 
 
 def shortlist(cloud: Cloud, first: int, last: int, known: float) -> Shortlist | None:
-    """The centres for each loss from `first` up to, and without, `last`; None where there are too many.
+    """The centres for each loss from `first` up to, and without, `last`; None where there are too
+    many.
 
     Args:
       cloud: the points; each class has at least `last`.
@@ -85,7 +95,10 @@ def shortlist(cloud: Cloud, first: int, last: int, known: float) -> Shortlist | 
     goals = _Goals(losses, np.full(losses.shape, max(int(known * ONE) - 1, 0), np.int64))
     num_cells = _FIRST_CELLS
     cells, goals = _start(cloud, goals, num_cells)
-    while np.pi / num_cells * cloud.counts.sum() > _FINENESS and len(cells.number) <= _MOST_PAIRS * num_windows:
+    while (
+        np.pi / num_cells * cloud.counts.sum() > _FINENESS
+        and len(cells.number) <= _MOST_PAIRS * num_windows
+    ):
         num_cells *= 2
         cells, goals = _halve(cloud, goals, cells, num_cells)
     return _list_centres(cloud, goals, cells, num_cells, first)
@@ -94,25 +107,39 @@ def shortlist(cloud: Cloud, first: int, last: int, known: float) -> Shortlist | 
 def _start(cloud: Cloud, goals: _Goals, num_cells: int) -> tuple[_Cells, _Goals]:
     """The cells of a full turn that are needed; of each window only the ends are looked at."""
     num_windows = len(goals.losses)
-    cells = _Cells(np.repeat(np.arange(num_cells), num_windows), np.tile(np.arange(num_windows), num_cells))
+    cells = _Cells(
+        np.repeat(np.arange(num_cells), num_windows), np.tile(np.arange(num_windows), num_cells)
+    )
     needed = goals.attained[:, 0]
-    attained = _widest_of(cloud, cells, num_cells, goals.losses[:, 0], needed, 1, is_bound=False)[:, 0]
+    attained = _widest_of(cloud, cells, num_cells, goals.losses[:, 0], needed, 1, is_bound=False)[
+        :, 0
+    ]
     np.maximum.at(needed, cells.window, attained)
     goals = goals._replace(attained=_running_max(goals.attained))
-    reach = _widest_of(cloud, cells, num_cells, goals.losses[:, -1], goals.attained[:, 0], 1, is_bound=True)[:, 0]
+    reach = _widest_of(
+        cloud, cells, num_cells, goals.losses[:, -1], goals.attained[:, 0], 1, is_bound=True
+    )[:, 0]
     return _chosen(cells, reach >= goals.attained[cells.window, 0]), goals
 
 
 def _halve(cloud: Cloud, goals: _Goals, cells: _Cells, num_cells: int) -> tuple[_Cells, _Goals]:
     """The halves of cells that are needed, of `num_cells` in the full turn."""
-    cells = _Cells(np.concatenate([2 * cells.number, 2 * cells.number + 1]), np.tile(cells.window, 2))
+    cells = _Cells(
+        np.concatenate([2 * cells.number, 2 * cells.number + 1]), np.tile(cells.window, 2)
+    )
     cells = _chosen(cells, np.argsort(cells.number, kind="stable"))
     starts = goals.losses[:, 0]
-    reach = _widest_of(cloud, cells, num_cells, starts, goals.attained[:, 0], _WINDOW, is_bound=True)
+    reach = _widest_of(
+        cloud, cells, num_cells, starts, goals.attained[:, 0], _WINDOW, is_bound=True
+    )
     is_needed = np.any(reach >= goals.attained[cells.window], axis=1)
     cells, reach = _chosen(cells, is_needed), reach[is_needed]
     attained = goals.attained.copy()
-    np.maximum.at(attained, cells.window, _widest_of(cloud, cells, num_cells, starts, attained[:, 0], _WINDOW, is_bound=False))
+    np.maximum.at(
+        attained,
+        cells.window,
+        _widest_of(cloud, cells, num_cells, starts, attained[:, 0], _WINDOW, is_bound=False),
+    )
     goals = goals._replace(attained=_running_max(attained))
     return _chosen(cells, np.any(reach >= goals.attained[cells.window], axis=1)), goals
 
@@ -132,12 +159,24 @@ def directions_of(number: np.ndarray, num_cells: int) -> np.ndarray:
 
 
 def blur_of(half_width: float) -> np.ndarray:
-    """What the directions of a cell add to a height at most, for each unit along and across its middle, [2]."""
+    """What the directions of a cell add to a height at most, for each unit along and across its
+    middle, [2].
+    """
     return np.array([2 * np.sin(half_width / 2) ** 2, np.sin(half_width)])
 
 
-def _widest_of(cloud: Cloud, cells: _Cells, num_cells: int, starts: np.ndarray, needed: np.ndarray, width: int, *, is_bound: bool) -> np.ndarray:
-    """For each cell and each loss of its window the widest slab, [p, width]; what is less than needed may come out smaller.
+def _widest_of(
+    cloud: Cloud,
+    cells: _Cells,
+    num_cells: int,
+    starts: np.ndarray,
+    needed: np.ndarray,
+    width: int,
+    *,
+    is_bound: bool,
+) -> np.ndarray:
+    """For each cell and each loss of its window the widest slab, [p, width]; what is less than
+    needed may come out smaller.
 
     Args:
       cloud: the points.
@@ -156,14 +195,18 @@ def _widest_of(cloud: Cloud, cells: _Cells, num_cells: int, starts: np.ndarray, 
             pairs = which[first : first + _PAIRS_AT_ONCE]
             padded = np.pad(pairs, (0, _PAIRS_AT_ONCE - len(pairs)), mode="edge")
             window, row = cells.window[padded], np.searchsorted(number, cells.number[padded])
-            row, start, least = (part.astype(np.int32) for part in (row, starts[window], needed[window]))
+            row, start, least = (
+                part.astype(np.int32) for part in (row, starts[window], needed[window])
+            )
             found = _widest(heights, cloud.counts, row, start, least, width=width)
             widths[pairs] = np.asarray(found)[: len(pairs)]
     return widths
 
 
 def _batches(cells: _Cells) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Numbers of some cells [_CELLS_AT_ONCE], the last one repeated, and the places of these in the list, by their windows."""
+    """Numbers of some cells [_CELLS_AT_ONCE], the last one repeated, and the places of these in the
+    list, by their windows.
+    """
     numbers, first = np.unique(cells.number, return_index=True)
     ends = np.append(first, len(cells.number))
     batches = []
@@ -177,18 +220,27 @@ def _batches(cells: _Cells) -> list[tuple[np.ndarray, np.ndarray]]:
 
 @jax.jit
 def _heights(sides: Array, counts: Array, directions: Array, blur: Array, lift: int) -> Array:
-    """Sorted heights of both sides along directions [C, 2], with what `blur` adds, [2, C, N] int32."""
+    """Sorted heights of both sides along directions [C, 2], with what `blur` adds, [2,
+    C, N] int32.
+    """
     x, y = sides[:, None, :, 0], sides[:, None, :, 1]
     u, v = directions[None, :, :1], directions[None, :, 1:]
     along, across = x * u + y * v, y * u - x * v
-    heights = jnp.floor((along + blur[0] * jnp.abs(along) + blur[1] * jnp.abs(across)) * ONE).astype(jnp.int32) + lift
+    heights = (
+        jnp.floor((along + blur[0] * jnp.abs(along) + blur[1] * jnp.abs(across)) * ONE).astype(
+            jnp.int32
+        )
+        + lift
+    )
     is_void = lax.broadcasted_iota(jnp.int32, (2, 1, sides.shape[1]), 2) >= counts[:, None, None]
     heights = lax.sort(jnp.where(is_void, -_NONE, heights), dimension=2)
     return jnp.where(is_void, _NONE, heights)
 
 
 @functools.partial(jax.jit, static_argnames="width")
-def _widest(heights: Array, counts: Array, row: Array, start: Array, needed: Array, *, width: int) -> Array:
+def _widest(
+    heights: Array, counts: Array, row: Array, start: Array, needed: Array, *, width: int
+) -> Array:
     """The widest slab for each loss of windows.
 
     Args:
@@ -207,22 +259,32 @@ def _widest(heights: Array, counts: Array, row: Array, start: Array, needed: Arr
     farthest = jnp.take_along_axis(other, jnp.clip(most_kept, 0, counts[1] - 1), axis=1)
     is_live = jnp.any((most_kept >= 0) & (highest + farthest >= needed[:, None]), axis=0)
     block = lax.iota(jnp.int32, size // BLOCK)
-    first, last = jnp.min(jnp.where(is_live, block, size)), jnp.max(jnp.where(is_live, block + 1, 0))
+    first, last = (
+        jnp.min(jnp.where(is_live, block, size)),
+        jnp.max(jnp.where(is_live, block + 1, 0)),
+    )
     void = jnp.full((len(row), size + width), _NONE, other.dtype)
     reverse = jnp.concatenate([void[:, :width], other[:, ::-1], void], axis=1)
-    reverse = jax.vmap(lambda line, begin: lax.dynamic_slice_in_dim(line, begin, size + width))(reverse, size - start)
+    reverse = jax.vmap(lambda line, begin: lax.dynamic_slice_in_dim(line, begin, size + width))(
+        reverse, size - start
+    )
 
     def add_block(index: Array, widest: tuple[Array, ...]) -> tuple[Array, ...]:
         lower = lax.dynamic_slice_in_dim(own, index * BLOCK, BLOCK, axis=1)
         upper = lax.dynamic_slice_in_dim(reverse, index * BLOCK, BLOCK + width - 1, axis=1)
-        return tuple(jnp.maximum(widest[lost], lower + upper[:, width - 1 - lost : width - 1 - lost + BLOCK]) for lost in range(width))
+        return tuple(
+            jnp.maximum(widest[lost], lower + upper[:, width - 1 - lost : width - 1 - lost + BLOCK])
+            for lost in range(width)
+        )
 
     nothing = tuple(jnp.full((len(row), BLOCK), 2 * _NONE, own.dtype) for _ in range(width))
     widest = loops.fori_loop(first, last, add_block, nothing)
     return jnp.stack([jnp.max(part, axis=1) for part in widest], axis=1)
 
 
-def _list_centres(cloud: Cloud, goals: _Goals, cells: _Cells, num_cells: int, first: int) -> Shortlist | None:
+def _list_centres(
+    cloud: Cloud, goals: _Goals, cells: _Cells, num_cells: int, first: int
+) -> Shortlist | None:
     """The centres that slabs of the cells could hang from, if they are wide enough."""
     blur = blur_of(np.pi / num_cells)
     found: list[np.ndarray] = [np.zeros((4, 0), np.int64)]
@@ -241,13 +303,26 @@ def _list_centres(cloud: Cloud, goals: _Goals, cells: _Cells, num_cells: int, fi
     attained = goals.attained.reshape(-1)[loss - goals.losses[0, 0]]
     order = np.lexsort((-reach, loss))
     order = order[((loss >= first) & (reach >= attained))[order]]
-    return Shortlist(loss[order], centre[order], cell[order], reach[order], attained[order], num_cells)
+    return Shortlist(
+        loss[order], centre[order], cell[order], reach[order], attained[order], num_cells
+    )
 
 
-def _hang(cloud: Cloud, goals: _Goals, heights: np.ndarray, direction: np.ndarray, blur: np.ndarray, windows: np.ndarray) -> np.ndarray:
-    """Losses, centres and reaches of the slabs of one cell, [3, e], that reach as far as is attained."""
+def _hang(
+    cloud: Cloud,
+    goals: _Goals,
+    heights: np.ndarray,
+    direction: np.ndarray,
+    blur: np.ndarray,
+    windows: np.ndarray,
+) -> np.ndarray:
+    """Losses, centres and reaches of the slabs of one cell, [3, e], that reach as far as is
+    attained.
+    """
     along = cloud.centres @ direction
-    error = blur[0] * np.abs(along) + blur[1] * np.abs(cloud.centres[:, 1] * direction[0] - cloud.centres[:, 0] * direction[1])
+    error = blur[0] * np.abs(along) + blur[1] * np.abs(
+        cloud.centres[:, 1] * direction[0] - cloud.centres[:, 0] * direction[1]
+    )
     highest = np.floor((along + error) * ONE).astype(np.int64) + 2
     lowest = np.floor((along - error) * ONE).astype(np.int64) - 1
     num_own, num_other = cloud.counts

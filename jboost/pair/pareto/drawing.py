@@ -18,13 +18,17 @@ from jboost.pair.pareto.walk import Found, Point
 from jboost.pair.types import ParetoFront
 
 
-def draw_front(instance: Instance, encoding: Encoding, found: Found, result_dtype: jnp.dtype) -> ParetoFront:
+def draw_front(
+    instance: Instance, encoding: Encoding, found: Found, result_dtype: jnp.dtype
+) -> ParetoFront:
     """The front in the units of the data, each point with its bisector."""
     max_points = found.points.loss.shape[0]
 
     def draw(row: Array, front: ParetoFront) -> ParetoFront:
         point = jax.tree.map(lambda rows: rows[row], found.points)
-        line, keeps = draw_line_of(instance, point, encoding.own_is_positive, encoding.unit, result_dtype)
+        line, keeps = draw_line_of(
+            instance, point, encoding.own_is_positive, encoding.unit, result_dtype
+        )
         gap = jnp.sqrt(point.squared_gap.hi)
         loss = numerics.masked_sum(encoding.weights, instance.live & ~point.kept)
         return front._replace(
@@ -33,16 +37,32 @@ def draw_front(instance: Instance, encoding: Encoding, found: Found, result_dtyp
             normals=_write(front.normals, row, line.normal),
             anchors=_write(front.anchors, row, line.anchor),
             biases=_write(front.biases, row, line.bias),
-            status=unless_lost(front.status, keeps & meets(loss, bound_loss(point.loss, encoding.weight_unit, encoding.rounding))),
+            status=unless_lost(
+                front.status,
+                keeps
+                & meets(loss, bound_loss(point.loss, encoding.weight_unit, encoding.rounding)),
+            ),
         )
 
     proven = encoding.faithful & holds_gaps(instance) & ~found.doubtful
-    status = jnp.where(found.ended, jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)), int(Status.CAPACITY_LIMIT))
+    status = jnp.where(
+        found.ended,
+        jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)),
+        int(Status.CAPACITY_LIMIT),
+    )
     status = jnp.where(encoding.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
     count = jnp.where(encoding.valid, found.count, 0)
     flat = jnp.zeros((max_points, 2), result_dtype)
     nothing = jnp.where(encoding.valid, jnp.inf, jnp.nan).astype(result_dtype)
-    empty = ParetoFront(jnp.full(max_points, 1, result_dtype) * nothing, flat[:, 0], flat, flat, flat[:, 0], count, status)
+    empty = ParetoFront(
+        jnp.full(max_points, 1, result_dtype) * nothing,
+        flat[:, 0],
+        flat,
+        flat,
+        flat[:, 0],
+        count,
+        status,
+    )
     return loops.fori_loop(jnp.zeros_like(count), count, draw, empty)
 
 
@@ -51,12 +71,20 @@ def _write(rows: Array, row: Array, value: Array) -> Array:
 
 
 def unless_lost(status: Array, keeps: Array) -> Array:
-    """The status of a front [], PRECISION_LIMIT in place of OPTIMAL where a line does not keep its points."""
-    return jnp.where(~keeps & (status == int(Status.OPTIMAL)), int(Status.PRECISION_LIMIT), status).astype(jnp.int32)
+    """The status of a front [], PRECISION_LIMIT in place of OPTIMAL where a line does not keep its
+    points.
+    """
+    return jnp.where(
+        ~keeps & (status == int(Status.OPTIMAL)), int(Status.PRECISION_LIMIT), status
+    ).astype(jnp.int32)
 
 
-def draw_line_of(instance: Instance, point: Point, own_is_positive: Array, unit: Array, result_dtype: jnp.dtype) -> tuple[Line, Array]:
-    """The bisector between the kept points of the two classes, in the units of the data; and whether it keeps them, [] bool."""
+def draw_line_of(
+    instance: Instance, point: Point, own_is_positive: Array, unit: Array, result_dtype: jnp.dtype
+) -> tuple[Line, Array]:
+    """The bisector between the kept points of the two classes, in the units of the data; and
+    whether it keeps them, [] bool.
+    """
     keeps_own = jnp.any(point.kept & instance.own)
     is_constant = point.squared_gap.hi == jnp.inf
     best = visits.Incumbent(
@@ -68,4 +96,6 @@ def draw_line_of(instance: Instance, point: Point, own_is_positive: Array, unit:
     )
     kept = instance._replace(live=point.kept)
     drawn = draw_line(kept, best, own_is_positive, False, unit, result_dtype)
-    return drawn, is_constant | ~reduce.any_true(misclassified(kept, instance.own == own_is_positive, drawn, unit))
+    return drawn, is_constant | ~reduce.any_true(
+        misclassified(kept, instance.own == own_is_positive, drawn, unit)
+    )

@@ -1,17 +1,20 @@
-"""The Pareto front of weight against margin: what it costs to ask for a wider gap (paper 000, Section 4).
+"""The Pareto front of weight against margin: what it costs to ask for a wider gap (paper 000,
+Section 4).
 
-A separator set Q (Definition 2.1) may hold points that its line has right, if they stand too close: W(Q) is what is given up, and the
-margin that of the rest (Definition 2.12). The front is walked from its light end: after a point of margin g the next is the least
-weight of any slab wider than 2 g, and of all slabs of that weight the widest. Widening a slab never makes it lighter, so
-what a centre lost at its last visit bounds what it loses from then on: only the few centres whose bound comes below the
-next weight are looked at again (method "sweep").
+A separator set Q (Definition 2.1) may hold points that its line has right, if they stand too close:
+W(Q) is what is given up, and the margin that of the rest (Definition 2.12). The front is walked
+from its light end: after a point of margin g the next is the least weight of any slab wider than 2
+g, and of all slabs of that weight the widest. Widening a slab never makes it lighter, so what a
+centre lost at its last visit bounds what it loses from then on: only the few centres whose bound
+comes below the next weight are looked at again (method "sweep").
 
-Of many points those are still too many looks. Method "branch_and_bound" turns the question round: for every loss the widest slab,
-first bounded over cells of directions for all losses at once (`jboost.pair.pareto.cells`), then found exactly where the bounds
-leave it open, in problems of a few points (`jboost.pair.pareto.places`, `jboost.pair.pareto.slabs`).
+Of many points those are still too many looks. Method "branch_and_bound" turns the question round:
+for every loss the widest slab, first bounded over cells of directions for all losses at once
+(`jboost.pair.pareto.cells`), then found exactly where the bounds leave it open, in problems of a
+few points (`jboost.pair.pareto.places`, `jboost.pair.pareto.slabs`).
 
-`E(W, mar)` of the paper is the `energy` of `best_trade_off`: any energy that grows with the weight and falls with the margin
-has its least value on the front.
+`E(W, mar)` of the paper is the `energy` of `best_trade_off`: any energy that grows with the weight
+and falls with the margin has its least value on the front.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ from jboost.pair.pareto.walk import sweep_front
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import ParetoFront, TradeOff
 
-_LARGEST_SWEEP = 1000  # points; beyond it cells are ten times faster, though they take longer to compile
+# points; beyond it cells are ten times faster, though they take longer to compile
+_LARGEST_SWEEP = 1000
 
 
 @meshes.takes_sharded
@@ -49,9 +53,10 @@ def pareto_front(
 ) -> ParetoFront:
     """All pairs (weight given up, margin) that no separator beats in both, each with its separator.
 
-    The first point is that of `optimal_separator`, the last the constant classifier that gives up the lighter class. By the sweep it may be
-    jitted and vmapped. Margins that differ by less than a relative 2^-36 count as equal, 2^-10 with words of 32 bits: then the lighter point stands
-    for both. Weights count as `optimal_separator` counts them, as integers whose total is 2^60.
+    The first point is that of `optimal_separator`, the last the constant classifier that gives up
+    the lighter class. By the sweep it may be jitted and vmapped. Margins that differ by less than a
+    relative 2^-36 count as equal, 2^-10 with words of 32 bits: then the lighter point stands for
+    both. Weights count as `optimal_separator` counts them, as integers whose total is 2^60.
 
     Args:
       points: [n, 2], real.
@@ -59,19 +64,24 @@ def pareto_front(
       weights: [n], not negative, 0 as `mask` False; None for ones.
       mask: [n] bool, False for rows that only pad.
       max_points: room on the front, static. With unit weights it has at most n / 2 + 1 points.
-      method: "sweep"; "branch_and_bound", which the host drives, for many points, outside jit and vmap; where weights are no small multiples
-        of one of them, or most points are duplicates, it sweeps all the same; "auto" for the latter past 1,000 points where it may and no
-        config is given, else the sweep. Losses and margins are the same; of several lines with both the same they may choose different ones.
+      method: "sweep"; "branch_and_bound", which the host drives, for many points, outside jit and
+        vmap; where weights are no small multiples of one of them, or most points are duplicates, it
+        sweeps all the same; "auto" for the latter past 1,000 points where it may and no config is
+        given, else the sweep. Losses and margins are the same; of several lines with both the same
+        they may choose different ones.
       config: static sizes of the sweep.
 
     Returns:
-      `ParetoFront` with k = max_points. If the front is longer the status is CAPACITY_LIMIT and its lightest k points are returned, which
-      are right. If rounding left open whether a lighter or wider slab exists, on points that are no integer grid, if the float type holds no
-      line in one of the slabs, or if coordinates, of one axis or of both, lie more than 2^200 apart (2^20 with 32-bit words), it is PRECISION_LIMIT.
+      `ParetoFront` with k = max_points. If the front is longer the status is CAPACITY_LIMIT and its
+      lightest k points are returned, which are right. If rounding left open whether a lighter or
+      wider slab exists, on points that are no integer grid, if the float type holds no line in one
+      of the slabs, or if coordinates, of one axis or of both, lie more than 2^200 apart (2^20 with
+      32-bit words), it is PRECISION_LIMIT.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong; for labels and weights that are known
-        and not allowed. Other values that are not allowed give status INVALID_INPUT, NaN losses and a count of 0.
+      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong;
+        for labels and weights that are known and not allowed. Other values that are not allowed
+        give status INVALID_INPUT, NaN losses and a count of 0.
 
     >>> import jboost
     >>> points = [[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [9.0, 0.0], [9.0, 1.0]]
@@ -87,7 +97,10 @@ def pareto_front(
         check.record("config", config, SweepConfig)
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
     if method == "branch_and_bound" and is_traced:
-        raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: pass 'sweep' under jit and vmap")
+        raise ValueError(
+            "method is 'branch_and_bound', which the host drives, and the arguments are traced:"
+            " pass 'sweep' under jit and vmap"
+        )
     is_large = points.shape[0] > _LARGEST_SWEEP and not is_traced and config is None
     if method == "branch_and_bound" or (method == "auto" and is_large):
         front = by_cells.solve(points, labels, weights, mask, max_points=int(max_points))
@@ -95,31 +108,54 @@ def pareto_front(
             return front
     config = (config or SweepConfig()).resolved()
     if config.word_bits == 32 and points.dtype.itemsize > 4:
-        raise ValueError(f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32 bits")
+        raise ValueError(
+            f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32"
+            " bits"
+        )
     return _pareto_front(points, labels, weights, mask, max_points=int(max_points), config=config)
 
 
 @functools.partial(jax.jit, static_argnames=("max_points", "config"))
-def _pareto_front(points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int, config: SweepConfig) -> ParetoFront:
+def _pareto_front(
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *,
+    max_points: int,
+    config: SweepConfig,
+) -> ParetoFront:
     result_dtype = jnp.result_type(float)
     padded = pad_rows(max(points.shape[0], 2), points, labels, weights, mask)
 
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> ParetoFront:
-        instance, encoding = encode(points, labels, weights, mask, jnp.dtype("float32" if config.word_bits == 32 else "float64"))
-        return draw_front(instance, encoding, sweep_front(instance, max_points, config), result_dtype)
+        instance, encoding = encode(
+            points,
+            labels,
+            weights,
+            mask,
+            jnp.dtype("float32" if config.word_bits == 32 else "float64"),
+        )
+        return draw_front(
+            instance, encoding, sweep_front(instance, max_points, config), result_dtype
+        )
 
     return (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
 
 
 @meshes.takes_sharded
 def best_trade_off(front: ParetoFront, energy: Callable[[Array, Array], Array]) -> TradeOff:
-    """The separator of least energy E(weight, margin), for any energy that does not fall with the weight nor grow with the margin.
+    """The separator of least energy E(weight, margin), for any energy that does not fall with the
+    weight nor grow with the margin.
 
-    This answers the question of Section 4 of paper 000: such an energy has its least value over all separator sets on the front.
+    This answers the question of Section 4 of paper 000: such an energy has its least value over all
+    separator sets on the front.
 
     Args:
-      front: from `pareto_front`, complete (status OPTIMAL); of a front cut short only its points compete.
-      energy: (losses [k], margins [k]) -> [k]; one margin is infinite. Entries that are NaN do not compete.
+      front: from `pareto_front`, complete (status OPTIMAL); of a front cut short only its points
+        compete.
+      energy: (losses [k], margins [k]) -> [k]; one margin is infinite. Entries that are NaN do not
+        compete.
 
     Returns:
       `TradeOff`; ties go to the lighter point. With no point on the front the energy is NaN.
@@ -134,10 +170,15 @@ def best_trade_off(front: ParetoFront, energy: Callable[[Array, Array], Array]) 
     front = jax.tree.map(jnp.asarray, front)
     energies = energy(front.losses, front.margins)
     if getattr(energies, "shape", None) != front.losses.shape:
-        raise ValueError(f"energy returned shape {list(jnp.shape(energies))}: expected one number for each of the {front.losses.shape[0]} points")
+        raise ValueError(
+            f"energy returned shape {list(jnp.shape(energies))}: expected one number for each of"
+            f" the {front.losses.shape[0]} points"
+        )
     competes = (jnp.arange(front.losses.shape[0]) < front.count) & ~jnp.isnan(energies)
     least = numerics.masked_min(energies, competes, fill=jnp.inf)
-    index = jnp.minimum(numerics.first_true(competes & (energies == least)), front.losses.shape[0] - 1)
+    index = jnp.minimum(
+        numerics.first_true(competes & (energies == least)), front.losses.shape[0] - 1
+    )
     return TradeOff(
         energy=jnp.where(jnp.any(competes), energies[index], jnp.nan),
         index=index,

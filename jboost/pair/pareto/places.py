@@ -1,4 +1,6 @@
-"""From the cells and centres that are left to problems of a few points: which points are certain for a cell, and what those lose."""
+"""From the cells and centres that are left to problems of a few points: which points are certain
+for a cell, and what those lose.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,15 @@ class _Local(NamedTuple):
 
 
 def list_places(
-    ground: Ground, found: Shortlist, which: np.ndarray, most: np.ndarray, gap: np.ndarray, at_once: int
+    ground: Ground,
+    found: Shortlist,
+    which: np.ndarray,
+    most: np.ndarray,
+    gap: np.ndarray,
+    at_once: int,
 ) -> Iterator[tuple[np.ndarray, Place]]:
-    """The places of some entries of a list in batches of one shape: the entries [b], and the places, of which the first b count.
+    """The places of some entries of a list in batches of one shape: the entries [b], and the
+    places, of which the first b count.
 
     Args:
       ground: the points.
@@ -57,7 +65,9 @@ def list_places(
         yield _stack(ground, found, rest, size, most, gap, at_once)
 
 
-def _locals(ground: Ground, found: Shortlist, which: np.ndarray, gap: np.ndarray) -> Iterator[_Local]:
+def _locals(
+    ground: Ground, found: Shortlist, which: np.ndarray, gap: np.ndarray
+) -> Iterator[_Local]:
     """One entry after the other, by cells."""
     half_width = np.pi / found.num_cells + _WIDENED
     sign = np.where(ground.own, 1.0, -1.0)
@@ -68,17 +78,34 @@ def _locals(ground: Ground, found: Shortlist, which: np.ndarray, gap: np.ndarray
             ((u, v),) = directions_of(found.cell[entry : entry + 1], found.num_cells)
             along = sign * (ground.points[:, 0] * u + ground.points[:, 1] * v) * ONE
             error = blur_of(half_width)[0] * np.abs(along)
-            error += blur_of(half_width)[1] * ONE * np.abs(ground.points[:, 1] * u - ground.points[:, 0] * v) + 2
+            error += (
+                blur_of(half_width)[1]
+                * ONE
+                * np.abs(ground.points[:, 1] * u - ground.points[:, 0] * v)
+                + 2
+            )
             low, high = along - error, along + error
         centre, narrow = found.centre[entry], gap[entry] / ground.extent * ONE - 1
         lost = (ground.own & (high < low[centre])) | (ground.other & (high < narrow - high[centre]))
-        kept = (ground.own & (low > high[centre])) | (ground.other & (low > found.reach[entry] - low[centre] + 2))
+        kept = (ground.own & (low > high[centre])) | (
+            ground.other & (low > found.reach[entry] - low[centre] + 2)
+        )
         points = np.flatnonzero((ground.own | ground.other) & ~lost & ~kept)
-        yield _Local(entry, np.append(centre, points[points != centre]).astype(np.int32), int(ground.weights[lost].sum()))
+        yield _Local(
+            entry,
+            np.append(centre, points[points != centre]).astype(np.int32),
+            int(ground.weights[lost].sum()),
+        )
 
 
 def _stack(
-    ground: Ground, found: Shortlist, group: list[_Local], size: int, most: np.ndarray, gap: np.ndarray, at_once: int
+    ground: Ground,
+    found: Shortlist,
+    group: list[_Local],
+    size: int,
+    most: np.ndarray,
+    gap: np.ndarray,
+    at_once: int,
 ) -> tuple[np.ndarray, Place]:
     """Places of one shape; void ones may lose less than nothing."""
     entries = np.array([local.entry for local in group])
@@ -96,5 +123,7 @@ def _stack(
         most=np.pad(most[entries], missing, constant_values=-1),
         gap=np.pad(gap[entries], missing),
         reach=np.pad(found.reach[entries] * scale, missing),
-        sides=np.pad(np.stack([np.cos(sides), np.sin(sides)], axis=2), (missing, (0, 0), (0, 0)), mode="edge"),
+        sides=np.pad(
+            np.stack([np.cos(sides), np.sin(sides)], axis=2), (missing, (0, 0), (0, 0)), mode="edge"
+        ),
     )

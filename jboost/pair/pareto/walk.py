@@ -1,7 +1,8 @@
-"""The walk along a front, and the exact part of it: slabs of a width hung from one centre after the other, and the points that they are.
+"""The walk along a front, and the exact part of it: slabs of a width hung from one centre after the
+other, and the points that they are.
 
-After a point of margin g the next is the least weight of any slab wider than 2 g, and of all slabs of that weight the widest. Looked at are all
-centres whose last bound does not rule them out.
+After a point of margin g the next is the least weight of any slab wider than 2 g, and of all slabs
+of that weight the widest. Looked at are all centres whose last bound does not rule them out.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class _Look(NamedTuple):
 
     bound: Array  # [] integer, no slab hung from it that is as wide loses less
     best: Point  # the best so far
-    lost: Array  # [] integer, the least that a class may lose which one that turned out too narrow hides
+    # [] integer, the least that a class may lose which one that turned out too narrow hides
+    lost: Array
     doubtful: Array  # [] bool
 
 
@@ -64,10 +66,14 @@ class _Walk(NamedTuple):
 
 
 def _first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array, Array]:
-    """The lightest point, that of the optimal separator; places [c] of the centres, and what no slab hung from each loses less than, [c]."""
+    """The lightest point, that of the optimal separator; places [c] of the centres, and what no
+    slab hung from each loses less than, [c].
+    """
     centres, num_centres = sweep.list_centres(instance)
     bounds = sweep.bound_centres(instance, centres, num_centres, config)
-    lightest = visits.visit_centres(instance, centres, bounds, all_optima=True, flip_misclassified=False)
+    lightest = visits.visit_centres(
+        instance, centres, bounds, all_optima=True, flip_misclassified=False
+    )
     kept = instance.live & (lightest.on_own_side == instance.own)
     origin = jnp.minimum(numerics.first_true(kept), kept.shape[0] - 1)
     line = line_along(instance, lightest.normal, kept & instance.own, kept & ~instance.own, origin)
@@ -75,7 +81,9 @@ def _first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array,
 
 
 def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Found:
-    """The front, its lightest `max_points` points at most, from looks at whatever centre may come next."""
+    """The front, its lightest `max_points` points at most, from looks at whatever centre may come
+    next.
+    """
     lightest, centres, bounds = _first_point(instance, config)
     constant = best_constant(instance)
     start = _Walk(
@@ -97,7 +105,12 @@ def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Fou
         is_constant = walk.best.squared_gap.hi == jnp.inf
         worth_it = (least < walk.best.loss) | ((least == walk.best.loss) & ~is_constant)
         chosen = jnp.minimum(numerics.first_true(waiting == least), waiting.shape[0] - 1)
-        return loops.cond(worth_it, lambda w: _visit(instance, centres, w, chosen), lambda w: _advance(w, constant), walk)
+        return loops.cond(
+            worth_it,
+            lambda w: _visit(instance, centres, w, chosen),
+            lambda w: _advance(w, constant),
+            walk,
+        )
 
     return loops.while_loop(unfinished, step, start).found
 
@@ -141,23 +154,38 @@ def _nothing_found(constant: Point, max_points: int) -> Found:
 
 def _add_point(found: Found, point: Point) -> Found:
     """The front with one more point, for which there is room."""
-    points = jax.tree.map(lambda rows, new: lax.dynamic_update_index_in_dim(rows, new, found.count, 0), found.points, point)
-    return found._replace(points=points, count=found.count + 1, ended=point.squared_gap.hi == jnp.inf)
+    points = jax.tree.map(
+        lambda rows, new: lax.dynamic_update_index_in_dim(rows, new, found.count, 0),
+        found.points,
+        point,
+    )
+    return found._replace(
+        points=points, count=found.count + 1, ended=point.squared_gap.hi == jnp.inf
+    )
 
 
 def best_constant(instance: Instance) -> Point:
     """The constant classifier that gives up the lighter class, the other class if they tie."""
     constant = visits.best_constant(instance)
     infinite = Wide(constant.margin, jnp.zeros_like(constant.margin))
-    return Point(constant.loss, infinite, constant.normal, instance.live & (instance.own == constant.on_own_side))
+    return Point(
+        constant.loss,
+        infinite,
+        constant.normal,
+        instance.live & (instance.own == constant.on_own_side),
+    )
 
 
 def measure(instance: Instance, kept: Array, loss: Array, first: Array, floor: Array) -> Point:
-    """The point that keeps given points, an own one among them, with the gap of their hulls; any gap up to the floor if it does not exceed that."""
+    """The point that keeps given points, an own one among them, with the gap of their hulls; any
+    gap up to the floor if it does not exceed that.
+    """
     own_side, other_side = kept & instance.own, kept & ~instance.own
     dx, dy = instance.metric - instance.metric[:, first, None]
     _, second = reduce.first_least(jnp.where(other_side, dx * dx + dy * dy, jnp.inf))
-    line = fat_line(instance, own_side, other_side, (first, jnp.minimum(second, kept.shape[0] - 1)), floor)
+    line = fat_line(
+        instance, own_side, other_side, (first, jnp.minimum(second, kept.shape[0] - 1)), floor
+    )
     return Point(loss, line.squared_gap, line.normal, kept)
 
 
@@ -189,7 +217,9 @@ def _look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point
         loss = arcs.losses[at]
         kept = kept_by(instance, arcs, at)
         again = jnp.all(kept == best.kept)
-        floor = jnp.where(loss == best.loss, jnp.sqrt(best.squared_gap.hi) * jnp.where(again, 2, 1 - 2.0**-16), -1)
+        floor = jnp.where(
+            loss == best.loss, jnp.sqrt(best.squared_gap.hi) * jnp.where(again, 2, 1 - 2.0**-16), -1
+        )
         point = measure(instance, kept, loss, centre, floor)
         wide_enough = compare_gaps(instance, point.squared_gap, last)[0] > 0
         wider = compare_gaps(instance, point.squared_gap, best.squared_gap)[0] > 0
@@ -201,5 +231,7 @@ def _look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point
 
     none = jnp.zeros(place.shape, bool)
     most = jnp.full((), jnp.iinfo(arcs.losses.dtype).max)
-    _, _, best, lost = loops.while_loop(unfinished, judge, (next_class(best, none), none, best, most))
+    _, _, best, lost = loops.while_loop(
+        unfinished, judge, (next_class(best, none), none, best, most)
+    )
     return _Look(jnp.min(arcs.losses), best, lost, arcs.doubtful)

@@ -1,4 +1,6 @@
-"""The points as an axis through two of them shows them: a plane that contains the axis is a line through one point of the projection."""
+"""The points as an axis through two of them shows them: a plane that contains the axis is a line
+through one point of the projection.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ class Axis(NamedTuple):
     flat: Instance  # the points projected along the axis, which is the origin
     ahead: Array  # [n] bool, on the axis, from the centre towards the second point
     behind: Array  # [n] bool, on the axis, on the other side of the centre
-    tilts: Array  # [2] int64, what is lost on the axis and by all planes if the points ahead, or those behind, go to the own side
-    straight: Array  # [n] int32, 1 to 4 for four lines through the origin, if it is certain that the projected point lies on one; else 0
+    # [2] int64, what is lost on the axis and by all planes if the points ahead, or those behind, go
+    # to the own side
+    tilts: Array
+    # [n] int32, 1 to 4 for four lines through the origin, if it is certain that the projected point
+    # lies on one; else 0
+    straight: Array
     doubt: Array  # [] int64, weight of the points whose direction rounding may have spoiled
 
 
@@ -33,15 +39,20 @@ class _Vector(NamedTuple):
     third: Wide
 
 
-_SURE_PART = 2.0**-44  # of a product: a difference of two products that is larger than this keeps all bits of a float
+# of a product: a difference of two products that is larger than this keeps all bits of a float
+_SURE_PART = 2.0**-44
 _SIGNED_PART = 2.0**-94  # and one that is larger than this keeps its sign
 
 
 def look_along(problem: Problem, centre: Array, second: Array) -> Axis:
-    """Projects all points along the axis from the place of one point through that of another, [] int32 each, which must not coincide."""
+    """Projects all points along the axis from the place of one point through that of another, []
+    int32 each, which must not coincide.
+    """
     origin, towards = problem.points[centre], problem.points[second]
     along = jnp.abs(towards - origin)
-    longest = jnp.where((along[0] >= along[1]) & (along[0] >= along[2]), 0, jnp.where(along[1] >= along[2], 1, 2))
+    longest = jnp.where(
+        (along[0] >= along[1]) & (along[0] >= along[2]), 0, jnp.where(along[1] >= along[2], 1, 2)
+    )
     points, origin, towards = (_turn(array, longest) for array in (problem.points, origin, towards))
     seen = _Vector(*(exact.wide_difference(points[i], origin[i]) for i in range(3)))
     axis = _Vector(*(exact.wide_difference(towards[i], origin[i]) for i in range(3)))
@@ -53,33 +64,54 @@ def look_along(problem: Problem, centre: Array, second: Array) -> Axis:
     other = problem.live & ~problem.own
 
     def cost(own_side: Array, other_side: Array) -> Array:
-        return problem.base + numerics.masked_sum(problem.weights, (other & (own_side | here)) | (problem.own & other_side))
+        return problem.base + numerics.masked_sum(
+            problem.weights, (other & (own_side | here)) | (problem.own & other_side)
+        )
 
     projected = jnp.stack([x, y])
-    flat = Instance(projected, projected, problem.own, problem.live, problem.weights, problem.on_grid)
+    flat = Instance(
+        projected, projected, problem.own, problem.live, problem.weights, problem.on_grid
+    )
     tilts = jnp.stack([cost(ahead, behind), cost(behind, ahead)])
-    return Axis(flat, ahead, behind, tilts, _straight(seen, axis, x, y), numerics.masked_sum(problem.weights, problem.live & unsure))
+    return Axis(
+        flat,
+        ahead,
+        behind,
+        tilts,
+        _straight(seen, axis, x, y),
+        numerics.masked_sum(problem.weights, problem.live & unsure),
+    )
 
 
 def _turn(vectors: Array, longest: Array) -> tuple[Array, ...]:
     """The three coordinates of vectors [..., 3] in cyclic order, from the place `longest` on."""
     x, y, z = (vectors[..., i] for i in range(3))
     orders = ((x, y, z), (y, z, x), (z, x, y))
-    return tuple(jnp.where(longest == 0, a, jnp.where(longest == 1, b, c)) for a, b, c in zip(*orders, strict=True))
+    return tuple(
+        jnp.where(longest == 0, a, jnp.where(longest == 1, b, c))
+        for a, b, c in zip(*orders, strict=True)
+    )
 
 
 def _project_exactly(seen: _Vector, axis: _Vector) -> tuple[Array, Array, Array]:
-    """The projection [n], [n] on the plane across the longest component of the axis, times that component; none is unsure."""
+    """The projection [n], [n] on the plane across the longest component of the axis, times that
+    component; none is unsure.
+    """
     x = axis.first.hi * seen.second.hi - axis.second.hi * seen.first.hi
     y = axis.first.hi * seen.third.hi - axis.third.hi * seen.first.hi
     return x, y, jnp.zeros(x.shape, bool)
 
 
 def _project_widely(seen: _Vector, axis: _Vector) -> tuple[Array, Array, Array]:
-    """The same for any floats, rounded, and which points [n] may have lost their direction to rounding."""
+    """The same for any floats, rounded, and which points [n] may have lost their direction to
+    rounding.
+    """
 
     def minor(part: Wide, component: Wide) -> Array:
-        return exact.wide_add(exact.wide_multiply(axis.first, part), exact.wide_negative(exact.wide_multiply(component, seen.first))).hi
+        return exact.wide_add(
+            exact.wide_multiply(axis.first, part),
+            exact.wide_negative(exact.wide_multiply(component, seen.first)),
+        ).hi
 
     x, y = minor(seen.second, axis.second), minor(seen.third, axis.third)
     product = jnp.abs(axis.first.hi) * _largest([jnp.abs(part.hi) for part in seen])
@@ -94,15 +126,25 @@ def _project_widely(seen: _Vector, axis: _Vector) -> tuple[Array, Array, Array]:
 
 
 def _straight(seen: _Vector, axis: _Vector, x: Array, y: Array) -> Array:
-    """Which points [n] lie for certain on x = 0, y = 0, x = y or x = -y: as all do where a classifier is constant, or repeats or reverses another."""
+    """Which points [n] lie for certain on x = 0, y = 0, x = y or x = -y: as all do where a
+    classifier is constant, or repeats or reverses another.
+    """
     same, reverse = _likeness(seen.second, axis.second, seen.third, axis.third)
-    return jnp.where(x == 0, 1, jnp.where(y == 0, 2, jnp.where(same, 3, jnp.where(reverse, 4, 0)))).astype(jnp.int32)
+    return jnp.where(
+        x == 0, 1, jnp.where(y == 0, 2, jnp.where(same, 3, jnp.where(reverse, 4, 0)))
+    ).astype(jnp.int32)
 
 
-def _likeness(part: Wide, component: Wide, other_part: Wide, other_component: Wide) -> tuple[Array, Array]:
-    """Whether one coordinate, of points [n] and of the axis, is the other one, and whether it is its negative, [n] bool."""
+def _likeness(
+    part: Wide, component: Wide, other_part: Wide, other_component: Wide
+) -> tuple[Array, Array]:
+    """Whether one coordinate, of points [n] and of the axis, is the other one, and whether it is
+    its negative, [n] bool.
+    """
     same = _agree(part, other_part) & _agree(component, other_component)
-    reverse = _agree(part, exact.wide_negative(other_part)) & _agree(component, exact.wide_negative(other_component))
+    reverse = _agree(part, exact.wide_negative(other_part)) & _agree(
+        component, exact.wide_negative(other_component)
+    )
     return same, reverse
 
 

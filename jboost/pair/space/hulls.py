@@ -1,8 +1,10 @@
 """The shortest distance between the convex hulls of two finite sets in space, by support points.
 
-As `jboost.geometry.hulls` does in the plane (E. G. Gilbert, D. W. Johnson, S. S. Keerthi 1988): the Minkowski difference of the two sets is
-searched for its point nearest to the origin. A step keeps the face, a corner, an edge or a triangle through the new corner, that comes closest.
-Normals are differences of points, perpendiculars to one, or cross products of two, so that on an integer grid of 11 bits they are exact.
+As `jboost.geometry.hulls` does in the plane (E. G. Gilbert, D. W. Johnson, S. S. Keerthi 1988): the
+Minkowski difference of the two sets is searched for its point nearest to the origin. A step keeps
+the face, a corner, an edge or a triangle through the new corner, that comes closest. Normals are
+differences of points, perpendiculars to one, or cross products of two, so that on an integer grid
+of 11 bits they are exact.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ class HullDistance(NamedTuple):
 
 
 class _Face(NamedTuple):
-    """A face of the Minkowski difference with up to three corners, of which the first may repeat."""
+    """A face of the Minkowski difference with up to three corners, of which the first
+    may repeat.
+    """
 
     first: Array  # [3] int32, places in the first set
     second: Array  # [3] int32, places in the second set
@@ -49,12 +53,16 @@ def _cross(a: Array, b: Array) -> Array:
     """The cross product of vectors [..., 3]; exactly 0 for two equal ones."""
 
     def minor(i: int, j: int) -> Array:
-        return exact.rounded_product(a[..., i], b[..., j]) - exact.rounded_product(a[..., j], b[..., i])
+        return exact.rounded_product(a[..., i], b[..., j]) - exact.rounded_product(
+            a[..., j], b[..., i]
+        )
 
     return jnp.stack([minor(1, 2), minor(2, 0), minor(0, 1)], axis=-1)
 
 
-def hull_distance(points: Array, in_first: Array, in_second: Array, *, start: tuple[Array, Array], floor: Array) -> HullDistance:
+def hull_distance(
+    points: Array, in_first: Array, in_second: Array, *, start: tuple[Array, Array], floor: Array
+) -> HullDistance:
     """Distance between the hulls of two disjoint sets of points.
 
     Args:
@@ -62,11 +70,13 @@ def hull_distance(points: Array, in_first: Array, in_second: Array, *, start: tu
       in_first: [n] bool, the first set.
       in_second: [n] bool, the second set.
       start: places of a point of the first set and of one of the second.
-      floor: [], the search may end as soon as the distance is known not to exceed this; negative to go to the end.
+      floor: [], the search may end as soon as the distance is known not to exceed this; negative to
+        go to the end.
 
     Returns:
-      The distance and its direction; an upper bound of at most `floor` if the search ended early. Distance 0 if the hulls meet; the
-      direction is then without meaning, as all is where a set is empty.
+      The distance and its direction; an upper bound of at most `floor` if the search ended early.
+      Distance 0 if the hulls meet; the direction is then without meaning, as all is where a set is
+      empty.
     """
     last = points.shape[0] - 1
     reach = jnp.max(jnp.abs(points))
@@ -88,18 +98,29 @@ def hull_distance(points: Array, in_first: Array, in_second: Array, *, start: tu
 
     corner = points[start[0]] - points[start[1]]
     first, second = (jnp.broadcast_to(place, (3,)) for place in start)
-    face = _Face(first, second, corner, jnp.sqrt(dot(corner, corner)), jnp.any(in_first) & jnp.any(in_second))
+    face = _Face(
+        first, second, corner, jnp.sqrt(dot(corner, corner)), jnp.any(in_first) & jnp.any(in_second)
+    )
     face, _ = loops.bounded_loop(step, lambda f: f.moving, face, max_checks=_MAX_STEPS)
     return HullDistance(face.normal, face.distance)
 
 
 def _nearest_face(points: Array, face: _Face, new_first: Array, new_second: Array) -> _Face:
-    """The face nearest to the origin among those that join the new corner to at most two old ones."""
+    """The face nearest to the origin among those that join the new corner to at most
+    two old ones.
+    """
     old = points[face.first] - points[face.second]
     new = points[new_first] - points[new_second]
     pairs = [(0, 0), (0, 0), (1, 1), (2, 2), *_TRIANGLES]
-    left, right = jnp.stack([old[i] for i, _ in _TRIANGLES]), jnp.stack([old[j] for _, j in _TRIANGLES])
-    candidates = [_corner(new), _edges(new, old), _triangles(jnp.broadcast_to(new, (3, 3)), left, right)]
+    left, right = (
+        jnp.stack([old[i] for i, _ in _TRIANGLES]),
+        jnp.stack([old[j] for _, j in _TRIANGLES]),
+    )
+    candidates = [
+        _corner(new),
+        _edges(new, old),
+        _triangles(jnp.broadcast_to(new, (3, 3)), left, right),
+    ]
     normals, distances = (jnp.concatenate(parts) for parts in zip(*candidates, strict=True))
     best = jnp.minimum(numerics.first_true(distances == jnp.min(distances)), len(pairs) - 1)
 
@@ -108,7 +129,13 @@ def _nearest_face(points: Array, face: _Face, new_first: Array, new_second: Arra
         joined[0] = [new_place] * 3
         return jnp.stack([jnp.stack(row) for row in joined])[best]
 
-    return _Face(corners(face.first, new_first), corners(face.second, new_second), normals[best], distances[best], face.moving)
+    return _Face(
+        corners(face.first, new_first),
+        corners(face.second, new_second),
+        normals[best],
+        distances[best],
+        face.moving,
+    )
 
 
 def _corner(new: Array) -> tuple[Array, Array]:
@@ -116,7 +143,9 @@ def _corner(new: Array) -> tuple[Array, Array]:
 
 
 def _edges(new: Array, old: Array) -> tuple[Array, Array]:
-    """Normals [k, 3] and distances [k] of the edges from the new corner to old ones; infinite where the nearest point is an end."""
+    """Normals [k, 3] and distances [k] of the edges from the new corner to old ones; infinite where
+    the nearest point is an end.
+    """
     edge = old - new[None]
     along, squared = -dot(new[None], edge), dot(edge, edge)
     normal = squared[:, None] * new[None] + along[:, None] * edge
@@ -128,7 +157,11 @@ def _edges(new: Array, old: Array) -> tuple[Array, Array]:
 def _triangles(new: Array, left: Array, right: Array) -> tuple[Array, Array]:
     """The same of triangles; infinite where the nearest point is not inside."""
     normal = _cross(left - new, right - new)
-    shares = dot(normal, _cross(new, left)), dot(normal, _cross(left, right)), dot(normal, _cross(right, new))
+    shares = (
+        dot(normal, _cross(new, left)),
+        dot(normal, _cross(left, right)),
+        dot(normal, _cross(right, new)),
+    )
     squared, height = dot(normal, normal), dot(normal, new)
     inside = (shares[0] >= 0) & (shares[1] >= 0) & (shares[2] >= 0) & (squared > 0)
     distance = numerics.safe_divide(jnp.abs(height), jnp.sqrt(squared))

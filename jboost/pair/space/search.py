@@ -1,9 +1,11 @@
 """Branch and bound over cells of planes: which axes may hold an optimal plane.
 
-The arc of an optimal class that belongs to its centre and its second point, with the planes through both, runs through some cell at every depth:
-the class loses what is certain there, and neither point is. So the cells that lose more than the best plane met so far may die, and once few places
-of the others are undecided only planes about the axes through two of these are left for the sweep. The host drives the steps, the deepest cells
-of the least bounds first, so that few wait and a good plane is met early.
+The arc of an optimal class that belongs to its centre and its second point, with the planes through
+both, runs through some cell at every depth: the class loses what is certain there, and neither
+point is. So the cells that lose more than the best plane met so far may die, and once few places of
+the others are undecided only planes about the axes through two of these are left for the sweep. The
+host drives the steps, the deepest cells of the least bounds first, so that few wait and a good
+plane is met early.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from jboost.pair.space.problem import Problem
 from jboost.pair.space.sweep import ListedAxes
 
 _MOST_UNDECIDED = 3  # places that a cell may leave to the sweep: those of a corner
-_MOST_STUCK, _CUTS_STUCK = 32, 4  # and if so many cuts have decided none of them: they are coplanar, as a rule
+# and if so many cuts have decided none of them: they are coplanar, as a rule
+_MOST_STUCK, _CUTS_STUCK = 32, 4
 _ROWS_AT_ONCE = 4096
 _PAIRS_AT_ONCE = 1 << 20
-_LEAST_WORK = 1 << 22  # places in rows, before the search compares itself with the sweep of all axes
+# places in rows, before the search compares itself with the sweep of all axes
+_LEAST_WORK = 1 << 22
 _LEAST_AXES = 64
 
 
@@ -34,27 +38,40 @@ class Promising(NamedTuple):
 
 
 def promising_axes(problem: Problem) -> Promising | None:
-    """The axes that branch and bound leaves, or None where it leaves about all of them. The problem is concrete, the call in the 64-bit scope."""
+    """The axes that branch and bound leaves, or None where it leaves about all of them. The problem
+    is concrete, the call in the 64-bit scope.
+    """
     places, index = _gather(problem)
     if not places.num_places:
         return None
     plan, num_axes = cells.make_plan(places), int(places.is_centre.sum()) * places.num_places
-    leaves, best = _search(places, plan, int(problem.base), most_work=max(_LEAST_WORK, num_axes * places.num_places))
-    if leaves is None or 4 * leaves.num_undecided.max(initial=0) ** 2 > max(num_axes, _PAIRS_AT_ONCE):
+    leaves, best = _search(
+        places, plan, int(problem.base), most_work=max(_LEAST_WORK, num_axes * places.num_places)
+    )
+    if leaves is None or 4 * leaves.num_undecided.max(initial=0) ** 2 > max(
+        num_axes, _PAIRS_AT_ONCE
+    ):
         return None
     pairs = _list_pairs(places, plan, leaves)
     if len(pairs) > max(_LEAST_AXES, num_axes // 2):
         return None
     capacity = max(_LEAST_AXES, 1 << max(len(pairs) - 1, 0).bit_length())
-    ends = [jnp.asarray(np.pad(index[part].astype(np.int32), (0, capacity - len(part)))) for part in np.divmod(pairs, len(places.weights))]
+    ends = [
+        jnp.asarray(np.pad(index[part].astype(np.int32), (0, capacity - len(part))))
+        for part in np.divmod(pairs, len(places.weights))
+    ]
     return Promising(ListedAxes(ends[0], ends[1], jnp.int32(len(pairs))), best)
 
 
 def _gather(problem: Problem) -> tuple[Places, np.ndarray]:
     """The places, and one point of each."""
-    points, own, weights, live = (np.asarray(part) for part in (problem.points, problem.own, problem.weights, problem.live))
+    points, own, weights, live = (
+        np.asarray(part) for part in (problem.points, problem.own, problem.weights, problem.live)
+    )
     at = np.flatnonzero(live)
-    coordinates, first, place = np.unique(points[at] + 0.0, axis=0, return_index=True, return_inverse=True)
+    coordinates, first, place = np.unique(
+        points[at] + 0.0, axis=0, return_index=True, return_inverse=True
+    )
     size, count = len(points) + 1, len(first)
     net = np.zeros(size, np.int64)
     np.add.at(net, place.reshape(-1), np.where(own[at], weights[at], -weights[at]))
@@ -68,7 +85,9 @@ def _gather(problem: Problem) -> tuple[Places, np.ndarray]:
 
 
 def _search(places: Places, plan: Plan, base: int, most_work: int) -> tuple[Cells | None, int]:
-    """Cells with few places that hold the arcs of all optimal classes, None where that takes too much work; and the loss of the best plane met."""
+    """Cells with few places that hold the arcs of all optimal classes, None where that takes too
+    much work; and the loss of the best plane met.
+    """
     own, other = np.maximum(places.weights, 0).sum(), np.maximum(-places.weights, 0).sum()
     best, work = base + int(min(own, other)), 0
     start = cells.root(places, base)
@@ -78,7 +97,9 @@ def _search(places: Places, plan: Plan, base: int, most_work: int) -> tuple[Cell
         if work > most_work:
             return None, best
         pieces, best = cells.divide(places, plan, batch, best)
-        is_leaf = pieces.num_undecided <= np.where(pieces.stuck < _CUTS_STUCK, _MOST_UNDECIDED, _MOST_STUCK)
+        is_leaf = pieces.num_undecided <= np.where(
+            pieces.stuck < _CUTS_STUCK, _MOST_UNDECIDED, _MOST_STUCK
+        )
         is_leaf |= pieces.depth == cells.NUM_DEPTHS
         leaves.append(pieces.chosen(is_leaf))
         waiting.append(pieces.chosen(~is_leaf))
@@ -102,7 +123,9 @@ def _take(waiting: list[Cells], best: int) -> Cells:
 
 
 def _list_pairs(places: Places, plan: Plan, leaves: Cells) -> np.ndarray:
-    """The pairs of a centre and a second place, as centre (N + 1) + place, with arcs that may lie in leaves; int64."""
+    """The pairs of a centre and a second place, as centre (N + 1) + place, with arcs that may lie
+    in leaves; int64.
+    """
     part = np.cumsum(leaves.num_undecided**2) // _PAIRS_AT_ONCE
     found = [_pairs_of(places, plan, leaves.chosen(part == number)) for number in np.unique(part)]
     return np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
@@ -113,10 +136,17 @@ def _pairs_of(places: Places, plan: Plan, leaves: Cells) -> np.ndarray:
     cell = np.repeat(np.arange(len(leaves.num_undecided)), leaves.num_undecided)
     is_centre = places.is_centre[undecided]
     centre, cell = undecided[is_centre], cell[is_centre]
-    second, pair = cells.ranges(cells.before(leaves.num_undecided)[cell], leaves.num_undecided[cell])
+    second, pair = cells.ranges(
+        cells.before(leaves.num_undecided)[cell], leaves.num_undecided[cell]
+    )
     centre, second, cell = centre[pair], undecided[second], cell[pair]
     away, face = places.points[second] - places.points[centre], leaves.face[cell]
     x, y, z = (np.take_along_axis(away, (face[:, None] + i) % 3, axis=1)[:, 0] for i in range(3))
-    (s, t, _), (s_reach, t_reach, _) = leaves.middle[cell].T, plan.half_widths[face, leaves.depth[cell]].T
-    meets = np.abs(x + s * y + t * z) <= s_reach * np.abs(y) + t_reach * np.abs(z) + 2 * cells.SAFETY
+    (s, t, _), (s_reach, t_reach, _) = (
+        leaves.middle[cell].T,
+        plan.half_widths[face, leaves.depth[cell]].T,
+    )
+    meets = (
+        np.abs(x + s * y + t * z) <= s_reach * np.abs(y) + t_reach * np.abs(z) + 2 * cells.SAFETY
+    )
     return np.unique((centre * len(places.weights) + second)[meets & (centre != second)])

@@ -20,39 +20,59 @@ from jboost.pair.space.sweep import Axes, bound_all, list_axes
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import Separator
 
-_MOST_SPREAD = 2.0**22  # of the extents of coordinates: beyond it products of metric coordinates lose the small ones
-_ROWS = 64  # data sets are filled up to a multiple of this, so that those of like sizes share what is compiled
+# of the extents of coordinates: beyond it products of metric coordinates lose the small ones
+_MOST_SPREAD = 2.0**22
+# data sets are filled up to a multiple of this, so that those of like sizes share what is compiled
+_ROWS = 64
 
 
 def judge_options(config: object, on_step: object, initial: object) -> SweepConfig:
-    """The resolved config of the sweep in space. Raises ValueError, naming the argument, for options that only the plane has."""
+    """The resolved config of the sweep in space. Raises ValueError, naming the argument, for
+    options that only the plane has.
+    """
     for name, value in (("on_step", on_step), ("initial", initial)):
         if value is not None:
-            raise ValueError(f"{name} is given, points has three columns, for which no search can be watched or resumed: leave it out")
+            raise ValueError(
+                f"{name} is given, points has three columns, for which no search can be watched or"
+                " resumed: leave it out"
+            )
     settings: SweepConfig = check.config("config", config, SweepConfig)
     if settings.word_bits == 32:
-        raise ValueError("config.word_bits is 32, and points has three columns: leave it at None, or pass 64")
+        raise ValueError(
+            "config.word_bits is 32, and points has three columns: leave it at None, or pass 64"
+        )
     return dataclasses.replace(settings, word_bits=64).resolved()
 
 
 @functools.partial(jax.jit, static_argnames=("all_optima", "flip_misclassified", "config"))
 @meshes.takes_gathered
 def optimal_plane(
-    points: Array, labels: Array, weights: Array, mask: Array, *, all_optima: bool, flip_misclassified: bool, config: SweepConfig
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *,
+    all_optima: bool,
+    flip_misclassified: bool,
+    config: SweepConfig,
 ) -> Separator:
-    """The plane that misclassifies the least weight, over all planes and both constant classifiers: the work of `jboost.pair.optimal_separator`.
+    """The plane that misclassifies the least weight, over all planes and both constant classifiers:
+    the work of `jboost.pair.optimal_separator`.
 
-    O(m n^2 log n) work for m points in the smaller class, by one sort for every pair of a centre and a second point (paper 000, Theorem 4.1).
-    The comparisons are exact where each coordinate, scaled by its own power of two, is an integer of at most 25 bits. For other
-    finite floats no tolerance decides either: what double words cannot tell apart widens the bounds, and the status is then PRECISION_LIMIT. It
-    is that, too, where one coordinate extends more than 2^22 times as far as another: the bound holds, but margins may be short, and losses higher.
+    O(m n^2 log n) work for m points in the smaller class, by one sort for every pair of a centre
+    and a second point (paper 000, Theorem 4.1). The comparisons are exact where each coordinate,
+    scaled by its own power of two, is an integer of at most 25 bits. For other finite floats no
+    tolerance decides either: what double words cannot tell apart widens the bounds, and the status
+    is then PRECISION_LIMIT. It is that, too, where one coordinate extends more than 2^22 times as
+    far as another: the bound holds, but margins may be short, and losses higher.
 
     Args:
       points: [n, 3], real.
       labels: [n], +1 or -1.
       weights: [n], positive.
       mask: [n] bool, False for rows that only pad.
-      all_optima: take the largest margin among all optimal separator sets, instead of the first one.
+      all_optima: take the largest margin among all optimal separator sets, instead of the first
+        one.
       flip_misclassified: measure margins with the misclassified points flipped, instead of removed.
       config: resolved; its words are of 64 bits.
 
@@ -60,7 +80,15 @@ def optimal_plane(
     >>> from jboost.pair import SweepConfig
     >>> points = jnp.array([[0.0, 0, 0], [2.0, 0, 0], [0.0, 2, 0], [0.0, 0, 2], [1.0, 1, 1]])
     >>> labels, config = jnp.array([-1, 1, 1, 1, 1]), SweepConfig().resolved()
-    >>> found = optimal_plane(points, labels, jnp.ones(5), jnp.ones(5, bool), all_optima=True, flip_misclassified=False, config=config)
+    >>> found = optimal_plane(
+    ...     points,
+    ...     labels,
+    ...     jnp.ones(5),
+    ...     jnp.ones(5, bool),
+    ...     all_optima=True,
+    ...     flip_misclassified=False,
+    ...     config=config,
+    ... )
     >>> float(found.loss), round(float(found.margin), 4)
     (0.0, 0.5774)
     """
@@ -88,9 +116,18 @@ def optimal_plane(
 
 @meshes.takes_gathered
 def optimal_plane_by_cells(
-    points: Array, labels: Array, weights: Array, mask: Array, *, all_optima: bool, flip_misclassified: bool, config: SweepConfig
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *,
+    all_optima: bool,
+    flip_misclassified: bool,
+    config: SweepConfig,
 ) -> Separator:
-    """`optimal_plane` of concrete arrays, where branch and bound leaves few axes to the sweep; the sweep of all where it does not."""
+    """`optimal_plane` of concrete arrays, where branch and bound leaves few axes to the sweep; the
+    sweep of all where it does not.
+    """
     options = {"all_optima": all_optima, "flip_misclassified": flip_misclassified, "config": config}
     num_points, result_dtype = points.shape[0], jnp.result_type(float)
     padded = pad_rows(max(_ROWS, -(-num_points // _ROWS) * _ROWS), points, labels, weights, mask)
@@ -99,7 +136,9 @@ def optimal_plane_by_cells(
     if found is None:
         return optimal_plane(points, labels, weights, mask, **options)
     with jax.enable_x64(True):
-        separator = _sweep_listed(*padded, found.axes, jnp.int64(found.attained + 1), **options, result_dtype=result_dtype)
+        separator = _sweep_listed(
+            *padded, found.axes, jnp.int64(found.attained + 1), **options, result_dtype=result_dtype
+        )
     return separator._replace(misclassified=separator.misclassified[:num_points])
 
 
@@ -108,8 +147,18 @@ def _read(points: Array, labels: Array, weights: Array, mask: Array) -> Problem:
     return encode(points, labels, weights, mask)[0]
 
 
-@functools.partial(jax.jit, static_argnames=("all_optima", "flip_misclassified", "config", "result_dtype"))
-def _sweep_listed(points: Array, labels: Array, weights: Array, mask: Array, axes: Axes, least_elsewhere: Array, **options: Any) -> Separator:
+@functools.partial(
+    jax.jit, static_argnames=("all_optima", "flip_misclassified", "config", "result_dtype")
+)
+def _sweep_listed(
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    axes: Axes,
+    least_elsewhere: Array,
+    **options: Any,
+) -> Separator:
     problem, encoding = encode(points, labels, weights, mask)
     return _best_about(problem, encoding, axes, least_elsewhere, **options)
 
@@ -127,15 +176,26 @@ def _best_about(
 ) -> Separator:
     """The best plane about some axes, where planes about others lose `least_elsewhere` or more."""
     bounds = bound_all(problem, axes, config)
-    best = visits.visit_axes(problem, axes, bounds, all_optima=all_optima, flip_misclassified=flip_misclassified)
+    best = visits.visit_axes(
+        problem, axes, bounds, all_optima=all_optima, flip_misclassified=flip_misclassified
+    )
     least = jnp.minimum(reduce.least(bounds), least_elsewhere)
     bound = jnp.maximum(jnp.where(problem.is_exact, best.loss, jnp.minimum(best.loss, least)), 0)
-    drawn = plane.draw_plane(problem, best, encoding.own_is_positive, flip_misclassified, encoding.unit, result_dtype)
+    drawn = plane.draw_plane(
+        problem, best, encoding.own_is_positive, flip_misclassified, encoding.unit, result_dtype
+    )
     constant = plane.best_constant(problem, encoding.positive, encoding.integers)
-    wrong, wrong_flat = (plane.misclassified(problem, encoding.positive, line, encoding.unit) for line in (drawn, constant))
-    falls_back = numerics.masked_sum(encoding.integers, wrong_flat) < numerics.masked_sum(encoding.integers, wrong)
+    wrong, wrong_flat = (
+        plane.misclassified(problem, encoding.positive, line, encoding.unit)
+        for line in (drawn, constant)
+    )
+    falls_back = numerics.masked_sum(encoding.integers, wrong_flat) < numerics.masked_sum(
+        encoding.integers, wrong
+    )
     drawn = jax.tree.map(functools.partial(jnp.where, falls_back), constant, drawn)
     is_constant = best.is_constant | falls_back
     is_sure = (best.loss == bound) & (is_constant | (plane.spread(problem) <= _MOST_SPREAD))
     status = jnp.where(is_sure, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
-    return certify(encoding, drawn, loss=best.loss, bound=bound, status=status, result_dtype=result_dtype)
+    return certify(
+        encoding, drawn, loss=best.loss, bound=bound, status=status, result_dtype=result_dtype
+    )

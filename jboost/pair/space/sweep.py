@@ -1,7 +1,8 @@
 """Every plane through a centre and a second point: bounds of the least loss round each axis.
 
-One axis is one centre of the plane sweep: the points are projected along it, sorted once and scanned once (`jboost.pair.sweep`), and the points on
-the axis add the cheaper of two tilts. O(m n) axes for m centres, O(m n^2 log n) work in all (paper 000, Theorem 4.1).
+One axis is one centre of the plane sweep: the points are projected along it, sorted once and
+scanned once (`jboost.pair.sweep`), and the points on the axis add the cheaper of two tilts. O(m n)
+axes for m centres, O(m n^2 log n) work in all (paper 000, Theorem 4.1).
 """
 
 from __future__ import annotations
@@ -94,19 +95,27 @@ def _turned(look: _Look) -> _View:
     """The view from an axis, once keys are in order."""
     turn, index = sweep.in_order(look.round)
     straight = numerics.take(look.straight, index)
-    plain = jnp.concatenate([jnp.zeros(1, bool), (straight[1:] == straight[:-1]) & (straight[1:] > 0)])
+    plain = jnp.concatenate(
+        [jnp.zeros(1, bool), (straight[1:] == straight[:-1]) & (straight[1:] > 0)]
+    )
     return _View(turn, plain)
 
 
 def _possible_loss(view: _View) -> Array:
-    """The least loss that any order within the uncertain runs could give; a run of plain ties is passed at once."""
+    """The least loss that any order within the uncertain runs could give; a run of plain ties is
+    passed at once.
+    """
     turn = view.turn
     doubts = (turn.joined & ~view.plain).astype(turn.steps.dtype)
     parts = jnp.stack([jnp.maximum(turn.steps, 0), jnp.maximum(-turn.steps, 0), doubts])
     sums = jnp.cumsum(parts, axis=1)
-    rise, fall, doubt = sums - lax.cummax(jnp.where(turn.joined[None], 0, sums - parts), axis=1)  # of the run so far
+    # of the run so far
+    rise, fall, doubt = sums - lax.cummax(jnp.where(turn.joined[None], 0, sums - parts), axis=1)
     is_plain = doubt == 0
-    rise, fall = jnp.where(is_plain, jnp.maximum(rise - fall, 0), rise), jnp.where(is_plain, jnp.maximum(fall - rise, 0), fall)
+    rise, fall = (
+        jnp.where(is_plain, jnp.maximum(rise - fall, 0), rise),
+        jnp.where(is_plain, jnp.maximum(fall - rise, 0), fall),
+    )
     of_runs = jnp.where(turn.ends[None], jnp.stack([rise, fall]), 0)
     rises, falls = jnp.cumsum(of_runs, axis=1)
     return sweep.least_loss(turn, rises - of_runs[0] - falls, rises - (falls - of_runs[1]))
@@ -117,13 +126,24 @@ def _bound_axes(problem: Problem, axes: Axes, index: Array, num_parts: int) -> A
     looks = jax.vmap(_look_from, in_axes=(None, 0, 0))(problem, centres, seconds)
     views = jax.vmap(_turned)(looks._replace(round=sweep.sorted_in_parts(looks.round, num_parts)))
     certain = problem.on_grid | ~reduce.any_true(views.turn.joined, axis=(0, 1))
-    lower = loops.cond(certain, jax.vmap(lambda view: sweep.attained_loss(view.turn)), jax.vmap(_possible_loss), views) - looks.doubt
-    is_axis = jnp.any(problem.points[centres] != problem.points[seconds], axis=1) & (index < axes.count)
+    lower = (
+        loops.cond(
+            certain,
+            jax.vmap(lambda view: sweep.attained_loss(view.turn)),
+            jax.vmap(_possible_loss),
+            views,
+        )
+        - looks.doubt
+    )
+    is_axis = jnp.any(problem.points[centres] != problem.points[seconds], axis=1) & (
+        index < axes.count
+    )
     return jnp.where(is_axis, lower, jnp.iinfo(lower.dtype).max)
 
 
 def bound_all(problem: Problem, axes: Axes, config: SweepConfig) -> Array:
-    """Lower bounds of the loss round axes, in chunks, [capacity of the axes]; the largest integer where there is no axis.
+    """Lower bounds of the loss round axes, in chunks, [capacity of the axes]; the largest integer
+    where there is no axis.
 
     Args:
       problem: with n points.
@@ -136,8 +156,14 @@ def bound_all(problem: Problem, axes: Axes, config: SweepConfig) -> Array:
 
     def sweep_chunk(number: Array, bounds: Array) -> Array:
         index = number * chunk + lax.iota(jnp.int32, chunk)
-        return lax.dynamic_update_index_in_dim(bounds, _bound_axes(problem, axes, index, num_parts), number, 0)
+        return lax.dynamic_update_index_in_dim(
+            bounds, _bound_axes(problem, axes, index, num_parts), number, 0
+        )
 
     used_chunks = (axes.count + chunk - 1) // chunk
-    unknown = jnp.full((num_chunks, chunk), jnp.iinfo(problem.weights.dtype).max, problem.weights.dtype)
-    return loops.fori_loop(jnp.zeros_like(used_chunks), used_chunks, sweep_chunk, unknown).reshape(-1)[:capacity]
+    unknown = jnp.full(
+        (num_chunks, chunk), jnp.iinfo(problem.weights.dtype).max, problem.weights.dtype
+    )
+    return loops.fori_loop(jnp.zeros_like(used_chunks), used_chunks, sweep_chunk, unknown).reshape(
+        -1
+    )[:capacity]

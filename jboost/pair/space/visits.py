@@ -1,6 +1,8 @@
-"""The exact part in space: axes that may hold the optimum are visited one by one, and the margins of optimal sets compared.
+"""The exact part in space: axes that may hold the optimum are visited one by one, and the margins
+of optimal sets compared.
 
-The tour is that of `jboost.pair.visits`: an optimal set has a class at each support point of its own side, so that the visits meet every optimal set.
+The tour is that of `jboost.pair.visits`: an optimal set has a class at each support point of its
+own side, so that the visits meet every optimal set.
 """
 
 from __future__ import annotations
@@ -55,8 +57,11 @@ def best_constant(problem: Problem) -> Incumbent:
     )
 
 
-def visit_axes(problem: Problem, axes: Axes, bounds: Array, *, all_optima: bool, flip_misclassified: bool) -> Incumbent:
-    """The optimum, from lower bounds of the loss round every axis; where `problem.is_exact` is False, the best that is certainly attained.
+def visit_axes(
+    problem: Problem, axes: Axes, bounds: Array, *, all_optima: bool, flip_misclassified: bool
+) -> Incumbent:
+    """The optimum, from lower bounds of the loss round every axis; where `problem.is_exact` is
+    False, the best that is certainly attained.
 
     Args:
       problem: the problem.
@@ -74,7 +79,9 @@ def visit_axes(problem: Problem, axes: Axes, bounds: Array, *, all_optima: bool,
         return _fat_separator(problem, centre, classes, chosen, flip_misclassified)
 
     places = lax.iota(jnp.int32, bounds.shape[0])
-    return tour(bounds, places, open_classes, separate, best_constant(problem), all_optima=all_optima)
+    return tour(
+        bounds, places, open_classes, separate, best_constant(problem), all_optima=all_optima
+    )
 
 
 def _open_classes(problem: Problem, centre: Array, second: Array) -> _Classes:
@@ -82,17 +89,28 @@ def _open_classes(problem: Problem, centre: Array, second: Array) -> _Classes:
     flat, origin = axis.flat, jnp.zeros(2, problem.points.dtype)
     radial = look_around(flat, origin)
     arguments = flat.points, origin, radial.off_centre
-    order = loops.cond(problem.is_exact, angular.exact_half_turn_order, angular.half_turn_order, *arguments)
+    order = loops.cond(
+        problem.is_exact, angular.exact_half_turn_order, angular.half_turn_order, *arguments
+    )
     position = angular.positions(order)
     sums = radial.start + jnp.cumsum(radial.steps[order.index])
     interval_ends = ~jnp.roll(order.joined, -1)
-    both = jnp.where(interval_ends, jnp.stack([sums, radial.total - sums]), jnp.iinfo(sums.dtype).max // 2)
+    both = jnp.where(
+        interval_ends, jnp.stack([sums, radial.total - sums]), jnp.iinfo(sums.dtype).max // 2
+    )
     losses = both[None] + axis.tilts[:, None, None]
     upper = angular.is_upper(flat.x, flat.y)
     other = problem.live & ~problem.own & radial.off_centre
     squared = jnp.where(other, _squared_distances(problem, centre), jnp.inf)[order.index]
     bounds = reach(squared, upper[order.index])
-    return _Classes(axis, losses.reshape(-1), jnp.concatenate([bounds, bounds]), position, upper, radial.off_centre)
+    return _Classes(
+        axis,
+        losses.reshape(-1),
+        jnp.concatenate([bounds, bounds]),
+        position,
+        upper,
+        radial.off_centre,
+    )
 
 
 def _squared_distances(problem: Problem, centre: Array) -> Array:
@@ -109,15 +127,23 @@ def _own_side(classes: _Classes, chosen: Array) -> Array:
     return jnp.where(classes.off_axis, on_left != own_on_right, ~fallen)
 
 
-def _fat_separator(problem: Problem, centre: Array, classes: _Classes, chosen: Chosen, flip_misclassified: bool) -> Incumbent:
-    """The bisector of the hulls on the two sides of one class, if its margin exceeds the floor; else any margin up to that."""
+def _fat_separator(
+    problem: Problem, centre: Array, classes: _Classes, chosen: Chosen, flip_misclassified: bool
+) -> Incumbent:
+    """The bisector of the hulls on the two sides of one class, if its margin exceeds the floor;
+    else any margin up to that.
+    """
     on_own_side = _own_side(classes, chosen.number)
     kept = problem.live & (on_own_side == problem.own)
     counted = problem.live if flip_misclassified else kept
     own_side, other_side = counted & on_own_side, counted & ~on_own_side
-    squared, nearest = reduce.first_least(jnp.where(other_side, _squared_distances(problem, centre), jnp.inf))
+    squared, nearest = reduce.first_least(
+        jnp.where(other_side, _squared_distances(problem, centre), jnp.inf)
+    )
     start = centre, jnp.minimum(nearest, other_side.shape[0] - 1)
-    hull = hulls.hull_distance(problem.metric, own_side, other_side, start=start, floor=2 * chosen.floor)
+    hull = hulls.hull_distance(
+        problem.metric, own_side, other_side, start=start, floor=2 * chosen.floor
+    )
     none_other = squared == jnp.inf
     return Incumbent(
         loss=chosen.loss,
