@@ -48,7 +48,7 @@ from jboost.learners.stumps import Stump, Stumps
 from jboost.learners.trained import Model
 from jboost.monomials import SearchConfig
 from jboost.monomials.costs import MDL, Rademacher
-from jboost.pair.trade_off_programs import DistanceSeparator
+from jboost.pair.baselines import DistanceSeparator
 from jboost.pair.types import Separator, TradeOff
 from jboost.slipper import Rules
 

@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import linprog
 
 from batches import few_at_once
-from jboost.lp import boxed_simplex, break_points
+from jboost.lp.simplex import boxes as boxed_simplex
+from jboost.lp.simplex import break_points
 
 VARIABLES, ROWS, PROGRAMS = 6, 8, 200
 

@@ -19,9 +19,10 @@ import threadpoolctl
 
 import jboost
 from jboost import cli, drive, files
-from jboost.cli import devices, options, programs, resolution, solve
+from jboost.cli import devices, options, programs, resolution
 from jboost.cli import evaluate as evaluate_room
 from jboost.cli.inputs import Examples
+from jboost.cli.pair import method as solve
 from jboost.data import classifiers
 from jboost.pair.types import Separator
 from jboost.report import rules

@@ -13,7 +13,10 @@ import pytest
 
 import jboost
 from jboost import cli, files
-from jboost.cli import boost_evaluate, boost_fit, devices, inputs, nu_choice, options, resolution
+from jboost.cli import devices, inputs, options, resolution
+from jboost.cli.boosting import evaluate as boost_evaluate
+from jboost.cli.boosting import fit as boost_fit
+from jboost.cli.boosting import nu_choice
 from jboost.data import binarization
 from jboost.data.table import Table
 from jboost.report import boosting

@@ -13,7 +13,7 @@ import pytest
 import jboost
 from jboost import cli
 from jboost.cli import resolution
-from jboost.cli.combine import split_lists
+from jboost.cli.combine.method import split_lists
 
 ROOT = Path(__file__).parents[1]
 ROWS = 30

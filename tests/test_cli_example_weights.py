@@ -14,8 +14,8 @@ import pytest
 
 import jboost
 from jboost import cli, example_weights, files
-from jboost.cli import example_weights as room
 from jboost.cli import resolution
+from jboost.cli.example_weights import method as room
 from jboost.cli.inputs import Examples
 from jboost.report import example_weights as report_room
 

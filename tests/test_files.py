@@ -16,7 +16,7 @@ import jboost
 from jboost import files, learners
 from jboost.data import binarization
 from jboost.monomials import costs
-from jboost.pair.trade_off_programs import DistanceSeparator
+from jboost.pair.baselines import DistanceSeparator
 from jboost.pair.types import Separator, TradeOff
 from marks import slow
 

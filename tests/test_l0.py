@@ -17,7 +17,8 @@ from scipy import optimize
 import jboost
 from jboost.base import memory
 from jboost.base.status import Status
-from jboost.l0 import integer, pricing
+from jboost.l0 import pricing
+from jboost.l0.votes import local_search
 from jboost.learners import prices
 from jboost.monomials import costs
 from marks import slow
@@ -215,7 +216,7 @@ def test_the_proof_can_be_worked_out_anew(max_rounds):
 
 def random_problem(rng, num_columns=12, num_examples=20):
     outputs = rng.integers(-1, 2, (num_columns, num_examples)).astype(np.float32)
-    return integer.Instance(
+    return local_search.Instance(
         jnp.asarray(outputs),
         jnp.asarray(rng.integers(1, 4, num_examples).astype(np.float32)),
         jnp.asarray(rng.random(num_columns).astype(np.float32)),
@@ -246,10 +247,10 @@ def test_points_are_on_the_simplex_and_their_loss_is_exact():
     problems = [random_problem(rng) for _ in range(200)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *problems)
     starts = jnp.asarray(rng.random((200, 12)).astype(np.float32) * (rng.random((200, 12)) < 0.5))
-    votes = jax.jit(jax.vmap(integer.evaluate))(stacked, starts)
-    found = jax.jit(jax.vmap(functools.partial(integer.search, config=integer.SearchConfig())))(
-        stacked, votes
-    )
+    votes = jax.jit(jax.vmap(local_search.evaluate))(stacked, starts)
+    found = jax.jit(
+        jax.vmap(functools.partial(local_search.search, config=local_search.SearchConfig()))
+    )(stacked, votes)
     for index, problem in enumerate(problems):
         for vote in (votes, found):
             coefficients = np.asarray(vote.coefficients[index])
@@ -270,10 +271,10 @@ def test_coefficients_of_many_columns_are_not_negative():
     than itself to be taken off.
     """
     size = 30_000
-    instance = integer.Instance(
+    instance = local_search.Instance(
         jnp.ones((size, 1)), jnp.ones(1), jnp.zeros(size), jnp.ones(size, bool), jnp.asarray(0.5)
     )
-    coefficients = np.asarray(integer.evaluate(instance, jnp.ones(size)).coefficients)
+    coefficients = np.asarray(local_search.evaluate(instance, jnp.ones(size)).coefficients)
     assert coefficients.min() >= 0
     assert coefficients.astype(np.float64).sum() == 1
 
@@ -283,8 +284,8 @@ def test_one_move_from_the_best_point_brings_nothing_better():
     """The line search against a fine grid of t."""
     rng = np.random.default_rng(2)
     solve = jax.jit(
-        lambda problem: integer.search(
-            problem, integer.evaluate(problem, jnp.ones(6)), config=integer.SearchConfig()
+        lambda problem: local_search.search(
+            problem, local_search.evaluate(problem, jnp.ones(6)), config=local_search.SearchConfig()
         )
     )
     for _ in range(20):
@@ -309,14 +310,14 @@ def test_a_literal_stands_for_the_opposite_one_and_a_better_one_for_a_worse():
     worse = np.array([1, 1, 0, 0, 0, 0, 0, 0.0])
     outputs = np.array([np.ones(8), -np.ones(8), bits, bits - 1, worse]).astype(np.float32)
     costs = jnp.array([0, 0, 0.5, 0.5, 0.5])
-    instance = integer.Instance(
+    instance = local_search.Instance(
         jnp.asarray(outputs * labels), jnp.ones(8), costs, jnp.ones(5, bool), jnp.asarray(0.1)
     )
     solve = jax.jit(
-        lambda start: integer.search(
+        lambda start: local_search.search(
             instance,
-            integer.evaluate(instance, start),
-            config=integer.SearchConfig(),
+            local_search.evaluate(instance, start),
+            config=local_search.SearchConfig(),
             companions=(0, 1),
         )
     )
@@ -342,15 +343,15 @@ def test_votes_of_few_hypotheses_keep_to_what_is_allowed_and_come_near_the_best_
     starts = jnp.asarray(rng.dirichlet(np.ones(12), (30, 4)).astype(np.float32)).at[:, 0].set(0)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *problems)
     most = 2
-    config = integer.SearchConfig(max_hypotheses=most)
+    config = local_search.SearchConfig(max_hypotheses=most)
 
     def best(problem, starts):
         def one(start):
-            few = integer.limited(
+            few = local_search.limited(
                 jnp.where(problem.is_column, start, 0), config.max_hypotheses, (0, 1)
             )
-            return integer.search(
-                problem, integer.evaluate_near(problem, few), config=config, companions=(0, 1)
+            return local_search.search(
+                problem, local_search.evaluate_near(problem, few), config=config, companions=(0, 1)
             )
 
         votes = jax.vmap(one)(starts)
@@ -668,13 +669,13 @@ def test_columns_that_find_no_room_are_said():
 
 @pytest.mark.slow
 def test_starts_of_the_local_search_are_the_largest_few():
-    starts = np.asarray(integer.sparse_starts(jnp.array([0.1, 0.0, 0.5, 0.2, 0.2])))
+    starts = np.asarray(local_search.sparse_starts(jnp.array([0.1, 0.0, 0.5, 0.2, 0.2])))
     np.testing.assert_allclose(starts[0], [0, 0, 0.5, 0.2, 0])
     np.testing.assert_allclose(starts[1], [0.1, 0, 0.5, 0.2, 0.2])
     np.testing.assert_allclose(starts[4], [0, 0, 1, 1, 1])
     np.testing.assert_allclose(starts[6], [1, 0, 1, 1, 1])
-    assert not np.asarray(integer.sparse_starts(jnp.zeros(2))).any()
-    assert np.asarray(integer.sparse_starts(jnp.arange(40.0)) > 0).sum(axis=1).tolist() == [
+    assert not np.asarray(local_search.sparse_starts(jnp.zeros(2))).any()
+    assert np.asarray(local_search.sparse_starts(jnp.arange(40.0)) > 0).sum(axis=1).tolist() == [
         2,
         4,
         8,

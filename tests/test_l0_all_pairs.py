@@ -14,7 +14,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from benchmarks.l0_relaxation import make_pool
 from jboost import l0
 from jboost.base.status import Status
-from jboost.l0 import all_pairs, relaxation
+from jboost.l0 import relaxation
+from jboost.l0.relaxation import all_pairs, solve
 from oracles import l0 as oracle
 
 LISTED = l0.RelaxationConfig(solver=l0.AllPairsConfig(block_bytes=2_000))
@@ -107,7 +108,7 @@ def compiled(outputs, labels, costs, config):
     bits = relaxation.judge_features(None, data[4], config)
     layout = all_pairs.known_layout(config, data[0], data[1], data[4])
     numbers = jnp.asarray(0.1), jnp.asarray(1e-3)
-    program = relaxation._solve.lower(
+    program = solve._solve.lower(
         (*data, bits), *numbers, None, config=config, layout=layout
     ).compile()
     return program, 4 * math.prod(layout.shape)

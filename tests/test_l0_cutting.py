@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jboost.l0 import branching, cutting, integer, node_program, row_cuts
-from jboost.l0.instance import make_instance
-from jboost.l0.node_program import NO, OPEN, YES
+from jboost.l0.branch_and_cut import branching, cutting, node_program, row_cuts
+from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES
+from jboost.l0.relaxation.instance import make_instance
+from jboost.l0.votes import local_search
 from oracles import l0 as oracle
 
 EXAMPLES, COLUMNS, CUTS = 6, 5, 12
@@ -388,7 +389,7 @@ def test_what_is_enough_is_rounded_up_to_the_goal():
     it.
     """
     random = np.random.default_rng(6)
-    enough, round_up = jax.jit(integer.enough), jax.jit(integer.round_up)
+    enough, round_up = jax.jit(local_search.enough), jax.jit(local_search.round_up)
     num_lower = 0
     for trial in range(60):
         weights = jnp.asarray(random.integers(1, 4, 5), float)

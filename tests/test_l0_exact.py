@@ -13,7 +13,7 @@ import pytest
 import jboost
 from jboost import l0
 from jboost.base.status import Status
-from jboost.l0 import integer
+from jboost.l0.votes import local_search
 from oracles import l0 as oracle
 from test_l0 import every_monomial, integer_optimum, mdl_costs
 
@@ -325,7 +325,7 @@ def test_a_model_may_be_watched_and_stopped():
 
 def test_the_best_pair_is_the_best_of_all_pairs():
     random = np.random.default_rng(6)
-    find = jax.jit(integer.best_pair)
+    find = jax.jit(local_search.best_pair)
     for _ in range(150):
         margins = random.integers(-1, 2, (6, 8)).astype(np.float32)
         weights, costs = (
@@ -333,7 +333,7 @@ def test_the_best_pair_is_the_best_of_all_pairs():
             random.random(6).astype(np.float32),
         )
         is_column, margin = random.random(6) < 0.6, np.float32(random.choice([0.2, 0.5, 0.6, 1.0]))
-        found = find(integer.Instance(margins, weights, costs, is_column, margin))
+        found = find(local_search.Instance(margins, weights, costs, is_column, margin))
         losses = {
             pair: costs[list(pair)].sum() + weights[margins[list(pair)].mean(axis=0) < margin].sum()
             for pair in itertools.combinations(np.flatnonzero(is_column).tolist(), 2)
@@ -358,22 +358,22 @@ def test_bounds_are_rounded_up_to_what_the_loss_can_be():
         (-1.0, 0.0),
         (-np.inf, -np.inf),
     ):
-        assert float(integer.round_up(jnp.asarray(bound), weights, prices)) == pytest.approx(
+        assert float(local_search.round_up(jnp.asarray(bound), weights, prices)) == pytest.approx(
             wanted, abs=1e-5
         )
     for whole in ([0, 1, 2, 5], [3, 7], [4096]):
         assert float(
-            integer.round_up(jnp.asarray(5.3), weights, jnp.array(whole, float))
+            local_search.round_up(jnp.asarray(5.3), weights, jnp.array(whole, float))
         ) == pytest.approx(6)
     for others in (
         (weights * 0.5, prices),
         (weights, jnp.array([0, 0, 1.5, 1.4])),
         (weights, jnp.array([0, 1e-9])),
     ):
-        assert float(integer.round_up(jnp.asarray(1.2), *others)) == pytest.approx(1.2)
-    assert float(integer.round_up(jnp.asarray(1.2), weights, jnp.zeros(3))) == pytest.approx(2)
+        assert float(local_search.round_up(jnp.asarray(1.2), *others)) == pytest.approx(1.2)
+    assert float(local_search.round_up(jnp.asarray(1.2), weights, jnp.zeros(3))) == pytest.approx(2)
     assert float(
-        integer.round_up(jnp.asarray(1.2), weights, jnp.array([0, 1.5, np.inf]))
+        local_search.round_up(jnp.asarray(1.2), weights, jnp.array([0, 1.5, np.inf]))
     ) == pytest.approx(1.5)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import jboost
 from jboost.base.status import Status
-from jboost.l0 import margins as searches
+from jboost.l0 import path as searches
 from oracles import l0 as oracle
 from test_l0 import MAX_ORDER, TOLERANCE, every_monomial, mdl_costs
 

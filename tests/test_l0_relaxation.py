@@ -15,9 +15,19 @@ import jboost
 from batches import few_at_once
 from jboost import l0
 from jboost.base.status import Status
-from jboost.l0 import all_pairs, certify, halpern, interior, newton, pair_blocks, system
-from jboost.l0 import cuts as pair_cuts
-from jboost.l0.relaxation import judge_features, make_instance, with_distances
+from jboost.l0.relaxation import (
+    all_pairs,
+    certify,
+    halpern,
+    interior,
+    judge_features,
+    make_instance,
+    newton,
+    pair_blocks,
+    system,
+    with_distances,
+)
+from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import Cuts, Dual, Primal
 from jboost.lp import FirstOrderConfig, InteriorPointConfig
 from oracles import l0 as oracle

@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize
 
 import jboost
-from jboost.l0 import integer, relaxed
+from jboost.l0.votes import local_search, rounded
 
 NUM_EXAMPLES, NUM_COLUMNS, COUNT = 26, 10, 80
 
@@ -53,8 +53,8 @@ def make_pools(seed, dtype):
 
 def find_all(pools, max_hypotheses):
     def find(margins, weights, costs, is_column, margin, votes):
-        instance = integer.Instance(margins, weights, costs, is_column, margin)
-        return relaxed.find(instance, votes, config=jboost.l0.RelaxedConfig(max_hypotheses))
+        instance = local_search.Instance(margins, weights, costs, is_column, margin)
+        return rounded.find(instance, votes, config=jboost.l0.RelaxedConfig(max_hypotheses))
 
     return jax.device_get(jax.jit(jax.vmap(find))(*pools))
 

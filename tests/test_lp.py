@@ -17,7 +17,8 @@ import linear_programs
 from batches import few_at_once
 from jboost import lp, operators
 from jboost.base.status import Status
-from jboost.lp import certify, conclude, derivatives, tighten
+from jboost.lp import derivatives
+from jboost.lp.certificate import certify, conclude, tighten
 from jboost.lp.types import empty_history
 from linear_programs import (
     DUALLY_INFEASIBLE,

@@ -13,9 +13,9 @@ import pytest
 import linear_programs
 from batches import few_at_once
 from jboost.base.status import Status
-from jboost.lp import first_order, make_program, polish, scaling
-from jboost.lp.assess import assess, dual_side, primal_side
-from jboost.lp.first_order import FirstOrderConfig
+from jboost.lp import first_order, make_program
+from jboost.lp.certificate.assess import assess, dual_side, primal_side
+from jboost.lp.first_order import FirstOrderConfig, polish, scaling
 from jboost.lp.types import ProofConfig
 from oracles import highs
 

@@ -12,8 +12,8 @@ import batches
 import jboost
 from jboost.base.status import Status
 from jboost.pair import SweepConfig
-from jboost.pair.instance import Instance
-from jboost.pair.near_optimal_lines import holds_gaps
+from jboost.pair.leave_one_out.near_optimal_lines import holds_gaps
+from jboost.pair.sweep.instance import Instance
 from oracles.leave_one_out import leave_one_out
 from oracles.pair import random_degenerate_sets
 
@@ -190,7 +190,7 @@ def test_room_that_does_not_suffice_is_said_and_made():
 @pytest.mark.parametrize("model", MODELS)
 def test_room_grows_outside_of_jit(model, monkeypatch):
     # by its name it is the function in the module
-    monkeypatch.setattr(sys.modules["jboost.pair.leave_one_out"], "_FIRST_ROOM", 2)
+    monkeypatch.setattr(sys.modules["jboost.pair.leave_one_out.solve"], "_FIRST_ROOM", 2)
     points, labels, weights, _ = (field[0] for field in random_degenerate_sets(66, 1, 8))
     result = jboost.pair.leave_one_out(
         points.astype(np.float32), labels, weights=weights, model=model

@@ -8,24 +8,20 @@ from collections.abc import Callable
 from typing import Any
 
 from jboost import files, outputs
-from jboost.cli import (
-    boost_fit,
-    combine_fit,
-    devices,
-    example_weights_fit,
-    l0_fit,
-    limits,
-    programs,
-    slipper_fit,
-)
-from jboost.cli.combine import LISTS, split_lists
+from jboost.cli import devices, limits, programs
+from jboost.cli.boosting import fit as boost_fit
+from jboost.cli.combine import fit as combine_fit
+from jboost.cli.combine.method import LISTS, split_lists
 from jboost.cli.evaluate import evaluate
-from jboost.cli.fit import fit
+from jboost.cli.example_weights import fit as example_weights_fit
+from jboost.cli.l0 import fit as l0_fit
 from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER, Option
 from jboost.cli.options import OPTIONS, Settings
+from jboost.cli.pair.fit import fit
 from jboost.cli.predict import inspect, predict
 from jboost.cli.reading import make_reading
 from jboost.cli.resolution import read_config, resolve
+from jboost.cli.slipper import fit as slipper_fit
 
 _FLAG_LISTS, _CONFIG_LISTS = "jboost.flag_lists", "jboost.config_lists"
 _WIDTH = 120  # where the output is no terminal

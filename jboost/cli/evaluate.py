@@ -13,22 +13,18 @@ import numpy as np
 from jboost import outputs
 from jboost.base import loops
 from jboost.base.loops import OnStep
-from jboost.cli import (
-    boost_evaluate,
-    combine_evaluate,
-    example_weights,
-    example_weights_evaluate,
-    features,
-    inputs,
-    l0_evaluate,
-    limits,
-    pair_evaluate,
-    programs,
-    slipper_evaluate,
-)
+from jboost.cli import inputs, limits, programs
+from jboost.cli.boosting import evaluate as boost_evaluate
+from jboost.cli.boosting import features
+from jboost.cli.combine import evaluate as combine_evaluate
+from jboost.cli.example_weights import evaluate as example_weights_evaluate
+from jboost.cli.example_weights import method as example_weights
 from jboost.cli.inputs import Source
+from jboost.cli.l0 import evaluate as l0_evaluate
 from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER
 from jboost.cli.options import Settings
+from jboost.cli.pair import evaluate as pair_evaluate
+from jboost.cli.slipper import evaluate as slipper_evaluate
 from jboost.report import build, text
 from jboost.report.build import Losses
 

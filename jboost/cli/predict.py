@@ -11,18 +11,16 @@ from typing import Any
 import numpy as np
 
 from jboost import files, outputs
-from jboost.cli import (
-    boost_predict,
-    combine_predict,
-    example_weights_predict,
-    l0_predict,
-    pair_predict,
-    slipper_predict,
-)
+from jboost.cli.boosting import predict as boost_predict
+from jboost.cli.combine import predict as combine_predict
+from jboost.cli.example_weights import predict as example_weights_predict
+from jboost.cli.l0 import predict as l0_predict
 from jboost.cli.option import BOOSTERS, COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER
 from jboost.cli.options import EMBEDDED
 from jboost.cli.output import MODEL
+from jboost.cli.pair import predict as pair_predict
 from jboost.cli.reading import recall_reading
+from jboost.cli.slipper import predict as slipper_predict
 from jboost.data import embedded, readers
 from jboost.data.dialect import Reading
 from jboost.data.kinds import NUMBER, TEXT, Kind

@@ -10,7 +10,7 @@ from jax import lax
 from jboost.base import loops
 from jboost.base.types import Array
 from jboost.combine.votes import Examples
-from jboost.pair.instance import bound_loss
+from jboost.pair.sweep.instance import bound_loss
 
 
 def conflicts(examples: Examples) -> Array:

@@ -23,8 +23,8 @@ from jboost.combine import agglomerate, bounds, coordinate, stacking, votes
 from jboost.combine.stacking import LogOdds
 from jboost.combine.types import LinearVote
 from jboost.combine.votes import Arithmetic, Examples, Vote
-from jboost.pair.instance import meets
 from jboost.pair.separator import optimal_separator
+from jboost.pair.sweep.instance import meets
 
 STRATEGIES = ("greedy", "hierarchical", "coordinate", "exact")
 _MOST_EXACT = 3  # classifiers whose optimum the sweeps find

@@ -15,7 +15,7 @@ from jax import lax
 from jboost.base import numerics
 from jboost.base.types import Array
 from jboost.geometry import exact
-from jboost.pair.instance import is_kept_by_cast, is_valid, scale_weights
+from jboost.pair.sweep.instance import is_kept_by_cast, is_valid, scale_weights
 
 
 @dataclasses.dataclass(frozen=True)

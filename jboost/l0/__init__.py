@@ -2,20 +2,20 @@
 Goldberg and Eckstein 2009).
 """
 
-from jboost.l0.all_pairs import list_pairs
 from jboost.l0.booster import L0, L0Certificate, finish, fit, init, step
-from jboost.l0.choice import Choice, choose
-from jboost.l0.exact import Exact, ExactConfig, solve_exact
-from jboost.l0.exact import State as ExactState
-from jboost.l0.exact_fit import ExactFit, ExactFitState, fit_exact
-from jboost.l0.integer import SearchConfig
+from jboost.l0.branch_and_cut.fit import ExactFit, ExactFitState, fit_exact
+from jboost.l0.branch_and_cut.solve import Exact, ExactConfig, solve_exact
+from jboost.l0.branch_and_cut.solve import State as ExactState
+from jboost.l0.cross_validation import Choice, choose
 from jboost.l0.large import LargeCertificate, LargeChoice, RelaxedPoint, choose_large, fit_large
-from jboost.l0.margins import MarginSearch, path, search_margin
+from jboost.l0.path import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
-from jboost.l0.relaxed import RelaxedConfig
+from jboost.l0.relaxation.all_pairs import list_pairs
 from jboost.l0.strengthen import StrengthenConfig, Strengthened, strengthen
 from jboost.l0.types import AllPairsConfig, L0Relaxation, RelaxationConfig, WarmStart
 from jboost.l0.unnormalised import Unnormalised, solve_unnormalised
+from jboost.l0.votes.local_search import SearchConfig
+from jboost.l0.votes.rounded import RelaxedConfig
 
 __all__ = [
     "L0",

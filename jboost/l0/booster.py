@@ -21,11 +21,12 @@ from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
-from jboost.l0 import integer, pricing, relaxation, relaxed
+from jboost.l0 import pricing, relaxation
 from jboost.l0.pricing import Priced, Proof
 from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
+from jboost.l0.votes import local_search, rounded
 
-VoteConfig = integer.SearchConfig | relaxed.RelaxedConfig
+VoteConfig = local_search.SearchConfig | rounded.RelaxedConfig
 
 _NUM_CONSTANTS = 2
 _CONSTANTS = tuple(range(_NUM_CONSTANTS))
@@ -80,7 +81,7 @@ class Memory(NamedTuple):
     integer_upper: Array  # [] of that one
     integer_proof: Proof
     integer_lower: Array  # [] what it proves of (15)
-    best: integer.Vote  # the best point of (15) so far
+    best: local_search.Vote  # the best point of (15) so far
     gap: Array  # [] when a round last brought something
     num_idle: Array  # [] int32 rounds in a row that brought nothing
     # [] how far the next duals that ask are from those of the relaxation, towards the best so far
@@ -164,7 +165,9 @@ class L0:
             integer_upper=infinite,
             integer_proof=nothing,
             integer_lower=-infinite,
-            best=integer.evaluate(self.instance(dataset, outputs, costs, is_used), coefficients),
+            best=local_search.evaluate(
+                self.instance(dataset, outputs, costs, is_used), coefficients
+            ),
             gap=infinite,
             num_idle=jnp.zeros((), jnp.int32),
             pull=jnp.full((), _FIRST_PULL, outputs.dtype),
@@ -215,16 +218,17 @@ class L0:
         )
         memory = memory._replace(
             integer_lower=jnp.maximum(
-                memory.integer_lower, integer.round_up(memory.integer_proof.bound, weights, prices)
+                memory.integer_lower,
+                local_search.round_up(memory.integer_proof.bound, weights, prices),
             )
         )
         upper, lower = _bounds(memory)
-        is_closed = integer.have_met(lower, upper, self.tolerance)
-        rounded = integer.evaluate(
+        is_closed = local_search.have_met(lower, upper, self.tolerance)
+        rounded = local_search.evaluate(
             self.instance(dataset, memory.outputs, memory.costs, memory.is_used),
             proposal.relaxation.coefficients,
         )
-        best = integer.better(memory.best, rounded)
+        best = local_search.better(memory.best, rounded)
         solved = proposal.relaxation
         too_dear = pricing.reduced_costs(
             memory.outputs * boosting.signs(dataset)[None, :], memory.costs, solved, was_either
@@ -332,10 +336,10 @@ class L0:
 
     def instance(
         self, dataset: Dataset, outputs: Array, costs: Array, is_used: Array
-    ) -> integer.Instance:
+    ) -> local_search.Instance:
         """(15) over the columns in use."""
         weights = jnp.where(dataset.mask, dataset.weights.astype(outputs.dtype), 0.0)
-        return integer.Instance(
+        return local_search.Instance(
             outputs * boosting.signs(dataset)[None, :],
             weights,
             costs,
@@ -347,12 +351,12 @@ class L0:
         """Whether (18) was solved, and the cuts in force are those that hold of (15), [] bool."""
         return memory.either & (self.config.cuts == "ordered")
 
-    def votes(self, best: integer.Vote) -> Array:
+    def votes(self, best: local_search.Vote) -> Array:
         """The coefficients of the hypotheses, the same for both answers, [capacity, 2]."""
         own = best.coefficients[_NUM_CONSTANTS:]
         return jnp.stack([own, own], axis=1)
 
-    def constant(self, best: integer.Vote) -> Array:
+    def constant(self, best: local_search.Vote) -> Array:
         """What the two constants vote, []."""
         return best.coefficients[0] - best.coefficients[1]
 
@@ -483,7 +487,7 @@ def make_booster(
 
 def judge_search(search: Any) -> VoteConfig:
     """The kind of final vote, a local search for None. Raises ValueError where it is none."""
-    return check.config("search", search, integer.SearchConfig, relaxed.RelaxedConfig)
+    return check.config("search", search, local_search.SearchConfig, rounded.RelaxedConfig)
 
 
 def judge_learner(learner: Any) -> None:
@@ -555,41 +559,52 @@ def reopen(state: State, margin: Array, dataset: Dataset) -> State:
     )
 
 
-def _final_vote(memory: Memory, instance: integer.Instance, config: VoteConfig) -> integer.Vote:
+def _final_vote(
+    memory: Memory, instance: local_search.Instance, config: VoteConfig
+) -> local_search.Vote:
     """The vote that a config asks for, over the columns at hand."""
-    if isinstance(config, relaxed.RelaxedConfig):
-        return relaxed.find(instance, memory.warm.primal.coefficients, config=config)
+    if isinstance(config, rounded.RelaxedConfig):
+        return rounded.find(instance, memory.warm.primal.coefficients, config=config)
     return _sparse_vote(memory, instance, config)
 
 
 def _sparse_vote(
-    memory: Memory, instance: integer.Instance, config: integer.SearchConfig
-) -> integer.Vote:
+    memory: Memory, instance: local_search.Instance, config: local_search.SearchConfig
+) -> local_search.Vote:
     """The best point of (15) that the local search finds from the points at hand."""
     primal = memory.warm.primal
-    rounded = integer.evaluate(
-        instance, integer.limited(memory.best.coefficients, config.max_hypotheses, _CONSTANTS)
+    rounded = local_search.evaluate(
+        instance, local_search.limited(memory.best.coefficients, config.max_hypotheses, _CONSTANTS)
     )
     whole = jnp.stack(
         [
             memory.best.coefficients,
             primal.coefficients,
             primal.selected,
-            integer.best_pair(instance).coefficients,
+            local_search.best_pair(instance).coefficients,
         ]
     )
     starts = jnp.concatenate(
-        [whole, integer.sparse_starts(primal.coefficients), integer.sparse_starts(primal.selected)]
+        [
+            whole,
+            local_search.sparse_starts(primal.coefficients),
+            local_search.sparse_starts(primal.selected),
+        ]
     )
 
-    def search(start: Array) -> integer.Vote:
-        few = integer.limited(start, config.max_hypotheses, _CONSTANTS)
-        return integer.search(
-            instance, integer.evaluate_near(instance, few), config=config, companions=_CONSTANTS
+    def search(start: Array) -> local_search.Vote:
+        few = local_search.limited(start, config.max_hypotheses, _CONSTANTS)
+        return local_search.search(
+            instance,
+            local_search.evaluate_near(instance, few),
+            config=config,
+            companions=_CONSTANTS,
         )
 
     found = lax.map(search, starts)
-    return integer.better(rounded, jax.tree.map(lambda leaf: leaf[jnp.argmin(found.loss)], found))
+    return local_search.better(
+        rounded, jax.tree.map(lambda leaf: leaf[jnp.argmin(found.loss)], found)
+    )
 
 
 @meshes.takes_gathered

@@ -17,8 +17,8 @@ from jax import lax
 
 from jboost.base import brackets, loops, memory, numerics
 from jboost.base.types import Array, PyTree
-from jboost.l0 import certify
-from jboost.l0 import cuts as pair_cuts
+from jboost.l0.relaxation import certify
+from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import L0Relaxation
 from jboost.monomials.short import Rewards
 

@@ -20,8 +20,9 @@ from jax import lax
 from jboost.base import brackets, check, derivatives, loops, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.l0 import relaxation, row_cuts
-from jboost.l0.instance import make_instance
+from jboost.l0 import relaxation
+from jboost.l0.branch_and_cut import row_cuts
+from jboost.l0.relaxation.instance import make_instance
 from jboost.l0.types import Cuts, Instance, RelaxationConfig
 from jboost.lp import make_program, solve
 

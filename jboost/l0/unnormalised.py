@@ -19,7 +19,7 @@ from jboost.base import brackets, check, derivatives, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
-from jboost.l0.instance import make_instance
+from jboost.l0.relaxation.instance import make_instance
 from jboost.l0.types import Instance
 from jboost.lp import make_program, solve
 from jboost.lp.first_order import FirstOrderConfig

@@ -2,7 +2,7 @@
 many programs in one call.
 """
 
-from jboost.lp.bounds import recompute_bounds
+from jboost.lp.certificate.bounds import recompute_bounds
 from jboost.lp.first_order import FirstOrderConfig, WarmStart, extend
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.problem import LinearProgram, make_program, validate

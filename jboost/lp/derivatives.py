@@ -21,8 +21,8 @@ from jax import lax
 from jboost.base import derivatives, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
+from jboost.lp.first_order.scaling import Scaling, equilibrate
 from jboost.lp.problem import LinearProgram
-from jboost.lp.scaling import Scaling, equilibrate
 from jboost.lp.types import LPSolution
 
 _SCALING_ROUNDS = 8

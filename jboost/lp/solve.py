@@ -15,8 +15,8 @@ from jboost.lp import first_order, interior_point
 from jboost.lp.derivatives import differentiate
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
-from jboost.lp.margin_simplex import SimplexConfig
 from jboost.lp.problem import LinearProgram, fits_in_memory, prepare
+from jboost.lp.simplex.margins import SimplexConfig
 from jboost.lp.types import LPSolution
 
 _NEARLY = 4.0  # times the tolerance, of the residuals and the gap of an optimal solution

@@ -2,7 +2,7 @@
 any learner (paper 001, formulation (3)).
 """
 
-from jboost.lp.margin_simplex import SimplexConfig
+from jboost.lp.simplex.margins import SimplexConfig
 from jboost.lpboost.booster import LPBoost, finish, fit, init, step
 from jboost.lpboost.path import path
 from jboost.lpboost.solve import LPBoostSolution, solve

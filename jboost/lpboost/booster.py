@@ -39,7 +39,7 @@ from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.lp.interior_point import InteriorPointConfig
-from jboost.lp.margin_simplex import SimplexConfig
+from jboost.lp.simplex.margins import SimplexConfig
 from jboost.lpboost import master, value
 from jboost.lpboost.master import Config, Solved
 from jboost.relaxations import SoftMargin, certify

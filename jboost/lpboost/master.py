@@ -21,11 +21,12 @@ import jax.numpy as jnp
 from jboost import operators
 from jboost.base import check, meshes, numerics, reduce
 from jboost.base.types import Array
-from jboost.lp import first_order, interior_point, margin_simplex
+from jboost.lp import first_order, interior_point
 from jboost.lp.first_order import FirstOrderConfig, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
-from jboost.lp.margin_simplex import Basis, SimplexConfig
 from jboost.lp.problem import LinearProgram
+from jboost.lp.simplex import margins as margin_simplex
+from jboost.lp.simplex.margins import Basis, SimplexConfig
 from jboost.lp.types import NO_PROOF
 from jboost.projections import projection_capped_simplex
 from jboost.relaxations import games

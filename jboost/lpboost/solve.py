@@ -17,7 +17,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
-from jboost.lp.margin_simplex import SimplexConfig
+from jboost.lp.simplex.margins import SimplexConfig
 from jboost.lpboost import master, value
 from jboost.lpboost.derivatives import differentiate, game_of
 from jboost.lpboost.master import Config, Solved, Warm, judge_config

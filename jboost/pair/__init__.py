@@ -2,6 +2,11 @@
 largest margin.
 """
 
+from jboost.pair.baselines import (
+    DistanceSeparator,
+    least_distance_separator,
+    least_squared_distance_separator,
+)
 from jboost.pair.branch_and_bound import (
     BranchAndBoundConfig,
     BranchAndBoundInfo,
@@ -11,11 +16,6 @@ from jboost.pair.leave_one_out import leave_one_out
 from jboost.pair.pareto import best_trade_off, pareto_front
 from jboost.pair.separator import optimal_separator
 from jboost.pair.sweep import SweepConfig
-from jboost.pair.trade_off_programs import (
-    DistanceSeparator,
-    least_distance_separator,
-    least_squared_distance_separator,
-)
 from jboost.pair.types import LeaveOneOut, ParetoFront, Separator, TradeOff
 from jboost.pair.weights import ConfidentLabels, confidence_weights
 

@@ -19,11 +19,11 @@ from jboost.base import check, derivatives, labelled, meshes, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.pair import branch_and_bound, space, sweep, visits
+from jboost.pair import branch_and_bound, space, sweep
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, BranchAndBoundState
-from jboost.pair.encoding import certify, encode, pad_rows
-from jboost.pair.line import draw_line
-from jboost.pair.sweep import SweepConfig
+from jboost.pair.sweep import SweepConfig, visits
+from jboost.pair.sweep.encoding import certify, encode, pad_rows
+from jboost.pair.sweep.line import draw_line
 from jboost.pair.types import Separator
 
 # points; beyond it branch and bound is several times faster, though it takes longer to compile

@@ -6,7 +6,7 @@ the first seconds on.
 from `greedy` and `votes`.
 """
 
-from jboost.l0.large.choice import LargeChoice, choose_large
+from jboost.l0.large.cross_validation import LargeChoice, choose_large
 from jboost.l0.large.fit import LargeCertificate, RelaxedPoint, fit_large
 from jboost.l0.large.run import Info
 

@@ -20,7 +20,6 @@ from jboost.base import loops
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.l0 import relaxed
 from jboost.l0.booster import VoteConfig
 from jboost.l0.large import greedy, proof, relax, sizes, votes
 from jboost.l0.large.greedy import Rules
@@ -28,6 +27,7 @@ from jboost.l0.large.pool import Pool
 from jboost.l0.large.proof import Table
 from jboost.l0.large.relax import PrimalPoint, Relaxation
 from jboost.l0.large.votes import Columns, Vote
+from jboost.l0.votes import rounded
 from jboost.monomials import products
 
 # from which rules of the first vote are found; votes are refitted on all rows
@@ -375,7 +375,7 @@ class Run:
         relaxation = self.first
         if relaxation is None or relaxation.num_rounds == 0:
             return
-        if isinstance(self.search, relaxed.RelaxedConfig):
+        if isinstance(self.search, rounded.RelaxedConfig):
             problem = self._problem(relaxation)
             values = np.asarray(
                 self._in_problem(problem, relaxation, relaxation.pool.coefficients[:-2])

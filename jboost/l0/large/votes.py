@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost.base.types import Array
-from jboost.l0 import integer, relaxed
 from jboost.l0.large import separation
 from jboost.l0.large.greedy import Rules
 from jboost.l0.large.proof import Table
+from jboost.l0.votes import local_search, rounded
 
 _MOST_PATTERNS = 4096  # of a search, whose moves take time in proportion
 _MOVES_AT_ONCE = 16
@@ -60,7 +60,7 @@ class Problem(NamedTuple):
     """(15) over few columns, on the patterns that these make of the rows."""
 
     columns: Columns
-    instance: integer.Instance
+    instance: local_search.Instance
 
 
 def make_problem(table: Table, columns: Columns) -> Problem:
@@ -84,7 +84,7 @@ def _patterns(table: Table, columns: Columns) -> tuple[separation.Side, np.ndarr
 
 def _instance(
     table: Table, columns: Columns, side: separation.Side, weights: np.ndarray
-) -> integer.Instance:
+) -> local_search.Instance:
     """With sizes rounded up to powers of two, which share a compiled search."""
     dtype = jnp.result_type(float)
     num_columns = 2 + _NUM_COLUMNS
@@ -103,7 +103,7 @@ def _instance(
         True,
     )
     padded = np.pad(weights, (0, num_patterns - len(weights)))
-    return integer.Instance(
+    return local_search.Instance(
         jnp.asarray(margins, dtype),
         jnp.asarray(padded, dtype),
         jnp.asarray(costs, dtype),
@@ -183,7 +183,7 @@ def warm_up(num_patterns: int, most: int | None) -> None:
     size = next((size for size in _PATTERNS if size >= num_patterns), _MOST_PATTERNS)
     dtype, num_columns = jnp.result_type(float), 2 + _NUM_COLUMNS
     is_first = np.arange(num_columns) < 1
-    nothing = integer.Instance(
+    nothing = local_search.Instance(
         np.zeros((num_columns, size), dtype),
         np.zeros(size, dtype),
         np.zeros(num_columns, dtype),
@@ -195,7 +195,7 @@ def warm_up(num_patterns: int, most: int | None) -> None:
 
 
 def from_relaxation(
-    problem: Problem, coefficients: np.ndarray, config: relaxed.RelaxedConfig
+    problem: Problem, coefficients: np.ndarray, config: rounded.RelaxedConfig
 ) -> Vote:
     """The vote of few rules that is next to the scores of the relaxation (see `relaxed`)."""
     values = jnp.asarray(coefficients, problem.instance.costs.dtype)
@@ -205,31 +205,31 @@ def from_relaxation(
 @jax.jit
 def starting_points(coefficients: Array) -> Array:
     """Coefficients [n] as they are, and the largest few of them, [s, n]."""
-    return jnp.concatenate([coefficients[None], integer.sparse_starts(coefficients)])
+    return jnp.concatenate([coefficients[None], local_search.sparse_starts(coefficients)])
 
 
-def _config(most: int | None) -> integer.SearchConfig:
-    return integer.SearchConfig(max_moves=_MOVES_AT_ONCE, max_hypotheses=most)
+def _config(most: int | None) -> local_search.SearchConfig:
+    return local_search.SearchConfig(max_moves=_MOVES_AT_ONCE, max_hypotheses=most)
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
 def _search(
-    instance: integer.Instance, start: Array, *, config: integer.SearchConfig
-) -> integer.Vote:
-    few = integer.limited(start, config.max_hypotheses, _CONSTANTS)
-    return integer.search(
-        instance, integer.evaluate(instance, few), config=config, companions=_CONSTANTS
+    instance: local_search.Instance, start: Array, *, config: local_search.SearchConfig
+) -> local_search.Vote:
+    few = local_search.limited(start, config.max_hypotheses, _CONSTANTS)
+    return local_search.search(
+        instance, local_search.evaluate(instance, few), config=config, companions=_CONSTANTS
     )
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
 def _find_relaxed(
-    instance: integer.Instance, coefficients: Array, *, config: relaxed.RelaxedConfig
-) -> integer.Vote:
-    return relaxed.find(instance, coefficients, config=config)
+    instance: local_search.Instance, coefficients: Array, *, config: rounded.RelaxedConfig
+) -> local_search.Vote:
+    return rounded.find(instance, coefficients, config=config)
 
 
-def _vote(problem: Problem, found: integer.Vote) -> Vote:
+def _vote(problem: Problem, found: local_search.Vote) -> Vote:
     values = np.asarray(found.coefficients, np.float64)
     places = np.flatnonzero(values[2 : 2 + len(problem.columns.signs)] > 0)
     columns = Columns(problem.columns.monomials[places], problem.columns.signs[places])

@@ -8,11 +8,12 @@ import jax
 import numpy as np
 
 from jboost.base.types import PyTree
-from jboost.pair.branch_and_bound import search, visits
+from jboost.pair.branch_and_bound import leaf_visits as visits
+from jboost.pair.branch_and_bound import search
 from jboost.pair.branch_and_bound.cells import Leaves
+from jboost.pair.branch_and_bound.leaf_visits import Classes
 from jboost.pair.branch_and_bound.search import Problem
 from jboost.pair.branch_and_bound.types import BranchAndBoundState
-from jboost.pair.branch_and_bound.visits import Classes
 
 _VISITS = 16  # centres or classes that are looked at in one call
 

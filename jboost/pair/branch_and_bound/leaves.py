@@ -2,7 +2,7 @@
 leaves uncertain.
 
 As in `jboost.pair.sweep`, quick keys give a bracket of the least loss round every centre, and exact
-orders decide where the bracket leaves a question (`jboost.pair.branch_and_bound.visits`). Only
+orders decide where the bracket leaves a question (`jboost.pair.branch_and_bound.leaf_visits`). Only
 lines of the cell count: for those outside the certain sites are not.
 """
 

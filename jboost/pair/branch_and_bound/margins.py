@@ -17,9 +17,9 @@ from jboost.base import devices, loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import hulls
 from jboost.pair.branch_and_bound.cells import Leaves
+from jboost.pair.branch_and_bound.leaf_visits import Separation, counted_sides, sides_of_all
 from jboost.pair.branch_and_bound.leaves import Frame
 from jboost.pair.branch_and_bound.sites import Sites
-from jboost.pair.branch_and_bound.visits import Separation, counted_sides, sides_of_all
 
 _BLOCK = 64
 _MOST_BLOCKS = 32

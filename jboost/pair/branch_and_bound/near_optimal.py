@@ -1,8 +1,8 @@
 """All separator sets whose weight comes near the optimum, for many points: what leave-one-out
 errors are made of.
 
-`jboost.pair.near_optimal` looks round every centre; here the cells that hold no line that comes
-near the optimum are never looked into.
+`jboost.pair.leave_one_out.near_optimal` looks round every centre; here the cells that hold no line
+that comes near the optimum are never looked into.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 
 from jboost.base import meshes
 from jboost.base.types import Array
-from jboost.pair.branch_and_bound import search, visits
+from jboost.pair.branch_and_bound import leaf_visits as visits
+from jboost.pair.branch_and_bound import search
 from jboost.pair.branch_and_bound.candidates import Candidate, batches, list_candidates, stack
 from jboost.pair.branch_and_bound.search import Problem
 from jboost.pair.branch_and_bound.solve import pad, read

@@ -18,7 +18,7 @@ from jax import lax
 from jboost.base import devices, numerics
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound.scans import running_sum
-from jboost.pair.instance import Instance
+from jboost.pair.sweep.instance import Instance
 
 FAN = 16
 PACKED_BITS = 31  # of a weight, where the weights of both classes share a word

@@ -10,7 +10,8 @@ from jboost.base import devices, loops, meshes
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.pair.branch_and_bound import search, visits
+from jboost.pair.branch_and_bound import leaf_visits as visits
+from jboost.pair.branch_and_bound import search
 from jboost.pair.branch_and_bound.candidates import (
     Candidate,
     batches,
@@ -18,6 +19,7 @@ from jboost.pair.branch_and_bound.candidates import (
     member,
     stack,
 )
+from jboost.pair.branch_and_bound.leaf_visits import Separation
 from jboost.pair.branch_and_bound.margins import (
     FatSeparation,
     constant_separation,
@@ -31,12 +33,11 @@ from jboost.pair.branch_and_bound.types import (
     BranchAndBoundInfo,
     BranchAndBoundState,
 )
-from jboost.pair.branch_and_bound.visits import Separation
-from jboost.pair.encoding import certify, encode, pad_rows
-from jboost.pair.instance import Instance
-from jboost.pair.line import draw_line
+from jboost.pair.sweep.encoding import certify, encode, pad_rows
+from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.line import draw_line
+from jboost.pair.sweep.visits import Incumbent
 from jboost.pair.types import Separator
-from jboost.pair.visits import Incumbent
 
 _REAL = jnp.dtype("float64")
 

@@ -19,7 +19,7 @@ from jax import lax
 
 from jboost.base import numerics
 from jboost.base.types import Array
-from jboost.pair.instance import Instance
+from jboost.pair.sweep.instance import Instance
 
 
 class Arcs(NamedTuple):

@@ -9,12 +9,12 @@ from jax import lax
 from jboost.base import loops, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.pair import visits
-from jboost.pair.encoding import Encoding
-from jboost.pair.instance import Instance, bound_loss, meets
-from jboost.pair.line import Line, draw_line, misclassified
-from jboost.pair.near_optimal_lines import holds_gaps
+from jboost.pair.leave_one_out.near_optimal_lines import holds_gaps
 from jboost.pair.pareto.walk import Found, Point
+from jboost.pair.sweep import visits
+from jboost.pair.sweep.encoding import Encoding
+from jboost.pair.sweep.instance import Instance, bound_loss, meets
+from jboost.pair.sweep.line import Line, draw_line, misclassified
 from jboost.pair.types import ParetoFront
 
 

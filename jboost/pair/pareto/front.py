@@ -10,8 +10,8 @@ comes below the next weight are looked at again (method "sweep").
 
 Of many points those are still too many looks. Method "branch_and_bound" turns the question round:
 for every loss the widest slab, first bounded over cells of directions for all losses at once
-(`jboost.pair.pareto.cells`), then found exactly where the bounds leave it open, in problems of a
-few points (`jboost.pair.pareto.places`, `jboost.pair.pareto.slabs`).
+(`jboost.pair.pareto.slope_cells`), then found exactly where the bounds leave it open, in problems
+of a few points (`jboost.pair.pareto.subproblems`, `jboost.pair.pareto.slabs`).
 
 `E(W, mar)` of the paper is the `energy` of `best_trade_off`: any energy that grows with the weight
 and falls with the margin has its least value on the front.
@@ -28,11 +28,11 @@ import jax.numpy as jnp
 
 from jboost.base import check, derivatives, labelled, meshes, numerics
 from jboost.base.types import Array, ArrayLike
-from jboost.pair.encoding import encode, pad_rows
-from jboost.pair.pareto import by_cells
+from jboost.pair.pareto import front_by_cells as by_cells
 from jboost.pair.pareto.drawing import draw_front
 from jboost.pair.pareto.walk import sweep_front
 from jboost.pair.sweep import SweepConfig
+from jboost.pair.sweep.encoding import encode, pad_rows
 from jboost.pair.types import ParetoFront, TradeOff
 
 # points; beyond it cells are ten times faster, though they take longer to compile

@@ -24,10 +24,10 @@ from jax import lax
 from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry.exact import Wide, wide_where
-from jboost.pair.instance import Instance
-from jboost.pair.near_optimal_lines import compare_gaps
+from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps
 from jboost.pair.pareto.arcs import Arcs, full_turn, kept_by, lost_with, turn_slab
 from jboost.pair.pareto.walk import WIDER, measure
+from jboost.pair.sweep.instance import Instance
 
 
 class Place(NamedTuple):

@@ -16,11 +16,11 @@ from jax import lax
 from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry.exact import Wide
-from jboost.pair import sweep, visits
-from jboost.pair.instance import Instance
-from jboost.pair.near_optimal_lines import compare_gaps, fat_line, line_along
+from jboost.pair import sweep
+from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps, fat_line, line_along
 from jboost.pair.pareto.arcs import kept_by, lost_with, turn_slab
-from jboost.pair.sweep import SweepConfig
+from jboost.pair.sweep import SweepConfig, visits
+from jboost.pair.sweep.instance import Instance
 
 WIDER = {4: 1 + 2.0**-10, 8: 1 + 2.0**-36}  # the least ratio of two neighbouring margins
 

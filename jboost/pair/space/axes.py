@@ -12,8 +12,8 @@ from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import exact
 from jboost.geometry.exact import Wide
-from jboost.pair.instance import Instance
 from jboost.pair.space.problem import Problem
+from jboost.pair.sweep.instance import Instance
 
 
 class Axis(NamedTuple):

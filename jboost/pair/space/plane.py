@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jboost.base import numerics
 from jboost.base.types import Array
 from jboost.geometry import exact
-from jboost.pair.line import Line, choose
 from jboost.pair.space import hulls
 from jboost.pair.space.problem import Problem
 from jboost.pair.space.visits import Incumbent
+from jboost.pair.sweep.line import Line, choose
 
 # a direction is rounded at so many lengths, and the rounding that leaves the widest gap is taken
 _NUM_LENGTHS = 32

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 from jboost.base import check, meshes, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.pair.encoding import Encoding, certify, pad_rows
 from jboost.pair.space import plane, visits
 from jboost.pair.space.problem import Problem, encode
 from jboost.pair.space.search import promising_axes
 from jboost.pair.space.sweep import Axes, bound_all, list_axes
 from jboost.pair.sweep import SweepConfig
+from jboost.pair.sweep.encoding import Encoding, certify, pad_rows
 from jboost.pair.types import Separator
 
 # of the extents of coordinates: beyond it products of metric coordinates lose the small ones

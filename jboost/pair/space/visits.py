@@ -1,8 +1,8 @@
 """The exact part in space: axes that may hold the optimum are visited one by one, and the margins
 of optimal sets compared.
 
-The tour is that of `jboost.pair.visits`: an optimal set has a class at each support point of its
-own side, so that the visits meet every optimal set.
+The tour is that of `jboost.pair.sweep.visits`: an optimal set has a class at each support point of
+its own side, so that the visits meet every optimal set.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jboost.pair.space.axes import Axis, look_along
 from jboost.pair.space.problem import Problem
 from jboost.pair.space.sweep import Axes
 from jboost.pair.sweep import look_around
-from jboost.pair.visits import Chosen, reach, tour
+from jboost.pair.sweep.visits import Chosen, reach, tour
 
 
 class Incumbent(NamedTuple):

@@ -1,0 +1,1 @@
+"""The boosting methods on the command line: relaxed-margin, lpboost, adaboost, infoboost."""

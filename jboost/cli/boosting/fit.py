@@ -1,0 +1,176 @@
+"""`jboost fit` by boosting: data in, a folder with the ensemble, the report and two figures out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jboost import plots
+from jboost.base.boosting import Fit
+from jboost.base.status import Status
+from jboost.cli import fitting, limits
+from jboost.cli.boosting import features, nu_choice
+from jboost.cli.boosting import method as boost
+from jboost.cli.boosting.nu_choice import Choice
+from jboost.cli.inputs import Examples, Source
+from jboost.cli.option import SOFT_MARGINS
+from jboost.cli.options import Settings
+from jboost.cli.output import GAP, MARGINS, timed
+from jboost.report import boosting, build, verdict
+from jboost.report.rules import Rule
+
+_REFUSED = (Status.INFEASIBLE, Status.INVALID_INPUT)
+
+
+def fit(settings: Settings, say: Any) -> None:
+    """Boosts, writes the output folder, and shows a summary.
+
+    Args:
+      settings: all options.
+      say: prints text or anything that rich can show.
+
+    Raises:
+      ValueError: in one line, for anything that the user can put right; nothing is written then.
+    """
+    opening = fitting.begin(settings)
+    source, kept, apart = opening.source, opening.kept, opening.apart
+    with timed(opening.seconds, "features"):
+        seen = features.fit(source.rows(kept), settings)
+        examples = features.read_examples(seen, source.rows(kept), settings)
+        others = (
+            features.read_examples(seen, source.rows(apart), settings).in_float64()
+            if len(apart)
+            else None
+        )
+    choice = _choose(source.rows(kept), opening.seconds, settings)
+    with timed(opening.seconds, "boosting"):
+        fitted = boost.boost(examples, np.ones(len(kept), bool), settings, choice.nu)
+    _refuse(fitted, settings)
+
+    losses = build.losses([make_rule(fitted, settings)], examples.in_float64(), others)
+    described = boosting.describe_fit(fitted, settings.method, settings.learner)
+    description = {
+        **described,
+        "verdict": _assess(described["certificate"], losses, examples, choice, settings),
+    }
+    fitting.end(
+        opening,
+        settings,
+        say,
+        model={"binarizer": seen.binarizer, "ensemble": fitted.ensemble},
+        metadata={
+            "learner": settings.learner,
+            "numeric": list(seen.numeric),
+            "categorical": list(seen.categorical),
+            "plain": list(seen.plain),
+            "boosting": description,
+        },
+        sections={
+            "data": build.describe_data(
+                source.table,
+                len(apart),
+                source.weights,
+                features.left_out_notes(source.table, settings),
+            ),
+            "boosting": description,
+            "nu": nu_choice.describe(choice) if settings.method in SOFT_MARGINS else None,
+            "rules": boosting.rules(fitted.ensemble, seen.names),
+            "losses": losses,
+        },
+        draw=lambda folder: _draw(fitted, examples, settings, folder),
+        lines=_lines,
+    )
+
+
+def _choose(source: Source, seconds: dict[str, float], settings: Settings) -> Choice:
+    """The nu that cross-validation chooses, where the method has one and there are several."""
+    candidates = nu_choice.values(settings)
+    if settings.method not in SOFT_MARGINS or len(candidates) == 1:
+        return Choice(candidates[0])
+    with (
+        timed(seconds, "choice of nu"),
+        limits.progress("choice of nu", len(candidates)) as on_step,
+    ):
+        return nu_choice.choose(source, settings, on_step=on_step)
+
+
+def make_rule(fitted: Fit, settings: Settings) -> Rule:
+    """The ensemble as a rule for the table of losses; a score of 0 is a vote for -1, as in
+    `jboost.predict`.
+    """
+    detail = f"{settings.learner}: {boosting.num_voting(fitted.ensemble)} hypotheses"
+    return Rule(
+        settings.method,
+        detail,
+        lambda points: np.where(
+            boost.scores(fitted.ensemble, points, settings.precision) > 0, 1, -1
+        ),
+    )
+
+
+def _assess(
+    bounds: Mapping[str, Any],
+    losses: build.Losses,
+    examples: Examples,
+    choice: Choice,
+    settings: Settings,
+) -> dict[str, Any]:
+    """Whether the vote says anything, and what to do if it does not."""
+    _, labels, weights = examples.in_float64()
+    reasons: list[str] = []
+    remedy = "more --rounds, another --learner, or other columns"
+    if settings.method in SOFT_MARGINS:
+        reasons = verdict.soft_margin_reasons(bounds)
+        is_exhausted = bool(choice.losses) and not any(
+            row["says_something"] for row in choice.losses
+        )
+        greater = f"a greater --nu than {choice.nu:g}, --nu cv, or a smaller --tolerance"
+        remedy = (
+            "another --learner or other columns, as no nu that was tried says anything"
+            if is_exhausted
+            else greater
+        )
+    return verdict.assess(
+        losses[-1]["training"]["rate"], labels, weights, reasons=reasons, remedy=remedy
+    )
+
+
+def _refuse(fitted: Fit, settings: Settings) -> None:
+    """Raises where the result means nothing."""
+    found = Status(int(fitted.status))
+    if found in _REFUSED:
+        explanation = boosting.certificate(fitted, settings.method)["explanation"]
+        raise ValueError(
+            f"{settings.method} with the learner {settings.learner} found no vote: {explanation}"
+        )
+
+
+def _draw(fitted: Fit, examples: Examples, settings: Settings, folder: Path) -> None:
+    title = f"{settings.method} of {settings.learner}"
+    points, labels, _ = examples.in_float64()
+    margins = boost.normalized_margins(
+        fitted.ensemble, boost.scores(fitted.ensemble, points, settings.precision), labels
+    )
+    plots.plot_margins(margins, path=folder / MARGINS, title=f"Training margins: {title}")
+    rounds = int(fitted.num_rounds)
+    lower, upper, seen = (
+        np.asarray(bound, np.float64)[:rounds]
+        for bound in (
+            fitted.trace.lower_bounds,
+            fitted.trace.upper_bounds,
+            fitted.trace.seen_upper_bounds,
+        )
+    )
+    upper = np.where(np.isfinite(upper), upper, seen)
+    quantity = boosting.certificate(fitted, settings.method)["quantity"]
+    plots.plot_bounds(
+        lower, upper, path=folder / GAP, title=f"Certified bounds: {title}", quantity=quantity
+    )
+
+
+def _lines(report: Mapping[str, Any]) -> list[str]:
+    chosen = boosting.choice_lines(report["nu"]) if report["nu"] else []
+    return [*chosen, *boosting.lines(report["boosting"], report["rules"])]

@@ -1,0 +1,1 @@
+"""The method combine on the command line."""

@@ -1,0 +1,84 @@
+"""`jboost fit --method combine`: data in, a folder with the combination, the report and a figure
+out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jboost import plots
+from jboost.cli import fitting, inputs
+from jboost.cli.combine import method as combine
+from jboost.cli.options import Settings
+from jboost.cli.output import BASE, MARGINS, timed
+from jboost.data import classifiers
+from jboost.report import build, text
+from jboost.report import combine as report_room
+
+
+def fit(settings: Settings, say: Any) -> None:
+    """Combines three or more classifiers, writes the output folder, and shows a summary.
+
+    Args:
+      settings: all options.
+      say: prints text or anything that rich can show.
+
+    Raises:
+      ValueError: in one line, for anything that the user can put right; nothing is written then.
+    """
+    opening = fitting.begin(settings)
+    source, apart = opening.source, opening.apart
+    with timed(opening.seconds, "training"):
+        examples, base = inputs.score_training_rows(source.rows(opening.kept), settings)
+        held_out = (
+            inputs.score_other_rows(source.rows(apart), settings, base).in_float64()
+            if len(apart)
+            else None
+        )
+    with timed(opening.seconds, "compile and solve"):
+        vote, stacked = combine.solve(examples, settings, num_rows=len(examples.labels))
+
+    names = settings.scores or settings.classifiers
+    assert names is not None
+    training = examples.in_float64()
+
+    def draw(folder: Path) -> None:
+        heights = training[1] * report_room.scores(vote, training[0])
+        plots.plot_margins(
+            heights / max(np.abs(heights).max(), 1e-300),
+            path=folder / MARGINS,
+            title="Training margins: combine",
+        )
+
+    def save_base(folder: Path) -> None:
+        if base:
+            classifiers.save_base(base, folder / BASE)
+
+    fitting.end(
+        opening,
+        settings,
+        say,
+        model=vote,
+        metadata={
+            "names": list(names),
+            "score_columns": list(settings.scores) if settings.scores else None,
+            "strategy": settings.strategy,
+        },
+        sections={
+            "data": build.describe_data(
+                source.table, len(apart), source.weights, base.notes if base else ()
+            ),
+            "base_classifiers": build.describe_base(names, base),
+            "combination": report_room.describe(vote, names, opening.mapping, settings.strategy),
+            "certificate": build.certificate(vote),
+            "losses": build.losses(
+                report_room.make_rules(*training, names, stacked, vote), training, held_out
+            ),
+        },
+        draw=draw,
+        lines=lambda report: text.certificate_lines(report["certificate"], report["combination"]),
+        beside=save_base,
+    )

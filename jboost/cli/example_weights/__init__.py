@@ -1,0 +1,1 @@
+"""The method example-weights on the command line."""

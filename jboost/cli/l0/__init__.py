@@ -1,0 +1,1 @@
+"""The method l0 on the command line."""

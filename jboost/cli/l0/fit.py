@@ -1,0 +1,125 @@
+"""`jboost fit --method l0`: data in, a folder with the rules, the report and two figures out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jboost import plots
+from jboost.base.boosting import Ensemble, Fit
+from jboost.cli import bits as bit_room
+from jboost.cli import fitting, limits
+from jboost.cli.l0 import method as l0
+from jboost.cli.options import Settings
+from jboost.cli.output import GAP, MARGINS, timed
+from jboost.cli.votes import make_rules, ones_for_none, scores, voting_part
+from jboost.report import build
+from jboost.report import l0 as report_room
+
+_NUM_SHOWN = 25
+
+
+def fit(settings: Settings, say: Any) -> None:
+    """Finds rules, writes the output folder, and shows a summary.
+
+    Args:
+      settings: all options.
+      say: prints text or anything that rich can show.
+
+    Raises:
+      ValueError: in one line, for anything that the user can put right; nothing is written then.
+    """
+    l0.check_checkpoint(settings)
+    opening = fitting.begin(settings)
+    source, table, kept, apart = opening.source, opening.source.table, opening.kept, opening.apart
+    numeric, categorical = tuple(table.numeric), tuple(table.categorical)
+    part, labels = source.rows(kept), opening.labels[kept]
+    with timed(opening.seconds, "binarization"):
+        rows = l0.read_rows(part.table, numeric, categorical)
+        binarizer = l0.binarize(rows, labels, part.weights, table.columns, settings, table.source)
+        bits = bit_room.apply(binarizer, rows, settings.precision)
+        everything = np.ones(len(kept), bool)
+        inner = l0.choosing_folds(rows, labels, part.weights, everything, table.columns, settings)
+    with timed(opening.seconds, "rules"), limits.progress("l0", l0.num_steps(settings)) as on_step:
+        has_gaps = bool(np.isnan(bits).any()) or (inner is not None and inner.have_gaps(everything))
+        room: dict[str, Any] = {
+            "num_attributes": binarizer.num_bits,
+            "has_gaps": has_gaps,
+            "inner": inner,
+        }
+        found = l0.fit(bits, labels, part.weights, everything, settings, on_step=on_step, **room)
+    fitted = found.fit
+    ensemble = voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
+
+    model = l0.describe(
+        fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings
+    )
+    training = (bits, labels, ones_for_none(part.weights, len(labels)))
+    others = None
+    if len(apart):
+        held_out = source.rows(apart)
+        other_bits = bit_room.apply(
+            binarizer, l0.read_rows(held_out.table, numeric, categorical), settings.precision
+        )
+        others = (other_bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart)))
+    fitting.end(
+        opening,
+        settings,
+        say,
+        model={"binarizer": binarizer, "ensemble": ensemble},
+        metadata={"numeric": list(numeric), "categorical": list(categorical), "model": model},
+        sections={
+            "data": build.describe_data(table, len(apart), source.weights, ()),
+            "model": model,
+            "search": found.exact,
+            "choice": _describe_choice(found, l0.num_choices(settings)) if found.losses else None,
+            "losses": build.losses(
+                make_rules("l0", ensemble, *training[1:], opening.mapping, settings.precision),
+                training,
+                others,
+            ),
+        },
+        draw=lambda folder: _draw(fitted, ensemble, bits, labels, settings, folder),
+        lines=lambda report: [
+            f"attributes  {report['model']['attributes']['bits']} yes-or-no questions",
+            *(report_room.choice_lines(report["choice"]) if report["choice"] else []),
+            *report_room.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
+            *(report_room.search_lines(report["search"]) if report["search"] else []),
+        ],
+    )
+
+
+def _describe_choice(found: l0.Found, num_candidates: int) -> dict[str, Any]:
+    """What was chosen, the losses of the candidates that were fitted, and how many there are."""
+    (kappa,), (margin,), (vote,) = found.settings.kappa, found.settings.margin, found.settings.vote
+    chosen = {"kappa": kappa, "margin": margin, "vote": vote}
+    if "max_order" in found.losses[0]:
+        chosen |= {"max_order": found.settings.max_order, "max_rules": found.settings.max_rules}
+    return {"chosen": chosen, "losses": list(found.losses), "candidates": num_candidates}
+
+
+def _draw(
+    fitted: Fit,
+    ensemble: Ensemble,
+    bits: np.ndarray,
+    labels: np.ndarray,
+    settings: Settings,
+    folder: Path,
+) -> None:
+    margins = labels * scores(ensemble, bits, settings.precision)
+    plots.plot_margins(margins, path=folder / MARGINS, title="Training margins: l0")
+    rounds = int(fitted.num_rounds)
+    lower, upper = (
+        np.asarray(bound, np.float64)[:rounds]
+        for bound in (fitted.trace.lower_bounds, fitted.trace.upper_bounds)
+    )
+    lower = np.where(np.isfinite(lower), np.maximum(lower, 0), 0)  # no cost is negative
+    plots.plot_bounds(
+        lower,
+        upper,
+        path=folder / GAP,
+        title="Certified bounds of the relaxation: l0",
+        quantity="errors and costs of rules",
+    )

@@ -1,0 +1,599 @@
+"""L0-RBoost for the command line: every column as bits, the choice of kappa, margin and vote, one
+fit, and what is said about it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.tree_util import Partial
+
+from jboost import drive, l0, learners
+from jboost.base import loops
+from jboost.base.boosting import Ensemble, Fit
+from jboost.base.loops import OnStep
+from jboost.base.padding import pad_dataset
+from jboost.base.status import Status
+from jboost.base.types import Dataset
+from jboost.cli import bits as bit_room
+from jboost.cli import checkpointing, inputs, sizes
+from jboost.cli.l0 import large as l0_large
+from jboost.cli.option import CV
+from jboost.cli.options import AUTO, Settings
+from jboost.cli.votes import scores
+from jboost.data import merging
+from jboost.data.binarization import Binarizer
+from jboost.data.table import LabelMapping, Table
+from jboost.monomials import SearchConfig, costs
+from jboost.report import l0 as report_room
+
+NUM_PROPOSED = 64  # rules that the answer to a question may bring
+_MARGIN_TIMES_ROWS = 20.0
+_MOST_LITERALS = 3  # of a rule whose order is chosen
+_VOTES: dict[str, Callable[..., Any]] = {"sparse": l0.SearchConfig, "relaxed": l0.RelaxedConfig}
+_ROUNDING = 1e-6  # relative; what a cost may miss in float32
+_STREAM = 3  # the folds that choose are others than those of `evaluate`
+_CONFIG = l0.RelaxationConfig(max_rounds=5)  # of cuts, between two questions
+_LOOKED = (
+    "the code length takes the cuts as agreed on beforehand, and these looked at the labels: read"
+    " the risk bound with that in mind"
+)
+
+
+def read_rows(table: Table, numeric: tuple[str, ...], categorical: tuple[str, ...]) -> np.ndarray:
+    """The named columns side by side, [m, n]: what a binarizer takes."""
+    return table.matrix(numeric, categorical)
+
+
+def binarize(
+    rows: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    names: tuple[str, ...],
+    settings: Settings,
+    source: str,
+) -> Binarizer:
+    """The bits that the training rows call for; ValueError where there are none, or fewer than a
+    rule may have literals.
+    """
+    binarizer = bit_room.binarizer_of(rows, labels, weights, names, settings)
+    bit_room.refuse_none(binarizer, source)
+    if settings.max_order != CV and settings.max_order > binarizer.num_bits:
+        most = binarizer.num_bits
+        raise ValueError(
+            f"max_order is {settings.max_order}, and the columns of {source} give {most} bits:"
+            f" choose --max-order {most} or less"
+        )
+    return binarizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    """The folds that choose among kappas, margins and votes; each has the bits that the rows it
+    learns from call for.
+    """
+
+    held_out: np.ndarray  # [F, m] bool, among the rows that are learnt from
+    bits: np.ndarray  # [F, m, N'], columns of 0 after those of a fold
+
+    def widened(self, width: int) -> Inner:
+        """With so many columns in all."""
+        return Inner(self.held_out, bit_room.widened(self.bits, width))
+
+    def side_by_side(self) -> np.ndarray:
+        """The bits of all folds, [m, F N']."""
+        return np.concatenate(list(self.bits), axis=1)
+
+    def have_gaps(self, chosen: np.ndarray) -> bool:
+        """Whether a bit of a row that a fold learns from is NaN."""
+        return bool((np.isnan(self.bits).any(axis=2) & chosen & ~self.held_out).any())
+
+
+def choosing_folds(
+    rows: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    names: tuple[str, ...],
+    settings: Settings,
+) -> Inner | None:
+    """Stratified folds of the rows where `chosen` [m] is True, binarized one by one; None where
+    there is nothing to choose.
+    """
+    if num_choices(settings) == 1:
+        return None
+    held_out = np.zeros((settings.folds, len(labels)), bool)
+    held_out[:, chosen] = inputs.hold_out_masks(labels[chosen], settings, stream=_STREAM)
+    binarizers = [
+        bit_room.binarizer_of(rows, labels, weights, names, settings, mask=chosen & ~fold)
+        for fold in held_out
+    ]
+    width = max(
+        common_width(binarizers), _MOST_LITERALS if settings.max_order == CV else settings.max_order
+    )
+    return Inner(
+        held_out,
+        np.stack(
+            [bit_room.apply(one, rows, settings.precision, width=width) for one in binarizers]
+        ),
+    )
+
+
+def common_width(binarizers: list[Binarizer]) -> int:
+    """A width for the bits of all."""
+    return max(one.num_bits for one in binarizers)
+
+
+def margins(settings: Settings, num_rows: int) -> list[float]:
+    """The values of rho to choose from; auto is 20 / m, as in the paper."""
+    named = [
+        min(1.0, _MARGIN_TIMES_ROWS / num_rows) if value == AUTO else float(value)
+        for value in settings.margin
+    ]
+    return sorted(set(named))
+
+
+def num_choices(settings: Settings) -> int:
+    """How many combinations of kappa, margin, vote, order and number of rules there are to choose
+    from.
+    """
+    orders, rules = l0_large.orders(settings), l0_large.numbers_of_rules(settings)
+    return (
+        len(settings.kappa) * len(settings.margin) * len(settings.vote) * len(orders) * len(rules)
+    )
+
+
+def num_steps(settings: Settings) -> int:
+    """How often `fit` calls `on_step`, as far as that is known: `exact` takes as many steps more as
+    it has to.
+    """
+    if num_choices(settings) == 1:
+        return settings.rounds
+    if l0_large.chooses_size(settings):
+        return settings.folds * len(l0_large.orders(settings)) + settings.rounds
+    return len(settings.kappa) * settings.folds + (settings.rounds if settings.exact > 0 else 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A fit, what was chosen for it, and what each of the candidates lost on held-out rows."""
+
+    fit: Fit
+    settings: Settings  # with one kappa, margin and vote
+    # max_order and max_rules where they are chosen, kappa, margin, vote, mean, standard_error of
+    # each; empty where there was no choice
+    losses: tuple[dict[str, Any], ...]
+    # hypotheses in play, nodes and status of the branch and cut
+    exact: dict[str, Any] | None = None
+
+
+def check_checkpoint(settings: Settings) -> None:
+    """Raises ValueError, naming the option, where no state of the fit can be saved."""
+    if settings.checkpoint is None or settings.exact > 0:
+        return
+    is_one_program = num_choices(settings) > 1 or CV in (settings.max_order, settings.max_rules)
+    if is_one_program or l0_large.serves(settings):
+        kind = (
+            "chooses by cross-validation"
+            if is_one_program
+            else f"has rules of up to {settings.max_order} literals"
+        )
+        raise ValueError(
+            f"--checkpoint {settings.checkpoint}: a fit of l0 that {kind} cannot be gone on with:"
+            " take --exact, or one --margin, --kappa and --vote and --max-order 3 or more, or"
+            " leave --checkpoint out"
+        )
+
+
+def fit(
+    bits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    settings: Settings,
+    *,
+    num_attributes: int,
+    has_gaps: bool,
+    inner: Inner | None = None,
+    num_rows: int | None = None,
+    seconds: float | None = None,
+    on_step: OnStep | None = None,
+) -> Found:
+    """One fit on the rows where `chosen` [m] is True, equal ones as one; similar sizes share one
+    compilation.
+
+    Of several kappas, margins and votes cross-validation by the folds `inner` chooses; among equals
+    the largest kappa, then the largest margin.
+
+    Args:
+      bits: [m, N], columns from `num_attributes` on only pad.
+      labels: [m] -1 or +1.
+      weights: [m] what an error costs, or None.
+      chosen: [m] bool.
+      settings: all options.
+      num_attributes: how many bits there are.
+      has_gaps: whether a bit may be NaN, which takes longer.
+      inner: of `choosing_folds`, None where there is nothing to choose.
+      num_rows: of calls that are to share one compilation, the most distinct rows; None where there
+        is one call.
+      seconds: of the time limit, for this fit; None for all that is left.
+      on_step: called after each round, or after each path of margins where there is a choice.
+    """
+    if inner is None and l0_large.serves(settings):
+        return _fit_large(bits, labels, weights, chosen, settings, seconds, on_step)
+    if inner is not None and l0_large.chooses_size(settings):
+        return _choose_size(bits, labels, weights, chosen, settings, inner, seconds, on_step)
+    bits = bit_room.widened(bits, sizes.literals(bits.shape[1]))
+    inner = None if inner is None else inner.widened(sizes.literals(inner.bits.shape[2]))
+    with jax.enable_x64(settings.precision == "float64"):
+        looks = bits if inner is None else np.concatenate([bits, inner.side_by_side()], axis=1)
+        merged = merging.merge_equal(_dataset(looks, labels, weights, chosen, settings.precision))
+        most_rows = max(len(merged.dataset.labels), num_rows or 0)
+        merged = merged._replace(
+            dataset=pad_dataset(merged.dataset, num_examples=sizes.superlinear(most_rows))
+        )
+        dataset = merged.dataset._replace(features=merged.dataset.features[:, : bits.shape[1]])
+        make_learner = Partial(
+            _maker(settings.max_order, has_gaps), num_attributes, int(chosen.sum())
+        )
+        room: dict[str, Any] = {
+            "tolerance": settings.tolerance,
+            "max_rounds": settings.rounds,
+            "max_columns": settings.max_columns,
+            "config": dataclasses.replace(_CONFIG, capacity=settings.capacity),
+        }
+        rhos = margins(settings, int(chosen.sum()))
+        if inner is None:
+            fit_one = _prove if settings.exact > 0 else _fit_one
+            found = fit_one(
+                dataset,
+                make_learner,
+                dataclasses.replace(settings, margin=tuple(rhos)),
+                room,
+                on_step,
+            )
+        else:
+            features = merged.dataset.features[:, bits.shape[1] :].reshape(
+                len(dataset.labels), *inner.bits.shape[::2]
+            )
+            folds = {
+                "held_out": _hold_out(merged, weights, chosen, inner, settings),
+                "fold_features": features.swapaxes(0, 1),
+            }
+            found = _choose(dataset, make_learner, folds, settings, rhos, room, on_step)
+            if settings.exact > 0:
+                found = dataclasses.replace(
+                    _prove(dataset, make_learner, found.settings, room, on_step),
+                    losses=found.losses,
+                )
+    if Status(int(found.fit.status)) is Status.INVALID_INPUT:
+        raise ValueError(f"l0 found no vote: {report_room.certificate(found.fit)['explanation']}")
+    return found
+
+
+def _fit_large(
+    bits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    settings: Settings,
+    seconds: float | None,
+    on_step: OnStep | None,
+) -> Found:
+    """The vote for one kappa, margin and kind of vote, of rules of one or two literals."""
+    (margin,) = margins(settings, int(chosen.sum()))
+    (kappa,), (vote,) = settings.kappa, settings.vote
+    everything = bool(chosen.all())
+    if not everything:
+        bits, labels, weights = (
+            bits[chosen],
+            labels[chosen],
+            None if weights is None else weights[chosen],
+        )
+    with jax.enable_x64(settings.precision == "float64"):
+        fitted = l0_large.fit(
+            bits,
+            labels,
+            weights,
+            settings,
+            _search(vote, settings),
+            margin=margin,
+            on_step=on_step,
+            seconds=seconds,
+        )
+    return Found(
+        fitted, dataclasses.replace(settings, kappa=(kappa,), margin=(margin,), vote=(vote,)), ()
+    )
+
+
+def _choose_size(
+    bits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    settings: Settings,
+    inner: Inner,
+    seconds: float | None,
+    on_step: OnStep | None,
+) -> Found:
+    """The vote of the order, number of rules, kappa and margin of least error in
+    cross-validation.
+    """
+    rhos = margins(settings, int(chosen.sum()))
+    with jax.enable_x64(settings.precision == "float64"):
+        choice = l0_large.choose(
+            bits,
+            labels,
+            weights,
+            chosen,
+            settings,
+            rhos,
+            inner.held_out,
+            list(inner.bits),
+            on_step=on_step,
+            seconds=seconds,
+        )
+    rules = int(choice.max_rules) or None
+    found = dataclasses.replace(
+        settings,
+        max_order=int(choice.max_order),
+        max_rules=rules,
+        kappa=(float(choice.kappa),),
+        margin=(float(choice.margin),),
+        vote=settings.vote[:1],
+    )
+    return Found(choice.fit, found, l0_large.losses(choice, settings, rhos))
+
+
+@functools.lru_cache
+def _maker(max_order: int, has_gaps: bool) -> Callable[..., Any]:
+    """What makes a learner of the numbers of attributes and rows, and of kappa; one object for
+    each, so that nothing compiles twice.
+    """
+    config = SearchConfig(missing=has_gaps)
+
+    def make_learner(num_attributes: Any, num_rows: Any, kappa: Any) -> Any:
+        cost = costs.mdl(kappa, num_attributes=num_attributes, num_examples=num_rows)
+        return learners.monomials(max_order, cost=cost, num_proposed=NUM_PROPOSED, config=config)
+
+    return make_learner
+
+
+def _search(vote: str, settings: Settings) -> Any:
+    """How a kind of final vote is found."""
+    return (
+        _VOTES[vote]()
+        if settings.max_rules is None
+        else _VOTES[vote](max_hypotheses=settings.max_rules)
+    )
+
+
+def _fit_one(
+    dataset: Dataset,
+    make_learner: Partial,
+    settings: Settings,
+    room: dict[str, Any],
+    on_step: OnStep | None,
+) -> Found:
+    """The vote for one kappa, margin and kind of vote."""
+
+    def watch(state: Any, info: Any) -> bool:
+        return loops.goes_on(on_step, state, _bounds(info))
+
+    (kappa,), (margin,), (vote,) = settings.kappa, settings.margin, settings.vote
+    learner, options = (
+        make_learner(kappa),
+        {"margin": float(margin), "search": _search(vote, settings), **room},
+    )
+    with checkpointing.kept(
+        settings, watch, lambda: l0.init(dataset, learner, **options), dataset
+    ) as (save, initial):
+        return Found(
+            jax.block_until_ready(
+                l0.fit(dataset, learner, on_step=save, initial=initial, **options)
+            ),
+            settings,
+            (),
+        )
+
+
+def _prove(
+    dataset: Dataset,
+    make_learner: Partial,
+    settings: Settings,
+    room: dict[str, Any],
+    on_step: OnStep | None,
+) -> Found:
+    """The vote that branch and cut over all rules comes to within its seconds, for one kappa and
+    margin.
+    """
+    # from the first batch of nodes on
+    limit = functools.cache(lambda: drive.time_limit(settings.exact))
+
+    def watch(state: Any, info: Any) -> bool:
+        is_search = hasattr(info, "num_nodes")
+        nodes = f", {int(info.num_nodes)} nodes" if is_search else ""
+        goes_on = loops.goes_on(on_step, state, f"{_bounds(info)}{nodes}")
+        return goes_on and (not is_search or bool(limit()(state, info)))
+
+    (kappa,), (margin,) = settings.kappa, settings.margin
+    learner, options = make_learner(kappa), {"margin": float(margin), **room}
+
+    def like() -> l0.ExactFitState:
+        return l0.ExactFitState(l0.init(dataset, learner, **options), None)
+
+    with checkpointing.kept(settings, watch, like, dataset) as (save, initial):
+        exactly = {"max_in_play": settings.max_in_play, **options}
+        proven = jax.block_until_ready(
+            l0.fit_exact(dataset, learner, on_step=save, initial=initial, **exactly)
+        )
+    fitted = proven.columns._replace(ensemble=proven.ensemble, certificate=proven.certificate)
+    return Found(fitted, settings, (), report_room.describe_search(proven))
+
+
+def _bounds(info: Any) -> str:
+    return f"bounds {max(float(info.lower_bound), 0.0):.4g} to {float(info.upper_bound):.4g}"
+
+
+def _choose(
+    dataset: Dataset,
+    make_learner: Partial,
+    folds: dict[str, Any],
+    settings: Settings,
+    rhos: list[float],
+    room: dict[str, Any],
+    on_step: Any,
+) -> Found:
+    def watch(errors: Any, progress: tuple[int, int]) -> bool:
+        return loops.goes_on(on_step, errors, f"held-out loss {float(errors.min()):.2%}")
+
+    votes = [_search(vote, settings) for vote in settings.vote]
+    grid: dict[str, Any] = {"margins": rhos, "kappas": settings.kappa, "search": votes}
+    choice = l0.choose(
+        dataset,
+        make_learner,
+        key=jax.random.key(settings.seed),
+        on_step=watch,
+        **folds,
+        **grid,
+        **room,
+    )
+    means, spreads = (
+        np.asarray(choice.errors, np.float64),
+        np.asarray(choice.standard_errors, np.float64),
+    )
+    candidates = list(np.ndindex(means.shape))
+    losses: list[dict[str, Any]] = [
+        {
+            "kappa": settings.kappa[place[0]],
+            "margin": rhos[place[1]],
+            "vote": settings.vote[place[2]],
+            "mean": means[place],
+            "standard_error": spreads[place],
+        }
+        for place in candidates
+    ]
+    best = losses[candidates.index(tuple(int(number) for number in choice.place))]
+    chosen = dataclasses.replace(
+        settings, kappa=(best["kappa"],), margin=(best["margin"],), vote=(best["vote"],)
+    )
+    return Found(jax.block_until_ready(choice.fit), chosen, tuple(losses))
+
+
+def _hold_out(
+    merged: merging.Merged,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    inner: Inner,
+    settings: Settings,
+) -> np.ndarray:
+    """What each fold holds out of the weights of the merged rows, [F, r]."""
+    sizes = np.ones(len(chosen)) if weights is None else weights.astype(np.float64)
+    row_of, num_rows = np.asarray(merged.row_of)[chosen], merged.dataset.labels.shape[0]
+    whole = np.bincount(row_of, weights=sizes[chosen], minlength=num_rows)
+    shares = [  # exactly 1 where nothing is left
+        np.bincount(row_of, weights=np.where(fold, sizes, 0)[chosen], minlength=num_rows)
+        / np.where(whole > 0, whole, 1)
+        for fold in inner.held_out
+    ]
+    return np.stack(shares).astype(settings.precision) * np.asarray(merged.dataset.weights)
+
+
+def num_distinct(
+    bits: np.ndarray, labels: np.ndarray, chosen: np.ndarray, inner: Inner | None, precision: str
+) -> int:
+    """How many distinct rows there are among those where `chosen` [m] is True."""
+    if inner is not None:
+        bits = np.concatenate([bits, inner.side_by_side()], axis=1)
+    return merging.merge_equal(
+        _dataset(bits, labels, None, chosen, precision)
+    ).dataset.labels.shape[0]
+
+
+def _dataset(
+    bits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    precision: str,
+) -> Dataset:
+    sizes = np.ones(len(labels)) if weights is None else weights
+    features, signs, prices, mask = (
+        jax.numpy.asarray(part)
+        for part in (bits, labels.astype(precision), sizes.astype(precision), chosen)
+    )
+    return Dataset(features, signs, prices, mask)
+
+
+def _beyond(total: float, part: float) -> float:
+    """What a total has beyond a part of it; nothing where that is rounding.
+
+    >>> _beyond(3.0 + 1e-13, 3.0), _beyond(5.0, 3.0)
+    (0.0, 2.0)
+    """
+    rest = total - part
+    return rest if rest > _ROUNDING * total else 0.0
+
+
+def describe(
+    fitted: Fit,
+    ensemble: Ensemble,
+    binarizer: Binarizer,
+    bits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    mapping: LabelMapping,
+    settings: Settings,
+) -> dict[str, Any]:
+    """All that is said about a fit, ready for JSON.
+
+    Args:
+      fitted: for its certificate.
+      ensemble: its voting part.
+      binarizer: of the bits.
+      bits: [m, N] the training rows.
+      labels: [m].
+      weights: [m] or None.
+      mapping: of the labels.
+      settings: all options, with one kappa, margin and vote.
+    """
+    with jax.enable_x64(settings.precision == "float64"):
+        rules = report_room.describe_rules(ensemble, binarizer, bits, labels, mapping)
+    values = scores(ensemble, bits, settings.precision)
+    (rho,) = margins(settings, len(labels))
+    bounds = report_room.certificate(fitted)
+    spent = sum(rule.cost for rule in rules)
+    code = report_room.code_length(
+        [rule.order for rule in rules],
+        has_constant=float(ensemble.constant) != 0,
+        num_errors=int((labels * values <= 0).sum()),
+        num_examples=len(labels),
+        num_attributes=binarizer.num_bits,
+        max_order=settings.max_order,
+    )
+    looked = settings.cuts == "class_changes" or settings.min_separation is not None
+    return {
+        "max_order": settings.max_order,
+        "margin": rho,
+        "num_rounds": int(fitted.num_rounds),
+        "attributes": {
+            "bits": binarizer.num_bits,
+            "constant_columns": list(binarizer.constant_attributes),
+        },
+        "rows": {"-1": int((labels < 0).sum()), "+1": int((labels > 0).sum())},
+        "constant": float(ensemble.constant),
+        "rules": [dataclasses.asdict(rule) for rule in rules],
+        "cost_of_rules": spent,
+        "margin_errors": _beyond(bounds["integer_upper_bound"] or spent, spent),
+        "certificate": bounds,
+        "proven": report_room.in_words(bounds, max_order=settings.max_order, margin=rho),
+        "code_length": code,
+        "risk_bound": report_room.risk_bound(code["total"], len(labels)),
+        "delta": report_room.DELTA,
+        "notes": [_LOOKED] if looked else [],
+    }

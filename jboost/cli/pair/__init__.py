@@ -1,0 +1,1 @@
+"""The method pair on the command line."""

@@ -1,0 +1,1 @@
+"""The method slipper on the command line."""

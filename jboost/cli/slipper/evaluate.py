@@ -1,0 +1,54 @@
+"""Cross-validation of the method slipper, for `jboost evaluate`: its rules, and the larger class
+beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from jboost.cli import bits as bit_room
+from jboost.cli.inputs import Source
+from jboost.cli.options import Settings
+from jboost.cli.slipper import method as slipper
+from jboost.cli.votes import make_rules
+from jboost.report import build, monomials
+from jboost.report.build import Losses
+
+
+def evaluate_folds(
+    source: Source, settings: Settings, masks: Sequence[np.ndarray]
+) -> Callable[[int], Losses]:
+    """What gives the losses on a fold, and how many rules there are; bits are fitted anew to the
+    training rows of each, one compilation for all.
+    """
+    table, mapping, labels = source.table, source.table.mapping, source.table.labels
+    assert labels is not None
+    assert mapping is not None
+    rows = table.matrix(tuple(table.numeric), tuple(table.categorical))
+    weights = np.ones(len(labels)) if source.weights is None else source.weights
+    binarizers = [
+        slipper.binarize(
+            rows[~out], labels[~out], weights[~out], table.columns, settings, table.source
+        )
+        for out in masks
+    ]
+    width = max(one.num_bits for one in binarizers)
+
+    def evaluate_fold(number: int) -> Losses:
+        held_out = masks[number]
+        bits = bit_room.widened(bit_room.apply(binarizers[number], rows, settings.precision), width)
+        ensemble = slipper.fit(bits, labels, source.weights, ~held_out, settings).fit.ensemble
+        training, others = (
+            (bits[chosen], labels[chosen], weights[chosen]) for chosen in (~held_out, held_out)
+        )
+        losses = build.losses(
+            make_rules("slipper", ensemble, *training[1:], mapping, settings.precision),
+            training,
+            others,
+        )
+        losses[-1]["support"] = len(monomials.voting(ensemble))
+        return losses
+
+    return evaluate_fold

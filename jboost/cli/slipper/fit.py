@@ -1,0 +1,125 @@
+"""`jboost fit --method slipper`: data in, a folder with the rules, the report and two
+figures out.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jboost import drive, plots
+from jboost.base.boosting import Ensemble, Fit
+from jboost.cli import bits as bit_room
+from jboost.cli import fitting, limits
+from jboost.cli.options import Settings
+from jboost.cli.output import GAP, MARGINS, timed
+from jboost.cli.slipper import method as slipper
+from jboost.cli.votes import make_rules, ones_for_none, scores, voting_part
+from jboost.report import build, verdict
+from jboost.report import slipper as report_room
+
+_NUM_SHOWN = 25
+_REMEDY = "a greater --num-rounds, --rules-for the other class, finer --cuts, or other columns"
+
+
+def fit(settings: Settings, say: Any) -> None:
+    """Finds rules, writes the output folder, and shows a summary.
+
+    Args:
+      settings: all options.
+      say: prints text or anything that rich can show.
+
+    Raises:
+      ValueError: in one line, for anything that the user can put right; nothing is written then.
+    """
+    opening = fitting.begin(settings)
+    source, table, kept, apart = opening.source, opening.source.table, opening.kept, opening.apart
+    numeric, categorical = tuple(table.numeric), tuple(table.categorical)
+    part, labels = source.rows(kept), opening.labels[kept]
+    with timed(opening.seconds, "binarization"):
+        rows = part.table.matrix(numeric, categorical)
+        binarizer = slipper.binarize(
+            rows, labels, part.weights, table.columns, settings, table.source
+        )
+        bits = bit_room.apply(binarizer, rows, settings.precision)
+    everything = np.ones(len(kept), bool)
+    with timed(opening.seconds, "rules"):
+        if settings.time_limit is None and settings.checkpoint is None:
+            with drive.progress("slipper", settings.rounds):
+                found = slipper.fit(bits, labels, part.weights, everything, settings)
+        else:
+            with limits.progress("slipper", settings.rounds) as on_step:
+                found = slipper.fit(
+                    bits,
+                    labels,
+                    part.weights,
+                    everything,
+                    settings,
+                    on_step=lambda state, info: on_step(state, ""),
+                )
+    ensemble = voting_part(found.fit.ensemble, binarizer.num_bits, settings.precision)
+
+    training = (bits, labels, ones_for_none(part.weights, len(labels)))
+    others = None
+    if len(apart):
+        held_out = source.rows(apart)
+        other_bits = bit_room.apply(
+            binarizer, held_out.table.matrix(numeric, categorical), settings.precision
+        )
+        others = (other_bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart)))
+    losses = build.losses(
+        make_rules("slipper", ensemble, *training[1:], opening.mapping, settings.precision),
+        training,
+        others,
+    )
+    model = report_room.describe(
+        found.fit, ensemble, binarizer, bits, labels, opening.mapping, found.errors
+    )
+    model["verdict"] = verdict.assess(
+        losses[-1]["training"]["rate"], labels, training[2], remedy=_REMEDY
+    )
+    fitting.end(
+        opening,
+        settings,
+        say,
+        model={"binarizer": binarizer, "ensemble": ensemble},
+        metadata={"numeric": list(numeric), "categorical": list(categorical), "model": model},
+        sections={
+            "data": build.describe_data(table, len(apart), source.weights, ()),
+            "model": model,
+            "losses": losses,
+        },
+        draw=lambda folder: _draw(found.fit, ensemble, bits, labels, settings, folder),
+        lines=lambda report: [
+            f"attributes  {report['model']['attributes']['bits']} yes-or-no questions",
+            *report_room.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
+        ],
+    )
+
+
+def _draw(
+    fitted: Fit,
+    ensemble: Ensemble,
+    bits: np.ndarray,
+    labels: np.ndarray,
+    settings: Settings,
+    folder: Path,
+) -> None:
+    margins = labels * scores(ensemble, bits, settings.precision)
+    total = math.fsum(np.abs(np.asarray(ensemble.votes, np.float64)[:, 0])) or 1.0
+    plots.plot_margins(margins / total, path=folder / MARGINS, title="Training margins: slipper")
+    rounds = int(fitted.num_rounds)
+    lower, upper = (
+        np.asarray(bound, np.float64)[:rounds]
+        for bound in (fitted.trace.lower_bounds, fitted.trace.upper_bounds)
+    )
+    plots.plot_bounds(
+        lower,
+        upper,
+        path=folder / GAP,
+        title="Training error and its bound: slipper",
+        quantity="training error",
+    )

@@ -1,0 +1,34 @@
+"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method
+slipper: as with one of l0, in other words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jboost import files
+from jboost.cli.l0.predict import FittedRules, bits_of, predict_columns, read, used_columns
+from jboost.data.table import Table
+from jboost.report import monomials
+from jboost.report import slipper as report_room
+
+__all__ = ["explain", "predict_columns", "read", "show", "used_columns"]
+
+
+def explain(fitted: FittedRules, table: Table) -> list[str]:
+    """The rules that hold, row by row."""
+    return report_room.explanations(
+        fitted.model["rules"], monomials.fired(fitted.ensemble, bits_of(fitted, table))
+    )
+
+
+def show(fitted: FittedRules, say: Any) -> None:
+    """The model, all its rules and what is proven about it."""
+    say(
+        f"{type(fitted.ensemble).__name__} of {type(fitted.ensemble.learner).__name__},"
+        f" {fitted.precision}, jboost {files.package_version('jboost')}"
+    )
+    say(f"columns     {', '.join(fitted.binarizer.names)}")
+    say(f"labels      {fitted.mapping}")
+    for line in report_room.lines(fitted.model, fitted.mapping):
+        say(line)

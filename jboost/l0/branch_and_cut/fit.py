@@ -1,0 +1,334 @@
+"""The sparse minimum disagreement problem (15) over all hypotheses of a learner, to proven
+optimality: price and branch.
+
+The relaxation over all hypotheses proves more than its bound: a point of (15) that uses hypothesis
+u loses at least that bound and the reduced cost of u. So hypotheses whose reduced cost reaches the
+gap cannot matter, and branch and cut over the others proves the optimum over all.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import boosting, check, derivatives, devices, loops, meshes, numerics
+from jboost.base.boosting import Ensemble, Everything, Fit, State
+from jboost.base.loops import OnStep
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike, Dataset, PyTree
+from jboost.l0 import booster, pricing
+from jboost.l0.booster import L0, L0Certificate
+from jboost.l0.branch_and_cut import solve as exact
+from jboost.l0.branch_and_cut.solve import ExactConfig
+from jboost.l0.pricing import Proof
+from jboost.l0.votes import local_search
+from jboost.learners import prices
+
+
+class ExactFit(NamedTuple):
+    """The best model met, and what is proven of all."""
+
+    ensemble: Ensemble
+    certificate: L0Certificate  # integer_lower_bound holds of all hypotheses
+    columns: Fit  # what the rounds of columns had come to before
+    num_hypotheses: Array  # [] int32 whose reduced cost left them in play
+    num_nodes: Array  # [] int32 of the branch and cut
+    status: Array  # [] int32
+
+
+class ExactFitState(NamedTuple):
+    """Between two rounds of columns, or two batches of nodes."""
+
+    rounds: State | None  # of `jboost.l0.fit`
+    search: exact.State | None  # None while columns are being found
+
+
+@meshes.takes_gathered
+@derivatives.without("jboost.l0.fit_exact")
+def fit_exact(
+    dataset: Dataset,
+    learner: Any,
+    *,
+    key: Array | None = None,
+    max_rounds: int = 100,
+    max_columns: int = 256,
+    max_in_play: int = 128,
+    exact_tolerance: ArrayLike = 1e-4,
+    exact_config: ExactConfig | None = None,
+    on_step: OnStep | None = None,
+    initial: ExactFitState | None = None,
+    **options: Any,
+) -> ExactFit:
+    """The least errors plus costs over all hypotheses of a learner, proven: (15) of paper 001 by
+    `fit`, reduced costs, and branch and cut.
+
+    For some hundred examples, and learners that can list their hypotheses: monomials of low order,
+    and pools.
+
+    Args:
+      dataset: as for `jboost.l0.fit`.
+      learner: one that prices, and has `every`.
+      key: as for `fit`.
+      max_rounds: of `fit`; static.
+      max_columns: of `fit`; static.
+      max_in_play: static; how many hypotheses the branch and cut is run over at most. The time of a
+        node grows with its square.
+      exact_tolerance: [] the gap on (15), relative to the loss where that is above 1, at which the
+        model counts as optimal.
+      exact_config: static sizes of the branch and cut.
+      on_step: called on the host with (state, info) after each round of columns, as by `fit`, and
+        after each batch of nodes, as by `solve_exact`; False ends the one or the other, and the
+        whole with it. Not under jit or vmap. The state is an `ExactFitState`.
+      initial: a state to go on from, as `on_step` was given it; None for a fit from the start. It
+        ends in the bits of a fit with an `on_step` that was not stopped.
+      **options: of `fit`; a `search` whose `max_hypotheses` is None, as the optimum is over any
+        number of them.
+
+    Returns:
+      An `ExactFit`. OPTIMAL: no model of this kind loses less. CAPACITY_LIMIT where more hypotheses
+      are in play than there is room for (raise `max_in_play`), and the statuses of
+      `jboost.l0.solve_exact`, come with bounds that hold of all hypotheses.
+
+    Raises:
+      ValueError: what `fit` raises; for a learner that cannot list its hypotheses, and a `search`
+        that lets only some of them vote.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)
+    >>> found = jboost.l0.fit_exact(
+    ...     dataset,
+    ...     jboost.learners.monomials(2, kappa=0.1),
+    ...     margin=0.1,
+    ...     max_rounds=10,
+    ...     max_columns=32,
+    ...     max_in_play=32,
+    ... )
+    >>> (
+    ...     round(float(found.certificate.integer_lower_bound), 3),
+    ...     jboost.status.Status(int(found.status)).name,
+    ... )
+    (0.937, 'OPTIMAL')
+    """
+    if not hasattr(learner, "every"):
+        raise ValueError(
+            f"learner is a {type(learner).__name__}, which cannot list its hypotheses: pass one"
+            " with `every`, as jboost.learners.monomials or pool"
+        )
+    settings = check.config("exact_config", exact_config, ExactConfig)
+    check.count("max_in_play", max_in_play, low=1)
+    tolerance = exact.judge_tolerance(
+        "exact_tolerance", exact_tolerance, dataset.mask.shape[-1] + max_in_play + 2
+    )
+    options = {**options, "max_columns": max_columns}
+    exact.judge_unlimited("search", booster.judge_search(options.get("search")))
+    rounds, dataset = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
+    if initial is not None and not isinstance(initial, ExactFitState):
+        raise ValueError(
+            f"initial is a {type(initial).__name__}: expected a jboost.l0.ExactFitState, as"
+            " `on_step` gets it"
+        )
+    done, search = (None, None) if initial is None else initial
+    watcher = None if on_step is None else _Watcher(on_step, done)
+    fitted = booster.fit(
+        dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, initial=done, **options
+    )
+    play = _put_in_play(rounds, fitted, dataset, key, max_in_play=max_in_play)
+    if watcher is not None and not watcher.goes_on:
+        status = jnp.where(
+            fitted.status == int(Status.INVALID_INPUT), fitted.status, int(Status.TIME_LIMIT)
+        ).astype(jnp.int32)
+        return ExactFit(
+            fitted.ensemble,
+            fitted.certificate,
+            fitted,
+            play.num_hypotheses,
+            jnp.zeros((), jnp.int32),
+            status,
+        )
+    known, watch = (
+        fitted.certificate.integer_upper_bound,
+        None if watcher is None else watcher.watch_search,
+    )
+    found = exact.search_pool(
+        play.data, tolerance, known, config=settings, on_step=watch, initial=search
+    )
+    return _conclude(fitted, play, found, tolerance)
+
+
+class _Watcher:
+    """A watcher whose last word is kept, so that the end of the rounds does not hide it, and so is
+    the last state of the rounds.
+    """
+
+    def __init__(self, on_step: OnStep, rounds: State | None) -> None:
+        self.on_step, self.goes_on, self.rounds = on_step, True, rounds
+
+    def __call__(self, state: State, info: Any) -> bool:
+        self.rounds = state
+        self.goes_on = loops.goes_on(self.on_step, ExactFitState(state, None), info)
+        return self.goes_on
+
+    def watch_search(self, state: exact.State, info: Any) -> bool:
+        """Shows a batch of nodes."""
+        return loops.goes_on(self.on_step, ExactFitState(self.rounds, state), info)
+
+
+class _Play(NamedTuple):
+    """The hypotheses that may matter, as a pool."""
+
+    data: exact.Data
+    hypotheses: PyTree  # leaves [capacity, ...]
+    count: Array  # [] int32, how many of these there are
+    left_out: Array  # [] no point of (15) with a hypothesis that found no room loses less
+    num_hypotheses: Array  # [] int32 that may matter
+
+
+@functools.partial(devices.host_jit, static_argnames=("max_in_play",))
+def _put_in_play(
+    rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None, *, max_in_play: int
+) -> _Play:
+    """All hypotheses of the learner whose reduced cost is below the gap."""
+    learner, known = fitted.ensemble.learner, fitted.certificate
+    state = learner.init(key, dataset)
+    every = learner.every(state)
+    capacity = min(max_in_play, every.costs.shape[0])
+    constant_cost, upper = (
+        jnp.asarray(rounds.constant_cost, known.lower_bound.dtype),
+        known.integer_upper_bound,
+    )
+    floors = _floors(known.integer_proof, every, dataset, learner.least_price(state), upper)
+    order = jnp.argsort(floors)
+    chosen = order[:capacity]
+    left_out = jnp.min(
+        jnp.where(jnp.arange(len(order)) >= capacity, floors[order], jnp.inf), initial=jnp.inf
+    )
+    is_in_play = _are_cheapest(every.outputs[chosen], every.costs[chosen]) & (
+        floors[chosen] < upper
+    )
+    pool = jax.tree.map(lambda leaf: leaf[chosen], every)
+    ones = jnp.where(dataset.mask, 1.0, 0.0).astype(pool.outputs.dtype)
+    data = exact.Data(
+        outputs=jnp.concatenate([jnp.stack([ones, -ones]), pool.outputs]).T,
+        labels=boosting.signs(dataset),
+        costs=jnp.concatenate([jnp.stack([constant_cost, constant_cost]), pool.costs]),
+        weights=dataset.weights.astype(pool.outputs.dtype),
+        mask=dataset.mask,
+        column_mask=jnp.concatenate([jnp.ones((2,), bool), is_in_play]),
+        margin=jnp.asarray(rounds.margin, pool.outputs.dtype),
+    )
+    return _Play(
+        data,
+        pool.hypotheses,
+        jnp.asarray(capacity, jnp.int32),
+        left_out,
+        jnp.sum(floors < upper, dtype=jnp.int32),
+    )
+
+
+@devices.host_jit
+def _conclude(fitted: Fit, play: _Play, found: exact.Exact, tolerance: Array) -> ExactFit:
+    """The better of both models, and what branch and cut proves of all hypotheses."""
+    known = fitted.certificate
+    upper = known.integer_upper_bound
+    is_new = found.loss < upper
+    own = jnp.where(is_new, found.coefficients[2:], 0.0)
+    constant = found.coefficients[0] - found.coefficients[1]
+    fresh = Ensemble(
+        fitted.ensemble.learner,
+        play.hypotheses,
+        jnp.stack([own, own], axis=1),
+        constant,
+        play.count,
+    )
+    size = max(fresh.votes.shape[0], fitted.ensemble.votes.shape[0])
+    ensemble = jax.tree.map(
+        lambda new, old: jnp.where(is_new, new, old),
+        _with_slots(fresh, size),
+        _with_slots(fitted.ensemble, size),
+    )
+    upper = jnp.where(is_new, found.loss, upper)
+    lower = jnp.minimum(
+        jnp.maximum(known.integer_lower_bound, jnp.minimum(found.lower_bound, play.left_out)), upper
+    )
+    is_closed = local_search.have_met(lower, upper, tolerance)
+    missed = jnp.where(play.left_out < upper, int(Status.CAPACITY_LIMIT), found.status)
+    status = jnp.where(is_closed, int(Status.OPTIMAL), missed)
+    status = jnp.where(fitted.status == int(Status.INVALID_INPUT), fitted.status, status).astype(
+        jnp.int32
+    )
+    certificate = known._replace(integer_lower_bound=lower, integer_upper_bound=upper)
+    return ExactFit(
+        boosting.unless_invalid(ensemble, status),
+        certificate,
+        fitted,
+        play.num_hypotheses,
+        found.num_nodes,
+        status,
+    )
+
+
+def _floors(
+    proof: Proof, every: Everything, dataset: Dataset, least_price: Array, upper: Array
+) -> Array:
+    """What a point of (15) that uses a hypothesis loses at least, if it is no worse than `upper`,
+    [U], rounded down.
+
+    With mu_u = 1 the two terms of the Lagrangian that hold mu_u and lambda_u come to
+    c_u - s_u - g_u lambda_u, which is linear in lambda_u and has its least value at 0 or at 1; the
+    proof charges c_u + r - s_u - g_u >= alpha for all of lambda, and b r for all of mu.
+    """
+    weights, never_abstain = (
+        proof.example_weights,
+        jnp.all((every.outputs != 0) | ~dataset.mask[None, :]),
+    )
+    pairs = pricing.pair_matrix(proof, True, never_abstain)
+    labels = boosting.signs(dataset)
+    is_priced = every.costs < jnp.inf
+    costs = jnp.where(is_priced, every.costs, 0.0)
+    edge_and_cuts, cuts = (
+        prices.worth(every.outputs.T, labels, part, pairs, costs).own
+        for part in (weights, jnp.zeros_like(weights))
+    )
+    slack = prices.slack(weights, pairs, costs)
+    reduced = (
+        jnp.minimum(proof.excess - cuts, proof.excess - edge_and_cuts - proof.least) - 2 * slack
+    )
+    most = jnp.where(least_price > 0, 1 + numerics.safe_divide(upper, least_price), jnp.inf) * (
+        1 + 8 * jnp.finfo(weights.dtype).eps
+    )
+    charge = jnp.where(
+        proof.excess > 0, proof.excess * jnp.maximum(most - proof.selected_bound, 0.0), 0.0
+    )
+    floor = proof.bound - charge + jnp.maximum(reduced, 0.0)
+    floor = floor - 8 * jnp.finfo(weights.dtype).eps * (
+        jnp.abs(proof.bound) + charge + jnp.abs(reduced)
+    )
+    return jnp.where(is_priced, jnp.where(jnp.isfinite(floor), floor, -jnp.inf), jnp.inf)
+
+
+def _are_cheapest(outputs: Array, costs: Array) -> Array:
+    """Which rows [k, m] of -1, 0 and +1 equal none that costs less, nor one before them that costs
+    the same, [k] bool.
+    """
+    inner = jnp.matmul(outputs, outputs.T, precision=lax.Precision.HIGHEST)
+    sizes = jnp.diagonal(inner)
+    is_same = sizes[:, None] + sizes[None, :] == 2 * inner
+    is_earlier = jnp.tri(outputs.shape[0], k=-1, dtype=bool)
+    is_better = (costs[None, :] < costs[:, None]) | (
+        (costs[None, :] == costs[:, None]) & is_earlier
+    )
+    return ~jnp.any(is_same & is_better, axis=1)
+
+
+def _with_slots(ensemble: Ensemble, size: int) -> Ensemble:
+    """The ensemble with `size` slots, the last of them empty."""
+    hypotheses = jax.tree.map(lambda leaf: _padded(leaf, size), ensemble.hypotheses)
+    return ensemble._replace(hypotheses=hypotheses, votes=_padded(ensemble.votes, size))
+
+
+def _padded(leaf: Array, size: int) -> Array:
+    return jnp.pad(leaf, [(0, size - leaf.shape[0])] + [(0, 0)] * (leaf.ndim - 1))

@@ -1,0 +1,323 @@
+"""The linear program of a node of branch and cut on (15) of paper 001, as bounds on the variables
+of one and the same matrix.
+
+Variables are lambda [U], mu [U] and xi [m]; rows the margins [m], mu - lambda >= 0 [U], sum
+lambda = 1, the sums of mu over hypotheses that split the examples alike [U // 2], and the cuts at
+hand [K] (`row_cuts`). What duals prove of a node holds whatever numbers from 0 up they are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from jboost.base import brackets
+from jboost.base.numerics import spread, times
+from jboost.base.types import Array
+from jboost.l0.branch_and_cut.row_cuts import Rows
+from jboost.l0.types import Instance
+from jboost.lp.simplex.boxes import Solution
+
+OPEN, NO, YES = -1, 0, 1
+# by which power of the rounding unit costs are raised by unlike amounts, so that steps have a
+# length
+_SPREAD = 0.75
+_ROUNDING = 8  # units of it, that sums of a few numbers may lose
+
+
+class Decisions(NamedTuple):
+    """OPEN, NO or YES: whether hypotheses are used, examples given up, and any of the hypotheses of
+    a split used.
+    """
+
+    columns: Array  # [U] int8
+    examples: Array  # [m] int8
+    splits: Array  # [U // 2] int8
+
+
+class Pool(NamedTuple):
+    """What does not change from node to node."""
+
+    instance: Instance  # either order of a pair
+    # [U] int32 which split a hypothesis belongs to; U // 2 for one that no other shares
+    split_of: Array
+    splits: Array  # [U // 2, U] their hypotheses, 1 and 0
+
+
+class CutSet(NamedTuple):
+    """The cuts at hand; rows of unused slots are 0."""
+
+    rows: Rows
+    is_used: Array  # [K] bool
+
+
+class Duals(NamedTuple):
+    """Not negative."""
+
+    margins: Array  # [m] w
+    splits: Array  # [U // 2]
+    cuts: Array  # [K] v
+
+
+class Proof(NamedTuple):
+    """What duals prove of a node, and of its children: rounded down."""
+
+    bound: Array  # []
+    if_used: Array  # [U] where hypothesis u is used
+    if_unused: Array  # [U]
+    if_given_up: Array  # [m] where example i is given up
+    if_kept: Array  # [m]
+
+
+def make_pool(instance: Instance) -> Pool:
+    """The instance with its hypotheses sorted into splits: u and v are of one where H_u = a
+    H_v + b, a one of -1 and +1, on all examples.
+
+    The constant hypotheses, which are free as a rule, put one in the place of another; to rule out
+    one alone changes little.
+    """
+    num_examples, num_columns = instance.margins.shape
+    is_real = instance.weights > 0
+    signs = jnp.where(jnp.arange(num_examples) < instance.num_few, 1.0, -1.0)
+    outputs = (instance.margins * signs[:, None]).T
+    rises = jnp.where(is_real[None, :], outputs - outputs[:, :1], 0.0)
+    first = jnp.take_along_axis(rises, jnp.argmax(rises != 0, axis=1)[:, None], axis=1)
+    rises = rises * jnp.sign(first)
+    inner = times(rises, rises.T)
+    sizes = jnp.diagonal(inner)
+    is_split = instance.is_column & (sizes > 0)
+    is_same = (sizes[:, None] + sizes[None, :] == 2 * inner) & is_split[:, None] & is_split[None, :]
+    first_of = jnp.argmax(is_same, axis=1)
+    leads = is_split & (first_of == jnp.arange(num_columns)) & (jnp.sum(is_same, axis=1) > 1)
+    numbers = jnp.cumsum(leads) - 1
+    split_of = jnp.where(is_split & leads[first_of], numbers[first_of], num_columns // 2).astype(
+        jnp.int32
+    )
+    members = (split_of[None, :] == jnp.arange(num_columns // 2)[:, None]).astype(
+        instance.margins.dtype
+    )
+    return Pool(instance, split_of, members)
+
+
+def no_cuts(pool: Pool, capacity: int) -> CutSet:
+    """Room for cuts."""
+    num_examples, num_columns = pool.instance.margins.shape
+    dtype = pool.instance.margins.dtype
+    return CutSet(
+        Rows(jnp.zeros((capacity, num_columns), dtype), jnp.zeros((capacity, num_examples), dtype)),
+        jnp.zeros((capacity,), bool),
+    )
+
+
+def everything_open(pool: Pool) -> Decisions:
+    """The decisions of the root: what costs nothing is used."""
+    num_examples, num_columns = pool.instance.margins.shape
+    columns = jnp.where(pool.instance.costs > 0, OPEN, YES).astype(jnp.int8)
+    return Decisions(
+        columns,
+        jnp.full((num_examples,), OPEN, jnp.int8),
+        jnp.full((num_columns // 2,), OPEN, jnp.int8),
+    )
+
+
+def matrix(pool: Pool, cuts: CutSet) -> Array:
+    """All rows."""
+    margins, margin = pool.instance.margins, pool.instance.margin
+    (num_examples, num_columns), dtype = margins.shape, margins.dtype
+    eye, none = jnp.eye(num_columns, dtype=dtype), jnp.zeros_like(margins.T)
+    return jnp.concatenate(
+        [
+            jnp.concatenate(
+                [
+                    margins,
+                    jnp.zeros_like(margins),
+                    (1 + margin) * jnp.eye(num_examples, dtype=dtype),
+                ],
+                axis=1,
+            ),
+            jnp.concatenate([-eye, eye, none], axis=1),
+            jnp.concatenate(
+                [
+                    jnp.ones((1, num_columns), dtype),
+                    jnp.zeros((1, num_columns + num_examples), dtype),
+                ],
+                axis=1,
+            ),
+            jnp.concatenate(
+                [jnp.zeros_like(pool.splits), pool.splits, none[: pool.splits.shape[0]]], axis=1
+            ),
+            cut_rows(cuts.rows),
+        ]
+    )
+
+
+def cut_rows(rows: Rows) -> Array:
+    """Cuts [C] as rows in all variables."""
+    return jnp.concatenate([jnp.zeros_like(rows.selected), rows.selected, rows.slacks], axis=1)
+
+
+def objective(pool: Pool) -> Array:
+    """In units of the largest weight, raised a little."""
+    instance = pool.instance
+    costs = (
+        jnp.concatenate([jnp.zeros_like(instance.costs), instance.costs, instance.weights])
+        / instance.unit
+    )
+    return costs + jnp.finfo(costs.dtype).eps ** _SPREAD * spread(costs.shape[0], costs.dtype)
+
+
+def bounds(pool: Pool, cuts: CutSet, decisions: Decisions) -> tuple[Array, Array]:
+    """Of all places: variables, and rows after them."""
+    instance = pool.instance
+    dtype, (num_examples, num_columns) = instance.margins.dtype, instance.margins.shape
+    is_real = instance.weights > 0
+    allowed = may_be_used(pool, decisions).astype(dtype)
+    is_used = jnp.where(decisions.columns == YES, allowed, 0.0)
+    nothing = jnp.zeros_like(allowed)
+    least, most = (
+        jnp.where(is_real, part, 0.0)
+        for part in (
+            (decisions.examples == YES).astype(dtype),
+            (decisions.examples != NO).astype(dtype),
+        )
+    )
+    one = jnp.ones((1,), dtype)
+    required = jnp.where(decisions.splits == YES, 1.0, 0.0).astype(dtype)
+    lower = [
+        nothing,
+        is_used,
+        least,
+        jnp.where(is_real, instance.margin, -jnp.inf),
+        nothing,
+        one,
+        required,
+        jnp.where(cuts.is_used, 1.0, -jnp.inf),
+    ]
+    limits = num_columns, required.shape[0], cuts.is_used.shape[0]
+    free = [jnp.full((size,), jnp.inf, dtype) for size in (num_examples, *limits)]
+    return jnp.concatenate(lower), jnp.concatenate(
+        [allowed, allowed, most, free[0], free[1], one, free[2], free[3]]
+    )
+
+
+def may_be_used(pool: Pool, decisions: Decisions) -> Array:
+    is_ruled_out = jnp.append(decisions.splits == NO, False)[pool.split_of]
+    return pool.instance.is_column & (decisions.columns != NO) & ~is_ruled_out
+
+
+def variables(pool: Pool, solution: Solution) -> tuple[Array, Array, Array]:
+    """lambda [U], mu [U] and xi [m]."""
+    num_examples, num_columns = pool.instance.margins.shape
+    votes, selected, slacks = jnp.split(
+        solution.values[: 2 * num_columns + num_examples], [num_columns, 2 * num_columns]
+    )
+    return votes, selected, slacks
+
+
+def duals(pool: Pool, solution: Solution) -> Duals:
+    """Of a solution, in the units of the instance."""
+    num_examples, num_columns = pool.instance.margins.shape
+    of_rows = solution.reduced_costs[2 * num_columns + num_examples :]
+    kept = jnp.where(jnp.isfinite(of_rows), jnp.maximum(of_rows, 0.0), 0.0) * pool.instance.unit
+    margins, _, rest = jnp.split(kept, [num_examples, num_examples + num_columns + 1])
+    splits, cuts = jnp.split(rest, [num_columns // 2])
+    return Duals(jnp.where(pool.instance.weights > 0, margins, 0.0), splits, cuts)
+
+
+def split_places(pool: Pool) -> Array:
+    """The places of the sums over splits."""
+    num_examples, num_columns = pool.instance.margins.shape
+    return 3 * num_columns + 2 * num_examples + 1 + jnp.arange(num_columns // 2, dtype=jnp.int32)
+
+
+def cut_places(pool: Pool, capacity: int) -> Array:
+    """The places of the cuts."""
+    num_examples, num_columns = pool.instance.margins.shape
+    return (
+        3 * num_columns
+        + 2 * num_examples
+        + 1
+        + num_columns // 2
+        + jnp.arange(capacity, dtype=jnp.int32)
+    )
+
+
+def prove(pool: Pool, cuts: CutSet, decisions: Decisions, duals: Duals) -> Proof:
+    """What duals prove: mu and xi take the better end of what is open to them, lambda one
+    hypothesis.
+
+    With c' the costs less what cuts and splits give, and g the edges, an open mu_u is worth min(0,
+    c'_u) and max(0, c'_u) lambda_u.
+    """
+    instance = pool.instance
+    given = jnp.concatenate([cuts.rows.selected, pool.splits]).T
+    v = jnp.concatenate(
+        [
+            jnp.where(cuts.is_used, duals.cuts, 0.0),
+            jnp.where(decisions.splits == YES, duals.splits, 0.0),
+        ]
+    )
+    rest = _less(instance.costs, given, v)
+    edges = brackets.bracket_dot(instance.margins.T, duals.margins[None, :])[1]
+    unpaid = _unpaid(instance, cuts.rows.slacks, v[: cuts.is_used.shape[0]], duals.margins)
+    allowed = may_be_used(pool, decisions)
+    is_free, is_real = allowed & (decisions.columns == OPEN), instance.weights > 0
+    is_undecided = is_real & (decisions.examples == OPEN)
+    of_lambda = _sum_down(jnp.where(is_free, jnp.maximum(rest[0], 0.0), 0.0), -edges)
+    least = jnp.min(jnp.where(allowed, of_lambda, jnp.inf))
+    of_columns = jnp.where(
+        is_free,
+        jnp.minimum(rest[0], 0.0),
+        jnp.where(allowed & (decisions.columns == YES), rest[0], 0.0),
+    )
+    of_examples = jnp.where(
+        is_undecided,
+        jnp.minimum(unpaid[0], 0.0),
+        jnp.where(is_real & (decisions.examples == YES), unpaid[0], 0.0),
+    )
+    terms = jnp.concatenate([duals.margins, v, of_columns, of_examples, least[None]])
+    by = jnp.concatenate(
+        [
+            jnp.broadcast_to(instance.margin, duals.margins.shape),
+            jnp.ones((len(terms) - len(duals.margins),), terms.dtype),
+        ]
+    )
+    bound = brackets.bracket_dot(terms, by)[0]
+    moved = jnp.minimum(_sum_down(-edges, -least), 0.0)
+    return Proof(
+        bound,
+        jnp.where(is_free, _sum_down(bound, _sum_down(jnp.maximum(rest[0], 0.0), moved)), bound),
+        jnp.where(is_free, _sum_down(bound, jnp.maximum(-rest[1], 0.0)), bound),
+        jnp.where(is_undecided, _sum_down(bound, jnp.maximum(unpaid[0], 0.0)), bound),
+        jnp.where(is_undecided, _sum_down(bound, jnp.maximum(-unpaid[1], 0.0)), bound),
+    )
+
+
+def _sum_down(one: Array, other: Array) -> Array:
+    """one + other, rounded down; an infinite one stays so."""
+    total = one + other
+    return jnp.where(
+        jnp.isfinite(total),
+        total - _ROUNDING * jnp.finfo(total.dtype).eps * (jnp.abs(one) + jnp.abs(other)),
+        total,
+    )
+
+
+def _less(prices: Array, entries: Array, values: Array) -> tuple[Array, Array]:
+    """prices [k] less entries [k, K] times values [K], rounded down and up."""
+    left = jnp.concatenate([prices[:, None], entries], axis=1)
+    return brackets.bracket_dot(left, jnp.append(1.0, -values)[None, :])
+
+
+def _unpaid(instance: Instance, slacks: Array, v: Array, w: Array) -> tuple[Array, Array]:
+    """weights [m] less (1 + rho) w and slacks' v, rounded down and up."""
+    ones = jnp.ones_like(w)[:, None]
+    left = jnp.concatenate(
+        [instance.weights[:, None], ones, instance.margin * ones, slacks.T], axis=1
+    )
+    right = jnp.concatenate(
+        [ones, -w[:, None], -w[:, None], jnp.broadcast_to(-v[None, :], (w.shape[0], v.shape[0]))],
+        axis=1,
+    )
+    return brackets.bracket_dot(left, right)

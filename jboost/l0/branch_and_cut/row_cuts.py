@@ -1,0 +1,129 @@
+"""Cuts for the sparse minimum disagreement problem (15) of paper 001 from many margin rows at once.
+
+With weights a >= 0 on the rows sum_u y_i H_iu lambda_u + (1 + rho) xi_i >= rho, edges e_u = sum_i
+a_i y_i H_iu, b = rho sum a and any level s < b,
+
+    sum_u max(0, e_u - s) lambda_u + (1 + rho) sum_i a_i xi_i >= b - s
+
+since sum lambda = 1. As lambda <= mu, and mu and xi are whole, mu may stand in the place of lambda,
+and coefficients above the right-hand side be cut down to it: sum_u min(1, (e_u - s)^+ / (b - s))
+mu_u + sum_i min(1, (1 + rho) a_i / (b - s)) xi_i >= 1 holds of all points of (15). Where rho is at
+most 1/2, or nobody abstains, a pair cut is the one of both its rows alike, at level 0. Coefficients
+are rounded up, so that cuts hold as they are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import brackets
+from jboost.base.numerics import times
+from jboost.base.types import Array
+from jboost.l0.relaxation import cuts as pair_cuts
+from jboost.l0.types import Cuts, Instance
+
+_LEAST_WEIGHT = 1e-5  # of a row, relative to the sum: less is none
+_LEAST_RISE = 1e-3  # relative to rho, from a level to the right-hand side
+_ROUNDING = 16  # units of it, by which coefficients are raised
+
+
+class Rows(NamedTuple):
+    """Cuts sum selected mu + sum slacks xi >= 1."""
+
+    selected: Array  # [K, U]
+    slacks: Array  # [K, m]
+
+    def reached(self, selected: Array, slacks: Array) -> Array:
+        """The left-hand sides [K] at mu [U] and xi [m]."""
+        return times(self.selected, selected) + times(self.slacks, slacks)
+
+
+def from_pairs(instance: Instance, cuts: Cuts) -> Rows:
+    """Pair cuts [K] as rows, 0 for empty slots."""
+    places = jnp.arange(instance.hits.shape[0])
+    slacks = sum((end[:, None] == places[None, :]).astype(instance.hits.dtype) for end in cuts)
+    return Rows(pair_cuts.rows(instance, cuts), slacks)
+
+
+def usable(row_weights: Array) -> Array:
+    """Weights [..., m] with sum about 1, without negative and tiny ones; all 0 where nothing is
+    positive.
+    """
+    kept = jnp.maximum(row_weights, 0.0)
+    total = jnp.sum(kept, axis=-1, keepdims=True)
+    shares = jnp.where(total > 0, kept / jnp.where(total > 0, total, 1.0), 0.0)
+    return jnp.where(shares > _LEAST_WEIGHT, shares, 0.0)
+
+
+def from_margins(instance: Instance, row_weights: Array, levels: Array) -> Rows:
+    """The cuts of `usable` weights [C, m] at levels [C]; all coefficients 1 for a level that is not
+    below the right-hand side.
+    """
+    unit = _ROUNDING * jnp.finfo(levels.dtype).eps
+    edges = brackets.bracket_dot(instance.margins.T[None, :, :], row_weights[:, None, :])[1]
+    reach = brackets.bracket_dot(row_weights, jnp.broadcast_to(instance.margin, row_weights.shape))[
+        0
+    ]
+    rise = (reach - levels)[:, None]
+    is_below = rise > _LEAST_RISE * instance.margin
+    raised = jnp.where(is_below, (1 + unit) / jnp.where(is_below, rise, 1.0), jnp.inf)
+
+    def share(amounts: Array) -> Array:
+        return jnp.where(
+            amounts > 0, jnp.minimum(amounts * raised, 1.0), jnp.where(is_below, 0.0, 1.0)
+        )
+
+    return Rows(share(edges - levels[:, None]), share((1 + instance.margin) * row_weights))
+
+
+def best_levels(
+    instance: Instance, row_weights: Array, selected: Array, slacks: Array
+) -> tuple[Array, Array]:
+    """For `usable` weights [C, m] the level whose cut is violated most at mu and xi, [C], and by
+    how much, [C]; 0 and the edges are looked at.
+    """
+
+    def one(weights: Array) -> tuple[Array, Array]:
+        edges = times(weights, instance.margins)
+        reach = instance.margin * jnp.sum(weights)
+        levels = jnp.concatenate([jnp.zeros((1,), edges.dtype), edges])
+        rise = reach - levels
+        is_below = rise > _LEAST_RISE * instance.margin
+        scale = 1 / jnp.where(is_below, rise, 1.0)[:, None]
+        of_columns = jnp.clip((edges[None, :] - levels[:, None]) * scale, 0.0, 1.0)
+        of_examples = jnp.minimum((1 + instance.margin) * weights[None, :] * scale, 1.0)
+        violations = jnp.where(
+            is_below, 1 - times(of_columns, selected) - times(of_examples, slacks), -jnp.inf
+        )
+        best = jnp.argmax(violations)
+        return levels[best], violations[best]
+
+    levels, violations = lax.map(one, row_weights)
+    return levels, jnp.where(jnp.any(row_weights > 0, axis=1), violations, -jnp.inf)
+
+
+def are_new(rows: Rows) -> Array:
+    """Which of some rows [C] equal none before them."""
+    both = jnp.concatenate(rows, axis=1)
+    is_same = jax.vmap(lambda one: jnp.all(jnp.abs(both - one[None, :]) < 1e-4, axis=1))(both)
+    return ~jnp.any(is_same & jnp.tri(both.shape[0], k=-1, dtype=bool), axis=1)
+
+
+def violated_pairs(
+    instance: Instance, selected: Array, slacks: Array, *, most: int, max_entries: int
+) -> tuple[Cuts, Array]:
+    """The pair cuts [most] that are violated most, each example's worst one, and by how much."""
+    wanted = pair_cuts.search(instance, selected, slacks, max_entries)
+    num_examples = slacks.shape[0]
+    numbers = jnp.arange(num_examples, dtype=jnp.int32)
+    partner = jnp.minimum(wanted.partner, num_examples - 1)
+    is_repeat = (wanted.partner[partner] == numbers) & (partner < numbers)
+    violation = jnp.where(
+        is_repeat | (wanted.partner >= num_examples), -jnp.inf, wanted.least - slacks
+    )
+    worst, examples = lax.top_k(violation, min(most, num_examples))
+    return Cuts(examples.astype(jnp.int32), wanted.partner[examples]), worst

@@ -1,0 +1,462 @@
+"""The sparse minimum disagreement problem (15) of paper 001 over a pool, to proven optimality:
+branch and cut.
+
+A node says of some hypotheses whether they are used (mu_u), of some examples whether they are given
+up (xi_i), and of some sets of hypotheses that split the examples alike whether any is used. Its
+linear program is that of the root with other bounds (`node_program`), solved from the table where
+the last one ended; cuts from pairs and from many margin rows (`row_cuts`), the latter by the rows
+of the table, hold of all nodes. What duals prove also settles questions: an answer that costs too
+much is ruled out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import batching, check, derivatives, devices, loops, meshes
+from jboost.base.loops import OnStep
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike
+from jboost.l0 import relaxation
+from jboost.l0.branch_and_cut import branching, cutting, incumbents, node_program
+from jboost.l0.branch_and_cut.cutting import Engine, Goal
+from jboost.l0.branch_and_cut.node_program import NO, YES, Decisions, Pool
+from jboost.l0.relaxation.instance import make_instance
+from jboost.l0.votes import local_search
+from jboost.l0.votes.local_search import Vote
+from jboost.search import stack
+from jboost.search.stack import Stack
+
+
+@dataclasses.dataclass(frozen=True)
+class ExactConfig:
+    """Static sizes of the branch and cut."""
+
+    batch: int = 8
+    """Nodes that are taken off the stack together."""
+    capacity: int = 4096
+    """Nodes that the stack holds; when it is full the search ends, with a valid bound."""
+    max_batches: int = 10_000
+    """Batches, at most; then the search ends, with a valid bound."""
+    num_cuts: int | None = None
+    """Cuts that are held at a time; None for one to an example and two to a column, 64 at least.
+    Memory is that of twice the columns and the examples for each.
+    """
+    root_rounds: int = 40
+    """Programs of the root, each with the cuts that the last point violates."""
+    node_rounds: int = 4
+    """The same of other nodes."""
+    num_tried: int = 8
+    """Questions of a node whose answers are tried."""
+    tried_pivots: int = 15
+    """Pivots of a trial."""
+    search: local_search.SearchConfig = dataclasses.field(
+        default_factory=lambda: local_search.SearchConfig(max_moves=50)
+    )
+    """The local search from the best vote of each batch."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "batch",
+            "capacity",
+            "max_batches",
+            "root_rounds",
+            "node_rounds",
+            "num_tried",
+            "tried_pivots",
+        ):
+            check.count(f"config.{name}", getattr(self, name), low=1)
+        if self.num_cuts is not None:
+            check.count("config.num_cuts", self.num_cuts, low=1)
+        check.record("config.search", self.search, local_search.SearchConfig)
+        judge_unlimited("config.search", self.search)
+
+
+def judge_unlimited(name: str, search: Any) -> None:
+    """Raises ValueError for a kind of final vote that lets only so many hypotheses vote."""
+    if search.max_hypotheses is not None:
+        raise ValueError(
+            f"{name}.max_hypotheses is {search.max_hypotheses}: the optimum is over any number of"
+            " them, leave it out"
+        )
+
+
+class Exact(NamedTuple):
+    """The best point of (15) met, and a bound on all."""
+
+    coefficients: Array  # [U] lambda, on the simplex in exact arithmetic
+    loss: Array  # [] of them, rounded up
+    lower_bound: Array  # [] no point of (15) loses less
+    num_nodes: Array  # [] int32, nodes looked at
+    # [] int32: OPTIMAL, ITERATION_LIMIT, TIME_LIMIT, CAPACITY_LIMIT, PRECISION_LIMIT, INFEASIBLE,
+    # INVALID_INPUT
+    status: Array
+
+
+class _Node(NamedTuple):
+    decisions: Decisions
+    bound: Array  # []
+
+
+class Data(NamedTuple):
+    """(15) over a pool."""
+
+    outputs: Array  # [m, U]
+    labels: Array  # [m]
+    costs: Array  # [U]
+    weights: Array  # [m]
+    mask: Array  # [m] bool
+    column_mask: Array  # [U] bool
+    margin: Array  # []
+
+
+class State(NamedTuple):
+    """Between two batches."""
+
+    stack: Stack
+    best: Vote
+    goal: Array  # [] its loss, or the one known from elsewhere where that is less
+    floor: Array  # [] the least bound among nodes that were dropped below the incumbent
+    num_nodes: Array  # [] int32
+    engine: Engine
+
+
+class Info(NamedTuple):
+    """One batch, as a progress bar would show it."""
+
+    num_nodes: Array  # [] int32, so far
+    num_open: Array  # [] int32
+    lower_bound: Array  # [] no point of (15) loses less
+    upper_bound: Array  # [] a loss that is attained, here or, by the cutoff, elsewhere
+
+
+@meshes.takes_gathered
+@derivatives.without("jboost.l0.solve_exact")
+def solve_exact(
+    outputs: ArrayLike,
+    labels: ArrayLike,
+    costs: ArrayLike,
+    *,
+    margin: ArrayLike,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    column_mask: ArrayLike | None = None,
+    tolerance: ArrayLike = 1e-4,
+    cutoff: ArrayLike | None = None,
+    config: ExactConfig | None = None,
+    on_step: OnStep | None = None,
+    initial: State | None = None,
+) -> Exact:
+    """The least weight of examples that miss the margin plus costs of hypotheses, over all votes of
+    a pool: (15) by branch and cut.
+
+    For pools and data of moderate size, as all literals of some hundred examples; it may be cut off
+    at any batch. Jittable and vmappable. A margin that the best votes can meet with equality alone
+    (1/5 by votes of 1, 2 and 2 fifths) is not met in floats; bounds then stay apart.
+
+    Args:
+      outputs: [m, U] -1, 0 or +1.
+      labels: [m] -1 or +1.
+      costs: [U] not negative.
+      margin: [] rho in (0, 1].
+      weights: [m] what an example that misses the margin costs, not negative, 0 as `mask` False;
+        None for ones.
+      mask: [m] bool, False for examples that do not count; None for all True.
+      column_mask: [U] bool, False for slots that are not in use; None for all True.
+      tolerance: [] the gap, relative to the loss where that is above 1, at which the loss counts as
+        optimal; 0 for that of rounding.
+      cutoff: [] a loss that is known to be attained by some point, here or elsewhere: only what
+        loses less is looked for, `lower_bound` is at most this, and OPTIMAL means that the lesser
+        of it and `loss` is the optimum. None for none.
+      config: static sizes.
+      on_step: called with (state, info) after each batch, on the host; False ends the search with
+        status TIME_LIMIT. Not under jit or vmap.
+      initial: a `State` to go on from, as `on_step` was given it for the same problem; None for a
+        search from the root. The bits are those of a search with an `on_step` that was not stopped.
+        `config.max_batches` counts from here.
+
+    Returns:
+      An `Exact`. ITERATION_LIMIT, CAPACITY_LIMIT and TIME_LIMIT come with a valid bound;
+      PRECISION_LIMIT where nodes with nothing left to decide could not be closed in the float type
+      at hand, with a valid bound; INFEASIBLE without columns.
+
+    Raises:
+      ValueError: naming the argument, for shapes, kinds, and values where they are known.
+
+    >>> import jboost
+    >>> outputs = [[1, -1, 1], [1, -1, 0], [1, -1, 0], [1, -1, 1]]
+    >>> found = jboost.l0.solve_exact(outputs, [1, -1, -1, 1], [0.0, 0.0, 0.5], margin=0.1)
+    >>> (
+    ...     round(float(found.loss), 4),
+    ...     round(float(found.lower_bound), 4),
+    ...     jboost.status.Status(int(found.status)).name,
+    ... )
+    (0.5, 0.5, 'OPTIMAL')
+    """
+    settings = check.config("config", config, ExactConfig)
+    data = relaxation.judge_program(
+        outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask
+    )
+    margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
+    tolerance = judge_tolerance("tolerance", tolerance, sum(data[0].shape))
+    known = check.number(
+        "cutoff", jnp.inf if cutoff is None else cutoff, low=0, high=jnp.inf
+    ).astype(float)
+    shape = data[0].shape
+    pool = Data._make((*(relaxation.with_one_masked(data) if 0 in shape else data), margin))
+    found = search_pool(pool, tolerance, known, config=settings, on_step=on_step, initial=initial)
+    return found._replace(coefficients=found.coefficients[: shape[1]])
+
+
+def judge_tolerance(name: str, tolerance: ArrayLike, num_terms: int) -> Array:
+    """A tolerance, no less than what rounding leaves of losses that are sums of so many terms.
+    Raises ValueError below 0.
+    """
+    given = check.number(name, tolerance, low=0).astype(float)
+    return jnp.maximum(given, 2 * _rounding(num_terms, given.dtype))
+
+
+def _rounding(num_terms: int, dtype: Any) -> float:
+    """By how much, relative, a loss rounded up (`brackets`) may be above what it is; float32 is
+    summed in twice the digits.
+    """
+    units = 4 if jnp.dtype(dtype).itemsize == 4 else 2 * num_terms + 8
+    return units * float(jnp.finfo(dtype).eps)
+
+
+def search_pool(
+    data: Data,
+    tolerance: Array,
+    cutoff: Array,
+    *,
+    config: ExactConfig,
+    on_step: OnStep | None = None,
+    initial: State | None = None,
+) -> Exact:
+    """`solve_exact` of arrays."""
+    if on_step is None and initial is None:
+        return batching.in_chunks(functools.partial(_search, config=config), at_once=1)(
+            data, tolerance, cutoff
+        )
+    check.can_be_watched(on_step, (data, tolerance, cutoff, initial), between="batches")
+    pool, state, is_valid = _begin(data, cutoff, config=config)
+    if initial is not None:
+        state = check.like("initial", initial, state, kind="jboost.l0.ExactState")
+    if bool(_unfinished(state, config)):
+        ends_by_itself = _finish.lower(
+            pool, state, tolerance, is_valid, jnp.zeros((), bool), config=config
+        )
+        devices.compile_side_by_side(
+            _advance.lower(pool, state, tolerance, config=config), ends_by_itself
+        )
+    goes_on = True
+    for _ in range(config.max_batches):
+        if not goes_on or not bool(_unfinished(state, config)):
+            break
+        state, info = _advance(pool, state, tolerance, config=config)
+        goes_on = loops.goes_on(on_step, state, info)
+    return _finish(pool, state, tolerance, is_valid, jnp.asarray(not goes_on), config=config)
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _search(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig) -> Exact:
+    """All of it, as one compiled program."""
+    pool, state, is_valid = _begin(data, cutoff, config=config)
+
+    def step(state: State) -> State:
+        return _step(pool, state, tolerance, config)
+
+    last, _ = loops.bounded_loop(
+        step, lambda state: _unfinished(state, config), state, max_checks=config.max_batches
+    )
+    return _finish(pool, last, tolerance, is_valid, jnp.zeros((), bool), config=config)
+
+
+@devices.host_jit(static_argnames=("config",))
+def _begin(data: Data, cutoff: Array, *, config: ExactConfig) -> tuple[Pool, State, Array]:
+    """The root, unless there is nothing to search; and whether all values are allowed."""
+    sorted_instance, is_valid = make_instance(*data, either=True)
+    pool = node_program.make_pool(sorted_instance)
+    instance = incumbents.instance_of(pool)
+    root = _Node(node_program.everything_open(pool), jnp.zeros_like(data.margin))
+    even, few = (
+        local_search.evaluate(instance, jnp.ones_like(instance.costs)),
+        local_search.better(local_search.best_alone(instance), local_search.best_pair(instance)),
+    )
+    best = local_search.better(even, few)
+    nodes = stack.start(root, capacity=config.capacity, slack=2 * config.batch)
+    is_hopeless = ~is_valid | ~jnp.any(data.column_mask)
+    nodes = nodes._replace(count=jnp.where(is_hopeless, 0, nodes.count))
+    engine = cutting.start(pool, _num_cuts(config, data.outputs.shape))
+    return (
+        pool,
+        State(
+            nodes,
+            best,
+            jnp.minimum(best.loss, cutoff),
+            jnp.full_like(best.loss, jnp.inf),
+            jnp.zeros((), jnp.int32),
+            engine,
+        ),
+        is_valid,
+    )
+
+
+def _num_cuts(config: ExactConfig, shape: tuple[int, ...]) -> int:
+    return max(shape[0] + 2 * shape[1], 64) if config.num_cuts is None else config.num_cuts
+
+
+def _unfinished(state: State, config: ExactConfig) -> Array:
+    return (state.stack.count > 0) & (state.stack.count <= config.capacity)
+
+
+@devices.host_jit(static_argnames=("config",))
+def _advance(
+    pool: Pool, state: State, tolerance: Array, *, config: ExactConfig
+) -> tuple[State, Info]:
+    """One batch, for the host."""
+    after = _step(pool, state, tolerance, config)
+    return after, Info(after.num_nodes, after.stack.count, _lower_bound(pool, after), after.goal)
+
+
+def _lower_bound(pool: Pool, state: State) -> Array:
+    is_left = jnp.arange(state.stack.nodes.bound.shape[0]) < state.stack.count
+    left = jnp.min(jnp.where(is_left, state.stack.nodes.bound, jnp.inf))
+    attained = state.goal * (1 - _rounding(sum(pool.instance.margins.shape), left.dtype))
+    return jnp.minimum(jnp.minimum(state.floor, left), attained)
+
+
+@devices.host_jit(static_argnames=("config",))
+def _finish(
+    pool: Pool,
+    last: State,
+    tolerance: Array,
+    is_valid: Array,
+    is_stopped: Array,
+    *,
+    config: ExactConfig,
+) -> Exact:
+    """What a search has come to."""
+    lower = _lower_bound(pool, last)
+    is_closed = local_search.have_met(lower, last.goal, tolerance)
+    ended = jnp.where(is_stopped, int(Status.TIME_LIMIT), int(Status.ITERATION_LIMIT))
+    ended = jnp.where(last.stack.count > config.capacity, int(Status.CAPACITY_LIMIT), ended)
+    ended = jnp.where(last.stack.count == 0, int(Status.PRECISION_LIMIT), ended)
+    status = jnp.where(is_closed, int(Status.OPTIMAL), ended)
+    has_columns = jnp.any(pool.instance.is_column)
+    status = jnp.where(has_columns, status, int(Status.INFEASIBLE))
+    status = jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
+    is_sound = is_valid & has_columns
+    return Exact(
+        jnp.where(is_sound, last.best.coefficients, jnp.nan),
+        jnp.where(is_sound, last.best.loss, jnp.where(is_valid, jnp.inf, jnp.nan)),
+        jnp.where(is_sound, lower, jnp.where(is_valid, jnp.inf, jnp.nan)),
+        last.num_nodes,
+        status,
+    )
+
+
+class _Batch(NamedTuple):
+    """What one node of a batch leaves to the next."""
+
+    engine: Engine
+    best: Vote
+    lead: Vote  # the best of those next to the programs of this batch
+    goal: Array  # []
+    floor: Array  # []
+
+
+def _step(pool: Pool, state: State, tolerance: Array, config: ExactConfig) -> State:
+    """One batch, nodes of the least bounds first: bounds, a better incumbent perhaps, and the
+    children of what may hold a better one still.
+    """
+    nodes, is_node, begin = stack.top(state.stack, config.batch)
+    max_rounds = jnp.where(state.num_nodes == 0, config.root_rounds, config.node_rounds)
+
+    def work(batch: _Batch, part: tuple[_Node, Array]) -> tuple[_Batch, tuple[_Node, _Node, Array]]:
+        node, is_node = part
+        goal = cutting.make_goal(pool, batch.goal, tolerance)
+        is_open = is_node & (node.bound < goal.closing)
+        return loops.cond(
+            is_open,
+            lambda: _look(pool, batch, node, goal, max_rounds, config),
+            lambda: (_passed(batch, node, is_node), (node, node, is_open)),
+        )
+
+    nowhere = state.best._replace(loss=jnp.full_like(state.best.loss, jnp.inf))
+    first = _Batch(state.engine, state.best, nowhere, state.goal, state.floor)
+    batch, (no, yes, is_parent) = loops.scan(work, first, (nodes, is_node), reverse=True)
+    children = jax.tree.map(lambda one, other: jnp.concatenate([one, other]), no, yes)
+    is_child = jnp.tile(is_parent, 2)
+    order = jnp.argsort(jnp.where(is_child, -children.bound, jnp.inf))
+    after = stack.put(
+        state.stack,
+        jax.tree.map(lambda leaf: leaf[order], children),
+        jnp.sum(is_child, dtype=jnp.int32),
+        begin,
+    )
+    after = _lowest_on_top(after, config)
+    searched = local_search.search(incumbents.instance_of(pool), batch.lead, config=config.search)
+    best = local_search.better(batch.best, searched)
+    num_nodes = state.num_nodes + jnp.sum(is_node, dtype=jnp.int32)
+    return State(
+        after, best, jnp.minimum(batch.goal, best.loss), batch.floor, num_nodes, batch.engine
+    )
+
+
+def _passed(batch: _Batch, node: _Node, is_node: Array) -> _Batch:
+    """The batch after a node that is not looked at."""
+    return batch._replace(floor=jnp.minimum(batch.floor, jnp.where(is_node, node.bound, jnp.inf)))
+
+
+def _look(
+    pool: Pool, batch: _Batch, node: _Node, goal: Goal, max_rounds: Array, config: ExactConfig
+) -> tuple[_Batch, tuple[_Node, _Node, Array]]:
+    """A node: the batch after it, and its children, where it has some."""
+    seen = cutting.visit(pool, batch.engine, node.decisions, node.bound, goal, max_rounds)
+    vote = incumbents.nearest(pool, seen)
+    best = local_search.better(batch.best, vote)
+    found = jnp.minimum(batch.goal, best.loss)
+    after = cutting.make_goal(pool, found, goal.tolerance)
+    goes_on = seen.bound < after.closing
+
+    def ask() -> branching.Question:
+        return branching.ask(
+            pool,
+            seen.engine.cuts,
+            seen.decisions,
+            seen.solution,
+            found,
+            num_tried=config.num_tried,
+            num_pivots=config.tried_pivots,
+        )
+
+    question = loops.cond(goes_on, ask, lambda: branching.no_question(pool))
+    is_parent = goes_on & question.exists
+    floor = jnp.minimum(
+        batch.floor, jnp.where(~is_parent & (seen.bound < found), seen.bound, jnp.inf)
+    )
+    children = tuple(
+        _Node(branching.decided(seen.decisions, question.place, answer), seen.bound)
+        for answer in (NO, YES)
+    )
+    return _Batch(seen.engine, best, local_search.better(batch.lead, vote), found, floor), (
+        *children,
+        is_parent,
+    )
+
+
+def _lowest_on_top(nodes: Stack, config: ExactConfig) -> Stack:
+    """The nodes of the least bounds on top, so that the bound on all climbs; once the stack is half
+    full the latest, which leave fewer open.
+    """
+    return loops.cond(
+        nodes.count <= config.capacity // 2,
+        lambda: stack.sorted_by(nodes, -nodes.nodes.bound),
+        lambda: nodes,
+    )

@@ -1,0 +1,287 @@
+"""`jboost.l0.choose_large`: the order and the number of rules, with the margin and the price of a
+rule, of least error in cross-validation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base import check, derivatives, folds, loops, meshes
+from jboost.base.boosting import Fit
+from jboost.base.loops import OnStep
+from jboost.base.predict import predict_scores
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.l0.large.fit import fit_large
+from jboost.l0.large.run import Clock
+from jboost.l0.votes.local_search import SearchConfig
+from jboost.learners.monomials import Monomials
+
+_SHARE_OF_CHOICE = 0.6  # of the time limit; the rest is for the fit of all examples
+
+
+class LargeChoice(NamedTuple):
+    """What has the least mean held-out error; among equals the lowest order, then the fewest rules,
+    the largest kappa and the largest margin.
+    """
+
+    fit: Fit  # of all examples, with what is chosen
+    max_order: np.ndarray  # []
+    max_rules: np.ndarray  # [], 0 for any number
+    kappa: np.ndarray  # [] float64
+    margin: np.ndarray  # [] rho
+    # [O, R, K, L] mean held-out error of each order, number of rules, kappa and margin; NaN where
+    # no fold was fitted
+    errors: np.ndarray
+    standard_errors: np.ndarray  # [O, R, K, L] of those means
+    status: Array  # [] int32, that of `fit`; TIME_LIMIT where the choice ended early
+
+
+@dataclasses.dataclass(frozen=True)
+class _Grid:
+    """What there is to choose from."""
+
+    max_orders: tuple[int, ...]
+    max_rules: tuple[int | None, ...]
+    kappas: tuple[float, ...]
+    margins: tuple[float, ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self.max_orders), len(self.max_rules), len(self.kappas), len(self.margins)
+
+
+@meshes.takes_gathered
+@derivatives.without("jboost.l0.choose_large")
+def choose_large(
+    dataset: Dataset,
+    make_learner: Callable[[int, float], Monomials],
+    *,
+    max_orders: Sequence[int],
+    max_rules: Sequence[int | None],
+    margins: ArrayLike,
+    kappas: ArrayLike,
+    key: Array,
+    num_folds: int = 5,
+    held_out: ArrayLike | None = None,
+    fold_features: Sequence[np.ndarray] | None = None,
+    max_rounds: int = 100,
+    tolerance: float = 1e-2,
+    time_limit: float | None = None,
+    on_step: OnStep | None = None,
+) -> LargeChoice:
+    """`fit_large` with the order, number of rules, kappa and margin of least error in stratified
+    cross-validation; host-driven.
+
+    In a fold the votes are those that `fit_large` has before its first relaxation: rules one by
+    one, each exchanged for a better one.
+
+    Args:
+      dataset: of m examples, as of `fit_large`.
+      make_learner: (order, kappa) -> `jboost.learners.monomials(order, kappa=kappa)`.
+      max_orders: [O] from 1 to 3.
+      max_rules: [R] numbers of rules that may vote; None for any.
+      margins: [L] rho in (0, 1].
+      kappas: [K], not negative.
+      key: for the folds.
+      num_folds: at least 2.
+      held_out: [F, m] bool, in place of folds drawn with `key`.
+      fold_features: F tables [m, N'], what each fold of `held_out` knows all examples by.
+      max_rounds: of the fit of all examples.
+      tolerance: of that fit.
+      time_limit: seconds; the choice takes at most 60 % of it.
+      on_step: called with (None, text) after each fold of an order, and as of `fit_large` in the
+        last fit; False ends the choice with what was fitted so far.
+
+    Returns:
+      A `LargeChoice`.
+
+    Raises:
+      ValueError: naming the argument.
+
+    >>> import jax
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 12, [1, -1, -1, 1] * 12)
+    >>> learner = lambda order, kappa: jboost.learners.monomials(order, kappa=kappa)
+    >>> chosen = jboost.l0.choose_large(
+    ...     dataset,
+    ...     learner,
+    ...     max_orders=[1, 2],
+    ...     max_rules=[1, 4],
+    ...     margins=[0.1],
+    ...     kappas=[0.1],
+    ...     key=jax.random.key(0),
+    ...     num_folds=2,
+    ... )
+    >>> int(chosen.max_order), float(chosen.errors.min())
+    (2, 0.0)
+    """
+    clock = Clock(time_limit)
+    grid = _check_grid(max_orders, max_rules, margins, kappas)
+    check.watcher("on_step", on_step)
+    masks = _check_folds(dataset, key, num_folds, held_out, fold_features)
+    errors = np.full((len(masks), *grid.shape), np.nan)
+    is_whole = _fill(errors, dataset, make_learner, grid, masks, fold_features, clock, on_step)
+    known = np.isfinite(errors)
+    counts = known.sum(axis=0)
+    means = np.where(counts > 0, np.nansum(errors, axis=0) / np.maximum(counts, 1), np.nan)
+    spread = np.sqrt(
+        np.nansum((errors - means) ** 2, axis=0)
+        / (np.maximum(counts, 1) * np.maximum(counts - 1, 1))
+    )
+    place = _first_of_least(means, grid)
+    order, rules = grid.max_orders[place[0]], grid.max_rules[place[1]]
+    kappa, margin = grid.kappas[place[2]], grid.margins[place[3]]
+    fitted = fit_large(
+        dataset,
+        make_learner(order, kappa),
+        margin=margin,
+        tolerance=tolerance,
+        max_rounds=max_rounds,
+        search=SearchConfig(max_hypotheses=rules),
+        time_limit=None if time_limit is None else max(clock.left, 0.0),
+        on_step=on_step,
+    )
+    status = fitted.status if is_whole else jnp.asarray(int(Status.TIME_LIMIT), jnp.int32)
+    chosen = (np.asarray(order), np.asarray(rules or 0), np.asarray(kappa), np.asarray(margin))
+    return LargeChoice(fitted, *chosen, means, spread, status)
+
+
+def _check_grid(
+    max_orders: Sequence[int],
+    max_rules: Sequence[int | None],
+    margins: ArrayLike,
+    kappas: ArrayLike,
+) -> _Grid:
+    """The grid. Raises ValueError, naming the argument."""
+    for name, values in (("max_orders", max_orders), ("max_rules", max_rules)):
+        if len(values) == 0:
+            raise ValueError(f"{name} is empty: pass one value at least")
+        for place, value in enumerate(values):
+            if not (value is None and name == "max_rules"):
+                check.count(f"{name}[{place}]", value, low=1)
+    check.numbers("margins", margins, low=0, high=1, open_low=True)
+    check.numbers("kappas", kappas, low=0)
+    # as they were given, not rounded
+    prices, rhos = (np.asarray(values, np.float64).tolist() for values in (kappas, margins))
+    return _Grid(tuple(max_orders), tuple(max_rules), tuple(prices), tuple(rhos))
+
+
+def _check_folds(
+    dataset: Dataset, key: Array, num_folds: int, held_out: Any, fold_features: Any
+) -> np.ndarray:
+    """What each fold holds out, [F, m] bool. Raises ValueError, naming the argument."""
+    if held_out is None:
+        if fold_features is not None:
+            raise ValueError(
+                "fold_features is given and held_out is not: pass which examples each fold holds"
+                " out, [F, m] bool"
+            )
+        check.key("key", key)
+        check.count("num_folds", num_folds, low=2)
+        labels, mask = jnp.asarray(dataset.labels), jnp.asarray(dataset.mask)
+        return np.asarray(folds.stratified_folds(key, labels, num_folds=num_folds, mask=mask))
+    masks = np.asarray(held_out)
+    if (
+        masks.dtype != bool
+        or masks.ndim != 2
+        or masks.shape[1] != len(dataset.labels)
+        or len(masks) < 2
+    ):
+        raise ValueError(
+            f"held_out has shape {masks.shape} and kind {masks.dtype}: expected [F,"
+            f" {len(dataset.labels)}] bool with F >= 2"
+        )
+    if fold_features is not None and len(fold_features) != len(masks):
+        raise ValueError(
+            f"fold_features has {len(fold_features)} tables: expected {len(masks)}, one for each"
+            " fold of held_out"
+        )
+    return masks
+
+
+def _fill(
+    errors: np.ndarray,
+    dataset: Dataset,
+    make_learner: Callable[[int, float], Monomials],
+    grid: _Grid,
+    masks: np.ndarray,
+    fold_features: Sequence[np.ndarray] | None,
+    clock: Clock,
+    on_step: OnStep | None,
+) -> bool:
+    """Writes the errors [F, O, R, K, L], fold by fold; whether all were fitted within a part of the
+    time, and the watcher let it.
+    """
+    number = 0
+    for fold, mask in enumerate(masks):
+        known = dataset if fold_features is None else dataset._replace(features=fold_features[fold])
+        for place, order in enumerate(grid.max_orders):
+            for rest in itertools.product(*(range(size) for size in grid.shape[1:])):
+                if clock.elapsed > _SHARE_OF_CHOICE * clock.limit:
+                    return False
+                learner = make_learner(order, grid.kappas[rest[1]])
+                errors[(fold, place, *rest)] = _error(
+                    known, mask, learner, grid.max_rules[rest[0]], grid.margins[rest[2]]
+                )
+            number += 1
+            with np.errstate(all="ignore"):
+                best = float(np.nanmin(errors))
+            if not loops.goes_on(
+                on_step,
+                None,
+                f"fold {number} of {len(masks) * len(grid.max_orders)}, least held-out loss"
+                f" {best:.2%}",
+            ):
+                return number == len(masks) * len(grid.max_orders)
+    return True
+
+
+def _error(
+    dataset: Dataset, held_out: np.ndarray, learner: Monomials, max_rules: int | None, margin: float
+) -> float:
+    """The share of the held-out weight that the first votes of the other examples get wrong, NaN
+    where there is none; a score of 0 predicts -1.
+    """
+    mask = np.asarray(dataset.mask)
+    rest = dataset._replace(mask=mask & ~held_out)
+    fitted = fit_large(
+        rest, learner, margin=margin, max_rounds=0, search=SearchConfig(max_hypotheses=max_rules)
+    )
+    tested = held_out & mask
+    weights, labels = (np.asarray(part)[tested] for part in (dataset.weights, dataset.labels))
+    if weights.sum() == 0:
+        return np.nan
+    scores = np.asarray(
+        _scores(fitted.ensemble, np.asarray(dataset.features)[tested].astype(np.float32))
+    )
+    return float(weights[np.where(scores > 0, 1, -1) != labels].sum() / weights.sum())
+
+
+_scores = jax.jit(predict_scores)
+
+
+def _first_of_least(means: np.ndarray, grid: _Grid) -> tuple[int, ...]:
+    """The place [4] of the least error; among equals of the lowest order, the fewest rules, the
+    largest kappa and the largest margin.
+    """
+
+    def rank(place: tuple[int, ...]) -> tuple[float, ...]:
+        mean = means[place]
+        rules = grid.max_rules[place[1]]
+        return (
+            mean if np.isfinite(mean) else np.inf,
+            grid.max_orders[place[0]],
+            np.inf if rules is None else rules,
+            -grid.kappas[place[2]],
+            -grid.margins[place[3]],
+        )
+
+    return min(np.ndindex(means.shape), key=rank)

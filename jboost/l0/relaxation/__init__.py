@@ -1,0 +1,21 @@
+"""The tightened linear relaxation (18) of Goldberg and Eckstein (2009): its solvers,
+and the proof of its bounds.
+"""
+
+from jboost.l0.relaxation.solve import (
+    cold,
+    judge_features,
+    judge_program,
+    solve_instance,
+    solve_relaxation,
+    with_one_masked,
+)
+
+__all__ = [
+    "cold",
+    "judge_features",
+    "judge_program",
+    "solve_instance",
+    "solve_relaxation",
+    "with_one_masked",
+]

@@ -1,0 +1,212 @@
+"""Bounds on the relaxation (18) of paper 001 that hold in exact arithmetic, from a dual or a primal
+point alone.
+
+Lower: any w, v >= 0 with (19b), (1 + rho) w_i + sum of v over the cuts of i <= weight_i, prove rho
+sum w + sum v - b r + min_u (c_u + r - s_u - g_u), where s_u is the sum of v over the cuts that u
+serves, g_u = sum_i y_i H_iu w_i, r = max_u [s_u - c_u]_+ and b bounds sum mu at an optimum: r is
+the price of making the dual feasible, which the printed (20) and (22) leave out. Sums are rounded
+outwards.
+
+Upper: lambda, mu and xi are multiples of the power of two of which 2 has as many as a float can
+count. So every sum below 2 is exact, products of matrices included, and no other sum of mu comes
+out below 1, which is all that a cut asks for; xi is what all cuts of both orders want.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import brackets, numerics
+from jboost.base.types import Array
+from jboost.l0.relaxation import cuts as pair_cuts
+from jboost.l0.types import Dual, Held, Instance, Primal
+from jboost.l0.votes import grids
+
+
+def lower_bound(
+    example_weights: Array,
+    pair_weights: Array,
+    *,
+    margin: Array,
+    excess: Array | float,
+    least: Array,
+    selected_bound: Array | float,
+) -> Array:
+    """What a dual proves about the relaxation over all hypotheses, [], rounded down (paper 001,
+    (19), with q >= 0 kept).
+
+    Args:
+      example_weights: [m] w >= 0 that with v satisfy (19b), as those of an `L0Relaxation` do.
+      pair_weights: [K] v >= 0.
+      margin: [] rho.
+      excess: [] r, at least max_u [s_u - c_u]_+ over all hypotheses.
+      least: [] at most min_u (c_u + r - s_u - g_u) over all hypotheses, with this r.
+      selected_bound: [] b, at least sum mu at some optimum.
+
+    >>> import jax.numpy as jnp
+    >>> from jboost.l0 import certify
+    >>> bound = certify.lower_bound(
+    ...     jnp.array([1.0]),
+    ...     jnp.array([0.5]),
+    ...     margin=jnp.array(0.25),
+    ...     excess=0.0,
+    ...     least=-0.5,
+    ...     selected_bound=1.0,
+    ... )
+    >>> round(float(bound), 6)
+    0.25
+    """
+    dtype = example_weights.dtype
+    margin, excess, least, bound = (
+        jnp.asarray(part, dtype)[None] for part in (margin, excess, least, selected_bound)
+    )
+    ones = jnp.ones_like(pair_weights)
+    left = jnp.concatenate([example_weights, pair_weights, excess, least])
+    right = jnp.concatenate(
+        [jnp.broadcast_to(margin, example_weights.shape), ones, -bound, jnp.ones((1,), dtype)]
+    )
+    is_known = jnp.isfinite(least[0]) & jnp.isfinite(excess[0])
+    low, _ = brackets.bracket_dot(jnp.where(jnp.isfinite(left), left, 0.0), right)
+    return jnp.where(is_known, low, -jnp.inf)
+
+
+def allowed(instance: Instance, held: Held, dual: Dual) -> Dual:
+    """A dual near this one that satisfies (19b) in exact arithmetic, and s_u <= c_u on the pool up
+    to rounding.
+    """
+    eps = float(jnp.finfo(instance.costs.dtype).eps)
+    weights = cleaned(dual.example_weights)
+    pair_weights = jnp.where(held.is_used, cleaned(dual.pair_weights), 0.0)
+    sums = held.serving(pair_weights)
+    is_over = sums > instance.costs * (1 - 64 * eps)
+    share = jnp.where(is_over, numerics.safe_divide(instance.costs, sums) * (1 - 64 * eps), 1.0)
+    shares = 1 - held.largest(1 - share)
+    pair_weights = cleaned(jnp.where(shares > 0, pair_weights * shares, 0.0))
+    heavy = _load(instance, held, Dual(weights, pair_weights))
+    keep = jnp.where(
+        heavy > instance.weights, numerics.safe_divide(instance.weights, heavy) * (1 - 8 * eps), 1.0
+    )
+    return Dual(cleaned(weights * keep), cleaned(pair_weights * held.lesser_end(keep)))
+
+
+def cleaned(values: Array) -> Array:
+    """Positive numbers that are far from the subnormal ones, 0 for all others."""
+    return jnp.where((values > 1e-30) & (values < jnp.inf), values, 0.0)
+
+
+def _load(instance: Instance, held: Held, dual: Dual) -> Array:
+    """(1 + rho) w_i + sum of v over the cuts of i, [m], rounded up."""
+
+    def load(weights: Array, pair_weights: Array, margin: Array, held: Held) -> Array:
+        wide = brackets.widen(pair_weights)
+        total = held.spread(wide, weights.shape[0]) + brackets.widen(weights) * (
+            1 + brackets.widen(margin)
+        )
+        slack = total * ((pair_weights.shape[0] + 8) * 2.0**-52)
+        return brackets.round_outwards(total, slack, weights.dtype)[1]
+
+    return numerics.in_64_bits(load)(dual.example_weights, dual.pair_weights, instance.margin, held)
+
+
+def prove_lower(instance: Instance, held: Held, dual: Dual) -> tuple[Array, Array]:
+    """What an allowed dual proves about the pool, [], and alpha, []; -inf and 0 without
+    a column.
+    """
+    return prove_from_sums(
+        instance, dual.example_weights, held.most_serving(dual.pair_weights), dual.pair_weights
+    )
+
+
+def prove_from_sums(
+    instance: Instance, example_weights: Array, served: Array, sums: Array
+) -> tuple[Array, Array]:
+    """`prove_lower` from sums of pair weights: over the cuts of each hypothesis [U], rounded up,
+    and of parts [k], rounded down.
+    """
+    _, edges = brackets.bracket_dot(instance.margins.T, example_weights[None, :])
+    is_column, costs = instance.is_column, instance.costs
+    excess = jnp.max(
+        jnp.where(
+            is_column,
+            brackets.bracket_dot(
+                jnp.stack([served, -costs], axis=1), jnp.ones((1, 2), costs.dtype)
+            )[1],
+            0.0,
+        ),
+        initial=0.0,
+    )
+    parts = jnp.stack([costs, jnp.broadcast_to(excess, costs.shape), -served, -edges], axis=1)
+    reduced, _ = brackets.bracket_dot(parts, jnp.ones((1, 4), costs.dtype))
+    least = jnp.min(jnp.where(is_column, reduced, jnp.inf), initial=jnp.inf)
+    most = jnp.sum(is_column, dtype=costs.dtype)  # mu <= 1 may be assumed
+    proven = lower_bound(
+        example_weights,
+        sums,
+        margin=instance.margin,
+        excess=excess,
+        least=least,
+        selected_bound=most,
+    )
+    return proven, jnp.where(jnp.isfinite(least), least - excess, 0.0)
+
+
+def on_grid(instance: Instance, primal: Primal) -> tuple[Primal, Array]:
+    """The point on its grid, lambda on the simplex and mu >= lambda; and the least slacks [m] that
+    its margins allow, on the grid too.
+    """
+    dtype = instance.costs.dtype
+    unit = jnp.asarray(2.0 ** -jnp.finfo(dtype).nmant, dtype)
+    coefficients = grids.nearest(
+        jnp.where(instance.is_column, cleaned(primal.coefficients), 0.0), instance.is_column, unit
+    )
+    selected = jnp.where(instance.is_column, jnp.minimum(cleaned(primal.selected), 1.0), 0.0)
+    selected = jnp.maximum(jnp.round(selected / unit) * unit, coefficients)
+    reached = jnp.matmul(instance.margins, coefficients, precision=lax.Precision.HIGHEST)
+
+    def wanted(reached: Array, margin: Array) -> Array:
+        margin = brackets.widen(margin)
+        return numerics.round_up(
+            (margin - brackets.widen(reached)) / (1 + margin) + 2.0**-50, reached.dtype
+        )
+
+    least = (
+        jnp.ceil(jnp.maximum(numerics.in_64_bits(wanted)(reached, instance.margin), 0.0) / unit)
+        * unit
+    )
+    least = jnp.where(jnp.arange(least.shape[0]) < instance.num_real, least, 0.0)
+    slacks = (
+        jnp.round(
+            jnp.clip(jnp.where(jnp.isfinite(primal.slacks), primal.slacks, 1.0), 0.0, 2.0) / unit
+        )
+        * unit
+    )
+    return Primal(coefficients, selected, jnp.maximum(slacks, least)), least
+
+
+def raised(instance: Instance, primal: Primal, least: Array, wanted: pair_cuts.Wanted) -> Primal:
+    """The point with the slacks of one class raised, or lowered, to what all cuts want: the class
+    where that is cheaper.
+    """
+    is_few = jnp.arange(least.shape[0]) < instance.num_few
+    full = jnp.maximum(least, wanted.least)
+    candidates = jnp.where(is_few, full, primal.slacks), jnp.where(is_few, primal.slacks, full)
+    prices = [jnp.sum(instance.weights * slacks) for slacks in candidates]
+    return primal._replace(slacks=jnp.where(prices[0] <= prices[1], *candidates))
+
+
+def shared(primal: Primal, wanted: pair_cuts.Wanted) -> Primal:
+    """The point with the slacks raised to meet all cuts, each end of a cut by a half of what it
+    misses at most.
+    """
+    missing = jnp.maximum(wanted.least - primal.slacks, 0.0)
+    return primal._replace(slacks=primal.slacks + 0.5 * missing)
+
+
+def price(instance: Instance, primal: Primal) -> Array:
+    """The objective of a feasible point, [], rounded up."""
+    both = (
+        jnp.concatenate([instance.weights, instance.costs]),
+        jnp.concatenate([primal.slacks, primal.selected]),
+    )
+    return brackets.bracket_dot(*both)[1]

@@ -1,0 +1,248 @@
+"""The loop of `jboost.l0.relaxation.halpern`: where it begins, the bounds at every
+check, and restarts.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import loops, numerics
+from jboost.base.types import Array
+from jboost.l0.relaxation import certify, pair_blocks
+from jboost.l0.relaxation import cuts as pair_cuts
+from jboost.l0.relaxation.halpern.iteration import (
+    Best,
+    Point,
+    State,
+    Ways,
+    iterate,
+    mapped_point,
+    measure,
+)
+from jboost.l0.relaxation.halpern.program import (
+    Program,
+    initial_weight,
+    power_iterations,
+    scale,
+    sums_of,
+    unscaled,
+)
+from jboost.l0.relaxation.halpern.proof import allow, prove_trial, store
+from jboost.l0.relaxation.pair_blocks import Layout
+from jboost.l0.types import Instance, Primal
+
+_SUFFICIENT, _NECESSARY, _ARTIFICIAL = 0.2, 0.8, 0.36  # restarts: cuPDLPx, Section 3
+# the controller of the primal weight: cuPDLPx, Section 3
+_PROPORTIONAL, _INTEGRAL, _FADING = 0.99, 0.01, 0.3
+_LARGEST_CHANGE = 1e5  # of the primal weight from the first one, and its inverse
+_SAFETY = 0.998  # step size times norm
+_POWER_ITERATIONS = 20
+# a gap that does not fall below this part of itself in as many iterations again as it took, and in
+# the least number, does not fall
+_STALLED = 0.99
+_LEAST_STALLED = 4_000
+
+
+def _attained(instance: Instance, primal: Primal, max_pair_entries: int) -> tuple[Primal, Array]:
+    """A feasible point near this one, and its price."""
+    point, least = certify.on_grid(instance, primal)
+    wanted = pair_cuts.search(instance, point.selected, point.slacks, max_pair_entries)
+    raised = certify.raised(instance, point, least, wanted)
+    return raised, certify.price(instance, raised)
+
+
+def check(
+    program: Program, state: State, layout: Layout, size: Array, max_pair_entries: int
+) -> State:
+    """Both bounds at T z, and a restart where it pays: four passes over the pairs and
+    one search.
+    """
+    instance, scaling = program.instance, program.scaling
+    mapped, move = mapped_point(program, state, layout, jnp.where(state.has_begun, size, 0.0))
+    ways = measure(program, state, layout, mapped, move)
+    weights = certify.cleaned(scaling.margins * mapped.margins)
+    weights, allowance = allow(program, state, layout, move, weights, ways.sums)
+    lower, convexity = prove_trial(program, state, layout, move, weights, allowance)
+    primal, upper = _attained(instance, unscaled(mapped.primal, scaling), max_pair_entries)
+    error, restarts = _should_restart(state, ways, size)
+    is_better = lower > state.best.lower
+    pairs, anchor_pairs, best_pairs = store(
+        program, state, layout, move, allowance, is_better, restarts
+    )
+    best = Best(
+        jax.tree.map(
+            lambda new, old: jnp.where(upper <= state.best.upper, new, old),
+            primal,
+            state.best.primal,
+        ),
+        jnp.minimum(upper, state.best.upper),
+        jnp.where(is_better, weights, state.best.weights),
+        best_pairs,
+        jnp.where(is_better, convexity, state.best.convexity),
+        jnp.where(is_better, lower, state.best.lower),
+    )
+    moved = state._replace(pairs=pairs, anchor_pairs=anchor_pairs, best=best, last_error=error)
+    return _mark(_restarted(moved, mapped, ways, restarts, size), gap(instance, best))
+
+
+def gap(instance: Instance, best: Best) -> Array:
+    """Relative to the upper bound, or to the unit where that is more."""
+    return (best.upper - best.lower) / jnp.maximum(
+        jnp.where(jnp.isfinite(best.upper), best.upper, 0.0), instance.unit
+    )
+
+
+def _mark(state: State, gap: Array) -> State:
+    """The state with its gap, and when that last fell."""
+    falls = ~(gap > _STALLED * state.marked_gap)
+    marked_gap, marked_at = (
+        jnp.where(falls, gap, state.marked_gap),
+        jnp.where(falls, state.num_iterations, state.marked_at),
+    )
+    return state._replace(gap=gap, marked_gap=marked_gap, marked_at=marked_at)
+
+
+def is_stalled(state: State) -> Array:
+    """Whether the gap has not fallen for long, [] bool: rounding forbids more."""
+    return state.num_iterations - state.marked_at > jnp.maximum(state.marked_at, _LEAST_STALLED)
+
+
+def _error(ways: Ways, weight: Array, size: Array) -> Array:
+    """|z - T z|_P for a primal weight."""
+    square = (weight * ways.primal_error**2 + ways.dual_error**2 / weight) / size + 2 * ways.cross
+    return jnp.sqrt(jnp.maximum(square, 0.0))
+
+
+def _should_restart(state: State, ways: Ways, size: Array) -> tuple[Array, Array]:
+    """The fixed-point error, and whether it has fallen enough or the epoch is long."""
+    error = _error(ways, state.primal_weight, size)
+    restarts = (
+        (error <= _SUFFICIENT * state.anchor_error)
+        | ((error <= _NECESSARY * state.anchor_error) & (error > state.last_error))
+        | (
+            state.num_since.astype(error.dtype)
+            >= _ARTIFICIAL * state.num_iterations.astype(error.dtype)
+        )
+    )
+    return error, restarts & (state.num_iterations > 0)
+
+
+def _restarted(state: State, mapped: Point, ways: Ways, restarts: Array, size: Array) -> State:
+    """The state after a restart from T z, whose pairs are stored already; as it is where there is
+    none.
+    """
+    is_known = (ways.primal_moved > 0) & (ways.dual_moved > 0)
+    excess = jnp.log(
+        jnp.where(
+            is_known,
+            state.primal_weight * ways.primal_moved / jnp.where(is_known, ways.dual_moved, 1.0),
+            1.0,
+        )
+    )
+    imbalance = _FADING * state.imbalance + excess
+    weight = state.primal_weight * jnp.exp(-_PROPORTIONAL * excess - _INTEGRAL * imbalance)
+    weight = jnp.clip(
+        weight, state.first_weight / _LARGEST_CHANGE, state.first_weight * _LARGEST_CHANGE
+    )
+    weight = jnp.where(is_known, weight, state.primal_weight)
+    after = state._replace(
+        point=mapped,
+        sums=ways.sums,
+        anchor=mapped,
+        primal_weight=weight,
+        imbalance=imbalance,
+        anchor_error=_error(ways, weight, size),
+        last_error=jnp.full_like(size, jnp.inf),
+        num_since=jnp.zeros_like(state.num_since),
+        num_restarts=state.num_restarts + 1,
+    )
+    # no copies of vectors of pairs
+    kept = state._replace(pairs=size, anchor_pairs=size, best=state.best._replace(pairs=size))
+    moved = after._replace(pairs=size, anchor_pairs=size, best=kept.best)
+    chosen = jax.tree.map(lambda new, old: jnp.where(restarts, new, old), moved, kept)
+    met = jnp.abs(ways.cross) / jnp.maximum(
+        ways.primal_error * ways.dual_error, jnp.finfo(size.dtype).tiny
+    )
+    norm = jnp.maximum(state.norm, jnp.where(jnp.isfinite(met), met, 0.0))
+    return chosen._replace(
+        pairs=state.pairs, anchor_pairs=state.anchor_pairs, best=state.best, norm=norm
+    )
+
+
+def init(
+    instance: Instance,
+    layout: Layout,
+    primal: Primal,
+    weights: Array,
+    pairs: Array,
+    primal_weight: Array,
+) -> tuple[Program, State]:
+    """The program, and the state before the first iteration, at a point in true units.
+
+    Args:
+      instance: the relaxation.
+      layout: static.
+      primal: where to begin.
+      weights: [m] w.
+      pairs: [P, O, Q] v.
+      primal_weight: [] 0 where it is not known.
+    """
+    cuts = pair_blocks.make_pairs(instance, layout)
+    scaling = scale(instance, cuts, layout)
+    program = Program(
+        instance, cuts, scaling, jnp.arange(instance.weights.shape[0]) < instance.num_real
+    )
+    scaled = Primal(*(part / factor for part, factor in zip(primal, scaling.columns, strict=True)))
+    point = Point(scaled, weights / scaling.margins, jnp.zeros_like(instance.costs))
+    values, anchor_values = pairs, pairs
+    zero, none = jnp.zeros((), values.dtype), jnp.zeros((), jnp.int32)
+    infinite = zero + jnp.inf
+    best = Best(primal, infinite, jnp.zeros_like(weights), jnp.zeros_like(values), zero, -infinite)
+    first = jnp.where(primal_weight > 0, primal_weight, initial_weight(program))
+    of_columns, of_examples = (
+        numerics.spread(part.shape[0], values.dtype) for part in (scaled.selected, weights)
+    )
+    state = State(
+        point=point,
+        pairs=values,
+        sums=sums_of(cuts, layout, values, weights.shape[0]),
+        anchor=point,
+        anchor_pairs=anchor_values,
+        norm=zero,
+        direction=Primal(of_columns, of_columns, of_examples),
+        first_weight=first,
+        primal_weight=first,
+        imbalance=zero,
+        anchor_error=infinite,
+        last_error=infinite,
+        has_begun=jnp.zeros((), bool),
+        num_since=none,
+        num_iterations=none,
+        num_restarts=none,
+        best=best,
+        gap=infinite,
+        marked_gap=infinite,
+        marked_at=none,
+    )
+    return program, loops.beside(state, program)
+
+
+def step(
+    program: Program, state: State, layout: Layout, iterations: int, max_pair_entries: int
+) -> State:
+    """Iterations between two checks, and the check; the first one is of the starting point."""
+    count = jnp.where(state.norm > 0, 1, _POWER_ITERATIONS)
+    norm, direction = power_iterations(program, layout, state.direction, count)
+    norm = jnp.maximum(state.norm, norm)
+    size = _SAFETY / jnp.where(norm > 0, norm, 1.0)
+    state = state._replace(norm=norm, direction=direction)
+    ran = loops.fori_loop(
+        0,
+        jnp.where(state.has_begun, iterations, 0),
+        lambda _, now: iterate(program, now, layout, size),
+        state,
+    )
+    return check(program, ran, layout, size, max_pair_entries)._replace(
+        has_begun=jnp.ones((), bool)
+    )

@@ -1,0 +1,172 @@
+"""From scaled duals of the cuts to duals that (19b) of Goldberg and Eckstein (2009) allows, and the
+lower bound that these prove.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from jboost.base import brackets, numerics
+from jboost.base.types import Array
+from jboost.l0.relaxation import certify, pair_blocks
+from jboost.l0.relaxation.halpern.iteration import Move, State, trial_of, without_rows
+from jboost.l0.relaxation.halpern.program import Program
+from jboost.l0.relaxation.pair_blocks import Block, Layout, Pairs, Sums
+from jboost.l0.types import Instance
+
+_POWER = 4  # 2^4 is the order of the norm that stands for a maximum over the hypotheses of a cut
+
+
+class Allowance(NamedTuple):
+    """How a vector of pairs becomes one that (19b) allows: `certify.allowed`, with a norm of high
+    order for the largest excess of a cut.
+    """
+
+    scale: Array  # [] from scaled to true
+    excess: Array  # [] the largest 1 - share of a hypothesis
+    excesses: Array  # [U] their powers, relative to it
+    keep_rows: Array  # [P]
+    keep_columns: Array  # [Q]
+
+
+def _allowed_pairs(block: Block, trial: Array, allowance: Any, keep_row: Array) -> Array:
+    """The true v of a block after both steps of `certify.allowed`, [R, O, Q]."""
+    power = block.covered(allowance.excesses)
+    for _ in range(_POWER):
+        power = jnp.sqrt(power)
+    share = jnp.maximum(1 - allowance.excess * power, 0.0)
+    kept = jnp.minimum(keep_row[:, None, None], allowance.keep_columns[None, None, :])
+    return certify.cleaned(certify.cleaned(allowance.scale * trial * share) * kept)
+
+
+def allow(
+    program: Program, state: State, layout: Layout, move: Move, weights: Array, sums: Sums
+) -> tuple[Array, Allowance]:
+    """Example weights [m] and the rule for pairs that together satisfy (19b) in exact
+    arithmetic.
+    """
+    instance, scale = program.instance, program.scaling.cuts
+    eps = float(jnp.finfo(scale.dtype).eps)
+    served = scale * sums.selected
+    limit = instance.costs * (1 - 64 * eps)
+    excesses = jnp.where(
+        served > limit, 1 - numerics.safe_divide(instance.costs, served) * (1 - 64 * eps), 0.0
+    )
+    excess = jnp.max(excesses, initial=0.0)
+    powers = numerics.safe_divide(excesses, excess)
+    for _ in range(_POWER):
+        powers = powers * powers
+    rows, columns = (
+        jnp.ones((layout.num_rows,), scale.dtype),
+        jnp.ones((layout.num_columns,), scale.dtype),
+    )
+    whole = Allowance(scale, excess, powers, rows, columns)
+
+    def body(block: Block, _: Any, read: Any, of_rows: Any, whole: Any) -> Any:
+        by_row, keep = of_rows
+        values = _allowed_pairs(block, trial_of(block, read[0], whole[0], by_row), whole[1], keep)
+        return (), pair_blocks.bound_sums(values)[:2]
+
+    of_rows, parts = (move.by_row, rows), (without_rows(move), whole._replace(keep_rows=rows[:0]))
+    _, (by_row, by_column) = pair_blocks.sweep(
+        program.pairs, layout, body, read=(state.pairs,), of_rows=of_rows, whole=parts
+    )
+    ends = [
+        pair_blocks.spread(jnp.ravel(by_row), columns * 0, layout, weights.shape[0]),
+        pair_blocks.spread(rows * 0, pair_blocks.add_up(by_column), layout, weights.shape[0]),
+    ]
+    one = jnp.ones((), scale.dtype)
+    _, load = brackets.bracket_dot(
+        jnp.stack([weights, weights, *ends], axis=1),
+        jnp.stack([one, instance.margin, one, one])[None, :],
+    )
+    keep = jnp.where(
+        load > instance.weights, numerics.safe_divide(instance.weights, load) * (1 - 8 * eps), 1.0
+    )
+    keep_rows, keep_columns = pair_blocks.of_ends(keep, layout)
+    return certify.cleaned(weights * keep), whole._replace(
+        keep_rows=keep_rows, keep_columns=keep_columns
+    )
+
+
+def _proof_of_block(block: Block, values: Array) -> tuple[Array, Array]:
+    """What a lower bound needs of allowed pairs: sums by hypothesis [U], rounded up, and the sum
+    [], rounded down.
+    """
+    return pair_blocks.most_serving(block, values), pair_blocks.bound_sums(values)[2]
+
+
+def prove_trial(
+    program: Program, state: State, layout: Layout, move: Move, weights: Array, allowance: Allowance
+) -> tuple[Array, Array]:
+    """The lower bound by T v and alpha: one pass."""
+
+    def body(block: Block, _: Any, read: Any, of_rows: Any, whole: Any) -> Any:
+        values = _allowed_pairs(
+            block, trial_of(block, read[0], whole[0], of_rows[0]), whole[1], of_rows[1]
+        )
+        return (), _proof_of_block(block, values)
+
+    of_rows, whole = (
+        (move.by_row, allowance.keep_rows),
+        (without_rows(move), allowance._replace(keep_rows=allowance.keep_rows[:0])),
+    )
+    _, (served, sums) = pair_blocks.sweep(
+        program.pairs, layout, body, read=(state.pairs,), of_rows=of_rows, whole=whole
+    )
+    return certify.prove_from_sums(program.instance, weights, pair_blocks.add_up(served), sums)
+
+
+def prove(
+    instance: Instance, pairs: Pairs, layout: Layout, weights: Array, values: Array
+) -> tuple[Array, Array]:
+    """The lower bound that stored, allowed duals prove, [], and alpha, []."""
+
+    def body(block: Block, _: Any, read: Any, __: Any, ___: Any) -> Any:
+        return (), _proof_of_block(block, read[0])
+
+    _, (served, sums) = pair_blocks.sweep(pairs, layout, body, read=(values,))
+    return certify.prove_from_sums(instance, weights, pair_blocks.add_up(served), sums)
+
+
+def store(
+    program: Program,
+    state: State,
+    layout: Layout,
+    move: Move,
+    allowance: Allowance,
+    is_better: Array,
+    restarts: Array,
+) -> tuple[Array, Array, Array]:
+    """One pass: (v, anchor, best) with T v for v and the anchor at a restart, and the allowed T v
+    for the best where it proves more.
+    """
+
+    def body(block: Block, updated: Any, read: Any, of_rows: Any, whole: Any) -> Any:
+        move, allowance, is_better, restarts = whole
+        anchor, best = updated
+        trial = trial_of(block, read[0], move, of_rows[0])
+        best = jnp.where(is_better, _allowed_pairs(block, trial, allowance, of_rows[1]), best)
+        return (jnp.where(restarts, trial, anchor), best), ()
+
+    of_rows, rule = (
+        (move.by_row, allowance.keep_rows),
+        allowance._replace(keep_rows=allowance.keep_rows[:0]),
+    )
+    updated, whole = (
+        (state.anchor_pairs, state.best.pairs),
+        (without_rows(move), rule, is_better, restarts),
+    )
+    (anchor, best), _ = pair_blocks.sweep(
+        program.pairs,
+        layout,
+        body,
+        updated=updated,
+        read=(state.pairs,),
+        of_rows=of_rows,
+        whole=whole,
+    )
+    # v is not updated in the pass: XLA would copy it, as two updates read it
+    return jnp.where(restarts, anchor, state.pairs), anchor, best

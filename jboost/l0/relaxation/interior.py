@@ -1,0 +1,248 @@
+"""The interior point method as the rounds see it: in which floats, and where it begins: from
+nothing, a smaller program, or other cuts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import loops, numerics, reduce
+from jboost.base.numerics import matvec
+from jboost.base.types import Array, PyTree
+from jboost.l0.relaxation import cuts as pair_cuts
+from jboost.l0.relaxation import newton, system
+from jboost.l0.relaxation.cuts import Listed
+from jboost.l0.relaxation.system import Parts, Point, Program
+from jboost.l0.types import Dual, Instance, Primal, WarmStart
+from jboost.lp.interior_point import InteriorPointConfig
+
+_FIRST_PRODUCT = 0.05  # of the complementary parts, in units of a weight
+_RESUMED_PRODUCT = 3e-3
+_IDLE = 1e-2  # of the weight of a cut, in units of a weight over its surplus: below it may go
+# how far from its bounds an iterate begins: times the products, and within these
+_LIFT, _LIFTS = 30.0, (1e-4, 0.1)
+# the error that 32 bits are good for, and examples from which a second program is worth its
+# compilation
+_COARSE, _WORTH_TWO_FLOATS = 1e-3, 1024
+_LEAST_UNIT = 1e-15  # of a weight, where 32 bits are far from their ends
+_FULL = 0.95  # of the weight of an example, what the cuts and the margin take of it at the start
+
+
+class Start(NamedTuple):
+    """Where a solve begins: next to both sides, nearly feasible where they are, with no
+    complementary product much below `product`.
+    """
+
+    primal: Primal  # that meets all cuts
+    dual: Dual  # 0 for cuts that are new
+    convexity: Array  # [] alpha
+    product: Array  # [] positive
+
+
+def enter(program: Program, start: Start) -> Point:
+    """The first iterate."""
+    primal, dual, convexity, product = start
+    instance, rho, used = (
+        program.instance,
+        program.instance.margin,
+        system.parts_of(program, program.is_used),
+    )
+    unit = jnp.maximum(instance.unit, jnp.finfo(product.dtype).tiny)
+    lift = jnp.clip(_LIFT * product / unit, *_LIFTS)
+    count = jnp.maximum(jnp.sum(instance.is_column), 1).astype(product.dtype)
+    least = 0.1 * product
+
+    coefficients = jnp.where(
+        instance.is_column, jnp.maximum(primal.coefficients, lift / count), 0.0
+    )
+    coefficients = coefficients / jnp.maximum(jnp.sum(coefficients), jnp.finfo(product.dtype).tiny)
+    extra = jnp.clip(primal.selected - primal.coefficients, lift / count, 1 - lift)
+    margins = matvec(instance.margins, coefficients)
+    slacks = jnp.maximum(primal.slacks + lift, (rho + lift - margins) / (1 + rho))
+    selected = jnp.where(instance.is_column, coefficients + extra, 0.0)
+    covered = matvec(program.served, selected) + pair_cuts.gather(program.cuts, slacks) - 1
+    above = Parts(
+        coefficients,
+        extra,
+        1 - extra,
+        slacks,
+        margins + (1 + rho) * slacks - rho,
+        jnp.maximum(covered, lift),
+    )
+    above_zero = jnp.where(program.is_used, jnp.concatenate(above), 1.0)
+    above = system.parts_of(program, above_zero)
+
+    weights = jnp.maximum(dual.example_weights, least / above.margins)
+    pair_weights = jnp.where(
+        used.cuts,
+        jnp.maximum(
+            dual.pair_weights, jnp.where(dual.pair_weights > 0, least, product) / above.cuts
+        ),
+        0.0,
+    )
+    load = (1 + rho) * weights + pair_cuts.scatter(program.cuts, pair_weights, weights.shape[0])
+    keep = jnp.minimum(1.0, _FULL * numerics.safe_divide(instance.weights, load, fill=1.0))
+    weights = weights * keep
+    pair_weights = pair_weights * jnp.minimum(
+        *(keep.at[end].get(mode="fill", fill_value=1.0) for end in program.cuts)
+    )
+    load, edges, served = system.columns_of(
+        program, system.priced(program, jnp.concatenate([weights, pair_weights]))
+    )
+    reduced = instance.costs - served
+    slope = reduced - edges
+    convexity = jnp.minimum(
+        convexity, jnp.min(jnp.where(instance.is_column, slope, jnp.inf), initial=jnp.inf) - least
+    )
+    convexity = jnp.where(jnp.isfinite(convexity), convexity, 0.0)
+    room = jnp.maximum(least / above.room, least / above.extra - reduced)
+    of_slacks = jnp.maximum(instance.weights - load, least / above.slacks)
+    below = Parts(
+        jnp.maximum(slope - convexity, least / above.coefficients),
+        reduced + room,
+        room,
+        of_slacks,
+        weights,
+        pair_weights,
+    )
+    return Point(
+        jnp.stack([above_zero, jnp.where(program.is_used, jnp.concatenate(below), 0.0)]), convexity
+    )
+
+
+def product_of(program: Program, point: Point) -> Array:
+    """The complementary products on average, []."""
+    return reduce.total(point.sides[0] * point.sides[1]) / jnp.maximum(
+        reduce.count(program.is_used, dtype=point.sides.dtype), 1
+    )
+
+
+def sides(program: Program, point: Point) -> tuple[Primal, Dual]:
+    """What the iterate says about the relaxation."""
+    primal = system.parts_of(program, jnp.where(program.is_used, point.sides[0], 0.0))
+    dual = system.parts_of(program, point.sides[1])
+    return Primal(primal.coefficients, primal.coefficients + primal.extra, primal.slacks), Dual(
+        dual.margins, dual.cuts
+    )
+
+
+def _cast(tree: PyTree, *, dtype: jnp.dtype) -> PyTree:
+    """The same with its floats in another type."""
+    return jax.tree.map(
+        lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree
+    )
+
+
+class Solved(NamedTuple):
+    """What a solve over a working set gives."""
+
+    iterate: Any
+    primal: Primal
+    dual: Dual
+    importance: Array  # [K] positive for cuts that are not to go
+    num_iterations: Array  # [] int32
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """The interior point method, as the rounds see it; its iterate is a `Start`."""
+
+    config: InteriorPointConfig
+    share_of_gap = 0.1
+
+    def begin(
+        self, instance: Instance, held: Listed, primal: Primal, warm: WarmStart | None
+    ) -> Start:
+        """From nothing, or from a warm start."""
+        unit = instance.unit
+        if warm is None:
+            nothing = Dual(
+                jnp.zeros_like(instance.weights), jnp.zeros(held.is_used.shape, unit.dtype)
+            )
+            return Start(primal, nothing, unit + jnp.inf, _FIRST_PRODUCT * unit)
+        return Start(primal, warm.dual, warm.convexity, _RESUMED_PRODUCT * unit)
+
+    def solve(
+        self, instance: Instance, held: Listed, iterate: Start, *, scale: Array, tolerance: Array
+    ) -> Solved:
+        """Iterations over a working set."""
+        program = system.make_program(instance, held.cuts, held.served)
+        point, count = self._iterated(program, enter(program, iterate), scale, tolerance)
+        primal, dual = sides(program, point)
+        beyond = system.parts_of(program, point.sides[0]).cuts
+        importance = jnp.where(
+            dual.pair_weights > _IDLE * beyond * instance.unit, dual.pair_weights, 0.0
+        )
+        return Solved(
+            Start(primal, dual, point.convexity, product_of(program, point)),
+            primal,
+            dual,
+            importance,
+            count,
+        )
+
+    def _iterated(
+        self, program: Program, iterate: Point, scale: Array, tolerance: Array
+    ) -> tuple[Point, Array]:
+        """The last iterate and their number; of a large program in 32 bits as long as these carry
+        what is asked for, in 64 afterwards.
+        """
+        narrow, wide, unit = jnp.dtype("float32"), jnp.dtype("float64"), program.instance.unit
+
+        def in_float(dtype: jnp.dtype, tolerance: Array) -> tuple[Point, Array]:
+            cast = functools.partial(_cast, dtype=dtype)
+
+            def iterated(
+                program: Program, iterate: Point, scale: Array, tolerance: Array
+            ) -> tuple[Point, Array]:
+                point, _, count = newton.solve(
+                    *cast((program, iterate)),
+                    scale=cast(scale),
+                    tolerance=cast(tolerance),
+                    config=self.config,
+                )
+                return _cast(point, dtype=iterate.convexity.dtype), count
+
+            return (numerics.in_64_bits(iterated) if dtype == wide else iterated)(
+                program, iterate, scale, tolerance
+            )
+
+        if program.instance.weights.shape[0] < _WORTH_TWO_FLOATS:
+            return in_float(tolerance.dtype, tolerance)
+        dearest = jnp.max(program.instance.costs, initial=0.0)
+        is_carried = (
+            (tolerance >= _COARSE)
+            & (unit > _LEAST_UNIT)
+            & (jnp.maximum(unit, dearest) < 1 / _LEAST_UNIT)
+        )
+        return loops.one_of(
+            is_carried,
+            tolerance,
+            jnp.inf,
+            functools.partial(in_float, narrow),
+            functools.partial(in_float, wide),
+        )
+
+    def refresh(
+        self, instance: Instance, place_before: Array, primal: Primal, iterate: Start
+    ) -> Start:
+        """Where to begin over the next working set, from a feasible point."""
+        known = iterate.dual.pair_weights.at[place_before].get(mode="fill", fill_value=0.0)
+        return iterate._replace(primal=primal, dual=Dual(iterate.dual.example_weights, known))
+
+    def sides(self, instance: Instance, iterate: Start) -> tuple[Primal, Dual]:
+        """What an iterate says about the relaxation."""
+        return iterate.primal, iterate.dual
+
+    def convexity(self, instance: Instance, iterate: Start) -> Array:
+        """alpha."""
+        return iterate.convexity
+
+    def primal_weight(self, iterate: Start) -> Array:
+        """There is none."""
+        return jnp.zeros_like(iterate.convexity)

@@ -1,0 +1,352 @@
+"""The iterations of the interior point method over a working set: Mehrotra's predictor and
+corrector, and further correctors (Gondzio 1996).
+
+The program and its notation are those of `system`. All right-hand sides of an iteration go through
+one loop: one copy is compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import loops, reduce
+from jboost.base.types import Array
+from jboost.l0.relaxation import cuts as pair_cuts
+from jboost.l0.relaxation import system as linear
+from jboost.l0.relaxation.system import (
+    Cover,
+    Point,
+    Program,
+    System,
+    columns_of,
+    parts_of,
+    priced,
+    reached,
+)
+
+_TO_BOUNDARY = 0.995
+# an iteration that leaves more of the error stalls, and so many in a row end the solve
+_PROGRESS, _MAX_STALLED = 0.9, 5
+# of the tolerance, what the products are left to sum to: far below it rounding spoils the residuals
+_SHARE = 0.3
+# examples of the smaller class, from which a program for fewer to be left is worth its compilation
+_WORTH_TWO = 512
+_FEWER = 9 / 16  # of the smaller class, what that one has room for
+_AMBITION = 0.3  # how much longer a step a further corrector aims at
+# by how much the two steps together are to be longer for a further corrector to count
+_LONGER = 0.01
+_UNIT, _PREDICTOR, _CORRECTOR = range(3)  # stages of an iteration
+_LEAST_RATE = 1e-30  # at which a part of an iterate falls, so that steps are finite
+
+
+class Residuals(NamedTuple):
+    """What an iterate misses."""
+
+    duals: Array  # [m + 2 U] of x = (xi, lambda, mu)
+    room: Array  # [U]
+    rows: Array  # [m + K]
+    convexity: Array  # []
+
+
+def _no_residuals(program: Program) -> Residuals:
+    (num_examples, num_columns), num_cuts = program.instance.margins.shape, program.served.shape[0]
+    sizes = (num_examples + 2 * num_columns,), (num_columns,), (num_examples + num_cuts,), ()
+    duals, room, rows, convexity = (jnp.zeros(size, program.served.dtype) for size in sizes)
+    return Residuals(duals, room, rows, convexity)
+
+
+class _Aim(NamedTuple):
+    """A direction."""
+
+    targets: Array  # [n] by how much the complementary products are to change
+    change: Point
+    reach: Array  # [2] the steps at which the first part of either side is 0
+    goal: Array  # [] what all products are to be
+
+
+class _Stage(NamedTuple):
+    """Between two right-hand sides of an iteration."""
+
+    unit: Array  # [m + 2 U] x for a unit of alpha
+    aim: _Aim
+    trial: Point
+    missing: Residuals  # of the trial
+
+
+def _advance(
+    program: Program, cover: Cover, point: Point, least: Array, num_correctors: int
+) -> tuple[Point, Residuals, Array]:
+    """A predictor, a corrector and further ones, to products that sum to `least` at least; the next
+    iterate, what it misses, and its lesser step.
+
+    Stages are the unit of alpha, the predictor, the corrector, and those that aim further. Then
+    `mend` takes back what rounding left of the dual residuals at the end of the direction; those of
+    rows are no more than rounding there. The last stage is to look at the next iterate.
+    """
+    system = linear.factorise(program, cover, point.sides[1] / point.sides[0])
+    mend, most = (
+        _CORRECTOR + 1 + num_correctors,
+        linear.MOST_REFINEMENTS[point.sides.dtype.itemsize],
+    )
+    count = reduce.count(program.is_used, dtype=least.dtype)
+    now = reduce.total(point.sides[0] * point.sides[1])
+
+    def stage(number: Array, before: _Stage) -> _Stage:
+        aim, is_mending = before.aim, number == mend
+        ahead = jnp.where(number < mend, 0.0, jnp.where(is_mending, 1.0, _steps(aim.reach)))
+        trial = _moved(point, aim.change, ahead)
+        targets = jnp.where(
+            program.is_used & ~is_mending, aim.targets + _pull(point, aim, number), 0.0
+        )
+        missing, right = _look(system, point, trial, targets, is_mending)
+
+        def aimed() -> tuple[Array, _Aim]:
+            found = linear.solve_refined(
+                system,
+                jnp.where(number == _UNIT, _unit_of_alpha(program), right),
+                jnp.where(is_mending, 1, most),
+            )
+            unit = jnp.where(number == _UNIT, found, before.unit)
+            change = _complete(system, point, missing, targets, unit, found)
+            change = jax.tree.map(
+                lambda new, old: jnp.where(is_mending, new + old, new), change, aim.change
+            )
+            reach = _reach(program, point, change)
+            ahead = _moved(point, change, jnp.minimum(reach, 1.0)).sides
+            centring = jnp.clip((reduce.total(ahead[0] * ahead[1]) / now) ** 3, 1e-6, 1.0)
+            goal = jnp.minimum(jnp.maximum(centring, least / now), 1.0) * now / count
+            is_longer = (
+                jnp.sum(jnp.minimum(reach, 1.0)) > jnp.sum(jnp.minimum(aim.reach, 1.0)) + _LONGER
+            )
+            fresh = _Aim(targets, change, reach, jnp.where(number == _PREDICTOR, goal, aim.goal))
+            is_taken = (number > _UNIT) & (is_longer | (number <= _CORRECTOR) | is_mending)
+            return unit, loops.cond(is_taken, lambda: fresh, lambda: aim)
+
+        unit, aim = loops.cond(number <= mend, aimed, lambda: (before.unit, aim))
+        return _Stage(unit, aim, trial, missing)
+
+    nothing = jax.tree.map(jnp.zeros_like, point)
+    first = _Aim(
+        jnp.zeros_like(point.sides[0]), nothing, jnp.zeros((2,), least.dtype), jnp.zeros_like(least)
+    )
+    last = loops.fori_loop(
+        0,
+        mend + 2,
+        stage,
+        _Stage(jnp.zeros_like(_unit_of_alpha(program)), first, point, _no_residuals(program)),
+    )
+    return last.trial, last.missing, jnp.min(_steps(last.aim.reach))
+
+
+def _unit_of_alpha(program: Program) -> Array:
+    """The right-hand side [m + 2 U] for it."""
+    used = parts_of(program, program.is_used)
+    return jnp.concatenate(
+        [jnp.zeros_like(used.slacks), used.coefficients, jnp.zeros_like(used.extra)]
+    ).astype(program.served.dtype)
+
+
+def _moved(point: Point, change: Point, steps: Array) -> Point:
+    """The point after steps [2], or [] for both sides, along a change."""
+    both = jnp.broadcast_to(steps, (2,))
+    return Point(
+        point.sides + both[:, None] * change.sides, point.convexity + both[1] * change.convexity
+    )
+
+
+def _steps(reach: Array) -> Array:
+    return jnp.minimum(_TO_BOUNDARY * reach, 1.0)
+
+
+def _reach(program: Program, point: Point, change: Point) -> Array:
+    """The steps [2] at which the first part of either side is 0."""
+    sides = jnp.where(program.is_used[None, :], point.sides, 1.0)
+    return 1 / jnp.maximum(-reduce.least(change.sides / sides), _LEAST_RATE)
+
+
+def _pull(point: Point, aim: _Aim, number: Array) -> Array:
+    """What takes the complementary products [n] ahead to the goal.
+
+    Further correctors look a longer step ahead than the direction allows, take products to between
+    a tenth of the goal and ten times it only, and large ones no further than that at once.
+    """
+    is_further = number > _CORRECTOR
+    ahead = _moved(
+        point, aim.change, jnp.where(is_further, jnp.minimum(aim.reach + _AMBITION, 1.0), 1.0)
+    ).sides
+    product = ahead[0] * ahead[1]
+    low, high = (
+        jnp.where(is_further, 0.1 * aim.goal, aim.goal),
+        jnp.where(is_further, 10 * aim.goal, aim.goal),
+    )
+    pull = jnp.clip(product, low, high) - product
+    return jnp.where(is_further, jnp.maximum(pull, -10 * aim.goal), pull)
+
+
+def _look(
+    system: System, point: Point, trial: Point, targets: Array, is_mending: Array
+) -> tuple[Residuals, Array]:
+    """What a trial point misses, 0 where unused, and the right-hand side [m + 2 U] for the change
+    of products to targets.
+
+    What rows miss is 0 also where it is no more than rounding, which a row near its bound would
+    magnify.
+    """
+    program, instance = system.program, system.program.instance
+    used, num_rows = parts_of(program, program.is_used), sum(linear.num_rows(program))
+    is_used = jnp.concatenate([used.slacks, used.coefficients, used.coefficients])
+    primal, dual = (parts_of(program, side) for side in trial.sides)
+    columns = jnp.where(
+        is_used,
+        jnp.concatenate([primal.slacks, primal.coefficients, primal.coefficients + primal.extra]),
+        0.0,
+    )
+    sides = jnp.concatenate(
+        [jnp.full_like(primal.margins, instance.margin), jnp.ones_like(primal.cuts)]
+    )
+    of_rows = reached(program, columns) - trial.sides[0, -num_rows:] - sides
+    of_rows = jnp.where(program.is_used[-num_rows:] & ~is_mending, _beyond_rounding(of_rows), 0.0)
+    of_room = jnp.where(
+        used.room & ~is_mending, _beyond_rounding(primal.extra + primal.room - 1), 0.0
+    )
+
+    push, ratio = targets / point.sides[0], parts_of(program, system.ratio)
+    both = priced(
+        program,
+        jnp.stack(
+            [trial.sides[1, -num_rows:], push[-num_rows:] - system.ratio[-num_rows:] * of_rows]
+        ),
+    )
+    turned = dual.room - dual.extra
+    prices = [
+        instance.weights - dual.slacks,
+        -trial.convexity - dual.coefficients - turned,
+        instance.costs + turned,
+    ]
+    of_duals = jnp.where(is_used, jnp.concatenate(prices) - both[0], 0.0)
+    pushes = parts_of(program, push)
+    to_extra = pushes.extra - pushes.room - ratio.room * of_room
+    right = (
+        both[1]
+        - of_duals
+        + jnp.concatenate([pushes.slacks, pushes.coefficients - to_extra, to_extra])
+    )
+    return Residuals(
+        of_duals, of_room, of_rows, jnp.sum(columns_of(program, columns)[1]) - 1
+    ), right
+
+
+def _beyond_rounding(residual: Array) -> Array:
+    return jnp.where(jnp.abs(residual) > 16 * jnp.finfo(residual.dtype).eps, residual, 0.0)
+
+
+def _complete(
+    system: System, point: Point, missing: Residuals, targets: Array, unit: Array, found: Array
+) -> Point:
+    """All parts of a direction, from the solutions [m + 2 U] for a unit of alpha and for the
+    right-hand side.
+    """
+    program = system.program
+    of_unit, of_found = (jnp.sum(columns_of(program, part)[1]) for part in (unit, found))
+    convexity = (-missing.convexity - of_found) / jnp.where(of_unit > 0, of_unit, 1.0)
+    columns = found + convexity * unit
+    slacks, coefficients, selected = columns_of(program, columns)
+    extra = selected - coefficients
+    of_rows = reached(program, columns) + missing.rows
+    primal = jnp.where(
+        program.is_used,
+        jnp.concatenate([coefficients, extra, -extra - missing.room, slacks, of_rows]),
+        0.0,
+    )
+    return Point(jnp.stack([primal, targets / point.sides[0] - system.ratio * primal]), convexity)
+
+
+class State(NamedTuple):
+    """An iterate, and the best so far."""
+
+    point: Point
+    best: Point
+    error: Array  # [] of the best
+    num_iterations: Array  # [] int32
+    num_stalled: Array  # [] int32 iterations in a row that brought little
+    is_sound: Array  # [] bool
+
+
+def error_of(program: Program, point: Point, missing: Residuals, scale: Array) -> Array:
+    """The complementary products and what the residuals may cost, over a scale of the objective,
+    [].
+    """
+    slacks, coefficients, selected = columns_of(program, missing.duals)
+    margins, cuts = linear.rows_of(program, jnp.abs(missing.rows))
+    lacks = jnp.concatenate(
+        [program.instance.weights * margins, parts_of(program, point.sides[1]).cuts * cuts]
+    )
+    gap = reduce.total(
+        jnp.concatenate(
+            [point.sides[0] * point.sides[1], jnp.abs(slacks), jnp.abs(selected), lacks]
+        )
+    )
+    return (gap + jnp.max(jnp.abs(coefficients + selected), initial=0.0)) / scale
+
+
+def solve(
+    program: Program, point: Point, *, scale: Array, tolerance: Array, config: Any
+) -> tuple[Point, Array, Array]:
+    """Iterates until gap and residuals are within the tolerance, which may be infinite for no
+    iteration.
+
+    Returns the best iterate, its error, and the number of iterations.
+    """
+    is_in = linear.is_in_cover(program)
+    most = pair_cuts.num_few_places(is_in.shape[0])
+    fewer = int(_FEWER * most)
+
+    def with_room(size: int, tolerance: Array) -> tuple[Point, Array, Array]:
+        return _solve(program, linear.cover_of(is_in, size), point, scale, tolerance, config)
+
+    if most < _WORTH_TWO:
+        return with_room(most, tolerance)
+    return loops.one_of(
+        reduce.count(is_in) <= fewer,
+        tolerance,
+        jnp.inf,
+        functools.partial(with_room, fewer),
+        functools.partial(with_room, most),
+    )
+
+
+def _solve(
+    program: Program, cover: Cover, point: Point, scale: Array, tolerance: Array, config: Any
+) -> tuple[Point, Array, Array]:
+    none = jnp.zeros((), jnp.int32)
+    state = State(point, point, jnp.full_like(scale, jnp.inf), none, none, jnp.ones((), bool))
+
+    def step(state: State) -> State:
+        point, missing, length = _advance(
+            program, cover, state.point, _SHARE * tolerance * scale, config.num_correctors
+        )
+        error = error_of(program, point, missing, scale)
+        is_better = error < state.error
+        num_stalled = jnp.where(error < _PROGRESS * state.error, 0, state.num_stalled + 1).astype(
+            jnp.int32
+        )
+        best = loops.cond(is_better, lambda: point, lambda: state.best)
+        is_sound = jnp.isfinite(error) & (length > 0)
+        return State(
+            point,
+            best,
+            jnp.where(is_better, error, state.error),
+            state.num_iterations + 1,
+            num_stalled,
+            is_sound,
+        )
+
+    def unfinished(state: State) -> Array:
+        return (state.error > tolerance) & state.is_sound & (state.num_stalled < _MAX_STALLED)
+
+    last, _ = loops.bounded_loop(step, unfinished, state, max_checks=config.max_iterations)
+    return last.best, last.error, last.num_iterations

@@ -1,0 +1,404 @@
+"""The linear program over a working set, and the linear system of a direction of the interior point
+method (`newton`).
+
+With mu = lambda + extra: minimise weights . xi + c . (lambda + extra) s.t. A lambda + (1 + rho)
+xi - margin = rho, S mu + E xi - cut = 1, sum lambda = 1, extra + room = 1; lambda, extra, room, xi,
+margin, cut >= 0. A_iu = y_i H_iu; E has two ones in a row, the ends of a cut, and S is what serves
+it.
+
+All variables that are not negative lie in one vector, and their duals in another one of the same
+order (`Parts`). A direction is found in x = (xi, lambda, mu), the rest of it follows. Rows are the
+margins and the cuts, J x = (A lambda + (1 + rho) xi, S mu + E xi).
+
+Work of an iteration: xi is eliminated by way of the graph of the cuts. Examples of which no two
+share a cut have a diagonal block, so one Cholesky factor is left of the size of the others, which
+hold an end of each cut at least: the smaller class would do, and half of it does as a rule. Then
+there is one of twice the number of columns.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy.linalg import cho_solve, solve_triangular
+
+from jboost.base import devices, loops, numerics, reduce
+from jboost.base.numerics import matvec, rmatvec, times, times_transposed
+from jboost.base.types import Array
+from jboost.l0.relaxation import cuts as pair_cuts
+from jboost.l0.types import Cuts, Instance
+
+# entries of the graph to an edge, from which a CPU goes along edges faster than it multiplies
+# matrices
+_DENSITY = 100
+# products and solves with the factor for a direction, by the size of a float
+MOST_REFINEMENTS = {4: 8, 8: 3}
+# of a right-hand side, in the norm of the inverse: what a direction may leave of it
+_EXACT = {4: 1e-2, 8: 1e-4}
+
+
+class Parts(NamedTuple):
+    """One number for each of the variables that are not negative, or for their duals, in the order
+    in which they lie in a vector.
+    """
+
+    coefficients: Array  # [..., U] lambda
+    extra: Array  # [..., U] mu - lambda
+    room: Array  # [..., U] 1 - extra
+    slacks: Array  # [..., m] xi
+    margins: Array  # [..., m] what a margin has beyond what it needs; its dual is w
+    cuts: Array  # [..., K] what a cut has beyond 1; its dual is v
+
+
+class Point(NamedTuple):
+    """An iterate, or changes of it."""
+
+    # [2, n] primal, 1 where unused, and dual, 0 where unused; of changes 0 where unused
+    sides: Array
+    convexity: Array  # [] alpha
+
+
+class Program(NamedTuple):
+    """The linear program over a working set."""
+
+    instance: Instance
+    cuts: Cuts
+    served: Array  # [K, U] S
+    is_used: Array  # [n] bool
+
+
+class Cover(NamedTuple):
+    """Examples among which each cut has an end."""
+
+    is_in: Array  # [m] bool
+    places: Array  # [k] int32 which they are; m for padding
+    slots: Array  # [m] int32 where they stand among `places`; k for the others
+
+
+def make_program(instance: Instance, cuts: Cuts, served: Array) -> Program:
+    """The program over these cuts, served [K, U] as their rows say."""
+    is_real = jnp.arange(instance.weights.shape[0]) < instance.num_real
+    columns = (instance.is_column,) * 3
+    return Program(
+        instance,
+        cuts,
+        served,
+        jnp.concatenate([*columns, is_real, is_real, pair_cuts.is_used(instance, cuts)]),
+    )
+
+
+def parts_of(program: Program, vector: Array) -> Parts:
+    """A vector [..., n], part by part."""
+    (num_examples, num_columns), num_cuts = program.instance.margins.shape, program.served.shape[0]
+    return Parts(*_split(vector, 3 * [num_columns] + 2 * [num_examples] + [num_cuts]))
+
+
+def _split(vector: Array, sizes: list[int]) -> list[Array]:
+    """Pieces of such sizes along the last axis."""
+    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+    return [vector[..., end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def columns_of(program: Program, vector: Array) -> list[Array]:
+    """xi, lambda and mu of a vector [..., m + 2 U]."""
+    num_examples, num_columns = program.instance.margins.shape
+    return _split(vector, [num_examples, num_columns, num_columns])
+
+
+def rows_of(program: Program, vector: Array) -> list[Array]:
+    """Margins and cuts of a vector [..., m + K]."""
+    return _split(vector, [program.instance.margins.shape[0], program.served.shape[0]])
+
+
+def reached(program: Program, columns: Array) -> Array:
+    """J x [m + K] of a vector [m + 2 U]."""
+    slacks, coefficients, selected = columns_of(program, columns)
+    margins = (
+        matvec(program.instance.margins, coefficients) + (1 + program.instance.margin) * slacks
+    )
+    return jnp.concatenate(
+        [margins, matvec(program.served, selected) + pair_cuts.gather(program.cuts, slacks)]
+    )
+
+
+def priced(program: Program, rows: Array) -> Array:
+    """The transpose of J times one vector [m + K] or several [k, m + K]: [m + 2 U] or
+    [k, m + 2 U].
+    """
+    margins, cuts = rows_of(program, rows)
+    slacks = (1 + program.instance.margin) * margins + pair_cuts.scatter(
+        program.cuts, cuts, margins.shape[-1]
+    )
+    return jnp.concatenate(
+        [slacks, rmatvec(program.instance.margins, margins), rmatvec(program.served, cuts)], axis=-1
+    )
+
+
+def is_in_cover(program: Program) -> Array:
+    """For each cut the end that more cuts share, where that makes fewer than the smaller class, [m]
+    bool.
+    """
+    num_examples = program.instance.weights.shape[0]
+    degrees = pair_cuts.scatter(
+        program.cuts, jnp.ones(program.cuts.first.shape, jnp.int32), num_examples
+    )
+    low, high = jnp.minimum(*program.cuts), jnp.maximum(*program.cuts)
+    of_low, of_high = (degrees.at[end].get(mode="fill", fill_value=0) for end in (low, high))
+    shared = (
+        jnp.zeros((num_examples,), bool)
+        .at[jnp.where(of_low >= of_high, low, high)]
+        .set(True, mode="drop")
+    )
+    is_few = jnp.arange(num_examples) < program.instance.num_few
+    return jnp.where(reduce.count(shared) <= program.instance.num_few, shared, is_few)
+
+
+def cover_of(is_in: Array, size: int) -> Cover:
+    """Those examples, with room for so many, static."""
+    slots = jnp.where(is_in, jnp.cumsum(is_in, dtype=jnp.int32) - 1, size)
+    places = (
+        jnp.full((size,), is_in.shape[0], jnp.int32)
+        .at[slots]
+        .set(jnp.arange(is_in.shape[0], dtype=jnp.int32), mode="drop")
+    )
+    return Cover(is_in, places, slots)
+
+
+class Graph(NamedTuple):
+    """The cuts between the cover and the examples outside it, with their ratios."""
+
+    outside: Array  # [K] int32 the example; m or more for a cut without one
+    inside: Array  # [K] int32 the slot of the cover; k for an empty slot
+    ratio: Array  # [K]
+    matrix: Array  # [m, k] their sums
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether products go along edges."""
+        return devices.platform() == "cpu" and _DENSITY * self.ratio.shape[0] < self.matrix.size
+
+    def to_cover(self, values: Array) -> Array:
+        """The transposed matrix times values [m, l]: [k, l]."""
+        return (
+            self._along_edges(values, self.outside, self.inside, self.matrix.shape[1])
+            if self.is_sparse
+            else times(self.matrix.T, values)
+        )
+
+    def from_cover(self, values: Array) -> Array:
+        """The matrix times values [k, l]: [m, l]."""
+        return (
+            self._along_edges(values, self.inside, self.outside, self.matrix.shape[0])
+            if self.is_sparse
+            else times(self.matrix, values)
+        )
+
+    def _along_edges(self, values: Array, start: Array, end: Array, size: int) -> Array:
+        gathered = values.at[start].get(mode="fill", fill_value=0.0) * self.ratio[:, None]
+        return jnp.zeros((size, values.shape[1]), values.dtype).at[end].add(gathered, mode="drop")
+
+
+class System(NamedTuple):
+    """What is to be solved for a direction, a matrix in x = (xi, lambda, mu), and the factors of
+    one next to it.
+    """
+
+    program: Program
+    ratio: Array  # [n] of dual to primal
+    cover: Cover
+    graph: Graph
+    inverse: Array  # [m] of the diagonal, of the examples that are eliminated; else 0
+    roots: Array  # [k] scale of the cover
+    factor: Array  # [k, k] Cholesky's of the cover, the other examples eliminated
+    # [m + k, 2 U] the columns' rows in the eliminated, and in what is left of the cover
+    ties: Array
+    unit: Array  # [2 U] scale of the columns
+    top: Array  # [2 U, 2 U] Cholesky's of the columns, all examples eliminated
+
+
+def factorise(program: Program, cover: Cover, ratio: Array) -> System:
+    """The system for ratios [n] of dual to primal, and its factors."""
+    instance, served, of = program.instance, program.served, parts_of(program, ratio)
+    is_real = parts_of(program, program.is_used).slacks
+    num_columns = served.shape[1]
+    eps, size, stiff = jnp.finfo(served.dtype).eps, cover.places.shape[0], 1 + instance.margin
+    graded = of.cuts[:, None] * served
+    ends = pair_cuts.scatter_rows(
+        program.cuts, jnp.concatenate([graded, of.cuts[:, None]], axis=1), instance.margins.shape[0]
+    )
+    pulled, degrees = ends[:, :-1], ends[:, -1]
+    own = jnp.where(is_real, stiff**2 * of.margins + of.slacks, 1.0)
+    inverse = jnp.where(cover.is_in, 0.0, 1 / (own + degrees))
+    sides = jnp.concatenate([stiff * of.margins[:, None] * instance.margins, pulled], axis=1)
+
+    graph, among = _make_graph(program, cover, of.cuts)
+    swept = graph.to_cover(
+        inverse[:, None] * jnp.concatenate([graph.matrix, sides, own[:, None]], axis=1)
+    )
+    # between two of the cover, the other class's part is of one sign and its own of the other
+    among = among + among.T - swept[:, :size]
+    among = jnp.where(jnp.eye(size, dtype=bool), 0.0, among)
+    # no difference: rounding stays relative
+    kept = own.at[cover.places].get(mode="fill", fill_value=1.0) + swept[:, -1]
+    roots = jnp.where(
+        cover.places < own.shape[0], lax.rsqrt(kept + reduce.total(jnp.abs(among))), 0.0
+    )
+    inner = (
+        jnp.eye(size, dtype=served.dtype) * (1 + 30 * eps) + roots[:, None] * among * roots[None, :]
+    )
+    factor = lax.linalg.cholesky(inner, symmetrize_input=False)
+    halved = solve_triangular(
+        factor,
+        roots[:, None]
+        * (sides.at[cover.places].get(mode="fill", fill_value=0.0) - swept[:, size:-1]),
+        lower=True,
+    )
+
+    bend = of.extra + of.room
+    # the rest is gone
+    left = of.margins * jnp.where(cover.is_in, 1.0, (degrees + of.slacks) * inverse)
+    mixed = (-stiff * of.margins * inverse)[:, None] * pulled
+    of_margins = jnp.concatenate([left[:, None] * instance.margins, mixed], axis=1)
+    of_margins = times_transposed(instance.margins, of_margins)
+    whole = times_transposed(served, graded)
+    of_cuts = jnp.concatenate(
+        [
+            of_margins[:, num_columns:].T,
+            whole - times_transposed(pulled, inverse[:, None] * pulled),
+        ],
+        axis=1,
+    )
+    of_extra = jnp.diag(bend)
+    outer = jnp.concatenate([of_margins, of_cuts]) + jnp.block(
+        [[of_extra, -of_extra], [-of_extra, of_extra]]
+    )
+    outer = outer - times_transposed(halved, halved)
+    steepness = jnp.concatenate(
+        [
+            reduce.total(of.margins[:, None] * instance.margins**2, axis=0) + of.coefficients,
+            jnp.diagonal(whole),
+        ]
+    )
+    unit = numerics.inverse_root(steepness + jnp.tile(bend, 2))
+    added = jnp.concatenate([of.coefficients, jnp.zeros_like(bend)]) * unit**2 + jnp.where(
+        jnp.tile(instance.is_column, 2), 30 * eps, 1.0
+    )
+    top = lax.linalg.cholesky(
+        outer * unit[:, None] * unit[None, :] + jnp.diag(added), symmetrize_input=False
+    )
+    return System(
+        program,
+        ratio,
+        cover,
+        graph,
+        inverse,
+        roots,
+        factor,
+        jnp.concatenate([sides, halved]),
+        unit,
+        top,
+    )
+
+
+def _make_graph(program: Program, cover: Cover, ratio: Array) -> tuple[Graph, Array]:
+    """The graph, and the sums [k, k] of cuts with both ends in the cover, below the diagonal."""
+    num_examples, size = cover.is_in.shape[0], cover.places.shape[0]
+    first, second = (cover.slots.at[end].get(mode="fill", fill_value=size) for end in program.cuts)
+    inside = jnp.minimum(first, second)
+    are_both_in = (first < size) & (second < size)
+    other = jnp.where(
+        are_both_in,
+        num_examples + jnp.maximum(first, second),
+        jnp.where(first < size, program.cuts.second, program.cuts.first),
+    )
+    sums = (
+        jnp.zeros((num_examples + size, size), ratio.dtype)
+        .at[other, inside]
+        .add(ratio, mode="drop")
+    )
+    return Graph(other, inside, ratio, sums[:num_examples]), sums[num_examples:]
+
+
+def solve_roughly(system: System, right: Array) -> Array:
+    """The solution x [m + 2 U] by the factors alone, for a right-hand side alike."""
+    num_examples, size = system.inverse.shape[0], system.roots.shape[0]
+    slacks, columns = right[:num_examples], right[num_examples:]
+    own = system.inverse * slacks
+    of_cover = (
+        slacks.at[system.cover.places].get(mode="fill", fill_value=0.0)
+        - system.graph.to_cover(own[:, None])[:, 0]
+    )
+    begun = solve_triangular(system.factor, system.roots * of_cover, lower=True)
+    columns = columns - rmatvec(system.ties, jnp.concatenate([own, begun]))
+    columns = cho_solve((system.top, True), system.unit * columns) * system.unit
+    of_others, of_cover = _split(matvec(system.ties, columns), [num_examples, size])
+    of_cover = system.roots * solve_triangular(system.factor, begun - of_cover, lower=True, trans=1)
+    of_others = system.inverse * (
+        slacks - of_others - system.graph.from_cover(of_cover[:, None])[:, 0]
+    )
+    return jnp.concatenate([of_others.at[system.cover.places].set(of_cover, mode="drop"), columns])
+
+
+def apply(system: System, columns: Array, rows: Array) -> Array:
+    """The matrix times x [m + 2 U], with its rows J x [m + K]."""
+    program = system.program
+    of, is_real = parts_of(program, system.ratio), parts_of(program, program.is_used).slacks
+    slacks, coefficients, selected = columns_of(program, columns)
+    bent = (of.extra + of.room) * (selected - coefficients)
+    own = [jnp.where(is_real, of.slacks, 1.0) * slacks, of.coefficients * coefficients - bent, bent]
+    return jnp.concatenate(own) + priced(program, system.ratio[-rows.shape[0] :] * rows)
+
+
+class _Refined(NamedTuple):
+    """A solution on its way."""
+
+    found: Array  # [m + 2 U]
+    rest: Array  # [m + 2 U] what it misses
+    toward: Array  # [m + 2 U]
+    size: Array  # [] of the rest, squared
+    whole: Array  # [] of the right-hand side
+    is_coarse: Array  # [] bool
+    count: Array  # [] int32
+
+
+def solve_refined(system: System, right: Array, most: Array) -> Array:
+    """The solution x [m + 2 U] for a right-hand side alike.
+
+    By conjugate gradients, at most so many steps [], preconditioned by the factors: what was added
+    to the diagonals is taken back.
+    """
+    exact = _EXACT[right.dtype.itemsize] ** 2
+
+    def refine(state: _Refined) -> _Refined:
+        bent = solve_roughly(system, state.rest)
+        size = reduce.total(state.rest * bent)
+        whole = jnp.where(state.count == 0, size, state.whole)
+        is_coarse = size > exact * whole
+        return loops.cond(
+            is_coarse,
+            lambda: advanced(state, bent, size, whole),
+            lambda: state._replace(is_coarse=is_coarse),
+        )
+
+    def advanced(state: _Refined, bent: Array, size: Array, whole: Array) -> _Refined:
+        toward = bent + numerics.safe_divide(size, state.size) * state.toward
+        applied = apply(system, toward, reached(system.program, toward))
+        length = numerics.safe_divide(size, jnp.maximum(reduce.total(toward * applied), 0.0))
+        # of one step it is next to 1, and what is computed of it may be rounding
+        length = jnp.where(most == 1, 1.0, length)
+        found, rest = state.found + length * toward, state.rest - length * applied
+        return _Refined(found, rest, toward, size, whole, jnp.ones((), bool), state.count + 1)
+
+    nothing, size = jnp.zeros_like(right), jnp.full((), jnp.inf, right.dtype)
+    first = _Refined(
+        nothing, right, nothing, size, size, jnp.ones((), bool), jnp.zeros((), jnp.int32)
+    )
+    return loops.while_loop(
+        lambda state: state.is_coarse & (state.count < most), refine, first
+    ).found
+
+
+def num_rows(program: Program) -> tuple[int, int]:
+    return program.instance.margins.shape[0], program.served.shape[0]

@@ -1,0 +1,1 @@
+"""From any primal and dual point to bounds that hold: assessment, repair, tightening, status."""

@@ -1,0 +1,350 @@
+"""A primal-dual interior point method for dense programs of small and middle size, many at a time
+under `vmap`.
+
+Predictor and corrector on the homogeneous self-dual embedding (Mehrotra 1992; Xu, Hung, Ye 1996;
+Andersen, Andersen 2000): `jboost.lp.interior_point.embedding` holds the equations,
+`jboost.lp.interior_point.newton` the directions. In float64 residuals and gap come to 1e-8 and
+less, in float32 as a rule to 1e-5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost import operators
+from jboost.base import brackets, check, loops, reduce
+from jboost.base.status import Status
+from jboost.base.types import Array
+from jboost.lp.certificate import assess, certify, conclude, tighten
+from jboost.lp.interior_point import embedding
+from jboost.lp.interior_point.embedding import Embedded, Images, Point, Scaling, Start
+from jboost.lp.interior_point.newton import advance
+from jboost.lp.problem import LinearProgram, is_valid
+from jboost.lp.types import (
+    History,
+    Info,
+    LPSolution,
+    ProofConfig,
+    empty_history,
+    judge_proof,
+    record,
+)
+
+_NEARLY = 2.0  # times the tolerance, of the best iterate once rounding lets none be better
+
+
+@dataclasses.dataclass(frozen=True)
+class InteriorPointConfig:
+    """Static sizes of the interior point method."""
+
+    max_iterations: int = 100
+    num_correctors: int = 3  # beyond Mehrotra's: a solve each, for fewer iterations
+    scaling_rounds: int = 6
+    history_length: int = 0
+    proof: ProofConfig = dataclasses.field(default_factory=ProofConfig)
+
+    def __post_init__(self) -> None:
+        check.count("config.max_iterations", self.max_iterations, low=1)
+        check.count("config.num_correctors", self.num_correctors, low=0)
+        check.count("config.scaling_rounds", self.scaling_rounds, low=0)
+        check.count("config.history_length", self.history_length, low=0)
+        judge_proof(self.proof)
+
+    @property
+    def at_once(self) -> int:
+        """Iterations between two checks."""
+        return 1
+
+
+class State(NamedTuple):
+    """The last iterate, and the best so far."""
+
+    point: Point
+    image: Images  # of the point
+    best: tuple[Array, Array]  # x [n] and y [m] in the units of the program
+    best_error: Array  # []
+    num_iterations: Array  # [] int32
+    # [] int32 short steps in a row, and those that better nothing near the tolerance
+    num_stalled: Array
+    # [] bool, the objective falls along `best`, and the loop goes on without it, to see whether a
+    # feasible point exists
+    has_ray: Array
+    history: History
+    status: Array  # [] int32
+
+
+class _Run(NamedTuple):
+    """What is worked out once for a program."""
+
+    problem: LinearProgram  # with its matrix dense
+    tight: LinearProgram  # with bounds that rows imply
+    stops: Array  # [2, n + m] bool, whether something stops a ray there, of either side
+    embedded: Embedded
+    scaling: Scaling
+    first: Start
+    has_objective: Array  # [] bool
+
+
+def _set_up(problem: LinearProgram, config: InteriorPointConfig) -> _Run:
+    matrix = problem.operator.to_dense()
+    scaled_matrix, scaled, scaling = embedding.scale(matrix, problem, config.scaling_rounds)
+    embedded = embedding.embed(scaled_matrix, scaled)
+    tight = tighten.tighten(problem, config.proof.num_tightenings)
+    of_columns = embedded.is_fixed[None, : matrix.shape[1]] | jnp.isfinite(
+        jnp.stack([tight.lower, tight.upper])
+    )
+    of_rows = (embedded.is_fixed[None, :] | embedded.has_bound)[:, matrix.shape[1] :]
+    stops = jnp.concatenate([of_columns, of_rows], axis=1)
+    problem = problem._replace(operator=operators.dense(matrix))
+    return _Run(
+        problem,
+        tight,
+        stops,
+        embedded,
+        scaling,
+        embedding.start(embedded),
+        reduce.any_true(problem.objective != 0),
+    )
+
+
+def _unscaled(run: _Run, point: Point, tau: Array) -> tuple[Array, Array]:
+    """x [n] and y [m] in the units of the program."""
+    scaling, num_columns = run.scaling, run.embedded.matrix.shape[1]
+    tau = jnp.maximum(tau, jnp.finfo(tau.dtype).tiny)
+    return point.primal[:num_columns] * scaling.column * (
+        scaling.bound / tau
+    ), point.dual * scaling.row * (scaling.objective / tau)
+
+
+def _measure(run: _Run, point: Point, has_ray: Array) -> assess.Quality:
+    """How good the solution is that the iterate would make, but for the repair of its rows; with a
+    ray at hand, of the program without objective.
+    """
+    problem = run.problem._replace(objective=jnp.where(has_ray, 0.0, run.problem.objective))
+    primal, dual = _unscaled(run, point, point.scale)
+    primal, dual = (
+        certify.within_bounds(problem, primal),
+        certify.allowed_dual(problem, _needed(dual, run.has_objective & ~has_ray)),
+    )
+    return assess.assess(
+        problem, assess.primal_side(problem, primal), assess.dual_side(problem, dual)
+    )
+
+
+def _needed(dual: Array, has_objective: Array) -> Array:
+    """The dual [m]; 0, which is as good as any, where there is no objective: that of a thin
+    feasible set grows without end.
+    """
+    return jnp.where(has_objective, dual, 0.0)
+
+
+class _Rays(NamedTuple):
+    """Whether a point of the embedding shows that there is no solution."""
+
+    refutes: Array  # [] bool, y proves the program infeasible
+    falls: Array  # [] bool, the objective falls along w without end
+
+
+def _find_ray(
+    program: Embedded, stops: Array, point: Point, image: Images, tolerance: float
+) -> _Rays:
+    slope = -image.columns  # cost tau - K'y less cost tau is what rounding leaves, where y is small
+    is_low = slope > 0
+    is_held = program.is_fixed | jnp.where(is_low, program.has_bound[0], program.has_bound[1])
+    earned = jnp.where(
+        is_held,
+        slope * (program.level + jnp.where(is_low, program.bound[0], program.bound[1])),
+        0.0,
+    )
+    terms = program.cost * point.primal
+    outside = jnp.where(stops[0], -point.primal, 0.0), jnp.where(stops[1], point.primal, 0.0)
+    missed, gained, gained_size, objective, objective_size, off = reduce.several(
+        (reduce.LARGEST, jnp.where(is_held, 0.0, jnp.abs(slope))),
+        (reduce.SUM, earned),
+        (reduce.SUM, jnp.abs(earned)),
+        (reduce.SUM, terms),
+        (reduce.SUM, jnp.abs(terms)),
+        (reduce.LARGEST, jnp.maximum(*outside)),
+    )
+    off_rows, size = reduce.several(
+        (reduce.LARGEST, jnp.abs(image.rows)), (reduce.LARGEST, jnp.abs(point.dual))
+    )
+    missed, size, off = (
+        jnp.maximum(missed, 0.0),
+        jnp.maximum(size, 0.0),
+        jnp.maximum(jnp.maximum(off_rows, off), 0.0),
+    )
+    # of sums of terms, each a sum itself
+    rounding = 16 * (terms.shape[0] + 4) * jnp.finfo(terms.dtype).eps
+    vanishes, fall = point.scale < point.gap_dual, -objective
+    # bounds of variables may be large, and what is gained on them: with one feasible point nothing
+    # is gained
+    refutes = (gained > rounding * gained_size) & (missed <= tolerance * jnp.minimum(gained, size))
+    return _Rays(
+        vanishes & refutes,
+        vanishes & (fall > rounding * objective_size) & (off <= tolerance * fall),
+    )
+
+
+def init(problem: LinearProgram, *, config: InteriorPointConfig) -> State:
+    """The state before the first iteration."""
+    run = _set_up(problem, config)
+    return _start(run, problem, config)
+
+
+def _start(run: _Run, problem: LinearProgram, config: InteriorPointConfig) -> State:
+    none, never, infinite = (
+        jnp.zeros((), jnp.int32),
+        jnp.zeros((), bool),
+        jnp.full_like(run.first.point.scale, jnp.inf),
+    )
+    refuted = _refuted_by_one_row(run.problem)
+    status = jnp.where(
+        reduce.any_true(refuted != 0), int(Status.PRIMAL_INFEASIBLE), int(Status.UNFINISHED)
+    )
+    status = jnp.where(is_valid(problem), status, int(Status.INVALID_INPUT)).astype(jnp.int32)
+    history = empty_history(config.history_length, infinite.dtype)
+    best = jnp.zeros_like(problem.objective), refuted
+    return loops.beside(
+        State(run.first.point, run.first.image, best, infinite, none, none, never, history, status),
+        problem,
+    )
+
+
+def _refuted_by_one_row(problem: LinearProgram) -> Array:
+    """A ray [m] that proves the program infeasible by a row without entries whose bounds leave 0
+    out; 0 where there is none.
+    """
+    is_bare = ~reduce.any_true(brackets.is_nonzero(problem.operator.to_dense()), axis=1)
+    ray = jnp.where(problem.row_lower > 0, 1.0, jnp.where(problem.row_upper < 0, -1.0, 0.0))
+    return jnp.where(is_bare, ray, 0.0).astype(problem.row_lower.dtype)
+
+
+def step(
+    state: State, problem: LinearProgram, *, tolerance: Array, config: InteriorPointConfig
+) -> tuple[State, Info]:
+    """One predictor and corrector, and the verdict on where it led."""
+    return _step(_set_up(problem, config), state, tolerance, config)
+
+
+def _step(
+    run: _Run, state: State, tolerance: Array, config: InteriorPointConfig
+) -> tuple[State, Info]:
+    program = run.embedded._replace(cost=jnp.where(state.has_ray, 0.0, run.embedded.cost))
+    point, length = advance(
+        program,
+        state.point,
+        state.image,
+        run.first.level_image,
+        num_correctors=config.num_correctors,
+    )
+    image = embedding.images(program, point)
+    quality = _measure(run, point, state.has_ray)
+    info = Info(
+        state.num_iterations + 1,
+        quality.primal_residual,
+        quality.dual_residual,
+        quality.duality_gap,
+    )
+    # then rounding made the ray
+    error, was_close = quality.error, state.best_error < 10 * tolerance
+    rays = _find_ray(program, run.stops, point, image, assess.ray_tolerance(error.dtype))
+    is_infeasible = rays.refutes & ~was_close
+    falls = rays.falls & ~was_close & ~is_infeasible & ~state.has_ray
+    is_worse = was_close & (error >= state.best_error)
+    num_stalled = jnp.where((length < 1e-3) | is_worse, state.num_stalled + 1, 0).astype(jnp.int32)
+    is_sound = jnp.isfinite(error) & (length > 0) & (num_stalled < 5)
+    is_solved = (
+        jnp.where(is_sound, error <= tolerance, state.best_error <= _NEARLY * tolerance) & ~falls
+    )
+    takes = jnp.where(
+        state.has_ray,
+        is_infeasible,
+        is_infeasible | falls | (is_sound & (error < state.best_error)),
+    )
+    falls, takes = lax.optimization_barrier((falls, takes))
+    next_point, next_image = loops.cond(
+        falls, lambda: (run.first.point, run.first.image), lambda: (point, image)
+    )
+    tau = jnp.where(is_infeasible | falls, 1.0, point.scale)  # that of a ray is 0 or nearly so
+    best, best_error = loops.cond(
+        takes, lambda: (_unscaled(run, point, tau), error), lambda: (state.best, state.best_error)
+    )
+    return State(
+        point=next_point,
+        image=next_image,
+        best=best,
+        best_error=best_error,
+        num_iterations=info.num_iterations,
+        num_stalled=num_stalled,
+        has_ray=state.has_ray | falls,
+        history=record(
+            state.history,
+            state.num_iterations,
+            info.primal_residual,
+            info.dual_residual,
+            info.duality_gap,
+        ),
+        status=_judge(state.has_ray, is_sound | falls, is_infeasible, is_solved),
+    ), info
+
+
+def _judge(has_ray: Array, is_sound: Array, is_infeasible: Array, is_solved: Array) -> Array:
+    """What an iterate settles, [] int32. With a ray at hand a feasible point, or none to be found,
+    makes the program unbounded.
+    """
+    status = jnp.where(
+        is_sound,
+        int(Status.UNFINISHED),
+        jnp.where(has_ray, int(Status.DUAL_INFEASIBLE), int(Status.NUMERICAL_ERROR)),
+    )
+    status = jnp.where(
+        is_solved, jnp.where(has_ray, int(Status.DUAL_INFEASIBLE), int(Status.OPTIMAL)), status
+    )
+    return jnp.where(is_infeasible, int(Status.PRIMAL_INFEASIBLE), status).astype(jnp.int32)
+
+
+def unfinished(state: State) -> Array:
+    """Whether there is an iteration to come, [] bool."""
+    return state.status == int(Status.UNFINISHED)
+
+
+def finish(state: State, problem: LinearProgram, *, config: InteriorPointConfig) -> LPSolution:
+    """The solution that the best iterate makes, with its bounds."""
+    return _finish(_set_up(problem, config), state, problem, config)
+
+
+def _finish(
+    run: _Run, state: State, problem: LinearProgram, config: InteriorPointConfig
+) -> LPSolution:
+    primal, dual = state.best
+    dual = _needed(dual, run.has_objective | (state.status == int(Status.PRIMAL_INFEASIBLE)))
+    used_up = jnp.where(state.has_ray, int(Status.DUAL_INFEASIBLE), int(Status.ITERATION_LIMIT))
+    status = jnp.where(unfinished(state), used_up, state.status).astype(jnp.int32)
+    return conclude.conclude(
+        problem,
+        run.tight,
+        primal,
+        dual,
+        num_iterations=state.num_iterations,
+        history=state.history,
+        status=status,
+        proof=config.proof,
+    )
+
+
+def solve(problem: LinearProgram, tolerance: Array, config: InteriorPointConfig) -> LPSolution:
+    """`init`, steps until done, `finish`."""
+    run = _set_up(problem, config)
+    state = _start(run, problem, config)
+    last, _ = loops.bounded_loop(
+        lambda now: _step(run, now, tolerance, config)[0],
+        unfinished,
+        state,
+        max_checks=config.max_iterations,
+    )
+    return _finish(run, last, problem, config)

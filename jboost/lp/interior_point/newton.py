@@ -1,0 +1,371 @@
+"""The directions of the interior point method, and how far to go: Mehrotra's predictor and
+corrector, and further correctors (Gondzio 1996).
+
+Work of an iteration: the normal matrix K Theta^-1 K' by one product, of the smaller size of A, or
+of its rows where that loses less; one Cholesky factor; a solve for a unit of tau, one for the
+predictor and one for each corrector. All solves are turns of one loop, whose body is compiled once.
+Variables without bounds and rows that are equalities are regularised by proximal terms that leave
+the solution where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import cholesky, loops, numerics, reduce
+from jboost.base.types import Array
+from jboost.lp.interior_point.embedding import (
+    Embedded,
+    Images,
+    Point,
+    Residuals,
+    backward,
+    forward,
+    residuals,
+    sides,
+)
+
+_TO_BOUNDARY = 0.995
+_AMBITION = 0.3  # how much longer a step a further corrector aims at
+_UNIT, _PREDICTOR, _CORRECTOR = 0, 1, 2  # the first turns; those after them are further correctors
+
+
+class _Care(NamedTuple):
+    """What a float type asks for, to lose little to rounding."""
+
+    few_rows: int  # so many are cheap to factor where the columns are fewer still, and lose less
+    rows_to_a_column: int  # up to which that is done however many there are
+    refinements: int  # of a direction by its rows, for what it misses
+    roundings: int  # added to a diagonal of ones, so that it can be factored
+
+
+_CARE = {  # by bytes
+    4: _Care(few_rows=128, rows_to_a_column=2, refinements=2, roundings=4),
+    8: _Care(few_rows=32, rows_to_a_column=1, refinements=0, roundings=30),
+}
+
+
+class _Pair(NamedTuple):
+    """Parts of a direction."""
+
+    primal: Array  # [n + m] dw, 0 where fixed
+    dual: Array  # [m] dy
+    back: Array  # [n + m] K'dy
+
+
+def _factor(program: Embedded, inverse: Array) -> Callable[[Array, Array], _Pair]:
+    """Solves Theta dw - K'dy = push [n + m], K dw = target [m]; Theta^-1 [n + m] is 0
+    where fixed.
+    """
+    num_rows, num_columns = program.matrix.shape
+    care = _CARE[inverse.dtype.itemsize]
+    by_rows = num_rows <= max(care.rows_to_a_column * num_columns, care.few_rows)
+    return (
+        _factor_rows(program, inverse, care) if by_rows else _factor_columns(program, inverse, care)
+    )
+
+
+def _factor_rows(program: Embedded, inverse: Array, care: _Care) -> Callable[[Array, Array], _Pair]:
+    """By the normal matrix A Theta_x^-1 A' + Theta_s^-1 [m, m].
+
+    Rows that are nearly dependent, as at degenerate vertices, cost it digits: what a direction
+    misses of the target is solved for again.
+    """
+    matrix, num_columns = program.matrix, program.matrix.shape[1]
+    normal = jnp.matmul(
+        matrix * inverse[None, :num_columns], matrix.T, precision=lax.Precision.HIGHEST
+    )
+    solve = _factor_normal(normal, inverse[num_columns:], care)
+
+    def directions(push: Array, target: Array) -> _Pair:
+        def refine(_: int, found: tuple[Array, Array]) -> tuple[Array, Array]:
+            dual, back = found
+            dual = dual + solve(target - forward(program, inverse * (back + push)))
+            return dual, backward(program, dual)
+
+        begun = (jnp.zeros_like(target), jnp.zeros_like(push))
+        dual, back = loops.fori_loop(0, 1 + care.refinements, refine, begun)
+        return _Pair(inverse * (back + push), dual, back)
+
+    return directions
+
+
+def _factor_columns(
+    program: Embedded, inverse: Array, care: _Care
+) -> Callable[[Array, Array], _Pair]:
+    """By the normal matrix 1 + Theta_x^-1/2 A' Theta_s A Theta_x^-1/2 [n, n]; equalities are held
+    by a stiff spring.
+
+    Springs of active rows are stiff, and turn what rounding leaves of a direction into forces: each
+    is solved for once more, for what it misses.
+    """
+    num_columns = program.matrix.shape[1]
+    stiffness = jnp.finfo(inverse.dtype).eps ** 0.5
+    weights = 1 / jnp.where(program.is_fixed, stiffness, inverse)[num_columns:]
+    roots = jnp.sqrt(inverse[:num_columns])
+    scaled = program.matrix * roots[None, :]
+    normal = jnp.matmul(scaled.T, scaled * weights[:, None], precision=lax.Precision.HIGHEST)
+    solve = _factor_normal(normal, jnp.ones((num_columns,), inverse.dtype), care)
+    is_fixed, moves = program.is_fixed[num_columns:], inverse > 0
+    theta = 1 / jnp.where(moves, inverse, 1.0)
+
+    def directions(push: Array, target: Array) -> _Pair:
+        def solve_for_missing(_: int, so_far: tuple[_Pair, Array]) -> tuple[_Pair, Array]:
+            pair, missing = so_far
+            pull = jnp.where(moves, push - theta * pair.primal + pair.back, 0.0)
+            outer = pull[num_columns:] + weights * missing
+            primal = roots * solve(
+                roots * pull[:num_columns] + numerics.times_transposed(scaled, outer)
+            )
+            reached = jnp.matmul(program.matrix, primal, precision=lax.Precision.HIGHEST) - missing
+            dual = pull[num_columns:] - weights * reached
+            slack = jnp.where(is_fixed, 0.0, reached)
+            found = _Pair(jnp.concatenate([primal, slack]), dual, backward(program, dual))
+            return jax.tree.map(jnp.add, pair, found), slack - reached
+
+        begun = _Pair(jnp.zeros_like(push), jnp.zeros_like(target), jnp.zeros_like(push))
+        return loops.fori_loop(0, 2, solve_for_missing, (begun, target))[0]
+
+    return directions
+
+
+def _factor_normal(normal: Array, diagonal: Array, care: _Care) -> Callable[[Array], Array]:
+    """Solves (normal + diag(diagonal)) v = r for r [size] by Cholesky, on a diagonal of ones with
+    rounding's worth added.
+    """
+    rounding = jnp.finfo(normal.dtype).eps
+    total = cholesky.diagonal(normal) + diagonal
+    unit = jnp.where(total > 0, lax.rsqrt(jnp.where(total > 0, total, 1.0)), 1.0)
+    shift = jnp.where(total > 0, diagonal * unit**2 + care.roundings * rounding, 1.0)
+    lower = cholesky.factor(normal * unit[:, None] * unit[None, :] + cholesky.on_diagonal(shift))
+    return lambda right: unit * cholesky.solve(lower, unit * right)
+
+
+class _Targets(NamedTuple):
+    """What the complementary products are to become, less what they are."""
+
+    sides: Array  # [2, n + m] 0 where there is no bound
+    gap: Array  # []
+
+
+class _Iterate(NamedTuple):
+    """What all directions from one iterate share."""
+
+    program: Embedded
+    point: Point
+    image: Images
+    residual: Residuals
+    level_image: Array  # [m]
+    slope: Array  # [n + m] sum over the sides of multiplier bound / slack
+    solve: Callable[[Array, Array], _Pair]
+
+
+class _Search(NamedTuple):
+    """The directions so far."""
+
+    unit: _Pair  # for a unit of tau
+    pivot: Array  # []
+    targets: _Targets  # of the best direction
+    direction: Point  # the best: the changes of all parts
+    length: Array  # [] the step at which the first complementary part would reach 0
+    centring: Array  # [] share of the mean product that correctors aim at; 0 before them
+
+
+def _prepare(program: Embedded, point: Point, image: Images, level_image: Array) -> _Iterate:
+    pressure = point.multiplier / point.slack
+    curvature, slope = (
+        jnp.sum(pressure, axis=0),
+        jnp.sum(_by_slack(program, point, point.multiplier), axis=0),
+    )
+    inverse = jnp.where(
+        program.is_fixed, 0.0, 1 / jnp.maximum(curvature, jnp.finfo(curvature.dtype).eps ** 0.5)
+    )
+    return _Iterate(
+        program,
+        point,
+        image,
+        residuals(program, point, image),
+        level_image,
+        slope,
+        _factor(program, inverse),
+    )
+
+
+def _by_slack(program: Embedded, point: Point, values: Array) -> Array:
+    """values [2, n + m] * bound / slack, with a quotient of about 1 for a bound that is far, whose
+    square no float may hold.
+    """
+    return values * (program.bound / point.slack)
+
+
+def _right_hand_side(
+    now: _Iterate, turn: Array, targets: _Targets, share: Array
+) -> tuple[Array, Array]:
+    """Push [n + m] and target [m], for a unit of tau, or towards targets and a share of what is
+    missing at a fixed tau.
+    """
+    push = jnp.sum(sides(targets.sides / now.point.slack), axis=0) - share * now.residual.dual
+    push = jnp.where(turn == _UNIT, now.slope - now.program.cost, push)
+    target = jnp.where(turn == _UNIT, -now.level_image, -share * now.image.rows)
+    return jnp.where(now.program.is_fixed, 0.0, push), target
+
+
+def _pull(now: _Iterate, pair: _Pair) -> Array:
+    """What a direction changes the gap by, less what tau does, [n + m]."""
+    program = now.program
+    return program.level * pair.back + jnp.where(
+        program.is_fixed, 0.0, (program.cost + now.slope) * pair.primal
+    )
+
+
+def _take_unit(now: _Iterate, search: _Search, pair: _Pair) -> _Search:
+    program, point = now.program, now.point
+    unit = pair._replace(primal=pair.primal + program.level)
+    bend = jnp.sum(_by_slack(program, point, point.multiplier) * program.bound, axis=0)
+    return search._replace(
+        unit=unit, pivot=reduce.total(_pull(now, unit) - bend) - point.gap_dual / point.scale
+    )
+
+
+def _complete(
+    now: _Iterate, search: _Search, pair: _Pair, targets: _Targets, share: Array
+) -> Point:
+    """All parts of a direction from its parts in w and y at a fixed tau; a `Point` of changes."""
+    program, point = now.program, now.point
+    paid = jnp.sum(sides(_by_slack(program, point, targets.sides)), axis=0)
+    missing = (
+        reduce.total(paid - _pull(now, pair)) - share * now.residual.gap - targets.gap / point.scale
+    )
+    scale = missing / search.pivot
+    primal = pair.primal + scale * search.unit.primal
+    slack = jnp.where(program.has_bound, sides(primal[None, :] - program.bound * scale), 0.0)
+    return Point(
+        primal=primal,
+        dual=pair.dual + scale * search.unit.dual,
+        slack=slack,
+        multiplier=(targets.sides - point.multiplier * slack) / point.slack,
+        scale=scale,
+        gap_dual=(targets.gap - point.gap_dual * scale) / point.scale,
+    )
+
+
+def _longest(program: Embedded, point: Point, direction: Point) -> Array:
+    """The step at which the first complementary part reaches 0; 1e30 where none does."""
+    shrinking = direction.multiplier / jnp.where(program.has_bound, point.multiplier, 1.0)
+    parts = jnp.minimum(direction.slack / point.slack, jnp.where(program.has_bound, shrinking, 0.0))
+    fastest = jnp.minimum(direction.scale / point.scale, direction.gap_dual / point.gap_dual)
+    return 1 / jnp.maximum(-jnp.minimum(reduce.least(jnp.min(parts, axis=0)), fastest), 1e-30)
+
+
+def advance(
+    program: Embedded, point: Point, image: Images, level_image: Array, *, num_correctors: int
+) -> tuple[Point, Array]:
+    """A predictor, a corrector and further ones, from a point and its images; returns the next
+    iterate and the length of the step.
+
+    The first corrector is Mehrotra's, taken as it is; the others begin at the best so far, and
+    count where they reach further.
+    """
+    now = _prepare(program, point, image, level_image)
+
+    def solve(turn: Array, search: _Search) -> _Search:
+        targets, share = _next_targets(now, search, turn), 1 - search.centring
+        pair = now.solve(*_right_hand_side(now, turn, targets, share))
+        return loops.cond(
+            turn == _UNIT,
+            lambda: _take_unit(now, search, pair),
+            lambda: _take(now, search, turn, pair, targets, share),
+        )
+
+    search = loops.fori_loop(0, _CORRECTOR + 1 + num_correctors, solve, _begin(point, image))
+    step = jnp.minimum(_TO_BOUNDARY * search.length, 1.0)
+    return _normalised(
+        program, jax.tree.map(lambda value, change: value + step * change, point, search.direction)
+    ), step
+
+
+def _begin(point: Point, image: Images) -> _Search:
+    nothing: Point = jax.tree.map(jnp.zeros_like, point)
+    none, parts = jnp.zeros_like(point.scale), jnp.zeros_like(image.columns)
+    return _Search(
+        _Pair(parts, nothing.dual, parts), none, _Targets(nothing.slack, none), nothing, none, none
+    )
+
+
+def _next_targets(now: _Iterate, search: _Search, turn: Array) -> _Targets:
+    """Of the predictor 0; of Mehrotra's corrector the goal, less what the predictor changes by its
+    square; then nearer to the goal where missed.
+    """
+    point, direction, goal = (
+        now.point,
+        search.direction,
+        search.centring * now.residual.mean_product,
+    )
+    step = jnp.minimum(search.length + _AMBITION, 1.0)
+
+    def aim(so_far: Array, parts: tuple[Array, Array], changes: tuple[Array, Array]) -> Array:
+        product = parts[0] * parts[1]
+        ahead = (parts[0] + step * changes[0]) * (parts[1] + step * changes[1])
+        corrected = goal - product - changes[0] * changes[1]
+        # large ones no further at once
+        further = so_far + jnp.maximum(jnp.clip(ahead, 0.1 * goal, 10 * goal) - ahead, -10 * goal)
+        return jnp.where(turn <= _CORRECTOR, corrected, further)
+
+    sides = aim(
+        search.targets.sides,
+        (point.slack, point.multiplier),
+        (direction.slack, direction.multiplier),
+    )
+    gap = aim(
+        search.targets.gap, (point.scale, point.gap_dual), (direction.scale, direction.gap_dual)
+    )
+    return _Targets(jnp.where(now.program.has_bound, sides, 0.0), gap)
+
+
+def _take(
+    now: _Iterate, search: _Search, turn: Array, pair: _Pair, targets: _Targets, share: Array
+) -> _Search:
+    """The search with the direction to these targets, if it is the better one."""
+    direction = _complete(now, search, pair, targets, share)
+    length = _longest(now.program, now.point, direction)
+    left = 1 - jnp.minimum(length, 1.0)
+    centring = jnp.where(
+        turn == _PREDICTOR, jnp.clip(left**2 * jnp.minimum(left, 0.1), 1e-6, 1.0), search.centring
+    )
+    is_taken = (turn <= _CORRECTOR) | (length > 1.01 * search.length)
+    return loops.cond(
+        is_taken,
+        lambda: search._replace(
+            targets=targets, direction=direction, length=length, centring=centring
+        ),
+        lambda: search,
+    )
+
+
+def _normalised(program: Embedded, point: Point) -> Point:
+    """The same ray of the embedding, with the larger of tau and kappa equal to 1, and what a bound
+    is away from w equal to its slack.
+
+    Steps from far away round w and the slacks unlike, and what they differ by grows with tau: near
+    a bound the slack tells where w is, and w tells the slack of the other bound.
+    """
+    size = jnp.maximum(point.scale, point.gap_dual)
+    point = jax.tree.map(lambda leaf: leaf / size, point)
+    bound = program.bound * point.scale
+    distance = jnp.where(program.has_bound, point.slack, jnp.inf)
+    least = jnp.min(distance, axis=0)
+    # else the bound is far, and to count from there would round w
+    is_near = least <= 2 * jnp.abs(point.primal)
+    is_nearest = distance == least[None, :]
+    primal = jnp.where(
+        is_near,
+        jnp.where(is_nearest[0], bound[0] + point.slack[0], bound[1] - point.slack[1]),
+        point.primal,
+    )
+    slack = jnp.where(is_near[None, :] & ~is_nearest, sides(primal[None, :] - bound), point.slack)
+    return point._replace(primal=primal, slack=jnp.where(program.has_bound, slack, 1.0))

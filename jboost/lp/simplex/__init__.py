@@ -1,0 +1,3 @@
+"""Simplex methods for the two families of small programs that boosting solves: soft
+margins and boxes.
+"""

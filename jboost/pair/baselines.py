@@ -1,0 +1,367 @@
+"""Separators whose cost grows with the distance of the points that they get wrong: the two programs
+of the literature, as baselines.
+
+Paper 000, Section 4, sets such weights beside its own and says that they solve another problem;
+here they can be compared. With slacks xi_i = max(0, 1 - y_i (v . x_i + v0)) the linear program of
+Bennett and Mangasarian 1992 (the paper's [2]) minimises the weighted mean slack of either class,
+summed, so that v = 0 is never better than a line; the quadratic program, in the form of Lee and
+Mangasarian 2001, the same of squared slacks and a ridge. An outlier that costs 1 in the exact
+engine costs here as much as it lies off, or the square of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost import lp
+from jboost.base import check, derivatives, labelled, loops, meshes, numerics
+from jboost.base.predict import scores_of, unless_invalid
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike
+from jboost.pair.sweep.instance import is_kept_by_cast
+
+_MOST_STEPS, _HALVINGS = 60, 12  # of the Newton method, and of its step
+# of v and v0, half the extent of the points being 1: a bound is provable only where variables have
+# one
+_STEEPEST = 2.0**10
+
+
+class DistanceSeparator(NamedTuple):
+    """score(x) = normal . (x - anchor) + bias, of least total distance; a point of score 0 counts
+    as misclassified.
+    """
+
+    normal: Array  # [2], 0 where no direction helps
+    anchor: Array  # [2]
+    bias: Array  # []
+    objective: Array  # [], the mean slack of either class, summed, of this line
+    lower_bound: Array  # [], proven for the program in scaled coordinates
+    loss: Array  # [], weight misclassified, as `optimal_separator` counts it
+    status: Array  # [] int32
+
+
+@scores_of.register
+def _(model: DistanceSeparator, features: ArrayLike) -> Array:
+    features = check.numeric("features", features, shape=("k", model.normal.shape[0]), kinds="fiu")
+    return _scores(
+        model.normal,
+        model.anchor,
+        unless_invalid(model, model.bias),
+        features.astype(model.normal.dtype),
+    )
+
+
+def _scores(normal: Array, anchor: Array, bias: Array, points: Array) -> Array:
+    return jnp.sum(normal[None] * (points - anchor[None]), axis=-1) + bias
+
+
+@meshes.takes_gathered
+@derivatives.without("jboost.pair.least_distance_separator")
+def least_distance_separator(
+    points: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> DistanceSeparator:
+    """The line of least mean slack, by a linear program; for comparison with `optimal_separator`,
+    which counts errors instead.
+
+    Gaps narrower than about 2^-10 of the extent of the points are not sought. It may be jitted and
+    vmapped.
+
+    Args:
+      points: [n, 2], real, n at least 1.
+      labels: [n], +1 or -1.
+      weights: [n], not negative, 0 as `mask` False; None for ones.
+      mask: [n] bool, False for rows that only pad.
+
+    Returns:
+      `DistanceSeparator`; statuses are those of `jboost.lp.solve`: without 64-bit types
+      NUMERICAL_ERROR is common where gaps are narrow. If the points are of one class it is the
+      constant classifier. PRECISION_LIMIT where the float type does not hold the points or the
+      line; of points that it does not hold nothing is proven.
+
+    Raises:
+      ValueError: at trace time, naming the argument, where a shape or a kind is wrong; for labels
+        and weights that are known and not allowed. Other values that are not allowed give status
+        INVALID_INPUT and NaN.
+
+    >>> import jboost
+    >>> separator = jboost.pair.least_distance_separator(
+    ...     [[0.0, 0.0], [2.0, 0.0], [3.0, 1.0]], [-1, 1, 1]
+    ... )
+    >>> round(float(separator.objective), 4), float(separator.loss)
+    (0.0, 0.0)
+    """
+    points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
+    if points.shape[0] == 0:
+        raise ValueError("points has no rows: a linear program needs one at least")
+    return _solve(points, labels, weights, mask)
+
+
+class _Scaled(NamedTuple):
+    """The examples in coordinates whose extent is 2 at most, and what takes a line back."""
+
+    points: Array  # [n, 2], 0 where not live
+    given: Array  # [n, 2], in the units of the data
+    labels: Array  # [n], 0 where not live
+    weights: Array  # [n], 0 where not live
+    share: Array  # [n] of the weight of the class
+    anchor: Array  # [2]
+    size: Array  # []
+    valid: Array  # [] bool
+    faithful: Array  # [] bool, whether the float type holds the points that were handed in
+    one_class: Array  # [] bool
+
+
+def _scale(points: Array, labels: Array, weights: Array, mask: Array) -> _Scaled:
+    dtype = jnp.result_type(float)
+    faithful = is_kept_by_cast(jnp.where(mask[:, None], points, 0), dtype)
+    points, labels, weights = (
+        lax.stop_gradient(array).astype(dtype) for array in (points, labels, weights)
+    )
+    sound = (
+        jnp.all(jnp.isfinite(points), axis=1)
+        & (jnp.abs(labels) == 1)
+        & (weights > 0)
+        & jnp.isfinite(weights)
+    )
+    valid = jnp.all(sound | ~mask)
+    live = mask & valid
+    points = jnp.where(live[:, None], points, 0)
+    labels, weights = jnp.where(live, labels, 0), jnp.where(live, weights, 0)
+    low, high = (
+        pick(jnp.where(live[:, None], points, fill), axis=0)
+        for pick, fill in ((jnp.min, jnp.inf), (jnp.max, -jnp.inf))
+    )
+    some = jnp.any(live)
+    anchor = jnp.where(some, low / 2 + high / 2, 0)
+    extent = jnp.where(some, jnp.max(high / 2 - low / 2), 0)
+    size = jnp.where(extent > 0, extent, 1)
+    scaled = jnp.where(live[:, None], (points - anchor[None]) / size, 0)
+    share = _shares(weights, labels > 0) + _shares(weights, labels < 0)
+    one_class = ~(jnp.any(labels > 0) & jnp.any(labels < 0))
+    return _Scaled(scaled, points, labels, weights, share, anchor, size, valid, faithful, one_class)
+
+
+@jax.jit
+def _solve(points: Array, labels: Array, weights: Array, mask: Array) -> DistanceSeparator:
+    examples = _scale(points, labels, weights, mask)
+    num_rows, dtype, live = points.shape[0], examples.points.dtype, examples.labels != 0
+    signs = examples.labels[:, None]
+    matrix = jnp.concatenate(
+        [signs * examples.points, signs, jnp.eye(num_rows, dtype=dtype)], axis=1
+    )
+    free = jnp.full(3, _STEEPEST, dtype)
+    program = lp.make_program(
+        jnp.concatenate([jnp.zeros(3, dtype), examples.share]),
+        matrix,
+        row_lower=jnp.where(live, 1, -jnp.inf),
+        lower=jnp.concatenate([-free, jnp.zeros(num_rows, dtype)]),
+        upper=jnp.concatenate([free, jnp.where(live, jnp.inf, 0).astype(dtype)]),
+    )
+    solution = lp.solve(program)
+    one = jnp.ones((), dtype)
+    return _judge(
+        examples,
+        solution.primal[:3],
+        one,
+        lambda slacks, _: jnp.sum(examples.share * slacks),
+        solution.lower_bound,
+        solution.status,
+    )
+
+
+@meshes.takes_gathered
+@derivatives.without("jboost.pair.least_squared_distance_separator")
+def least_squared_distance_separator(
+    points: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    ridge: ArrayLike = 1e-3,
+) -> DistanceSeparator:
+    """The line of least mean squared slack and ridge / 2 (|v|^2 + v0^2), a quadratic program; for
+    comparison with `optimal_separator`.
+
+    By the finite Newton method (Mangasarian 2002) in the three unknowns. It may be jitted and
+    vmapped.
+
+    Args:
+      points: [n, 2], real, n at least 1.
+      labels: [n], +1 or -1.
+      weights: [n], not negative, 0 as `mask` False; None for ones.
+      mask: [n] bool, False for rows that only pad.
+      ridge: [] positive, in coordinates whose larger extent is 2: the smaller, the narrower a gap
+        may be.
+
+    Returns:
+      `DistanceSeparator`, whose bounds are of the program in scaled coordinates: OPTIMAL where they
+      meet to 1e-6 (1e-3 without 64-bit types) of the objective, else ITERATION_LIMIT. If the points
+      are of one class it is the best constant, and the bounds are over constants. PRECISION_LIMIT
+      where the float type does not hold the points or the line; of points that it does not hold
+      nothing is proven.
+
+    Raises:
+      ValueError: at trace time, naming the argument, where a shape or a kind is wrong, for a
+        concrete ridge of 0 or less, and for labels and weights that are known and not allowed.
+        Other values that are not allowed give status INVALID_INPUT and NaN.
+
+    >>> import jboost
+    >>> separator = jboost.pair.least_squared_distance_separator(
+    ...     [[0.0, 0.0], [2.0, 0.0], [3.0, 1.0]], [-1, 1, 1]
+    ... )
+    >>> float(separator.loss), bool(separator.lower_bound <= separator.objective)
+    (0.0, True)
+    """
+    points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
+    if points.shape[0] == 0:
+        raise ValueError("points has no rows: a quadratic program needs one at least")
+    ridge = jnp.asarray(check.number("ridge", ridge, low=0, open_low=True), jnp.result_type(float))
+    return _solve_quadratic(points, labels, weights, mask, ridge)
+
+
+@jax.jit
+def _solve_quadratic(
+    points: Array, labels: Array, weights: Array, mask: Array, ridge: Array
+) -> DistanceSeparator:
+    examples = _scale(points, labels, weights, mask)
+    examples = examples._replace(valid=examples.valid & jnp.isfinite(ridge) & (ridge > 0))
+    rows = examples.labels[:, None] * jnp.concatenate(
+        [examples.points, jnp.ones_like(examples.points[:, :1])], axis=1
+    )
+    eps = jnp.finfo(rows.dtype).eps
+    tolerance = 1e-6 if rows.dtype.itemsize == 8 else 1e-3
+    steps = 2.0 ** -jnp.arange(_HALVINGS, dtype=rows.dtype)
+
+    def slacks_of(line: Array) -> Array:
+        return jnp.where(
+            examples.labels != 0,
+            jnp.maximum(1 - jnp.matmul(rows, line, precision=lax.Precision.HIGHEST), 0),
+            0,
+        )
+
+    def value(slacks: Array, line: Array) -> Array:
+        return ridge / 2 * jnp.sum(line * line) + jnp.sum(examples.share * slacks**2)
+
+    def objective(line: Array) -> Array:
+        return value(slacks_of(line), line)
+
+    def lower_bound(line: Array) -> Array:
+        """The value of the dual at the multipliers 2 s xi, with all that rounding can take away."""
+        slacks = slacks_of(line)
+        multipliers = 2 * examples.share * slacks
+        rounding = (rows.shape[0] + 16) * eps
+        pull = jnp.abs(jnp.matmul(multipliers, rows, precision=lax.Precision.HIGHEST))
+        pull = pull + rounding * jnp.matmul(
+            multipliers, jnp.abs(rows), precision=lax.Precision.HIGHEST
+        )
+        given_up = jnp.sum(multipliers * slacks) / 2
+        return jnp.sum(multipliers) * (1 - rounding) - (
+            jnp.sum(pull**2) / (2 * ridge) + given_up
+        ) * (1 + rounding)
+
+    def newton(now: _Newton) -> _Newton:
+        slacks = slacks_of(now.line)
+        pressed = jnp.where(slacks > 0, 2 * examples.share, 0)
+        gradient = ridge * now.line - jnp.matmul(
+            2 * examples.share * slacks, rows, precision=lax.Precision.HIGHEST
+        )
+        hessian = ridge * jnp.eye(3, dtype=rows.dtype) + jnp.matmul(
+            rows.T * pressed[None], rows, precision=lax.Precision.HIGHEST
+        )
+        direction = -jnp.linalg.solve(hessian, gradient)
+        lines = now.line[None] + steps[:, None] * direction[None]
+        values = jax.vmap(objective)(lines)
+        best = jnp.argmin(values)
+        line = jnp.where(values[best] < objective(now.line), lines[best], now.line)
+        return _Newton(
+            line,
+            jnp.maximum(now.lower_bound, lower_bound(line)),
+            now.is_moving & jnp.any(line != now.line),
+        )
+
+    def unfinished(now: _Newton) -> Array:
+        return now.is_moving & (
+            objective(now.line) - now.lower_bound > tolerance * objective(now.line)
+        )
+
+    start = jnp.zeros(3, rows.dtype)
+    found, _ = loops.bounded_loop(
+        newton,
+        unfinished,
+        _Newton(start, jnp.zeros_like(ridge), jnp.ones((), bool)),
+        max_checks=_MOST_STEPS,
+    )
+    met = objective(found.line) - found.lower_bound <= tolerance * objective(found.line)
+    status = jnp.where(met, int(Status.OPTIMAL), int(Status.ITERATION_LIMIT))
+    constant = jnp.where(jnp.any(examples.labels != 0), 1 / (1 + ridge / 2), 0.0)
+    return _judge(examples, found.line, constant, value, found.lower_bound, status)
+
+
+class _Newton(NamedTuple):
+    """Where the Newton method stands."""
+
+    line: Array  # [3] v and v0 in scaled coordinates
+    lower_bound: Array  # []
+    is_moving: Array  # [] bool
+
+
+def _judge(
+    examples: _Scaled,
+    line: Array,
+    constant: Array,
+    objective: Callable[[Array, Array], Array],
+    lower_bound: Array,
+    status: Array,
+) -> DistanceSeparator:
+    """What a line [3] in scaled coordinates is worth, or for one class the best constant [], a
+    size; `objective` of slacks [n] and the line.
+    """
+    one_class, eps = examples.one_class, jnp.finfo(line.dtype).eps
+    constant = jnp.where(jnp.any(examples.labels < 0), -constant, constant)
+    line = jnp.where(
+        one_class, jnp.stack([jnp.zeros_like(constant), jnp.zeros_like(constant), constant]), line
+    )
+    normal, bias = line[:2] / examples.size, line[2]
+    scores = examples.labels * _scores(normal, examples.anchor, bias, examples.given)
+    slacks = jnp.where(examples.labels != 0, jnp.maximum(1 - scores, 0), 0)
+    spoiled = jnp.where(examples.valid, 0, jnp.nan)
+    worth = objective(slacks, line)
+    status = jnp.where(one_class, int(Status.OPTIMAL), status)
+    lower_bound = jnp.where(
+        one_class, worth * (1 - (slacks.shape[0] + 16) * eps), jnp.maximum(lower_bound, 0)
+    )
+    is_lost = jnp.any((line[:2] != 0) & (jnp.abs(normal) < jnp.finfo(normal.dtype).tiny))
+    status = jnp.where(
+        (status == int(Status.OPTIMAL)) & (is_lost | ~examples.faithful),
+        int(Status.PRECISION_LIMIT),
+        status,
+    )
+    lower_bound = jnp.where(examples.faithful, lower_bound, 0)
+    return DistanceSeparator(
+        normal=normal,
+        anchor=examples.anchor,
+        bias=bias,
+        objective=worth + spoiled,
+        lower_bound=jnp.maximum(lower_bound, 0) + spoiled,
+        loss=jnp.sum(jnp.where((examples.labels != 0) & (scores <= 0), examples.weights, 0))
+        + spoiled,
+        status=jnp.where(examples.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
+
+
+def _shares(weights: Array, members: Array) -> Array:
+    """Each member's share of the weight of its class, 0 for others."""
+    own = numerics.to_unit(jnp.where(members, weights, 0))
+    total = jnp.sum(own)
+    return own / jnp.where(total > 0, total, 1)

@@ -1,0 +1,377 @@
+"""All separator sets whose weight comes near the optimum, each once: what leave-one-out errors are
+made of.
+
+Paper 000, Section 3. A centre's class of oriented lines is open (no further point on the line) or
+exact (some lie on it; those of the own class count as right, Definition 2.4). A *split* says which
+points lie on the own side. Many classes may make the same split: an occurrence is one of them.
+Splits are told apart by a hash of their rows and then bit by bit.
+
+Centres are taken in the order of their lower bounds and left when none can come near any more, so
+that most are never looked at twice. All room is set aside beforehand (`Room`); what did not fit is
+counted, never forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import loops, numerics, reduce
+from jboost.base.types import Array
+from jboost.geometry import angular
+from jboost.pair import sweep
+from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.visits import class_weights
+
+
+class Splits(NamedTuple):
+    """Distinct ways to split the points by a line, in the order in which they were met; rows from
+    `count` on are empty.
+    """
+
+    on_own_side: Array  # [s, n] bool, False for points that are not live
+    losses: Array  # [s] integer
+    hashes: Array  # [s] unsigned
+    count: Array  # [] int32, more than s if room was short
+
+
+class Occurrences(NamedTuple):
+    """Near-optimal classes of lines through a centre."""
+
+    split: Array  # [o] int32, a row of `Splits`
+    # [o] int32, an example at the centre; the class of the centre is that of the example
+    centre: Array
+    # [o, 2] int32, points whose removal merges this class with another that still has the point
+    # wrong; -1 for none
+    merged: Array
+    count: Array  # [] int32, more than o if room was short
+
+
+class Search(NamedTuple):
+    """What has been found so far."""
+
+    splits: Splits
+    occurrences: Occurrences
+    # [n] bool, in a separator set that loses less than the optimum and the point
+    always_wrong: Array
+    optimum: Array  # [] integer
+
+
+class _Tour(NamedTuple):
+    """Where a search stands: first it looks for the optimum, then it collects, each time from the
+    first centre on.
+    """
+
+    collects: Array  # [] bool
+    rank: Array  # [] int32
+    search: Search
+
+
+class Room(NamedTuple):
+    """How many splits and occurrences there is room for."""
+
+    splits: int
+    occurrences: int
+
+
+class _View(NamedTuple):
+    """All classes through one centre by rank in angular order: open ones first, with the own class
+    on the left, then on the right.
+    """
+
+    losses: Array  # [2n], or [4n] with exact classes; the largest integer where there is no class
+    position: Array  # [n] int32, the rank of each point
+    run_start: Array  # [n] int32, the first rank of the run that the rank belongs to
+    single: Array  # [n] int32, the point that is a run by itself and ends at this rank, else -1
+    following: Array  # [n] int32, the same of the next run
+    upper: Array  # [n] bool
+    off_centre: Array  # [n] bool
+
+
+def swap_classes(instance: Instance) -> Instance:
+    """The same with the other class as its own."""
+    return instance._replace(own=instance.live & ~instance.own)
+
+
+def empty_lists(instance: Instance, room: Room) -> tuple[Splits, Occurrences]:
+    """Room for splits and occurrences, with nothing in it."""
+    size, weight_type = instance.x.shape[0], instance.weights.dtype
+    word = jnp.uint64 if weight_type.itemsize == 8 else jnp.uint32
+    none = jnp.zeros((), jnp.int32)
+    splits = Splits(
+        jnp.zeros((room.splits, size), bool),
+        jnp.zeros(room.splits, weight_type),
+        jnp.zeros(room.splits, word),
+        none,
+    )
+    occurrences = Occurrences(
+        jnp.zeros(room.occurrences, jnp.int32),
+        jnp.zeros(room.occurrences, jnp.int32),
+        jnp.full((room.occurrences, 2), -1, jnp.int32),
+        none,
+    )
+    return splits, occurrences
+
+
+def list_rows(on_own_side: Array, losses: Array, count: Array) -> Splits:
+    """Splits that are known, [s, n] with `count` of them first."""
+    word = jnp.dtype("uint64" if losses.dtype.itemsize == 8 else "uint32")
+    return Splits(on_own_side, losses, jax.vmap(lambda row: _hash(row, word))(on_own_side), count)
+
+
+def add_split(
+    splits: Splits, on_own_side: Array, loss: Array, wanted: Array
+) -> tuple[Splits, Array]:
+    """The splits with one more where `wanted`, unless it is there; and its row."""
+    room = splits.on_own_side.shape[0]
+    code = _hash(on_own_side, splits.hashes.dtype)
+    known, first = _find(splits, on_own_side, code)
+    is_new = wanted & ~known
+    row = jnp.where(known, first, splits.count)
+    fits = is_new & (row < room)
+    place = jnp.minimum(row, room - 1)
+    return Splits(
+        on_own_side=_write(splits.on_own_side, place, on_own_side, fits),
+        losses=_write(splits.losses, place, loss, fits),
+        hashes=_write(splits.hashes, place, code, fits),
+        count=splits.count + is_new.astype(jnp.int32),
+    ), row
+
+
+def is_listed(splits: Splits, on_own_side: Array) -> Array:
+    """Whether the very split is among the splits, [] bool."""
+    return _find(splits, on_own_side, _hash(on_own_side, splits.hashes.dtype))[0]
+
+
+def _find(splits: Splits, on_own_side: Array, code: Array) -> tuple[Array, Array]:
+    room = splits.on_own_side.shape[0]
+    alike = (splits.hashes == code) & (lax.iota(jnp.int32, room) < splits.count)
+    first = numerics.first_true(alike)
+    row = lax.dynamic_index_in_dim(splits.on_own_side, jnp.minimum(first, room - 1), keepdims=False)
+    return (first < room) & reduce.all_true(row == on_own_side), first
+
+
+def _write(rows: Array, place: Array, value: Array, wanted: Array) -> Array:
+    old = lax.dynamic_index_in_dim(rows, place, keepdims=False)
+    return lax.dynamic_update_index_in_dim(rows, jnp.where(wanted, value, old), place, 0)
+
+
+def _hash(row: Array, word: jnp.dtype) -> Array:
+    """A sum of scrambled numbers of the places that are True (S. Vigna's splitmix64
+    finaliser), [].
+    """
+    place = lax.iota(word, row.shape[0]) + 1
+    if jnp.dtype(word).itemsize == 8:
+        steps, factors = (30, 27, 31), (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+    else:
+        steps, factors = (16, 13, 16), (0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35)
+    mixed = place * jnp.asarray(factors[0], word)
+    mixed = (mixed ^ (mixed >> steps[0])) * jnp.asarray(factors[1], word)
+    mixed = (mixed ^ (mixed >> steps[1])) * jnp.asarray(factors[2], word)
+    return numerics.masked_sum(mixed ^ (mixed >> steps[2]), row)
+
+
+def start_search(instance: Instance, room: Room) -> Search:
+    """A search that knows the loss of the two constant classifiers."""
+    never = jnp.zeros_like(instance.live)
+    return Search(*empty_lists(instance, room), never, jnp.minimum(*class_weights(instance)))
+
+
+def add_constants(instance: Instance, search: Search) -> Search:
+    """The search with the two constant classifiers, in so far as they matter."""
+    own_weight, other_weight = class_weights(instance)
+    losses = jnp.stack([other_weight, own_weight])
+
+    def add(number: Array, search: Search) -> Search:
+        return _consider(instance, search, instance.live & (number == 0), losses[number])[0]
+
+    return loops.fori_loop(0, 2, add, search)
+
+
+def _consider(
+    instance: Instance, search: Search, on_own_side: Array, loss: Array
+) -> tuple[Search, Array, Array]:
+    """The search with a split, if that may be optimal without some point; its row, and whether it
+    is listed.
+    """
+    excess = loss - search.optimum
+    misclassified = instance.live & (on_own_side != instance.own)
+    always_wrong = search.always_wrong | (misclassified & (instance.weights > excess))
+    matters = (excess == 0) | reduce.any_true(
+        misclassified & ~always_wrong & (instance.weights == excess)
+    )
+    splits, row = add_split(search.splits, on_own_side, loss, matters)
+    return search._replace(splits=splits, always_wrong=always_wrong), row, matters
+
+
+class _Collection(NamedTuple):
+    """Where the classes of one centre stand that may be optimal without some point."""
+
+    cursor: Array  # [] int32, the last one, -1 before the first
+    more: Array  # [] bool, whether there is another one
+    search: Search
+
+
+def gather(
+    instance: Instance,
+    centres: Array,
+    bounds: Array,
+    search: Search,
+    *,
+    exact_classes: bool,
+    whole: Instance | None = None,
+) -> Search:
+    """Finds the optimum first, and then all classes through the centres that may be optimal without
+    some point.
+
+    Args:
+      instance: the problem, its own class that of the centres.
+      centres: [c] int32.
+      bounds: [c] integer, lower bounds of the loss round the centres; of exact classes too if they
+        count.
+      search: what is known already.
+      exact_classes: whether lines through further points count as classes of their own.
+      whole: the problem as the search sees it, where that is not `instance` but the one with the
+        classes swapped.
+
+    Returns:
+      The search; its optimum is that of the problem if the centres are all of the smaller class.
+    """
+    whole = instance if whole is None else whole
+    swapped = whole is not instance
+    lower, order = lax.sort((bounds, centres), num_keys=1)
+    last = order.shape[0] - 1
+
+    def is_near(tour: _Tour) -> Array:
+        least = lower[jnp.minimum(tour.rank, last)]
+        return (tour.rank <= last) & jnp.where(
+            tour.collects, least <= _highest_loss(whole, tour.search), least < tour.search.optimum
+        )
+
+    def unfinished(tour: _Tour) -> Array:
+        return ~tour.collects | is_near(tour)
+
+    def visit(tour: _Tour) -> _Tour:
+        centre = order[jnp.minimum(tour.rank, last)]
+        view = _look_closely(instance, centre, exact_classes)
+        place = lax.iota(jnp.int32, view.losses.shape[0])
+        goes_on = is_near(tour)
+        least, highest = reduce.least(view.losses), _highest_loss(whole, tour.search)
+        optimum = jnp.where(goes_on, jnp.minimum(tour.search.optimum, least), tour.search.optimum)
+
+        def collect(now: _Collection) -> _Collection:
+            is_waiting = (view.losses <= highest) & (place > now.cursor)
+            chosen, end = reduce.extremes(
+                jnp.where(is_waiting, place, place.shape[0]), jnp.where(is_waiting, place, -1)
+            )
+            on_own_side, merged = _read_class(instance, view, chosen)
+            search, row, listed = _consider(
+                whole, now.search, instance.live & (on_own_side != swapped), view.losses[chosen]
+            )
+            occurrences = _add_occurrence(search.occurrences, row, centre, merged, listed)
+            return _Collection(chosen, end > chosen, search._replace(occurrences=occurrences))
+
+        start = _Collection(
+            jnp.full((), -1, jnp.int32),
+            tour.collects & (least <= highest),
+            tour.search._replace(optimum=optimum),
+        )
+        search = loops.while_loop(lambda now: now.more, collect, start).search
+        return _Tour(tour.collects | ~goes_on, jnp.where(goes_on, tour.rank + 1, 0), search)
+
+    start = _Tour(jnp.zeros((), bool), jnp.zeros((), jnp.int32), search)
+    return loops.while_loop(unfinished, visit, start).search
+
+
+def _highest_loss(instance: Instance, search: Search) -> Array:
+    """No split that loses more is optimal without a point that may still be right, or were it one
+    that is always wrong.
+    """
+    return search.optimum + numerics.masked_max(
+        instance.weights, instance.live & ~search.always_wrong, fill=0
+    )
+
+
+def _add_occurrence(
+    occurrences: Occurrences, row: Array, centre: Array, merged: Array, wanted: Array
+) -> Occurrences:
+    room = occurrences.split.shape[0]
+    if room == 0:
+        return occurrences
+    place = jnp.minimum(occurrences.count, room - 1)
+    fits = wanted & (occurrences.count < room)
+    return Occurrences(
+        split=_write(occurrences.split, place, row, fits),
+        centre=_write(occurrences.centre, place, centre, fits),
+        merged=_write(occurrences.merged, place, merged, fits),
+        count=occurrences.count + wanted.astype(jnp.int32),
+    )
+
+
+def _look_closely(instance: Instance, centre: Array, exact_classes: bool) -> _View:
+    """Every class through one centre, with every comparison exact."""
+    size = instance.own.shape[0]
+    at = instance.points[:, centre]
+    radial = sweep.look_around(instance, at)
+    num_off_centre = reduce.count(radial.off_centre)
+    rank = lax.iota(jnp.int32, size)
+    arguments = instance.points, at, radial.off_centre
+    quick = angular.half_turn_order(*arguments)
+    in_doubt = reduce.any_true(quick.joined) & ~instance.on_grid
+    order = loops.cond(in_doubt, angular.exact_half_turn_order, lambda *_: quick, *arguments)
+
+    begins = (rank < num_off_centre) & ~order.joined
+    ends = jnp.append(begins[1:], False) | (rank == num_off_centre - 1)
+    single = jnp.where(begins & ends, order.index, -1)
+    following = jnp.where(rank == num_off_centre - 1, single[0], jnp.roll(single, -1))
+    run_start = lax.cummax(jnp.where(begins, rank, 0)) if exact_classes else rank
+    position = angular.positions(order)
+
+    steps = radial.steps[order.index]
+    passed = radial.start + jnp.cumsum(steps)
+    losses = [passed, radial.total - passed]
+    if exact_classes:
+        losses += _on_the_line(losses, steps, instance.own[order.index], run_start)
+    alone = (num_off_centre == 0) & (rank == 0)
+    is_class = jnp.stack([ends | alone, *[ends] * (len(losses) - 1)])
+    both = jnp.where(is_class, jnp.stack(losses) + radial.at_centre, jnp.iinfo(steps.dtype).max)
+    upper = angular.is_upper(*(instance.points - at[:, None]))
+    return _View(both.reshape(-1), position, run_start, single, following, upper, radial.off_centre)
+
+
+def _on_the_line(passed: list[Array], steps: Array, own: Array, run_start: Array) -> list[Array]:
+    """The losses of the lines through each run, at the last rank of the run: the own class on it is
+    right, the other wrong.
+
+    Args:
+      passed: [n] twice, what is lost after each rank, with the own class on the left and on the
+        right.
+      steps: [n] what is added at each rank with the own class on the left.
+      own: [n] bool, in angular order.
+      run_start: [n] int32.
+    """
+    changes = jnp.stack([steps, -steps])
+    right_or_wrong = jnp.where(own, jnp.minimum(changes, 0), jnp.maximum(changes, 0))
+    on_line = jnp.cumsum(right_or_wrong, axis=1)
+    before = jnp.stack(passed) - changes - (on_line - right_or_wrong)
+    return [*(before[:, run_start] + on_line)]
+
+
+def _read_class(instance: Instance, view: _View, chosen: Array) -> tuple[Array, Array]:
+    """Which points the class has on its own side, [n] bool, and the points whose removal merges it
+    with another, [2].
+    """
+    size = view.position.shape[0]
+    kind, rank = chosen // size, chosen % size
+    on_right, exact = kind % 2 == 1, kind >= 2
+    begin = view.run_start[rank]
+    passed = view.position < jnp.where(exact, begin, rank + 1)
+    on_line = exact & (view.position >= begin) & (view.position <= rank)
+    on_left = view.upper != passed
+    on_own_side = ~view.off_centre | on_line | (on_left != on_right)
+    merged = jnp.stack([view.single[rank], jnp.where(exact, -1, view.following[rank])])
+    none_off_centre = ~reduce.any_true(view.off_centre)
+    return on_own_side, jnp.where(none_off_centre, -1, merged)

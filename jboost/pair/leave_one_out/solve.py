@@ -1,0 +1,427 @@
+"""The leave-one-out error of the exact pair, without solving n times (paper 000, Section 3, put
+right).
+
+Let W* be the optimum of all points X (W_opt), Q a separator set, w_i the weight of point i. An
+optimal separator of X without i is one of X with i struck out: its loss on X is at most W* + w_i if
+it misclassifies i (Lemma 3.5), and W* if it does not. So, over the near-optimal separator sets of
+X:
+
+* i lies in some Q that loses less than W* + w_i: every optimal separator of X without i
+  misclassifies it (Lemma 3.6, kind 2).
+* otherwise the optimum without i is W* too, and is attained by the optimal sets of X, which have i
+  right (its removal can turn their bisector if i supports it), and by the sets of loss W* + w_i
+  exactly that hold i (their bisector is what it was). A set of the latter sort that differs from
+  one of the former in i alone is the same separator of X without i: it counts once.
+
+The printed algorithm counts only the latter, and forgets that the bisector turns. The definitions
+computed here are those of `leave_one_out`'s docstring.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jboost.base import check, derivatives, labelled, loops, meshes, numerics
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike
+from jboost.geometry.exact import Wide, wide_where
+from jboost.pair import sweep
+from jboost.pair.branch_and_bound import BranchAndBoundConfig, list_splits
+from jboost.pair.leave_one_out import near_optimal
+from jboost.pair.leave_one_out.near_optimal import Occurrences, Room
+from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps, holds_gaps
+from jboost.pair.leave_one_out.verdicts import Near, Verdict, matters_to, tour_splits
+from jboost.pair.separator import LARGEST_SWEEP, judge_config
+from jboost.pair.sweep import SweepConfig
+from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
+from jboost.pair.sweep.instance import Instance, weight_bits
+from jboost.pair.types import LeaveOneOut
+
+_FIRST_ROOM = 256  # splits; ordinary data have a few dozen
+_LEAST_ROOM = 32  # for splits that are listed beforehand
+_MOST_BYTES = 2**31  # that a repetition with more room may set aside for splits
+
+
+class _Tally(NamedTuple):
+    """The separators of largest margin so far, for every point left out."""
+
+    squared_gap: Wide  # [n]
+    right: Array  # [n] int32
+    wrong: Array  # [n] int32
+    doubtful: Array  # [] bool
+
+
+@meshes.takes_sharded
+@derivatives.without("jboost.pair.leave_one_out")
+def leave_one_out(
+    points: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    model: Literal["max_margin", "occurrence"] = "max_margin",
+    max_separators: int | None = None,
+    method: Literal["auto", "sweep", "branch_and_bound"] = "auto",
+    config: SweepConfig | BranchAndBoundConfig | None = None,
+) -> LeaveOneOut:
+    """What `optimal_separator` does to each point when it is trained on the others; exactly, at
+    about the cost of one search.
+
+    Optimal separators of least weight are not unique, and neither is what they do to a point:
+
+      * "max_margin": of the separators of least weight of the other points those of largest margin
+        are equally likely. The error of a point is its weight times the share of those that
+        misclassify it. (With no other point both constants are equally likely.)
+      * "occurrence": the paper's model. An occurrence is an example of the point's class other than
+        the point, together with one of the cyclic classes of oriented lines through it (open or
+        through further points), whose separator set is of least weight; and the constant classifier
+        that gives up the point's class, if it is of least weight. Each has the bisector of its
+        hulls; all are equally likely.
+
+    A point on a bisector is misclassified. It may be jitted and vmapped; what is promised of
+    general floats is what `optimal_separator` promises. Squared margins that differ by less than
+    2^-90 of their size count as equal.
+
+    Args:
+      points: [n, 2], real.
+      labels: [n], +1 or -1.
+      weights: [n], not negative, 0 as `mask` False; None for ones.
+      mask: [n] bool, False for rows that only pad.
+      model: which separators are equally likely.
+      max_separators: room for distinct separators that may be optimal without some point; static.
+        With None it starts at 256, and outside of jit and vmap the computation is repeated with
+        four times as much until all fit.
+      method: "sweep"; "branch_and_bound", of the model "max_margin", outside jit and vmap, for very
+        many points; "auto" for the latter past 8,192 points where it may, else the sweep. Errors
+        are the same.
+      config: static sizes, a `SweepConfig` or a `BranchAndBoundConfig`; chosen for the device where
+        None.
+
+    Returns:
+      `LeaveOneOut`. If the room did not suffice the status is CAPACITY_LIMIT, errors are NaN and
+      kinds 0. If rounding left the side of a point or a tie of margins open, on points that are no
+      integer grid, it is PRECISION_LIMIT; so it is where coordinates, of one axis or of both, lie
+      more than 2^200 apart (2^20 with 32-bit words).
+
+    Raises:
+      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong;
+        for labels and weights that are known and not allowed. Other values that are not allowed
+        give status INVALID_INPUT and NaN.
+
+    >>> import jboost
+    >>> points = [[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [4.0, 0.0], [5.0, 0.0]]
+    >>> result = jboost.pair.leave_one_out(points, [-1, -1, 1, 1, -1])
+    >>> round(float(result.error), 3), result.kinds.tolist()
+    (0.6, [1, 1, 2, 2, 2])
+    """
+    check.choice("model", model, ("max_margin", "occurrence"))
+    points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
+    if max_separators is not None:
+        check.count("max_separators", max_separators, low=2)
+    check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
+    is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
+    if method == "auto":
+        is_large = (
+            points.shape[0] > LARGEST_SWEEP
+            and model == "max_margin"
+            and not is_traced
+            and not isinstance(config, SweepConfig)
+        )
+        method = (
+            "branch_and_bound" if is_large or isinstance(config, BranchAndBoundConfig) else "sweep"
+        )
+    if method == "branch_and_bound":
+        if model != "max_margin" or is_traced:
+            raise ValueError(
+                "method is 'branch_and_bound', which takes concrete arrays and the model"
+                " 'max_margin': pass 'sweep'"
+            )
+        bounds_config = judge_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
+        return _by_branch_and_bound(points, labels, weights, mask, max_separators, bounds_config)
+    sweep_config = (judge_config(config, SweepConfig, method) or SweepConfig()).resolved()
+    if sweep_config.word_bits == 32 and points.dtype.itemsize > 4:
+        raise ValueError(
+            f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32"
+            " bits"
+        )
+    size = max(points.shape[0], 2)
+    most = size * (size - 1) + 2  # all strict splits of n points by lines
+    room = min(max_separators or _FIRST_ROOM, most)
+    while True:
+        result = _by_sweep(
+            points,
+            labels,
+            weights,
+            mask,
+            by_margin=model == "max_margin",
+            num_splits=room,
+            config=sweep_config,
+        )
+        may_repeat = max_separators is None and room < most and 4 * room * size <= _MOST_BYTES
+        if not may_repeat or is_traced or int(result.status) != Status.CAPACITY_LIMIT:
+            return result
+        room = min(4 * room, most)
+
+
+def _by_branch_and_bound(
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    max_separators: int | None,
+    config: BranchAndBoundConfig,
+) -> LeaveOneOut:
+    result_dtype, num_points = jnp.result_type(float), points.shape[0]
+    found = list_splits(points, labels, weights, mask, most_bytes=_MOST_BYTES, config=config)
+    count = len(found.losses)
+    room = max(_LEAST_ROOM, 1 << (count - 1).bit_length())
+    fits = found.fits and (max_separators is None or count <= max_separators)
+    with jax.enable_x64(True):
+        rows = (
+            jnp.asarray(np.pad(found.on_own_side, ((0, room - count), (0, 0)))),
+            jnp.asarray(np.pad(found.losses, (0, room - count))),
+        )
+        result = _judge_splits(
+            *found.arrays, *rows, jnp.int32(count), jnp.asarray(fits), result_dtype=result_dtype
+        )
+    return result._replace(errors=result.errors[:num_points], kinds=result.kinds[:num_points])
+
+
+@functools.partial(jax.jit, static_argnames=("result_dtype",))
+def _judge_splits(
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    on_own_side: Array,
+    losses: Array,
+    count: Array,
+    fits: Array,
+    *,
+    result_dtype: jnp.dtype,
+) -> LeaveOneOut:
+    """Leave-one-out errors from all splits [s, n] that lose the optimum and the heaviest point at
+    most; `count` of them are real.
+    """
+    instance, encoding = encode(points, labels, weights, mask, jnp.dtype("float64"))
+    is_real = lax.iota(jnp.int32, losses.shape[0]) < count
+    optimum = jnp.min(jnp.where(is_real, losses, jnp.iinfo(losses.dtype).max))
+    is_cheap = is_real[:, None] & (instance.weights[None] > (losses - optimum)[:, None])
+    always_wrong = jnp.any(is_cheap & (on_own_side != instance.own[None]), axis=0)
+    near = Near(
+        near_optimal.list_rows(on_own_side, losses, count), optimum, instance.live & ~always_wrong
+    )
+    return _conclude(instance, encoding, mask, *_by_margin(instance, near), fits, result_dtype)
+
+
+@functools.partial(jax.jit, static_argnames=("by_margin", "num_splits", "config"))
+def _by_sweep(
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *,
+    by_margin: bool,
+    num_splits: int,
+    config: SweepConfig,
+) -> LeaveOneOut:
+    result_dtype = jnp.result_type(float)
+    num_points = points.shape[0]
+    padded = pad_rows(max(num_points, 2), points, labels, weights, mask)
+
+    def solve(points: Array, labels: Array, weights: Array, mask: Array) -> LeaveOneOut:
+        real = jnp.dtype("float32" if config.word_bits == 32 else "float64")
+        instance, encoding = encode(points, labels, weights, mask, real)
+        near, own, other = _gather(instance, num_splits, by_margin, config)
+        fits = near.splits.count <= num_splits
+        if by_margin:
+            return _conclude(
+                instance, encoding, mask, *_by_margin(instance, near), fits, result_dtype
+            )
+        fits &= (own.count <= own.split.shape[0]) & (other.count <= other.split.shape[0])
+        counts = _by_occurrence(instance, near, own, other)
+        return _conclude(instance, encoding, mask, near.undecided, counts, fits, result_dtype)
+
+    result = (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
+    return result._replace(errors=result.errors[:num_points], kinds=result.kinds[:num_points])
+
+
+class _Counts(NamedTuple):
+    """How many of the equally likely separators have each point right and wrong."""
+
+    right: Array  # [n] int32
+    wrong: Array  # [n] int32
+    doubtful: Array  # [] bool, rounding left that open
+
+
+def _conclude(
+    instance: Instance,
+    encoding: Encoding,
+    mask: Array,
+    undecided: Array,
+    counts: _Counts,
+    fits: Array,
+    result_dtype: jnp.dtype,
+) -> LeaveOneOut:
+    """Errors and kinds; points [n] that are not `undecided` are always wrong, and `fits` says
+    whether all splits were listed.
+    """
+    real = encoding.weights.dtype
+    share = counts.wrong.astype(real) / jnp.maximum(counts.right + counts.wrong, 1).astype(real)
+    errors = jnp.where(undecided, share, 1) * encoding.weights
+    kinds = jnp.where(
+        undecided, jnp.where(counts.wrong == 0, 1, jnp.where(counts.right == 0, 2, 3)), 2
+    )
+    proven = encoding.faithful & holds_gaps(instance) & ~counts.doubtful & _is_fine(encoding)
+    status = jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
+    status = jnp.where(fits, status, int(Status.CAPACITY_LIMIT))
+    known = encoding.valid & fits
+    errors = jnp.where(mask, jnp.where(known, errors, jnp.nan), 0)
+    count = jnp.maximum(jnp.sum(mask, dtype=jnp.int32), 1).astype(real)
+    error = jnp.where(known, numerics.masked_sum(errors, mask) / count, jnp.nan)
+    return LeaveOneOut(
+        error=error.astype(result_dtype),
+        errors=errors.astype(result_dtype),
+        kinds=jnp.where(known & mask, kinds, 0).astype(jnp.int32),
+        status=jnp.where(encoding.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
+
+
+def _is_fine(encoding: Encoding) -> Array:
+    """Whether the weights without the heaviest are told apart as finely as their own total would
+    have them, [].
+    """
+    rest = jnp.sum(encoding.weights) - jnp.max(encoding.weights, initial=0.0)
+    return encoding.rounding <= rest * (
+        encoding.weights.shape[0] * 2.0 ** (4 - weight_bits(encoding.weights.dtype))
+    )
+
+
+def _gather(
+    instance: Instance, num_splits: int, by_margin: bool, config: SweepConfig
+) -> tuple[Near, Occurrences, Occurrences]:
+    """All near-optimal splits, and with the occurrence model their occurrences round the centres of
+    either class.
+    """
+    size = instance.x.shape[0]
+    centres, num_centres = sweep.list_centres(instance)
+    bounds = sweep.bound_centres(instance, centres, num_centres, config, exact_angles=not by_margin)
+    start = near_optimal.start_search(
+        instance, Room(num_splits, 0 if by_margin else min(8 * num_splits, 4 * size * size))
+    )
+    found = near_optimal.gather(instance, centres, bounds, start, exact_classes=not by_margin)
+    found = near_optimal.add_constants(instance, found)
+    own, other = found.occurrences, start.occurrences
+    if not by_margin:
+        swapped = near_optimal.swap_classes(instance)
+        centres, num_centres = sweep.list_centres(swapped, capacity=size)
+        bounds = sweep.bound_centres(swapped, centres, num_centres, config, exact_angles=True)
+        found = near_optimal.gather(
+            swapped,
+            centres,
+            bounds,
+            found._replace(occurrences=other),
+            exact_classes=True,
+            whole=instance,
+        )
+        other = found.occurrences
+    return Near(found.splits, found.optimum, instance.live & ~found.always_wrong), own, other
+
+
+def _by_margin(instance: Instance, near: Near) -> tuple[Array, _Counts]:
+    """Which points [n] are not wrong by every optimal separator of the others, and how many of
+    largest margin have each right and wrong.
+    """
+
+    def add(tally: _Tally, row: Array, verdict: Verdict) -> _Tally:
+        del row
+        sign, doubtful = compare_gaps(instance, verdict.squared_gap, tally.squared_gap)
+        wider, level = verdict.counts & (sign > 0), verdict.counts & (sign == 0)
+        right, wrong = (flag.astype(jnp.int32) for flag in (verdict.right, ~verdict.right))
+        return _Tally(
+            squared_gap=wide_where(wider, verdict.squared_gap, tally.squared_gap),
+            right=jnp.where(wider, right, jnp.where(level, tally.right + right, tally.right)),
+            wrong=jnp.where(wider, wrong, jnp.where(level, tally.wrong + wrong, tally.wrong)),
+            doubtful=tally.doubtful | verdict.doubtful | jnp.any(verdict.counts & doubtful),
+        )
+
+    def floor(tally: _Tally, relevant: Array) -> Array:
+        least = numerics.masked_min(tally.squared_gap.hi, relevant, fill=jnp.inf)
+        return jnp.sqrt(jnp.maximum(least, 0)) * (1 - 2.0**-16)
+
+    nothing = jnp.zeros(instance.x.shape, jnp.int32)
+    tally = _Tally(
+        Wide(jnp.full_like(instance.x, -1), jnp.zeros_like(instance.x)),
+        nothing,
+        nothing,
+        jnp.zeros((), bool),
+    )
+    tally = tour_splits(instance, near, tally, add, floor)
+    is_alone = jnp.sum(instance.live, dtype=jnp.int32) == 1  # without it both constants are best
+    counts = _Counts(
+        jnp.where(is_alone, 1, tally.right), jnp.where(is_alone, 1, tally.wrong), tally.doubtful
+    )
+    return jnp.where(is_alone, instance.live, near.undecided), counts
+
+
+def _by_occurrence(instance: Instance, near: Near, own: Occurrences, other: Occurrences) -> _Counts:
+    """How many of the occurrences of each point's class have it right and wrong."""
+
+    def add(judged: tuple[Array, Array], row: Array, verdict: Verdict) -> tuple[Array, Array]:
+        return (
+            lax.dynamic_update_index_in_dim(judged[0], verdict.right, row, 0),
+            judged[1] | verdict.doubtful,
+        )
+
+    def floor(judged: tuple[Array, Array], relevant: Array) -> Array:
+        del judged, relevant
+        return jnp.full((), -1, instance.x.dtype)
+
+    start = jnp.zeros_like(near.splits.on_own_side), jnp.zeros((), bool)
+    judged, doubtful = tour_splits(instance, near, start, add, floor)
+    own_weight = numerics.masked_sum(instance.weights, instance.own)
+    class_weight = jnp.where(
+        instance.own, own_weight, numerics.masked_sum(instance.weights, instance.live) - own_weight
+    )
+    gives_up = instance.live & (class_weight - instance.weights == near.optimum)
+    counts = jnp.zeros(instance.x.shape, jnp.int32), gives_up.astype(jnp.int32)
+    counts = _count_occurrences(instance, near, instance.own, own, judged, counts)
+    return _Counts(
+        *_count_occurrences(instance, near, instance.live & ~instance.own, other, judged, counts),
+        doubtful,
+    )
+
+
+def _count_occurrences(
+    instance: Instance,
+    near: Near,
+    members: Array,
+    occurrences: Occurrences,
+    judged: Array,
+    counts: tuple[Array, Array],
+) -> tuple[Array, Array]:
+    place = lax.iota(jnp.int32, instance.x.shape[0])
+
+    def step(index: Array, counts: tuple[Array, Array]) -> tuple[Array, Array]:
+        right, wrong = counts
+        row, centre = occurrences.split[index], occurrences.centre[index]
+        at_centre = (
+            members & (instance.x == instance.x[centre]) & (instance.y == instance.y[centre])
+        )
+        num_centres = jnp.sum(at_centre, dtype=jnp.int32)
+        is_optimal = near.splits.losses[row] == near.optimum
+        merged = (place == occurrences.merged[index, 0]) | (place == occurrences.merged[index, 1])
+        counted = members & matters_to(instance, near, row) & ~(is_optimal & merged)
+        number = jnp.where(counted, num_centres - at_centre.astype(jnp.int32), 0)
+        verdict = judged[row]
+        return right + jnp.where(verdict, number, 0), wrong + jnp.where(verdict, 0, number)
+
+    count = jnp.minimum(occurrences.count, occurrences.split.shape[0])
+    return loops.fori_loop(jnp.zeros_like(count), count, step, counts)

@@ -1,0 +1,295 @@
+"""The front of concrete arrays: cells of directions say where to look, problems of a few points say
+what is there.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jboost.base import meshes, numerics
+from jboost.base.status import Status
+from jboost.base.types import Array
+from jboost.pair import sweep
+from jboost.pair.leave_one_out.near_optimal_lines import fat_line
+from jboost.pair.pareto import slope_cells as cells
+from jboost.pair.pareto.drawing import draw_front, draw_line_of, unless_lost
+from jboost.pair.pareto.slabs import Place, Slab, take, widest_slabs
+from jboost.pair.pareto.slope_cells import Cloud, Shortlist
+from jboost.pair.pareto.subproblems import Ground, list_places
+from jboost.pair.pareto.walk import WIDER, Found, Point, best_constant
+from jboost.pair.separator import optimal_separator
+from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
+from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.line import Line
+from jboost.pair.types import ParetoFront
+
+_REAL = jnp.dtype("float64")
+_MOST_COPIES = 4  # times the number of points, of points that count as often as they weigh
+_MOST_PLACES = 1 << 15, 8  # to look at: so many, and so many more for each loss
+# on coarse grids the sweep has few centres: fewer than the own points less so many, divided by this
+_DUPLICATES = 64, 2
+_PLACES_AT_ONCE = 256
+
+
+class _Pages(NamedTuple):
+    """The widest slab known for every loss between those of the first point and of the constant."""
+
+    losses: np.ndarray  # [J] integer
+    squared_gap: np.ndarray  # [J, 2] double words; 0 where none is known
+    slabs: list[tuple[Place, Slab] | None]  # [J]
+    doubtful: bool
+
+
+@meshes.takes_copies
+def solve(
+    points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int
+) -> ParetoFront | None:
+    """The front of concrete arrays, arguments as of `jboost.pair.pareto_front`, judged there; None
+    where cells are of no use.
+
+    That is where values are not allowed, where weights are no small multiples of one of them, where
+    rounding spoils the first point, and where it leaves open whether another one is missing: of
+    nearly coincident directions the sweep may know more.
+    """
+    result_dtype = jnp.result_type(float)
+    lightest = optimal_separator(points, labels, weights=weights, mask=mask)
+    if int(lightest.status) != Status.OPTIMAL:
+        return None
+    padded = pad_rows(
+        _padded_size(points.shape[0], 64), points, labels, weights, mask, lightest.misclassified
+    )
+    with jax.enable_x64(True):
+        instance, encoding, centres, first, constant = _read(*padded)
+        if float(encoding.rounding) > 0:
+            return None
+        pages = _fill_pages(instance, np.asarray(centres), first, int(constant.loss))
+        if pages is None or pages.doubtful:
+            return None
+        return _write_front(instance, encoding, first, constant, pages, max_points, result_dtype)
+
+
+def _padded_size(num_points: int, least: int) -> int:
+    """Few sizes in every octave, so that data sets of like sizes share what is compiled; multiples
+    of the least, a power of two.
+    """
+    step = max(least, (1 << num_points.bit_length()) // 8)
+    return max(-(-num_points // step), 1) * step
+
+
+@jax.jit
+def _read(
+    points: Array, labels: Array, weights: Array, mask: Array, misclassified: Array
+) -> tuple[Instance, Encoding, Array, Point, Point]:
+    """The problem, its centres (below 0 from their number on), the first point of the front and the
+    last.
+    """
+    instance, encoding = encode(points, labels, weights, mask, _REAL)
+    centres, num_centres = sweep.list_centres(instance)
+    centres = jnp.where(lax.iota(jnp.int32, centres.shape[0]) < num_centres, centres, -1)
+    kept = instance.live & ~misclassified
+    start = jnp.zeros((), jnp.int32)
+    line = fat_line(
+        instance, kept & instance.own, kept & ~instance.own, (start, start), -jnp.ones((), _REAL)
+    )
+    loss = numerics.masked_sum(instance.weights, instance.live & misclassified)
+    return (
+        instance,
+        encoding,
+        centres,
+        Point(loss, line.squared_gap, line.normal, kept),
+        best_constant(instance),
+    )
+
+
+def _fill_pages(
+    instance: Instance, centres: np.ndarray, first: Point, constant: int
+) -> _Pages | None:
+    """The widest slab for each loss, or None where weights, duplicates or the number of slabs to
+    look at do not suit.
+    """
+    metric, own, live, weights = (
+        np.asarray(part)
+        for part in (instance.metric, instance.own, instance.live, instance.weights)
+    )
+    unit = int(np.gcd.reduce(weights)) or 1
+    copies = weights // unit
+    centres = centres[centres >= 0]
+    if copies.sum() > _MOST_COPIES * len(weights) or own.sum() > _DUPLICATES[0] + _DUPLICATES[
+        1
+    ] * len(centres):
+        return None
+    begin, end = int(first.loss) // unit + 1, constant // unit
+    if begin >= end:
+        return _Pages(np.zeros(0, np.int64), np.zeros((0, 2)), [], False)
+    points = metric.T - metric[:, live].mean(axis=1)
+    extent = np.abs(points[live]).max()
+    ground = Ground(points / extent, own, live & ~own, weights, float(extent))
+    first_gap = float(jnp.sqrt(first.squared_gap.hi))
+    found = cells.shortlist(_gather(ground, copies, centres), begin, end, first_gap / extent)
+    if found is None or len(found.loss) > _MOST_PLACES[0] + _MOST_PLACES[1] * (end - begin):
+        return None
+    found = found._replace(centre=centres[found.centre])
+    return _look(instance, ground, found, unit * np.arange(begin, end), first_gap * WIDER[8], unit)
+
+
+def _gather(ground: Ground, copies: np.ndarray, centres: np.ndarray) -> Cloud:
+    """The points as often as they weigh."""
+    counts = np.array([copies[ground.own].sum(), copies[ground.other].sum()], np.int32)
+    sides = np.zeros((2, _padded_size(int(counts.max()), cells.BLOCK), 2))
+    for side, (which, sign) in enumerate(((ground.own, 1), (ground.other, -1))):
+        sides[side, : counts[side]] = sign * np.repeat(ground.points[which], copies[which], axis=0)
+    return Cloud(sides, counts, ground.points[centres])
+
+
+def _look(
+    instance: Instance,
+    ground: Ground,
+    found: Shortlist,
+    losses: np.ndarray,
+    least_gap: float,
+    unit: int,
+) -> _Pages:
+    """Looks at the most promising place of each page, and then at all others that may hold a wider
+    slab.
+    """
+    pages = _Pages(losses, np.zeros((len(losses), 2)), [None] * len(losses), False)
+    page = found.loss - losses[0] // unit
+    is_first = np.append(True, np.diff(page) != 0)[: len(page)]
+    scale = ground.extent / cells.ONE
+    least = np.full(len(losses), least_gap)
+    np.maximum.at(least, page, found.attained * (scale * (1 - 2.0**-40)))
+    doubtful = np.zeros(len(page), bool)
+    for is_wanted in (is_first, ~is_first):
+        reaches = found.reach * (scale * (1 + 2.0**-40)) >= least[page]
+        doubtful &= reaches
+        which = np.flatnonzero((is_wanted & reaches) | doubtful)
+        for rows, places in list_places(
+            ground, found, which, losses[page], least[page], _PLACES_AT_ONCE
+        ):
+            slabs = jax.tree.map(np.asarray, widest_slabs(instance, places, scale / 4))
+            doubtful[rows] = slabs.doubtful[: len(rows)]
+            _keep_widest(pages, page[rows], places, slabs)
+        known = np.maximum.accumulate(np.sqrt(pages.squared_gap[:, 0])) * (1 - 2.0**-40)
+        least = np.maximum(least, known)
+    return pages._replace(doubtful=bool(doubtful.any()))
+
+
+def _keep_widest(pages: _Pages, page: np.ndarray, places: Place, slabs: Slab) -> None:
+    """Puts the slabs of some places where they are wider than what is known."""
+    for row, number in enumerate(page):
+        gap = slabs.squared_gap.hi[row], slabs.squared_gap.lo[row]
+        if gap > tuple(pages.squared_gap[number]):
+            pages.squared_gap[number] = gap
+            pages.slabs[number] = jax.tree.map(lambda field, row=row: field[row], (places, slabs))
+
+
+def _write_front(
+    instance: Instance,
+    encoding: Encoding,
+    first: Point,
+    constant: Point,
+    pages: _Pages,
+    max_points: int,
+    result_dtype: jnp.dtype,
+) -> ParetoFront:
+    """The front: the first point, the slabs that are wider than all lighter ones, and
+    the constant.
+    """
+    chosen, last = [], float(jnp.sqrt(first.squared_gap.hi))
+    for number, squared_gap in enumerate(pages.squared_gap[:, 0]):
+        if np.sqrt(squared_gap) >= last * WIDER[8]:
+            chosen.append(number)
+            last = np.sqrt(squared_gap)
+    is_one = bool(jnp.isinf(first.squared_gap.hi))
+    ended = is_one or len(chosen) + 2 <= max_points
+    points = jax.tree.map(lambda *leaves: jnp.stack(leaves), first, constant)
+    ends = _draw_ends(
+        instance,
+        encoding,
+        Found(points, jnp.int32(1 if is_one else 2), jnp.bool_(ended), jnp.bool_(False)),
+        result_dtype,
+    )
+    slabs = [
+        slab for number in chosen[: max_points - 1] if (slab := pages.slabs[number]) is not None
+    ]
+    lines, keep = _draw_slabs(instance, encoding, slabs, result_dtype)
+    ends = ends._replace(status=unless_lost(ends.status, jnp.bool_(keep)))
+    gaps = np.sqrt(np.array([slab.squared_gap.hi for _, slab in slabs]))
+    return _join(
+        ends,
+        lines,
+        pages.losses[chosen[: max_points - 1]] * float(encoding.weight_unit),
+        gaps / 2 * float(encoding.unit),
+        max_points,
+    )
+
+
+@functools.partial(jax.jit, static_argnames="result_dtype")
+def _draw_ends(
+    instance: Instance, encoding: Encoding, found: Found, result_dtype: jnp.dtype
+) -> ParetoFront:
+    return draw_front(instance, encoding, found, result_dtype)
+
+
+def _draw_slabs(
+    instance: Instance, encoding: Encoding, slabs: list[tuple[Place, Slab]], result_dtype: jnp.dtype
+) -> tuple[list[Line], bool]:
+    """Their bisectors, drawn in groups of few sizes, and whether all keep their points."""
+    lines: list[Any] = [None] * len(slabs)
+    all_keep = True
+    for size in {len(slab.kept) for _, slab in slabs}:
+        rows = [row for row, (_, slab) in enumerate(slabs) if len(slab.kept) == size]
+        for begin in range(0, len(rows), _PLACES_AT_ONCE):
+            part = rows[begin : begin + _PLACES_AT_ONCE]
+            padded = [slabs[row] for row in part] + [slabs[part[0]]] * (_PLACES_AT_ONCE - len(part))
+            places, stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
+            drawn, keep = jax.tree.map(
+                np.asarray, _draw_batch(instance, encoding, places.points, stacked, result_dtype)
+            )
+            all_keep &= bool(keep.all())
+            for place, row in enumerate(part):
+                lines[row] = jax.tree.map(lambda field, place=place: field[place], drawn)
+    return lines, all_keep
+
+
+@functools.partial(jax.jit, static_argnames="result_dtype")
+def _draw_batch(
+    instance: Instance, encoding: Encoding, points: Array, slabs: Slab, result_dtype: jnp.dtype
+) -> tuple[Line, Array]:
+    """The bisectors of slabs, fields [P, ...], from the points that are not certain; and which keep
+    their points, [P] bool.
+    """
+
+    def draw(part: tuple[Array, Slab]) -> tuple[Line, Array]:
+        local, slab = take(instance, part[0]), part[1]
+        point = Point(jnp.zeros((), local.weights.dtype), slab.squared_gap, slab.normal, slab.kept)
+        return draw_line_of(local, point, encoding.own_is_positive, encoding.unit, result_dtype)
+
+    return lax.map(draw, (points, slabs))
+
+
+def _join(
+    ends: ParetoFront, lines: list[Line], losses: np.ndarray, margins: np.ndarray, max_points: int
+) -> ParetoFront:
+    """Lines between the first and the last point of a front, as many as there is room for."""
+    count = min(len(lines) + int(ends.count), max_points)
+    middle = [losses, margins] + [
+        np.array([getattr(line, name) for line in lines]) for name in ("normal", "anchor", "bias")
+    ]
+    fields: list[Array] = []
+    for end, part, padding in zip(ends[:5], middle, (np.inf, 0, 0, 0, 0), strict=True):
+        rows = np.full((max_points, *end.shape[1:]), padding, end.dtype)
+        listed = [
+            end[:1],
+            part.reshape(-1, *end.shape[1:]).astype(end.dtype),
+            end[1 : int(ends.count)],
+        ]
+        rows[:count] = np.concatenate(listed)[:count]
+        fields.append(jnp.asarray(rows))
+    return ParetoFront._make([*fields, jnp.int32(count), ends.status])

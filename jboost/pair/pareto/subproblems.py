@@ -1,0 +1,129 @@
+"""From the cells and centres that are left to problems of a few points: which points are certain
+for a cell, and what those lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from jboost.pair.pareto.slabs import Place
+from jboost.pair.pareto.slope_cells import ONE, Shortlist, blur_of, directions_of
+
+_SIZES = 64, 16  # the least room for points that are not certain, and by what it grows
+_WIDENED = 2.0**-20  # radians: slabs are drawn along directions that are rounded by less
+
+
+class Ground(NamedTuple):
+    """All points, centred and scaled."""
+
+    points: np.ndarray  # [n, 2] from -1 to 1 where live
+    own: np.ndarray  # [n] bool
+    other: np.ndarray  # [n] bool
+    weights: np.ndarray  # [n] integer
+    extent: float  # in metric coordinates, of 1
+
+
+class _Local(NamedTuple):
+    """A place before it is padded."""
+
+    entry: int
+    points: np.ndarray  # int32, the centre first
+    base: int
+
+
+def list_places(
+    ground: Ground,
+    found: Shortlist,
+    which: np.ndarray,
+    most: np.ndarray,
+    gap: np.ndarray,
+    at_once: int,
+) -> Iterator[tuple[np.ndarray, Place]]:
+    """The places of some entries of a list in batches of one shape: the entries [b], and the
+    places, of which the first b count.
+
+    Args:
+      ground: the points.
+      found: the list, with e entries; centres are rows of the points.
+      which: some of these entries.
+      most: [e] integer, what a slab may lose.
+      gap: [e] metric, slabs narrower than this are not wanted.
+      at_once: how many places there are in a batch.
+    """
+    waiting: dict[int, list[_Local]] = {}
+    for local in _locals(ground, found, which, gap):
+        size = _SIZES[0]
+        while size < len(local.points):
+            size *= _SIZES[1]
+        waiting.setdefault(size, []).append(local)
+        if len(waiting[size]) == at_once:
+            yield _stack(ground, found, waiting.pop(size), size, most, gap, at_once)
+    for size, rest in waiting.items():
+        yield _stack(ground, found, rest, size, most, gap, at_once)
+
+
+def _locals(
+    ground: Ground, found: Shortlist, which: np.ndarray, gap: np.ndarray
+) -> Iterator[_Local]:
+    """One entry after the other, by cells."""
+    half_width = np.pi / found.num_cells + _WIDENED
+    sign = np.where(ground.own, 1.0, -1.0)
+    last, low, high = -1, np.zeros(0), np.zeros(0)
+    for entry in which[np.argsort(found.cell[which], kind="stable")]:
+        if found.cell[entry] != last:
+            last = found.cell[entry]
+            ((u, v),) = directions_of(found.cell[entry : entry + 1], found.num_cells)
+            along = sign * (ground.points[:, 0] * u + ground.points[:, 1] * v) * ONE
+            error = blur_of(half_width)[0] * np.abs(along)
+            error += (
+                blur_of(half_width)[1]
+                * ONE
+                * np.abs(ground.points[:, 1] * u - ground.points[:, 0] * v)
+                + 2
+            )
+            low, high = along - error, along + error
+        centre, narrow = found.centre[entry], gap[entry] / ground.extent * ONE - 1
+        lost = (ground.own & (high < low[centre])) | (ground.other & (high < narrow - high[centre]))
+        kept = (ground.own & (low > high[centre])) | (
+            ground.other & (low > found.reach[entry] - low[centre] + 2)
+        )
+        points = np.flatnonzero((ground.own | ground.other) & ~lost & ~kept)
+        yield _Local(
+            entry,
+            np.append(centre, points[points != centre]).astype(np.int32),
+            int(ground.weights[lost].sum()),
+        )
+
+
+def _stack(
+    ground: Ground,
+    found: Shortlist,
+    group: list[_Local],
+    size: int,
+    most: np.ndarray,
+    gap: np.ndarray,
+    at_once: int,
+) -> tuple[np.ndarray, Place]:
+    """Places of one shape; void ones may lose less than nothing."""
+    entries = np.array([local.entry for local in group])
+    missing = (0, at_once - len(entries))
+    points = np.full((at_once, size), -1, np.int32)
+    for row, local in enumerate(group):
+        points[row, : len(local.points)] = local.points
+    half_width = np.pi / found.num_cells + _WIDENED
+    angle = (found.cell[entries] + 0.5) * (2 * np.pi / found.num_cells)
+    sides = angle[:, None] + half_width * np.array([-1, 1])
+    scale = ground.extent / ONE * (1 + 2.0**-40)
+    return entries, Place(
+        points=points,
+        base=np.pad(np.array([local.base for local in group]), missing),
+        most=np.pad(most[entries], missing, constant_values=-1),
+        gap=np.pad(gap[entries], missing),
+        reach=np.pad(found.reach[entries] * scale, missing),
+        sides=np.pad(
+            np.stack([np.cos(sides), np.sin(sides)], axis=2), (missing, (0, 0), (0, 0)), mode="edge"
+        ),
+    )

@@ -1,0 +1,33 @@
+"""The sweep over all central points of Boyarshinov and Magdon-Ismail (2005): interval
+bounds of the least loss, then the exact part.
+"""
+
+from jboost.pair.sweep.brackets import (
+    Round,
+    SweepConfig,
+    Turn,
+    attained_loss,
+    bound_centres,
+    divide_work,
+    in_order,
+    least_loss,
+    list_centres,
+    look_around,
+    look_from,
+    sorted_in_parts,
+)
+
+__all__ = [
+    "Round",
+    "SweepConfig",
+    "Turn",
+    "attained_loss",
+    "bound_centres",
+    "divide_work",
+    "in_order",
+    "least_loss",
+    "list_centres",
+    "look_around",
+    "look_from",
+    "sorted_in_parts",
+]

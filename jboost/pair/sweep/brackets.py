@@ -1,0 +1,271 @@
+"""Every line through every centre: bounds of the least loss round each central point.
+
+Paper 000: the centre is the point a+ of Lemma 2.5, the mirrored angle is theta, an open class is an
+interval (theta_j, theta_j+1) of Lemma 2.7, and the loss is W(Q+). The smaller class serves as the
+centres ("own"), so that m <= n / 2; points at the same place are one centre. A centre is swept by
+one sort and one scan. Where the sorted keys cannot tell two directions apart (never on integer
+grids of 20 bits and n <= 65,536) a run of joined points may stand in any order, which gives a lower
+bound instead of a value; `jboost.pair.sweep.visits` settles the centres that matter exactly.
+
+The floor is the sort of one 64-bit word per (centre, point) pair; the rest streams about ten words
+per pair.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import check, devices, loops, meshes, numerics, reduce
+from jboost.base.types import Array
+from jboost.geometry import angular
+from jboost.pair.sweep.instance import Instance
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepConfig:
+    """Sizes and types of the sweep. The defaults are chosen for the device; all fields are static.
+
+    `chunk_pairs`: how many (centre, point) pairs are held at once; a pair costs about 100 bytes of
+    working memory. `parallel_sorts`: into how many independent parts a chunk is split to be sorted,
+    so that a CPU sorts them side by side. `word_bits`: 64, or 32 for devices without 64-bit types;
+    on grids of 20 bits the answers are the same, the speed is not.
+    """
+
+    chunk_pairs: int | None = None
+    parallel_sorts: int | None = None
+    word_bits: int | None = None
+
+    def __post_init__(self) -> None:
+        check.choice("word_bits", self.word_bits, (None, 32, 64))
+        for name in ("chunk_pairs", "parallel_sorts"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise ValueError(f"{name} is {value!r}: it is an integer, at least 1")
+
+    def resolved(self) -> SweepConfig:
+        """The same with every None replaced by what suits the default device."""
+        platform = devices.platform()
+        on_cpu = platform == "cpu"
+        return SweepConfig(
+            chunk_pairs=self.chunk_pairs or (2**18 if on_cpu else 2**25),
+            parallel_sorts=self.parallel_sorts or (min(os.cpu_count() or 1, 8) if on_cpu else 1),
+            word_bits=self.word_bits or (32 if platform == "tpu" else 64),
+        )
+
+
+class Radial(NamedTuple):
+    """The points as one centre sees them, for lines that turn through half a circle and start just
+    before angle 0.
+    """
+
+    off_centre: Array  # [n] bool, live and not at the centre
+    # [n] integer, how the loss changes when the line passes the point (own class on the left)
+    steps: Array
+    start: Array  # [] integer, the loss off the centre before the first point is passed
+    total: Array  # [] integer, all weight off the centre
+    at_centre: Array  # [] integer, the weight of the other class at the centre, lost by every line
+
+
+class Turn(NamedTuple):
+    """A line that turns half a circle round one centre: what it loses, step by step, in angular
+    order.
+    """
+
+    radial: Radial
+    steps: Array  # [n] integer, `radial.steps` in angular order
+    joined: Array  # [n] bool, True at j if the order of j - 1 and j is not certain
+    ends: Array  # [n] bool, the last points of runs that are joined
+
+
+def look_around(instance: Instance, centre: Array) -> Radial:
+    """What a line through a centre [2] loses before it turns, and what each point adds when it is
+    passed.
+    """
+    dx, dy = instance.points - centre[:, None]
+    off_centre = instance.live & ((dx != 0) | (dy != 0))
+    upper = angular.is_upper(dx, dy)
+    other = instance.live & ~instance.own
+    zero = jnp.zeros((), instance.weights.dtype)
+    weights = jnp.where(off_centre, instance.weights, zero)
+    steps = jnp.where(instance.own == upper, weights, -weights)
+    at_start, at_centre = (
+        jnp.where(upper == other, weights, zero),
+        jnp.where(other & ~off_centre, instance.weights, zero),
+    )
+    start, total, at_centre = reduce.sums(at_start, weights, at_centre)
+    return Radial(off_centre, steps, start, total, at_centre)
+
+
+def least_loss(turn: Turn, low: Array, high: Array) -> Array:
+    """The least loss over both orientations, if the sum of the steps up to the end of each certain
+    run lies in [low, high].
+    """
+    bounds = jnp.iinfo(low.dtype)
+    lowest, highest = reduce.extremes(
+        jnp.where(turn.ends, low, bounds.max), jnp.where(turn.ends, high, bounds.min)
+    )
+    radial = turn.radial
+    return radial.at_centre + jnp.minimum(
+        radial.start + lowest, radial.total - radial.start - highest
+    )
+
+
+def attained_loss(turn: Turn) -> Array:
+    """The least loss of the classes between certain runs: attained, whatever the order within a
+    run.
+    """
+    sums = jnp.cumsum(turn.steps)
+    return least_loss(turn, sums, sums)
+
+
+def possible_loss(turn: Turn) -> Array:
+    """The least loss that any order within the uncertain runs could give."""
+    # of rises and of falls
+    sizes = jnp.cumsum(jnp.maximum(jnp.stack([turn.steps, -turn.steps]), 0), axis=1)
+    before = jnp.pad(sizes[:, :-1], ((0, 0), (1, 0)))
+    (rises, falls), (rises_before, falls_before) = (
+        sizes,
+        lax.cummax(jnp.where(turn.joined[None], 0, before), axis=1),
+    )
+    return least_loss(turn, rises_before - falls, rises - falls_before)
+
+
+class Round(NamedTuple):
+    """What a line that turns about a centre meets, before the points are sorted."""
+
+    radial: Radial
+    keys: angular.Keys
+
+
+def look_from(instance: Instance, centre: Array) -> Round:
+    """The points as a centre [2] sees them."""
+    radial = look_around(instance, centre)
+    return Round(radial, angular.half_turn_keys(instance.points, centre, radial.off_centre))
+
+
+def in_order(around: Round) -> tuple[Turn, Array]:
+    """The turn of a line about a centre, from sorted keys; and the points in angular order, [n]
+    int32.
+    """
+    order = angular.read_order(around.keys)
+    steps, ends = (
+        numerics.take(around.radial.steps, order.index),
+        jnp.append(~order.joined[1:], True),
+    )
+    return Turn(around.radial, steps, order.joined, ends), order.index
+
+
+def sorted_in_parts(around: Round, num_parts: int) -> Round:
+    """The same of several centres, fields [c, ...], with their keys sorted: in parts of equal size,
+    so that a CPU sorts them side by side.
+    """
+    parts = zip(*(jnp.split(word, num_parts) for word in around.keys.words), strict=True)
+    words = zip(*(angular.sort_keys(angular.Keys(part)).words for part in parts), strict=True)
+    return around._replace(keys=angular.Keys(tuple(jnp.concatenate(word) for word in words)))
+
+
+def _bound_places(instance: Instance, places: Array, num_parts: int, exact_angles: bool) -> Array:
+    rounds = jax.vmap(look_from, in_axes=(None, 1))(
+        instance, numerics.take(instance.points, places)
+    )
+    turns, _ = jax.vmap(in_order)(sorted_in_parts(rounds, num_parts))
+    ties_are_plain = instance.on_grid & (not exact_angles)
+    certain = ties_are_plain | ~reduce.any_true(turns.joined, axis=(0, 1))
+    return loops.cond(certain, jax.vmap(attained_loss), jax.vmap(possible_loss), turns)
+
+
+def bound_centres(
+    instance: Instance,
+    centres: Array,
+    num_centres: Array,
+    config: SweepConfig,
+    *,
+    exact_angles: bool = False,
+) -> Array:
+    """Lower bounds [c] of the least loss of the open classes through the first `num_centres` of the
+    centres; the rest get the largest integer.
+
+    Args:
+      instance: the problem.
+      centres: [c] int32, places of the centres.
+      num_centres: [] int32.
+      config: resolved.
+      exact_angles: whether the bounds have to hold for lines through further points too, with those
+        of the own class on it right.
+
+    On a mesh every device has all points and sweeps an equal share of the centres.
+    """
+    num_devices = meshes.num_devices()
+    if num_devices == 1:
+        return _bound_share(instance, centres, num_centres, config, exact_angles)
+    each = -(-centres.shape[0] // num_devices)
+    # every device gets as many that count
+    shares = (
+        jnp.pad(centres, (0, each * num_devices - centres.shape[0])).reshape(each, num_devices).T
+    )
+    counts = (
+        num_centres - lax.iota(num_centres.dtype, num_devices) + num_devices - 1
+    ) // num_devices
+
+    def own_share(shares: Array, counts: Array, instance: Instance) -> Array:
+        return _bound_share(instance, shares[0], counts[0], config, exact_angles)[None]
+
+    bounds: Array = meshes.over_devices(own_share, (shares, counts), (instance,))
+    return bounds.T.reshape(-1)[: centres.shape[0]]
+
+
+def _bound_share(
+    instance: Instance, centres: Array, num_centres: Array, config: SweepConfig, exact_angles: bool
+) -> Array:
+    """The same on one device: chunk by chunk."""
+    capacity, size = centres.shape[0], instance.points.shape[1]
+    chunk, num_parts = divide_work(capacity, size, config)
+    num_chunks = -(-capacity // chunk)
+    padded = jnp.pad(centres, (0, num_chunks * chunk - capacity))
+
+    def sweep_chunk(number: Array, bounds: Array) -> Array:
+        places = lax.dynamic_index_in_dim(padded.reshape(num_chunks, chunk), number, keepdims=False)
+        return lax.dynamic_update_index_in_dim(
+            bounds, _bound_places(instance, places, num_parts, exact_angles), number, 0
+        )
+
+    used_chunks = (num_centres + chunk - 1) // chunk
+    unknown = jnp.zeros((num_chunks, chunk), instance.weights.dtype)
+    swept = loops.fori_loop(jnp.zeros_like(used_chunks), used_chunks, sweep_chunk, unknown)
+    return jnp.where(
+        lax.iota(jnp.int32, capacity) < num_centres,
+        swept.reshape(-1)[:capacity],
+        jnp.iinfo(swept.dtype).max,
+    )
+
+
+def divide_work(capacity: int, num_points: int, config: SweepConfig) -> tuple[int, int]:
+    """How many of `capacity` centres are swept at once, and in how many parts these are sorted."""
+    assert config.chunk_pairs is not None
+    assert config.parallel_sorts is not None
+    num_parts = min(config.parallel_sorts, capacity)
+    return max(
+        1, min(-(-capacity // num_parts), config.chunk_pairs // (num_points * num_parts))
+    ) * num_parts, num_parts
+
+
+def list_centres(instance: Instance, *, capacity: int | None = None) -> tuple[Array, Array]:
+    """One example for every place that the own class occupies: places [capacity] int32, and how
+    many of them count.
+
+    The capacity is max(n // 2, 1) unless given: enough for the smaller class.
+    """
+    size = instance.x.shape[0]
+    skipped, x, y, index = lax.sort(
+        (~instance.own, instance.x, instance.y, lax.iota(jnp.int32, size)), num_keys=3
+    )
+    again = (x[1:] == x[:-1]) & (y[1:] == y[:-1])
+    skipped = skipped | jnp.concatenate([jnp.zeros(1, bool), again])
+    _, centres = lax.sort((skipped, index), num_keys=1)
+    return centres[: max(size // 2, 1) if capacity is None else capacity], reduce.count(~skipped)

@@ -1,0 +1,244 @@
+"""The exact part: centres that may hold the optimum are visited one by one, every comparison
+without rounding error.
+
+Paper 000, Section 2.1 and Theorem 2.13: among all separator sets of least weight the one of largest
+margin. An optimal set has an open class at each of its support points, so the visits meet every
+optimal set. One step of the loop visits one class that is optimal so far: under `vmap` the loop
+stays flat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import loops, numerics, reduce
+from jboost.base.types import Array, PyTree
+from jboost.geometry import angular, hulls
+from jboost.pair.sweep.brackets import look_around
+from jboost.pair.sweep.instance import Instance
+
+
+class Incumbent(NamedTuple):
+    """The best separator so far."""
+
+    loss: Array  # [] integer
+    margin: Array  # [] infinite for a constant classifier
+    is_constant: Array  # [] bool
+    on_own_side: Array  # [n] bool
+    normal: Array  # [2] in metric coordinates, points to the own side; 0 for a constant
+
+
+class _Tour(NamedTuple):
+    """Where the visits stand: the rank of a place by lower bound, the last class seen there, and
+    the best so far.
+    """
+
+    rank: Array  # [] int32
+    cursor: Array  # [] int32, -1 before the first class of a place
+    best: PyTree
+
+
+class _Classes(NamedTuple):
+    """All open classes through one centre, first those with the own class on the left, then those
+    with it on the right.
+    """
+
+    losses: Array  # [2n] integer, the largest where there is no class
+    margin_bounds: Array  # [2n] no separator set of the class has a larger margin
+    position: Array  # [n] int32, the place of each point in the angular order
+    upper: Array  # [n] bool
+    off_centre: Array  # [n] bool
+
+
+def best_constant(instance: Instance) -> Incumbent:
+    """The better of the two constant classifiers, the one that keeps the own class if they tie."""
+    own_weight, other_weight = class_weights(instance)
+    keeps_own = other_weight <= own_weight
+    return Incumbent(
+        loss=jnp.minimum(own_weight, other_weight),
+        margin=jnp.full((), jnp.inf, instance.metric.dtype),
+        is_constant=jnp.ones((), bool),
+        on_own_side=jnp.broadcast_to(keeps_own, instance.own.shape),
+        normal=jnp.zeros(2, instance.metric.dtype),
+    )
+
+
+def class_weights(instance: Instance) -> tuple[Array, Array]:
+    """The weight of the own class, and of the other one."""
+    nothing = jnp.zeros((), instance.weights.dtype)
+    own, other = (
+        jnp.where(members, instance.weights, nothing)
+        for members in (instance.own, instance.live & ~instance.own)
+    )
+    return reduce.totals(own, other)
+
+
+def visit_centres(
+    instance: Instance, centres: Array, bounds: Array, *, all_optima: bool, flip_misclassified: bool
+) -> Incumbent:
+    """The exact optimum, from lower bounds of the loss round every centre.
+
+    Args:
+      instance: the problem.
+      centres: [c] int32.
+      bounds: [c] integer.
+      all_optima: compare the margins of all optimal separator sets, instead of taking the first.
+      flip_misclassified: measure margins with the misclassified points flipped, instead of removed.
+    """
+
+    def open_classes(centre: Array) -> _Classes:
+        return _open_classes(instance, centre)
+
+    def separate(centre: Array, classes: _Classes, chosen: Chosen) -> Incumbent:
+        return _fat_separator(instance, centre, classes, chosen, flip_misclassified)
+
+    return tour(
+        bounds, centres, open_classes, separate, best_constant(instance), all_optima=all_optima
+    )
+
+
+class Chosen(NamedTuple):
+    """A class that is to be separated."""
+
+    number: Array  # [] int32
+    loss: Array  # [] integer
+    floor: Array  # [] a margin that is of no interest
+
+
+def tour(
+    lower: Array,
+    places: Array,
+    open_classes: Callable[[Array], Any],
+    separate: Callable[[Array, Any, Chosen], PyTree],
+    start: PyTree,
+    *,
+    all_optima: bool,
+) -> PyTree:
+    """The best separator at places [c] with lower bounds [c] of their losses, or the one to start
+    from.
+
+    Args:
+      lower: [c] integer.
+      places: [c] int32.
+      open_classes: from a place to its classes, a record with `losses` and `margin_bounds` [k], the
+        largest integer where there is no class.
+      separate: (place, classes, chosen) to the separator of one class, if its margin exceeds the
+        floor; else any with a margin up to that.
+      start: a separator with `loss`, `margin` and `is_constant`.
+      all_optima: compare the margins of all optimal separator sets, instead of taking the first.
+    """
+    lower, order = lax.sort((lower, places), num_keys=1)
+    capacity = order.shape[0]
+
+    def unfinished(tour: _Tour) -> Array:
+        next_lower = numerics.take(lower, jnp.minimum(tour.rank, capacity - 1))
+        worth_it = next_lower < tour.best.loss
+        if all_optima:
+            worth_it |= (next_lower == tour.best.loss) & ~tour.best.is_constant
+        return (tour.rank < capacity) & worth_it
+
+    def visit(tour: _Tour) -> _Tour:
+        place = numerics.take(order, jnp.minimum(tour.rank, capacity - 1))
+        classes = open_classes(place)
+        loss, first, last = _promising(classes.losses, classes.margin_bounds, tour)
+        size = classes.losses.shape[0]
+        found, improves = first < size, loss < tour.best.loss
+        floor = jnp.where(found & ~improves, tour.best.margin, jnp.where(found, -1, jnp.inf))
+        candidate = separate(place, classes, Chosen(jnp.minimum(first, size - 1), loss, floor))
+        better = found & (improves | (candidate.margin > tour.best.margin))
+        best = loops.cond(better, lambda: candidate, lambda: tour.best)
+        more = (last > first) & all_optima
+        return _Tour(jnp.where(more, tour.rank, tour.rank + 1), jnp.where(more, first, -1), best)
+
+    first = _Tour(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), start)
+    return loops.while_loop(unfinished, visit, first).best
+
+
+def _promising(losses: Array, margin_bounds: Array, tour: _Tour) -> tuple[Array, Array, Array]:
+    """The least loss of those classes [k] of a place that may be better than the best so far, and
+    the first and the last that loses so little.
+
+    Without such a class the first one is k or more, and the last one below 0.
+    """
+    size, best = losses.shape[0], tour.best
+    number = lax.iota(jnp.int32, size)
+    ties = (losses == best.loss) & (margin_bounds > best.margin) & (number > tour.cursor)
+    is_promising = (losses < best.loss) | ties
+    loss = jnp.where(is_promising, losses, jnp.iinfo(losses.dtype).max)
+    order, reverse = jnp.where(is_promising, number, size), jnp.where(is_promising, -number, 1)
+    (least, first), (_, last) = reduce.lexicographic_leasts((loss, order), (loss, reverse))
+    return least, first, -last
+
+
+def _open_classes(instance: Instance, centre: Array) -> _Classes:
+    at = numerics.take(instance.points, centre)
+    radial = look_around(instance, at)
+    order = angular.exact_half_turn_order(instance.points, at, radial.off_centre)
+    position = angular.positions(order)
+    losses = radial.start + jnp.cumsum(numerics.take(radial.steps, order.index))
+    ends = jnp.append(~order.joined[1:], True)
+    none = jnp.iinfo(losses.dtype).max
+    both = jnp.stack([losses, radial.total - losses]) + radial.at_centre
+    upper = angular.is_upper(*(instance.points - at[:, None]))
+    other = instance.live & ~instance.own & radial.off_centre
+    squared = numerics.take(
+        jnp.where(other, _squared_distances(instance, centre), jnp.inf), order.index
+    )
+    bounds = reach(squared, numerics.take(upper, order.index))
+    return _Classes(
+        jnp.where(ends, both, none).reshape(-1), bounds, position, upper, radial.off_centre
+    )
+
+
+def _squared_distances(instance: Instance, centre: Array) -> Array:
+    dx, dy = instance.metric - numerics.take(instance.metric, centre)[:, None]
+    return dx * dx + dy * dy
+
+
+def reach(squared: Array, upper: Array) -> Array:
+    """Half the distance from the centre to the nearest point of the other class that each class
+    keeps, rounded up, [2n].
+
+    The centre is kept, so no margin exceeds it. With the own class on the left a class keeps the
+    upper points that were passed and the lower ones that were not; on the right the others.
+    """
+    halves = jnp.where(upper[None] == jnp.array([[True], [False]]), squared[None], jnp.inf)
+    passed, ahead = lax.cummin(jnp.stack([halves, halves[::-1, ::-1]]), axis=2)
+    ahead = jnp.pad(ahead[:, -2::-1], ((0, 0), (0, 1)), constant_values=jnp.inf)
+    slack = 1 + 16 * jnp.finfo(squared.dtype).eps
+    return jnp.sqrt(jnp.minimum(passed, ahead)).reshape(-1) * (slack / 2)
+
+
+def _fat_separator(
+    instance: Instance, centre: Array, classes: _Classes, chosen: Chosen, flip_misclassified: bool
+) -> Incumbent:
+    """The bisector of the hulls on the two sides of one open class, if its margin exceeds the
+    floor; else any margin up to that.
+    """
+    size = instance.own.shape[0]
+    own_on_right, rank = chosen.number >= size, chosen.number % size
+    passed = classes.position <= rank
+    on_left = classes.upper != passed
+    on_own_side = jnp.where(classes.off_centre, on_left != own_on_right, True)
+    kept = instance.live & (on_own_side == instance.own)
+    counted = instance.live if flip_misclassified else kept
+    own_side, other_side = counted & on_own_side, counted & ~on_own_side
+    squared, nearest = reduce.first_least(
+        jnp.where(other_side, _squared_distances(instance, centre), jnp.inf)
+    )
+    start = centre, jnp.minimum(nearest, size - 1)
+    hull = hulls.hull_distance(
+        instance.metric, own_side, other_side, start=start, floor=2 * chosen.floor
+    )
+    none_other = squared == jnp.inf
+    return Incumbent(
+        loss=chosen.loss,
+        margin=jnp.where(none_other, jnp.inf, hull.distance / 2),
+        is_constant=none_other,
+        on_own_side=on_own_side,
+        normal=jnp.where(none_other, 0, hull.normal),
+    )
