@@ -60,7 +60,7 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
     """
     if not is_packed(features):
         features = check.numeric("features", features, shape=("k", "N", "..."), kinds="fiub")
-    _judge_width(ensemble, features.shape[1])
+    _validate_width(ensemble, features.shape[1])
     return _sum_of_votes(ensemble, features)
 
 
@@ -105,7 +105,7 @@ def _sum_of_votes(ensemble: Ensemble, features: Any) -> Array:
     )
 
 
-def _judge_width(ensemble: Ensemble, num_features: int) -> None:
+def _validate_width(ensemble: Ensemble, num_features: int) -> None:
     """Raises ValueError where a hypothesis in use is known to look at a feature that is
     not there.
     """

@@ -155,7 +155,7 @@ def _arguments(name: str, values: Any, cap: Any, mask: Any) -> tuple[Array, Arra
         else check.numeric("mask", mask, shape=(size,), kinds="b")
     )
     if check.are_known(mask):
-        _judge(
+        _validate(
             values,
             cap,
             np.ones(size, bool) if mask is None else np.asarray(mask),
@@ -164,7 +164,7 @@ def _arguments(name: str, values: Any, cap: Any, mask: Any) -> tuple[Array, Arra
     return array, cap_array, mask_array
 
 
-def _judge(values: Any, cap: Any, kept: np.ndarray, eps: float) -> None:
+def _validate(values: Any, cap: Any, kept: np.ndarray, eps: float) -> None:
     """Raises ValueError for what is wrong with those values that are known."""
     if not kept.any():
         raise ValueError("mask is empty: keep one entry at least")

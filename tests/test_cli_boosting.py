@@ -202,10 +202,10 @@ def test_the_choice_of_nu_sees_training_rows_alone(run, monkeypatch):
     with devices.restored():
         source = inputs.read_source(settings)
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
-    judge = boost_evaluate.evaluate_folds(source, settings, masks)
+    check = boost_evaluate.evaluate_folds(source, settings, masks)
     everything = np.stack([source.table.numeric[name] for name in "abc"], axis=1)
     for number, held_out in enumerate(masks):
-        judge(number)
+        check(number)
         np.testing.assert_array_equal(seen[number], everything[~held_out])
 
 

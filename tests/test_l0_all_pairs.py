@@ -102,10 +102,10 @@ def test_all_pairs_take_a_third_of_the_iterations():
 
 def compiled(outputs, labels, costs, config):
     """The program, and the bytes of a vector of pairs."""
-    data = relaxation.judge_program(
+    data = relaxation.validate_program(
         outputs, labels, costs, weights=None, mask=None, column_mask=None
     )
-    bits = relaxation.judge_features(None, data[4], config)
+    bits = relaxation.validate_features(None, data[4], config)
     layout = all_pairs.known_layout(config, data[0], data[1], data[4])
     numbers = jnp.asarray(0.1), jnp.asarray(1e-3)
     program = solve._solve.lower(

@@ -20,14 +20,13 @@ from jboost.l0.relaxation import (
     certify,
     halpern,
     interior,
-    judge_features,
-    make_instance,
     newton,
     pair_blocks,
     system,
-    with_distances,
+    validate_features,
 )
 from jboost.l0.relaxation import cuts as pair_cuts
+from jboost.l0.relaxation.instance import make_instance, with_distances
 from jboost.l0.types import Cuts, Dual, Primal
 from jboost.lp import FirstOrderConfig, InteriorPointConfig
 from oracles import l0 as oracle
@@ -296,9 +295,9 @@ def test_distances_are_counted_in_bits():
 
 def test_features_of_rows_that_only_pad_are_not_judged():
     config, mask = l0.RelaxationConfig(distance_factor=1.5), jnp.array([True, True, False])
-    assert judge_features([[0], [1], [7]], mask, config).tolist() == [[0], [1], [0]]
+    assert validate_features([[0], [1], [7]], mask, config).tolist() == [[0], [1], [0]]
     with pytest.raises(ValueError, match=r"features\[2, 0\] is 7"):
-        judge_features([[0], [1], [7]], ~mask, config)
+        validate_features([[0], [1], [7]], ~mask, config)
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ def all_programs():
     ]
 
 
-def judge(program, solution, accuracy):
+def check(program, solution, accuracy):
     """Status and objective agree, and no bound is false: rounding of the known optimum itself is
     all that is forgiven.
     """
@@ -115,10 +115,10 @@ def judge(program, solution, accuracy):
         assert solution.lower_bound == -np.inf, program.name
 
 
-def judge_all(programs, solutions, accuracy):
+def check_all(programs, solutions, accuracy):
     host = jax.device_get(solutions)
     for index, program in enumerate(programs):
-        judge(program, jax.tree.map(lambda leaf, index=index: leaf[index], host), accuracy)
+        check(program, jax.tree.map(lambda leaf, index=index: leaf[index], host), accuracy)
     return host
 
 
@@ -127,7 +127,7 @@ def judge_all(programs, solutions, accuracy):
 def test_interior_point_agrees_in_float64(x64, shape):
     """Also where the rows outnumber the columns, so that the other normal matrix is factored."""
     programs = [padded(program, shape) for program in all_programs()]
-    host = judge_all(programs, solve_all(stack(programs), 1e-8, INTERIOR), 1e-6)
+    host = check_all(programs, solve_all(stack(programs), 1e-8, INTERIOR), 1e-6)
     known = [index for index, program in enumerate(programs) if program.kind == "optimal"]
     assert np.isfinite(host.lower_bound[known]).mean() > 0.55
     assert np.isfinite(host.upper_bound[known]).mean() > 0.4
@@ -142,7 +142,7 @@ def test_interior_point_agrees_in_float32():
     assert jnp.mean(gave_up) <= (0 if jax.default_backend() == "cpu" else 0.01)
     wanted = jnp.asarray([STATUS[program.kind] for program in programs])
     # which it reaches all the same
-    judge_all(
+    check_all(
         programs, solutions._replace(status=jnp.where(gave_up, wanted, solutions.status)), 1e-4
     )
 

@@ -112,7 +112,7 @@ def votes_program(margins, cap):
     )
 
 
-def judge(known, solution, *, agreement):
+def check(known, solution, *, agreement):
     """Status and objectives of one solution against what is known of the program."""
     status, name = Status(int(solution.status)), known.name
     allowed = (
@@ -161,7 +161,7 @@ def solved(dtype, shapes=linear_programs.SHAPES[:2]):
 @pytest.mark.slow
 def test_random_programs_in_float64(x64):
     for known, solution in solved("float64"):
-        judge(known, solution, agreement=1e-6)
+        check(known, solution, agreement=1e-6)
 
 
 @pytest.mark.slow
@@ -169,13 +169,13 @@ def test_random_programs_in_float32():
     """But those in units from 1/100 to 100, where float32 may lose a ray."""
     for known, solution in solved("float32"):
         if "scaled" not in known.name:
-            judge(known, solution, agreement=1e-4)
+            check(known, solution, agreement=1e-4)
 
 
 @pytest.mark.slow
 def test_more_random_programs_in_float64(x64):
     for known, solution in solved("float64", linear_programs.SHAPES[2:]):
-        judge(known, solution, agreement=1e-6)
+        check(known, solution, agreement=1e-6)
 
 
 @pytest.mark.slow
@@ -416,7 +416,7 @@ def test_the_tiny_programs_of_the_literature(x64):
     """Shapes differ, so that each is a compilation: the first few."""
     known = [known for known in linear_programs.small_programs() if known.matrix.size <= 4][:4]
     for one in known:
-        judge(one, solve(to_program(one), 1e-8), agreement=1e-6)
+        check(one, solve(to_program(one), 1e-8), agreement=1e-6)
 
 
 def test_static_sizes_are_judged():

@@ -51,10 +51,10 @@ def members(batch):
 
 
 def assert_all_optimal(batch, *, fat="removed", margin=True, **options):
-    judge_all(solve_batch(batch, fat=fat, **options), batch, fat=fat, margin=margin)
+    check_all(solve_batch(batch, fat=fat, **options), batch, fat=fat, margin=margin)
 
 
-def judge_all(results, batch, *, fat="removed", margin=True):
+def check_all(results, batch, *, fat="removed", margin=True):
     for found, (points, labels, weights, mask) in zip(results, members(batch), strict=True):
         case = (
             f"points = {points.tolist()}, labels = {labels.tolist()}, weights = {weights.tolist()}"
@@ -297,7 +297,7 @@ def test_bad_arguments_are_named(arguments, message):
 @pytest.mark.parametrize("num_sets", [25, NUM_SETS])
 def test_branch_and_bound_on_degenerate_sets(num_sets):
     batch = tuple(array[:num_sets] for array in random_sets(83))
-    judge_all(solve_by_cells(batch), batch)
+    check_all(solve_by_cells(batch), batch)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import jboost
 from batches import few_at_once
 from jboost import learners, relaxations, relaxed_margin
 from jboost.relaxed_margin import SolverConfig
-from jboost.relaxed_margin.solve import judge as judge_bounds
+from jboost.relaxed_margin.solve import judge as validate_bounds
 
 ROWS, COLUMNS = 12, 7
 
@@ -76,7 +76,7 @@ def solve_all(games, nus, hard=False):
     return few_at_once(one, (games, nus))
 
 
-def judge(games, nus, solutions):
+def check(games, nus, solutions):
     """Recomputes both bounds of every game in float64, from the returned arrays alone."""
     for game, nu, solution in zip(games, nus, zip(*solutions, strict=True), strict=True):
         coefficients, weights, lower, upper = (
@@ -104,7 +104,7 @@ def test_no_false_certificate(wide, hard):
         games, nus = np.asarray(games, np.float64), np.asarray(nus, np.float64)
     if hard:
         nus = np.full(len(games), 1 / ROWS)
-    judge(games, nus, solutions)
+    check(games, nus, solutions)
     for index in range(0, 2500, 40):
         optimum = soft_optimum(games[index], nus[index])
         assert solutions.lower_bound[index] <= optimum + 1e-9 <= solutions.upper_bound[index] + 2e-9
@@ -598,7 +598,7 @@ def test_bounds_that_cross_are_not_optimal():
         (1.0, 1 - 1e-6, "OPTIMAL"),
         (0.5, 1.0, "ROUND_LIMIT"),
     ):
-        status = judge_bounds(
+        status = validate_bounds(
             relaxations.soft_margin(nu=0.5),
             jnp.float32(lower),
             jnp.float32(upper),

@@ -26,7 +26,7 @@ from pathlib import Path
 import jax
 
 from benchmarks import harness
-from benchmarks.paper001.data import judge_sources
+from benchmarks.paper001.data import validate_sources
 from benchmarks.paper001.figures import plot
 from benchmarks.paper001.lines import asked_for, mend_lines, read_lines, values_of
 from benchmarks.paper001.methods import present
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f" {', '.join(settings['sets'])}"
             )
     names = given.only or settings["sets"]
-    judge_sources(names, given.data)
+    validate_sources(names, given.data)
     mend_lines(lines)
     is_cpu = jax.default_backend() == "cpu"
     jobs = given.jobs or (os.cpu_count() if is_cpu else None) or 1

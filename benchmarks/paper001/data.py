@@ -64,7 +64,7 @@ def drawn(
     return table[chosen], labels[chosen]
 
 
-def judge_sources(names: Sequence[str], folders: Sequence[Path]) -> None:
+def validate_sources(names: Sequence[str], folders: Sequence[Path]) -> None:
     """Refuses, before anything is fitted, data sets that are neither in the folders nor known at
     OpenML.
     """

@@ -243,7 +243,7 @@ def learn_together(
     )
 
 
-def judge(
+def evaluate(
     method: str, sizes: Sizes, parts: Sequence[Prepared], labels: np.ndarray, knobs: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """What a method finds on folds, in words and shares; of a peer accuracies and support alone.
@@ -269,7 +269,7 @@ def judge(
                 file=sys.stderr,
             )
             for some in (parts[:half], parts[half:]):
-                yield from judge(method, sizes, some, labels, knobs)
+                yield from evaluate(method, sizes, some, labels, knobs)
             return
     clock, cpu = time.perf_counter() - start[0], time.process_time() - start[1]
     took = (

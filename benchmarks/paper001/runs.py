@@ -105,7 +105,7 @@ def run(
                 )
                 numbers = {name: jnp.asarray(knob, jnp.float32) for name, knob in here.items()}
                 found = (
-                    methods.judge(
+                    methods.evaluate(
                         method,
                         sizes,
                         [part for _, _, part in todo],

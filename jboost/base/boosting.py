@@ -67,7 +67,7 @@ class Learner(Protocol):
     A learner whose hypotheses do not come with their negations says so by an attribute
     `has_negations` that is False; `has_negations(learner)` asks it. The upper bound of its
     proposals is then one on signed edges. A learner that wants features of a kind has a method
-    `judge(dataset)`, called on the host where the values are known, which raises ValueError for
+    `validate(dataset)`, called on the host where the values are known, which raises ValueError for
     others; where they are not known its outputs are NaN for those. A learner that finds some good
     hypotheses with much less work than the best one says so by an attribute `has_quick_answers`
     that is True, and has a method `propose_above(state, example_weights, enough)`: `propose`, but
@@ -395,7 +395,7 @@ def _begin(
     booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int
 ) -> State:
     state = learner.init(key, dataset)
-    num_proposed, hypotheses = _judge_proposal(learner, state, len(dataset.labels))
+    num_proposed, hypotheses = _validate_proposal(learner, state, len(dataset.labels))
     capacity = booster.capacity(max_rounds, num_proposed)
     if getattr(booster, "takes_each_once", False) and hasattr(learner, "num_hypotheses"):
         num_hypotheses = learner.num_hypotheses(dataset.features.shape[1])
@@ -438,10 +438,10 @@ def check_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> Data
             " metadata={'static': True}"
         ),
     )
-    judge = getattr(learner, "judge", None)
+    validate = getattr(learner, "validate", None)
     # else the outputs are NaN, and the status INVALID_INPUT on every process
-    if judge is not None and check.are_known(dataset):
-        judge(dataset)
+    if validate is not None and check.are_known(dataset):
+        validate(dataset)
     return dataset
 
 
@@ -469,10 +469,10 @@ def validate_size(dataset: Dataset) -> None:
         raise ValueError("dataset has no examples: expected one at least, which may be masked out")
 
 
-def _judge_proposal(learner: Learner, state: PyTree, num_examples: int) -> tuple[int, PyTree]:
+def _validate_proposal(learner: Learner, state: PyTree, num_examples: int) -> tuple[int, PyTree]:
     example_weights = jax.ShapeDtypeStruct((num_examples,), jnp.result_type(float))
     proposal = jax.eval_shape(learner.propose, state, example_weights)
-    judge_outputs(proposal, num_examples)
+    validate_outputs(proposal, num_examples)
     before, after = (
         jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), tree)
         for tree in (state, proposal.state)
@@ -485,7 +485,7 @@ def _judge_proposal(learner: Learner, state: PyTree, num_examples: int) -> tuple
     return proposal.outputs.shape[0], proposal.hypotheses
 
 
-def judge_outputs(proposal: Proposal, num_examples: int) -> None:
+def validate_outputs(proposal: Proposal, num_examples: int) -> None:
     """Raises ValueError, naming the learner, unless there are k rows of outputs on all examples and
     as many hypotheses and values.
     """

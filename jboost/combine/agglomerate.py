@@ -134,7 +134,7 @@ def cluster(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Ar
     def sides(direction: Array) -> Array:
         vote = votes.vote_along(examples, direction, arithmetic)
         offset = jnp.where(jnp.isinf(vote.offset), 0.0, vote.offset)
-        return votes.judge(examples, vote.coefficients, offset, arithmetic).wrong
+        return votes.evaluate(examples, vote.coefficients, offset, arithmetic).wrong
 
     wrong = lax.map(sides, directions)
     headroom = (num_votes * num_votes).bit_length()  # sums over pairs of members stay exact

@@ -154,7 +154,7 @@ def _combine(
         is_constant = jnp.isinf(best.offset)
         coefficients = jnp.where(is_constant, 0.0, best.coefficients)
         constant = jnp.where(is_constant, jnp.sign(best.offset), best.offset)
-        wrong = votes.judge(examples, coefficients, constant, arithmetic).wrong
+        wrong = votes.evaluate(examples, coefficients, constant, arithmetic).wrong
         return _Round(
             votes=coefficients.astype(dtype),
             constant=constant.astype(dtype),

@@ -270,11 +270,11 @@ def solve_votes(
         examples = votes.gather(scores, labels, weights, mask)
         valid = examples.valid & is_allowed
         best = strategy(examples, arithmetic, *beside)
-        judged = votes.judge(examples, best.coefficients, best.offset, arithmetic)
-        loss = numerics.masked_sum(examples.weights, judged.wrong)
-        is_optimal = (numerics.masked_sum(examples.integers, judged.wrong) <= best.least) & meets(
-            loss, best.lower_bound
-        )
+        evaluated = votes.evaluate(examples, best.coefficients, best.offset, arithmetic)
+        loss = numerics.masked_sum(examples.weights, evaluated.wrong)
+        is_optimal = (
+            numerics.masked_sum(examples.integers, evaluated.wrong) <= best.least
+        ) & meets(loss, best.lower_bound)
         status = jnp.where(is_optimal, int(Status.OPTIMAL), int(short))
         spoiled = jnp.where(valid, 0, jnp.nan).astype(dtype)
         return LinearVote(
@@ -282,8 +282,8 @@ def solve_votes(
             offset=best.offset.astype(dtype) + spoiled,
             loss=loss.astype(dtype) + spoiled,
             lower_bound=numerics.round_down(best.lower_bound, dtype) + spoiled,
-            margin=judged.margin.astype(dtype) + spoiled,
-            misclassified=judged.wrong,
+            margin=evaluated.margin.astype(dtype) + spoiled,
+            misclassified=evaluated.wrong,
             status=jnp.where(valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
         )
 

@@ -57,7 +57,7 @@ class Vote(NamedTuple):
     margin: Array  # []
 
 
-class Judged(NamedTuple):
+class Evaluated(NamedTuple):
     """What a vote does on the examples."""
 
     wrong: Array  # [n] bool
@@ -182,7 +182,9 @@ def best_place(losses: Array, margins: Array) -> Array:
     return jnp.minimum(numerics.first_true(least & (margins == largest)), losses.shape[0] - 1)
 
 
-def judge(examples: Examples, coefficients: Array, offset: Array, arithmetic: Arithmetic) -> Judged:
+def evaluate(
+    examples: Examples, coefficients: Array, offset: Array, arithmetic: Arithmetic
+) -> Evaluated:
     """Which examples a vote with a finite offset gets wrong, or so nearly that rounding decides;
     and the margin of the others.
     """
@@ -196,7 +198,7 @@ def judge(examples: Examples, coefficients: Array, offset: Array, arithmetic: Ar
     length = _length(coefficients)
     nearest = numerics.masked_min(heights, right, fill=jnp.inf)
     margin = jnp.where(length == 0, jnp.inf, numerics.safe_divide(nearest, length))
-    return Judged(examples.live & ~right, margin)
+    return Evaluated(examples.live & ~right, margin)
 
 
 def _length(coefficients: Array) -> Array:

@@ -29,10 +29,10 @@ from jboost.example_weights.solve import (
     centred,
     is_price,
     is_sound,
-    judge_penalty,
     make_model,
     prepare,
     solve_program,
+    validate_penalty,
 )
 from jboost.example_weights.types import ExampleWeightModel
 from jboost.kernels import Kernel
@@ -139,7 +139,7 @@ def fit_large(
     )
     with jax.ensure_compile_time_eval():  # something else may be traced
         inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
-        price = judge_penalty(penalty, inputs.mask)
+        price = validate_penalty(penalty, inputs.mask)
         for name, value in (
             ("capacity", capacity),
             ("num_entering", num_entering),

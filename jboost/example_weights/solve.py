@@ -105,7 +105,7 @@ def solve_warm(
     rows = game.allowed(program, state.row_weights)
     lower, upper = certify.prove(disagreement, row_labels, column_labels, penalty, weights, rows)
     nothing = _NOTHING[disagreement.dtype.itemsize] * program.scale
-    status = _judge(lower, upper, tolerance, floor * program.scale, nothing, is_used_up)
+    status = _status_of(lower, upper, tolerance, floor * program.scale, nothing, is_used_up)
     is_valid = is_valid & (program.num_rows > 0) & (program.num_columns > 0)
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
     status = jnp.where(certify.is_feasible(penalty, row_labels), status, int(Status.INFEASIBLE))
@@ -120,7 +120,7 @@ def solve_warm(
     return solution, solved.point
 
 
-def _judge(
+def _status_of(
     lower: Array, upper: Array, tolerance: Array, floor: Array, nothing: Array, is_used_up: Array
 ) -> Array:
     gap = upper - lower
@@ -198,7 +198,7 @@ def fit(
     ([-1, 1], True)
     """
     inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
-    penalty = judge_penalty(penalty, inputs.mask)
+    penalty = validate_penalty(penalty, inputs.mask)
     tolerance = default_tolerance() if tolerance is None else tolerance
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     return _fit(inputs, penalty, tolerance, config=check.config("config", config, Config))
@@ -257,7 +257,7 @@ def _mean(points: Array, mask: Array) -> Array:
     return reduce.total(jnp.where(mask[:, None], points, 0.0), axis=0) / count
 
 
-def judge_penalty(penalty: ArrayLike, mask: Array) -> Array:
+def validate_penalty(penalty: ArrayLike, mask: Array) -> Array:
     """The penalty [], on the host where it is concrete; ValueError below 1 / m, which it names."""
     penalty = jnp.asarray(
         check.number("penalty", penalty, low=0, high=check.LARGEST, open_low=True), float
@@ -334,7 +334,7 @@ def _validate(inputs: Inputs, penalty: ArrayLike, radius: ArrayLike | None) -> N
         raise ValueError(
             "points has no examples that count: pass one at least, or a mask that is True for one"
         )
-    judge_penalty(penalty, inputs.mask)
+    validate_penalty(penalty, inputs.mask)
     for name, part in (("centre", inputs.centre), ("kernel", inputs.kernel)):
         if not all(
             np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in jax.tree.leaves(part)

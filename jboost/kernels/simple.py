@@ -26,7 +26,7 @@ class RandomStumps(Kernel):
 
     def disagreement(self, points_a: Array, points_b: Array) -> Array:
         """mean_k |x_k - z_k| / (upper_k - lower_k)."""
-        self._judge(points_a)
+        self._validate(points_a)
         return jnp.mean(
             jnp.abs(points_a[:, None, :] - points_b[None, :, :])
             / (self.upper - self.lower)[None, None, :],
@@ -35,13 +35,13 @@ class RandomStumps(Kernel):
 
     def is_inside(self, points: Array) -> Array:
         """Whether points lie in the box of thresholds."""
-        self._judge(points)
+        self._validate(points)
         is_box = (self.lower < self.upper)[None, :]
         return jnp.all(
             (points >= self.lower[None, :]) & (points <= self.upper[None, :]) & is_box, axis=1
         )
 
-    def _judge(self, points: Array) -> None:
+    def _validate(self, points: Array) -> None:
         """Raises ValueError unless there is a range for each coordinate."""
         if points.shape[1] != self.lower.shape[-1]:
             raise ValueError(

@@ -319,7 +319,7 @@ class L0:
     ) -> L0Relaxation:
         """The relaxation over the columns in use."""
         weights = dataset.weights.astype(memory.outputs.dtype)
-        features = relaxation.judge_features(dataset.features, dataset.mask, self.config)
+        features = relaxation.validate_features(dataset.features, dataset.mask, self.config)
         data = (
             memory.outputs.T,
             boosting.signs(dataset),
@@ -479,18 +479,18 @@ def make_booster(
         tolerance,
         constant_cost_of(learner),
         settings,
-        judge_search(search),
+        validate_search(search),
         max_columns,
         bound_integer,
     )
 
 
-def judge_search(search: Any) -> VoteConfig:
+def validate_search(search: Any) -> VoteConfig:
     """The kind of final vote, a local search for None. Raises ValueError where it is none."""
     return check.config("search", search, local_search.SearchConfig, rounded.RelaxedConfig)
 
 
-def judge_learner(learner: Any) -> None:
+def validate_learner(learner: Any) -> None:
     """Raises ValueError unless the learner can price."""
     missing = [name for name in ("prices", "price", "least_price") if not hasattr(learner, name)]
     if missing:
@@ -506,11 +506,11 @@ def begin_fit(
     """The booster of these options, for a learner and data that suit it, and the data set as it
     counts. Raises ValueError, naming the argument.
     """
-    judge_learner(learner)
+    validate_learner(learner)
     dataset = boosting.check_arguments(learner, dataset, max_rounds)
     boosting.validate_size(dataset)
     booster = make_booster(learner, **options)
-    relaxation.judge_features(dataset.features, dataset.mask, booster.config)
+    relaxation.validate_features(dataset.features, dataset.mask, booster.config)
     return booster, dataset
 
 

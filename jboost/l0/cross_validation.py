@@ -25,9 +25,9 @@ from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.l0.booster import L0, VoteConfig, begin_fit, constant_cost_of, finish, judge_search
+from jboost.l0.booster import L0, VoteConfig, begin_fit, constant_cost_of, finish, validate_search
 from jboost.l0.path import walk_margins
-from jboost.l0.relaxation import judge_features
+from jboost.l0.relaxation import validate_features
 from jboost.l0.types import RelaxationConfig
 
 MakeLearner = Callable[[Any], Any]
@@ -140,7 +140,7 @@ def choose(
     check.key("key", key)
     check.count("num_at_once", num_at_once, low=1)
     searches = tuple(
-        judge_search(one) for one in (search if isinstance(search, Sequence) else [search])
+        validate_search(one) for one in (search if isinstance(search, Sequence) else [search])
     )
     if not searches:
         raise ValueError(
@@ -168,14 +168,14 @@ def choose(
         )
         shares = jnp.where(is_held_out, dataset.weights[None, :], 0)
     else:
-        shares = _judge_folds(held_out, dataset)
+        shares = _validate_folds(held_out, dataset)
     if fold_features is not None:
         if held_out is None:
             raise ValueError(
                 "fold_features is given and held_out is not: pass what each fold holds out of the"
                 " weight of every example, [F, m]"
             )
-        fold_features = _judge_fold_features(fold_features, shares, dataset, booster, learner)
+        fold_features = _validate_fold_features(fold_features, shares, dataset, booster, learner)
     parts = _Folds(shares.astype(jnp.result_type(float)), fold_features)
     maker = make_learner if isinstance(make_learner, Partial) else Partial(make_learner)
     part = _Part(booster, dataset, maker, searches, max_rounds)
@@ -185,7 +185,7 @@ def choose(
     return _drive(part, margins, prices, parts, on_step)
 
 
-def _judge_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
+def _validate_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
     """What folds hold out, [F, m]. Raises ValueError where that is below 0 or more than
     there is.
     """
@@ -211,7 +211,7 @@ def _judge_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
     return held_out
 
 
-def _judge_fold_features(
+def _validate_fold_features(
     given: ArrayLike, held_out: Array, dataset: Dataset, booster: L0, learner: Any
 ) -> Array:
     """What folds know the examples by, [F, m, N']. Raises ValueError for what `fit` would refuse in
@@ -222,7 +222,7 @@ def _judge_fold_features(
         rows = _what_is_left(dataset._replace(features=of_fold), share)
         try:
             boosting.check_arguments(learner, rows, max_rounds=1)
-            judge_features(rows.features, rows.mask, booster.config)
+            validate_features(rows.features, rows.mask, booster.config)
             jax.eval_shape(functools.partial(learner.init, None), rows)
         except ValueError as error:
             raise ValueError(f"fold_features[{fold}]: {error}") from error
@@ -278,7 +278,7 @@ class _Part:
             for search in self.searches
         )
 
-    def judge(self, kappa: Array, fold: _Folds, margins: Array) -> Array:
+    def evaluate(self, kappa: Array, fold: _Folds, margins: Array) -> Array:
         """The held-out error of each margin and search, [L, S]."""
         ensembles = self.walk(kappa, fold, margins, bounds_integer=False).ensemble
         dataset = self.known_to(fold)
@@ -314,11 +314,11 @@ def _choose(
     num_kappas, num_folds = kappas.shape[0], folds.held_out.shape[0]
     pairs = (jnp.repeat(kappas, num_folds), jnp.tile(jnp.arange(num_folds), num_kappas))
 
-    def judge(pair: tuple[Array, Array]) -> Array:
+    def evaluate(pair: tuple[Array, Array]) -> Array:
         kappa, place = pair
-        return part.judge(kappa, jax.tree.map(lambda leaf: leaf[place], folds), margins)
+        return part.evaluate(kappa, jax.tree.map(lambda leaf: leaf[place], folds), margins)
 
-    rates = lax.map(judge, pairs, batch_size=num_at_once if num_at_once > 1 else None)
+    rates = lax.map(evaluate, pairs, batch_size=num_at_once if num_at_once > 1 else None)
     return part.conclude(rates.reshape(num_kappas, num_folds, *rates.shape[1:]), margins, kappas)
 
 
@@ -329,7 +329,9 @@ def _drive(part: _Part, margins: Array, kappas: Array, folds: _Folds, on_step: O
     rates: list[Array] = []
     for kappa, place in itertools.product(kappas, range(num_folds)):
         rates.append(
-            _judge(part, kappa, jax.tree.map(lambda leaf, place=place: leaf[place], folds), margins)
+            _evaluate(
+                part, kappa, jax.tree.map(lambda leaf, place=place: leaf[place], folds), margins
+            )
         )
         if not loops.goes_on(on_step, rates[-1], (len(rates), num_paths)):
             break
@@ -344,7 +346,7 @@ def _drive(part: _Part, margins: Array, kappas: Array, folds: _Folds, on_step: O
     )
 
 
-_judge, _conclude = jax.jit(_Part.judge), jax.jit(_Part.conclude)
+_evaluate, _conclude = jax.jit(_Part.evaluate), jax.jit(_Part.conclude)
 
 
 def _error(ensemble: boosting.Ensemble, dataset: Dataset, held_out: Array) -> Array:

@@ -132,7 +132,7 @@ def strengthen(
     True
     """
     settings = check.config("config", config, StrengthenConfig)
-    data = relaxation.judge_program(
+    data = relaxation.validate_program(
         outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask
     )
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)

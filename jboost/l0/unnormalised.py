@@ -91,7 +91,7 @@ def solve_unnormalised(
     >>> round(float(found.loss), 3), bool(found.lower_bound <= found.loss)
     (0.5, True)
     """
-    data = relaxation.judge_program(
+    data = relaxation.validate_program(
         outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask
     )
     largest = check.number("largest", largest, low=0, high=check.LARGEST, open_low=True).astype(

@@ -103,7 +103,7 @@ class Columns:
         """The columns of greatest g + s - c (paper 001, (21)), for outputs -1, 0 and +1."""
         num_examples, num_columns = len(example_weights), state.columns.shape[-1]
         pairs, price = (
-            prices.judge_pairs(pair_weights, num_examples, example_weights.dtype),
+            prices.validate_pairs(pair_weights, num_examples, example_weights.dtype),
             self.prices(state),
         )
         if costs is not None:
@@ -344,7 +344,7 @@ def pool(
         criterion,
         boolean=False,
         has_negations=negations,
-        cost=prices.judge_cost(cost),
+        cost=prices.validate_cost(cost),
     )
 
 
@@ -379,4 +379,4 @@ def literals(*, num_proposed: int = 1, criterion: str = "edge", cost: float = 1.
     """
     check.count("num_proposed", num_proposed, low=1)
     check.choice("criterion", criterion, criteria.CRITERIA)
-    return Columns(num_proposed, criterion, boolean=True, cost=prices.judge_cost(cost))
+    return Columns(num_proposed, criterion, boolean=True, cost=prices.validate_cost(cost))

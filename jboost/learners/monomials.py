@@ -195,12 +195,12 @@ class Monomials:
         )
         return jax.tree.map(lambda one, other: jnp.concatenate([one, other]), positive, negative)
 
-    def judge(self, dataset: Dataset) -> None:
+    def validate(self, dataset: Dataset) -> None:
         """Raises ValueError, naming the first feature that is neither 0 nor 1, NaN allowed where
         `config.missing` says so, and costs below 0.
         """
-        judge_bits(dataset, "monomials", takes_missing=self.config.missing)
-        _judge_prices(_prices_of(self, dataset.features.shape[1], dataset.mask))
+        validate_bits(dataset, "monomials", takes_missing=self.config.missing)
+        _validate_prices(_prices_of(self, dataset.features.shape[1], dataset.mask))
 
     def outputs(self, hypothesis: Monomial, features: Array) -> Array:
         """The sign where the literals hold, else 0, on features [k, N]: [k]."""
@@ -242,7 +242,7 @@ class Monomials:
         return conjunction if hypothesis.sign > 0 else f"-({conjunction})"
 
 
-def judge_bits(dataset: Dataset, learner: str, *, takes_missing: bool) -> None:
+def validate_bits(dataset: Dataset, learner: str, *, takes_missing: bool) -> None:
     """Raises ValueError, naming the first feature that is neither 0 nor 1, nor NaN where a learner
     takes that.
     """
@@ -271,7 +271,7 @@ def _prices_of(learner: Monomials, num_attributes: int, mask: Array) -> Array:
     return learner.price_list(num_attributes, jnp.sum(mask))
 
 
-def _judge_prices(prices: Array) -> None:
+def _validate_prices(prices: Array) -> None:
     """Raises ValueError for prices [K] that are known and below 0, or NaN; inf is the price of what
     is not allowed.
     """

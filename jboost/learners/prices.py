@@ -21,7 +21,7 @@ class Worth(NamedTuple):
     negated: Array  # [n]
 
 
-def judge_cost(cost: float) -> float:
+def validate_cost(cost: float) -> float:
     """What a hypothesis costs, static. Raises ValueError for what is not allowed, and for a traced
     number.
     """
@@ -34,7 +34,7 @@ def judge_cost(cost: float) -> float:
     return float(cost)
 
 
-def judge_pairs(pair_weights: Array | None, num_examples: int, dtype: jnp.dtype) -> Array:
+def validate_pairs(pair_weights: Array | None, num_examples: int, dtype: jnp.dtype) -> Array:
     """The rewards of pairs [m, m], 0 for None. Raises ValueError, naming them, for a wrong shape or
     kind.
     """

@@ -64,7 +64,7 @@ class Signs:
             if value is not None
         }
         proposal = self.learner.propose(state.state, example_weights, **prices)
-        boosting.judge_outputs(proposal, len(state.labels))
+        boosting.validate_outputs(proposal, len(state.labels))
         outputs = jnp.sign(proposal.outputs)
         values, hypotheses = proposal.values, proposal.hypotheses
         if self.criterion != "normalizer":

@@ -167,7 +167,7 @@ class Stumps:
         order, sorted_values = (
             leaf.reshape(-1, num_examples) for leaf in (state.order, state.values)
         )
-        pairs = prices.judge_pairs(pair_weights, num_examples, example_weights.dtype)
+        pairs = prices.validate_pairs(pair_weights, num_examples, example_weights.dtype)
         price = (
             self.prices(state)
             if costs is None
@@ -516,4 +516,4 @@ def stumps(
     check.choice("abstain", abstain, (False, True))
     check.choice("criterion", criterion, criteria.CRITERIA)
     check.count("num_proposed", num_proposed, low=1)
-    return Stumps(abstain, criterion, num_proposed, prices.judge_cost(cost))
+    return Stumps(abstain, criterion, num_proposed, prices.validate_cost(cost))

@@ -143,14 +143,14 @@ def validate(problem: LinearProgram) -> None:
             "problem holds traced arrays, whose values are not known: call validate outside jit,"
             " vmap and grad"
         )
-    _judge_finite("objective", np.asarray(problem.objective))
+    _validate_finite("objective", np.asarray(problem.objective))
     for leaf in jax.tree.leaves(problem.operator):
-        _judge_finite("operator", np.asarray(leaf))
-    _judge_products(problem.operator)
+        _validate_finite("operator", np.asarray(leaf))
+    _validate_products(problem.operator)
     for low_name, high_name in (("row_lower", "row_upper"), ("lower", "upper")):
         low, high = (np.asarray(getattr(problem, name)) for name in (low_name, high_name))
-        _judge_bounds(low_name, low, np.inf)
-        _judge_bounds(high_name, high, -np.inf)
+        _validate_bounds(low_name, low, np.inf)
+        _validate_bounds(high_name, high, -np.inf)
         for i in np.flatnonzero(low > high)[:1]:
             above, below = check.shown(low[i], high[i], wrong=lambda first, second: first > second)
             raise ValueError(
@@ -159,14 +159,14 @@ def validate(problem: LinearProgram) -> None:
             )
 
 
-def _judge_finite(name: str, array: np.ndarray) -> None:
+def _validate_finite(name: str, array: np.ndarray) -> None:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(f"{name}{list(index)} is {array[index]}: finite numbers are wanted")
-    _judge_normal(name, array)
+    _validate_normal(name, array)
 
 
-def _judge_normal(name: str, array: np.ndarray) -> None:
+def _validate_normal(name: str, array: np.ndarray) -> None:
     if array.dtype.kind != "f":
         return
     for index in np.argwhere(numerics.is_subnormal(jnp.asarray(array)))[:1]:
@@ -177,7 +177,7 @@ def _judge_normal(name: str, array: np.ndarray) -> None:
         )
 
 
-def _judge_products(operator: Any) -> None:
+def _validate_products(operator: Any) -> None:
     """Functions may hold numbers that no leaf shows; of small vectors, since large finite entries
     may sum to an infinite one.
     """
@@ -186,17 +186,17 @@ def _judge_products(operator: Any) -> None:
         ("matvec", operator.matvec, num_columns),
         ("rmatvec", operator.rmatvec, num_rows),
     ):
-        _judge_finite(
+        _validate_finite(
             f"operator.{name} of equal numbers", np.asarray(product(jnp.full((size,), 2.0**-30)))
         )
 
 
-def _judge_bounds(name: str, array: np.ndarray, wrong: float) -> None:
+def _validate_bounds(name: str, array: np.ndarray, wrong: float) -> None:
     for i in np.flatnonzero(np.isnan(array) | (array == wrong))[:1]:
         raise ValueError(
             f"{name}[{i}] is {array[i]}: a number, or {-wrong} for no bound, is wanted"
         )
-    _judge_normal(name, array)
+    _validate_normal(name, array)
 
 
 def make_program(

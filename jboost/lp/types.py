@@ -38,7 +38,7 @@ class ProofConfig:
 NO_PROOF = ProofConfig(max_repaired_rows=0, max_repaired_columns=0, num_tightenings=0)
 
 
-def judge_proof(proof: Any) -> None:
+def validate_proof(proof: Any) -> None:
     """Raises ValueError unless `proof`, of the config of a solver, is a `ProofConfig`."""
     if not isinstance(proof, ProofConfig):
         raise ValueError(

@@ -508,7 +508,7 @@ def make_booster(
     )
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     check.choice("stop_on", stop_on, ("provable", "all", "seen"))
-    master.judge_config(config)
+    master.validate_config(config)
     suits_pivots = devices.platform() == "cpu" or boosting.has_quick_answers(learner)
     return LPBoost(
         nu,

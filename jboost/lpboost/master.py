@@ -39,7 +39,7 @@ Warm = Basis | WarmStart | tuple[()]
 _LARGEST_EDGE = 2.0  # edges are at most 1: a bound for beta that is never met
 
 
-def judge_config(config: Any) -> None:
+def validate_config(config: Any) -> None:
     """Raises ValueError unless `config` is one of a solver of linear programs, or None."""
     if config is not None:
         check.record(

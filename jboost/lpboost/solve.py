@@ -20,7 +20,7 @@ from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.simplex.margins import SimplexConfig
 from jboost.lpboost import master, value
 from jboost.lpboost.derivatives import differentiate, game_of
-from jboost.lpboost.master import Config, Solved, Warm, judge_config
+from jboost.lpboost.master import Config, Solved, Warm, validate_config
 from jboost.relaxations import certify
 from jboost.relaxations.margins import are_in_range, checked_margins
 
@@ -149,7 +149,7 @@ def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Any
 def _choose_for_matrix(
     config: Config | None, initial: LPBoostSolution | None, margins: Any
 ) -> Config:
-    judge_config(config)
+    validate_config(config)
     if initial is not None and not isinstance(initial, LPBoostSolution):
         raise ValueError(
             f"initial is a {type(initial).__name__}: expected a jboost.lpboost.LPBoostSolution"

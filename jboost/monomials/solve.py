@@ -129,7 +129,7 @@ def maximum_agreement(
     ([0, 0], -1, 0.5, 0.5)
     """
     config = check.config("config", config, SearchConfig)
-    problem, adds_free = _judge(
+    problem, adds_free = _validate(
         features, labels, example_weights, max_order, costs, pair_weights, mask, enough
     )
     is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in problem if leaf is not None)
@@ -177,7 +177,7 @@ def greedy(
     )
 
 
-def _judge(
+def _validate(
     features: ArrayLike,
     labels: ArrayLike,
     example_weights: ArrayLike,
@@ -232,7 +232,7 @@ def _judge(
     if rewards is None:  # an example of weight 0 may count in pairs
         kept = labelled.without_zeros(weights, kept)
     labelled.validate_known_labels(signs, kept)
-    _judge_values(table, signs, weights, prices, rewards, kept)
+    _validate_values(table, signs, weights, prices, rewards, kept)
     if num_examples == 0:  # one that does not count
         table, signs, weights, kept = (
             jnp.pad(part, [(0, 1)] + [(0, 0)] * (part.ndim - 1))
@@ -254,7 +254,7 @@ def _float_of(dtype: Any) -> Any:
     )
 
 
-def _judge_values(
+def _validate_values(
     table: Array, labels: Array, weights: Array, costs: Array, rewards: Array | None, mask: Array
 ) -> None:
     if check.are_traced(table, labels, weights, costs, rewards, mask):

@@ -177,11 +177,13 @@ def from_functions(
         ("matvec", matvec, columns, rows),
         ("rmatvec", rmatvec, rows, columns),
     ):
-        _judge(name, function, data, size, wanted)
+        _validate(name, function, data, size, wanted)
     return FromFunctions(data, matvec, rmatvec, (rows, columns))
 
 
-def _judge(name: str, function: Callable[..., Array], data: PyTree, size: int, wanted: int) -> None:
+def _validate(
+    name: str, function: Callable[..., Array], data: PyTree, size: int, wanted: int
+) -> None:
     if not callable(function):
         raise ValueError(f"{name} is a {type(function).__name__}: expected a function")
     try:

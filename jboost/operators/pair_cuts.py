@@ -234,10 +234,10 @@ def pair_cuts(
     first = sums.cast("hits", hits, "p", "U")
     second = sums.cast("misses", misses, "q", first.shape[1])
     for name, entries in (("hits", first), ("misses", second)):
-        _judge(name, entries, lambda known: (known == 0) | (known == 1), "entries are 0 or 1")
+        _validate(name, entries, lambda known: (known == 0) | (known == 1), "entries are 0 or 1")
     if pairs is None:
         return PairCuts(first, second, None, None)
-    return PairCutList(first, second, _judge_pairs(pairs, first.shape[0], second.shape[0]))
+    return PairCutList(first, second, _validate_pairs(pairs, first.shape[0], second.shape[0]))
 
 
 def pair_cuts_of(
@@ -280,22 +280,22 @@ def pair_cuts_of(
     )
     labelled.validate_known_labels(signs, kept)
     said, signs = jnp.where(kept[:, None], said, 0), jnp.where(kept, signs, 0)
-    _judge("outputs", said, lambda known: np.isin(known, (-1, 0, 1)), "outputs are -1, 0 or +1")
+    _validate("outputs", said, lambda known: np.isin(known, (-1, 0, 1)), "outputs are -1, 0 or +1")
     hits = (said == signs[:, None]).astype(said.dtype)
     misses = (said != -signs[:, None]).astype(said.dtype)  # y_i = -y_i' wherever there is a cut
     if pairs is None:
         return PairCuts(hits, misses, signs, signs)
-    places = _judge_pairs(pairs, signs.shape[0], signs.shape[0])
+    places = _validate_pairs(pairs, signs.shape[0], signs.shape[0])
     if signs.shape[0] == 0:
         return PairCutList(hits, misses, places)
     ends = signs.at[jnp.where(places < 0, signs.shape[0], places)].get(mode="fill", fill_value=0)
     return PairCutList(hits, misses, jnp.where((ends[:, 0] * ends[:, 1] < 0)[:, None], places, -1))
 
 
-def _judge_pairs(pairs: ArrayLike, num_first: int, num_second: int) -> Array:
+def _validate_pairs(pairs: ArrayLike, num_first: int, num_second: int) -> Array:
     places = check.numeric("pairs", pairs, shape=("k", 2), kinds="iu").astype(jnp.int32)
     limits = np.array([[num_first, num_second]])
-    _judge(
+    _validate(
         "pairs",
         places,
         lambda known: (known >= -1) & (known < limits),
@@ -304,7 +304,7 @@ def _judge_pairs(pairs: ArrayLike, num_first: int, num_second: int) -> Array:
     return places
 
 
-def _judge(name: str, array: Array, is_allowed: Any, wanted: str) -> None:
+def _validate(name: str, array: Array, is_allowed: Any, wanted: str) -> None:
     if isinstance(array, jax.core.Tracer):
         return
     known = np.asarray(array)

@@ -169,7 +169,7 @@ def _solve(points: Array, labels: Array, weights: Array, mask: Array) -> Distanc
     )
     solution = lp.solve(program)
     one = jnp.ones((), dtype)
-    return _judge(
+    return _evaluate(
         examples,
         solution.primal[:3],
         one,
@@ -305,7 +305,7 @@ def _solve_quadratic(
     met = objective(found.line) - found.lower_bound <= tolerance * objective(found.line)
     status = jnp.where(met, int(Status.OPTIMAL), int(Status.ITERATION_LIMIT))
     constant = jnp.where(jnp.any(examples.labels != 0), 1 / (1 + ridge / 2), 0.0)
-    return _judge(examples, found.line, constant, value, found.lower_bound, status)
+    return _evaluate(examples, found.line, constant, value, found.lower_bound, status)
 
 
 class _Newton(NamedTuple):
@@ -316,7 +316,7 @@ class _Newton(NamedTuple):
     is_moving: Array  # [] bool
 
 
-def _judge(
+def _evaluate(
     examples: _Scaled,
     line: Array,
     constant: Array,

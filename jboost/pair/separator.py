@@ -24,7 +24,7 @@ from jboost.pair.branch_and_bound import BranchAndBoundConfig, BranchAndBoundSta
 from jboost.pair.sweep import SweepConfig, visits
 from jboost.pair.sweep.encoding import certify, encode, pad_rows
 from jboost.pair.sweep.line import draw_line
-from jboost.pair.types import Separator
+from jboost.pair.types import Fat, Separator
 
 # points; beyond it branch and bound is several times faster, though it takes longer to compile
 LARGEST_SWEEP = 8192
@@ -41,7 +41,7 @@ def optimal_separator(
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     tie_break: Literal["margin"] | None = "margin",
-    fat: Literal["removed", "flipped"] = "removed",
+    fat: Fat = "removed",
     method: Literal["auto", "sweep", "branch_and_bound"] = "auto",
     config: SweepConfig | BranchAndBoundConfig | None = None,
     on_step: OnStep | None = None,
@@ -138,20 +138,24 @@ def optimal_separator(
         raise ValueError(f"points has shape {list(points.shape)}: expected shape [n, 2] or [n, 3]")
     labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     check.watcher("on_step", on_step)
-    options = {"all_optima": tie_break == "margin", "flip_misclassified": fat == "flipped"}
+    all_optima = tie_break == "margin"
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
-    _judge_traced(method, config, on_step, initial, is_traced)
+    _validate_traced(method, config, on_step, initial, is_traced)
     if points.shape[1] == 3:
-        plane_config = space.judge_options(config, on_step, initial)
+        plane_config = space.validate_options(config, on_step, initial)
         by_cells = method == "branch_and_bound" or (
             method == "auto" and not is_traced and points.shape[0] > _LARGEST_SPACE_SWEEP
         )
         search = space.optimal_plane_by_cells if by_cells else space.optimal_plane
-        return search(points, labels, weights, mask, config=plane_config, **options)
+        return search(
+            points, labels, weights, mask, all_optima=all_optima, fat=fat, config=plane_config
+        )
     if method == "auto":
         method = _choose_method(points.shape[0], is_traced, config, on_step, initial)
     if method == "branch_and_bound":
-        bounds_config = judge_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
+        bounds_config = (
+            validate_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
+        )
         return branch_and_bound.solve(
             points,
             labels,
@@ -160,7 +164,8 @@ def optimal_separator(
             config=bounds_config,
             on_step=on_step,
             initial=initial,
-            **options,
+            all_optima=all_optima,
+            fat=fat,
         )
     for name, value in (("on_step", on_step), ("initial", initial)):
         if value is not None:
@@ -168,16 +173,18 @@ def optimal_separator(
                 f"{name} is given, and the method is 'sweep', which makes no steps: leave it out,"
                 " or pass method='branch_and_bound'"
             )
-    sweep_config = (judge_config(config, SweepConfig, method) or SweepConfig()).resolved()
+    sweep_config = (validate_config(config, SweepConfig, method) or SweepConfig()).resolved()
     if sweep_config.word_bits == 32 and points.dtype.itemsize > 4:
         raise ValueError(
             f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32"
             " bits"
         )
-    return _optimal_separator(points, labels, weights, mask, config=sweep_config, **options)
+    return _optimal_separator(
+        points, labels, weights, mask, all_optima=all_optima, fat=fat, config=sweep_config
+    )
 
 
-def _judge_traced(
+def _validate_traced(
     method: str,
     config: object,
     on_step: OnStep | None,
@@ -218,7 +225,7 @@ def _choose_method(
     return "branch_and_bound"
 
 
-def judge_config(config: object, wanted: type[_Config], method: str) -> _Config | None:
+def validate_config(config: object, wanted: type[_Config], method: str) -> _Config | None:
     """The config, if there is one; ValueError where it is another method's."""
     if config is not None and not isinstance(config, wanted):
         raise ValueError(
@@ -228,7 +235,7 @@ def judge_config(config: object, wanted: type[_Config], method: str) -> _Config 
     return config
 
 
-@functools.partial(jax.jit, static_argnames=("all_optima", "flip_misclassified", "config"))
+@functools.partial(jax.jit, static_argnames=("all_optima", "fat", "config"))
 def _optimal_separator(
     points: Array,
     labels: Array,
@@ -236,7 +243,7 @@ def _optimal_separator(
     mask: Array,
     *,
     all_optima: bool,
-    flip_misclassified: bool,
+    fat: Fat,
     config: SweepConfig,
 ) -> Separator:
     result_dtype = jnp.result_type(float)
@@ -253,14 +260,12 @@ def _optimal_separator(
         )
         centres, num_centres = sweep.list_centres(instance)
         bounds = sweep.bound_centres(instance, centres, num_centres, config)
-        best = visits.visit_centres(
-            instance, centres, bounds, all_optima=all_optima, flip_misclassified=flip_misclassified
-        )
+        best = visits.visit_centres(instance, centres, bounds, all_optima=all_optima, fat=fat)
         line = draw_line(
             instance,
             best,
             encoding.own_is_positive,
-            flip_misclassified,
+            fat,
             encoding.unit,
             result_dtype,
         )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from jboost.base import check
 from jboost.base.predict import scores_of, unless_invalid
 from jboost.base.types import Array, ArrayLike
 from jboost.geometry.linear import score_points
+
+# Which points a margin is measured on: all but the misclassified ones, or all with the labels of
+# those flipped.
+Fat = Literal["removed", "flipped"]
 
 
 class Separator(NamedTuple):

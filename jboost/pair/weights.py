@@ -55,7 +55,7 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
     )
     is_allowed = (jnp.abs(labels) == 1) & (probabilities >= 0) & (probabilities <= 1)
     if not isinstance(is_allowed, jax.core.Tracer):
-        _judge(np.asarray(labels), np.asarray(probabilities))
+        _validate(np.asarray(labels), np.asarray(probabilities))
     resolution = jnp.finfo(probabilities.dtype).eps
     clipped = jnp.where(is_allowed, jnp.clip(probabilities, resolution, 1 - resolution), jnp.nan)
     logits = jnp.log(clipped) - jnp.log1p(-clipped)
@@ -67,7 +67,7 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
     )
 
 
-def _judge(labels: np.ndarray, probabilities: np.ndarray) -> None:
+def _validate(labels: np.ndarray, probabilities: np.ndarray) -> None:
     """Raises ValueError, naming the argument, at the first label or probability that is none."""
     check.require_labels(labels, np.ones(len(labels), bool))
     for i in np.flatnonzero(~((probabilities >= 0) & (probabilities <= 1)))[:1]:

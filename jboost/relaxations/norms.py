@@ -13,6 +13,7 @@ import math
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+from jax import lax
 
 from jboost.base import check, named_axis, numerics, reduce
 from jboost.base.named_axis import AxisName
@@ -56,7 +57,7 @@ def norm_ball(order: float, radius: ArrayLike) -> Any:
     >>> round(float(jboost.relaxations.norm_ball(2, 0.8).lower_bound(jnp.array([0.0, 1.0]))), 3)
     0.235
     """
-    _judge_order(order)
+    _validate_order(order)
     radius = check.number(
         "radius", radius, low=1.0 if order == 1 else 0.0, open_low=order != 1
     ).astype(float)
@@ -82,14 +83,14 @@ def norm_penalty(order: float, scale: ArrayLike) -> Any:
     >>> round(float(jboost.relaxations.norm_penalty(1, 0.5).lower_bound(jnp.array([0.0, 1.0]))), 3)
     0.5
     """
-    _judge_order(order)
+    _validate_order(order)
     scale = positive("scale", scale)
     if order == 1:
         return AbsolutePenalty(scale)
     return EuclideanPenalty(scale) if order == 2 else LargestPenalty(scale)
 
 
-def _judge_order(order: Any) -> None:
+def _validate_order(order: Any) -> None:
     if not isinstance(order, (int, float)) or order not in (1, 2, math.inf):
         raise ValueError(f"order is {order!r}: the orders are 1, 2 and infinity")
 
@@ -222,6 +223,19 @@ class LargestPenalty(OnCurves):
         density = numerics.safe_divide(example_weights, prior)
         largest = named_axis.largest(density, prior > 0, axis_name)
         return number(self.scale, example_weights) * largest / num_examples(prior, axis_name)
+
+    def bound_at_saddle(self, margins: Array, example_weights: Array, prior: Array) -> Array:
+        """`lower_bound` [] by the Lagrangian at example weights that minimise it, too.
+
+        The largest density is the multiplier of the threshold. It is not determined by margins
+        of which some equal the threshold, and those of optimal votes are such margins.
+        """
+        threshold = lax.stop_gradient(self.lower_bound(margins, prior))
+        density = numerics.safe_divide(example_weights, lax.stop_gradient(prior))
+        shortfalls = jnp.where(prior > 0, jnp.maximum(threshold - margins, 0.0), 0.0)
+        allowed = number(self.scale, margins) / num_examples(prior)
+        excess = numerics.precise_sum(prior * shortfalls) - allowed
+        return threshold - reduce.largest(density) * excess
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:

@@ -21,7 +21,7 @@ from jboost.relaxations.certify import Proven
 from jboost.relaxations.games import Game, SolverConfig
 from jboost.relaxations.votes import norm_bound
 from jboost.relaxed_margin import updates
-from jboost.relaxed_margin.solve import check_feasible, judge, judge_prices
+from jboost.relaxed_margin.solve import check_feasible, status_of, validate_prices
 from jboost.relaxed_margin.updates import Votes
 
 _INNER_ITERATIONS = 8000  # of the solver between two proposals; bounds are valid wherever it stops
@@ -158,7 +158,7 @@ class RelaxedMargin:
         without a new column could mend.
         """
         goal = proven.goal(self.stop_on)
-        verdict = judge(
+        verdict = status_of(
             self.relaxation,
             proven.lower,
             goal,
@@ -207,7 +207,7 @@ def init(
     `finish(state)` ends it. Takes what `fit` takes.
     """
     dataset = boosting.check_kinds(learner, dataset)
-    _judge_learner(learner)
+    _validate_learner(learner)
     return boosting.start(
         _booster(dataset, **options), learner, dataset, key=key, max_rounds=max_rounds
     )
@@ -280,7 +280,7 @@ def fit(
     (True, [1, 1, -1, 1])
     """
     dataset = boosting.check_kinds(learner, dataset)
-    _judge_learner(learner)
+    _validate_learner(learner)
     booster = _booster(
         dataset,
         relaxation=relaxation,
@@ -295,7 +295,7 @@ def fit(
     )
 
 
-def _judge_learner(learner: Any) -> None:
+def _validate_learner(learner: Any) -> None:
     if not boosting.has_negations(learner):
         raise ValueError(
             "learner has hypotheses without their negations, and its bound holds for votes of one"
@@ -328,7 +328,7 @@ def _booster(
             " price of the votes"
         )
     relaxation = soft_margin(nu=0.1) if relaxation is None else relaxation
-    judge_prices(relaxation, price)
+    validate_prices(relaxation, price)
     check_feasible(relaxation, dataset)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     return RelaxedMargin(relaxation, price, tolerance, update, stop_on, settings)

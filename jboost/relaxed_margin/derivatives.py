@@ -37,7 +37,7 @@ def differentiate(arguments: tuple[Any, ...], tangents: tuple[Any, ...], solutio
     weights = solution.example_weights / numerics.precise_sum(solution.example_weights)
     norm = jnp.sum(jnp.abs(padded))
     _, gained = jax.jvp(
-        lambda it, prior: it.lower_bound(reached, prior),
+        lambda it, prior: _value(it, reached, weights, prior),
         (relaxation, prior),
         (relaxed, prior_moved),
     )
@@ -53,6 +53,19 @@ def differentiate(arguments: tuple[Any, ...], tangents: tuple[Any, ...], solutio
         for name in ("coefficients", "example_weights")
     }
     return derivatives.no_change(solution)._replace(lower_bound=lower, upper_bound=upper, **refused)
+
+
+def _value(relaxation: Any, margins: Array, example_weights: Array, prior: Array) -> Array:
+    """The value [] at a saddle point, as a function of the numbers in the relaxation and the prior.
+
+    The minimum over the example weights may have a kink in these at the margins of the best votes.
+    A relaxation where that happens has `bound_at_saddle`, which has none.
+    """
+    if hasattr(relaxation, "bound_at_saddle"):
+        value: Array = relaxation.bound_at_saddle(margins, example_weights, prior)
+    else:
+        value = relaxation.lower_bound(margins, prior)
+    return value
 
 
 def _margins(matrix: Any, coefficients: Array) -> Array:

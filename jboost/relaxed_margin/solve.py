@@ -114,7 +114,7 @@ def solve(
     weights, mask = labelled.validate_weights(weights, mask, margins.shape[0])
     config = check.config("config", config, SolverConfig)
     price = unit_ball() if votes is None else votes
-    judge_prices(relaxation, price)
+    validate_prices(relaxation, price)
     rows = Dataset(
         mask if isinstance(margins, operators.Streamed) else margins,
         jnp.ones(margins.shape[:1]),
@@ -135,7 +135,7 @@ def solve(
     return _drive(rows, relaxation, tolerance, price, config, on_step, initial)
 
 
-def judge_prices(relaxation: Any, votes: Any) -> None:
+def validate_prices(relaxation: Any, votes: Any) -> None:
     """Raises ValueError unless these are a relaxation and a price of votes, made of numbers."""
     for name, value, method in (
         ("relaxation", relaxation, "smoothed_argmin"),
@@ -337,7 +337,7 @@ def _solution(
         lower_bound=jnp.where(is_feasible, lower, -jnp.inf) + spoiled,
         upper_bound=jnp.where(is_feasible, upper, jnp.inf) + spoiled,
         num_iterations=num_iterations,
-        status=judge(relaxation, lower, upper, goal, is_valid, is_feasible),
+        status=status_of(relaxation, lower, upper, goal, is_valid, is_feasible),
     )
 
 
@@ -345,7 +345,7 @@ _prepare_on_host, _begin_on_host = devices.host_jit(_prepare), devices.host_jit(
 _conclude_on_host = devices.host_jit(_conclude, static_argnames=("num_columns",))
 
 
-def judge(
+def status_of(
     relaxation: Any,
     lower: Array,
     upper: Array,

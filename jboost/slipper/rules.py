@@ -18,7 +18,7 @@ from jboost.base.records import register
 from jboost.base.types import Array, Dataset
 from jboost.learners import Monomial
 from jboost.learners.criteria import refuse_prices
-from jboost.learners.monomials import judge_bits
+from jboost.learners.monomials import validate_bits
 from jboost.monomials import covers, integers
 
 _GROW_SHARE = 2 / 3
@@ -87,9 +87,9 @@ class Rules:
             key=key,
         )
 
-    def judge(self, dataset: Dataset) -> None:
+    def validate(self, dataset: Dataset) -> None:
         """Raises ValueError, naming the first feature that is neither 0 nor 1 nor NaN."""
-        judge_bits(dataset, "rules", takes_missing=True)
+        validate_bits(dataset, "rules", takes_missing=True)
 
     def propose(
         self,

@@ -120,11 +120,11 @@ def fit_exact(
         )
     settings = check.config("exact_config", exact_config, ExactConfig)
     check.count("max_in_play", max_in_play, low=1)
-    tolerance = exact.judge_tolerance(
+    tolerance = exact.validate_tolerance(
         "exact_tolerance", exact_tolerance, dataset.mask.shape[-1] + max_in_play + 2
     )
     options = {**options, "max_columns": max_columns}
-    exact.judge_unlimited("search", booster.judge_search(options.get("search")))
+    exact.validate_unlimited("search", booster.validate_search(options.get("search")))
     rounds, dataset = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
     if initial is not None and not isinstance(initial, ExactFitState):
         raise ValueError(

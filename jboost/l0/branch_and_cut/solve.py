@@ -74,10 +74,10 @@ class ExactConfig:
         if self.num_cuts is not None:
             check.count("config.num_cuts", self.num_cuts, low=1)
         check.record("config.search", self.search, local_search.SearchConfig)
-        judge_unlimited("config.search", self.search)
+        validate_unlimited("config.search", self.search)
 
 
-def judge_unlimited(name: str, search: Any) -> None:
+def validate_unlimited(name: str, search: Any) -> None:
     """Raises ValueError for a kind of final vote that lets only so many hypotheses vote."""
     if search.max_hypotheses is not None:
         raise ValueError(
@@ -199,11 +199,11 @@ def solve_exact(
     (0.5, 0.5, 'OPTIMAL')
     """
     settings = check.config("config", config, ExactConfig)
-    data = relaxation.judge_program(
+    data = relaxation.validate_program(
         outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask
     )
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
-    tolerance = judge_tolerance("tolerance", tolerance, sum(data[0].shape))
+    tolerance = validate_tolerance("tolerance", tolerance, sum(data[0].shape))
     known = check.number(
         "cutoff", jnp.inf if cutoff is None else cutoff, low=0, high=jnp.inf
     ).astype(float)
@@ -213,7 +213,7 @@ def solve_exact(
     return found._replace(coefficients=found.coefficients[: shape[1]])
 
 
-def judge_tolerance(name: str, tolerance: ArrayLike, num_terms: int) -> Array:
+def validate_tolerance(name: str, tolerance: ArrayLike, num_terms: int) -> Array:
     """A tolerance, no less than what rounding leaves of losses that are sums of so many terms.
     Raises ValueError below 0.
     """

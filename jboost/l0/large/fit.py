@@ -16,7 +16,7 @@ from jboost.base.boosting import Ensemble, Fit, Trace
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import ArrayLike, Dataset
-from jboost.l0.booster import VoteConfig, judge_search
+from jboost.l0.booster import VoteConfig, validate_search
 from jboost.l0.large.proof import Proven, Table
 from jboost.l0.large.relax import PrimalPoint
 from jboost.l0.large.run import Clock, Run
@@ -165,7 +165,7 @@ def _check_options(
     if time_limit is not None:
         check.number("time_limit", time_limit, low=0)
     check.watcher("on_step", on_step)
-    return rho, judge_search(search)
+    return rho, validate_search(search)
 
 
 def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, status: Status) -> Fit:

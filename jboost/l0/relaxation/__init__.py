@@ -4,18 +4,18 @@ and the proof of its bounds.
 
 from jboost.l0.relaxation.solve import (
     cold,
-    judge_features,
-    judge_program,
     solve_instance,
     solve_relaxation,
+    validate_features,
+    validate_program,
     with_one_masked,
 )
 
 __all__ = [
     "cold",
-    "judge_features",
-    "judge_program",
     "solve_instance",
     "solve_relaxation",
+    "validate_features",
+    "validate_program",
     "with_one_masked",
 ]

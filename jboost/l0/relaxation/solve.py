@@ -119,7 +119,7 @@ def solve_relaxation(
     (0.5, 0.5, 'OPTIMAL')
     """
     dtype = jnp.result_type(float)
-    data = judge_program(
+    data = validate_program(
         outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask
     )
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(dtype)
@@ -128,7 +128,7 @@ def solve_relaxation(
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(dtype)
     config = check.config("config", config, RelaxationConfig)
     shape = data[0].shape
-    bits = judge_features(features, data[4], config)
+    bits = validate_features(features, data[4], config)
     if _has_grid(config, shape) and 0 not in shape:
         config = all_pairs.with_listing(config, shape[0])
         layout = all_pairs.known_layout(config, data[0], data[1], data[4])
@@ -154,7 +154,7 @@ def solve_relaxation(
     return _solve((*data, bits), margin, tolerance, _warm(initial, shape, config), config=config)
 
 
-def judge_features(features: ArrayLike | None, mask: Array, config: RelaxationConfig) -> Array:
+def validate_features(features: ArrayLike | None, mask: Array, config: RelaxationConfig) -> Array:
     """Features [m, N], 0 outside `mask` [m], where the config counts distances in them, else [m,
     0]. ValueError for others than 0, 1 and NaN.
     """
@@ -178,7 +178,7 @@ def judge_features(features: ArrayLike | None, mask: Array, config: RelaxationCo
     return jnp.asarray(given).astype(jnp.result_type(float))
 
 
-def judge_program(
+def validate_program(
     outputs: ArrayLike,
     labels: ArrayLike,
     costs: ArrayLike,
@@ -199,7 +199,7 @@ def judge_program(
         if column_mask is None
         else check.numeric("column_mask", column_mask, shape=(num_columns,), kinds="b")
     )
-    _judge_values(outputs, costs, mask, column_mask)
+    _validate_values(outputs, costs, mask, column_mask)
     return outputs, labels, costs, weights, mask, column_mask
 
 
@@ -227,7 +227,7 @@ def _without(solution: L0Relaxation, shape: tuple[int, ...]) -> L0Relaxation:
     )
 
 
-def _judge_values(*data: Array) -> None:
+def _validate_values(*data: Array) -> None:
     """Raises ValueError, naming the first argument with a value that is not allowed; traced ones
     are not looked at.
     """

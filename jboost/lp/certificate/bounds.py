@@ -14,7 +14,7 @@ from jboost.base.types import Array
 from jboost.lp.certificate import certify, repair, tighten
 from jboost.lp.derivatives import change_of_objective
 from jboost.lp.problem import LinearProgram, is_valid, prepare
-from jboost.lp.types import LPSolution, ProofConfig, judge_proof
+from jboost.lp.types import LPSolution, ProofConfig, validate_proof
 
 
 @meshes.takes_sharded
@@ -52,7 +52,7 @@ def recompute_bounds(
     """
     problem = prepare(problem)
     proof = ProofConfig() if proof is None else proof
-    judge_proof(proof)
+    validate_proof(proof)
     for name in ("primal", "dual", "status"):
         if not hasattr(solution, name):
             raise ValueError(

@@ -38,8 +38,8 @@ from jboost.lp.types import (
     LPSolution,
     ProofConfig,
     empty_history,
-    judge_proof,
     record,
+    validate_proof,
 )
 
 # restarts: falls of the fixed-point error, length of an epoch
@@ -68,7 +68,7 @@ class FirstOrderConfig:
         check.count("config.scaling_rounds", self.scaling_rounds, low=0)
         check.count("config.polish_iterations", self.polish_iterations, low=0)
         check.count("config.history_length", self.history_length, low=0)
-        judge_proof(self.proof)
+        validate_proof(self.proof)
 
     @property
     def at_once(self) -> int:
@@ -407,7 +407,7 @@ def _check(
     )
     images = _images(problem, state.scaling, latest, ray, error)
     info, worst = _assess(state, problem, latest, images, ways, tolerance)
-    assessed = _judge(
+    assessed = _conclude_check(
         state, ray, _find_rays(scaled, state.tight, ray, images), worst, tolerance, config
     )
     index = (state.num_iterations - 1) // config.iterations_per_check
@@ -532,7 +532,7 @@ def _stopped(ray: Array, low: Array, high: Array) -> Array:
     return jnp.maximum(jnp.where(low > -jnp.inf, -ray, 0.0), jnp.where(high < jnp.inf, ray, 0.0))
 
 
-def _judge(
+def _conclude_check(
     state: State, ray: Point, rays: _Rays, error: Array, tolerance: Array, config: FirstOrderConfig
 ) -> State:
     """Status and best point after a check."""

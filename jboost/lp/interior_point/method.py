@@ -30,8 +30,8 @@ from jboost.lp.types import (
     LPSolution,
     ProofConfig,
     empty_history,
-    judge_proof,
     record,
+    validate_proof,
 )
 
 _NEARLY = 2.0  # times the tolerance, of the best iterate once rounding lets none be better
@@ -52,7 +52,7 @@ class InteriorPointConfig:
         check.count("config.num_correctors", self.num_correctors, low=0)
         check.count("config.scaling_rounds", self.scaling_rounds, low=0)
         check.count("config.history_length", self.history_length, low=0)
-        judge_proof(self.proof)
+        validate_proof(self.proof)
 
     @property
     def at_once(self) -> int:
@@ -289,11 +289,11 @@ def _step(
             info.dual_residual,
             info.duality_gap,
         ),
-        status=_judge(state.has_ray, is_sound | falls, is_infeasible, is_solved),
+        status=_status_of(state.has_ray, is_sound | falls, is_infeasible, is_solved),
     ), info
 
 
-def _judge(has_ray: Array, is_sound: Array, is_infeasible: Array, is_solved: Array) -> Array:
+def _status_of(has_ray: Array, is_sound: Array, is_infeasible: Array, is_solved: Array) -> Array:
     """What an iterate settles, [] int32. With a ray at hand a feasible point, or none to be found,
     makes the program unbounded.
     """

@@ -26,6 +26,7 @@ from jboost.pair.branch_and_bound.leaves import (
     oriented_frame,
 )
 from jboost.pair.branch_and_bound.sites import Sites
+from jboost.pair.types import Fat
 
 
 class Classes(NamedTuple):
@@ -107,10 +108,10 @@ def _separation(
     classes: Classes,
     chosen: Array,
     centre: Array,
-    flip_misclassified: bool,
+    fat: Fat,
 ) -> Separation:
     own_above, on_own_side = _sides(classes, chosen)
-    own_side, other_side = counted_sides(local.own, local.other, on_own_side, flip_misclassified)
+    own_side, other_side = counted_sides(local.own, local.other, on_own_side, fat)
     start = centre, jnp.minimum(numerics.first_true(other_side), local.x.shape[0] - 1)
     places = jnp.stack([local.x, local.y]) * metric[:, None]
     hull = hulls.hull_distance(
@@ -120,13 +121,11 @@ def _separation(
     return Separation(own_above, on_own_side, bound, hull.normal)
 
 
-def counted_sides(
-    own: Array, other: Array, on_own_side: Array, flip_misclassified: bool
-) -> tuple[Array, Array]:
+def counted_sides(own: Array, other: Array, on_own_side: Array, fat: Fat) -> tuple[Array, Array]:
     """Which sites the margin counts on the own side and on the other side: those classified well,
     or all.
     """
-    if flip_misclassified:
+    if fat == "flipped":
         occupied = (own > 0) | (other > 0)
         return occupied & on_own_side, occupied & ~on_own_side
     return (own > 0) & on_own_side, (other > 0) & ~on_own_side
@@ -168,7 +167,7 @@ def open_classes(points: Sites, frame: Frame, leaves: Leaves, centres: Array) ->
     return jax.vmap(visit)(leaves, centres)
 
 
-@devices.host_jit(static_argnames="flip_misclassified")
+@devices.host_jit(static_argnames="fat")
 def separate(
     points: Sites,
     frame: Frame,
@@ -177,13 +176,13 @@ def separate(
     classes: Classes,
     chosen: Array,
     *,
-    flip_misclassified: bool,
+    fat: Fat,
 ) -> Separation:
     """The separations of the chosen classes [V] through centres [V] of leaves, fields [V, ...]."""
 
     def visit(leaf: Leaves, centre: Array, classes: Classes, chosen: Array) -> Separation:
         local, _, metric = _views(points, frame, leaf)
-        separation = _separation(local, metric, classes, chosen, centre, flip_misclassified)
+        separation = _separation(local, metric, classes, chosen, centre, fat)
         return separation._replace(
             normal=jnp.where(leaf.cells.swapped, separation.normal[::-1], separation.normal)
         )

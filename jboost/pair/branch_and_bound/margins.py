@@ -20,6 +20,7 @@ from jboost.pair.branch_and_bound.cells import Leaves
 from jboost.pair.branch_and_bound.leaf_visits import Separation, counted_sides, sides_of_all
 from jboost.pair.branch_and_bound.leaves import Frame
 from jboost.pair.branch_and_bound.sites import Sites
+from jboost.pair.types import Fat
 
 _BLOCK = 64
 _MOST_BLOCKS = 32
@@ -80,16 +81,16 @@ class _Round(NamedTuple):
     moving: Array  # [] bool
 
 
-@devices.host_jit(static_argnames="flip_misclassified")
+@devices.host_jit(static_argnames="fat")
 def fatten(
-    points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *, flip_misclassified: bool
+    points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *, fat: Fat
 ) -> FatSeparation:
     """The margin of one separation of all sites; fields of `leaf` and `separation` without the
     leading axis.
     """
     size = points.x.shape[0]
     on_own_side = sides_of_all(points, frame, leaf, separation.own_above, separation.on_own_side)
-    own_side, other_side = counted_sides(points.own, points.other, on_own_side, flip_misclassified)
+    own_side, other_side = counted_sides(points.own, points.other, on_own_side, fat)
     is_constant = ~(jnp.any(own_side) & jnp.any(other_side))
     places = jnp.stack([points.x, points.y]) * points.metric[:, None]
     slope, one = leaf.cells.slope, jnp.ones((), places.dtype)

@@ -37,7 +37,7 @@ from jboost.pair.sweep.encoding import certify, encode, pad_rows
 from jboost.pair.sweep.instance import Instance
 from jboost.pair.sweep.line import draw_line
 from jboost.pair.sweep.visits import Incumbent
-from jboost.pair.types import Separator
+from jboost.pair.types import Fat, Separator
 
 _REAL = jnp.dtype("float64")
 
@@ -50,7 +50,7 @@ def solve(
     mask: Array,
     *,
     all_optima: bool,
-    flip_misclassified: bool,
+    fat: Fat,
     config: BranchAndBoundConfig,
     on_step: OnStep | None,
     initial: BranchAndBoundState | None,
@@ -64,7 +64,7 @@ def solve(
     with jax.enable_x64(True):
         sites, weight_unit, _, valid = read(*padded)
         problem = search.prepare(sites, all_optima=all_optima)
-        state = search.start(problem) if initial is None else _judge_initial(initial, problem)
+        state = search.start(problem) if initial is None else _validate_initial(initial, problem)
         if not bool(valid):
             state = state._replace(frontiers=())
         if initial is None and len(state.frontiers):
@@ -85,7 +85,7 @@ def solve(
         if status != Status.OPTIMAL:
             break
     with jax.enable_x64(True):
-        best, loss = _settle(problem, search.drop_leaves(problem, state), flip_misclassified)
+        best, loss = _settle(problem, search.drop_leaves(problem, state), fat)
         bound = loss if status == Status.OPTIMAL else min(loss, search.lower_bound(state))
         separator = _finish(
             *padded,
@@ -94,7 +94,7 @@ def solve(
             np.int64(loss),
             np.int64(bound),
             np.int32(status),
-            flip_misclassified=flip_misclassified,
+            fat=fat,
             result_dtype=result_dtype,
         )
     return separator._replace(misclassified=separator.misclassified[:num_points])
@@ -132,7 +132,7 @@ def read(
     )
 
 
-def _judge_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
+def _validate_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
     if not isinstance(initial, BranchAndBoundState):
         raise ValueError(
             f"initial is a {type(initial).__name__}: expected a jboost.pair.BranchAndBoundState, as"
@@ -161,9 +161,7 @@ def _tell(state: BranchAndBoundState, step: int, unit: float) -> BranchAndBoundI
     )
 
 
-def _settle(
-    problem: Problem, state: BranchAndBoundState, flip_misclassified: bool
-) -> tuple[FatSeparation, int]:
+def _settle(problem: Problem, state: BranchAndBoundState, fat: Fat) -> tuple[FatSeparation, int]:
     """The best separator among the open leaves and the constants, and its exact loss."""
     constant = constant_separation(problem.points)
     candidates, loss = list_candidates(problem, state)
@@ -172,28 +170,22 @@ def _settle(
     if not problem.all_optima:
         candidates = candidates[:1]
     best: FatSeparation | None = None
-    for margin_bound, candidate, separation in _separate(problem, candidates, flip_misclassified):
+    for margin_bound, candidate, separation in _separate(problem, candidates, fat):
         if best is not None and margin_bound <= float(best.margin):
             break
         if best is not None and bool(
             has_split(problem.points, problem.frame, candidate.leaf, separation, best)
         ):
             continue
-        fat = fatten(
-            problem.points,
-            problem.frame,
-            candidate.leaf,
-            separation,
-            flip_misclassified=flip_misclassified,
-        )
-        if best is None or float(fat.margin) > float(best.margin):
-            best = fat
+        widest = fatten(problem.points, problem.frame, candidate.leaf, separation, fat=fat)
+        if best is None or float(widest.margin) > float(best.margin):
+            best = widest
     assert best is not None
     return best, loss
 
 
 def _separate(
-    problem: Problem, candidates: list[Candidate], flip_misclassified: bool
+    problem: Problem, candidates: list[Candidate], fat: Fat
 ) -> list[tuple[float, Candidate, Separation]]:
     """The separations of the candidates, with the widest bound of a margin first."""
     judged = []
@@ -208,7 +200,7 @@ def _separate(
                 centre,
                 classes,
                 chosen,
-                flip_misclassified=flip_misclassified,
+                fat=fat,
             )
             separations = jax.tree.map(np.asarray, separations)
             judged += [
@@ -218,7 +210,7 @@ def _separate(
     return sorted(judged, key=lambda entry: -entry[0])
 
 
-@devices.host_jit(static_argnames=("flip_misclassified", "result_dtype"))
+@devices.host_jit(static_argnames=("fat", "result_dtype"))
 def _finish(
     points: Array,
     labels: Array,
@@ -230,7 +222,7 @@ def _finish(
     bound: Array,
     status: Array,
     *,
-    flip_misclassified: bool,
+    fat: Fat,
     result_dtype: jnp.dtype,
 ) -> Separator:
     """The line of a separation, drawn through the sites nearest to it and evaluated on
@@ -246,9 +238,7 @@ def _finish(
         normal=best.normal,
     )
     near = _near_instance(sites, best.near)
-    line = draw_line(
-        near, incumbent, encoding.own_is_positive, flip_misclassified, encoding.unit, result_dtype
-    )
+    line = draw_line(near, incumbent, encoding.own_is_positive, fat, encoding.unit, result_dtype)
     return certify(encoding, line, loss=loss, bound=bound, status=status, result_dtype=result_dtype)
 
 

@@ -37,7 +37,7 @@ from jboost.pair.leave_one_out import near_optimal
 from jboost.pair.leave_one_out.near_optimal import Occurrences, Room
 from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps, holds_gaps
 from jboost.pair.leave_one_out.verdicts import Near, Verdict, matters_to, tour_splits
-from jboost.pair.separator import LARGEST_SWEEP, judge_config
+from jboost.pair.separator import LARGEST_SWEEP, validate_config
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
 from jboost.pair.sweep.instance import Instance, weight_bits
@@ -143,9 +143,11 @@ def leave_one_out(
                 "method is 'branch_and_bound', which takes concrete arrays and the model"
                 " 'max_margin': pass 'sweep'"
             )
-        bounds_config = judge_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
+        bounds_config = (
+            validate_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
+        )
         return _by_branch_and_bound(points, labels, weights, mask, max_separators, bounds_config)
-    sweep_config = (judge_config(config, SweepConfig, method) or SweepConfig()).resolved()
+    sweep_config = (validate_config(config, SweepConfig, method) or SweepConfig()).resolved()
     if sweep_config.word_bits == 32 and points.dtype.itemsize > 4:
         raise ValueError(
             f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32"
@@ -188,14 +190,14 @@ def _by_branch_and_bound(
             jnp.asarray(np.pad(found.on_own_side, ((0, room - count), (0, 0)))),
             jnp.asarray(np.pad(found.losses, (0, room - count))),
         )
-        result = _judge_splits(
+        result = _validate_splits(
             *found.arrays, *rows, jnp.int32(count), jnp.asarray(fits), result_dtype=result_dtype
         )
     return result._replace(errors=result.errors[:num_points], kinds=result.kinds[:num_points])
 
 
 @functools.partial(jax.jit, static_argnames=("result_dtype",))
-def _judge_splits(
+def _validate_splits(
     points: Array,
     labels: Array,
     weights: Array,

@@ -95,7 +95,7 @@ def draw_line_of(
         normal=point.normal,
     )
     kept = instance._replace(live=point.kept)
-    drawn = draw_line(kept, best, own_is_positive, False, unit, result_dtype)
+    drawn = draw_line(kept, best, own_is_positive, "removed", unit, result_dtype)
     return drawn, is_constant | ~reduce.any_true(
         misclassified(kept, instance.own == own_is_positive, drawn, unit)
     )

@@ -120,7 +120,7 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
         return (search.chosen < search.taken.shape[0]) | (search.gap < beyond(search.best))
 
     def step(search: _Search) -> _Search:
-        return loops.cond(search.chosen < search.taken.shape[0], judge, widen, search)
+        return loops.cond(search.chosen < search.taken.shape[0], visit, widen, search)
 
     def widen(search: _Search) -> _Search:
         return look(
@@ -129,7 +129,7 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
             search.best._replace(doubtful=jnp.zeros_like(search.best.doubtful)),
         )
 
-    def judge(search: _Search) -> _Search:
+    def visit(search: _Search) -> _Search:
         at, best = search.chosen, search.best
         kept = kept_by(local, search.arcs, at)
         point = measure(local, kept, search.arcs.losses[at], centre, -jnp.ones_like(zero))

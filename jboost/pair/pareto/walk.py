@@ -71,9 +71,7 @@ def _first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array,
     """
     centres, num_centres = sweep.list_centres(instance)
     bounds = sweep.bound_centres(instance, centres, num_centres, config)
-    lightest = visits.visit_centres(
-        instance, centres, bounds, all_optima=True, flip_misclassified=False
-    )
+    lightest = visits.visit_centres(instance, centres, bounds, all_optima=True, fat="removed")
     kept = instance.live & (lightest.on_own_side == instance.own)
     origin = jnp.minimum(numerics.first_true(kept), kept.shape[0] - 1)
     line = line_along(instance, lightest.normal, kept & instance.own, kept & ~instance.own, origin)
@@ -211,7 +209,7 @@ def _look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point
     def unfinished(carry: tuple[Array, Array, Point, Array]) -> Array:
         return carry[0] < place.shape[0]
 
-    def judge(carry: tuple[Array, Array, Point, Array]) -> tuple[Array, Array, Point, Array]:
+    def visit(carry: tuple[Array, Array, Point, Array]) -> tuple[Array, Array, Point, Array]:
         at, taken, best, lost = carry
         at = jnp.minimum(at, place.shape[0] - 1)
         loss = arcs.losses[at]
@@ -232,6 +230,6 @@ def _look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point
     none = jnp.zeros(place.shape, bool)
     most = jnp.full((), jnp.iinfo(arcs.losses.dtype).max)
     _, _, best, lost = loops.while_loop(
-        unfinished, judge, (next_class(best, none), none, best, most)
+        unfinished, visit, (next_class(best, none), none, best, most)
     )
     return _Look(jnp.min(arcs.losses), best, lost, arcs.doubtful)

@@ -23,6 +23,6 @@ planes through a centre and a second point whose normals lie in the arc of an op
 optimal but for the points on them, and every cell with one of these survives.
 """
 
-from jboost.pair.space.separator import judge_options, optimal_plane, optimal_plane_by_cells
+from jboost.pair.space.separator import optimal_plane, optimal_plane_by_cells, validate_options
 
-__all__ = ["judge_options", "optimal_plane", "optimal_plane_by_cells"]
+__all__ = ["optimal_plane", "optimal_plane_by_cells", "validate_options"]

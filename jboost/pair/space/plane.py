@@ -12,6 +12,7 @@ from jboost.pair.space import hulls
 from jboost.pair.space.problem import Problem
 from jboost.pair.space.visits import Incumbent
 from jboost.pair.sweep.line import Line, choose
+from jboost.pair.types import Fat
 
 # a direction is rounded at so many lengths, and the rounding that leaves the widest gap is taken
 _NUM_LENGTHS = 32
@@ -21,7 +22,7 @@ def draw_plane(
     problem: Problem,
     best: Incumbent,
     own_is_positive: Array,
-    flip_misclassified: bool,
+    fat: Fat,
     unit: Array,
     result_dtype: jnp.dtype,
 ) -> Line:
@@ -31,7 +32,7 @@ def draw_plane(
     real = problem.metric.dtype
     on_positive_side = best.on_own_side == own_is_positive
     kept = problem.live & (best.on_own_side == problem.own)
-    counted = problem.live if flip_misclassified else kept
+    counted = problem.live if fat == "flipped" else kept
     above, below = counted & on_positive_side, counted & ~on_positive_side
     normal = jnp.where(own_is_positive, best.normal, -best.normal)
     normal = normal / numerics.power_of_two_at_least(jnp.max(jnp.abs(normal)))

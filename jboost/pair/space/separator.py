@@ -18,7 +18,7 @@ from jboost.pair.space.search import promising_axes
 from jboost.pair.space.sweep import Axes, bound_all, list_axes
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import Encoding, certify, pad_rows
-from jboost.pair.types import Separator
+from jboost.pair.types import Fat, Separator
 
 # of the extents of coordinates: beyond it products of metric coordinates lose the small ones
 _MOST_SPREAD = 2.0**22
@@ -26,7 +26,7 @@ _MOST_SPREAD = 2.0**22
 _ROWS = 64
 
 
-def judge_options(config: object, on_step: object, initial: object) -> SweepConfig:
+def validate_options(config: object, on_step: object, initial: object) -> SweepConfig:
     """The resolved config of the sweep in space. Raises ValueError, naming the argument, for
     options that only the plane has.
     """
@@ -44,7 +44,7 @@ def judge_options(config: object, on_step: object, initial: object) -> SweepConf
     return dataclasses.replace(settings, word_bits=64).resolved()
 
 
-@functools.partial(jax.jit, static_argnames=("all_optima", "flip_misclassified", "config"))
+@functools.partial(jax.jit, static_argnames=("all_optima", "fat", "config"))
 @meshes.takes_gathered
 def optimal_plane(
     points: Array,
@@ -53,7 +53,7 @@ def optimal_plane(
     mask: Array,
     *,
     all_optima: bool,
-    flip_misclassified: bool,
+    fat: Fat,
     config: SweepConfig,
 ) -> Separator:
     """The plane that misclassifies the least weight, over all planes and both constant classifiers:
@@ -73,7 +73,8 @@ def optimal_plane(
       mask: [n] bool, False for rows that only pad.
       all_optima: take the largest margin among all optimal separator sets, instead of the first
         one.
-      flip_misclassified: measure margins with the misclassified points flipped, instead of removed.
+      fat: "removed" or "flipped": margins without the misclassified points, or with their labels
+        flipped.
       config: resolved; its words are of 64 bits.
 
     >>> import jax.numpy as jnp
@@ -86,7 +87,7 @@ def optimal_plane(
     ...     jnp.ones(5),
     ...     jnp.ones(5, bool),
     ...     all_optima=True,
-    ...     flip_misclassified=False,
+    ...     fat="removed",
     ...     config=config,
     ... )
     >>> float(found.loss), round(float(found.margin), 4)
@@ -105,7 +106,7 @@ def optimal_plane(
             list_axes(problem),
             none,
             all_optima=all_optima,
-            flip_misclassified=flip_misclassified,
+            fat=fat,
             config=config,
             result_dtype=result_dtype,
         )
@@ -122,13 +123,13 @@ def optimal_plane_by_cells(
     mask: Array,
     *,
     all_optima: bool,
-    flip_misclassified: bool,
+    fat: Fat,
     config: SweepConfig,
 ) -> Separator:
     """`optimal_plane` of concrete arrays, where branch and bound leaves few axes to the sweep; the
     sweep of all where it does not.
     """
-    options = {"all_optima": all_optima, "flip_misclassified": flip_misclassified, "config": config}
+    options = {"all_optima": all_optima, "fat": fat, "config": config}
     num_points, result_dtype = points.shape[0], jnp.result_type(float)
     padded = pad_rows(max(_ROWS, -(-num_points // _ROWS) * _ROWS), points, labels, weights, mask)
     with jax.enable_x64(True):
@@ -147,9 +148,7 @@ def _read(points: Array, labels: Array, weights: Array, mask: Array) -> Problem:
     return encode(points, labels, weights, mask)[0]
 
 
-@functools.partial(
-    jax.jit, static_argnames=("all_optima", "flip_misclassified", "config", "result_dtype")
-)
+@functools.partial(jax.jit, static_argnames=("all_optima", "fat", "config", "result_dtype"))
 def _sweep_listed(
     points: Array,
     labels: Array,
@@ -170,19 +169,17 @@ def _best_about(
     least_elsewhere: Array,
     *,
     all_optima: bool,
-    flip_misclassified: bool,
+    fat: Fat,
     config: SweepConfig,
     result_dtype: jnp.dtype,
 ) -> Separator:
     """The best plane about some axes, where planes about others lose `least_elsewhere` or more."""
     bounds = bound_all(problem, axes, config)
-    best = visits.visit_axes(
-        problem, axes, bounds, all_optima=all_optima, flip_misclassified=flip_misclassified
-    )
+    best = visits.visit_axes(problem, axes, bounds, all_optima=all_optima, fat=fat)
     least = jnp.minimum(reduce.least(bounds), least_elsewhere)
     bound = jnp.maximum(jnp.where(problem.is_exact, best.loss, jnp.minimum(best.loss, least)), 0)
     drawn = plane.draw_plane(
-        problem, best, encoding.own_is_positive, flip_misclassified, encoding.unit, result_dtype
+        problem, best, encoding.own_is_positive, fat, encoding.unit, result_dtype
     )
     constant = plane.best_constant(problem, encoding.positive, encoding.integers)
     wrong, wrong_flat = (

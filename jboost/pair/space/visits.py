@@ -21,6 +21,7 @@ from jboost.pair.space.problem import Problem
 from jboost.pair.space.sweep import Axes
 from jboost.pair.sweep import look_around
 from jboost.pair.sweep.visits import Chosen, reach, tour
+from jboost.pair.types import Fat
 
 
 class Incumbent(NamedTuple):
@@ -58,7 +59,7 @@ def best_constant(problem: Problem) -> Incumbent:
 
 
 def visit_axes(
-    problem: Problem, axes: Axes, bounds: Array, *, all_optima: bool, flip_misclassified: bool
+    problem: Problem, axes: Axes, bounds: Array, *, all_optima: bool, fat: Fat
 ) -> Incumbent:
     """The optimum, from lower bounds of the loss round every axis; where `problem.is_exact` is
     False, the best that is certainly attained.
@@ -68,7 +69,8 @@ def visit_axes(
       axes: of the problem.
       bounds: [c] integer, of the axes in their order.
       all_optima: compare the margins of all optimal separator sets, instead of taking the first.
-      flip_misclassified: measure margins with the misclassified points flipped, instead of removed.
+      fat: "removed" or "flipped": margins without the misclassified points, or with their labels
+        flipped.
     """
 
     def open_classes(place: Array) -> _Classes:
@@ -76,7 +78,7 @@ def visit_axes(
 
     def separate(place: Array, classes: _Classes, chosen: Chosen) -> Incumbent:
         centre, _ = axes.ends(place)
-        return _fat_separator(problem, centre, classes, chosen, flip_misclassified)
+        return _fat_separator(problem, centre, classes, chosen, fat)
 
     places = lax.iota(jnp.int32, bounds.shape[0])
     return tour(
@@ -128,14 +130,14 @@ def _own_side(classes: _Classes, chosen: Array) -> Array:
 
 
 def _fat_separator(
-    problem: Problem, centre: Array, classes: _Classes, chosen: Chosen, flip_misclassified: bool
+    problem: Problem, centre: Array, classes: _Classes, chosen: Chosen, fat: Fat
 ) -> Incumbent:
     """The bisector of the hulls on the two sides of one class, if its margin exceeds the floor;
     else any margin up to that.
     """
     on_own_side = _own_side(classes, chosen.number)
     kept = problem.live & (on_own_side == problem.own)
-    counted = problem.live if flip_misclassified else kept
+    counted = problem.live if fat == "flipped" else kept
     own_side, other_side = counted & on_own_side, counted & ~on_own_side
     squared, nearest = reduce.first_least(
         jnp.where(other_side, _squared_distances(problem, centre), jnp.inf)

@@ -17,6 +17,7 @@ from jboost.base.types import Array
 from jboost.geometry import exact, fractions
 from jboost.pair.sweep.instance import Instance
 from jboost.pair.sweep.visits import Incumbent
+from jboost.pair.types import Fat
 
 
 class Line(NamedTuple):
@@ -34,7 +35,7 @@ def draw_line(
     instance: Instance,
     best: Incumbent,
     own_is_positive: Array,
-    flip_misclassified: bool,
+    fat: Fat,
     unit: Array,
     result_dtype: jnp.dtype,
 ) -> Line:
@@ -43,7 +44,7 @@ def draw_line(
     """
     on_positive_side = best.on_own_side == own_is_positive
     kept = instance.live & (best.on_own_side == instance.own)
-    counted = instance.live if flip_misclassified else kept
+    counted = instance.live if fat == "flipped" else kept
     above, below = counted & on_positive_side, counted & ~on_positive_side
     normal = jnp.where(own_is_positive, best.normal, -best.normal)
     normals = fractions.enclosing_directions(normal, result_dtype)

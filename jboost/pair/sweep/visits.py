@@ -20,6 +20,7 @@ from jboost.base.types import Array, PyTree
 from jboost.geometry import angular, hulls
 from jboost.pair.sweep.brackets import look_around
 from jboost.pair.sweep.instance import Instance
+from jboost.pair.types import Fat
 
 
 class Incumbent(NamedTuple):
@@ -78,7 +79,7 @@ def class_weights(instance: Instance) -> tuple[Array, Array]:
 
 
 def visit_centres(
-    instance: Instance, centres: Array, bounds: Array, *, all_optima: bool, flip_misclassified: bool
+    instance: Instance, centres: Array, bounds: Array, *, all_optima: bool, fat: Fat
 ) -> Incumbent:
     """The exact optimum, from lower bounds of the loss round every centre.
 
@@ -87,14 +88,15 @@ def visit_centres(
       centres: [c] int32.
       bounds: [c] integer.
       all_optima: compare the margins of all optimal separator sets, instead of taking the first.
-      flip_misclassified: measure margins with the misclassified points flipped, instead of removed.
+      fat: "removed" or "flipped": margins without the misclassified points, or with their labels
+        flipped.
     """
 
     def open_classes(centre: Array) -> _Classes:
         return _open_classes(instance, centre)
 
     def separate(centre: Array, classes: _Classes, chosen: Chosen) -> Incumbent:
-        return _fat_separator(instance, centre, classes, chosen, flip_misclassified)
+        return _fat_separator(instance, centre, classes, chosen, fat)
 
     return tour(
         bounds, centres, open_classes, separate, best_constant(instance), all_optima=all_optima
@@ -214,7 +216,7 @@ def reach(squared: Array, upper: Array) -> Array:
 
 
 def _fat_separator(
-    instance: Instance, centre: Array, classes: _Classes, chosen: Chosen, flip_misclassified: bool
+    instance: Instance, centre: Array, classes: _Classes, chosen: Chosen, fat: Fat
 ) -> Incumbent:
     """The bisector of the hulls on the two sides of one open class, if its margin exceeds the
     floor; else any margin up to that.
@@ -225,7 +227,7 @@ def _fat_separator(
     on_left = classes.upper != passed
     on_own_side = jnp.where(classes.off_centre, on_left != own_on_right, True)
     kept = instance.live & (on_own_side == instance.own)
-    counted = instance.live if flip_misclassified else kept
+    counted = instance.live if fat == "flipped" else kept
     own_side, other_side = counted & on_own_side, counted & ~on_own_side
     squared, nearest = reduce.first_least(
         jnp.where(other_side, _squared_distances(instance, centre), jnp.inf)
