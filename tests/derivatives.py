@@ -284,25 +284,31 @@ def _formulas() -> list[Row]:
 
 def _models() -> list[Row]:
     features = _RNG.normal(size=(4, 2))
-    separator = jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
-    vote = jboost.combine.fit([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
-    stumps = jboost.learners.stumps()
-    fitted = jboost.adaboost.fit(
-        jboost.make_dataset(_POINTS, [1, -1, 1]), stumps, max_rounds=2
-    ).ensemble
+
+    # Fitted when a row is checked, not when the rows are listed: every run of the tests lists them.
+    @functools.cache
+    def separator() -> Any:
+        return jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
+
+    @functools.cache
+    def vote() -> Any:
+        return jboost.combine.fit([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
+
+    @functools.cache
+    def ensemble() -> Any:
+        dataset = jboost.make_dataset(_POINTS, [1, -1, 1])
+        return jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=2).ensemble
 
     def of_separator(features: Any, normal: Any, anchor: Any, bias: Any) -> Any:
-        return jboost.predict_scores(
-            separator._replace(normal=normal, anchor=anchor, bias=bias), features
-        )
+        model = separator()._replace(normal=normal, anchor=anchor, bias=bias)
+        return jboost.predict_scores(model, features)
 
     def of_vote(features: Any, coefficients: Any, offset: Any) -> Any:
-        return jboost.predict_scores(
-            vote._replace(coefficients=coefficients, offset=offset), features
-        )
+        model = vote()._replace(coefficients=coefficients, offset=offset)
+        return jboost.predict_scores(model, features)
 
     def of_ensemble(votes: Any, constant: Any) -> Any:
-        return jboost.predict_scores(fitted._replace(votes=votes, constant=constant), features)
+        return jboost.predict_scores(ensemble()._replace(votes=votes, constant=constant), features)
 
     line = np.array([0.3, -1.0])
     by_votes = {"votes": np.array([[0.5, 0.8], [0.3, 0.2]]), "constant": 0.2}
