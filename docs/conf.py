@@ -1,0 +1,181 @@
+"""The documentation site: `scripts/docs` builds it into docs/_build/html.
+
+Docstrings are written as plain text with code in single backticks. `_docstring` makes
+reStructuredText of them, and adds the fields of a record with the comments beside them.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import re
+import sys
+import textwrap
+import tokenize
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+project = "jboost"
+author = "The jboost developers"
+project_copyright = author
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+default_role = "py:obj"
+suppress_warnings = ["myst.strikethrough"]
+
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
+myst_heading_anchors = 3
+
+html_theme = "sphinx_book_theme"
+html_title = "jboost"
+html_copy_source = False
+html_theme_options = {"use_download_button": False, "show_navbar_depth": 1}
+
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_preserve_defaults = True
+autodoc_type_aliases = {
+    name: name for name in ("Array", "ArrayLike", "PyTree", "OnStep", "Initializer")
+}
+autodoc_default_options = {"members": True, "show-inheritance": False, "member-order": "bysource"}
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+nitpicky = False
+
+# Parts of a line that are left as they are: code in backticks, roles and links.
+_CODE = re.compile(r"(``.+?``|:[a-z:]+:`[^`]+`|`[^`]+`)")
+_SECTION = re.compile(r"(Args|Arguments|Attributes|Raises|Returns|Yields|Note|Example|Examples):$")
+
+
+def _escape(line: str) -> str:
+    """The line with the characters that reStructuredText takes for markup escaped."""
+    bullet = re.match(r"\s*(\* |- |\d\. )?", line)
+    start, rest = line[: bullet.end()], line[bullet.end() :]
+    parts = _CODE.split(rest)
+    for index in range(0, len(parts), 2):
+        parts[index] = re.sub(r"([*|])", r"\\\1", parts[index])
+        parts[index] = re.sub(r"_(?=\W|$)", r"\\_", parts[index])
+    return start + "".join(parts)
+
+
+def _paragraphs(lines: list[str]) -> list[str]:
+    """Escaped lines, with `::` in front of indented blocks that are neither lists nor sections,
+    and a blank line around lists.
+    """
+    found: list[str] = []
+    numbered: int | None = None  # the indentation of a numbered list
+    literal: int | None = None  # the indentation of the line in front of a literal block
+    for index, line in enumerate(lines):
+        text, indent = line.strip(), len(line) - len(line.lstrip())
+        if literal is not None and text and indent <= literal:
+            literal = None
+        if literal is not None or text.startswith((">>>", "... ")) or _in_doctest(lines, index):
+            found.append(line)
+            continue
+        after = lines[index + 2] if index + 2 < len(lines) else ""
+        starts_block = (
+            (text.endswith(":") or re.match(r"\w+ = ", after.strip()))
+            and text != ""
+            and not _SECTION.match(text)
+            and not lines[index + 1 : index + 2] == []
+            and not lines[index + 1].strip()
+            and len(after) - len(after.lstrip()) > indent
+            and after.strip() != ""
+            and not re.match(r"(\* |- |\d\. |>>>)", after.strip())
+        )
+        if starts_block:
+            literal = indent
+            found.append(_escape(line) + (":" if text.endswith(":") else " ::"))
+            continue
+        is_item = re.match(r"(\* |- |\d\. )", text)
+        if is_item and found and found[-1].strip() and not re.match(r"\s*(\* |- |\d\. )", found[-1]):
+            previous = found[-1]
+            if len(previous) - len(previous.lstrip()) <= indent:
+                found.append("")
+        if is_item and text[0].isdigit():
+            numbered = indent
+        elif numbered is not None and text and indent <= numbered:
+            numbered = None
+        # what follows "1. " stands below the text, three characters in
+        inner = " " if numbered is not None and indent == numbered + 2 and not is_item else ""
+        found.append(inner + _escape(line))
+    return found
+
+
+def _in_doctest(lines: list[str], index: int) -> bool:
+    """Whether a line is what an example prints: no blank line since its `>>>`."""
+    while index >= 0 and lines[index].strip():
+        if lines[index].strip().startswith(">>>"):
+            return True
+        index -= 1
+    return False
+
+
+def _fields(record: type) -> list[tuple[str, str]]:
+    """The fields of a NamedTuple or a dataclass with the comments of the source about them."""
+    try:
+        source = textwrap.dedent(inspect.getsource(record))
+    except (OSError, TypeError):
+        return []
+    comments = {
+        token.start[0]: (token.string.lstrip("# "), token.start[1] == len(token.line) - len(
+            token.line.lstrip()
+        ))
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    found = []
+    for node in ast.parse(source).body[0].body:
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        if node.target.id.startswith("_"):
+            continue
+        words = []
+        line = node.lineno - 1
+        while line in comments and comments[line][1]:
+            words.insert(0, comments[line][0])
+            line -= 1
+        words += [
+            comments[line][0]
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            if line in comments
+        ]
+        default = f" (default ``{ast.unparse(node.value)}``)" if node.value is not None else ""
+        found.append((node.target.id, f"{_escape(' '.join(words))}{default}"))
+    return found
+
+
+def _docstring(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    fresh = _paragraphs(lines)
+    if what == "class" and isinstance(value, type):
+        fields = _fields(value)
+        if fields:
+            if fresh and fresh[-1].strip():
+                fresh.append("")
+            fresh.append("Attributes:")
+            fresh += [f"  {field}: {text or '..'}".replace(": ..", ":") for field, text in fields]
+            fresh.append("")
+    lines[:] = fresh
+
+
+def _skip(app: Any, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
+    """Leaves out the fields of records, which `_docstring` lists, and what a base class has."""
+    if type(value).__name__ in ("_tuplegetter", "member_descriptor"):
+        return True
+    if name in ("count", "index") and what == "class" and not inspect.isfunction(value):
+        return True
+    return None
+
+
+def setup(app: Any) -> None:
+    # napoleon, whose listener has priority 500, gets what _docstring made
+    app.connect("autodoc-process-docstring", _docstring, priority=400)
+    app.connect("autodoc-skip-member", _skip)
