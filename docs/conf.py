@@ -85,7 +85,7 @@ def _paragraphs(lines: list[str]) -> list[str]:
             (text.endswith(":") or re.match(r"\w+ = ", after.strip()))
             and text != ""
             and not _SECTION.match(text)
-            and not lines[index + 1 : index + 2] == []
+            and index + 1 < len(lines)
             and not lines[index + 1].strip()
             and len(after) - len(after.lstrip()) > indent
             and after.strip() != ""
@@ -96,7 +96,12 @@ def _paragraphs(lines: list[str]) -> list[str]:
             found.append(_escape(line) + (":" if text.endswith(":") else " ::"))
             continue
         is_item = re.match(r"(\* |- |\d\. )", text)
-        if is_item and found and found[-1].strip() and not re.match(r"\s*(\* |- |\d\. )", found[-1]):
+        if (
+            is_item
+            and found
+            and found[-1].strip()
+            and not re.match(r"\s*(\* |- |\d\. )", found[-1])
+        ):
             previous = found[-1]
             if len(previous) - len(previous.lstrip()) <= indent:
                 found.append("")
@@ -126,9 +131,10 @@ def _fields(record: type) -> list[tuple[str, str]]:
     except (OSError, TypeError):
         return []
     comments = {
-        token.start[0]: (token.string.lstrip("# "), token.start[1] == len(token.line) - len(
-            token.line.lstrip()
-        ))
+        token.start[0]: (
+            token.string.lstrip("# "),
+            token.start[1] == len(token.line) - len(token.line.lstrip()),
+        )
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT
     }
