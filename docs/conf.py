@@ -35,7 +35,11 @@ myst_heading_anchors = 3
 html_theme = "sphinx_book_theme"
 html_title = "jboost"
 html_copy_source = False
-html_theme_options = {"use_download_button": False, "show_navbar_depth": 1}
+html_theme_options = {
+    "use_download_button": False,
+    "show_navbar_depth": 1,
+    "navbar_persistent": [],
+}
 
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
@@ -52,6 +56,7 @@ nitpicky = False
 
 # Parts of a line that are left as they are: code in backticks, roles and links.
 _CODE = re.compile(r"(``.+?``|:[a-z:]+:`[^`]+`|`[^`]+`)")
+_ITEM = re.compile(r"(\* |- |\d\. )")
 _SECTION = re.compile(r"(Args|Arguments|Attributes|Raises|Returns|Yields|Note|Example|Examples):$")
 
 
@@ -64,6 +69,22 @@ def _escape(line: str) -> str:
         parts[index] = re.sub(r"([*|])", r"\\\1", parts[index])
         parts[index] = re.sub(r"_(?=\W|$)", r"\\_", parts[index])
     return start + "".join(parts)
+
+
+def _align_lists(lines: list[str]) -> list[str]:
+    """Lists below a sentence moved to the margin, where indented they would be quotations."""
+    found: list[str] = []
+    shift = 0
+    for line in lines:
+        text, indent = line.strip(), len(line) - len(line.lstrip())
+        if text and indent < shift:
+            shift = 0
+        above = found[-1] if found else ""
+        is_below_text = above.strip() != "" and not above.startswith((" ", "*", "-"))
+        if _ITEM.match(text) and indent and is_below_text and not _SECTION.match(above):
+            shift = indent
+        found.append(line[shift:])
+    return found
 
 
 def _paragraphs(lines: list[str]) -> list[str]:
@@ -95,7 +116,7 @@ def _paragraphs(lines: list[str]) -> list[str]:
             literal = indent
             found.append(_escape(line) + (":" if text.endswith(":") else " ::"))
             continue
-        is_item = re.match(r"(\* |- |\d\. )", text)
+        is_item = _ITEM.match(text)
         if (
             is_item
             and found
@@ -160,7 +181,7 @@ def _fields(record: type) -> list[tuple[str, str]]:
 
 
 def _docstring(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    fresh = _paragraphs(lines)
+    fresh = _paragraphs(_align_lists(lines))
     if what == "class" and isinstance(value, type):
         fields = _fields(value)
         if fields:
@@ -182,6 +203,10 @@ def _skip(app: Any, what: str, name: str, value: Any, skip: bool, options: Any) 
 
 
 def setup(app: Any) -> None:
+    from sphinx.util.inspect import TypeAliasForwardRef
+
+    # `Array | None` shows its alias by name; Sphinx 9 does so for an alias alone
+    TypeAliasForwardRef.__repr__ = lambda alias: alias.name
     # napoleon, whose listener has priority 500, gets what _docstring made
     app.connect("autodoc-process-docstring", _docstring, priority=400)
     app.connect("autodoc-skip-member", _skip)
