@@ -7,6 +7,8 @@ reStructuredText of them, and adds the fields of a record with the comments besi
 from __future__ import annotations
 
 import ast
+import enum
+import functools
 import inspect
 import io
 import re
@@ -47,7 +49,7 @@ autodoc_preserve_defaults = True
 autodoc_type_aliases = {
     name: name for name in ("Array", "ArrayLike", "PyTree", "OnStep", "Initializer")
 }
-autodoc_default_options = {"members": True, "show-inheritance": False, "member-order": "bysource"}
+autodoc_default_options = {"members": True, "member-order": "bysource"}
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
@@ -68,6 +70,7 @@ def _escape(line: str) -> str:
     for index in range(0, len(parts), 2):
         parts[index] = re.sub(r"([*|])", r"\\\1", parts[index])
         parts[index] = re.sub(r"_(?=\W|$)", r"\\_", parts[index])
+        parts[index] = re.sub(r"(?<=\w)\^(-?\w+)", r"\\ :sup:`\1`\\ ", parts[index])
     return start + "".join(parts)
 
 
@@ -160,7 +163,8 @@ def _fields(record: type) -> list[tuple[str, str]]:
         if token.type == tokenize.COMMENT
     }
     found = []
-    for node in ast.parse(source).body[0].body:
+    body = ast.parse(source).body[0].body
+    for node, following in zip(body, [*body[1:], None], strict=True):
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
             continue
         if node.target.id.startswith("_"):
@@ -175,9 +179,22 @@ def _fields(record: type) -> list[tuple[str, str]]:
             for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
             if line in comments
         ]
-        default = f" (default ``{ast.unparse(node.value)}``)" if node.value is not None else ""
-        found.append((node.target.id, f"{_escape(' '.join(words))}{default}"))
+        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+            words.append(str(following.value.value))  # the docstring of the field
+        default = _default(node.value)
+        text = _escape(" ".join(" ".join(words).split()))
+        found.append((node.target.id, text + (f" (default ``{default}``)" if default else "")))
     return found
+
+
+def _default(value: ast.expr | None) -> str:
+    """The default of a field as it stands in the source, that of a factory by what it returns."""
+    if isinstance(value, ast.Call) and ast.unparse(value.func).endswith("field"):
+        given = {keyword.arg: keyword.value for keyword in value.keywords}
+        value = given.get("default", given.get("default_factory"))
+        if isinstance(value, ast.Lambda):
+            value = value.body
+    return ast.unparse(value) if value is not None else ""
 
 
 def _docstring(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
@@ -188,18 +205,17 @@ def _docstring(app: Any, what: str, name: str, value: Any, options: Any, lines: 
             if fresh and fresh[-1].strip():
                 fresh.append("")
             fresh.append("Attributes:")
-            fresh += [f"  {field}: {text or '..'}".replace(": ..", ":") for field, text in fields]
+            fresh += [f"  {field}: {text}".rstrip() for field, text in fields]
             fresh.append("")
     lines[:] = fresh
 
 
 def _skip(app: Any, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
-    """Leaves out the fields of records, which `_docstring` lists, and what a base class has."""
-    if type(value).__name__ in ("_tuplegetter", "member_descriptor"):
-        return True
-    if name in ("count", "index") and what == "class" and not inspect.isfunction(value):
-        return True
-    return None
+    """Leaves out the fields of records, which `_docstring` lists."""
+    is_field = not callable(value) and not isinstance(
+        value, (property, functools.cached_property, enum.Enum, classmethod, staticmethod)
+    )
+    return True if what == "class" and is_field else None
 
 
 def setup(app: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 FIGURE = HERE / "figures" / "layers.svg"
-_WIDTH, _ROW, _GAP, _NAMES = 860, 52, 12, 130
+_WIDTH, _ROW, _GAP, _NAMES = 860, 52, 12, 150
 
 
 def draw(contributing: str) -> str:
