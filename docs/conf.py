@@ -201,6 +201,8 @@ def _docstring(app: Any, what: str, name: str, value: Any, options: Any, lines: 
     fresh = _paragraphs(_align_lists(lines))
     if what == "class" and isinstance(value, type):
         fields = _fields(value)
+        if issubclass(value, enum.Enum):
+            fields = [(member.name, f"``{member.value!r}``") for member in value]
         if fields:
             if fresh and fresh[-1].strip():
                 fresh.append("")
