@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 project = "jboost"
 author = "The jboost developers"
@@ -220,6 +220,19 @@ def _skip(app: Any, what: str, name: str, value: Any, skip: bool, options: Any) 
     return True if what == "class" and is_field else None
 
 
+def _check_entries(app: Any, env: Any) -> None:
+    """Warns of public names without an entry, and of entries of no public name."""
+    import entries  # of this folder
+    from sphinx.util import logging
+
+    pages = [path.read_text(encoding="utf-8") for path in (HERE / "api").glob("*.md")]
+    for names, words in zip(
+        entries.differences(pages), ("has no entry in docs/api/", "is no public name"), strict=True
+    ):
+        for name in sorted(names):
+            logging.getLogger(__name__).warning("%s %s", name, words)
+
+
 def setup(app: Any) -> None:
     from sphinx.util.inspect import TypeAliasForwardRef
 
@@ -228,3 +241,4 @@ def setup(app: Any) -> None:
     # napoleon, whose listener has priority 500, gets what _docstring made
     app.connect("autodoc-process-docstring", _docstring, priority=400)
     app.connect("autodoc-skip-member", _skip)
+    app.connect("env-check-consistency", _check_entries)

@@ -8,12 +8,10 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import jboost
 import public_api
 
 ROOT = Path(__file__).parents[1]
@@ -21,68 +19,55 @@ DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 WITHOUT_ALL = ("boosting", "drive", "files", "folds", "status")  # modules without `__all__`
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-_ENTRY = re.compile(r"^\.\. auto(?:function|class|data):: (jboost\.\S+)$", re.MULTILINE)
 
 
 def read(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def module_of(name: str) -> types.ModuleType:
+    """A module of the folder docs/."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def api_pages() -> list[str]:
+    return [read(path) for path in (DOCS / "api").glob("*.md")]
+
+
 # --- the API pages --------------------------------------------------------------------------------
 
 
-def names_of(module: types.ModuleType) -> list[str]:
-    """What a module declares in `__all__`; without one what it defines and does not hide."""
-    if hasattr(module, "__all__"):
-        return list(module.__all__)
-    return [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
-    ]
+@pytest.fixture
+def entries():
+    """The module docs/entries.py."""
+    return module_of("entries")
 
 
-def public_names(module: types.ModuleType, dotted: str) -> Iterator[str]:
-    """The dotted names below a module, those of the modules that it declares included."""
-    for name in names_of(module):
-        value = getattr(module, name)
-        if isinstance(value, types.ModuleType):
-            yield from public_names(value, f"{dotted}.{name}")
-        else:
-            yield f"{dotted}.{name}"
-
-
-def missing_names(pages: list[str]) -> tuple[set[str], set[str]]:
-    """Public names without an entry, and entries of no public name."""
-    entries = {name for page in pages for name in _ENTRY.findall(page)}
-    public = set(public_names(jboost, "jboost"))
-    return public - entries, entries - public
-
-
-def test_public_names_have_an_entry_each_in_the_api_pages():
-    pages = [read(path) for path in (DOCS / "api").glob("*.md")]
-    missing, unknown = missing_names(pages)
+def test_public_names_have_an_entry_each_in_the_api_pages(entries):
+    missing, unknown = entries.differences(api_pages())
     assert not missing, (
         f"no entry in docs/api/ for {sorted(missing)}: add '.. autofunction:: NAME' or"
         " '.. autoclass:: NAME' to the page of the module"
     )
     assert not unknown, f"docs/api/ has entries of no public name: {sorted(unknown)}"
-    entries = [name for page in pages for name in _ENTRY.findall(page)]
-    assert len(entries) == len(set(entries))
+    names = entries.entries_of(api_pages())
+    assert len(names) == len(set(names))
 
 
-def test_public_functions_of_the_other_tables_are_among_the_entries():
-    pages = [read(path) for path in (DOCS / "api").glob("*.md")]
-    entries = {name for page in pages for name in _ENTRY.findall(page)}
+def test_public_functions_of_the_other_tables_are_among_the_entries(entries):
+    names = set(entries.entries_of(api_pages()))
     functions = set(public_api.public_functions(exempt=WITHOUT_ALL))
-    assert {f"jboost.{name}" for name in functions} <= entries
+    assert {f"jboost.{name}" for name in functions} <= names
 
 
-def test_checker_finds_a_name_without_an_entry():
-    pages = [read(path) for path in (DOCS / "api").glob("*.md")]
+def test_checker_finds_a_name_without_an_entry(entries):
+    pages = api_pages()
     entry = ".. autofunction:: jboost.pair.optimal_separator\n"
     assert any(entry in page for page in pages)
-    assert missing_names([page.replace(entry, "") for page in pages]) == (
+    assert entries.differences([page.replace(entry, "") for page in pages]) == (
         {"jboost.pair.optimal_separator"},
         set(),
     )
@@ -116,9 +101,7 @@ def test_relative_links_lead_to_files(page):
 
 
 def test_picture_of_the_layers_is_of_the_table_in_contributing():
-    spec = importlib.util.spec_from_file_location("layers_picture", DOCS / "layers.py")
-    layers = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(layers)
+    layers = module_of("layers")
     picture = layers.draw(read(ROOT / "CONTRIBUTING.md"))
     assert read(layers.FIGURE) == picture, "run python docs/layers.py"
 
