@@ -1,5 +1,5 @@
-"""The tables of README.md and benchmarks/RESULTS.md, made from the JSON in `benchmarks/results`:
-`python -m benchmarks.table [--check]`.
+"""The tables of README.md, docs/benchmarks.md and benchmarks/RESULTS.md, made from the JSON in
+`benchmarks/results`: `python -m benchmarks.table [--check]`.
 
 A block `<!-- NAME:begin -->` to `<!-- NAME:end -->` of one of the `blocks` below is replaced
 wherever it stands.
@@ -42,7 +42,9 @@ from benchmarks import (
 )
 from benchmarks.paper001 import table as paper001
 
-FILES = (harness.ROOT / "README.md", harness.ROOT / "benchmarks" / "RESULTS.md")
+FILES = tuple(
+    harness.ROOT / name for name in ("README.md", "docs/benchmarks.md", "benchmarks/RESULTS.md")
+)
 _MARKER = re.compile(r"^<!-- ([a-z0-9-]+):(begin|end) -->$", re.MULTILINE)
 
 # The order here is the order of the tables. A new benchmark is a new line.
@@ -170,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         nargs="+",
         default=FILES,
         metavar="FILE",
-        help="default: README.md and benchmarks/RESULTS.md",
+        help="default: README.md, docs/benchmarks.md and benchmarks/RESULTS.md",
     )
     parser.add_argument("--results", type=Path, default=harness.RESULTS, metavar="DIR")
     options = parser.parse_args(arguments)

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by scripts/run and scripts/test: makes .venv, or reuses it. Needs bash 3.2 and a Python 3.11 to 3.13, nothing else.
+# Sourced by scripts/run, scripts/test and scripts/docs: makes .venv, or reuses it. Needs bash 3.2 and a Python 3.11 to 3.13, nothing else.
 #
 # .venv/jboost-stamp is removed before anything changes and written last, so an environment without one is half made and is made anew.
 # Its lines: the Python and the place it was made for (another one: made anew), the hash of pyproject.toml (another one: installed again)
@@ -122,7 +122,7 @@ lock() {
     fi
 }
 
-# prepare_environment EXTRA: afterwards $venv/bin holds jboost with that extra.
+# prepare_environment EXTRAS: afterwards $venv/bin holds jboost with these extras, words in one argument.
 prepare_environment() {
     local wanted=$1
     case ${JBOOST_CUDA:-} in

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-SCRIPTS = ("scripts/run", "scripts/test", ".ci/run")
+SCRIPTS = ("scripts/run", "scripts/test", "scripts/docs", ".ci/run")
 # Not filelock, which JAX imports where it finds it.
 EXTRA_PACKAGES = (
     "click",
@@ -62,6 +62,7 @@ def test_extras_have_their_packages():
         "cli",
         "cuda12",
         "cuda13",
+        "docs",
         "frames",
         "plots",
         "sklearn",
