@@ -9,7 +9,7 @@ import pytest
 
 import jboost
 from jboost.base.status import Status
-from jboost.l0 import path as searches
+from jboost.l0.path import MarginSearch, _intervals
 from oracles import l0 as oracle
 from test_l0 import MAX_ORDER, TOLERANCE, every_monomial, mdl_costs
 
@@ -104,11 +104,9 @@ def test_promises_of_any_penalty_are_numbers():
     penalty, however much that is.
     """
     tried, floors = jnp.array([0.5, jnp.inf], jnp.float32), jnp.array([3.0, 0.0], jnp.float32)
-    search = searches.MarginSearch(
-        None, *jnp.zeros(3), tried, floors, tried, jnp.int32(1), jnp.int32(0)
-    )
+    search = MarginSearch(None, *jnp.zeros(3), tried, floors, tried, jnp.int32(1), jnp.int32(0))
     for penalty in (0.1, 1e30, 2e38, float(jnp.finfo(jnp.float32).max)):
-        promises = np.asarray(searches._intervals(search, jnp.float32(penalty))[1], np.float64)
+        promises = np.asarray(_intervals(search, jnp.float32(penalty))[1], np.float64)
         assert (
             1 - 3 * float(np.float32(penalty))
             <= promises[0]

@@ -45,7 +45,7 @@ def lower_bound(
       selected_bound: [] b, at least sum mu at some optimum.
 
     >>> import jax.numpy as jnp
-    >>> from jboost.l0 import certify
+    >>> from jboost.l0.relaxation import certify
     >>> bound = certify.lower_bound(
     ...     jnp.array([1.0]),
     ...     jnp.array([0.5]),
