@@ -56,13 +56,14 @@ def sums(*values: Array, axis: Axis = -1) -> tuple[Array, ...]:
 def largest(values: Array, *, axis: Axis = -1) -> Array:
     """The maximum over an axis or several; NaN if one number is NaN.
 
-    The maximum of no numbers is -inf, or the smallest integer.
+    The maximum of no numbers is -inf, or the smallest integer. On a CPU, XLA (jaxlib 0.10.2)
+    ignores NaN in float arrays of 4,096 numbers or more, which it passes to a library.
     """
     return _reduced(LARGEST, values, axis)
 
 
 def least(values: Array, *, axis: Axis = -1) -> Array:
-    """The minimum over an axis or several; NaN if one number is NaN.
+    """The minimum over an axis or several; NaN if one number is NaN, with the limit of `largest`.
 
     The minimum of no numbers is inf, or the largest integer.
     """

@@ -27,6 +27,8 @@ from jboost.base import meshes
 from jboost.projections.euclidean import projection_capped_simplex
 from jboost.projections.relative_entropy import (
     kl_projection_by_sums as kl_projection_by_sums,
+)
+from jboost.projections.relative_entropy import (
     kl_projection_capped_simplex,
 )
 
