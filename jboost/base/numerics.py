@@ -16,8 +16,6 @@ from jboost.base.types import Array, PyTree
 
 # `greatest` compares this many rows elementwise. A round number; not tuned.
 _MAX_ROWS = 4
-# `greatest` calls `jnp.max` from this size on: measured on a CPU, alone and inside a loop.
-_SIZE_FOR_PLAIN_MAX = 1 << 12
 # `lax.top_k` on a GPU does not finish compiling some sizes above 2^20 that are multiples of 1024
 # (found by trial); `top_k` adds one entry to these.
 _TOP_K_SIZE_LIMIT, _TOP_K_DIVISOR = 1 << 20, 1 << 10
