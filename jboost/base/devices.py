@@ -24,7 +24,7 @@ COMPILER_OPTIONS: dict[str, dict[str, Any]] = {
         ),
         "xla_gpu_graph_min_graph_size": "1",
     },
-    # XLA's older code generator compiles in at most two thirds of the time, and its code is as fast.
+    # XLA's older code generator compiles in two thirds of the time or less. Its code is as fast.
     "cpu": {"xla_cpu_use_fusion_emitters": False},
 }
 
