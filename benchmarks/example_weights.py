@@ -1,5 +1,7 @@
-"""Paper 003: test errors on Ripley's and the banana set, and seconds beside HiGHS: `python -m
-benchmarks.example_weights [--quick | --large]`.
+"""Example weights (Naish-Guzman, Holden and Paquet): test errors, and seconds beside HiGHS.
+
+Run `python -m benchmarks.example_weights [--quick | --large]`. The data sets are Ripley's and the
+banana set.
 
 The penalty of the banana set. Each protocol chooses a penalty on the 400 training examples of a
 realisation and refits; the protocol of least mean test error on realisations 1 to 5 is fixed, and

@@ -1,4 +1,4 @@
-"""Section 4 of paper 002 as an experiment, how many rounds InfoBoost needs: `python -m
+"""Section 4 of Hatano as an experiment, how many rounds InfoBoost needs: `python -m
 benchmarks.infoboost_rounds`.
 
 Three parts. `oracle`: hypotheses whose false positives are a share tau of an error 1/2 - gamma,

@@ -1,5 +1,6 @@
-"""Folds of Table 1 of paper 001 in one program: `jboost.l0.fit` under vmap against HiGHS fold by
-fold: `python -m benchmarks.l0_folds`.
+"""Folds of Table 1 of Goldberg and Eckstein (2009): `jboost.l0.fit` under vmap against HiGHS.
+
+Run `python -m benchmarks.l0_folds`. jboost fits all folds in one program, HiGHS fold by fold.
 
 The folds are those of BCW at one literal, as `scripts/reproduce` makes them by its default
 settings. Ours is the whole fit: relaxation with bounds over all hypotheses, and the vote. HiGHS

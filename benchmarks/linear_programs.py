@@ -2,8 +2,8 @@
 `python -m benchmarks.linear_programs`.
 
 Margins are those of benchmarks.soft_margin_games, nu is 0.1, votes are not negative. HiGHS gets
-formulation (3) of paper 001 and its dual, each by simplex and by interior point, and counts with
-the fastest of the four; MPAX (where it is installed) gets the dual by vmap, dense and sparse.
+formulation (3) of Goldberg and Eckstein (2009) and its dual, each by simplex and by interior point.
+The fastest of these four counts. MPAX, if it is installed, gets the dual by vmap, dense and sparse.
 """
 
 from __future__ import annotations

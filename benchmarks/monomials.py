@@ -1,7 +1,7 @@
 """Maximum monomial agreement: `jboost.monomials.maximum_agreement` against a C++ search on one
 thread: `python -m benchmarks.monomials`.
 
-The instances are those of the authors of paper 001 (uniform weights, and weights that LP-Boost
+The instances are those of Goldberg and Eckstein (2009) (uniform weights, and weights that LP-Boost
 met), and harder ones. Our seconds are those of whole calls, merging of equal examples included;
 those of the C++ program are of its search alone. All optima found are asserted to agree. Then
 LP-Boost itself over all monomials of any order, to proven optimality, against the optima that are

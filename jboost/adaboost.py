@@ -1,7 +1,8 @@
-"""AdaBoost, plain and margin-maximising: the reference points of the field.
+"""AdaBoost (Freund and Schapire 1997) and AdaBoost*_nu (Raetsch and Warmuth 2005).
 
-Freund and Schapire 1997; Raetsch and Warmuth 2005 for AdaBoost*_nu. D_t are the `example_weights`,
-alpha_t the votes, gamma_t the edges, Z_t the normalisers; nu is `margin_precision`.
+AdaBoost*_nu maximises the margin to a given precision. Symbols of these papers: D_t are the
+`example_weights`, alpha_t the votes, gamma_t the edges, Z_t the normalisers, and nu is
+`margin_precision`.
 """
 
 from __future__ import annotations
@@ -24,44 +25,42 @@ from jboost.losses import ExponentialLoss
 
 __all__ = ["AdaBoost", "MarginCertificate", "finish", "fit", "init", "step"]
 
-_MOST_PRECISION = 2.0  # the margins of all votes lie in [-1, 1]
+_MOST_PRECISION = 2.0  # the length of [-1, 1], the interval of all margins
 
 
 class MarginCertificate(NamedTuple):
-    """`lower_bound` is the training error, `upper_bound` the product of the normalisers; the
-    margins are those of votes scaled to norm 1.
-    """
+    """Bounds of the training error and of the margin; margins are those of votes of norm 1."""
 
     lower_bound: Array  # [] training error, rounded down
     upper_bound: Array  # [] product of the normalisers, rounded up
-    seen_upper_bound: Array  # [] the same: it needs no other hypotheses
-    example_weights: Array  # [m] under which the best edge was least
-    margin: Array  # [] the least margin of an example, rounded down; what the vote attains
-    # [] no vote over the learner's hypotheses has a greater margin; +inf where the learner proves
-    # nothing
+    seen_upper_bound: Array  # [] equal to `upper_bound`, which holds for any set of hypotheses
+    example_weights: Array  # [m] the weights under which the best edge was least
+    margin: Array  # [] the least margin of an example under this vote, rounded down
+    # [] no vote over the learner's hypotheses has a larger margin; +inf if the learner gives no
+    # bound of its edges
     margin_upper_bound: Array
 
 
 class Memory(NamedTuple):
-    """What AdaBoost carries from round to round."""
+    """The state of AdaBoost between rounds."""
 
     loss: ExponentialLoss
-    weights: Array  # [m] the distribution that the losses make
+    weights: Array  # [m] the distribution in proportion to the losses
     margins: Array  # [m] y F(x)
     norm: Array  # [] sum of the votes
-    least_edge: Array  # [] of all rounds so far
+    least_edge: Array  # [] the least edge of all rounds so far
     certificate: MarginCertificate
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class AdaBoost:
-    """The booster: every example is weighed by its exponential loss."""
+    """The booster, which weights every example by its exponential loss."""
 
     margin_precision: Array | None = None  # [] None for the plain algorithm
 
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
-        """One slot a round: the best of the proposed hypotheses is taken."""
+        """One slot per round, for the proposed hypothesis with the largest edge."""
         del num_proposed
         return max_rounds
 
@@ -87,7 +86,7 @@ class AdaBoost:
     def absorb(
         self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
     ) -> Absorbed:
-        """One round: the vote from the edge, the losses from the vote."""
+        """One round: computes the vote from the edge, and the losses from the vote."""
         weights = memory.weights
         signs = boosting.signs(dataset)
         edges = jnp.matmul(proposal.outputs, weights * signs, precision=lax.Precision.HIGHEST)
@@ -109,8 +108,8 @@ class AdaBoost:
         slots, votes, count = boosting.take_slot(
             ensemble, jnp.arange(edges.shape[0]) == best, vote, ~is_useless
         )
-        settled = is_perfect & dataset.mask
-        scores = signs * jnp.where(settled, jnp.inf, margins)
+        is_decided = is_perfect & dataset.mask
+        scores = signs * jnp.where(is_decided, jnp.inf, margins)
         certificate = _certify(
             memory.certificate,
             dataset,
@@ -163,7 +162,7 @@ def _certify(
     before: MarginCertificate,
     dataset: Dataset,
     weights: Array,
-    best_edge: Array,  # no hypothesis has a greater one, as a share of all weight
+    best_edge: Array,  # [] an upper bound of the edge of all hypotheses, as a share of all weight
     margins: Array,
     norm: Array,
     scores: Array,
@@ -195,8 +194,9 @@ def init(
     max_rounds: int = 100,
     margin_precision: ArrayLike | None = None,
 ) -> State:
-    """The state before the first round, for a loop of one's own over `step(state, dataset)`;
-    `finish(state)` ends it. Takes what `fit` takes.
+    """The state before the first round, for a user-written loop over `step(state, dataset)`.
+
+    `finish(state)` returns the fit. The arguments are those of `fit`.
     """
     return boosting.start(
         _booster(margin_precision), learner, dataset, key=key, max_rounds=max_rounds
@@ -215,27 +215,26 @@ def fit(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Fit:
-    """AdaBoost in one compiled loop, plain or with the margin maximised to a precision
-    (AdaBoost*_nu).
+    """Fits AdaBoost, or AdaBoost*_nu with a `margin_precision`, in one compiled loop.
 
-    A hypothesis that makes no error settles everything: its vote is infinite, and the training
-    error 0 is proven.
+    A hypothesis without errors gets an infinite vote and ends the fit with training error 0.
 
     Args:
-      dataset: of m examples; `weights` are the distribution to begin with.
-      learner: what proposes hypotheses, such as `jboost.learners.stumps()`. Votes are not negative:
-        of a learner without negations, the bound on the margin is one over such votes.
-      key: for learners that draw random numbers.
-      max_rounds: how many hypotheses there is room for; static.
-      margin_precision: None for plain AdaBoost; else the margin is maximised to this precision,
-        reached in 2 ln(1 / p) / precision^2 rounds at most, p the least share of the weights
-        (Raetsch and Warmuth 2005, Theorem 2, where all are 1 / m), and known to be reached from the
-        certificate as a rule much earlier.
-      on_step: called with (state, info) between rounds, on the host; False ends the loop with
-        status TIME_LIMIT. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
-      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it;
-        None for a fit from the start. It ends in the bits of a fit with an `on_step` that was not
-        stopped.
+      dataset: m examples; their `weights`, scaled to sum to 1, are the first distribution.
+      learner: proposes hypotheses, for example `jboost.learners.stumps()`. Votes are not negative.
+        If the learner does not propose negations, the bound of the margin holds for such votes.
+      key: a random key, for learners that draw random numbers.
+      max_rounds: the largest number of rounds and hypotheses; static.
+      margin_precision: None for plain AdaBoost, else the precision to which the margin is
+        maximised. It is reached in at most 2 ln(1 / p) / precision^2 rounds, with p the least share
+        of the weights (Raetsch and Warmuth 2005, Theorem 2, for p = 1 / m). The certificate usually
+        proves it much earlier.
+      on_step: called with (state, info) between rounds, on the host. If it returns False, the loop
+        ends with status TIME_LIMIT. Not allowed under jit or vmap. `jboost.checkpoints` provides
+        one that saves the state.
+      initial: a state of the same fit to continue from, from `on_step` or `init`; None for a fit
+        from the start. The result is equal, bit for bit, to that of an uninterrupted fit with an
+        `on_step`.
 
     Returns:
       A `Fit`. `certificate.lower_bound` is the training error and `certificate.upper_bound` the
@@ -243,8 +242,8 @@ def fit(
       vote <= certificate.margin_upper_bound`.
 
     Raises:
-      ValueError: at trace time, naming the argument; for labels and weights that are known and not
-        allowed. Other values that are not allowed end in status INVALID_INPUT.
+      ValueError: at trace time, naming the argument, and for known labels and weights that are not
+        allowed. Other values that are not allowed give the status INVALID_INPUT.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])

@@ -1,4 +1,4 @@
-"""The vote of many hypotheses that every booster returns: its scores, and its rules as text."""
+"""Scores and text of an ensemble, the weighted vote of hypotheses that every booster returns."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from jboost.base.types import Array, ArrayLike, PyTree, is_packed
 
 __all__ = ["Ensemble", "describe", "outputs", "scores"]
 
+# The most outputs (hypotheses times rows) in memory at a time. A round number; not tuned.
 _OUTPUTS_AT_ONCE = 1 << 22
 
 
 def outputs(ensemble: Ensemble, features: Array) -> Array:
-    """The outputs [capacity, k] of all hypotheses on features [k, N]; those of unused slots mean
-    nothing.
+    """The outputs [capacity, k] of all hypotheses on features [k, N].
+
+    Outputs of unused slots are undefined.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0]], [-1, 1, 1])
@@ -35,10 +37,11 @@ def outputs(ensemble: Ensemble, features: Array) -> Array:
 
 
 def scores(ensemble: Ensemble, features: Any) -> Array:
-    """The score of each row: the constant plus all votes, or +-inf where a hypothesis settled the
-    row; NaN if the fit ended in INVALID_INPUT.
+    """The score of each row: the constant plus all votes.
 
-    A block of hypotheses is evaluated at a time, so that memory is bounded whatever the capacity.
+    If a hypothesis with an infinite vote applies to the row, the score is +inf or -inf, by the
+    first such hypothesis. The score is NaN if the fit ended in INVALID_INPUT. Hypotheses are
+    evaluated in blocks, so the memory does not grow with the capacity.
 
     Args:
       ensemble: of capacity T.
@@ -66,7 +69,7 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
 
 @jax.jit
 def _sum_of_votes(ensemble: Ensemble, features: Any) -> Array:
-    """The scores [k], in one program: a loop outside of one compiles anew in every call."""
+    """The scores [k]. It is jitted because a loop outside `jit` is compiled in every call."""
     capacity, num_rows = ensemble.votes.shape[0], features.shape[0]
     block = max(1, min(capacity, _OUTPUTS_AT_ONCE // max(1, num_rows)))
     padding = -capacity % block
@@ -79,36 +82,36 @@ def _sum_of_votes(ensemble: Ensemble, features: Any) -> Array:
     def add_block(
         carry: tuple[Array, Array], part: tuple[PyTree, Array]
     ) -> tuple[tuple[Array, Array], None]:
-        total, verdict = carry
+        # `decided` [k] is the sign of the first infinite vote on each row, 0 before there is one.
+        total, decided = carry
         hypotheses, votes = part
-        said = jax.vmap(lambda hypothesis: ensemble.learner.outputs(hypothesis, features))(
+        values = jax.vmap(lambda hypothesis: ensemble.learner.outputs(hypothesis, features))(
             hypotheses
         )
-        said = jnp.where(jnp.any(votes != 0, axis=1, keepdims=True), said.astype(votes.dtype), 0.0)
-        vote = jnp.where(said > 0, votes[:, :1], jnp.where(said < 0, votes[:, 1:], 0.0))
-        settles = jnp.isinf(vote)
-        total += jnp.sum(jnp.where(settles, 0.0, vote) * said, axis=0)
-        first = jnp.argmax(settles, axis=0)[None, :]
-        ruling = jnp.sign(jnp.take_along_axis(vote * said, first, axis=0)[0])
-        return (total, jnp.where((verdict == 0) & jnp.any(settles, axis=0), ruling, verdict)), None
+        is_used = jnp.any(votes != 0, axis=1, keepdims=True)
+        values = jnp.where(is_used, values.astype(votes.dtype), 0.0)
+        vote = jnp.where(values > 0, votes[:, :1], jnp.where(values < 0, votes[:, 1:], 0.0))
+        decides = jnp.isinf(vote)
+        total += jnp.sum(jnp.where(decides, 0.0, vote) * values, axis=0)
+        first = jnp.argmax(decides, axis=0)[None, :]
+        sign = jnp.sign(jnp.take_along_axis(vote * values, first, axis=0)[0])
+        return (total, jnp.where((decided == 0) & jnp.any(decides, axis=0), sign, decided)), None
 
     votes = jnp.asarray(ensemble.votes).astype(float)
     start = (
         jnp.full((num_rows,), ensemble.constant, votes.dtype),
         jnp.zeros((num_rows,), votes.dtype),
     )
-    (total, verdict), _ = loops.scan(
+    (total, decided), _ = loops.scan(
         add_block, start, jax.tree.map(blocks, (ensemble.hypotheses, votes))
     )
     return jnp.where(
-        (verdict == 0) | is_invalid(ensemble), total, jnp.where(verdict > 0, jnp.inf, -jnp.inf)
+        (decided == 0) | is_invalid(ensemble), total, jnp.where(decided > 0, jnp.inf, -jnp.inf)
     )
 
 
 def _validate_width(ensemble: Ensemble, num_features: int) -> None:
-    """Raises ValueError where a hypothesis in use is known to look at a feature that is
-    not there.
-    """
+    """Raises ValueError if a hypothesis in use is known to read a column that does not exist."""
     places = (
         ensemble.learner.places(ensemble.hypotheses)
         if hasattr(ensemble.learner, "places")
@@ -123,7 +126,7 @@ def _validate_width(ensemble: Ensemble, num_features: int) -> None:
     last = int(np.max(np.asarray(places)[: int(ensemble.count)], initial=-1))
     if last >= num_features:
         raise ValueError(
-            f"features has {num_features} columns, and the ensemble looks at column {last}: pass"
+            f"features has {num_features} columns, and the ensemble reads column {last}: pass"
             " the columns that it was fitted on"
         )
 
@@ -139,20 +142,19 @@ def _(model: Ensemble, features: ArrayLike) -> Array:
 
 
 def describe(ensemble: Ensemble, names: Sequence[str]) -> str:
-    """The ensemble as rules, one line each: what is asked, and the votes for either answer.
+    """The ensemble as text, one rule per line: a condition, and the votes if it is true or false.
 
     Args:
-      ensemble: of concrete arrays, of a learner that can put a hypothesis in words
-        (`describe(hypothesis, names)`).
-      names: of the features, N of them.
+      ensemble: concrete arrays, of a learner with a method `describe(hypothesis, names)`.
+      names: the names of the N features.
 
     Returns:
-      Lines of text: settling rules first, in their order, then votes from the greatest down; unused
-      slots are left out.
+      Lines of text: rules with infinite votes first, in the order of the rounds, then the others in
+      descending order of their votes. Unused slots are left out.
 
     Raises:
-      ValueError: if the learner has no words for its hypotheses, or if there are fewer names than
-        features that it looks at; of a fit that ended in INVALID_INPUT.
+      ValueError: if the learner cannot describe hypotheses, if there are fewer names than features
+        in use, or if the fit ended in INVALID_INPUT.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0]], [-1, 1, 1])
@@ -191,8 +193,8 @@ def _rule(ensemble: Ensemble, slot: int, votes: Any, names: Sequence[str]) -> st
         what = ensemble.learner.describe(hypothesis, names)
     except IndexError:
         raise ValueError(
-            f"names holds {len(names)} texts, and the ensemble looks at more features: pass one for"
-            " each"
+            f"names holds {len(names)} texts, and the ensemble reads more features: pass one name"
+            " for each feature"
         ) from None
     weight = (
         f"{votes[0]:.4g}"

@@ -1,13 +1,12 @@
-"""InfoBoost: a vote of its own for either answer of a hypothesis, for hypotheses with nearly
-one-sided error.
+"""InfoBoost: boosting with separate votes for the positive and negative outputs of a hypothesis.
 
-Paper 002 (Hatano), Figure 1; Aslam 2000. D_t are the `example_weights`; tp, fp, tn, fn the `Cells`
-of a hypothesis; alpha_+ and alpha_- its two votes; Z_t the normalisers. AdaBoost differs in one
-thing: it casts the same vote for both answers.
+It is made for hypotheses with nearly one-sided error (Hatano, Figure 1; Aslam 2000). D_t are the
+`example_weights`; tp, fp, tn and fn the `Cells` of a hypothesis; alpha_+ and alpha_- its two votes;
+Z_t the normalisers. AdaBoost uses one vote for both outputs.
 
-A hypothesis that errs on one side only casts an infinite vote on the other side: it settles the
-rows it answers so. Those examples leave the distribution, and for a new row the first settling
-hypothesis decides, as in a decision list ahead of the vote.
+If one output of a hypothesis is never wrong, its vote is infinite and decides the rows with that
+output. Their examples get weight 0. A new row is decided by the first hypothesis with an infinite
+vote for it, as in a decision list, or else by the sum of the votes.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from jboost.losses import ExponentialLoss
 
 __all__ = ["InfoBoost", "finish", "fit", "init", "step", "votes"]
 
-_MOST_SMOOTHING = 1e30  # of cells that sum to 1: beyond it votes are 0 to any float
+# The cells sum to 1, so with a larger smoothing all votes round to 0.
+_MOST_SMOOTHING = 1e30
 
 
 def votes(table: Cells, smoothing: ArrayLike = 0.0) -> Array:
-    """The votes [2] for a positive and for a negative answer: alpha_+ = ln(tp / fp) / 2 and
-    alpha_- = ln(tn / fn) / 2.
+    """The votes [2] for a positive and a negative output, ln(tp / fp) / 2 and ln(tn / fn) / 2.
 
-    +inf where the answer is never wrong, -inf where it always is, 0 where it is never given; finite
-    with a positive `smoothing`, which is added to all four cells.
+    A vote is +inf if the output is never wrong, -inf if it is always wrong, and 0 if it does not
+    occur. `smoothing` is added to all four cells; if it is positive, votes are finite.
 
     >>> cells = Cells(
     ...     *(jnp.array(weight) for weight in (0.4, 0.0, 0.3, 0.3, 0.0))
@@ -61,24 +60,22 @@ def votes(table: Cells, smoothing: ArrayLike = 0.0) -> Array:
 
 
 class Memory(NamedTuple):
-    """What InfoBoost carries from round to round."""
+    """The state of InfoBoost between rounds."""
 
     loss: ExponentialLoss
-    weights: Array  # [m] the distribution that the losses make
-    margins: Array  # [m] y F(x), +inf where the example is settled
+    weights: Array  # [m] the distribution in proportion to the losses
+    margins: Array  # [m] y F(x), +inf where an infinite vote decided the example
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class InfoBoost:
-    """The booster: examples are weighed by their exponential loss, under votes that depend on the
-    answer.
-    """
+    """The booster, which weights examples by their exponential loss under the two-sided votes."""
 
     smoothing: Array  # []
 
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
-        """One slot a round: the proposed hypothesis of least normaliser is taken."""
+        """One slot per round, for the proposed hypothesis with the least normaliser."""
         del num_proposed
         return max_rounds
 
@@ -94,7 +91,7 @@ class InfoBoost:
     def absorb(
         self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
     ) -> Absorbed:
-        """One round: the confusion table, two votes, and the examples that they settle."""
+        """One round: computes the confusion table, the two votes, and the new losses."""
         weights = memory.weights
         signs = boosting.signs(dataset)
         answers = jnp.sign(proposal.outputs)
@@ -120,9 +117,9 @@ class InfoBoost:
         )
         bound = losses.mean_exponential(loss)
         next_weights = losses.example_weights(loss)
-        is_settled = ~reduce.any_true(loss.log_losses > -jnp.inf)
+        are_all_decided = ~reduce.any_true(loss.log_losses > -jnp.inf)
         status = jnp.where(
-            is_settled,
+            are_all_decided,
             int(Status.OPTIMAL),
             jnp.where(is_useless, int(Status.NO_EDGE), int(Status.UNFINISHED)),
         )
@@ -155,8 +152,9 @@ def init(
     criterion: Literal["normalizer", "edge"] = "normalizer",
     smoothing: ArrayLike = 0.0,
 ) -> State:
-    """The state before the first round, for a loop of one's own over `step(state, dataset)`;
-    `finish(state)` ends it. Takes what `fit` takes.
+    """The state before the first round, for a user-written loop over `step(state, dataset)`.
+
+    `finish(state)` returns the fit. The arguments are those of `fit`.
     """
     return boosting.start(
         _booster(smoothing), _learner(learner, criterion), dataset, key=key, max_rounds=max_rounds
@@ -176,35 +174,37 @@ def fit(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Fit:
-    """InfoBoost in one compiled loop, exactly one-sided hypotheses included (paper 002, Figure 1).
+    """Fits InfoBoost in one compiled loop (Hatano, Figure 1).
 
-    With hypotheses whose false positives are a share tau of an error 1/2 - gamma, 1 + ceil(2
-    (tau / gamma^2 + (1 - 2 tau) / gamma) ln(1 / eps)) rounds bring the training error to eps
-    (Theorem 2, in sharp form).
+    Hypotheses with exactly one-sided error are allowed. If the hypotheses have error 1/2 - gamma,
+    of which a share tau are false positives, the training error is at most eps after
+    1 + ceil(2 (tau / gamma^2 + (1 - 2 tau) / gamma) ln(1 / eps)) rounds (a sharper form of Hatano,
+    Theorem 2).
 
     Args:
-      dataset: of m examples; `weights` are the distribution to begin with.
-      learner: what proposes hypotheses; real outputs enter by their sign, 0 abstains.
-      key: for learners that draw random numbers.
-      max_rounds: how many hypotheses there is room for; static.
-      criterion: how learners that have the choice pick a hypothesis: the least Z ("normalizer") or
-        the least weighted error ("edge").
-      smoothing: added to the four cells before the logarithms, so that no vote is infinite; 0 for
-        the paper's votes.
-      on_step: called with (state, info) between rounds, on the host; False ends the loop with
-        status TIME_LIMIT. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
-      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it;
-        None for a fit from the start. It ends in the bits of a fit with an `on_step` that was not
-        stopped.
+      dataset: m examples; their `weights`, scaled to sum to 1, are the first distribution.
+      learner: proposes hypotheses. Only the sign of an output is used; 0 abstains.
+      key: a random key, for learners that draw random numbers.
+      max_rounds: the largest number of rounds and hypotheses; static.
+      criterion: the criterion of learners that support it: the least Z ("normalizer") or the least
+        weighted error ("edge").
+      smoothing: added to the four cells before the logarithms are taken. If it is positive, no vote
+        is infinite. 0 for the votes of Hatano.
+      on_step: called with (state, info) between rounds, on the host. If it returns False, the loop
+        ends with status TIME_LIMIT. Not allowed under jit or vmap. `jboost.checkpoints` provides
+        one that saves the state.
+      initial: a state of the same fit to continue from, from `on_step` or `init`; None for a fit
+        from the start. The result is equal, bit for bit, to that of an uninterrupted fit with an
+        `on_step`.
 
     Returns:
-      A `Fit`. `certificate.lower_bound` is the training error, `certificate.upper_bound` the
-      product of the normalisers, which is 0 and proven once every example is settled. The learner
-      of its ensemble gives signs.
+      A `Fit`. `certificate.lower_bound` is the training error. `certificate.upper_bound` is the
+      product of the normalisers, which is 0 once infinite votes decide every example. The learner
+      of the ensemble returns signs.
 
     Raises:
-      ValueError: at trace time, naming the argument; for labels and weights that are known and not
-        allowed. Other values that are not allowed end in status INVALID_INPUT.
+      ValueError: at trace time, naming the argument, and for known labels and weights that are not
+        allowed. Other values that are not allowed give the status INVALID_INPUT.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 0], [1, 1], [0, 1], [0, 0]], [1, 1, 1, -1])
@@ -233,6 +233,7 @@ def _booster(smoothing: ArrayLike) -> InfoBoost:
     given = 0.0 if isinstance(kept, jax.core.Tracer) else float(np.asarray(smoothing))
     if 0 < given < least:
         raise ValueError(
-            f"smoothing is {given:g}, which {kept.dtype} takes for 0: pass 0, or {least:g} or more"
+            f"smoothing is {given:g}, which rounds to 0 in {kept.dtype}: pass 0, or at least"
+            f" {least:g}"
         )
     return InfoBoost(kept)

@@ -1,14 +1,14 @@
-"""Differentiable heads for networks: votes over a network's outputs, found anew in each step and
-differentiated through.
+"""Differentiable heads for networks: optimal votes over a network's outputs.
 
-A head is a pair of pure functions over a small state, as in optax:
+The votes are solved for in each training step, and gradients pass through the solution. A head is a
+pair of pure functions over a small state, as in optax:
 
     state = head.init(num_features)
     logits, state = head.apply(state, features, labels)  # training: votes of this batch
     logits, _ = head.apply(state, features)              # prediction: the votes in the state
 
-The state is a pytree of arrays. Keep it beside the parameters; in flax it is a variable of a
-collection of its own (`self.variable("votes", ...)`), in equinox a field or an `eqx.nn.State`.
+The state is a pytree of arrays. Store it next to the parameters: in flax as a variable of a
+separate collection (`self.variable("votes", ...)`), in equinox as a field or an `eqx.nn.State`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Head(NamedTuple):
 
 
 class MarginHeadState(NamedTuple):
-    """The votes of the last batch that had labels, and where the next search begins."""
+    """The votes of the last labelled batch, and the starting point of the next search."""
 
-    votes: Array  # [n], or [n, k] of k classes; of l1 norm 1 at most
+    votes: Array  # [n], or [n, k] for k classes; the l1 norm is at most 1
     logits_of_votes: Array  # [2 n] or [2 n, k]
     status: Array  # [] or [k] int32, of jboost.status
 
@@ -53,23 +53,23 @@ def margin_head(
     num_classes: int | None = None,
     scale: ArrayLike = 1.0,
 ) -> Head:
-    """An LP-Boost head: the features' votes of largest smoothed soft margin on the batch,
-    differentiated implicitly.
+    """An LP-Boost head: the votes with the largest smoothed soft margin on the batch.
 
-    In training the votes w are those of `jboost.relaxed_margin.solve_smoothed` on the margins y_i
-    f_j(x_i) of the batch, of either sign, and a loss of the logits also moves the features through
-    w (the implicit function theorem; Amos and Kolter 2017 for quadratic programs). One Newton
-    search, warm from the last batch, takes a few steps. For features in [-1, 1], such as a tanh.
+    In training, the votes w of either sign are those of `jboost.relaxed_margin.solve_smoothed` on
+    the margins y_i f_j(x_i) of the batch. Gradients of the logits also pass through w, by the
+    implicit function theorem (Amos and Kolter 2017, for quadratic programs). Newton's method starts
+    at the votes of the last batch and takes a few steps. Features must lie in [-1, 1], such as
+    those of a tanh.
 
     Args:
-      nu: [] in (0, 1], the share of the batch whose margins count: LP-Boost's.
-      smoothing: [] positive, in units of margin: the smaller, the nearer to LP-Boost's votes, and
-        the steeper their derivative, which grows as 1 / smoothing.
-      relaxation: of `jboost.relaxations`, in place of the soft margin of nu.
+      nu: [] in (0, 1], the share of the batch whose margins count, as in LP-Boost.
+      smoothing: [] positive, in units of margin. Smaller values give votes nearer to those of
+        LP-Boost, with a derivative that grows as 1 / smoothing.
+      relaxation: one of `jboost.relaxations`, in place of the soft margin of nu.
       num_classes: static; None for labels in {-1, +1} and logits [m]. With k, labels are integers
-        from 0 to k - 1, each class has votes of its own against the others, and logits are [m, k].
-      scale: [] by which logits are multiplied: votes have norm 1, so that logits lie within
-        +-scale. A cross-entropy wants more than 1.
+        from 0 to k - 1, each class has separate votes against the others, and logits are [m, k].
+      scale: [] a factor of the logits. Votes have norm 1, so logits lie within +-scale. Use more
+        than 1 with a cross-entropy.
 
     Returns:
       A `Head`. `init(num_features)` gives equal votes of 0. `apply(state, features, labels)` solves
@@ -145,7 +145,7 @@ def _solve_votes(
     weights: ArrayLike | None,
     mask: ArrayLike | None,
 ) -> MarginHeadState:
-    """The votes of either sign over a batch; labels [m] are signs."""
+    """The votes of either sign for a batch with labels [m] in {-1, +1}."""
     margins = labels.astype(float)[:, None] * features.astype(float)
     found = relaxed_margin.solve_smoothed(
         jnp.concatenate([margins, -margins], axis=1),
@@ -160,17 +160,17 @@ def _solve_votes(
 
 
 class PairHeadState(NamedTuple):
-    """The line that splits two scores best."""
+    """The best line for two scores."""
 
     normal: Array  # [2]
     anchor: Array  # [2]
     bias: Array  # []
-    # [] the least number of errors, by weight, of any line on the examples that it was fitted to
+    # [] the weight of the errors on the examples it was fitted to, the least of any line
     loss: Array
 
 
 def pair_head(**options: Any) -> Head:
-    """A head for evaluation: the exact combination of two scores, of least 0-1 loss of all lines.
+    """A head for evaluation: the exact combination of two scores with the least 0-1 loss.
 
     Args:
       options: of `jboost.pair.optimal_separator`, such as `method` or `config`.

@@ -940,7 +940,7 @@ def test_features_that_end_too_early():
     for learner in (learners.stumps(), learners.pool()):
         fitted = infoboost.fit(dataset, learner)
         with pytest.raises(
-            ValueError, match="features has 1 columns, and the ensemble looks at column"
+            ValueError, match="features has 1 columns, and the ensemble reads column"
         ):
             jboost.predict(fitted.ensemble, np.ones((2, 1)))
 
@@ -1031,7 +1031,7 @@ def test_traced_settings_that_are_not_allowed():
             assert int(fitted.status) == Status.INVALID_INPUT
             assert np.isnan(fitted.certificate.upper_bound)
         assert int(fit(good).status) != Status.INVALID_INPUT
-    with pytest.raises(ValueError, match="smoothing is 1e-60, which float32 takes for 0"):
+    with pytest.raises(ValueError, match="smoothing is 1e-60, which rounds to 0 in float32"):
         infoboost.fit(dataset, learners.literals(), smoothing=1e-60)
 
 

@@ -1,1 +1,1 @@
-"""Floor 0: what every room stands on. Types, status codes, checks, numerics, loops and folds."""
+"""The base layer: types, status codes, checks, numerics, loops and folds for all other modules."""

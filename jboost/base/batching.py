@@ -1,9 +1,8 @@
-"""What `vmap` makes of an iterative solver: chunks of members, one after the other, where that is
-faster.
+"""Batches of an iterative solver under `vmap`, run in chunks on a CPU.
 
-On a CPU a batch of solves in lockstep streams all matrices through the cache in every product, and
-runs as long as its slowest member. Chunks whose arrays fit the cache take less. Elsewhere the batch
-stays whole.
+A vmapped solver runs all members in lockstep. On a CPU every product then reads all matrices
+through the cache, and the batch runs as long as its slowest member. Chunks whose arrays fit the
+cache run faster. On other devices the batch is not divided.
 """
 
 from __future__ import annotations
@@ -19,24 +18,28 @@ from jax.custom_batching import custom_vmap
 from jboost.base import devices, loops, members
 from jboost.base.types import ArrayLike, PyTree
 
+# The most bytes of the arguments of one chunk, to fit the cache of a CPU core. A round number; not
+# tuned.
 _CACHE_BYTES = 1 << 18
 
 
 def in_chunks(
     function: Callable[..., PyTree], *, at_once: int | None = None
 ) -> Callable[..., PyTree]:
-    """`function` of pytrees of arrays, which under `vmap` on a CPU runs on chunks of members; on
-    all under `shard_map`, and for derivatives.
+    """Returns `function`, which under `vmap` on a CPU runs on chunks of members.
+
+    Under `shard_map`, and for derivatives, all members run at once.
 
     Args:
-      function: what a member is to go through.
-      at_once: how many members make a chunk, static; as many as fit the cache where None.
+      function: the computation for one member, of pytrees of arrays.
+      at_once: the number of members of a chunk, static; None for as many as fit the cache.
     """
 
     def chunked(*arguments: PyTree) -> PyTree:
-        if loops.is_on_mesh():  # where JAX 0.12 loses track of what varies within `custom_vmap`
+        # JAX 0.12 does not track varying axes within `custom_vmap`.
+        if loops.is_on_mesh():
             return function(*arguments)
-        # `custom_vmap` knows no None among its arguments
+        # `custom_vmap` does not accept None among its arguments.
         leaves, structure = jax.tree.flatten(arguments)
 
         def of_leaves(*leaves: jax.Array) -> PyTree:
@@ -52,8 +55,11 @@ def in_chunks(
 
 
 def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callable[..., PyTree]:
-    """`function` of arrays, one call of which works on so many bytes; None for those of its
-    arguments.
+    """Returns `function` of arrays with a batching rule that maps it over chunks.
+
+    Args:
+      function: the computation for one member.
+      bytes_each: the bytes that one member uses; None for the bytes of its arguments.
     """
 
     @custom_vmap
@@ -65,30 +71,30 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
         axis_size: int, is_batched: list[bool], *arguments: jax.Array
     ) -> tuple[PyTree, PyTree]:
         num_members = max(axis_size, 1)
-        known = bytes_each or sum(
+        bytes_of_member = bytes_each or sum(
             _bytes(leaf) // (num_members if flag else 1)
             for leaf, flag in zip(arguments, is_batched, strict=True)
         )
 
         def all_members(*arguments: jax.Array) -> PyTree:
             def one(part: list[jax.Array]) -> PyTree:
-                rest = iter(part)
+                batched = iter(part)
                 return function(
                     *(
-                        next(rest) if flag else leaf
+                        next(batched) if flag else leaf
                         for leaf, flag in zip(arguments, is_batched, strict=True)
                     )
                 )
 
             own = [leaf for leaf, flag in zip(arguments, is_batched, strict=True) if flag]
             return (
-                _map(one, own, axis_size, _CACHE_BYTES // max(known, 1))
+                _map(one, own, axis_size, _CACHE_BYTES // max(bytes_of_member, 1))
                 if devices.platform() == "cpu"
                 else jax.vmap(one)(own)
             )
 
-        # a further `vmap` then has chunks too
-        results = _chunked(all_members, known * num_members)(*arguments)
+        # An outer `vmap` applies this rule again, to chunks of whole batches.
+        results = _chunked(all_members, bytes_of_member * num_members)(*arguments)
         return results, jax.tree.map(lambda _: True, results)
 
     return chunked
@@ -104,7 +110,7 @@ def _map(
     axis_size: int,
     chunk_size: int,
 ) -> PyTree:
-    """`vmap` of a function over chunks, the last filled up with copies of the first member."""
+    """Maps a function over a batch in chunks. Copies of the first member pad the last chunk."""
     if axis_size == 0:
         return jax.vmap(function)(batch)
     if chunk_size <= 1:

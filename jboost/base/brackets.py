@@ -1,5 +1,6 @@
-"""Sums of products rounded outwards: floats at or below and at or above what exact arithmetic
-gives, in 32-bit and in 64-bit programs.
+"""Interval bounds of sums of products: floats below and above the exact sum.
+
+Sums are added in 64 bits and rounded outwards, in 32-bit and in 64-bit programs.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from jboost.base.types import Array
 
 
 def widen(values: Array) -> Array:
-    """The same numbers in 64 bits, those too that a processor takes for 0 in 32; to be called in
-    the 64-bit scope.
+    """The same numbers in 64 bits; to be called inside `numerics.in_64_bits`.
+
+    32-bit subnormal numbers, which a processor may treat as 0, are converted from their bits.
     """
     wide = jnp.dtype("float64")
     if values.dtype != jnp.dtype("float32"):
@@ -30,8 +32,10 @@ def widen(values: Array) -> Array:
 
 
 def is_nonzero(values: Array) -> Array:
-    """Whether numbers are not 0, though a processor may take them for it; a comparison of all bits
-    but the sign compilers make one of floats.
+    """Whether numbers are not 0, including subnormal numbers that a processor treats as 0.
+
+    Compilers turn a test of all bits but the sign into a comparison of floats, so subnormal numbers
+    are tested apart.
     """
     return (values != 0) | numerics.is_subnormal(values)
 
@@ -41,24 +45,25 @@ Sums = Callable[[Array, Array], tuple[Array, Array]]
 
 
 def along(axis: int) -> Sums:
-    """Sums over an axis, as `sum_and_slack` takes them."""
+    """The `sums` argument of `sum_and_slack` for sums over an axis."""
     return functools.partial(reduce.totals, axis=axis)
 
 
 def each_by(total: Callable[[Array], Array]) -> Sums:
-    """Sums by a function of one array, as `sum_and_slack` takes them."""
+    """The `sums` argument of `sum_and_slack` that applies `total` to both arrays."""
     return lambda terms, sizes: (total(terms), total(sizes))
 
 
 def sum_and_slack(sums: Sums, num_terms: Any, left: Array, right: Array) -> tuple[Array, Array]:
-    """Sums of left * right, and how far they are from the exact ones at most; both in 64 bits, in
-    whose scope it is to be called.
+    """Sums of left * right in 64 bits, and bounds of their rounding errors.
+
+    To be called inside `numerics.in_64_bits`.
 
     Args:
-      sums: `along` or `each_by`: how terms are summed, in any order and linear in them; it is
-        called with the terms and with bounds of their sizes.
-      num_terms: how many terms a sum has at most; an integer, or an array in the shape of the sums.
-        Sums that are added up later count together.
+      sums: `along` or `each_by`, a linear function that sums terms in any order. It is called with
+        the terms and with bounds of their absolute values.
+      num_terms: the largest number of terms in a sum; an integer, or an array in the shape of the
+        sums. If sums are added up later, it must count the terms of all of them.
       left: factors in the default float type.
       right: factors in the default float type; the two broadcast.
     """
@@ -67,19 +72,20 @@ def sum_and_slack(sums: Sums, num_terms: Any, left: Array, right: Array) -> tupl
 
 
 def _terms(left: Array, right: Array) -> tuple[Array, Array]:
-    """The products in 64 bits, and bounds of their sizes, 0 for none but those that are 0."""
+    """The products in 64 bits, and bounds of their absolute values, which are 0 only for 0."""
     terms = widen(left) * widen(right)
     sizes = jnp.abs(terms)
     if left.dtype.itemsize == 8:
-        # a product or a factor that is taken for 0
+        # This covers a product or a factor that the processor treats as 0.
         lost = 2.0**-1022 * (1 + jnp.abs(left) + jnp.abs(right))
         sizes = sizes + jnp.where(is_nonzero(left) & is_nonzero(right), 2.0**53 * lost, 0)
     return terms, sizes
 
 
 def round_outwards(total: Array, slack: Array, dtype: Any) -> tuple[Array, Array]:
-    """Floats at or below total - slack and at or above total + slack, none subnormal; to be called
-    in the 64-bit scope.
+    """Floats that are at most total - slack and at least total + slack, and not subnormal.
+
+    To be called inside `numerics.in_64_bits`.
     """
     unbounded = slack == jnp.inf
     low, high = (
@@ -93,15 +99,17 @@ def round_outwards(total: Array, slack: Array, dtype: Any) -> tuple[Array, Array
 
 
 def sum_products(sums: Sums, num_terms: Any, left: Array, right: Array) -> tuple[Array, Array]:
-    """Floats at or below and at or above the exact sums of left * right; arguments as of
-    `sum_and_slack`, in the scope too.
+    """Lower and upper bounds of the exact sums of left * right.
+
+    The arguments are those of `sum_and_slack`. To be called inside `numerics.in_64_bits`.
     """
     return round_outwards(*sum_and_slack(sums, num_terms, left, right), left.dtype)
 
 
 def bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
-    """Floats at or below and at or above the exact sum over the last axis of left * right, which
-    broadcast as equals or by ones.
+    """Lower and upper bounds of the exact sum of left * right over the last axis.
+
+    The two arrays broadcast, along axes of equal size or of size 1.
     """
 
     def bracket(left: Array, right: Array) -> tuple[Array, Array]:
@@ -111,8 +119,10 @@ def bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
 
 
 def sharp_bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
-    """`bracket_dot`, with both floats equal to the sum where it has no rounding: short factors
-    whose products are multiples of 2^-20, few and small.
+    """`bracket_dot` with equal bounds where the sum is exact.
+
+    This holds for factors that fit float32, whose products are multiples of 2^-20, if the sum of
+    the absolute products is below 2^32.
 
     A product of two numbers that float32 holds is exact in 64 bits, and so is a sum of multiples of
     2^-20 whose sizes add up to less than 2^32.
@@ -128,10 +138,10 @@ def sharp_bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
 
 
 def sharp_sums(left: Array, right: Array, *, axis: int = -1) -> tuple[Array, Array, Array]:
-    """Sums of left * right over an axis, bounds of the sums of their sizes, and whether all
-    products are multiples of 2^-20.
+    """Sums of left * right over an axis, with the data for `sharp_slack`.
 
-    To be called in the 64-bit scope.
+    Returns the sums, bounds of the sums of absolute products, and whether all products are exact
+    multiples of 2^-20. To be called inside `numerics.in_64_bits`.
     """
     terms, sizes = _terms(left, right)
     is_whole = jnp.floor(2.0**20 * terms) == 2.0**20 * terms
@@ -147,27 +157,28 @@ def sharp_sums(left: Array, right: Array, *, axis: int = -1) -> tuple[Array, Arr
 
 
 def sharp_slack(size: Array, are_exact: Array, num_terms: int) -> Array:
-    """How far such sums of so many terms, added in any order, are from the exact ones at most; in
-    the 64-bit scope.
+    """Bounds of the rounding errors of the sums of `sharp_sums`, added in any order.
+
+    To be called inside `numerics.in_64_bits`.
     """
     return jnp.where(are_exact & (size < 2.0**32), 0.0, size * ((num_terms + 2) * 2.0**-52))
 
 
 def slack_of_signed(vector: Array, total: Callable[[Array], Array]) -> Array:
-    """How far sums of the terms +v_i, 0 or -v_i, added in 64 bits in any order, are from the exact
-    ones at most; to be called in that scope.
+    """Bounds of the rounding errors of sums with terms +v_i, 0 or -v_i, added in any order.
 
-    It is 0 where no sum is rounded: for multiples of 2^-20 whose sizes add up to less than 2^32.
+    They are 0 for multiples of 2^-20 whose absolute values sum to less than 2^32, as such sums are
+    exact. To be called inside `numerics.in_64_bits`.
 
     Args:
-      vector: [k] in the default float type; the terms are its numbers by `widen`.
-      total: bounds of the sizes of the terms [k] -> their sum for each of the sums: all of them, or
-        those of terms that are not 0.
+      vector: [k] in the default float type; `widen` converts it to 64 bits.
+      total: a function from bounds of |v_i| [k] to their sum for each of the sums, over all terms
+        or over the nonzero ones.
     """
     terms = widen(vector)
     sizes = jnp.abs(terms)
     is_exact = jnp.floor(2.0**20 * terms) == 2.0**20 * terms
-    if vector.dtype.itemsize == 8:  # a processor may take a number for 0
+    if vector.dtype.itemsize == 8:  # a processor may treat a subnormal number as 0
         is_small = numerics.is_subnormal(vector)
         # 2^53 times what may be lost
         sizes, is_exact = sizes + jnp.where(is_small, 2.0**-969, 0), is_exact & ~is_small
@@ -175,14 +186,12 @@ def slack_of_signed(vector: Array, total: Callable[[Array], Array]) -> Array:
 
 
 def _is_short(values: Array) -> Array:
-    """Whether float32 holds 64-bit numbers, and none is below the normal range (processors may read
-    such numbers as 0).
-    """
+    """Whether 64-bit numbers are exact in float32 and not subnormal."""
     return (numerics.held_in(values, jnp.float32) == values) & ~numerics.is_subnormal(values)
 
 
 def add_brackets(brackets: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """The sum of brackets of the same shape, rounded outwards."""
+    """The sum of intervals of one shape, rounded outwards."""
     if len(brackets) == 1:
         return brackets[0]
     lows, highs = (jnp.stack(side, axis=-1) for side in zip(*brackets, strict=True))

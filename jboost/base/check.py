@@ -1,4 +1,4 @@
-"""What is judged about an input, and when: shapes and kinds at trace time, values on the host."""
+"""Checks of arguments: shapes and kinds at trace time, values on the host."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def are_known(*values: Any) -> bool:
 
 
 def on_host(function: str, *, instead: str, **arguments: Any) -> None:
-    """Raises ValueError where an argument of a function of the host is traced: it names the
-    argument, and says what to call instead.
+    """Raises ValueError if an argument of a function that runs on the host is traced.
+
+    The message names the argument and ends with `instead`, which tells what to call instead.
     """
     for name, value in arguments.items():
         if are_traced(value):
@@ -157,17 +158,17 @@ def _refuse_overflow(name: str, host: np.ndarray, dtype: Any) -> None:
 
 
 def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) -> jax.Array:
-    """`value` as an array, if it has the wanted shape and kind.
+    """`value` as an array, if it has the expected shape and kind.
 
     Args:
-      name: how the caller names the argument; the message begins with it.
+      name: the caller's name of the argument, with which the message begins.
       value: anything that `jnp.asarray` takes.
-      shape: the wanted shape; a string stands for any size and is shown in the message. "..." at
+      shape: the expected shape; a string stands for any size and is shown in the message. "..." at
         the end stands for any number of further axes.
       kinds: the allowed kinds of dtype, among "f", "i", "u" and "b".
 
     Raises:
-      ValueError: naming the argument, what it is, and what is wanted.
+      ValueError: naming the argument, its value, and what was expected.
     """
     wanted = "[" + ", ".join(str(size) for size in shape) + "]"
     if value is None:
@@ -347,7 +348,7 @@ def pytree_of_numbers(name: str, value: Any, *, remedy: str) -> None:
 def number(
     name: str, value: Any, *, low: float, high: float = np.inf, open_low: bool = False
 ) -> Any:
-    """`value` as a scalar, judged on the host where it is concrete; a traced one is taken as it is.
+    """`value` as a scalar, checked on the host if it is concrete; traced values are not checked.
 
     Raises:
       ValueError: if it is no real scalar, is NaN, or lies outside [low, high] (with `open_low`, if
@@ -381,8 +382,9 @@ def shown(*values: float, wrong: Callable[..., bool]) -> list[str]:
 def numbers(
     name: str, values: Any, *, low: float, high: float = np.inf, open_low: bool = False
 ) -> Any:
-    """`values` as a vector of the default float type, each judged as by `number`. Raises
-    ValueError, also where there are none.
+    """`values` as a vector of the default float type, each checked by `number`.
+
+    Raises ValueError, also for an empty vector.
     """
     array = numeric(name, values, shape=("L",), kinds="fiu").astype(float)
     if array.shape[0] == 0:

@@ -1,8 +1,8 @@
-"""Cholesky's factors of small matrices, and their diagonals, in few kernels.
+"""Cholesky factors and diagonals of small matrices, in few kernels.
 
-`jnp.diagonal`, `jnp.diag` and `lax.linalg.cholesky` compare indices or gather by them. Neither
-depends on values, so that XLA for CPUs computes the masks and indices before a loop, each in a
-kernel of its own and again in another layout. The functions here slice and pad instead.
+`jnp.diagonal`, `jnp.diag` and `lax.linalg.cholesky` build masks or gathers from indices. These do
+not depend on values, so XLA for CPUs computes each of them before a loop, in a separate kernel and
+again in another layout. The functions here slice and pad instead.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ def on_diagonal(values: Array) -> Array:
 
 
 def factor(matrix: Array) -> Array:
-    """The lower factor of matrices [..., k, k], of which the lower triangle counts; NaN where one
-    is not positive definite.
+    """The lower Cholesky factors [..., k, k] of symmetric matrices [..., k, k].
 
-    What is above the diagonal of the factor is not set to 0: `solve` does not read it.
+    Only the lower triangle of a matrix is read. The factor of a matrix that is not positive
+    definite is NaN. Entries above the diagonal of a factor are undefined; `solve` does not read
+    them.
     """
     lower: Array = lax.linalg.cholesky_p.bind(matrix)
     return lower
 
 
 def solve(lower: Array, right: Array) -> Array:
-    """The solutions [k] or [..., k, r] of systems whose matrices have these lower factors."""
+    """Solves linear systems with right-hand sides [k] or [..., k, r], given lower factors."""
     return cho_solve((lower, True), right)

@@ -1,5 +1,7 @@
-"""The device that computes where arrays do not say: `jax.default_device` if it is set, else the
-first of JAX's default backend.
+"""The default device, and `jit` with compiler options for its platform.
+
+The default device is `jax.default_device` if that is set, else the first device of JAX's default
+backend.
 """
 
 from __future__ import annotations
@@ -22,36 +24,34 @@ COMPILER_OPTIONS: dict[str, dict[str, Any]] = {
         ),
         "xla_gpu_graph_min_graph_size": "1",
     },
-    # XLA's older code generator compiles in two thirds of the time or less, and what it makes runs
-    # as fast.
+    # XLA's older code generator compiles in two thirds of the time or less. Its code is as fast.
     "cpu": {"xla_cpu_use_fusion_emitters": False},
 }
 
 
 def default() -> jax.Device:
-    """The device itself."""
-    told: Any = jax.config
-    named = told.jax_default_device
+    """The default device."""
+    settings: Any = jax.config
+    named = settings.jax_default_device
     if named is None or isinstance(named, str):
         return jax.devices(named)[0]
     return cast(jax.Device, named)
 
 
 def platform() -> str:
-    """Its platform: "cpu", "gpu" or "tpu"."""
+    """The platform of the default device: "cpu", "gpu" or "tpu"."""
     return default().platform
 
 
 def host_jit(
     function: _Function | None = None, *, platforms: Sequence[str] = ("cpu", "gpu"), **options: Any
 ) -> Any:
-    """`jax.jit` for a step that a loop on the host calls: with the options of XLA that suit such
-    steps on this platform.
+    """`jax.jit` with compiler options for a step that a loop on the host calls.
 
-    JAX refuses options of the compiler inside a `jit`, `grad` or `vmap` of the caller's. Where an
-    argument is traced they are left out, and where this version of XLA does not know them, and on
-    other platforms than those named here. Other arguments are those of `jax.jit`; it may be called
-    with these alone, as a decorator.
+    The options are left out if an argument is traced, because JAX does not allow them inside `jit`,
+    `grad` or `vmap`. They are also left out if this version of XLA does not have them, and on
+    platforms not in `platforms`. Other arguments are those of `jax.jit`. Without `function` it
+    returns a decorator.
     """
     if function is None:
         return functools.partial(host_jit, platforms=platforms, **options)
@@ -77,8 +77,9 @@ def host_jit(
 
 
 def compile_side_by_side(*lowered: Any) -> None:
-    """Compiles programs in threads, as `lower` of `host_jit` gives them; calls with arguments of
-    these shapes then find them compiled.
+    """Compiles lowered programs of `host_jit` in parallel threads.
+
+    Later calls with arguments of the same shapes use the compiled programs.
     """
     with concurrent.futures.ThreadPoolExecutor(len(lowered)) as pool:
         for compiling in [pool.submit(each.compile) for each in lowered]:
@@ -87,14 +88,12 @@ def compile_side_by_side(*lowered: Any) -> None:
 
 @functools.cache
 def _known_options(name: str) -> dict[str, Any] | None:
-    """The options of XLA for a platform; None where there are none, or this version does not know
-    them.
-    """
-    wanted = COMPILER_OPTIONS.get(name)
-    if wanted is None:
+    """The compiler options for a platform; None if there are none or XLA does not have them."""
+    options = COMPILER_OPTIONS.get(name)
+    if options is None:
         return None
     try:
-        jax.jit(lambda: 0.0, compiler_options=wanted).lower().compile()
+        jax.jit(lambda: 0.0, compiler_options=options).lower().compile()
     except jax.errors.JaxRuntimeError:
         return None
-    return wanted
+    return options

@@ -28,8 +28,8 @@ def stratified_folds(
       class.
 
     Raises:
-      ValueError: at trace time, if `key` is none, `num_folds` is below 2 or a shape is wrong; for
-        labels that are known and not allowed.
+      ValueError: at trace time, if `key` is no key, `num_folds` is below 2 or a shape is wrong; for
+        known labels other than +1 and -1.
 
     >>> import jax, jboost
     >>> held_out = jboost.folds.stratified_folds(
@@ -47,6 +47,8 @@ def stratified_folds(
     _, _, order = lax.sort(
         (group, jax.random.uniform(key, (size,)), lax.iota(jnp.int32, size)), num_keys=2
     )
+    # Examples are ordered by class, randomly within a class. Their ranks modulo `num_folds` spread
+    # every class evenly.
     rank = jnp.zeros(size, jnp.int32).at[order].set(lax.iota(jnp.int32, size))
     fold = jnp.where(mask, rank % num_folds, num_folds)
     return fold[None, :] == lax.iota(jnp.int32, num_folds)[:, None]

@@ -1,4 +1,4 @@
-"""Equal rows of bits, found by sorting them as 64-bit words; on the host."""
+"""Groups of equal rows of bits, found on the host by sorting the rows as 64-bit words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Groups(NamedTuple):
-    """Rows [r] in groups of equal ones."""
+    """A partition of r rows into g groups of equal rows."""
 
     group_of: np.ndarray  # [r] int64
     first: np.ndarray  # [g] int64, the first row of each group

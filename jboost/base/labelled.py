@@ -1,9 +1,8 @@
-"""Labels and weights as every algorithm takes them: judged where their values are known, and
-examples of weight 0 masked out.
+"""Validation of labels and weights; examples of weight 0 are masked out.
 
-Values are looked at outside of compiled programs alone; those have the status INVALID_INPUT. Each
-public function that takes labels or weights calls one of `validate_examples`, `validate_on_host`,
-`validate_weights` and `counted`, and goes on with what that returns.
+Values are checked outside of compiled programs only. Compiled programs report bad values by the
+status INVALID_INPUT. Each public function that takes labels or weights calls one of
+`validate_examples`, `validate_on_host`, `validate_weights` and `counted`, and uses its result.
 """
 
 from __future__ import annotations
@@ -83,13 +82,15 @@ def counted(dataset: Dataset) -> Dataset:
 
 
 def mask_zeros(dataset: Dataset) -> Dataset:
-    """The data set with `mask` False where a weight is 0; its values are not judged."""
+    """The data set with `mask` False where a weight is 0; its values are not validated."""
     return dataset._replace(mask=without_zeros(dataset.weights, dataset.mask))
 
 
 def without_zeros(weights: Array, mask: Array) -> Array:
-    """The mask [m] without the examples of weight 0; as it is where no weight is above 0, so that
-    this is seen as input that is not allowed.
+    """The mask [m] without the examples of weight 0.
+
+    If all weights are 0, the mask is returned unchanged. Later checks then find the invalid
+    weights.
     """
     if _are_at_hand(weights, mask):
         counts = np.asarray(mask) & (np.asarray(weights) != 0)
@@ -142,7 +143,7 @@ def _are_bad_labels(labels: Any, mask: Any) -> Any:
 
 
 def _are_bad_weights(weights: Any, mask: Any) -> Any:
-    """Of all examples where all weights are 0."""
+    """Whether the weight of an example is not allowed; True for all examples if all are 0."""
     least = (
         float(jnp.finfo(weights.dtype).tiny) if jnp.issubdtype(weights.dtype, jnp.floating) else 1
     )

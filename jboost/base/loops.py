@@ -1,10 +1,10 @@
-"""Loops and branches: JAX's own, legal under `shard_map` too; a loop with a check and a cap; one of
-two that hold loops; and a watcher's word.
+"""Loops and branches that also work under `shard_map`, and a loop with a maximum of iterations.
 
-What a loop carries must vary over a mesh from the start if a turn makes it vary, and branches must
-return what varies alike. `scan`, `fori_loop`, `while_loop`, `cond` and `switch` here are those of
-`jax.lax`, but that under `shard_map` they mark what they carry and return as varying wherever any
-array varies that a step is given or holds: no step needs to know whether it runs on a mesh.
+Under `shard_map`, JAX requires that the carry of a loop varies over a mesh axis from the start if
+an iteration makes it vary. All branches of a conditional must vary over the same axes. `scan`,
+`fori_loop`, `while_loop`, `cond` and `switch` here are those of `jax.lax`. Under `shard_map` they
+mark carries and results as varying over every axis over which an input varies, or an array in a
+closure of the step. A step is therefore the same function on a mesh and off it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jax import lax
 from jboost.base.types import Array
 
 State = TypeVar("State")
-# state and info of a loop that the host drives -> False to end it
+# callback of a loop on the host: (state, info) -> False to end the loop, anything else to go on
 OnStep = Callable[[Any, Any], bool | None]
 
 
@@ -81,7 +81,7 @@ def cond(
 ) -> State:
     """`jax.lax.cond`."""
     axes = _axes_on_mesh(first, second, operands)
-    # here, as `vmap` marks them a second time inside the branches
+    # Marked outside of the branches: inside, `vmap` would mark them a second time.
     operands = _varying(operands, axes)
     chosen: State = lax.cond(is_first, _marking(first, axes), _marking(second, axes), *operands)
     return chosen
@@ -95,12 +95,12 @@ def switch(number: Array, branches: Sequence[Callable[..., State]], *operands: A
 
 
 def _marking(function: Callable[..., State], axes: frozenset[str]) -> Callable[..., State]:
-    """The function, with results that vary over these axes at least."""
+    """Returns the function with its results marked as varying over these mesh axes."""
     return (lambda *arguments: _varying(function(*arguments), axes)) if axes else function
 
 
 def _varying(values: State, axes: frozenset[str]) -> State:
-    """The values, marked as varying over these axes of a mesh too."""
+    """The values, marked as varying over these mesh axes."""
 
     def mark(leaf: Array) -> Array:
         missing = tuple(sorted(axes - _axes_of(leaf, set())))
@@ -111,26 +111,25 @@ def _varying(values: State, axes: frozenset[str]) -> State:
 
 
 def beside(state: State, data: Any) -> State:
-    """The state that a loop of the caller's own begins with: under `shard_map` it varies wherever
-    the data does that steps are given.
+    """The initial state of a `jax.lax` loop, marked as varying like the data of its steps.
+
+    Outside `shard_map` the state is returned unchanged.
     """
     return _varying(state, _axes_on_mesh(data))
 
 
 def is_on_mesh() -> bool:
-    """Whether this is being traced under `shard_map`."""
+    """Whether the caller is traced under `shard_map`."""
     return bool(jax.sharding.get_abstract_mesh().manual_axes)
 
 
 def _axes_on_mesh(*things: Any) -> frozenset[str]:
-    """The axes over which arrays vary, none outside `shard_map`."""
+    """The mesh axes over which arrays of pytrees and closures vary; none outside `shard_map`."""
     return _axes_of(things, set()) if is_on_mesh() else frozenset()
 
 
 def _axes_of(thing: Any, visited: set[int]) -> frozenset[str]:
-    """The axes of a mesh over which arrays vary: those of a pytree, and those that its functions
-    hold.
-    """
+    """The mesh axes over which arrays of a pytree vary, and arrays that its functions hold."""
     axes: frozenset[str] = frozenset()
     for leaf in jax.tree.leaves(thing):
         if isinstance(leaf, jax.core.Tracer):
@@ -142,8 +141,10 @@ def _axes_of(thing: Any, visited: set[int]) -> frozenset[str]:
 
 
 def _held_by(function: Any) -> list[Any]:
-    """What a function was made with: its cells, arguments that are filled in, the object whose
-    method it is, and what it wraps.
+    """The objects that a function holds.
+
+    These are its closure cells, the arguments of a `partial`, the object of a bound method, and the
+    function that a wrapper wraps.
     """
     cells = [
         cell.cell_contents
@@ -163,19 +164,19 @@ def bounded_loop(
 ) -> tuple[State, Array]:
     """Runs `step` while `unfinished(state)`, at most `max_checks` times.
 
-    `unfinished` should be an ordinary comparison such as `error > tolerance`: it is False on NaN,
-    so that a loop on garbage ends. Under `vmap` the loop runs as long as its slowest member, and
-    members that are done stand still.
+    `unfinished` should be a comparison such as `error > tolerance`. It is False for NaN, which ends
+    the loop. Under `vmap` the loop runs as long as its slowest member. The states of finished
+    members do not change.
 
     Args:
       step: state -> state, of the same structure, shapes and dtypes.
       unfinished: state -> [] bool.
       state: any pytree of arrays.
-      max_checks: the cap, static.
+      max_checks: the maximum number of steps, static.
 
     Returns:
-      The last state, and the number of checks that were passed, [] int32: `max_checks` if the cap
-      ended the loop.
+      The last state, and the number of steps, [] int32. It is `max_checks` if the maximum ended the
+      loop.
     """
 
     def inner(carry: tuple[State, Array]) -> tuple[State, Array]:
@@ -196,25 +197,28 @@ def one_of(
     first: Callable[[Array], State],
     second: Callable[[Array], State],
 ) -> State:
-    """One of two computations of some effort; where both run, under `vmap`, the other one gets
-    `idle`, with which its loops end at once.
+    """The result of one of two computations that hold loops.
+
+    Under `vmap` both run. The one that is not chosen then receives `idle`, with which its loops end
+    at once.
 
     Args:
-      is_first: [] bool.
-      effort: [] what the chosen one is given: rounds, or a tolerance.
-      idle: no rounds, or an infinite tolerance.
+      is_first: [] bool, whether `first` is chosen.
+      effort: [] the argument of the chosen computation: a number of rounds, or a tolerance.
+      idle: the argument of the other one: 0 rounds, or an infinite tolerance.
       first: effort -> result.
       second: effort -> a result of the same structure, shapes and dtypes.
     """
-    rest = jnp.full_like(effort, idle)
-    efforts = jnp.where(is_first, effort, rest), jnp.where(is_first, rest, effort)
+    no_effort = jnp.full_like(effort, idle)
+    efforts = jnp.where(is_first, effort, no_effort), jnp.where(is_first, no_effort, effort)
     found: State = cond(is_first, lambda: first(efforts[0]), lambda: second(efforts[1]))
     return found
 
 
 def goes_on(on_step: OnStep | None, state: Any, info: Any) -> bool:
-    """Shows a step to the watcher, if there is one; False where that answers so. To answer nothing,
-    None, is to go on.
+    """Calls `on_step`, if given, and returns whether the loop goes on.
+
+    The loop ends if the callback returns a false value other than None.
     """
-    answer = None if on_step is None else on_step(state, info)
-    return answer is None or bool(answer)
+    result = None if on_step is None else on_step(state, info)
+    return result is None or bool(result)

@@ -1,11 +1,10 @@
-"""Batches whose members are spread over a mesh: each device goes through its own members, as if
-there were no others.
+"""Batches whose members are sharded over a mesh: each device computes its own members only.
 
-Under `jax.vmap` a function sees one member. That the batch is spread shows where the batch is
-known, in the rule of `custom_vmap`: there the function is mapped over the members of a device by
-`vmap`, and over the devices by `shard_map`. Left to XLA, a loop would wait in every turn for all
-devices to say whether a member is unfinished, and a loop over the members would copy all of them to
-every device.
+Under `jax.vmap` a function receives one member. The sharding of the batch is known in the batching
+rule of `custom_vmap` only. This rule maps the function over the members of one device by `vmap`,
+and over the devices by `shard_map`. Without it, XLA would synchronise all devices in every
+iteration of a loop, to find out whether any member is unfinished. A loop over the members would
+copy all of them to every device.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from jax.sharding import PartitionSpec
 
 from jboost.base.types import PyTree
 
-BATCH_AXIS = "batch"  # the axis of a mesh over which members of a batch are spread, and no examples
+BATCH_AXIS = "batch"  # the mesh axis over which members of a batch, not examples, are sharded
 
 
 def batch_axis() -> str | None:
-    """The axis "batch" of the mesh that is set, with `Auto` axes; None where there is none."""
+    """The axis "batch" if the current mesh has it as an `Auto` axis, else None."""
     mesh = jax.sharding.get_abstract_mesh()
     return BATCH_AXIS if BATCH_AXIS in mesh.axis_names and BATCH_AXIS in mesh.auto_axes else None
 
 
 def on_their_devices(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """`function` of arrays, which under `vmap` runs on each device for its own members."""
+    """Returns `function` of arrays, which under `vmap` runs on each device for its own members."""
     run = jax.custom_jvp(_divided(function))
     run.defjvp(functools.partial(differentiate, function))
     return run
@@ -51,7 +50,7 @@ def _divided(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
         if axis is not None:
             specs = tuple(PartitionSpec(axis) if flag else PartitionSpec() for flag in is_batched)
             mesh = _mesh_of(arguments)
-            # Members know nothing of each other: there is nothing for `check_vma` to find.
+            # Members are independent of each other, so `check_vma` has nothing to check.
             mapped = jax.shard_map(
                 mapped,
                 mesh=mesh,
@@ -69,8 +68,10 @@ def _divided(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
 def _axis_of(
     arguments: tuple[jax.Array, ...], is_batched: list[bool], num_members: int
 ) -> str | None:
-    """The axis of a mesh over which the members are spread: as their types say, or "batch" of the
-    mesh that is set.
+    """The mesh axis over which the members are sharded; None if they are not.
+
+    It is the axis in the type of an argument, or "batch" of the current mesh if the number of
+    members is a multiple of its size.
     """
     for leaf, flag in zip(arguments, is_batched, strict=True):
         sharding = jax.typeof(leaf).sharding
@@ -82,7 +83,7 @@ def _axis_of(
 
 
 def _mesh_of(arguments: tuple[jax.Array, ...]) -> Any:
-    """The mesh that the types name, or None for the one that is set."""
+    """The mesh in the types of the arguments; None for the current mesh."""
     return next(
         (
             jax.typeof(leaf).sharding.mesh
@@ -96,21 +97,22 @@ def _mesh_of(arguments: tuple[jax.Array, ...]) -> Any:
 def differentiate(
     function: Callable[..., PyTree], primals: tuple[jax.Array, ...], tangents: tuple[Any, ...]
 ) -> tuple[PyTree, PyTree]:
-    """Results and their tangents; those of `custom_vmap` mix members up under a further `vmap`.
+    """The results of `function` and their tangents, for `defjvp` of a `custom_vmap` function.
 
-    All results are those of members if any argument is, even where they do not depend on it: that
-    is so of `custom_vmap` as well.
+    The derivative of `custom_vmap` itself mixes members up under an outer `vmap`. As in
+    `custom_vmap`, all results are batched if any argument is, even those that do not depend on it.
     """
 
-    def beside_arguments(*leaves: jax.Array) -> PyTree:
+    def with_batched_results(*leaves: jax.Array) -> PyTree:
         results = function(*leaves)
         for leaf in leaves:
             is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
             numbers = jax.random.key_data(leaf) if is_key else leaf
+            # Always False, but batched if the argument is. It makes the results batched.
             never = jnp.zeros((), bool) & jnp.any(numbers != numbers)
             results = jax.tree.map(
                 lambda result, never=never: jnp.where(never, result, result), results
             )
         return results
 
-    return jax.jvp(beside_arguments, primals, tangents)
+    return jax.jvp(with_batched_results, primals, tangents)

@@ -1,4 +1,4 @@
-"""How much memory there is, for what is refused where it needs more."""
+"""Memory sizes, for checks that refuse a computation before it runs out of memory."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import os
 
 from jboost.base import devices
 
-_WHERE_NOT_KNOWN = 16 << 30
+# Bytes assumed where a device or system reports none. A round number; not tuned.
+_DEFAULT_BYTES = 16 << 30
 
 
 def of_device() -> int:
-    """Bytes of the device that computes by default; on a CPU those of the machine."""
+    """The bytes of memory of the default device; for a CPU those of the machine."""
     device = devices.default()
     stats = device.memory_stats()
     if stats is not None and "bytes_limit" in stats:
         return int(stats["bytes_limit"])
-    return of_machine() if device.platform == "cpu" else _WHERE_NOT_KNOWN
+    return of_machine() if device.platform == "cpu" else _DEFAULT_BYTES
 
 
 def of_machine() -> int:
-    """Bytes of the machine's memory, whether free or not."""
+    """The bytes of the machine's memory, free or used."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not known there
-        return _WHERE_NOT_KNOWN
+    except (AttributeError, OSError, ValueError):  # the system does not report it
+        return _DEFAULT_BYTES

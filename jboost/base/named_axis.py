@@ -1,7 +1,7 @@
-"""Reductions over the examples of a batch, which may be spread over a named axis of `shard_map`.
+"""Reductions over the examples of a batch, which may be sharded over a named axis of `shard_map`.
 
-With `axis_name` None they are those of one array. With a name, each device holds a part of the
-examples: it reduces its own part, and one number crosses the devices (`psum`, `pmax`, `pmin`).
+With `axis_name` None, one array holds all examples. With a name, each device holds a part of them.
+It reduces its part, and the results are combined over the devices (`psum`, `pmax`, `pmin`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AxisName = str | tuple[str, ...] | None
 
 
 def validate(axis_name: Any) -> None:
-    """Raises ValueError, naming it, unless it is None, a name or a tuple of names."""
+    """Raises ValueError unless `axis_name` is None, a name or a tuple of names."""
     names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
     if axis_name is not None and not all(isinstance(name, str) for name in names):
         raise ValueError(
@@ -32,31 +32,31 @@ def total(values: Array, axis_name: AxisName) -> Array:
 
 
 def linear_total(values: Array, axis_name: AxisName) -> Array:
-    """The same in plain arithmetic: for the tangents of a rule, which JAX transposes."""
+    """`total` without 64-bit arithmetic, so that JAX can transpose it, as tangents require."""
     return _summed(jnp.sum(values, axis=-1), axis_name)
 
 
 def count(mask: Array, axis_name: AxisName, dtype: Any) -> Array:
-    """How many entries are True."""
+    """The number of True entries over all devices."""
     return _summed(reduce.count(mask, dtype=dtype), axis_name)
 
 
 def any_true(mask: Array, axis_name: AxisName) -> Array:
-    """Whether one of the entries is True."""
+    """Whether any entry is True on any device."""
     if axis_name is None:
         return reduce.any_true(mask)
     return lax.pmax(reduce.any_true(mask).astype(jnp.int32), axis_name) > 0
 
 
 def least(values: Array, mask: Array, axis_name: AxisName) -> Array:
-    """The least of the values where `mask`, inf where there is none."""
+    """The minimum of the values where `mask` is True; inf if it is True nowhere."""
     return -largest(-values, mask, axis_name)
 
 
 def largest(values: Array, mask: Array, axis_name: AxisName) -> Array:
-    """The largest of the values where `mask`, -inf where there is none.
+    """The maximum of the values where `mask` is True; -inf if it is True nowhere.
 
-    Its derivative is shared by those that are equally large; JAX has none for `pmax`.
+    JAX has no derivative of `pmax`. Here it is the mean of the derivatives of the maximal entries.
     """
     own = numerics.masked_max(values, mask, fill=-jnp.inf)
     if axis_name is None:
@@ -70,7 +70,7 @@ def largest(values: Array, mask: Array, axis_name: AxisName) -> Array:
 
 
 def several(*parts: tuple[Any, Array], axis_name: AxisName) -> tuple[Array, ...]:
-    """`reduce.several` over the last axis, for sums, largest and least numbers."""
+    """`reduce.several` over the last axis and the devices, for SUM, LARGEST and LEAST."""
     found = reduce.several(*parts)
     if axis_name is None:
         return found
@@ -82,7 +82,7 @@ def several(*parts: tuple[Any, Array], axis_name: AxisName) -> tuple[Array, ...]
 
 
 def size(length: int, axis_name: AxisName) -> int:
-    """The number of entries over all devices, of parts of equal length; static."""
+    """The number of entries over all devices, static, for parts of equal length."""
     return length if axis_name is None else length * lax.axis_size(axis_name)
 
 

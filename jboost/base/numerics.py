@@ -14,30 +14,35 @@ from jax import lax
 from jboost.base import meshes, reduce
 from jboost.base.types import Array, PyTree
 
-_STRANDS = 4  # of a reduction over floats
-# numbers among which the largest are looked for: XLA divides more, if it can
-_MOST_DIVIDED, _DIVISOR = 1 << 20, 1 << 10
-_FEW_VECTORS = 2  # of a product with a transposed matrix, at most, to be taken one by one
+# `greatest` compares this many rows elementwise. A round number; not tuned.
+_MAX_ROWS = 4
+# `lax.top_k` on a GPU does not finish compiling some sizes above 2^20 that are multiples of 1024
+# (found by trial); `top_k` adds one entry to these.
+_TOP_K_SIZE_LIMIT, _TOP_K_DIVISOR = 1 << 20, 1 << 10
+# `times_transposed` multiplies up to this many vectors one at a time (see there).
+_MAX_SEPARATE_VECTORS = 2
 
 
 def in_64_bits(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """`function`, traced with 64-bit types allowed, whatever the caller's setting.
+    """Returns `function` traced with 64-bit types enabled, whatever `jax_enable_x64` is.
 
-    The scope is right for casts, arithmetic, comparisons, bit operations, sorts, cumulative sums,
-    gathers, scatters and loops; of products of matrices for `times` and `times_transposed`, and for
-    Cholesky's factors with what they solve. It is wrong for other products, argmax, random numbers
-    and special functions, which forget the scope under `vmap`. Gradients stop at its door: what is
-    computed inside is piecewise constant or has a derivative of its own outside. Where the caller
-    has not enabled 64-bit types, every array that leaves must be of 32 bits or fewer. Floats that
-    leave are rounded for certain; those that are narrowed and widened again inside are to go
-    through `narrow` or `held_in`.
+    Safe inside the scope: casts, arithmetic, comparisons, bit operations, sorts, cumulative sums,
+    gathers, scatters, loops, `times`, `times_transposed`, and Cholesky factors with their solves.
+    Not safe: other matrix products, argmax, random numbers and special functions, which ignore the
+    scope under `vmap`.
+
+    The arguments are passed through `stop_gradient`. A function with a derivative defines it
+    outside of the scope. If the caller has not enabled 64-bit types, every returned array must have
+    at most 32 bits per entry; otherwise a TypeError is raised. Returned floats are rounded to their
+    type. Values that are narrowed and widened again inside the scope must pass through `narrow` or
+    `held_in`, because XLA may remove a pair of plain conversions.
     """
 
     def scoped(*args: PyTree) -> PyTree:
         allowed = bool(jax.config.read("jax_enable_x64"))
         args = jax.tree.map(lax.stop_gradient, args)
         with jax.enable_x64(True):
-            results = jax.tree.map(_settled, function(*args))
+            results = jax.tree.map(_rounded_to_its_type, function(*args))
         too_wide = [leaf.dtype for leaf in jax.tree.leaves(results) if leaf.dtype.itemsize > 4]
         if too_wide and not allowed:
             raise TypeError(
@@ -48,19 +53,21 @@ def in_64_bits(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     return scoped
 
 
-def _settled(leaf: Array) -> Array:
-    """The same, rounded to its type where compilers for accelerators may not have done so."""
+def _rounded_to_its_type(leaf: Array) -> Array:
+    """`leaf`, with the rounding to its float type forced.
+
+    Compilers for accelerators may keep an intermediate result in a wider type.
+    """
     if not jnp.issubdtype(leaf.dtype, jnp.floating) or leaf.dtype.itemsize > 4:
         return leaf
     return narrow(leaf.astype(jnp.dtype("float64")), leaf.dtype)
 
 
 def held_in(values: Array, dtype: Any) -> Array:
-    """The nearest numbers of a narrower float `dtype`, in the type of the values; 0 for those that
-    are subnormal there.
+    """Rounds `values` to a narrower float `dtype` and keeps their own type.
 
-    A conversion and its inverse would do, but that XLA leaves out such pairs ("excess precision"),
-    and the rounding with them.
+    Numbers that are subnormal in `dtype` become 0. A conversion to `dtype` and back is not enough:
+    XLA removes such pairs ("excess precision"), and the rounding with them.
     """
     number = jnp.finfo(dtype)
     return (
@@ -71,37 +78,37 @@ def held_in(values: Array, dtype: Any) -> Array:
 
 
 def narrow(values: Array, dtype: Any) -> Array:
-    """The nearest numbers of a narrower float `dtype`, in that type; what widens them again finds
-    these and no others.
+    """Converts `values` to a narrower float `dtype`, rounded to nearest.
+
+    A later conversion to a wider type returns exactly these rounded numbers.
     """
     return held_in(values, dtype).astype(dtype)
 
 
 def masked_min(values: Array, mask: Array, *, fill: Any) -> Array:
-    """The least of `values` where `mask`; `fill` where nothing is unmasked. Reduces the
-    last axis.
-    """
+    """The minimum over the last axis of `fill` and the `values` where `mask` is True."""
     return jnp.minimum(reduce.least(jnp.where(mask, values, fill)), fill)
 
 
 def masked_max(values: Array, mask: Array, *, fill: Any) -> Array:
-    """The greatest of `values` where `mask`; `fill` where nothing is unmasked. Reduces the last
-    axis.
-    """
+    """The maximum over the last axis of `fill` and the `values` where `mask` is True."""
     return jnp.maximum(reduce.largest(jnp.where(mask, values, fill)), fill)
 
 
 def masked_sum(values: Array, mask: Array) -> Array:
-    """The sum of `values` where `mask`; entries that are masked out may be NaN. Reduces the last
-    axis, keeps the dtype.
+    """The sum over the last axis of the `values` where `mask` is True, in their dtype.
+
+    Masked entries are ignored, even if they are NaN.
     """
     return reduce.total(jnp.where(mask, values, jnp.zeros((), values.dtype)))
 
 
 @jax.custom_jvp
 def precise_sum(values: Array) -> Array:
-    """The sum of floats over the last axis, in their dtype: added in 64 bits and rounded once; of
-    64 bits as XLA adds, not term by term.
+    """The sum of floats over the last axis, in their dtype.
+
+    Floats of at most 32 bits are added in 64 bits, and the sum is rounded once. Floats of 64 bits
+    are added by `jnp.sum`.
     """
     if values.dtype.itemsize > 4:
         return jnp.sum(values, axis=-1)
@@ -117,50 +124,59 @@ def _derivative_of_sum(primals: tuple[Array], tangents: tuple[Array]) -> tuple[A
 
 
 def greatest(values: Array) -> Array:
-    """The largest of floats [k], -inf for none.
+    """The maximum of floats [k]; -inf if k is 0.
 
-    In strands: a processor waits for every comparison of a row before the next one, as compilers do
-    not put those of floats in another order.
+    It is NaN if a number is NaN and k is below 16,384. XLA for CPUs (jaxlib 0.10.2) passes float
+    arrays of 4,096 entries or more to a library that ignores NaN, and this function reduces k / 4
+    numbers by `jnp.max`.
+
+    XLA for CPUs compares floats one after the other, and each comparison waits for the one before.
+    Therefore four rows of the vector are compared elementwise first. Inside a loop on a CPU this
+    takes 0.3 to 0.9 of the time of `jnp.max` below 4,096 entries. From 4,096 entries on it is not
+    faster in general, and outside of a loop it takes 1.1 to 3 times as long. It is kept there
+    because `jnp.max` of such vectors ignores NaN.
     """
-    if meshes.is_set():  # strands of values in several parts would be gathered
+    # On a mesh, the reshape would gather a vector that is sharded over devices.
+    if meshes.is_set():
         return jnp.max(values, initial=-jnp.inf)
-    strands = jnp.pad(values, (0, -values.shape[0] % _STRANDS), constant_values=-jnp.inf).reshape(
-        _STRANDS, -1
-    )
-    return jnp.max(functools.reduce(jnp.maximum, strands), initial=-jnp.inf)
+    padding = -values.shape[0] % _MAX_ROWS
+    rows = jnp.pad(values, (0, padding), constant_values=-jnp.inf).reshape(_MAX_ROWS, -1)
+    return jnp.max(functools.reduce(jnp.maximum, rows), initial=-jnp.inf)
 
 
 def least(values: Array) -> Array:
-    """The smallest of floats [k], inf for none, likewise."""
+    """The minimum of floats [k]; inf if k is 0."""
     return -greatest(-values)
 
 
 def first_greatest(values: Array) -> tuple[Array, Array]:
-    """The index of the first of the largest of floats [k], and that; k where one is NaN."""
+    """The index of the first maximum of floats [k], and the maximum; the index is k for NaN."""
     largest = greatest(values)
     return first_true(values == largest), largest
 
 
 def first_true(mask: Array) -> Array:
-    """The index of the first True of a vector [n], n where there is none; legal in the 64-bit
-    scope, where argmax is not.
+    """The index of the first True of a vector [n], or n if there is none.
+
+    It may be used inside `in_64_bits`, where argmax is not safe.
     """
     size = mask.shape[-1]
     return masked_min(lax.broadcasted_iota(jnp.int32, (size,), 0), mask, fill=size)
 
 
 def take(values: Array, index: Array) -> Array:
-    """The entries of values [..., n] at indices [...] that are known to lie in [0, n): without the
-    code for others that indexing compiles.
+    """The entries of values [..., n] at indices [...] in [0, n).
+
+    Indices outside of this range are undefined. Plain indexing also compiles code for negative and
+    for out-of-range indices.
     """
     taken: Array = values.at[..., index].get(mode="promise_in_bounds", wrap_negative_indices=False)
     return taken
 
 
 def safe_divide(numerator: Array, denominator: Array, *, fill: Any = 0) -> Array:
-    """numerator / denominator, and `fill` where the denominator is 0; no NaN appears in the value
-    or in its derivative.
-    """
+    """numerator / denominator, and `fill` where the denominator is 0, with a finite derivative."""
+    # The inner `where` keeps 0 / 0 out of the derivative, which the outer one would multiply by 0.
     is_zero = denominator == 0
     return jnp.where(
         is_zero, fill, numerator / jnp.where(is_zero, jnp.ones_like(denominator), denominator)
@@ -168,17 +184,20 @@ def safe_divide(numerator: Array, denominator: Array, *, fill: Any = 0) -> Array
 
 
 def at_least_32_bits(dtype: Any) -> Any:
-    """float32 for a float of fewer bits, else the type itself."""
+    """float32 for a float type of fewer than 32 bits, else `dtype` itself."""
     return dtype if jnp.dtype(dtype).itemsize >= 4 else jnp.dtype("float32")
 
 
 def power_of_two_at_least(value: Array) -> Array:
-    """The least power of two >= a positive normal number, by its bits; 1 for zero. Exact where a
-    logarithm is not.
+    """The smallest power of two that is not below |value|, for a normal number; 1 for zero.
+
+    It is exact, unlike `exp2(ceil(log2(value)))`.
     """
     bits_dtype = {4: jnp.uint32, 8: jnp.uint64}[value.dtype.itemsize]
     mantissa_bits = jnp.finfo(value.dtype).nmant
     bits = lax.bitcast_convert_type(jnp.abs(value), bits_dtype)
+    # Without its mantissa a float is a power of two. If the mantissa is not 0, the next exponent is
+    # the result.
     truncated = (bits >> mantissa_bits) << mantissa_bits
     carried = jnp.where(
         bits == truncated, truncated, truncated + (jnp.ones((), bits_dtype) << mantissa_bits)
@@ -189,8 +208,9 @@ def power_of_two_at_least(value: Array) -> Array:
 
 
 def is_subnormal(values: Array) -> Array:
-    """Whether floats are so small that a processor may take them for 0; decided by their bits,
-    [...] bool.
+    """Whether floats are subnormal, [...] bool. Processors may treat subnormal floats as 0.
+
+    The test reads the bits, because a comparison of floats may flush them to 0 first.
     """
     bits_dtype = {2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}[values.dtype.itemsize]
     mantissa = jnp.ones((), bits_dtype) << jnp.finfo(values.dtype).nmant
@@ -199,43 +219,50 @@ def is_subnormal(values: Array) -> Array:
 
 
 def to_unit(values: Array) -> Array:
-    """Numbers [m] that are not negative times the power of two that brings the largest into [1/2,
-    1): exact, but for those too small to matter.
+    """Nonnegative numbers [m] times the power of two that brings the maximum into [1/2, 1).
+
+    The scaling is exact, except for entries that become subnormal.
     """
     _, above = jnp.frexp(lax.stop_gradient(jnp.max(values, initial=0.0)))
     return times_power_of_two(values, -above)
 
 
 def times_power_of_two(values: Array, power: Array) -> Array:
-    """values [m] 2^power, exactly where no number on the way leaves the normal range; power []
-    int32, whose own power of two may.
+    """values [m] times 2^power, for `power` [] int32.
+
+    It is exact if values, intermediate products and results are normal numbers. 2^power itself may
+    overflow or underflow.
     """
+    # two factors, as 2^power may be outside of the range of floats
     half = power // 2
     one = jnp.ones((), values.dtype)
     return values * jnp.ldexp(one, half) * jnp.ldexp(one, power - half)
 
 
 def top_k(values: Array, num: int) -> tuple[Array, Array]:
-    """`lax.top_k` of [k] numbers, integers of 32 bits within 2^24 of the least and the largest one
-    alike.
+    """`lax.top_k` of numbers [k]: the `num` largest ones and their indices.
 
-    XLA sorts integers whole on a CPU, where of floats it looks for the largest only: so floats of
-    the same order, normal ones, stand for them. For a GPU it never ends compiling some sizes above
-    2^20, multiples of 1024 all of them: there is one number more then, the least.
+    int32 values within 2^24 of the smallest or the largest int32 count as equal to one another.
+
+    XLA for CPUs sorts all integers, but only selects the largest floats. Therefore integers are
+    mapped to normal floats in the same order. XLA for GPUs does not finish compiling some sizes
+    above 2^20, all of them multiples of 1024. Such a vector is padded by one entry, the smallest.
     """
     if values.dtype == jnp.dtype("int32"):
+        # A float is a sign and a magnitude, and floats of one sign are ordered as their bits.
+        # Magnitudes start at the least normal float and end below infinity.
         most = jnp.iinfo(jnp.int32).max - (1 << 24)
         least_normal = 1 << 23
         magnitude = (jnp.abs(jnp.clip(values, -most, most)) + least_normal).astype(jnp.uint32)
         bits = jnp.where(values < 0, magnitude | jnp.uint32(1 << 31), magnitude)
-        _, places = top_k(lax.bitcast_convert_type(bits, jnp.float32), num)
-        return values[places], places
+        _, indices = top_k(lax.bitcast_convert_type(bits, jnp.float32), num)
+        return values[indices], indices
     size, is_float = values.shape[0], jnp.issubdtype(values.dtype, jnp.floating)
-    missing = int(size > _MOST_DIVIDED and size % _DIVISOR == 0)
+    padding = int(size > _TOP_K_SIZE_LIMIT and size % _TOP_K_DIVISOR == 0)
     found: tuple[Array, Array] = lax.top_k(
         jnp.pad(
             values,
-            (0, missing),
+            (0, padding),
             constant_values=-jnp.inf if is_float else jnp.iinfo(values.dtype).min,
         ),
         num,
@@ -244,8 +271,9 @@ def top_k(values: Array, num: int) -> tuple[Array, Array]:
 
 
 def times(left: Array, right: Array) -> Array:
-    """The product of matrices or vectors of one type at the highest precision; legal in the 64-bit
-    scope, where `jnp.matmul` is not.
+    """The product of matrices or vectors of one type, at the highest precision.
+
+    It may be used inside `in_64_bits`, where `jnp.matmul` is not safe.
     """
     return lax.dot_general(
         left, right, (((left.ndim - 1,), (0,)), ((), ())), precision=lax.Precision.HIGHEST
@@ -253,15 +281,14 @@ def times(left: Array, right: Array) -> Array:
 
 
 def times_transposed(matrix: Array, values: Array) -> Array:
-    """The transpose of a matrix [m, n] times a vector [m] or several [m, k]: [n] or [n, k], at the
-    highest precision.
+    """The transpose of a matrix [m, n] times vectors [m] or [m, k]: [n] or [n, k].
 
-    A few go one at a time, and from the left: a CPU takes five to ten times as long for their
-    product with the transposed matrix.
+    The precision is the highest. One or two vectors are multiplied one at a time from the left:
+    on a CPU their product with the transposed matrix takes five to ten times as long.
     """
     if values.ndim == 1:
         return times(values, matrix)
-    if values.shape[1] not in range(1, _FEW_VECTORS + 1):
+    if values.shape[1] not in range(1, _MAX_SEPARATE_VECTORS + 1):
         return times(matrix.T, values)
     return jnp.stack([times_transposed(matrix, column) for column in values.T], axis=1)
 
@@ -269,15 +296,17 @@ def times_transposed(matrix: Array, values: Array) -> Array:
 def matvec(matrix: Array, vector: Array) -> Array:
     """A matrix [m, n] times a vector [n], in full precision on every device: [m].
 
-    It is written as a sum: XLA for CPUs compiles that in 15 ms, and a product of a matrix and a
-    vector in some 100 ms. With 20,000 x 500 entries the product would take 0.8 of the time to run.
+    It is computed as a sum of elementwise products, because XLA for CPUs compiles this in 15 ms and
+    a matrix-vector product in about 100 ms. A matrix-vector product would run in 0.8 of the time
+    for 20,000 x 500 entries.
     """
     return reduce.total(matrix * vector[None, :], axis=1)
 
 
 def rmatvec(matrix: Array, vectors: Array) -> Array:
-    """The transpose of a matrix [m, n] times one vector [m] or the rows of several [k, m]: [n] or
-    [k, n], one likewise, several by `times`.
+    """The transpose of a matrix [m, n] times a vector [m] or the rows of [k, m]: [n] or [k, n].
+
+    One vector is multiplied as in `matvec`, several by `times`.
     """
     return (
         reduce.total(matrix * vectors[:, None], axis=0)
@@ -287,32 +316,35 @@ def rmatvec(matrix: Array, vectors: Array) -> Array:
 
 
 def root(square: Array) -> Array:
-    """The square root, 0 of what is negative; its derivative is 0 where it is 0 itself."""
+    """The square root of positive numbers, else 0. Where it is 0, its derivative is 0 too."""
     is_positive = square > 0
     return jnp.where(is_positive, jnp.sqrt(jnp.where(is_positive, square, 1.0)), 0.0)
 
 
 def inverse_root(square: Array) -> Array:
-    """1 over the square root, 1 for what is not positive."""
+    """The inverse square root of positive numbers, else 1."""
     is_positive = square > 0
     return jnp.where(is_positive, lax.rsqrt(jnp.where(is_positive, square, 1.0)), 1.0)
 
 
 def spread(size: int, dtype: jnp.dtype) -> Array:
-    """Numbers [size] in [1, 2) without structure."""
+    """A fixed vector [size] of numbers in [1, 2) that are spread evenly and not sorted."""
+    # multiples of the golden ratio modulo 1, a low-discrepancy sequence
     return 1 + jnp.mod(0.6180339887 * jnp.arange(size, dtype=dtype), 1.0)
 
 
 def round_down(value: Array, dtype: jnp.dtype) -> Array:
-    """The largest number of the float `dtype` that is not above an integer or float `value`; next
-    to 0 the largest that is not subnormal.
+    """The largest number of the float `dtype` that is not above an integer or float `value`.
+
+    Subnormal numbers are not returned.
     """
     return _rounded(value, dtype, operator.gt, -1.0)
 
 
 def round_up(value: Array, dtype: jnp.dtype) -> Array:
-    """The smallest number of the float `dtype` that is not below an integer or float `value`; next
-    to 0 the smallest that is not subnormal.
+    """The smallest number of the float `dtype` that is not below an integer or float `value`.
+
+    Subnormal numbers are not returned.
     """
     return _rounded(value, dtype, operator.lt, 1.0)
 
@@ -320,14 +352,15 @@ def round_up(value: Array, dtype: jnp.dtype) -> Array:
 def _rounded(
     value: Array, dtype: jnp.dtype, is_past: Callable[[Array, Array], Array], sign: float
 ) -> Array:
-    """The nearest number of `dtype`, or where it is past the value the next one in the direction of
-    the sign.
+    """The nearest number of `dtype`, or the next one in the direction of `sign`.
+
+    The next one is taken where `is_past(nearest, value)`.
     """
     is_float = jnp.issubdtype(value.dtype, jnp.floating)
     nearest = narrow(value, dtype) if is_float else value.astype(dtype)
     if nearest.dtype == value.dtype:
         return value
-    # what is below it may be taken for 0, from where a step of nextafter is too short
+    # A processor may treat numbers below `tiny` as 0. From 0, `nextafter` steps to a subnormal.
     tiny = jnp.finfo(dtype).tiny
     following = jnp.where(
         jnp.abs(nearest) < tiny,

@@ -11,7 +11,7 @@ import numpy as np
 from jboost.base import check
 from jboost.base.types import Dataset, PyTree
 
-_STEPS = 4  # sizes to a doubling: each is at most 1.25 times the one before
+_STEPS = 4  # sizes per doubling, so that each is at most 1.25 times the one before
 
 
 def pad_dataset(

@@ -1,4 +1,4 @@
-"""One way to ask any model for its scores; each model says how in its own module."""
+"""Scores and predictions of any model; each model registers its score function."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def predict_scores(model: Any, features: ArrayLike) -> Array:
 
 @functools.singledispatch
 def scores_of(model: Any, features: ArrayLike) -> Array:
-    """What `predict_scores` returns; each model registers its own."""
+    """The scores [k] of a model; the implementation of each model is registered in its module."""
     what = (
         "its field `ensemble` is one"
         if hasattr(model, "ensemble")

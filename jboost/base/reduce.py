@@ -1,12 +1,11 @@
-"""Sums, extremes and tests over axes, each compiled as one kernel on a CPU; two of them in one pass
-where both are needed.
+"""Sums, extremes and logical tests over axes, each compiled as one kernel on a CPU.
 
-XLA for CPUs makes three kernels of a reduction over more than 32 numbers: one for its operand, one
-over windows of 32 numbers, one over the rest. A reduction of a pair of arrays stays one kernel
-together with its operands. So a single reduction is made a pair here, and a barrier keeps XLA from
-removing the second of the pair before it has chosen its kernels. For floats in arrays of some
-thousand numbers XLA calls a library, which is faster. Values and derivatives are those of
-`jax.numpy` (a sum takes its terms in another order).
+XLA for CPUs compiles a reduction over more than 32 numbers to three kernels: one for the operand,
+one over windows of 32 numbers, and one over the results. A reduction of a pair of arrays stays one
+kernel together with its operands. Therefore a single reduction is written as a pair here. A barrier
+keeps XLA from removing the second of the pair before it chooses its kernels. For float arrays of
+some thousand numbers XLA calls a library, which is faster, so these are reduced by `jax.numpy`.
+Values and derivatives are those of `jax.numpy`, but a sum adds its terms in another order.
 """
 
 from __future__ import annotations
@@ -24,19 +23,18 @@ from jboost.base import devices, meshes
 from jboost.base.types import Array
 
 Axis = int | tuple[int, ...]
-# numbers in an array from which on XLA calls a library for floats (found by trial, jaxlib 0.10.2)
+# XLA calls a library for float arrays of at least this size (found by trial, jaxlib 0.10.2).
 _LIBRARY_SIZE = 4096
-_WINDOW = 32  # numbers that XLA reduces in one stage (`TreeReductionRewriter`)
+# XLA reduces up to this many numbers in one stage (its pass `TreeReductionRewriter`).
+_WINDOW = 32
 
 
 class _Monoid(NamedTuple):
-    """An associative operation."""
+    """An associative operation with an identity element."""
 
     combine: Callable[[Array, Array], Array]
-    identity: Callable[[Any], Any]
-    """dtype -> the value that changes nothing."""
-    plain: Callable[..., Array]
-    """The reduction of `jax.numpy`, of values and axis."""
+    identity: Callable[[Any], Any]  # dtype -> the identity element
+    plain: Callable[..., Array]  # (values, axis) -> the reduction by `jax.numpy`
 
 
 def total(values: Array, *, axis: Axis = -1) -> Array:
@@ -51,26 +49,29 @@ def totals(first: Array, second: Array, *, axis: Axis = -1) -> tuple[Array, Arra
 
 
 def sums(*values: Array, axis: Axis = -1) -> tuple[Array, ...]:
-    """The sums of two or more arrays, likewise."""
+    """The sums of two or more arrays of one shape over an axis or several, each in its dtype."""
     return _together((SUM,) * len(values), values, axis)
 
 
 def largest(values: Array, *, axis: Axis = -1) -> Array:
-    """The largest number over an axis or several, NaN where one is; -inf or the least integer for
-    none.
+    """The maximum over an axis or several; NaN if one number is NaN.
+
+    The maximum of no numbers is -inf, or the smallest integer. On a CPU, XLA (jaxlib 0.10.2)
+    ignores NaN in float arrays of 4,096 numbers or more, which it passes to a library.
     """
     return _reduced(LARGEST, values, axis)
 
 
 def least(values: Array, *, axis: Axis = -1) -> Array:
-    """The least number over an axis or several, NaN where one is; inf or the largest integer for
-    none.
+    """The minimum over an axis or several; NaN if one number is NaN, with the limit of `largest`.
+
+    The minimum of no numbers is inf, or the largest integer.
     """
     return _reduced(LEAST, values, axis)
 
 
 def extremes(low: Array, high: Array | None = None, *, axis: Axis = -1) -> tuple[Array, Array]:
-    """`least` of one array and `largest` of another of its shape, or of the same one."""
+    """`least` of `low` and `largest` of `high`, an array of the same shape; None for `low`."""
     least, largest = _together((LEAST, LARGEST), (low, low if high is None else high), axis)
     return least, largest
 
@@ -78,15 +79,16 @@ def extremes(low: Array, high: Array | None = None, *, axis: Axis = -1) -> tuple
 def lexicographic_least(
     *keys: Array, carried: Sequence[Array] = (), axis: int = -1
 ) -> tuple[Array, ...]:
-    """The least entry along an axis: by the first key, of equal ones by the second, and so on.
+    """The first entry along an axis in lexicographic order of its keys.
 
     Args:
-      keys: arrays of one shape without NaN; the last is to tell any two entries apart.
-      carried: arrays of that shape that do not matter for the order.
-      axis: of the entries.
+      keys: arrays of one shape without NaN. No two entries may agree in the last key.
+      carried: arrays of that shape, which do not affect the order.
+      axis: the axis of the entries.
 
     Returns:
-      The keys of the entry, and what it carries. Of no entries the largest keys, and zeros.
+      The keys and the carried values of the entry. If there are no entries, the largest keys and
+      zeros.
     """
     (found,) = _lexicographic_leasts([keys], carried, axis)
     return found
@@ -95,32 +97,34 @@ def lexicographic_least(
 def lexicographic_leasts(
     first: Sequence[Array], second: Sequence[Array], *, axis: int = -1
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """The least entry along an axis by some keys, and that by others, in one pass over arrays of
-    one shape.
-    """
+    """`lexicographic_least` for two sets of keys of one shape, in one pass over the arrays."""
     one, other = _lexicographic_leasts([first, second], (), axis)
     return one, other
 
 
 def first_least(values: Array) -> tuple[Array, Array]:
-    """The least of numbers [..., k] without NaN, and the index of the first that is so, int32.
+    """The minimum of numbers [..., k] without NaN, and the int32 index of its first occurrence.
 
-    It is legal in the 64-bit scope, where `argmin` is not.
+    It may be used inside `numerics.in_64_bits`, where `argmin` is not safe.
     """
-    place = lax.broadcasted_iota(jnp.int32, values.shape, values.ndim - 1)
-    least, index = lexicographic_least(values, place)
+    position = lax.broadcasted_iota(jnp.int32, values.shape, values.ndim - 1)
+    least, index = lexicographic_least(values, position)
     return least, index
 
 
 def first_largest(values: Array) -> tuple[Array, Array]:
-    """The largest of floats or signed integers [..., k], likewise; not of the least integer."""
+    """The maximum of floats or signed integers [..., k], and the index of its first occurrence.
+
+    The values must not hold NaN or the smallest integer, whose negative overflows.
+    """
     least, index = first_least(-values)
     return -least, index
 
 
 def several(*parts: tuple[_Monoid, Array], axis: Axis = -1) -> tuple[Array, ...]:
-    """Reductions of arrays of one shape over an axis or several, in one pass; each part is one of
-    SUM, LARGEST, LEAST, ANY and ALL, and its array.
+    """Several reductions of arrays of one shape over an axis or several, in one pass.
+
+    Each part is a pair of an operation (SUM, LARGEST, LEAST, ANY or ALL) and an array.
 
     >>> import jax.numpy as jnp
     >>> from jboost.base import reduce
@@ -195,8 +199,9 @@ def _together(monoids: Sequence[_Monoid], values: Sequence[Array], axis: Axis) -
 
 
 def _narrowed(found: Array, dtype: Any) -> Array:
-    """The same in its own dtype, rounded for certain where it was carried in a wider one: XLA
-    leaves out a conversion that is undone later.
+    """A result that was computed in a wider float type, rounded to its own dtype.
+
+    `reduce_precision` forces the rounding. XLA removes a conversion that is undone later.
     """
     if jnp.issubdtype(dtype, jnp.floating) and found.dtype.itemsize > dtype.itemsize:
         number = jnp.finfo(dtype)
@@ -214,11 +219,10 @@ def _is_one_kernel(values: Array, axes: tuple[int, ...]) -> bool:
 
 
 def _is_for_library(values: Array) -> bool:
-    """Whether the plain reduction is as good: in a call of a library, on devices other than CPUs,
-    and over several of them.
+    """Whether a reduction by `jax.numpy` is as fast or faster.
 
-    Of a reduction of a pair of sharded arrays XLA gathers the arrays; of one array it reduces the
-    parts first.
+    It is for float arrays that XLA passes to a library, on devices other than CPUs, and on a mesh.
+    XLA gathers sharded arrays for a reduction of a pair, but not for a reduction of one array.
     """
     is_large = (
         jnp.issubdtype(values.dtype, jnp.floating) and math.prod(values.shape) >= _LIBRARY_SIZE
@@ -229,10 +233,11 @@ def _is_for_library(values: Array) -> bool:
 def _in_one_pass(
     monoids: Sequence[_Monoid], values: Sequence[Array], axes: tuple[int, ...]
 ) -> tuple[Array, ...]:
-    """The reductions; of masks as integers, since LLVM unrolls short loops over bits, and takes
-    twice as long.
+    """The reductions by one `lax.reduce`.
 
-    Floats go in the widest type of all, as XLA knows no reduction of mixed precision.
+    Masks are reduced as integers: LLVM unrolls short loops over booleans, which takes twice as
+    long. All floats are converted to the widest float type, because XLA has no reduction of mixed
+    precision.
     """
     floats = [each.dtype for each in values if jnp.issubdtype(each.dtype, jnp.floating)]
     widest = max(floats, key=lambda dtype: dtype.itemsize, default=None)
@@ -252,8 +257,9 @@ def _in_one_pass(
 
 @functools.cache
 def _combination(monoids: tuple[_Monoid, ...]) -> Callable[..., tuple[Array, ...]]:
-    """What combines two tuples of numbers: for the same operations the same function, as JAX
-    outside `jit` compiles a reduction for each anew.
+    """The function that combines two tuples of numbers elementwise.
+
+    It is cached: outside `jit`, JAX compiles a reduction again for every new function object.
     """
 
     def combine(ones: tuple[Array, ...], others: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -268,7 +274,7 @@ def _combination(monoids: tuple[_Monoid, ...]) -> Callable[..., tuple[Array, ...
 def _lexicographic_leasts(
     orders: Sequence[Sequence[Array]], carried: Sequence[Array], axis: int
 ) -> list[tuple[Array, ...]]:
-    """Least entries by the keys of several orders; the last one's carries something."""
+    """`lexicographic_least` for several sets of keys; the entry of the last one has `carried`."""
     num_keys = tuple(len(keys) for keys in orders)
     if meshes.is_set():
         return [_key_by_key(keys, carried if keys is orders[-1] else (), axis) for keys in orders]
@@ -282,7 +288,7 @@ def _lexicographic_leasts(
 
 
 def _key_by_key(keys: Sequence[Array], carried: Sequence[Array], axis: int) -> tuple[Array, ...]:
-    """The least entry by reductions of single arrays, one after the other."""
+    """`lexicographic_least` by one reduction for each array, for sharded arrays."""
     found, is_best = [], jnp.ones(keys[0].shape, bool)
     for key in keys:
         least = jnp.min(
@@ -305,8 +311,9 @@ def _key_by_key(keys: Sequence[Array], carried: Sequence[Array], axis: int) -> t
 
 @functools.cache
 def _selection(num_keys: tuple[int, ...], num_carried: int) -> Callable[..., tuple[Array, ...]]:
-    """What selects the less of two entries by the keys of each order: for the same numbers the same
-    function, as in `_combination`.
+    """The function that selects, for each set of keys, the lesser of two entries.
+
+    It is cached for the same reason as `_combination`.
     """
 
     def select(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -323,14 +330,14 @@ def _selection(num_keys: tuple[int, ...], num_carried: int) -> Callable[..., tup
 def _divided(
     values: Sequence[Array], num_keys: tuple[int, ...], num_carried: int
 ) -> list[Sequence[Array]]:
-    """The keys of each order; those of the last with what it carries."""
+    """Splits a flat sequence into the keys of each set; the last part includes `carried`."""
     ends = [int(end) for end in np.cumsum(num_keys)]
     ends[-1] += num_carried
     return [values[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def _is_less(one: Sequence[Array], other: Sequence[Array]) -> Array:
-    """Whether one tuple of numbers comes before another."""
+    """Whether one tuple of numbers comes before another in lexicographic order."""
     is_less, is_tied = one[0] < other[0], one[0] == other[0]
     for mine, theirs in zip(one[1:], other[1:], strict=True):
         is_less |= is_tied & (mine < theirs)

@@ -1,4 +1,4 @@
-"""How a computation ended: one code for every result, with a message and a remedy on the host."""
+"""Status codes of results, each with a message and a remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Status(enum.IntEnum):
     ENOUGH = 14
 
 
-_FROM_GRAVE_TO_LIGHT = (
+# The order in which `explain` picks one code of a batch.
+_BY_SEVERITY = (
     Status.INVALID_INPUT,
     Status.NUMERICAL_ERROR,
     Status.INFEASIBLE,
@@ -49,7 +50,7 @@ _FROM_GRAVE_TO_LIGHT = (
     Status.OPTIMAL,
 )
 
-# stands for what to do about float types: it depends on those that are enabled
+# Placeholder for the advice on float types, which depends on whether 64-bit types are enabled.
 _MORE_BITS = "{more bits}"
 _ENABLE = "enable 64-bit types (jax.config.update('jax_enable_x64', True)) and pass float64 arrays"
 _ENABLED = "pass float64 arrays if these were of fewer bits (64-bit types are enabled)"
@@ -196,8 +197,8 @@ def explain(code: ArrayLike) -> str:
     """The message and the remedy of a status code, on the host.
 
     Args:
-      code: [] or [...], the `status` field of a result. Of a batch of codes the gravest is
-        explained and the count is given.
+      code: [] or [...], the `status` field of a result. For a batch of codes, the most severe one
+        is explained and counted.
 
     Returns:
       One line of text.
@@ -218,7 +219,7 @@ def explain(code: ArrayLike) -> str:
     unknown = sorted(set(codes.tolist()) - set(Status))
     if unknown:
         raise ValueError(f"code is {unknown[0]}: the known codes are {[int(s) for s in Status]}")
-    worst = next(status for status in _FROM_GRAVE_TO_LIGHT if status in codes)
+    worst = next(status for status in _BY_SEVERITY if status in codes)
     message, remedy = _EXPLANATIONS[worst]
     share = f" ({int((codes == worst).sum())} of {codes.size})" if codes.size > 1 else ""
     remedy = remedy.replace(

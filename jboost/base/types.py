@@ -1,4 +1,4 @@
-"""The records and type names that all rooms share."""
+"""The data set record and the type names that all modules share."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ __all__ = ["Array", "ArrayLike", "Dataset", "PyTree", "make_dataset", "validate"
 
 
 class Dataset(NamedTuple):
-    """Labelled examples with the importance that the user gives them."""
+    """Labelled examples with weights given by the user."""
 
-    # [m, N] or [m, ...] real, integer or boolean; or an operator [m, N] that has them in fewer bits
+    # [m, N] or [m, ...] real, integer or boolean; or an operator [m, N] that stores them packed
     features: Array
     labels: Array  # [m] +1 or -1
-    weights: Array  # [m] not negative; an example of weight 0 does not count
+    weights: Array  # [m] not negative; an example of weight 0 is ignored
     mask: Array  # [m] bool, False where a row is padding
 
 
 def is_packed(features: Any) -> bool:
-    """Whether features are an operator, of which learners unpack some columns at a time:
-    `PackedSigns` or `Stored` of `jboost.operators`.
+    """Whether features are an operator `PackedSigns` or `Stored` of `jboost.operators`.
+
+    Learners unpack a few columns of such an operator at a time.
     """
     return hasattr(features, "columns_at") and hasattr(features, "rmatvec")
 
@@ -40,20 +41,19 @@ def make_dataset(
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> Dataset:
-    """Gathers examples into a `Dataset`; `weights` and `mask` are filled with ones where they are
-    not given.
+    """Makes a `Dataset` of examples; `weights` and `mask` default to ones.
 
-    Pure and legal under `vmap`, `jit` and `scan`: it checks shapes and kinds only. The functions
-    that take the data set check labels and weights where their values are known; `jboost.validate`
-    checks all values.
+    It checks shapes and kinds only, and may be called under `vmap`, `jit` and `scan`. The functions
+    that take the data set check known labels and weights. `jboost.validate` checks all values.
 
     Args:
-      features: [m, N], one row an example. An array; or `jboost.operators.packed_signs` or
-        `stored`, which `jboost.learners.pool` takes. Arrays of more axes, as images [m, H, W, C],
-        are for `jboost.learners.trained` and learners of one's own.
+      features: [m, N], one row per example: an array, or an operator of
+        `jboost.operators.packed_signs` or `stored` for `jboost.learners.pool`. Arrays with more
+        axes, such as images [m, H, W, C], are for `jboost.learners.trained` and user-defined
+        learners.
       labels: [m], +1 or -1, of any real or integer dtype.
-      weights: [m], importance of each example, in any unit, not negative: 0 counts as `mask` False;
-        None for ones.
+      weights: [m], the importance of each example, in any unit, not negative. A weight of 0 counts
+        as `mask` False. None for ones.
       mask: [m] boolean, False for rows that only pad; None for all True.
 
     Returns:
@@ -93,9 +93,9 @@ def validate(dataset: Dataset, *, allow_missing: bool = False) -> None:
     """Checks the values of a data set on the host.
 
     Args:
-      dataset: as `jboost.make_dataset` makes it, with concrete arrays.
-      allow_missing: whether NaN among the features is a missing value, as `jboost.learners.stumps`
-        takes it.
+      dataset: a result of `jboost.make_dataset`, with concrete arrays.
+      allow_missing: whether NaN features are allowed. `jboost.learners.stumps` takes them as
+        missing values.
 
     Raises:
       ValueError: naming the argument, the first bad entry and the remedy, for NaN or infinite
@@ -110,10 +110,10 @@ def validate(dataset: Dataset, *, allow_missing: bool = False) -> None:
     """
     check.on_host(
         "jboost.validate",
-        instead="under these the status INVALID_INPUT says the same",
+        instead="inside these, the status INVALID_INPUT reports bad values",
         dataset=dataset,
     )
-    # packed ones are finite
+    # Packed features are always finite.
     features = (
         np.zeros((len(dataset.labels), 1))
         if is_packed(dataset.features)

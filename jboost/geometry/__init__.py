@@ -1,3 +1,1 @@
-"""Floor 1: exact predicates, angular order round a centre, and the distance between two convex
-hulls.
-"""
+"""Exact geometric predicates, angular order around a centre, and the distance of convex hulls."""

@@ -1,12 +1,14 @@
-"""Points sorted by the direction in which a centre sees them, opposite directions counted as one.
+"""Points sorted by their direction from a centre, where opposite directions count as equal.
 
-The mirrored angle of a vector (dx, dy) in the upper half plane is measured by
-v = 1 - dx / (|dx| + |dy|) in [0, 2), which grows with the angle, or by slopes against the nearer
-axis, which grow from axis to axis. It is turned into an integer with a fixed number of fractional
-bits, because integers sort several times faster than floats; on float64 the place of the point is
-packed into the low bits of the same word, on float32 a second word carries the remaining bits of
-the angle. An integer key decides an order only where two keys differ by two or more: `joined` says
-where they do not. On an integer grid of `grid_bits` bits `joined` is exactly collinearity.
+Vectors are first mirrored into the upper half plane. Their angle is then replaced by a number that
+grows with it. For float64 this is v = 1 - dx / (|dx| + |dy|) in [0, 2). For float32 it is the slope
+against the nearer axis, with an offset for each axis. The number is converted to an integer with a
+fixed number of fractional bits, because integers sort several times faster than floats. For float64
+the low bits of the same 64-bit integer hold the index of the point. For float32 a second integer
+holds the remaining bits of the number.
+
+Two keys are in the certain order only if they differ by two or more. `joined` is True where they do
+not. On an integer grid of `grid_bits` bits, `joined` is exactly collinearity.
 """
 
 from __future__ import annotations
@@ -22,26 +24,28 @@ from jboost.geometry import exact
 
 
 class HalfTurnOrder(NamedTuple):
-    """Points by mirrored angle."""
+    """Points sorted by mirrored angle."""
 
-    # [n] int32, the places of the points in angular order; points that are not live come last
+    # [n] int32, the indices of the points in angular order; points that are not live come last
     index: Array
-    # [n] bool, True at j if the keys at j - 1 and j are too close to tell the directions of two
-    # live points apart
+    # [n] bool, True at j if the points j - 1 and j of the order are live and their keys do not
+    # distinguish their directions
     joined: Array
 
 
 def positions(order: HalfTurnOrder) -> Array:
-    """The place of each point in the angular order, [n] int32."""
+    """The position of each point in the angular order, [n] int32."""
     index = order.index
-    place = lax.iota(jnp.int32, index.shape[0])
+    position = lax.iota(jnp.int32, index.shape[0])
     return index.at[index].set(
-        place, mode="promise_in_bounds", unique_indices=True, wrap_negative_indices=False
+        position, mode="promise_in_bounds", unique_indices=True, wrap_negative_indices=False
     )
 
 
-_MAX_FRACTION_BITS = 48  # of a float64 angle: its error is then an eighth of a unit
-# of each of the two words that carry the angle as a double word, by bytes of a float
+# Fractional bits of the key of a float64 angle. With 48, the rounding error of the angle is at most
+# an eighth of a unit of the key.
+_MAX_FRACTION_BITS = 48
+# Fractional bits of each of the two words of a key of a double word, by the bytes of the float.
 _HALF_FRACTION_BITS = {4: 20, 8: 48}
 
 
@@ -54,8 +58,9 @@ def _index_bits(num_points: int) -> int:
 
 
 def grid_bits(dtype: jnp.dtype, num_points: int) -> int:
-    """The largest g such that on integer coordinates of at most 2^g the keys of two directions are
-    equal or three apart.
+    """The largest g for which keys decide collinearity on integer coordinates of at most 2^g.
+
+    The keys of two directions are then equal, or at least three units apart.
     """
     bits = 2 * _HALF_FRACTION_BITS[4] if dtype.itemsize == 4 else _fraction_bits(num_points)
     return (bits - 6) // 2
@@ -67,20 +72,22 @@ def is_upper(dx: Array, dy: Array) -> Array:
 
 
 def half_turn_order(points: Array, centre: Array, live: Array) -> HalfTurnOrder:
-    """Sorts points by mirrored angle round a centre.
+    """Sorts points by mirrored angle around a centre.
 
     Args:
       points: [2, n] float32 or float64.
       centre: [2].
-      live: [n] bool; points that are not live, or lie at the centre, have no direction and come
-        last.
+      live: [n] bool, False for points to be ignored, which come last. It must be False for points
+        equal to the centre.
     """
     return read_order(sort_keys(half_turn_keys(points, centre, live)))
 
 
 class Keys(NamedTuple):
-    """What points are sorted by: one word with the angle and the place of a point, or two words
-    with the angle and the place.
+    """Sort keys of points.
+
+    For float64 there is one word with the angle in its high and the index in its low bits. For
+    float32 there are two words of the angle, and the index.
     """
 
     words: tuple[Array, ...]  # [n] each
@@ -96,12 +103,12 @@ def half_turn_keys(points: Array, centre: Array, live: Array) -> Keys:
 
 
 def sort_keys(keys: Keys) -> Keys:
-    """The keys of one centre, or of several [..., n], each in order."""
+    """Sorts the keys of one centre [n], or of several [..., n] along the last axis."""
     return Keys(lax.sort(keys.words, num_keys=min(2, len(keys.words)), is_stable=False))
 
 
 def read_order(keys: Keys) -> HalfTurnOrder:
-    """The order of sorted keys [n]."""
+    """The angular order in sorted keys [n]."""
     return _read_one_word(*keys.words) if len(keys.words) == 1 else _read_two_words(*keys.words)
 
 
@@ -111,11 +118,12 @@ def _in_one_word(points: Array, centre: Array, live: Array) -> Keys:
     dx, dy = points - centre[:, None]
     mirrored = jnp.where(is_upper(dx, dy), dx, -dx)
     angle = 1 - mirrored / (jnp.abs(dx) + jnp.abs(dy))
-    last = jnp.uint64(2 ** (fraction_bits + 1) - 1)  # of points that are not live
+    last = jnp.uint64(2 ** (fraction_bits + 1) - 1)  # the key of points that are not live
     bits = lax.bitcast_convert_type(
         jnp.minimum(2 + angle, 4 - 2.0 ** (1 - fraction_bits)), jnp.uint64
     )
-    quantized = (bits >> (51 - fraction_bits)) & last  # in [2, 4) the bits of a float64 count 2^-51
+    # In [2, 4) the last bit of a float64 counts 2^-51, so a shift of its bits quantizes 2 + angle.
+    quantized = (bits >> (51 - fraction_bits)) & last
     return Keys(((jnp.where(live, quantized, last) << index_bits) | lax.iota(jnp.uint64, size),))
 
 
@@ -131,18 +139,20 @@ def _read_one_word(keys: Array) -> HalfTurnOrder:
 
 
 def _before(values: Array) -> Array:
-    """What stands one place before along the last axis, 0 at the first place."""
+    """The values shifted by one position along the last axis, with 0 at the first position."""
     return jnp.pad(values[..., :-1], [(0, 0)] * (values.ndim - 1) + [(1, 0)])
 
 
 def _has_previous(live: Array) -> Array:
-    """Which of the points in order are live and not the first, [n] bool."""
+    """Whether a point of the order is live and not the first, [n] bool."""
     return live & (lax.iota(jnp.int32, live.shape[0]) > 0)
 
 
 def _in_two_words(points: Array, centre: Array, live: Array) -> Keys:
-    """Keys of double words: the slope against the nearer axis, counted on from one axis to the
-    next; 0 to 4 over half a turn.
+    """Keys of two words: the slope against the nearer axis plus an offset, from 0 to 4.
+
+    The offset is that of the axis, so that the number grows over the half turn. It is computed as a
+    double word.
     """
     dx, dy = (
         exact.wide_difference(points[0], centre[0]),
@@ -174,36 +184,36 @@ def _read_two_words(first: Array, second: Array, index: Array) -> HalfTurnOrder:
 
 
 class _Transposition(NamedTuple):
-    """Where the odd-even transposition stands."""
+    """The state of an odd-even transposition sort."""
 
     order: Array  # [n] int32
     turn: Array  # [n - 1] int32, negative where a point and the next one are in the wrong order
-    # [] int32, the parity of the points that are compared with the next one; neither before the
-    # first turn
+    # [] int32, the parity of the positions that are swapped with the next one; 2, which is neither
+    # parity, before the first comparison
     phase: Array
 
 
 def exact_half_turn_order(points: Array, centre: Array, live: Array) -> HalfTurnOrder:
-    """As `half_turn_order`, with every comparison exact: `joined` is True at j exactly where j - 1
-    and j are seen in one direction.
+    """`half_turn_order` with exact comparisons.
 
-    Keys of double words leave only neighbours in doubt; these are put right by odd-even
-    transposition with exact orientations.
+    `joined` is True at j exactly if the points j - 1 and j lie in the same direction. Keys of two
+    words are in doubt between neighbours only. An odd-even transposition sort with exact
+    orientations corrects these.
     """
     order = _read_two_words(*sort_keys(_in_two_words(points, centre, live)).words).index
-    place = lax.iota(jnp.int32, points.shape[1] - 1)
-    has_next = place + 1 < reduce.count(live)
+    position = lax.iota(jnp.int32, points.shape[1] - 1)
+    has_next = position + 1 < reduce.count(live)
     at = centre[:, None]
 
     def compare(order: Array) -> Array:
-        seen = numerics.take(points, order)
-        first, second = seen[:, :-1], seen[:, 1:]
+        ordered = numerics.take(points, order)
+        first, second = ordered[:, :-1], ordered[:, 1:]
         turn = exact.orientation(at, first, second)
         is_same_half = is_upper(*(first - at)) == is_upper(*(second - at))
         return jnp.where(has_next, jnp.where(is_same_half, turn, -turn), 1)
 
     def transpose(now: _Transposition) -> _Transposition:
-        swap = (now.turn < 0) & (place % 2 == now.phase)
+        swap = (now.turn < 0) & (position % 2 == now.phase)
         forward, backward = jnp.append(swap, False), jnp.append(False, swap)
         order = jnp.where(
             forward, jnp.roll(now.order, -1), jnp.where(backward, jnp.roll(now.order, 1), now.order)
@@ -212,6 +222,6 @@ def exact_half_turn_order(points: Array, centre: Array, live: Array) -> HalfTurn
             order, compare(order), jnp.where(now.phase == 0, 1, 0).astype(jnp.int32)
         )
 
-    start = _Transposition(order, jnp.full_like(place, -1), jnp.full((), 2, jnp.int32))
+    start = _Transposition(order, jnp.full_like(position, -1), jnp.full((), 2, jnp.int32))
     order, turn, _ = loops.while_loop(lambda now: reduce.any_true(now.turn < 0), transpose, start)
     return HalfTurnOrder(order, jnp.append(False, turn == 0))

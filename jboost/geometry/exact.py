@@ -1,11 +1,9 @@
-"""Arithmetic without rounding error on ordinary floats: expansions for signs, double words for
-values.
+"""Exact signs of sums of floats by expansions, and values of twice the precision by double words.
 
-Everything here is written for either float type. On float64 a double word carries 106 bits, on
-float32 it carries 48, which holds every product of two coordinate differences on an integer grid up
-to 2^20.
+All functions take float32 or float64. A double word has 106 bits for float64 and 48 bits for
+float32. 48 bits hold every product of two coordinate differences on an integer grid up to 2^20.
 
-No constant but 0 may take part in an error-free sum: compilers fold (a + 1) - 1.
+No constant but 0 may be a term of an error-free sum: compilers fold (a + 1) - 1.
 
 Symbols: T. J. Dekker 1971 for `two_product`, D. E. Knuth for `two_sum`, J. R. Shewchuk 1997,
 *Adaptive Precision Floating-Point Arithmetic*, for expansions (`sign_of_sum` is his GROW-EXPANSION
@@ -39,8 +37,9 @@ def two_sum(a: Array, b: Array) -> Wide:
 
 
 def _split(a: Array) -> tuple[Array, Array]:
-    """a as a sum of two halves whose products with other halves are exact; by bits, so that fused
-    operations cannot spoil it.
+    """Splits a into a sum of two floats with half as many bits, whose products are exact.
+
+    It works on the bits, because a compiler may fuse the arithmetic of Dekker's split.
     """
     bits_dtype, dropped = {4: (jnp.uint32, 12), 8: (jnp.uint64, 27)}[a.dtype.itemsize]
     half = jnp.ones((), bits_dtype) << (dropped - 1)
@@ -50,18 +49,18 @@ def _split(a: Array) -> tuple[Array, Array]:
 
 
 def rounded_product(a: Array, b: Array) -> Array:
-    """a * b rounded once and for all.
+    """a * b, rounded before it is used.
 
-    A compiler may contract a product and a later sum into one operation with a single rounding, in
-    one place and not in another; error-free sums of such a product are then wrong. The selection,
-    which never changes a number, forbids it.
+    A compiler may contract a product and a later sum into one operation with a single rounding, for
+    one use of the product and not for another. Error-free sums of the product are then wrong. The
+    `where`, which never changes a finite number, prevents this.
     """
     product = a * b
     return jnp.where(jnp.abs(product) <= jnp.finfo(product.dtype).max, product, jnp.inf)
 
 
 def two_product(a: Array, b: Array) -> Wide:
-    """a * b exactly, short of overflow and underflow."""
+    """a * b exactly, if nothing overflows or underflows."""
     product = rounded_product(a, b)
     a_high, a_low = _split(a)
     b_high, b_low = _split(b)
@@ -86,8 +85,10 @@ def sign_of_sum(terms: Sequence[Array]) -> Array:
 
 
 def orientation(a: Array, b: Array, c: Array) -> Array:
-    """The exact sign of the turn a -> b -> c of points [2, ...]: +1 if c lies to the left of the
-    ray from a through b, 0 if all are collinear.
+    """The exact orientation of points a, b, c [2, ...].
+
+    It is +1 if c is to the left of the ray from a through b, -1 to the right, 0 if they are
+    collinear.
     """
     return sign_of_sum([*_cross_product(b, c), *_cross_product(c, a), *_cross_product(a, b)])
 
@@ -147,8 +148,9 @@ def wide_abs(a: Wide) -> Wide:
 
 
 def wide_least(values: Wide, mask: Array) -> tuple[Array, Wide]:
-    """The least of values [..., n] in a mask, and the index of the first that is so, int32; n and
-    infinite where the mask is empty.
+    """The int32 index of the first minimum of values [..., n] in a mask, and the minimum.
+
+    They are n and inf if the mask is empty.
     """
     high, low, index = reduce.lexicographic_least(*_keys(values, mask))
     return index, Wide(high, low)
@@ -157,18 +159,18 @@ def wide_least(values: Wide, mask: Array) -> tuple[Array, Wide]:
 def wide_leasts(
     values: Wide, first: Array, second: Array
 ) -> tuple[tuple[Array, Wide], tuple[Array, Wide]]:
-    """The same for two masks."""
+    """`wide_least` for two masks."""
     found = reduce.lexicographic_leasts(_keys(values, first), _keys(values, second))
     one, other = ((index, Wide(high, low)) for high, low, index in found)
     return one, other
 
 
 def _keys(values: Wide, mask: Array) -> tuple[Array, Array, Array]:
-    """What values [..., n] are compared by; the largest keys outside of the mask."""
+    """The lexicographic keys of values [..., n]; the largest keys outside of the mask."""
     size = mask.shape[-1]
-    place = lax.broadcasted_iota(jnp.int32, mask.shape, mask.ndim - 1)
+    position = lax.broadcasted_iota(jnp.int32, mask.shape, mask.ndim - 1)
     return (
         jnp.where(mask, values.hi, jnp.inf),
         jnp.where(mask, values.lo, jnp.inf),
-        jnp.where(mask, place, size),
+        jnp.where(mask, position, size),
     )

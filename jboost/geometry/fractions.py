@@ -1,9 +1,9 @@
-"""Directions written in a short float type with the accuracy of a long one.
+"""Directions in a short float type with the accuracy of a longer one.
 
-Two float32 numbers have 24 bits each, but their quotient can come within 2^-48 of a given slope:
-the quotients that enclose a slope most tightly are found by continued fractions. Rounding both
-components instead would turn the direction by up to 2^-24, which is wider than the gap that
-separates the points of a data set of a few thousand.
+A float32 number has 24 bits, but the quotient of two can be within 2^-48 of a given slope.
+Continued fractions give the quotients that enclose a slope most tightly. Rounding both components
+instead would turn the direction by up to 2^-24. This can be more than the gap between the points of
+a data set with a few thousand examples.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import numpy as np
 from jboost.base import loops, numerics
 from jboost.base.types import Array
 
+# Terms of a continued fraction. A round number above what 24 or 53 bits need; not tuned.
 _MAX_TERMS = 48
 
 
 def enclosing_directions(vector: Array, dtype: jnp.dtype) -> Array:
-    """Vectors whose components are exact in `dtype` and whose directions lie next to that of a
-    vector.
+    """Vectors of `dtype` whose directions are next to that of a given vector.
 
-    If any vector of `dtype` lies in a range of directions that holds this one, one of these does:
-    they are the nearest slopes below and above among quotients of two floats, with the binary
-    exponents of numerator and denominator free.
+    They are the nearest slopes below and above among quotients of two floats with free binary
+    exponents. So if an interval of directions contains the given direction and that of any vector
+    of `dtype`, it contains one of these.
 
     Args:
       vector: [2] float.
       dtype: float32 or float64.
 
     Returns:
-      [5, 2], as floats of the input's type; the first is the vector itself where that is exact in
-      `dtype`.
+      [5, 2], floats of the input's type that are exact in `dtype`. The first is the vector itself
+      if it is exact in `dtype`.
     """
     fits = jnp.all(numerics.held_in(vector, dtype) == vector)
     sizes = jnp.abs(vector)
@@ -55,22 +55,25 @@ def enclosing_directions(vector: Array, dtype: jnp.dtype) -> Array:
 
 
 class _Expansion(NamedTuple):
-    """Two neighbouring convergents of continued fractions, and what is left of them."""
+    """Two successive convergents of k continued fractions, and the remainders."""
 
-    old: Array  # [2, k] numerators and denominators
-    new: Array  # [2, k]
-    rest: Array  # [k]
-    going: Array  # [k] bool
+    old: Array  # [2, k] numerators and denominators of the last convergents but one
+    new: Array  # [2, k] those of the last convergents
+    rest: Array  # [k] the remainders, whose inverses are expanded next
+    going: Array  # [k] bool, whether the fraction is extended further
 
 
 def _enclosing_quotients(ratios: Array, largest: float) -> tuple[Array, Array]:
-    """Integers p [2, k], q [2, k] as floats, q <= `largest`: the neighbours of ratios [k] in (0, 1]
-    on both sides, or the ratios.
+    """Quotients p / q next to ratios [k] in (0, 1] on both sides, or equal to them.
+
+    p [2, k] and q [2, k] are integers as floats, with q at most `largest`.
     """
 
     def extend(now: _Expansion) -> _Expansion:
         inverse = 1 / jnp.where(now.rest > 0, now.rest, 1)
         term = jnp.where(now.rest > 0, jnp.floor(inverse), jnp.inf)
+        # The largest term with which the denominator is at most `largest`. A smaller term than that
+        # of the ratio gives a neighbour (an intermediate fraction), and ends the expansion.
         most = jnp.floor((largest - now.old[1]) / jnp.maximum(now.new[1], 1))
         following = now.old + jnp.minimum(term, most)[None] * now.new
         turns = now.going & (term <= most)

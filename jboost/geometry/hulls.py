@@ -1,9 +1,9 @@
 """The shortest distance between the convex hulls of two finite sets in the plane.
 
-The Minkowski difference of the two sets is searched for its point nearest to the origin by support
-points only (E. G. Gilbert, D. W. Johnson, S. S. Keerthi 1988). No hull is ever built: a step costs
-one masked pass over the points, and a handful of steps are enough. Directions are differences of
-points or perpendicular to one, so on an integer grid every test is decided without rounding.
+The method of Gilbert, Johnson and Keerthi (1988) searches the Minkowski difference of the two sets
+for the point nearest to the origin. It uses support points only and does not build a hull. A step
+is one masked pass over the points, and few steps suffice. Directions are differences of points, or
+perpendicular to one. On an integer grid every comparison is therefore exact.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from jboost.geometry.exact import Wide
 
 
 class HullDistance(NamedTuple):
-    """How far apart two hulls are, and along which direction."""
+    """The distance of two hulls and its direction."""
 
-    normal: Array  # [2] points from the second hull to the first; of any length
+    normal: Array  # [2] from the second hull to the first, of any length
     distance: Array  # []
 
 
@@ -33,52 +33,57 @@ class _Vector(NamedTuple):
 
 
 class _Nearest(NamedTuple):
-    """Where the nearer of two simplices comes closest to the origin."""
+    """The point nearest to the origin in two simplices of the Minkowski difference."""
 
-    normal: _Vector  # [] from the origin
-    distance: Array  # [] no less than the two hulls are apart
+    normal: _Vector  # [] from the origin to this point, of any length
+    distance: Array  # [] its distance, an upper bound of the distance of the hulls
     touched: Array  # [2] int32, the corner at which the normal touches the simplex
     other: Array  # [2] int32, the other corner
 
 
 class _Search(NamedTuple):
-    """Two simplices to choose from: one or two corners of the Minkowski difference each.
+    """The state of the search: two candidate simplices, each with one or two distinct corners.
 
-    A corner is given by the indices of its two ends, in the first set and in the second one.
+    A corner of the Minkowski difference is a pair of indices, of a point in the first set and of a
+    point in the second set.
     """
 
-    simplices: Array  # [2, 2, 2] int32: simplex, corner, end
-    nearest: _Nearest  # of the simplices before
-    moving: Array  # [] bool
+    simplices: Array  # [2, 2, 2] int32: simplex, corner, set
+    nearest: _Nearest  # of the simplices of the step before
+    moving: Array  # [] bool, whether the last step came nearer
 
 
+# A round number far above the steps that are used; not tuned.
 _MAX_STEPS = 256
+# A step counts as progress from this gain on, relative to the coordinates, by the bytes of the
+# float. It is some bits above the rounding of a double word (48 and 106 bits).
 _RELATIVE_PROGRESS = {4: 2.0**-46, 8: 2.0**-98}
 
 
 def hull_distance(
     points: Array, in_first: Array, in_second: Array, *, start: tuple[Array, Array], floor: Array
 ) -> HullDistance:
-    """Distance between the hulls of two disjoint sets of points.
+    """The distance between the convex hulls of two disjoint sets of points.
 
     Args:
       points: [2, n] float32 or float64.
       in_first: [n] bool, the first set, not empty.
       in_second: [n] bool, the second set, not empty.
-      start: places of a point of the first set and of one of the second.
-      floor: [], the search may end as soon as the distance is known not to exceed this; negative to
-        go to the end.
+      start: the indices of a point of the first set and of a point of the second set.
+      floor: [], the search may end once the distance is at most this number; negative for the exact
+        distance.
 
     Returns:
-      The distance and its direction; an upper bound of at most `floor` if the search ended early.
-      Distance 0 if the hulls meet; the direction is then without meaning.
+      The distance and its direction. If the search ended early, the distance is an upper bound of
+      at most `floor`. If the hulls meet, the distance is 0 and the direction is undefined.
     """
     reach = reduce.largest(jnp.abs(points))
     last = points.shape[1] - 1
 
     def look_further(nearest: _Nearest) -> tuple[Array, Array]:
-        """The support points [2] of both sets along the normal, and whether they are nearer than
-        those that it touches.
+        """The support points [2] of both sets along the normal, and whether they are nearer.
+
+        They are compared with the corner that the normal touches.
         """
         (first, drop), (second, other_drop) = _support(points, in_first, in_second, nearest)
         gain = -exact.wide_add(drop, other_drop).hi
@@ -108,11 +113,10 @@ def hull_distance(
 def _support(
     points: Array, in_first: Array, in_second: Array, nearest: _Nearest
 ) -> tuple[tuple[Array, Wide], tuple[Array, Wide]]:
-    """The point of the first set that is lowest along the normal, and that of the second one that
-    is highest.
+    """The lowest point of the first set along the normal, and the highest of the second set.
 
-    Beside them what they lie lower, or higher, than the point of their set that the normal touches:
-    0 at most; infinite where a set is empty.
+    Each is an index with a signed height, relative to the point of its set that the normal touches.
+    The heights of the second set are negated, so both are at most 0. They are inf for an empty set.
     """
     origin = numerics.take(points, nearest.touched)
     offsets = _Vector(
@@ -127,7 +131,7 @@ def _support(
 
 
 def _nearest(points: Array, simplices: Array) -> _Nearest:
-    """The one of two simplices [2, 2, 2] that is nearer to the origin, the first where they tie."""
+    """The nearest point to the origin in two simplices [2, 2, 2]; in the first one if they tie."""
     ends = numerics.take(points, simplices)
     corners = [exact.wide_difference(ends[axis, ..., 0], ends[axis, ..., 1]) for axis in range(2)]
     a, b = (

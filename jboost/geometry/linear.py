@@ -1,5 +1,7 @@
-"""What a linear model says of points: one evaluation for all predictions, and for the certificates
-of lines and planes.
+"""Scores of points under a linear model, for predictions and for certificates.
+
+All predictions and the certificates of lines and planes use the same evaluation, so they agree in
+every sign.
 """
 
 from __future__ import annotations
@@ -12,18 +14,24 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import exact
 
-_UNROLLED = 4  # terms of a sum that need no loop
-_ROOM = 16  # of the largest float64, between it and a coordinate whose differences need no care
-# of `certain_signs`: 16 roundings of a float64; far more than underflow of floats can add up to
+# Terms of the sum that one iteration of the loop adds. A round number; not tuned.
+_UNROLLED = 4
+# Coordinates above the largest float64 divided by this number are scaled down first, so that their
+# differences do not overflow.
+_HEADROOM = 16
+# Error bounds of `certain_signs`: 16 roundings of a float64, and more than the sum of all
+# underflows of floats.
 _RELATIVE, _ABSOLUTE = 2.0**-49, 2.0**-100
-_LOW_BITS = 12  # of a 32-bit integer, in the second of two floats that hold it
+# A 32-bit integer is the sum of two floats. The second one holds this many of its low bits.
+_LOW_BITS = 12
 
 
 @jax.custom_jvp
 @jax.jit
 def score_points(points: Array, normal: Array, anchor: Array, bias: Array) -> Array:
-    """normal . (x - anchor) + bias for each point x, in float64 whatever the types of the program;
-    derivatives are in those types.
+    """normal . (x - anchor) + bias for each point x, computed in float64 in every program.
+
+    Derivatives are computed in the types of the arguments.
 
     Args:
       points: [k, d], real.
@@ -32,8 +40,8 @@ def score_points(points: Array, normal: Array, anchor: Array, bias: Array) -> Ar
       bias: [].
 
     Returns:
-      [k], rounded to the type of `bias`; one that is too small for it comes out as its least normal
-      number, with the right sign. NaN where a coordinate is not finite.
+      [k], rounded to the type of `bias`. A score below its least normal number is replaced by this
+      number, with the same sign. The score is NaN if a coordinate is not finite.
     """
     dtype = bias.dtype
     least = float(jnp.finfo(dtype).tiny)
@@ -44,10 +52,10 @@ def score_points(points: Array, normal: Array, anchor: Array, bias: Array) -> Ar
         largest = jnp.maximum(
             reduce.largest(jnp.maximum(jnp.abs(columns), jnp.abs(anchor)), axis=0), jnp.abs(bias)
         )
-        share = jnp.where(largest > jnp.finfo(largest.dtype).max / _ROOM, 1 / _ROOM, 1.0)
+        share = jnp.where(largest > jnp.finfo(largest.dtype).max / _HEADROOM, 1 / _HEADROOM, 1.0)
         terms = exact.rounded_product(normal[:, None], columns * share[None] - anchor * share[None])
         start = jnp.zeros_like(share)
-        # one by one, so that it comes out the same everywhere
+        # Terms are added one by one, so that all devices and batch sizes give the same sum.
         total, _ = loops.scan(
             lambda total, term: (total + term, None), start, terms, unroll=_UNROLLED
         )
@@ -77,18 +85,18 @@ def _jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array
 
 
 def certain_signs(points: Array, normal: Array, anchor: Array, bias: Array, unit: Array) -> Array:
-    """The signs of the scores of `score_points`, by 32-bit types alone; 0 where the rounding of
-    float64 may give another sign.
+    """The signs of the scores of `score_points`, computed in 32-bit types.
 
-    The sum is exact, as an expansion of floats, but for underflow; a score is certain if it is
-    larger than what float64 arithmetic may err by.
+    The sign is 0 where float64 rounding may give another sign. The score is computed as an
+    expansion of floats, which is exact except for underflow. Its sign is certain if it exceeds the
+    error bound of float64 arithmetic.
 
     Args:
       points: [k, d], finite, of at most 32 bits.
       normal: [d] float32.
       anchor: [d] float32.
       bias: [] float32.
-      unit: [] float32, a power of two, of which all coordinates are moderate multiples.
+      unit: [] float32, a power of two. Coordinates divided by it must be of moderate size.
 
     Returns:
       [k] int32: -1, 0 or +1.

@@ -1,9 +1,8 @@
-"""Losses: robust losses for training with optax, and the exponential loss that boosters carry from
-round to round.
+"""Robust losses for training with optax, and the exponential loss of boosters.
 
-`worst_case(losses, relaxation)` turns the losses of a batch into their worst expectation over
-distributions near the uniform one. The names that people look for are special cases: `cvar`,
-`mean_of_worst`, `chi_square_dro`, `kl_dro`, `group_dro`, `soft_margin_loss`.
+`worst_case(losses, relaxation)` is the worst expectation of the losses of a batch over
+distributions near the uniform one. Well-known special cases have names of their own: `cvar`,
+`mean_of_worst`, `chi_square_dro`, `kl_dro`, `group_dro` and `soft_margin_loss`.
 """
 
 from jboost.losses.dro import chi_square_dro, cvar, group_dro, kl_dro, mean_of_worst

@@ -1,9 +1,8 @@
-"""Losses of a vote: the exponential loss as boosters carry it from round to round, and the training
-error that it bounds.
+"""The exponential loss of a vote, and the training error that it bounds.
 
-The exponential loss of a vote F on labelled examples is the mean of exp(-y F(x)) under the user's
-weights. It bounds the training error, and telescopes: it is the product of the normalisers Z_t of
-AdaBoost and InfoBoost (paper 002, Theorem 1).
+The exponential loss of a vote F is the mean of exp(-y F(x)) under the user's weights. It is an
+upper bound of the training error. It equals the product of the normalisers Z_t of AdaBoost and
+InfoBoost (Hatano, Theorem 1), so boosters update it in every round.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from jboost.base import boosting, brackets, derivatives, numerics, reduce
 from jboost.base.boosting import Certificate
 from jboost.base.types import Array, Dataset
 
-# log of an example's weight against the heaviest: what is not settled never weighs 0, whatever the
-# rounding
+# The smallest log of an example's weight relative to the largest weight. Only examples with an
+# infinite margin have weight 0. A round number; not tuned.
 _LIGHTEST = -60.0
 
 
 class ExponentialLoss(NamedTuple):
-    """The loss of each example, in logs, so that nothing under- or overflows."""
+    """The logarithms of the losses of all examples, which neither under- nor overflow."""
 
     # [m] log(weight share) - margin; -inf on padding and where the margin is infinite
     log_losses: Array
-    rounding: Array  # [] how far any of them may be off, as a multiple of the float's epsilon
+    rounding: Array  # [] bound of the rounding error of an entry, in units of the float's epsilon
 
 
 def start_exponential(dataset: Dataset) -> ExponentialLoss:
-    """The loss of the vote that is 0 everywhere: the user's weights as a distribution.
+    """The loss of the vote that is 0 everywhere: the user's weights, scaled to sum to 1.
 
     >>> import jboost
     >>> loss = start_exponential(jboost.make_dataset([[0.0], [1.0]], [1, -1]))
@@ -45,8 +44,9 @@ def start_exponential(dataset: Dataset) -> ExponentialLoss:
 
 @derivatives.without("jboost.losses.certify_nothing_voted")
 def certify_nothing_voted(dataset: Dataset) -> Certificate:
-    """What is certified of the vote that is 0 everywhere: its training error, and that its mean
-    exponential loss is 1.
+    """The certificate of the vote that is 0 everywhere.
+
+    It holds the training error of this vote, and its mean exponential loss, which is 1.
 
     >>> import jboost
     >>> certificate = certify_nothing_voted(jboost.make_dataset([[0.0], [1.0]], [1, -1]))
@@ -59,8 +59,9 @@ def certify_nothing_voted(dataset: Dataset) -> Certificate:
 
 
 def add_margins(loss: ExponentialLoss, margins: Array) -> ExponentialLoss:
-    """The loss after a term with margins [m] was added to the vote; an infinite margin takes its
-    example out for good.
+    """The loss after a term with margins [m] is added to the vote.
+
+    An example with an infinite margin has loss 0 from then on.
 
     >>> import jboost
     >>> loss = start_exponential(jboost.make_dataset([[0.0], [1.0]], [1, -1]))
@@ -74,8 +75,9 @@ def add_margins(loss: ExponentialLoss, margins: Array) -> ExponentialLoss:
 
 
 def example_weights(loss: ExponentialLoss) -> Array:
-    """The distribution over the examples proportional to their losses, [m], 0 exactly where there
-    is none; all 0 where none is left.
+    """The distribution over the examples in proportion to their losses, [m].
+
+    A weight is 0 only where the loss is 0. All weights are 0 if all losses are.
 
     >>> import jboost
     >>> loss = start_exponential(jboost.make_dataset([[0.0], [1.0]], [1, -1], weights=[3.0, 1.0]))
@@ -87,8 +89,9 @@ def example_weights(loss: ExponentialLoss) -> Array:
 
 
 def _shares(loss: ExponentialLoss) -> tuple[Array, Array]:
-    """The losses [m] beside the largest one, whose log [] comes with them, or 0 where there is
-    none; the least ones are rounded up.
+    """The losses [m] relative to the largest loss, and the log [] of the largest loss.
+
+    Small shares are raised to exp(_LIGHTEST). The log is 0 if all losses are 0.
     """
     largest = reduce.largest(loss.log_losses)
     shift = jnp.where(largest == -jnp.inf, 0.0, largest)
@@ -98,10 +101,10 @@ def _shares(loss: ExponentialLoss) -> tuple[Array, Array]:
 
 @jax.custom_jvp
 def mean_exponential(loss: ExponentialLoss) -> Array:
-    """A number at or above the mean loss, [], rounding included: the product of all normalisers
-    (paper 002, Theorem 1).
+    """The mean exponential loss [], rounded up: the product of all normalisers (Hatano, Theorem 1).
 
-    The derivative, in both modes and of any order, is that of the mean loss: `rounding` has none.
+    Its derivative, in both modes and of any order, is that of the mean loss. The result has no
+    derivative in `rounding`.
 
     >>> import jboost
     >>> loss = start_exponential(jboost.make_dataset([[0.0], [1.0]], [1, -1]))
@@ -129,8 +132,10 @@ def _mean_exponential_jvp(
     "jboost.losses.training_error", "differentiate jboost.losses.mean_exponential, which bounds it"
 )
 def training_error(dataset: Dataset, scores: Array) -> Array:
-    """The share of the user's weight on examples that the sign of `scores` [m] gets wrong, [],
-    rounded down; a score of 0 predicts -1.
+    """The weighted training error [] of `scores` [m], rounded down.
+
+    It is the share of the user's weights on examples whose score has the wrong sign. A score of 0
+    predicts -1.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0]], [1, -1], weights=[3.0, 1.0])

@@ -1,5 +1,6 @@
-"""Margins of logits, and the soft margin of a batch as a training loss (Shalev-Shwartz and Singer
-2008, Section 4.1).
+"""Margins of logits, and the soft margin of a batch as a training loss.
+
+Source: Shalev-Shwartz and Singer (2008), Section 4.1.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ def binary_margins(logits: ArrayLike, labels: ArrayLike) -> Array:
     signs = check.numeric("labels", labels, shape=(scores.shape[0],), kinds="fiu")
     if check.are_known(signs) and bool(jnp.any(jnp.abs(signs.astype(float)) != 1)):
         raise ValueError(
-            "labels hold other numbers than +1 and -1: of class numbers pass logits [m, k]"
+            "labels hold other numbers than +1 and -1: for class numbers, pass logits [m, k]"
         )
     return scores * signs.astype(scores.dtype)
 
 
 def max_of_others_margins(logits: ArrayLike, labels: ArrayLike) -> Array:
-    """The logit of the label less the largest other one, [m]: above 0 where the prediction is
-    right.
+    """The logit of the label minus the largest other logit, [m].
+
+    It is positive if the prediction is right.
 
     Args:
       logits: [m, k] with k >= 2.
-      labels: [m] integers from 0 to k - 1. One out of range gives NaN, and an error where it is
-        known.
+      labels: [m] integers from 0 to k - 1. A label out of range gives NaN if traced, else an error.
 
     Source: Crammer and Singer, On the algorithmic implementation of multiclass SVMs (2001).
 
@@ -84,8 +85,8 @@ def soft_margin_loss(
 ) -> Array:
     """The negated soft margin of a batch, []: minus the mean of the worst share nu of the margins.
 
-    It scales with the logits, as a margin does: bound these (`jnp.tanh`, or a norm of the last
-    layer), as boosting bounds its hypotheses and votes, or it has no minimum on separable data.
+    It scales with the logits and has no minimum on separable data unless these are bounded. Bound
+    them by `jnp.tanh` or by a norm of the last layer, as boosting bounds hypotheses and votes.
 
     Args:
       logits: [m] for labels in {-1, +1}, or [m, k] for classes.
@@ -117,7 +118,7 @@ def soft_margin_loss(
     found = jnp.asarray(margins(logits, labels))  # type: ignore[arg-type]
     if found.ndim not in (1, 2) or found.shape[0] != jnp.shape(logits)[0]:
         raise ValueError(
-            f"margins gives shape {list(found.shape)}: expected [m] or [m, k], m ="
+            f"margins returns shape {list(found.shape)}: expected [m] or [m, k], m ="
             f" {jnp.shape(logits)[0]}"
         )
     num_classes = found.size // max(found.shape[0], 1)
@@ -136,7 +137,7 @@ def soft_margin_loss(
 
 
 def _classes(logits: ArrayLike, labels: ArrayLike, *, least: int = 2) -> tuple[Array, Array]:
-    """Logits [m, k], and which class is whose own [m, k]."""
+    """Logits [m, k], and whether a class is the label of an example [m, k] bool."""
     scores = check.numeric("logits", logits, shape=("m", "k"), kinds="f")
     num_classes = scores.shape[1]
     if num_classes < least:

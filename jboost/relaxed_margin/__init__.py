@@ -1,5 +1,6 @@
-"""Relaxed margins maximised: `solve` for a whole matrix of margins, `fit` for a learner that
-proposes columns (paper 004).
+"""Maximisation of relaxed margins (Shalev-Shwartz and Singer 2008).
+
+`solve` takes a whole matrix of margins, and `fit` a learner that proposes columns.
 """
 
 from jboost.relaxations.games import SolverConfig

@@ -1,5 +1,6 @@
-"""Relaxed margin boosting for a learner: columns come one proposal at a time, bounds with each
-(paper 004, Figure 1).
+"""Relaxed-margin boosting for a learner (Shalev-Shwartz and Singer 2008, Figure 1).
+
+The learner proposes columns in rounds. Every round gives certified bounds.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from jboost.relaxed_margin import updates
 from jboost.relaxed_margin.solve import check_feasible, status_of, validate_prices
 from jboost.relaxed_margin.updates import Votes
 
-_INNER_ITERATIONS = 8000  # of the solver between two proposals; bounds are valid wherever it stops
+# The most iterations of the solver between two proposals. Bounds are valid wherever it stops.
+_INNER_ITERATIONS = 8000
 
 __all__ = ["RelaxedMargin", "finish", "fit", "init", "step"]
 
 
 class Memory(NamedTuple):
-    """What the booster carries from round to round."""
+    """The state of the booster between rounds."""
 
     columns: Array  # [capacity, m] y_i h_j(x_i); rows of unused slots are 0
     prior: Array  # [m]
@@ -41,9 +43,7 @@ class Memory(NamedTuple):
 @register
 @dataclasses.dataclass(frozen=True)
 class RelaxedMargin:
-    """The booster: example weights are the worst case that the relaxation allows against the vote
-    so far.
-    """
+    """The booster, whose example weights are the worst case for the vote under the relaxation."""
 
     relaxation: Any
     price: Any
@@ -78,22 +78,26 @@ class RelaxedMargin:
     def absorb(
         self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
     ) -> Absorbed:
-        """One round: columns in, an upper bound from what was asked, votes moved, a lower bound
-        from them.
+        """One round: adds the columns, and updates the votes and both bounds.
+
+        The upper bound comes from the example weights under which the columns were proposed, the
+        lower bound from the new votes.
         """
-        asked = memory.votes.example_weights
+        weights = memory.votes.example_weights
         rows = proposal.outputs * boosting.signs(dataset)[None, :]
-        edges = jnp.matmul(rows, asked, precision=lax.Precision.HIGHEST)
+        edges = jnp.matmul(rows, weights, precision=lax.Precision.HIGHEST)
         best = jnp.argmax(jnp.abs(edges))
-        wanted = (
+        is_added = (
             jnp.ones_like(edges, bool)
             if self.update == "fully_corrective"
             else jnp.arange(edges.shape[0]) == best
         )
-        columns, slots, count = boosting.enter_columns(memory.columns, ensemble.count, rows, wanted)
+        columns, slots, count = boosting.enter_columns(
+            memory.columns, ensemble.count, rows, is_added
+        )
         game = Game(columns.T, self.relaxation, self.price, memory.prior)
 
-        proven = self._prove_upper(game, memory.proven, asked, rows, proposal.upper_bound)
+        proven = self._prove_upper(game, memory.proven, weights, rows, proposal.upper_bound)
         strength = self._strength(proven, memory.prior)
         votes = self._move(
             memory.votes,
@@ -173,7 +177,7 @@ class RelaxedMargin:
 
 
 def _prove_lower(game: Game, before: Proven, votes: Votes) -> Proven:
-    """The bound of the new votes, if an estimate says that it is the better one."""
+    """The bound of the new votes, if it is better by an estimate."""
     within = game.votes.allowed(votes.coefficients)
     estimate = certify.lower_from_margins(
         votes.reached, norm_bound(within), game.relaxation, game.votes, game.prior
@@ -234,21 +238,21 @@ def fit(
     initial: State | None = None,
 ) -> Fit:
     """Boosting to the largest relaxed margin over all hypotheses of a learner, in one compiled loop
-    (paper 004, Figure 1).
+    (Shalev-Shwartz and Singer 2008, Figure 1).
 
     Args:
       dataset: of m examples; `weights` count as multiplicities.
       learner: what proposes hypotheses; its outputs lie in [-1, 1], and with a hypothesis its
         negation is one: votes may have either sign.
       key: for learners that draw random numbers.
-      max_rounds: how many proposals there is room for; static.
+      max_rounds: the largest number of proposals; static.
       relaxation: f; `jboost.relaxations.soft_margin(nu=0.1)` where None.
       tolerance: [] the gap between the bounds at which to stop.
       update: how votes move: "fully_corrective" over all columns seen, "pairwise" or "line_search"
         along one direction, or "analytic", the paper's own step, which is eps-accurate after 32
         log(1 / p) / eps^2 rounds at most and as a rule not long before, p the least share of the
         weights (Theorem 8, where all are 1 / m).
-      votes: g, what votes cost; |w|_1 <= 1 where None. Another price asks for "fully_corrective".
+      votes: g, the cost of votes; None for |w|_1 <= 1. Others require "fully_corrective".
       stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all
         where the learner proves a bound and over those seen where it proves none ("provable").
       config: static sizes of the solver behind "fully_corrective".

@@ -1,11 +1,10 @@
-"""Votes of largest relaxed margin, smoothed on both sides so that they are unique and
-differentiable.
+"""The votes with the largest relaxed margin, smoothed so that they are unique and differentiable.
 
 Maximises over votes w in the simplex phi(A w) - votes_smoothing * KL(w || uniform), where phi is
 the least of <A w, d> + f(d) + smoothing * KL(d || prior) over distributions d. With w = softmax(z)
 the optimality condition is z = A'd(A w) / votes_smoothing up to a constant: Newton's method finds
-z. Its direction ascends the objective, which is concave in the votes; a line search halves it where
-it must.
+z. Its direction ascends the objective, which is concave in the votes. A line search halves the step
+until the objective does not decrease.
 """
 
 from __future__ import annotations
@@ -23,9 +22,11 @@ from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import envelope
 from jboost.relaxed_margin.solve import check_feasible
 
-_LONGEST = 20.0  # of a step, in logs of votes
-# of a Newton step: a smaller one is taken whatever the objective, which is rounding then
+# The largest change of a logit in one step. A round number; not tuned.
+_LONGEST = 20.0
+# Shares of a Newton step below this one are accepted: their change of the objective is rounding.
 _LEAST_SHARE = 2.0**-10
+# The most steps. A round number; not tuned.
 _MAX_STEPS = 100
 
 

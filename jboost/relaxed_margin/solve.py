@@ -49,10 +49,10 @@ def solve(
 ) -> RelaxedMarginSolution:
     """The votes of largest relaxed margin over the columns of a matrix, between certified bounds.
 
-    Maximises gamma - f*([gamma 1 - A w]_+) - g(w) over votes w and thresholds gamma (paper 004,
-    Theorem 7), against the minimum over distributions d of g*(max_j |(d'A)_j|) + f(d), by a
-    restarted primal-dual method. It may be jitted, and vmapped over matrices and over the numbers
-    in the relaxation.
+    Maximises gamma - f*([gamma 1 - A w]_+) - g(w) over votes w and thresholds gamma. The dual
+    problem is the minimum over distributions d of g*(max_j |(d'A)_j|) + f(d) (Shalev-Shwartz and
+    Singer 2008, Theorem 7). A restarted primal-dual method solves both. It may be jitted, and
+    vmapped over matrices and over the numbers in the relaxation.
 
     Args:
       margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. Votes may have either sign. A matrix, or

@@ -1,5 +1,6 @@
-"""`relaxed_margin.solve` over blocks that do not fit on the device together: the same method, in a
-loop that the host drives.
+"""`relaxed_margin.solve` for matrices whose blocks do not fit on the device together.
+
+The method is the same. Its loop runs on the host, and every step reads the blocks twice.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def play(
     tolerance: Array,
     config: SolverConfig,
 ) -> tuple[Bounds, Array]:
-    """The best of both sides, and the number of steps; two passes over the blocks a step."""
+    """The best bounds with their votes and weights, and the number of steps.
+
+    A step reads all blocks twice.
+    """
     game = Game(None, relaxation, votes, prior)
     coefficients = jnp.zeros((margins.shape[1],), prior.dtype)
     weights = _first_weights(game)
@@ -68,8 +72,10 @@ def _first_weights(game: Game) -> Array:
 def validate(
     rows: Dataset, relaxation: Any, votes: Any, largest: Array
 ) -> tuple[Array, Array, Array]:
-    """The prior [m], whether all is valid [] bool, and whether the relaxation allows a distribution
-    [] bool.
+    """Checks the input of a streamed game.
+
+    Returns the prior [m], whether the input is valid [] bool, and whether the relaxation allows a
+    distribution [] bool.
     """
     is_valid = boosting.is_valid(rows) & (largest <= 1) & relaxation.is_valid() & votes.is_valid()
     prior = boosting.initial_distribution(rows._replace(mask=rows.mask & is_valid))
@@ -79,8 +85,10 @@ def validate(
 def prove(
     margins: Streamed, best: Bounds, relaxation: Any, votes: Any, prior: Array
 ) -> tuple[Array, Array, Array]:
-    """The votes as they are allowed [n], what they attain [], and what no votes exceed []: both in
-    exact arithmetic.
+    """The allowed votes [n] next to the best ones, and certified bounds of the game's value.
+
+    The lower bound [] is attained by these votes, and no votes exceed the upper bound []. Both hold
+    in exact arithmetic.
     """
     coefficients = _allowed(votes, best.coefficients)
     reached, _ = margins.bracket_matvec(coefficients)

@@ -1,8 +1,9 @@
-"""How the votes move once a column is in: the four steps that `fit` offers.
+"""Updates of the votes after a column is added: the four methods of `fit`.
 
-Paper 004, Figure 1 for "analytic"; Mitsuboshi, Hatano and Takimoto 2022 for "line_search" and
-"pairwise"; Warmuth, Glocer and Vishwanathan 2008 for "fully_corrective". All but the last move
-along one direction of the smoothed game min over d of <A w, d> + f(d) + beta KL(d || prior).
+"analytic" is Figure 1 of Shalev-Shwartz and Singer (2008). "line_search" and "pairwise" are those
+of Mitsuboshi, Hatano and Takimoto (2022). "fully_corrective" is that of Warmuth, Glocer and
+Vishwanathan (2008). All but the last move along one direction in the smoothed game, the minimum
+over d of <A w, d> + f(d) + beta KL(d || prior).
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ from jboost.relaxations import games
 from jboost.relaxations.games import Game, SolverConfig
 
 NAMES = ("fully_corrective", "pairwise", "line_search", "analytic")
+# Bisection steps of a line search, as many as the bits of a float32.
 _HALVINGS = 24
 
 
 class Votes(NamedTuple):
-    """The votes, the margins they reach, and the example weights that they ask the
-    learner about.
-    """
+    """The votes, their margins, and the example weights for the learner."""
 
     coefficients: Array  # [capacity]
     reached: Array  # [m] A w
@@ -39,7 +39,7 @@ class Corner(NamedTuple):
 
 
 def corner(game: Game, slot: Array, sign: Array) -> Corner:
-    """That of a slot [] int32, with the sign [] of the vote."""
+    """The corner for a slot [] int32 and the sign [] of the vote."""
     one = sign.astype(game.margins.dtype)
     return Corner(
         jnp.where(jnp.arange(game.margins.shape[1]) == slot, one, 0.0),
@@ -82,9 +82,7 @@ def pairwise(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
 
 
 def fully_corrective(now: Votes, game: Game, tolerance: Array, config: SolverConfig) -> Votes:
-    """The game over all columns seen so far, played to a gap of a quarter of the tolerance from
-    where it stands.
-    """
+    """Solves the game over all columns so far, to a gap of a quarter of the tolerance."""
     best, _ = games.play(game, tolerance / 4, config, (now.coefficients, now.example_weights))
     reached = jnp.matmul(game.margins, best.coefficients, precision=lax.Precision.HIGHEST)
     return Votes(best.coefficients, reached, best.example_weights)
@@ -95,7 +93,7 @@ def _edge(example_weights: Array, direction: Array) -> Array:
 
 
 def _best_share(now: Votes, game: Game, direction: Array, longest: Array, strength: Array) -> Array:
-    """By bisection on the slope, which falls along the way."""
+    """The share of the direction with the best value, by bisection on its decreasing slope."""
 
     def slope(share: Array) -> Array:
         return _edge(
@@ -103,8 +101,8 @@ def _best_share(now: Votes, game: Game, direction: Array, longest: Array, streng
             direction,
         )
 
-    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
+    def halve(_: Any, interval: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = interval
         middle = low + (high - low) / 2
         rises = slope(middle) > 0
         return jnp.where(rises, middle, low), jnp.where(rises, high, middle)

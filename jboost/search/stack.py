@@ -1,9 +1,9 @@
-"""A stack of nodes in preallocated arrays: a batch is taken from the top, its children are put
-back, all shapes static.
+"""A stack of nodes in preallocated arrays, with static shapes.
 
-A node is any pytree of arrays; in the stack its leaves have a leading axis of `capacity` slots and
-`slack` more. Slots from `count` on hold garbage. A batch may be taken without being used up: `put`
-begins to write where the caller says that the stack ends.
+Branch and bound reads a batch of nodes from the top and writes their children back. A node is any
+pytree of arrays. In the stack its leaves have a leading axis of `capacity + slack` slots. Slots
+from `count` on are undefined. A batch need not be removed completely: the caller passes `put` the
+slot at which to write.
 """
 
 from __future__ import annotations
@@ -18,25 +18,33 @@ from jboost.base.types import Array, PyTree
 
 
 class Stack(NamedTuple):
-    """Nodes and how many there are."""
+    """Nodes and their number."""
 
     nodes: PyTree  # leaves [capacity + slack, ...]
     count: Array  # [] int32
 
 
 def start(node: PyTree, *, capacity: int, slack: int) -> Stack:
-    """A stack that holds one node; `slack` is the largest number of rows of a `put`."""
-    room = capacity + slack
+    """A stack that holds one node.
 
-    def allot(leaf: Array) -> Array:
-        return jnp.zeros((room, *leaf.shape), leaf.dtype).at[0].set(leaf)
+    Args:
+      node: a pytree of arrays.
+      capacity: the largest number of nodes, static.
+      slack: the largest number of rows in one `put`, static.
+    """
+    num_slots = capacity + slack
 
-    return Stack(jax.tree.map(allot, node), jnp.ones((), jnp.int32))
+    def allocate(leaf: Array) -> Array:
+        return jnp.zeros((num_slots, *leaf.shape), leaf.dtype).at[0].set(leaf)
+
+    return Stack(jax.tree.map(allocate, node), jnp.ones((), jnp.int32))
 
 
 def top(stack: Stack, size: int) -> tuple[PyTree, Array, Array]:
-    """The topmost `size` slots, the lowest first: nodes [size, ...], which of them are nodes [size]
-    bool, and the slot where they begin [].
+    """Reads the topmost `size` slots, the lowest slot first.
+
+    Returns the nodes [size, ...], whether each slot holds a node [size] bool, and the first of
+    these slots [].
     """
     begin = jnp.maximum(stack.count - size, 0)
     nodes = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, begin, size), stack.nodes)
@@ -44,9 +52,11 @@ def top(stack: Stack, size: int) -> tuple[PyTree, Array, Array]:
 
 
 def put(stack: Stack, nodes: PyTree, num: Array, begin: Array) -> Stack:
-    """The stack cut to `begin` slots, with the first `num` of `nodes` [k, ...] on top; the caller
-    sees to it that they fit the capacity.
+    """The stack cut to `begin` slots, with the first `num` of `nodes` [k, ...] on top.
+
+    The caller must ensure that `begin + num` is at most the capacity.
     """
+    # All k rows are written. `slack` slots behind the capacity take the rows from `num` on.
     written = jax.tree.map(
         lambda leaf, new: lax.dynamic_update_slice_in_dim(leaf, new, begin, 0), stack.nodes, nodes
     )
@@ -54,8 +64,9 @@ def put(stack: Stack, nodes: PyTree, num: Array, begin: Array) -> Stack:
 
 
 def sorted_by(stack: Stack, scores: Array) -> Stack:
-    """The same nodes with those of the highest `scores` [capacity + slack] on top, of equal ones
-    the latest.
+    """The stack sorted by `scores` [capacity + slack], with the highest score on top.
+
+    The order of nodes with equal scores does not change.
     """
     is_node = jnp.arange(scores.shape[0]) < stack.count
     order = jnp.argsort(jnp.where(is_node, scores, jnp.inf), stable=True)

@@ -1,5 +1,8 @@
-"""Running sums and maxima of flat arrays, several times faster to run than `cumsum` on a CPU and to
-compile than `associative_scan`.
+"""Running sums, maxima and minima of flat arrays.
+
+Measured on a CPU with 32-bit numbers: from 4,096 to 262,144 entries they run 1.3 to 4 times as fast
+as `jnp.cumsum` and `lax.cummax`. Below that size, either may be faster. `lax.associative_scan` runs
+in less time than these from 4,096 entries on, but takes 1.3 to 5 times as long to compile.
 """
 
 from __future__ import annotations
