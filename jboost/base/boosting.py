@@ -4,10 +4,10 @@ columns and weighs the examples anew.
     dataset -> Learner.propose(example_weights) -> Proposal -> Booster.absorb(proposal) -> Absorbed
     -> ... -> Ensemble + Certificate
 
-A learner is anything with the three methods of `Learner`, a booster anything with those of
-`Booster`; both are pytrees, so that the numbers inside them may be traced. `start`, `step` and
-`finish` walk the path by hand; `run` walks it in one compiled loop, `drive` in one that the host
-may watch and stop.
+A learner is a `Learner` (jboost/base/protocols.py), or any other pytree with its three abstract
+methods. A booster is anything with the methods of `Booster`. Both are pytrees, so that the numbers
+inside them may be traced. `start`, `step` and `finish` run the rounds one by one; `run` runs them
+in one compiled loop, `drive` in one that the host may watch and stop.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from jboost.base import (
     reduce,
 )
 from jboost.base.loops import OnStep
+from jboost.base.protocols import Learner as Learner
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset, PyTree
 
@@ -58,44 +59,6 @@ class Everything(NamedTuple):
     hypotheses: PyTree  # leaves [U, ...]
     outputs: Array  # [U, m], 0 on padding
     costs: Array  # [U]
-
-
-class Learner(Protocol):
-    """What proposes hypotheses. A frozen dataclass under `jboost.base.records.register`, or any
-    other pytree.
-
-    A learner whose hypotheses do not come with their negations says so by an attribute
-    `has_negations` that is False; `has_negations(learner)` asks it. The upper bound of its
-    proposals is then one on signed edges. A learner that wants features of a kind has a method
-    `validate(dataset)`, called on the host where the values are known, which raises ValueError for
-    others; where they are not known its outputs are NaN for those. A learner that finds some good
-    hypotheses with much less work than the best one says so by an attribute `has_quick_answers`
-    that is True, and has a method `propose_above(state, example_weights, enough)`: `propose`, but
-    where it finds an edge above `enough` any finite bound will do. One that knows how many
-    hypotheses there are on so many features has `num_hypotheses(num_features)`: some boosters then
-    take less room. One whose hypotheses hold places of features has `places(hypotheses)`: features
-    that end before them are then refused where the values are known.
-    """
-
-    def init(self, key: Array | None, dataset: Dataset) -> PyTree:
-        """The state that `propose` starts from; rows where `dataset.mask` is False hold
-        anything.
-        """
-
-    def propose(
-        self,
-        state: PyTree,
-        example_weights: Array,
-        *,
-        pair_weights: Array | None = None,
-        costs: Array | None = None,
-    ) -> Proposal:
-        """The best hypotheses under example weights [m], which are not negative, sum to one, and
-        are 0 on padding.
-        """
-
-    def outputs(self, hypothesis: PyTree, features: Array) -> Array:
-        """The outputs [k] of one hypothesis on features [k, N], in [-1, 1]."""
 
 
 class Ensemble(NamedTuple):
