@@ -86,3 +86,15 @@ def test_field_must_not_take_a_hook_as_its_default() -> None:
 def test_abstract_methods_are_required() -> None:
     with pytest.raises(TypeError, match="abstract"):
         type("Empty", (learners.Learner,), {})()
+
+
+def test_booster_defaults_and_misspelt_hooks() -> None:
+    own = {name: lambda self, *arguments: None for name in ("capacity", "init", "absorb")}
+    booster = type("Own", (boosting.Booster,), own)()
+    assert booster.takes_each_once is False
+    assert booster.takes_turns is False
+    assert booster.takes_all(None, None) is False
+    with pytest.raises(TypeError, match=r"Odd\.takes_turn: not a hook of Booster; .*`takes_turns`"):
+        type("Odd", (boosting.Booster,), {**own, "takes_turn": True})
+    with pytest.raises(TypeError, match="abstract"):
+        type("Empty", (boosting.Booster,), {})()

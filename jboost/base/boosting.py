@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,7 @@ from jboost.base import (
     reduce,
 )
 from jboost.base.loops import OnStep
+from jboost.base.protocols import Booster as Booster
 from jboost.base.protocols import Learner as Learner
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset, PyTree
@@ -111,33 +112,6 @@ class Absorbed(NamedTuple):
     certificate: Any  # a `Certificate`, or a record with its fields and more
     edge: Array  # [] of the best proposed hypothesis
     status: Array  # [] int32, UNFINISHED to go on
-
-
-class Booster(Protocol):
-    """How a column changes the example weights: the one thing in which boosters differ.
-
-    A booster that asks for more than the best hypothesis under example weights has a method
-    `ask(memory, dataset, learner, learner's state)`, which returns what its `absorb` takes: a
-    record with the fields `hypotheses`, `outputs` and `state` of a `Proposal`, and others. One that
-    gives equal columns one slot has `takes_each_once`, True: it needs no more slots than there are
-    hypotheses, where the learner knows their number. One that enters all hypotheses of a learner in
-    its first round says so by `takes_all(learner, dataset)`: it then gets a slot for each of them.
-    One whose rounds are long loops of their own has `takes_turns`, True: the fits of a batch then
-    follow each other on a CPU, instead of waiting for the slowest in every loop of every round.
-    """
-
-    def capacity(self, max_rounds: int, num_proposed: int) -> int:
-        """The slots that `max_rounds` proposals of `num_proposed` hypotheses need."""
-
-    def init(self, dataset: Dataset, capacity: int) -> Absorbed:
-        """Memory, first example weights, and what is certified before the first round; `slots` is
-        [0].
-        """
-
-    def absorb(
-        self, memory: PyTree, dataset: Dataset, proposal: Any, ensemble: Ensemble
-    ) -> Absorbed:
-        """Takes the columns of a proposal, or of what its own question brought."""
 
 
 class State(NamedTuple):

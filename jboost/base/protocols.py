@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jboost.base.types import Array, Dataset, PyTree
 
 if TYPE_CHECKING:
-    from jboost.base.boosting import Proposal
+    from jboost.base.boosting import Absorbed, Ensemble, Proposal
 
 # Chosen so that one wrong, missing or added letter in a name of five letters is close.
 _CUTOFF = 0.8
@@ -164,4 +164,53 @@ class Learner(Protocol, abc.ABC):
         False.
         """
         del state
+        return False
+
+
+class Booster(Protocol, abc.ABC):
+    """Sets the votes and the next example weights from the outputs of proposed hypotheses. Make it
+    a frozen dataclass under `jboost.base.records.register`.
+
+    Hook without a default:
+
+    - `ask(memory, dataset, learner, state)`: called instead of `learner.propose`, with the state of
+      the learner. Its result goes to `absorb`: a record with the fields `hypotheses`, `outputs` and
+      `state` of a `Proposal`, and others.
+    """
+
+    optional: ClassVar[frozenset[str]] = frozenset({"ask"})
+
+    @abc.abstractmethod
+    def capacity(self, max_rounds: int, num_proposed: int) -> int:
+        """The slots that `max_rounds` proposals of `num_proposed` hypotheses need."""
+
+    @abc.abstractmethod
+    def init(self, dataset: Dataset, capacity: int) -> Absorbed:
+        """Memory, first example weights, and the bounds before the first round. `slots` is [0]."""
+
+    @abc.abstractmethod
+    def absorb(
+        self, memory: PyTree, dataset: Dataset, proposal: Any, ensemble: Ensemble
+    ) -> Absorbed:
+        """Takes the outputs of a proposal, or the result of `ask`."""
+
+    @property
+    def takes_each_once(self) -> bool:
+        """Whether equal outputs share one slot. The number of slots is then at most the learner's
+        `num_hypotheses`, where it has that hook.
+        """
+        return False
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether the fits of a batch run one after the other on a CPU. Otherwise each round takes
+        as long as the slowest fit of the batch.
+        """
+        return False
+
+    def takes_all(self, learner: Any, dataset: Dataset) -> bool:
+        """Whether the first round takes all hypotheses of the learner. Each then has a slot. Called
+        if `takes_each_once` and the learner has `num_hypotheses`.
+        """
+        del learner, dataset
         return False

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, derivatives, loops, meshes, numerics
+from jboost.base import boosting, check, derivatives, loops, meshes, numerics, protocols
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -40,7 +40,7 @@ class Memory(NamedTuple):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class RelaxedMargin:
+class RelaxedMargin(protocols.Booster):
     """The booster: example weights are the worst case that the relaxation allows against the vote
     so far.
     """
