@@ -14,7 +14,7 @@ import jboost
 from batches import few_at_once
 from jboost import learners, relaxations, relaxed_margin
 from jboost.relaxed_margin import SolverConfig
-from jboost.relaxed_margin.solve import judge as validate_bounds
+from jboost.relaxed_margin.solve import status_of
 
 ROWS, COLUMNS = 12, 7
 
@@ -598,7 +598,7 @@ def test_bounds_that_cross_are_not_optimal():
         (1.0, 1 - 1e-6, "OPTIMAL"),
         (0.5, 1.0, "ROUND_LIMIT"),
     ):
-        status = validate_bounds(
+        status = status_of(
             relaxations.soft_margin(nu=0.5),
             jnp.float32(lower),
             jnp.float32(upper),
