@@ -4,17 +4,17 @@ columns and weighs the examples anew.
     dataset -> Learner.propose(example_weights) -> Proposal -> Booster.absorb(proposal) -> Absorbed
     -> ... -> Ensemble + Certificate
 
-A learner is anything with the three methods of `Learner`, a booster anything with those of
-`Booster`; both are pytrees, so that the numbers inside them may be traced. `start`, `step` and
-`finish` walk the path by hand; `run` walks it in one compiled loop, `drive` in one that the host
-may watch and stop.
+A learner is a `Learner` (jboost/base/protocols.py), or any other pytree with its three abstract
+methods. A booster is anything with the methods of `Booster`. Both are pytrees, so that the numbers
+inside them may be traced. `start`, `step` and `finish` run the rounds one by one; `run` runs them
+in one compiled loop, `drive` in one that the host may watch and stop.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,8 @@ from jboost.base import (
     reduce,
 )
 from jboost.base.loops import OnStep
+from jboost.base.protocols import Booster as Booster
+from jboost.base.protocols import Learner as Learner
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset, PyTree
 
@@ -58,44 +60,6 @@ class Everything(NamedTuple):
     hypotheses: PyTree  # leaves [U, ...]
     outputs: Array  # [U, m], 0 on padding
     costs: Array  # [U]
-
-
-class Learner(Protocol):
-    """What proposes hypotheses. A frozen dataclass under `jboost.base.records.register`, or any
-    other pytree.
-
-    A learner whose hypotheses do not come with their negations says so by an attribute
-    `has_negations` that is False; `has_negations(learner)` asks it. The upper bound of its
-    proposals is then one on signed edges. A learner that wants features of a kind has a method
-    `validate(dataset)`, called on the host where the values are known, which raises ValueError for
-    others; where they are not known its outputs are NaN for those. A learner that finds some good
-    hypotheses with much less work than the best one says so by an attribute `has_quick_answers`
-    that is True, and has a method `propose_above(state, example_weights, enough)`: `propose`, but
-    where it finds an edge above `enough` any finite bound will do. One that knows how many
-    hypotheses there are on so many features has `num_hypotheses(num_features)`: some boosters then
-    take less room. One whose hypotheses hold places of features has `places(hypotheses)`: features
-    that end before them are then refused where the values are known.
-    """
-
-    def init(self, key: Array | None, dataset: Dataset) -> PyTree:
-        """The state that `propose` starts from; rows where `dataset.mask` is False hold
-        anything.
-        """
-
-    def propose(
-        self,
-        state: PyTree,
-        example_weights: Array,
-        *,
-        pair_weights: Array | None = None,
-        costs: Array | None = None,
-    ) -> Proposal:
-        """The best hypotheses under example weights [m], which are not negative, sum to one, and
-        are 0 on padding.
-        """
-
-    def outputs(self, hypothesis: PyTree, features: Array) -> Array:
-        """The outputs [k] of one hypothesis on features [k, N], in [-1, 1]."""
 
 
 class Ensemble(NamedTuple):
@@ -148,33 +112,6 @@ class Absorbed(NamedTuple):
     certificate: Any  # a `Certificate`, or a record with its fields and more
     edge: Array  # [] of the best proposed hypothesis
     status: Array  # [] int32, UNFINISHED to go on
-
-
-class Booster(Protocol):
-    """How a column changes the example weights: the one thing in which boosters differ.
-
-    A booster that asks for more than the best hypothesis under example weights has a method
-    `ask(memory, dataset, learner, learner's state)`, which returns what its `absorb` takes: a
-    record with the fields `hypotheses`, `outputs` and `state` of a `Proposal`, and others. One that
-    gives equal columns one slot has `takes_each_once`, True: it needs no more slots than there are
-    hypotheses, where the learner knows their number. One that enters all hypotheses of a learner in
-    its first round says so by `takes_all(learner, dataset)`: it then gets a slot for each of them.
-    One whose rounds are long loops of their own has `takes_turns`, True: the fits of a batch then
-    follow each other on a CPU, instead of waiting for the slowest in every loop of every round.
-    """
-
-    def capacity(self, max_rounds: int, num_proposed: int) -> int:
-        """The slots that `max_rounds` proposals of `num_proposed` hypotheses need."""
-
-    def init(self, dataset: Dataset, capacity: int) -> Absorbed:
-        """Memory, first example weights, and what is certified before the first round; `slots` is
-        [0].
-        """
-
-    def absorb(
-        self, memory: PyTree, dataset: Dataset, proposal: Any, ensemble: Ensemble
-    ) -> Absorbed:
-        """Takes the columns of a proposal, or of what its own question brought."""
 
 
 class State(NamedTuple):

@@ -1,5 +1,6 @@
 """Base learners: what proposes a hypothesis under example weights."""
 
+from jboost.base.protocols import Learner
 from jboost.base.records import register
 from jboost.learners.columns import Column, literals, pool
 from jboost.learners.criteria import replace_criterion
@@ -13,6 +14,7 @@ from jboost.learners.trained import Model, trained
 
 __all__ = [
     "Column",
+    "Learner",
     "Model",
     "Monomial",
     "Stump",

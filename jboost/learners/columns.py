@@ -16,6 +16,7 @@ from jax import lax
 
 from jboost.base import check, numerics, records, reduce, words
 from jboost.base.boosting import Everything, Proposal, signs
+from jboost.base.protocols import Learner
 from jboost.base.types import Array, Dataset, is_packed
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
@@ -43,7 +44,7 @@ class ColumnsState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Columns:
+class Columns(Learner):
     """The learner behind `pool` and `literals`."""
 
     num_proposed: int

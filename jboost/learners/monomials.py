@@ -16,6 +16,7 @@ import numpy as np
 
 from jboost.base import check, records, words
 from jboost.base.boosting import Everything, Proposal, signs
+from jboost.base.protocols import Learner
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.monomials import SearchConfig, costs, covers, maximum_agreement
@@ -43,7 +44,7 @@ class MonomialsState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Monomials:
+class Monomials(Learner):
     """The learner behind `monomials`."""
 
     cost: CostFunction

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from jboost.base import boosting, check, records
 from jboost.base.boosting import Proposal
+from jboost.base.protocols import Learner
 from jboost.base.types import Array, Dataset, PyTree
 from jboost.learners import criteria
 
@@ -24,7 +25,7 @@ class SignsState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Signs:
+class Signs(Learner):
     """The learner behind `signs`."""
 
     learner: Any

@@ -19,6 +19,7 @@ from jax import lax
 
 from jboost.base import boosting, check, meshes, numerics, records, reduce, words
 from jboost.base.boosting import Proposal
+from jboost.base.protocols import Learner
 from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
@@ -62,7 +63,7 @@ class _Best(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Stumps:
+class Stumps(Learner):
     """The learner behind `stumps`."""
 
     abstain: bool

@@ -19,6 +19,7 @@ import optax
 from jboost.base import boosting, check, loops, meshes, records
 from jboost.base.boosting import Proposal
 from jboost.base.by_value import ByValue
+from jboost.base.protocols import Learner
 from jboost.base.types import Array, Dataset, PyTree, is_packed
 from jboost.learners import criteria, draws, networks
 from jboost.learners.draws import Draws
@@ -47,7 +48,7 @@ class TrainedState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class Trained(Learner):
     """The learner behind `trained`."""
 
     network: Network

@@ -1,0 +1,216 @@
+"""Base classes of what users write for themselves: a class declares its hooks, and a misspelt hook
+is an error when the class is created.
+"""
+
+from __future__ import annotations
+
+import abc
+import difflib
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax.numpy as jnp
+
+from jboost.base.types import Array, Dataset, PyTree
+
+if TYPE_CHECKING:
+    from jboost.base.boosting import Absorbed, Ensemble, Proposal
+
+# Chosen so that one wrong, missing or added letter in a name of five letters is close.
+_CUTOFF = 0.8
+
+
+class Protocol:
+    """The base of all protocols. A direct subclass is a protocol: it declares hooks. A class below
+    that implements it, and is checked.
+
+    Hooks without a default are named in `optional`. The framework looks for them by name, because
+    their absence has a meaning.
+    """
+
+    optional: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Raises TypeError for a public name that is no hook but is close to one."""
+        super().__init_subclass__(**options)
+        if Protocol in cls.__bases__:
+            return
+        declared, fields = _declared(cls), _fields(cls)
+        for name in fields - set(vars(cls)):
+            # `dataclasses` would take the inherited hook as the default of the field.
+            if not name.startswith("_") and any(name in vars(base) for base in cls.__mro__[1:]):
+                raise TypeError(
+                    f"{cls.__name__}.{name}: a field with the name of a hook and no default; give"
+                    " it a default, or store it under another name"
+                )
+        for name in vars(cls):
+            if name.startswith("_") or name in declared or name in fields:
+                continue
+            close = difflib.get_close_matches(name, sorted(declared), n=1, cutoff=_CUTOFF)
+            if close:
+                protocol = _protocol(cls).__name__
+                raise TypeError(
+                    f"{cls.__name__}.{name}: not a hook of {protocol}; did you mean `{close[0]}`?"
+                    " Rename it, or give it a leading underscore if it is private"
+                )
+
+
+def _protocol(cls: type) -> type:
+    """The protocol that a class implements."""
+    return next(base for base in cls.__mro__ if Protocol in base.__bases__)
+
+
+def _declared(cls: type) -> frozenset[str]:
+    """The public names of a class's protocol, and of all classes between them."""
+    bases = [base for base in cls.__mro__[1:] if issubclass(base, Protocol)]
+    names = {name for base in bases for name in (*vars(base), *_fields(base))}
+    optional = frozenset().union(*(base.optional for base in bases))
+    return frozenset(name for name in names if not name.startswith("_")) | optional
+
+
+def _fields(cls: type) -> frozenset[str]:
+    """The annotated names of a class's own body: the decorator that makes the dataclass runs
+    later.
+    """
+    return frozenset(vars(cls).get("__annotations__", ()))
+
+
+class Learner(Protocol, abc.ABC):
+    """Proposes hypotheses under example weights. Make it a frozen dataclass under
+    `jboost.learners.register`.
+
+    Hooks without a default:
+
+    - `every(state)`: all hypotheses, an `Everything`.
+    - `num_hypotheses(num_features)`: how many hypotheses there are. Some boosters then need fewer
+      slots.
+    - `propose_above(state, example_weights, enough)`: as `propose`, but any finite bound is valid
+      where an edge above `enough` is found. Called if `has_quick_answers`.
+    - `describe(hypothesis, names)`: the text of one hypothesis.
+    - `prices(state)`, `price(prices, ...)`, `least_price(state)`, `constant_cost`,
+      `values_all(state)` and `propose_for_pairs(...)`: used by `jboost.l0` alone.
+    - `criterion`: what `propose` maximises. `replace_criterion` changes it.
+    """
+
+    optional: ClassVar[frozenset[str]] = frozenset(
+        {
+            "constant_cost",
+            "criterion",
+            "describe",
+            "every",
+            "least_price",
+            "num_hypotheses",
+            "price",
+            "prices",
+            "propose_above",
+            "propose_for_pairs",
+            "values_all",
+        }
+    )
+
+    @abc.abstractmethod
+    def init(self, key: Array | None, dataset: Dataset) -> PyTree:
+        """The state that `propose` starts from. Rows where `dataset.mask` is False hold any
+        values.
+        """
+
+    @abc.abstractmethod
+    def propose(
+        self,
+        state: PyTree,
+        example_weights: Array,
+        *,
+        pair_weights: Array | None = None,
+        costs: Array | None = None,
+    ) -> Proposal:
+        """The best hypotheses under example weights [m], which are not negative, sum to one, and
+        are 0 on padding.
+        """
+
+    @abc.abstractmethod
+    def outputs(self, hypothesis: PyTree, features: Array) -> Array:
+        """The outputs [k] of one hypothesis on features [k, N], in [-1, 1]."""
+
+    @property
+    def has_negations(self) -> bool:
+        """Whether the negation of a hypothesis is one too. Where it is False, the upper bound of a
+        proposal bounds signed edges.
+        """
+        return True
+
+    @property
+    def has_quick_answers(self) -> bool:
+        """Whether `propose_above` exists and is much faster than `propose`."""
+        return False
+
+    def validate(self, dataset: Dataset) -> None:
+        """Called on the host before a fit, where the values of the data set are known. Raises
+        ValueError for features that the learner does not take. By default all are taken.
+        """
+
+    def places(self, hypotheses: PyTree) -> Array | None:
+        """The columns that each hypothesis reads, [capacity, ...] int, below 0 for none. Features
+        with too few columns are then refused. By default None: nothing is checked.
+        """
+        del hypotheses
+        return None
+
+    def outputs_are_signs(self, state: PyTree) -> Array:
+        """Whether all outputs are -1, 0 or +1, [] bool. By default False."""
+        del state
+        return jnp.zeros((), bool)
+
+    def never_abstains(self, state: PyTree) -> Array | bool:
+        """Whether no output is 0 on an example, [] bool. Called by `jboost.l0`. By default
+        False.
+        """
+        del state
+        return False
+
+
+class Booster(Protocol, abc.ABC):
+    """Sets the votes and the next example weights from the outputs of proposed hypotheses. Make it
+    a frozen dataclass under `jboost.base.records.register`.
+
+    Hook without a default:
+
+    - `ask(memory, dataset, learner, state)`: called instead of `learner.propose`, with the state of
+      the learner. Its result goes to `absorb`: a record with the fields `hypotheses`, `outputs` and
+      `state` of a `Proposal`, and others.
+    """
+
+    optional: ClassVar[frozenset[str]] = frozenset({"ask"})
+
+    @abc.abstractmethod
+    def capacity(self, max_rounds: int, num_proposed: int) -> int:
+        """The slots that `max_rounds` proposals of `num_proposed` hypotheses need."""
+
+    @abc.abstractmethod
+    def init(self, dataset: Dataset, capacity: int) -> Absorbed:
+        """Memory, first example weights, and the bounds before the first round. `slots` is [0]."""
+
+    @abc.abstractmethod
+    def absorb(
+        self, memory: PyTree, dataset: Dataset, proposal: Any, ensemble: Ensemble
+    ) -> Absorbed:
+        """Takes the outputs of a proposal, or the result of `ask`."""
+
+    @property
+    def takes_each_once(self) -> bool:
+        """Whether equal outputs share one slot. The number of slots is then at most the learner's
+        `num_hypotheses`, where it has that hook.
+        """
+        return False
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether the fits of a batch run one after the other on a CPU. Otherwise each round takes
+        as long as the slowest fit of the batch.
+        """
+        return False
+
+    def takes_all(self, learner: Any, dataset: Dataset) -> bool:
+        """Whether the first round takes all hypotheses of the learner. Each then has a slot. Called
+        if `takes_each_once` and the learner has `num_hypotheses`.
+        """
+        del learner, dataset
+        return False
