@@ -483,7 +483,7 @@ def _margin_solvers() -> list[Row]:
         Row(
             "relaxed_margin.solve_smoothed",
             smoothed,
-            {"margins": _MARGINS, "weights": _WEIGHTS, "nu": 0.37, "smoothing": 0.2},
+            {"margins": _MARGINS, "weights": _WEIGHTS, "nu": 0.8, "smoothing": 0.2},
             "`coefficients`, `example_weights`, `value`, of any order; `logits` is where to begin",
         ),
         Row(

@@ -411,7 +411,7 @@ def test_a_watcher_ends_a_loop_by_false_alone():
         } == {wanted}
 
 
-@pytest.mark.parametrize("size", [*range(10), 4095, 4096, 4097, 16380])
+@pytest.mark.parametrize("size", [*range(10), 4095, 4096, 4097, 16384, 30_000])
 def test_greatest_and_least_match_numpy(size):
     random = np.random.default_rng(size)
     for values in (

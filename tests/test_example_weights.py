@@ -256,7 +256,7 @@ def test_row_weights_are_made_feasible_in_exact_arithmetic(dtype):
 
 @pytest.mark.slow
 def test_infinite_bounds_are_no_optimum_and_spoiled_iterates_no_start():
-    status = solve._assess(*map(jnp.asarray, (-jnp.inf, 0.27, 1e-2, 1e-6, 0.0, False)))
+    status = solve._status_of(*map(jnp.asarray, (-jnp.inf, 0.27, 1e-2, 1e-6, 0.0, False)))
     assert int(status) == Status.PRECISION_LIMIT
     labels = jnp.array([1.0, -1.0, -1.0])
     program = game.make(1 - jnp.eye(3), labels, labels, jnp.asarray(0.5))
@@ -339,7 +339,7 @@ def test_no_edge_is_said_only_where_none_is_proven(x64):
     for lower, wanted in ((1e-9, Status.PRECISION_LIMIT), (0.0, Status.NO_EDGE)):
         assert (
             int(
-                solve._assess(
+                solve._status_of(
                     jnp.float64(lower), jnp.float64(2e-9), 0.1, 1e-8, 1e-9, jnp.zeros((), bool)
                 )
             )

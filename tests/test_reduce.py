@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType
 
-from jboost.base import numerics, reduce
+from jboost.base import named_axis, numerics, reduce
 from marks import slow
 
 SHAPES = ((1,), (2,), (33,), (200,), (5000,), (3, 40), (0,), (4, 0))
@@ -35,6 +36,52 @@ def _reduce_all(arrays):
         for values in arrays
         for axis in _over(values.shape)
     ]
+
+
+@pytest.mark.parametrize("shape", [(40,), (4096,), (70_000,), (300, 20), (3, 5000), (2, 4, 600)])
+def test_extremes_are_nan_where_a_number_is(shape):
+    values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    for spoiled in (values, np.where(np.arange(shape[-1]) == shape[-1] // 2, np.nan, values)):
+        expected = (spoiled.max(-1), spoiled.min(-1))
+        for found in (
+            (reduce.largest(spoiled), reduce.least(spoiled)),
+            jax.jit(lambda given: reduce.extremes(given)[::-1])(spoiled),
+            jax.jit(lambda given: reduce.several((reduce.LARGEST, given), (reduce.LEAST, given)))(
+                spoiled
+            ),
+        ):
+            jax.tree.map(np.testing.assert_array_equal, found, expected)
+        if len(shape) == 2:  # what is small for one is large for the batch
+            batch = jax.jit(jax.vmap(lambda row: (reduce.largest(row), reduce.least(row))))
+            jax.tree.map(np.testing.assert_array_equal, batch(spoiled), expected)
+
+
+@pytest.mark.parametrize("axis_type", (AxisType.Auto, AxisType.Explicit))
+def test_extremes_over_a_mesh_are_nan_where_a_number_is(axis_type):
+    mesh = jax.make_mesh((8,), ("examples",), axis_types=(axis_type,))
+    values = np.arange(64, dtype=np.float32)
+    values[5] = np.nan
+    with jax.set_mesh(mesh):
+        spread = jax.device_put(values, jax.P("examples"))
+        assert jnp.isnan(jax.jit(reduce.largest)(spread))
+        assert jnp.isnan(jax.jit(reduce.least)(spread))
+
+
+def test_extremes_over_a_named_axis_are_nan_where_a_number_is():
+    values = np.arange(64, dtype=np.float32).reshape(8, 8)
+    for spoiled in (values, np.where(values == 21, np.nan, values)):
+        found = jax.pmap(
+            lambda part: (
+                named_axis.largest(part, ~(part > 99), "examples"),
+                named_axis.least(part, ~(part > 99), "examples"),
+                *named_axis.several(
+                    (reduce.LARGEST, part), (reduce.LEAST, part), axis_name="examples"
+                ),
+            ),
+            "examples",
+        )(spoiled)
+        for one, expected in zip(found, 2 * (spoiled.max(), spoiled.min()), strict=True):
+            np.testing.assert_array_equal(one, expected)
 
 
 @pytest.mark.parametrize("dtype", (np.float32, np.int32))

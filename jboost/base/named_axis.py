@@ -61,7 +61,7 @@ def largest(values: Array, mask: Array, axis_name: AxisName) -> Array:
     own = numerics.masked_max(values, mask, fill=-jnp.inf)
     if axis_name is None:
         return own
-    found = lax.pmax(lax.stop_gradient(own), axis_name)
+    found = pmax(lax.stop_gradient(own), axis_name)
     is_largest = mask & (values == found)
     attained = total(jnp.where(is_largest, values, 0.0), axis_name)
     number = count(is_largest, axis_name, values.dtype)
@@ -69,12 +69,23 @@ def largest(values: Array, mask: Array, axis_name: AxisName) -> Array:
     return jnp.where(is_certain, attained / jnp.where(is_certain, number, 1.0), found)
 
 
+def pmax(values: Array, axis_name: AxisName) -> Array:
+    """`lax.pmax` of floats, and NaN where one is NaN: XLA (jaxlib 0.10.2) ignores NaN there."""
+    has_nan = lax.psum(jnp.isnan(values).astype(jnp.int32), axis_name) > 0
+    return jnp.where(has_nan, jnp.asarray(jnp.nan, values.dtype), lax.pmax(values, axis_name))
+
+
+def pmin(values: Array, axis_name: AxisName) -> Array:
+    """`lax.pmin` of floats, and NaN where one is NaN."""
+    return -pmax(-values, axis_name)
+
+
 def several(*parts: tuple[Any, Array], axis_name: AxisName) -> tuple[Array, ...]:
     """`reduce.several` over the last axis and the devices, for SUM, LARGEST and LEAST."""
     found = reduce.several(*parts)
     if axis_name is None:
         return found
-    across = {id(reduce.SUM): lax.psum, id(reduce.LARGEST): lax.pmax, id(reduce.LEAST): lax.pmin}
+    across = {id(reduce.SUM): lax.psum, id(reduce.LARGEST): pmax, id(reduce.LEAST): pmin}
     monoids = (monoid for monoid, _ in parts)
     return tuple(
         across[id(monoid)](value, axis_name) for monoid, value in zip(monoids, found, strict=True)

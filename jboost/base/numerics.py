@@ -16,6 +16,8 @@ from jboost.base.types import Array, PyTree
 
 # `greatest` compares this many rows elementwise. A round number; not tuned.
 _MAX_ROWS = 4
+# From this length on, `greatest` is not faster with rows (found by trial, jaxlib 0.10.2).
+_LONG = 4096
 # `lax.top_k` on a GPU does not finish compiling some sizes above 2^20 that are multiples of 1024
 # (found by trial); `top_k` adds one entry to these.
 _TOP_K_SIZE_LIMIT, _TOP_K_DIVISOR = 1 << 20, 1 << 10
@@ -124,24 +126,18 @@ def _derivative_of_sum(primals: tuple[Array], tangents: tuple[Array]) -> tuple[A
 
 
 def greatest(values: Array) -> Array:
-    """The maximum of floats [k]; -inf if k is 0.
-
-    It is NaN if a number is NaN and k is below 16,384. XLA for CPUs (jaxlib 0.10.2) passes float
-    arrays of 4,096 entries or more to a library that ignores NaN, and this function reduces k / 4
-    numbers by `jnp.max`.
+    """The maximum of floats [k], NaN if one is NaN; -inf if k is 0.
 
     XLA for CPUs compares floats one after the other, and each comparison waits for the one before.
-    Therefore four rows of the vector are compared elementwise first. Inside a loop on a CPU this
-    takes 0.3 to 0.9 of the time of `jnp.max` below 4,096 entries. From 4,096 entries on it is not
-    faster in general, and outside of a loop it takes 1.1 to 3 times as long. It is kept there
-    because `jnp.max` of such vectors ignores NaN.
+    Therefore four rows of a short vector are compared elementwise first. Inside a loop on a CPU
+    this takes 0.3 to 0.9 of the time of `jnp.max` below 4,096 entries, and more from there on.
     """
     # On a mesh, the reshape would gather a vector that is sharded over devices.
-    if meshes.is_set():
-        return jnp.max(values, initial=-jnp.inf)
+    if values.shape[0] >= _LONG or meshes.is_set():
+        return reduce.largest(values)
     padding = -values.shape[0] % _MAX_ROWS
     rows = jnp.pad(values, (0, padding), constant_values=-jnp.inf).reshape(_MAX_ROWS, -1)
-    return jnp.max(functools.reduce(jnp.maximum, rows), initial=-jnp.inf)
+    return reduce.largest(functools.reduce(jnp.maximum, rows))
 
 
 def least(values: Array) -> Array:

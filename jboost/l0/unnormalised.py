@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, check, derivatives, meshes
+from jboost.base import brackets, check, derivatives, meshes, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
@@ -148,7 +148,9 @@ def _solve(
         [jnp.zeros_like(coefficients), coefficients, _cleaned(instance, coefficients, largest)]
     )
     losses = jax.vmap(lambda point: _loss(instance, point))(points)
-    attained = jnp.min(jax.vmap(lambda point: _relaxed(instance, point, largest, unit))(points))
+    attained = reduce.least(
+        jax.vmap(lambda point: _relaxed(instance, point, largest, unit))(points)
+    )
     best = jnp.argmin(losses)
     duals = jnp.clip(solution.dual, 0.0, instance.weights / unit * (1 - 4 * eps))
     return Unnormalised(
@@ -167,7 +169,7 @@ def _cleaned(instance: Instance, coefficients: Array, largest: Array) -> Array:
     """
     kept = jnp.where(coefficients > _SMALL * jnp.max(coefficients, initial=0.0), coefficients, 0.0)
     reached = jnp.matmul(instance.margins, kept, precision=lax.Precision.HIGHEST)
-    least = jnp.min(jnp.where(reached > 0.5, reached, jnp.inf), initial=jnp.inf)
+    least = reduce.least(jnp.where(reached > 0.5, reached, jnp.inf))
     wanted = jnp.where(least < jnp.inf, (1 + _SMALL) / jnp.where(least < jnp.inf, least, 1.0), 1.0)
     room = largest / jnp.maximum(jnp.max(kept, initial=0.0), jnp.finfo(kept.dtype).tiny)
     return jnp.minimum(kept * jnp.clip(wanted, 1.0, jnp.maximum(room, 1.0)), largest)

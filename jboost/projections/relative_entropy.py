@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jboost.base import check, meshes, named_axis, numerics, reduce
 from jboost.base.named_axis import AxisName
@@ -112,9 +111,8 @@ def _weigh(logs: Array, caps: Array, is_capped: Array, axis_name: AxisName) -> A
     Free entries are the weights, scaled to sum to 1 minus the caps of the capped entries.
     """
     free = jnp.where(is_capped, -jnp.inf, logs)
-    center = (
-        reduce.largest(free) if axis_name is None else lax.pmax(reduce.largest(free), axis_name)
-    )
+    own = reduce.largest(free)
+    center = own if axis_name is None else named_axis.pmax(own, axis_name)
     relative = jnp.exp(logs - jnp.where(center > -jnp.inf, center, 0))
     weight, counted = named_axis.several(
         (reduce.SUM, jnp.where(is_capped, 0, relative)),

@@ -17,7 +17,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, numerics
+from jboost.base import brackets, numerics, reduce
 from jboost.base.types import Array
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import Dual, Held, Instance, Primal
@@ -138,7 +138,7 @@ def prove_from_sums(
     )
     parts = jnp.stack([costs, jnp.broadcast_to(excess, costs.shape), -served, -edges], axis=1)
     reduced, _ = brackets.bracket_dot(parts, jnp.ones((1, 4), costs.dtype))
-    least = jnp.min(jnp.where(is_column, reduced, jnp.inf), initial=jnp.inf)
+    least = reduce.least(jnp.where(is_column, reduced, jnp.inf))
     most = jnp.sum(is_column, dtype=costs.dtype)  # mu <= 1 may be assumed
     proven = lower_bound(
         example_weights,

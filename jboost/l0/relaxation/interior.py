@@ -97,7 +97,7 @@ def enter(program: Program, start: Start) -> Point:
     reduced = instance.costs - served
     slope = reduced - edges
     convexity = jnp.minimum(
-        convexity, jnp.min(jnp.where(instance.is_column, slope, jnp.inf), initial=jnp.inf) - least
+        convexity, reduce.least(jnp.where(instance.is_column, slope, jnp.inf)) - least
     )
     convexity = jnp.where(jnp.isfinite(convexity), convexity, 0.0)
     room = jnp.maximum(least / above.room, least / above.extra - reduced)

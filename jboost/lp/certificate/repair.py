@@ -122,7 +122,7 @@ def prove_upper(problem: LinearProgram, primal: Array, *, max_rows: int) -> Arra
         jnp.arange(2),
     )
     return jnp.minimum(
-        jnp.min(as_it_stands), repair(problem, primal, max_rows=max_rows).upper_bound
+        reduce.least(as_it_stands), repair(problem, primal, max_rows=max_rows).upper_bound
     )
 
 

@@ -85,7 +85,7 @@ def embed(matrix: Array, problem: LinearProgram) -> Embedded:
     )
     cost = jnp.concatenate([problem.objective, jnp.zeros_like(problem.row_lower)])
     sizes = jnp.abs(of_rows)
-    least = reduce.least(jnp.min(jnp.where((sizes > 0) & jnp.isfinite(sizes), sizes, 1.0), axis=0))
+    least = reduce.least(jnp.where((sizes > 0) & jnp.isfinite(sizes), sizes, 1.0), axis=(0, 1))
     is_fixed = _are_one(bound[0], bound[1], cost, jnp.minimum(least, 1.0))
     has_bound = jnp.isfinite(bound) & ~is_fixed[None, :]
     return Embedded(

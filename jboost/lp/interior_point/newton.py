@@ -259,7 +259,7 @@ def _longest(program: Embedded, point: Point, direction: Point) -> Array:
     shrinking = direction.multiplier / jnp.where(program.has_bound, point.multiplier, 1.0)
     parts = jnp.minimum(direction.slack / point.slack, jnp.where(program.has_bound, shrinking, 0.0))
     fastest = jnp.minimum(direction.scale / point.scale, direction.gap_dual / point.gap_dual)
-    return 1 / jnp.maximum(-jnp.minimum(reduce.least(jnp.min(parts, axis=0)), fastest), 1e-30)
+    return 1 / jnp.maximum(-jnp.minimum(reduce.least(parts, axis=(0, 1)), fastest), 1e-30)
 
 
 def advance(
@@ -358,7 +358,7 @@ def _normalised(program: Embedded, point: Point) -> Point:
     point = jax.tree.map(lambda leaf: leaf / size, point)
     bound = program.bound * point.scale
     distance = jnp.where(program.has_bound, point.slack, jnp.inf)
-    least = jnp.min(distance, axis=0)
+    least = reduce.least(distance, axis=0)
     # else the bound is far, and to count from there would round w
     is_near = least <= 2 * jnp.abs(point.primal)
     is_nearest = distance == least[None, :]
