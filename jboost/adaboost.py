@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from jboost import losses
-from jboost.base import boosting, brackets, check, derivatives, meshes, numerics, protocols
+from jboost.base import boosting, brackets, check, derivatives, meshes, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -54,7 +54,7 @@ class Memory(NamedTuple):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class AdaBoost(protocols.Booster):
+class AdaBoost(boosting.Booster):
     """The booster, which weights every example by its exponential loss."""
 
     margin_precision: Array | None = None  # [] None for the plain algorithm

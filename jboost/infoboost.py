@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import learners, losses
-from jboost.base import boosting, check, derivatives, meshes, protocols, reduce
+from jboost.base import boosting, check, derivatives, meshes, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -69,7 +69,7 @@ class Memory(NamedTuple):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class InfoBoost(protocols.Booster):
+class InfoBoost(boosting.Booster):
     """The booster, which weights examples by their exponential loss under the two-sided votes."""
 
     smoothing: Array  # []

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.adaboost import AdaBoost
-from jboost.base import boosting, derivatives, meshes, numerics, protocols, reduce
+from jboost.base import boosting, derivatives, meshes, numerics, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -49,7 +49,7 @@ class _Round(NamedTuple):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class PairwiseBoosting(protocols.Booster):
+class PairwiseBoosting(boosting.Booster):
     """The booster: example weights are AdaBoost's, votes are exact combinations of pairs."""
 
     def capacity(self, max_rounds: int, num_proposed: int) -> int:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, derivatives, devices, loops, meshes, numerics, protocols
+from jboost.base import boosting, check, derivatives, devices, loops, meshes, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -90,7 +90,7 @@ class Memory(NamedTuple):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class L0(protocols.Booster):
+class L0(boosting.Booster):
     """The booster of one margin."""
 
     margin: ArrayLike

@@ -1,6 +1,6 @@
 """Base learners: what proposes a hypothesis under example weights."""
 
-from jboost.base.protocols import Learner
+from jboost.base.boosting.protocols import Learner
 from jboost.base.records import register
 from jboost.learners.columns import Column, literals, pool
 from jboost.learners.criteria import replace_criterion

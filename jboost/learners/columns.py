@@ -16,7 +16,7 @@ from jax import lax
 
 from jboost.base import check, numerics, records, reduce, words
 from jboost.base.boosting import Everything, Proposal, signs
-from jboost.base.protocols import Learner
+from jboost.base.boosting.protocols import Learner
 from jboost.base.types import Array, Dataset, is_packed
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells

@@ -16,7 +16,7 @@ import numpy as np
 
 from jboost.base import check, records, words
 from jboost.base.boosting import Everything, Proposal, signs
-from jboost.base.protocols import Learner
+from jboost.base.boosting.protocols import Learner
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.monomials import SearchConfig, costs, covers, maximum_agreement

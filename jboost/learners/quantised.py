@@ -17,7 +17,7 @@ from jax import lax
 
 from jboost.base import boosting, check, loops, numerics, records, reduce
 from jboost.base.boosting import Proposal
-from jboost.base.protocols import Learner
+from jboost.base.boosting.protocols import Learner
 from jboost.base.types import Array, Dataset
 from jboost.learners import criteria
 from jboost.learners.stumps import Stump, Stumps, _answers, _at

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jboost.base import boosting, check, records
 from jboost.base.boosting import Proposal
-from jboost.base.protocols import Learner
+from jboost.base.boosting.protocols import Learner
 from jboost.base.types import Array, Dataset, PyTree
 from jboost.learners import criteria
 

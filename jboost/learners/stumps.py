@@ -19,7 +19,7 @@ from jax import lax
 
 from jboost.base import boosting, check, meshes, numerics, records, reduce, words
 from jboost.base.boosting import Proposal
-from jboost.base.protocols import Learner
+from jboost.base.boosting.protocols import Learner
 from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells

@@ -18,8 +18,8 @@ import optax
 
 from jboost.base import boosting, check, loops, meshes, records
 from jboost.base.boosting import Proposal
+from jboost.base.boosting.protocols import Learner
 from jboost.base.by_value import ByValue
-from jboost.base.protocols import Learner
 from jboost.base.types import Array, Dataset, PyTree, is_packed
 from jboost.learners import criteria, draws, networks
 from jboost.learners.draws import Draws

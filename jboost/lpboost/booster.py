@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, derivatives, devices, loops, meshes, protocols, reduce
+from jboost.base import boosting, check, derivatives, devices, loops, meshes, reduce
 from jboost.base.boosting import (
     Absorbed,
     Certificate,
@@ -89,7 +89,7 @@ class Answer(NamedTuple):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class LPBoost(protocols.Booster):
+class LPBoost(boosting.Booster):
     """The booster: example weights are the dual solution of the restricted master."""
 
     nu: Array  # []

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, derivatives, loops, meshes, numerics, protocols
+from jboost.base import boosting, check, derivatives, loops, meshes, numerics
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -42,7 +42,7 @@ class Memory(NamedTuple):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class RelaxedMargin(protocols.Booster):
+class RelaxedMargin(boosting.Booster):
     """The booster, whose example weights are the worst case for the vote under the relaxation."""
 
     relaxation: Any

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jboost import losses
-from jboost.base import boosting, protocols, reduce
+from jboost.base import boosting, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Proposal, finish, step
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -31,7 +31,7 @@ class Memory(NamedTuple):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Slipper(protocols.Booster):
+class Slipper(boosting.Booster):
     """The booster: a rule votes by its smoothed confidence, and equal rules share a slot."""
 
     num_rounds: Array  # [] int32, after which it stops

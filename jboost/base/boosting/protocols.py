@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import abc
 import difflib
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
+from jboost.base.boosting.types import Absorbed, Ensemble, Proposal
 from jboost.base.types import Array, Dataset, PyTree
-
-if TYPE_CHECKING:
-    from jboost.base.boosting import Absorbed, Ensemble, Proposal
 
 # Chosen so that one wrong, missing or added letter in a name of five letters is close.
 _CUTOFF = 0.8

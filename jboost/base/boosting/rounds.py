@@ -1,0 +1,202 @@
+"""The rounds of a booster, one by one: `start`, `step` and `finish`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import check, derivatives, devices, labelled, loops, meshes, reduce
+from jboost.base.boosting.protocols import Booster, Learner
+from jboost.base.boosting.slots import spoil_unless
+from jboost.base.boosting.types import Ensemble, Fit, Info, State, Trace
+from jboost.base.boosting.validation import check_arguments, is_valid, validate_proposal
+from jboost.base.status import Status
+from jboost.base.types import Array, Dataset
+
+
+@meshes.takes_sharded
+@derivatives.without("init of a booster")
+def start(
+    booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int
+) -> State:
+    """The state before the first round, with room for `max_rounds`.
+
+    Raises:
+      ValueError: at trace time, naming the argument: `max_rounds` below 1, a learner that is no
+        pytree of numbers, outputs of a wrong shape, a learner's state whose shapes change from one
+        round to the next. Where their values are known, for labels and weights that are not
+        allowed.
+    """
+    return begin(
+        booster,
+        learner,
+        check_arguments(learner, dataset, max_rounds),
+        key=key,
+        max_rounds=max_rounds,
+    )
+
+
+def begin(
+    booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int
+) -> State:
+    """`start`, of arguments that `check_arguments` has seen: compiled where they are concrete, so
+    that `drive` begins with the same bits.
+    """
+    make = begin_traced if check.are_traced((booster, learner, dataset, key)) else begin_compiled
+    return make(booster, learner, dataset, key, max_rounds=max_rounds)
+
+
+def begin_traced(
+    booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int
+) -> State:
+    state = learner.init(key, dataset)
+    num_proposed, hypotheses = validate_proposal(learner, state, len(dataset.labels))
+    capacity = booster.capacity(max_rounds, num_proposed)
+    if getattr(booster, "takes_each_once", False) and hasattr(learner, "num_hypotheses"):
+        num_hypotheses = learner.num_hypotheses(dataset.features.shape[1])
+        takes_all = hasattr(booster, "takes_all") and booster.takes_all(learner, dataset)
+        capacity = num_hypotheses if takes_all else min(capacity, num_hypotheses)
+    first = booster.init(dataset, capacity)
+    unused = jnp.full((max_rounds,), jnp.inf, first.edge.dtype)
+    slots = jax.tree.map(
+        lambda leaf: jnp.zeros((capacity, *leaf.shape[1:]), leaf.dtype), hypotheses
+    )
+    sound = is_valid(dataset) & (first.status != int(Status.INVALID_INPUT))
+    return State(
+        booster=booster,
+        learner=state,
+        memory=first.memory,
+        example_weights=first.example_weights,
+        ensemble=Ensemble(learner, slots, first.votes, first.constant, first.count),
+        certificate=spoil_unless(sound, first.certificate),
+        trace=Trace(unused, unused, unused, unused),
+        num_rounds=jnp.zeros((), jnp.int32),
+        status=jnp.where(sound, first.status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
+
+
+@meshes.takes_sharded
+@derivatives.without("step of a booster")
+def step(state: State, dataset: Dataset) -> tuple[State, Info]:
+    """One round, for a loop of one's own, `jax.jit` or `lax.scan`; a state that is not UNFINISHED
+    is returned as it is.
+
+    Called on concrete arrays it is the compiled round of `fit`, to the bit. Inside a program of the
+    caller's XLA may round otherwise, as it merges operations in other ways.
+    """
+    dataset = labelled.mask_zeros(dataset)
+    return (_one_step if check.are_traced((state, dataset)) else step_compiled)(state, dataset)
+
+
+def _one_step(state: State, dataset: Dataset) -> tuple[State, Info]:
+    state = loops.cond(unfinished(state), advance, lambda same, _: same, state, dataset)
+    certificate = state.certificate
+    edge = state.trace.edges[jnp.maximum(state.num_rounds - 1, 0)]
+    return state, Info(
+        state.num_rounds,
+        edge,
+        certificate.lower_bound,
+        certificate.upper_bound,
+        certificate.seen_upper_bound,
+    )
+
+
+def unfinished(state: State) -> Array:
+    """Whether there is a round to come, [] bool."""
+    return (state.status == int(Status.UNFINISHED)) & (state.num_rounds < len(state.trace.edges))
+
+
+def _ask(state: State, dataset: Dataset) -> Any:
+    """The learner's answer to the booster's question."""
+    learner = state.ensemble.learner
+    ask = getattr(state.booster, "ask", None)
+    if ask is not None:
+        return ask(state.memory, dataset, learner, state.learner)
+    return learner.propose(state.learner, state.example_weights)
+
+
+def advance(state: State, dataset: Dataset) -> State:
+    """One round, whatever the status."""
+    proposal = _ask(state, dataset)
+    proposal = proposal._replace(
+        outputs=jnp.where(
+            dataset.mask[None, :], proposal.outputs, jnp.zeros((), proposal.outputs.dtype)
+        )
+    )
+    now = state.booster.absorb(state.memory, dataset, proposal, state.ensemble)
+    sound = reduce.all_true(
+        jnp.abs(proposal.outputs.astype(jnp.result_type(float))) <= 1, axis=(0, 1)
+    ) & (now.status != int(Status.INVALID_INPUT))
+    hypotheses = jax.tree.map(
+        lambda slots, new: slots.at[now.slots].set(new, mode="drop"),
+        state.ensemble.hypotheses,
+        proposal.hypotheses,
+    )
+    certificate = spoil_unless(sound, now.certificate)
+    bounds = (
+        now.edge,
+        certificate.lower_bound,
+        certificate.upper_bound,
+        certificate.seen_upper_bound,
+    )
+    return State(
+        booster=state.booster,
+        learner=proposal.state,
+        memory=now.memory,
+        example_weights=now.example_weights,
+        ensemble=Ensemble(state.ensemble.learner, hypotheses, now.votes, now.constant, now.count),
+        certificate=certificate,
+        trace=Trace(
+            *(
+                column.at[state.num_rounds].set(bound)
+                for column, bound in zip(state.trace, bounds, strict=True)
+            )
+        ),
+        num_rounds=state.num_rounds + 1,
+        status=jnp.where(sound, now.status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
+
+
+@meshes.takes_sharded
+@derivatives.without("finish of a booster")
+def finish(state: State, dataset: Dataset | None = None) -> Fit:
+    """What a state has come to; UNFINISHED becomes ROUND_LIMIT once all rounds are used. A
+    booster's own `finish` may look at the data.
+    """
+    del dataset
+    used_up = (state.status == int(Status.UNFINISHED)) & (
+        state.num_rounds >= len(state.trace.edges)
+    )
+    status = jnp.where(used_up, int(Status.ROUND_LIMIT), state.status).astype(jnp.int32)
+    return Fit(
+        unless_invalid(state.ensemble, status),
+        state.certificate,
+        state.trace,
+        state.num_rounds,
+        status,
+    )
+
+
+def unless_invalid(ensemble: Ensemble, status: Array) -> Ensemble:
+    """The ensemble; of a fit that ends in INVALID_INPUT one whose scores are NaN."""
+    return ensemble._replace(
+        constant=jnp.where(status == int(Status.INVALID_INPUT), jnp.nan, ensemble.constant)
+    )
+
+
+@devices.host_jit(static_argnames=("max_rounds",))
+def begin_compiled(
+    booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int
+) -> State:
+    first = begin_traced(booster, learner, dataset, key, max_rounds=max_rounds)
+    # A weak type would last for one round alone: the second one would need a program of its own.
+    return jax.tree.map(
+        lambda leaf: leaf.astype(leaf.dtype) if isinstance(leaf, jax.Array) else leaf, first
+    )
+
+
+@devices.host_jit
+def step_compiled(state: State, dataset: Dataset) -> tuple[State, Info]:
+    return _one_step(state, dataset)
