@@ -43,6 +43,7 @@ from jboost.example_weights.types import ExampleWeightModel
 from jboost.kernels import CentralHyperplanes, Hyperplanes, RandomStumps
 from jboost.learners.columns import Column, Columns
 from jboost.learners.monomials import Monomial, Monomials
+from jboost.learners.quantised import QuantisedStumps
 from jboost.learners.signed import Signs, signs
 from jboost.learners.stumps import Stump, Stumps
 from jboost.learners.trained import Model
@@ -85,6 +86,7 @@ _KNOWN_RECORDS: tuple[Any, ...] = (
     Columns,
     Rules,
     Stumps,
+    QuantisedStumps,
     Monomials,
     MDL,
     Rademacher,

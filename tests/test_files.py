@@ -3,7 +3,9 @@
 import dataclasses
 import io
 import json
+import re
 import zipfile
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -13,6 +15,7 @@ import optax
 import pytest
 
 import jboost
+import stored_models
 from jboost import files, learners
 from jboost.data import binarization
 from jboost.monomials import costs
@@ -459,3 +462,44 @@ def test_two_arrays_of_one_name(tmp_path):
     )
     with pytest.raises(ValueError, match="two arrays by the name params.dense.bias"):
         files.save(model, tmp_path / "model.npz")
+
+
+# --- files of older versions ----------------------------------------------------------------------
+
+STORED = Path(__file__).parent / "models"
+
+
+def test_stored_files_are_of_every_kind_that_is_registered():
+    """`Rules` and the costs are records inside others; `CustomKernel` holds a function."""
+    types = {
+        kind
+        for path in STORED.glob("*.npz")
+        if path.stem != "scores"
+        for kind in re.findall(
+            r'"type": "(\w+)"', zipfile.ZipFile(path).read("header.json").decode()
+        )
+    }
+    assert {kind.__name__ for kind in (*files._KNOWN, *files._KNOWN_RECORDS)} - types <= {
+        "Rademacher",
+        "SearchConfig",
+    }
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in STORED.glob("*.npz") if path.stem != "scores")
+)
+def test_load_reads_files_of_an_older_version(name):
+    given = {"networks": stored_models.network(), "quantised": learners.quantised_stumps()}
+    model = files.load(STORED / f"{name}.npz", learner=given.get(name))
+    with np.load(STORED / "scores.npz", allow_pickle=False) as expected:
+        np.testing.assert_allclose(
+            stored_models.scores(model, stored_models.features(name)), expected[name], rtol=1e-4
+        )
+    assert files.load_metadata(STORED / f"{name}.npz") == {"name": name}
+
+
+def test_quantised_stumps_come_back_without_help(path):
+    dataset = jboost.make_dataset(stored_models.LEVELS, stored_models.LABELS)
+    fitted = jboost.adaboost.fit(dataset, learners.quantised_stumps(), max_rounds=2).ensemble
+    files.save(fitted, path)
+    assert_same(fitted, files.load(path))
