@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import public_api
+import public_signatures
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -70,6 +71,13 @@ def test_checker_finds_a_name_without_an_entry(entries):
     assert entries.differences([page.replace(entry, "") for page in pages]) == (
         {"jboost.pair.optimal_separator"},
         set(),
+    )
+
+
+def test_public_signatures_are_those_of_the_stored_list():
+    stored = public_signatures.FILE.read_text(encoding="utf-8").splitlines()
+    assert public_signatures.lines() == stored, (
+        "the interface has changed: note it in CHANGELOG, and run `python -m tests.public_signatures`"
     )
 
 
