@@ -77,7 +77,7 @@ def test_checker_finds_a_name_without_an_entry(entries):
 def test_public_signatures_are_those_of_the_stored_list():
     stored = public_signatures.FILE.read_text(encoding="utf-8").splitlines()
     assert public_signatures.lines() == stored, (
-        "the interface has changed: note it in CHANGELOG, and run `python -m tests.public_signatures`"
+        "the interface has changed: CHANGELOG says so, then run python -m tests.public_signatures"
     )
 
 
