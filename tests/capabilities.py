@@ -197,14 +197,16 @@ _CONTRACT_NAMES = {
     "combine.fit, greedy": "combine.fit",
 }
 _ENTRIES = {entry.name for entry in contract.TABLE + contract.CERTIFIED}
-_ON_EXPLICIT = "test_sharding.py::test_{}public_functions_give_the_same_on_an_explicit_mesh[{}]"
+_ON_EXPLICIT = (
+    "sharding/test_sharding.py::test_{}public_functions_give_the_same_on_an_explicit_mesh[{}]"
+)
 _ON_OTHERS = (
-    "test_sharding.py::test_all_public_functions_give_the_same_on_other_meshes_and_under_jit"
-    "[{}-{}-{}]"
+    "sharding/test_sharding.py"
+    "::test_all_public_functions_give_the_same_on_other_meshes_and_under_jit[{}-{}-{}]"
 )
 _OTHER_MESHES = (("AxisType.Auto", False), ("AxisType.Auto", True), ("AxisType.Explicit", True))
 _EXPORTED = "test_every_algorithm_in_one_program_is_exported_for_cuda_and_tpu"
-_CHEAP = ("relaxed_margin.solve",)  # as in tests/test_sharding.py
+_CHEAP = ("relaxed_margin.solve",)  # as in tests/sharding/test_sharding.py
 
 # Why examples of these are not sharded, or why that is not tested; empty where they are.
 UNSHARDED: dict[str, str] = {
@@ -215,7 +217,7 @@ UNSHARDED: dict[str, str] = {
 
 def contract_name(name: str) -> str | None:
     """The entry of the contract tables for a row, if there is one that
-    tests/test_sharding.py runs.
+    tests/sharding/test_sharding.py runs.
     """
     entry = _CONTRACT_NAMES.get(name, name)
     return entry if entry in _ENTRIES and entry != "lp.solve" else None
@@ -269,7 +271,9 @@ def _resumes(name: str) -> Cell:
 def cells_of(name: str) -> tuple[Cell, ...]:
     """The cells of a row."""
     batches = _batches(name)
-    in_two = Cell((f"test_cluster.py::test_two_processes_agree_with_one[{function_of(name)}]",))
+    in_two = Cell(
+        (f"sharding/test_cluster.py::test_two_processes_agree_with_one[{function_of(name)}]",)
+    )
     test = (
         "test_what_the_host_may_watch_is_exported_where_it_does_not"
         if name in WITHOUT_ON_STEP
@@ -297,8 +301,8 @@ This page is written by `python -m tests.capabilities`. A "yes" is a test, named
 a reason, below too. "Sharded batch" is a batch of data sets with its first axis sharded over the
 axis "batch" of a mesh. "Sharded examples" is one data set with its examples sharded over the axis
 "examples" (`jboost.sharding.shard_dataset`), in eager calls; rows whose test is in
-tests/test_sharding.py run under `jit` too. Answers are those of one device: exact methods to the
-bit for integer weights, others within their tolerance.
+tests/sharding/test_sharding.py run under `jit` too. Results are those of one device: exact methods
+to the bit for integer weights, others within their tolerance.
 """
 
 GATHERED = {
@@ -385,7 +389,7 @@ def page() -> str:
         "",
         (
             "The reading of compiled programs is"
-            " `test_sharding.py::test_nothing_that_grows_with_the_examples_is_gathered`."
+            " `sharding/test_sharding.py::test_nothing_that_grows_with_the_examples_is_gathered`."
         ),
         "",
     ]

@@ -1,5 +1,5 @@
-"""What each process of tests/test_cluster.py runs: public functions on rows that every process
-holds a part of, and on all rows by itself.
+"""What each process of tests/sharding/test_cluster.py runs: public functions on rows that every
+process holds a part of, and on all rows by itself.
 
     python tests/cluster_programs.py FOLDER NAME...
 

@@ -15,8 +15,8 @@ import capabilities
 import jboost
 from benchmarks.algorithms import algorithms
 from marks import slow_but
+from placing import put
 from public_api import public_functions
-from test_sharding import put
 
 ROOT = capabilities.ROOT
 TESTS = sorted(
@@ -133,8 +133,8 @@ def test_sharded_batch_gives_what_calls_of_their_own_give(name):
         )
 
 
-# The others have no examples, or an entry in tests/contract.py, which tests/test_sharding.py runs
-# on meshes.
+# The others have no examples, or an entry in tests/contract.py, which
+# tests/sharding/test_sharding.py runs on meshes.
 SHARDED = [
     name
     for name in capabilities.ALGORITHMS

@@ -24,7 +24,7 @@ from jboost.data import binarization, cuts, support_sets
 from jboost.data.table import Table
 from marks import slow
 
-PAPERS = Path(__file__).parents[2] / "shared" / "data" / "papers"
+PAPERS = Path(__file__).parents[3] / "shared" / "data" / "papers"
 needs_papers = pytest.mark.skipif(
     not PAPERS.is_dir(), reason="the data sets of the papers are not here"
 )

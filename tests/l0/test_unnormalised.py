@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import optimize
+from test_branch_and_cut import COLUMNS, EXAMPLES, pools
 
 from jboost import l0
 from jboost.base.status import Status
 from oracles import l0 as oracle
-from test_l0_exact import COLUMNS, EXAMPLES, pools
 
 LARGEST = (0.5, 4.0, 50.0)
 

@@ -16,22 +16,12 @@ from benchmarks import many_devices
 from jboost.base import members, meshes, reduce
 from jboost.base.status import Status
 from jboost.relaxations import thresholds
+from placing import mesh_of, put
 
 ENTRIES = {entry.name: entry for entry in contract.TABLE + contract.CERTIFIED}
 # Those that build their input from the sharded arrays before jboost sees it.
 ENTRIES.pop("lp.solve")
 CHEAP = ("relaxed_margin.solve",)
-
-
-def mesh_of(num_devices=4, axis="examples", kind=AxisType.Explicit):
-    return Mesh(np.array(jax.devices()[:num_devices]), (axis,), axis_types=(kind,))
-
-
-def put(array, mesh):
-    return jax.device_put(
-        array,
-        NamedSharding(mesh, PartitionSpec(mesh.axis_names[0], *[None] * (np.ndim(array) - 1))),
-    )
 
 
 def table(num_examples=10, num_features=3, seed=0):

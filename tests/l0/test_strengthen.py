@@ -7,12 +7,12 @@ from fractions import Fraction
 import jax
 import numpy as np
 import pytest
+from test_booster import integer_optimum
+from test_branch_and_cut import pools
 
 from jboost import l0
 from jboost.base.status import Status
 from oracles import l0 as oracle
-from test_l0 import integer_optimum
-from test_l0_exact import pools
 
 
 @jax.jit

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from test_booster import MAX_ORDER, TOLERANCE, every_monomial, mdl_costs
 
 import jboost
 from jboost.base.status import Status
 from jboost.l0.path import MarginSearch, _intervals
 from oracles import l0 as oracle
-from test_l0 import MAX_ORDER, TOLERANCE, every_monomial, mdl_costs
 
 KAPPA = 0.3
 MARGINS = [0.05, 0.2, 0.5, 1.0]

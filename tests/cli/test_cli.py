@@ -29,7 +29,7 @@ from jboost.report import rules
 from jboost.report.rules import OPTIMAL
 from marks import slow
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ROWS = 48
 
 

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from test_booster import every_monomial, integer_optimum, mdl_costs
 
 import jboost
 from jboost import l0
 from jboost.base.status import Status
 from jboost.l0.votes import local_search
 from oracles import l0 as oracle
-from test_l0 import every_monomial, integer_optimum, mdl_costs
 
 PROBLEMS, EXAMPLES, COLUMNS = 30, 12, 8
 

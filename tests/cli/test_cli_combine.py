@@ -15,7 +15,7 @@ from jboost import cli
 from jboost.cli import resolution
 from jboost.cli.combine.method import split_lists
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ROWS = 30
 BASE = ("--data", "data.csv", "--label", "ill", "--method", "combine")
 SCORES = ("--scores", "a", "b", "c")

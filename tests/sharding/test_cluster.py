@@ -14,7 +14,7 @@ import pytest
 
 from cluster_programs import PROGRAMS
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 LAUNCH = [sys.executable, str(ROOT / "scripts" / "cluster" / "launch")]
 EXACT = ("pair.optimal_separator", "pair.leave_one_out", "pair.pareto_front")
 

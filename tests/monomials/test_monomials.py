@@ -32,7 +32,7 @@ from linear_programs import lpboost_dual_program
 from oracles import highs
 from oracles import monomials as oracle
 
-PAPERS = Path(__file__).parents[2] / "shared" / "data" / "papers"
+PAPERS = Path(__file__).parents[3] / "shared" / "data" / "papers"
 needs_papers = pytest.mark.skipif(
     not PAPERS.is_dir(), reason="the data sets of the papers are not here"
 )
