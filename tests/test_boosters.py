@@ -835,7 +835,7 @@ def test_five_seeds_at_once():
         assert fits.certificate.lower_bound[g] <= np.mean((exact > 0) != (labels > 0)) + 1e-6
 
 
-@pytest.mark.parametrize("booster, games", [(adaboost, NOISY), (infoboost, MIXED)])
+@pytest.mark.parametrize("booster, games", [(adaboost, NOISY), slow(infoboost, MIXED)])
 def test_a_batch_is_a_loop(booster, games):
     datasets = games.datasets()
     batch, _, _ = batched(booster, learners.pool(), max_rounds=NUM_ROUNDS)(datasets, NEW_ROWS)

@@ -92,7 +92,7 @@ def stop_after(steps):
     return lambda state, info: seen.append(state) or len(seen) < steps
 
 
-@pytest.mark.parametrize("name", slow_but(BOOSTERS, "adaboost", "infoboost", "lpboost", "slipper"))
+@pytest.mark.parametrize("name", slow_but(BOOSTERS, "adaboost", "lpboost"))
 def test_resumed_fit_ends_in_the_bits_of_the_whole_one(name, tmp_path):
     method, learner, options = options_of(name)
     whole = method.fit(DATASET, learner, on_step=lambda state, info: None, **options)
@@ -220,6 +220,7 @@ def test_relaxed_margin_of_a_matrix_goes_on(tmp_path):
         relaxed_margin.solve(margins[:23], relaxation, initial=state, **options)
 
 
+@pytest.mark.slow
 def test_branch_and_bound_of_a_pair_goes_on(tmp_path):
     generator = np.random.default_rng(1)
     labels = np.where(generator.random(60) < 0.5, 1, -1)

@@ -195,6 +195,7 @@ def test_examples_say_first_what_one_learns(example, name):
     assert "What one learns from it" in "\n".join(example(name).__doc__.splitlines()[:4])
 
 
+@pytest.mark.slow
 def test_python_of_the_page_on_training_runs_as_written():
     text = (ROOT / "docs" / "training.md").read_text()
     program = "\n".join(part.split("```", 1)[0] for part in text.split("```python\n")[1:])

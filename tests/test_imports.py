@@ -1,7 +1,7 @@
-"""The rooms of jboost stand on floors, and a room imports only from floors below its own
+"""The modules of jboost belong to layers, and a module imports only from layers below its own
 (CONTRIBUTING.md has the table in words).
 
-The checker reads the sources, it imports nothing. An import counts wherever it stands: inside a
+The checker reads the sources, it imports nothing. An import counts everywhere: inside a
 function or under TYPE_CHECKING too.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-FLOORS = (
+LAYERS = (
     ("base",),
     ("projections", "operators", "geometry", "search"),
     ("lp", "monomials", "kernels", "relaxations"),
@@ -33,16 +33,15 @@ FLOORS = (
     ("data", "files", "outputs", "sharding", "checkpoints", "drive", "layers"),
     ("cli", "plots", "report", "sklearn"),
 )
-FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 RUNTIME = frozenset({"jax", "jaxlib", "optax", "numpy", "chex"})
-LOWEST_FLOOR_WITH_EXTRAS = 5
-# Modules that belong to no room. They may import every room, and no room may import them.
+LOWEST_LAYER_WITH_EXTRAS = 5
+# Modules of no layer. They may import every other, and no other may import them.
 FRONT = frozenset({"jboost", "jboost.__main__"})
-# (room, room of the same floor it may import): each pair says why it is here. The command line
-# calls the others; a model file holds the binarizer of what it predicts, and is an output; pairwise
-# boosting calls the learners in the way of AdaBoost; checkpoints go on by a loop that is driven,
-# and are outputs that know the version as a model file does.
-SAME_FLOOR: frozenset[tuple[str, str]] = frozenset(
+# (module, module of the same layer that it may import). The command line calls the others. A model
+# file is an output, and may hold a binarizer. Pairwise boosting calls learners as AdaBoost does.
+# Checkpoints resume a driven loop; they are outputs, and store the version as a model file does.
+SAME_LAYER: frozenset[tuple[str, str]] = frozenset(
     {
         ("cli", "plots"),
         ("cli", "report"),
@@ -91,7 +90,7 @@ def imports_of(module: str, source: str, modules: Mapping[str, bool]) -> Iterato
 
 
 def find_violations(
-    sources: Mapping[str, str], same_floor: frozenset[tuple[str, str]] = SAME_FLOOR
+    sources: Mapping[str, str], same_layer: frozenset[tuple[str, str]] = SAME_LAYER
 ) -> list[str]:
     """What is wrong with the imports of a package, one line each; `sources` maps paths like
     "jboost/base/types.py" to texts.
@@ -106,10 +105,10 @@ def find_violations(
     violations = []
     edges: dict[str, set[str]] = {module: set() for module in modules}
     for module, text in texts.items():
-        room = None if module in FRONT else module.split(".")[1]
-        floor = len(FLOORS) if room is None else FLOOR_OF.get(room)
-        if floor is None:
-            violations.append(f"{paths[module]}: the room {room} has no floor")
+        own = None if module in FRONT else module.split(".")[1]
+        layer = len(LAYERS) if own is None else LAYER_OF.get(own)
+        if layer is None:
+            violations.append(f"{paths[module]}: the module {own} has no layer")
             continue
         for target, name, line, in_function in imports_of(module, text, modules):
             where = f"{paths[module]}:{line}"
@@ -117,27 +116,27 @@ def find_violations(
             if top == "jboost":
                 if target in modules:
                     edges[module].add(target)
-                target_room = name.split(".")[1] if "." in name else None
-                target_floor = FLOOR_OF.get(target_room) if target_room else None
-                if target in FRONT and target_floor is None:
+                target_top = name.split(".")[1] if "." in name else None
+                target_layer = LAYER_OF.get(target_top) if target_top else None
+                if target in FRONT and target_layer is None:
                     violations.append(
-                        f"{where}: imports {name} through the front door; import it from the room"
-                        " it lives in"
+                        f"{where}: imports {name} from the top level; import it from the module"
+                        " that defines it"
                     )
-                elif target_floor is None:
-                    violations.append(f"{where}: imports {name}, whose room has no floor")
+                elif target_layer is None:
+                    violations.append(f"{where}: imports {name}, whose module has no layer")
                 elif (
-                    target_room != room
-                    and target_floor >= floor
-                    and (room, target_room) not in same_floor
+                    target_top != own
+                    and target_layer >= layer
+                    and (own, target_top) not in same_layer
                 ):
                     violations.append(
-                        f"{where}: {room} (floor {floor}) imports {name} (floor {target_floor})"
+                        f"{where}: {own} (layer {layer}) imports {name} (layer {target_layer})"
                     )
             elif top not in RUNTIME and top not in sys.stdlib_module_names:
-                if room is None or floor < LOWEST_FLOOR_WITH_EXTRAS:
+                if own is None or layer < LOWEST_LAYER_WITH_EXTRAS:
                     violations.append(
-                        f"{where}: imports the extra {top} below floor {LOWEST_FLOOR_WITH_EXTRAS}"
+                        f"{where}: imports the extra {top} below layer {LOWEST_LAYER_WITH_EXTRAS}"
                     )
                 elif not in_function:
                     violations.append(f"{where}: imports the extra {top} outside a function")
@@ -148,7 +147,7 @@ def find_violations(
     return violations
 
 
-def test_jboost_keeps_its_floors():
+def test_jboost_keeps_its_layers():
     root = Path(__file__).parents[1]
     sources = {
         path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
@@ -199,48 +198,48 @@ def test_checker_accepts_a_house_in_order():
         (
             "jboost/base/types.py",
             "import jboost.pair.sweep",
-            "base (floor 0) imports jboost.pair.sweep (floor 3)",
+            "base (layer 0) imports jboost.pair.sweep (layer 3)",
         ),
         (
             "jboost/base/types.py",
             "from ..pair import sweep",
-            "base (floor 0) imports jboost.pair.sweep (floor 3)",
+            "base (layer 0) imports jboost.pair.sweep (layer 3)",
         ),
         (
             "jboost/base/__init__.py",
             "from .. import pair",
-            "base (floor 0) imports jboost.pair (floor 3)",
+            "base (layer 0) imports jboost.pair (layer 3)",
         ),
         (
             "jboost/base/types.py",
             "def f():\n    from jboost import cli",
-            "types.py:2: base (floor 0) imports jboost.cli (floor 6)",
+            "types.py:2: base (layer 0) imports jboost.cli (layer 6)",
         ),
         (
             "jboost/base/types.py",
             "class A:\n    if True:\n        import jboost.lp as lp",
-            "base (floor 0) imports jboost.lp (floor 2)",
+            "base (layer 0) imports jboost.lp (layer 2)",
         ),
         (
             "jboost/pair/sweep.py",
             "from jboost.learners import x",
-            "pair (floor 3) imports jboost.learners.x (floor 3)",
+            "pair (layer 3) imports jboost.learners.x (layer 3)",
         ),
         (
             "jboost/plots.py",
             "from jboost.files import save\nfrom jboost import cli",
-            "plots.py:2: plots (floor 6) imports jboost.cli (floor 6)",
+            "plots.py:2: plots (layer 6) imports jboost.cli (layer 6)",
         ),
         (
             "jboost/cli.py",
             "from jboost import make_dataset",
-            "imports jboost.make_dataset through the front door",
+            "imports jboost.make_dataset from the top level",
         ),
-        ("jboost/cli.py", "from . import *", "imports jboost.* through the front door"),
-        ("jboost/cli.py", "import jboost", "imports jboost through the front door"),
-        ("jboost/cli.py", "import jboost.attic", "imports jboost.attic, whose room has no floor"),
-        ("jboost/attic/dust.py", "", "attic/dust.py: the room attic has no floor"),
-        ("jboost/utils.py", "", "utils.py: the room utils has no floor"),
+        ("jboost/cli.py", "from . import *", "imports jboost.* from the top level"),
+        ("jboost/cli.py", "import jboost", "imports jboost from the top level"),
+        ("jboost/cli.py", "import jboost.attic", "imports jboost.attic, whose module has no layer"),
+        ("jboost/attic/dust.py", "", "attic/dust.py: the module attic has no layer"),
+        ("jboost/utils.py", "", "utils.py: the module utils has no layer"),
         (
             "jboost/plots.py",
             "from matplotlib import pyplot",
@@ -249,10 +248,10 @@ def test_checker_accepts_a_house_in_order():
         (
             "jboost/lp/core.py",
             "def f():\n    import highspy",
-            "imports the extra highspy below floor 5",
+            "imports the extra highspy below layer 5",
         ),
-        ("jboost/lp/core.py", "import scipy.sparse", "imports the extra scipy below floor 5"),
-        ("jboost/__init__.py", "def f():\n    import rich", "imports the extra rich below floor 5"),
+        ("jboost/lp/core.py", "import scipy.sparse", "imports the extra scipy below layer 5"),
+        ("jboost/__init__.py", "def f():\n    import rich", "imports the extra rich below layer 5"),
         (
             "jboost/pair/sweep.py",
             "from jboost.pair import optimal_separator",
@@ -281,4 +280,4 @@ def test_the_table_in_contributing_is_this_one():
     rows = [
         line.split("|") for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()
     ]
-    assert tuple(tuple(room.strip(" `/") for room in row[2].split(",")) for row in rows) == FLOORS
+    assert tuple(tuple(name.strip(" `/") for name in row[2].split(",")) for row in rows) == LAYERS

@@ -231,6 +231,7 @@ def test_votes_of_a_margin_head_are_those_of_the_doubled_game(x64):
     np.testing.assert_allclose(logits, features @ np.asarray(state.votes), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_classes_of_a_margin_head_are_heads_of_their_own(x64):
     features = jnp.asarray(game(10, (12, 3)))
     labels = jnp.asarray(np.random.default_rng(11).integers(0, 3, 12))

@@ -313,6 +313,7 @@ def test_mixed_second_derivatives_are_those_of_the_gradient(name, x64):
             np.testing.assert_allclose(np.stack(rows), expected, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_gradient_through_scan_and_checkpoint_moves_towards_a_minimum(x64):
     rng = np.random.default_rng(7)
     inputs, targets = jnp.asarray(rng.normal(size=(16, 3))), jnp.asarray(rng.normal(size=16))

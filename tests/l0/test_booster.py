@@ -147,6 +147,7 @@ def test_integer_bounds_hold_the_optimum_of_the_sparse_problem():
         assert optimum <= float(fits.certificate.integer_upper_bound[index]) + 1e-5
 
 
+@pytest.mark.slow
 def test_the_ensemble_attains_the_integer_upper_bound():
     (features, labels, margins, kappas), fits = fitted(MAX_ROUNDS)
     prices = [mdl_costs(NUM_ATTRIBUTES, NUM_EXAMPLES, MAX_ORDER, kappa) for kappa in kappas]

@@ -15,6 +15,7 @@ from jboost import lp, lpboost, operators, relaxations, relaxed_margin
 from jboost.base.status import Status
 from jboost.operators import packed
 from jboost.operators.stored import Stored
+from marks import slow
 
 SIZES = (0, 1, 7, 8, 9, 63, 64, 65)
 
@@ -371,7 +372,7 @@ def pool_cases():
     return features, labels, mask
 
 
-@pytest.mark.parametrize("pack", [operators.packed_signs, operators.stored])
+@pytest.mark.parametrize("pack", [operators.packed_signs, slow(operators.stored)])
 def test_adaboost_over_a_packed_pool_equals_that_over_the_matrix(pack):
     features, labels, mask = pool_cases()
     packed_features = pack(features)
@@ -392,6 +393,7 @@ def test_adaboost_over_a_packed_pool_equals_that_over_the_matrix(pack):
     jboost.validate(jboost.make_dataset(packed_features, labels))
 
 
+@pytest.mark.slow
 def test_a_packed_pool_proposes_what_the_matrix_does_with_valid_bounds():
     features, labels, mask = pool_cases()
     weights = np.random.default_rng(5).random(200) * mask

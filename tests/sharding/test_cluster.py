@@ -163,6 +163,7 @@ def blocks_of(document, language):
     return [part.split("```", 1)[0] for part in text.split(f"```{language}\n")[1:]]
 
 
+@pytest.mark.slow
 def test_python_of_the_users_day_runs_as_written():
     program = "\n".join(blocks_of("from-one-gpu-to-a-cluster.md", "python"))
     environment = os.environ | {

@@ -16,6 +16,7 @@ from benchmarks import many_devices
 from jboost.base import members, meshes, reduce
 from jboost.base.status import Status
 from jboost.relaxations import thresholds
+from marks import slow
 from placing import mesh_of, put
 
 ENTRIES = {entry.name: entry for entry in contract.TABLE + contract.CERTIFIED}
@@ -235,6 +236,7 @@ def test_results_are_on_the_mesh_of_the_caller():
     assert prediction.sharding == NamedSharding(mesh, PartitionSpec("examples"))
 
 
+@pytest.mark.slow
 def test_a_round_at_a_time_on_a_mesh_is_the_fit():
     dataset = jboost.sharding.shard_dataset(table(16), mesh_of(4))
     learner = jboost.learners.stumps()
@@ -247,7 +249,8 @@ def test_a_round_at_a_time_on_a_mesh_is_the_fit():
     )
 
 
-@pytest.mark.parametrize("is_jitted", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_jitted", [True, False])
 def test_a_spread_batch_needs_no_mesh_that_is_set(is_jitted):
     batch = jboost.sharding.shard_batch(
         jboost.stack_datasets([table(size, seed=size) for size in (6, 8, 7, 8)]),
@@ -320,7 +323,7 @@ def test_each_of_eight_devices_holds_an_eighth(name):
     assert eight.temp_size_in_bytes <= 1.3 * one.temp_size_in_bytes / 8 + 2**16
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, slow(np.float64)])
 def test_thresholds_by_sums_are_those_by_a_sort(dtype):
     """With ties, zeros of both signs, examples that do not count, and caps above 1."""
     rng = np.random.default_rng(0)
