@@ -1,9 +1,10 @@
 """Binarization: attributes with numbers, categories and missing values as bits, fitted on training
 rows and read back as text.
 
-Boros, Hammer, Ibaraki and Kogan 1997; in paper 001 these are the binary attributes that monomials
-are made of. A bit is one question: `age <= 54.5` of a numeric attribute, `cp == 4` of a categorical
-one, `chol is missing` of one with missing values. `fit` looks at the training rows alone and
+Boros, Hammer, Ibaraki and Kogan 1997; in Goldberg and Eckstein 2009 these are the binary attributes
+that monomials are made of. A bit is one question: `age <= 54.5` of a numeric attribute, `cp == 4`
+of a categorical one, `chol is missing` of one with missing values. `fit` looks at the training rows
+alone and
 returns a `Binarizer`; `apply` is a pure function of it. Where to cut is in `jboost.data.cuts`,
 which bits suffice in `jboost.data.support_sets`.
 

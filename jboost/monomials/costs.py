@@ -1,4 +1,5 @@
-"""What a monomial of order k costs beside a misclassified example: the c_u of paper 001.
+"""What a monomial of order k costs beside a misclassified example: the c_u of Goldberg and Eckstein
+(2009).
 
 A cost function maps (orders [D], num_attributes, num_examples, max_order) to costs [D]; `mdl` and
 `rademacher` make two. One's own is any function of this kind, at module level so that equal
@@ -120,7 +121,7 @@ def mdl(
     num_examples: ArrayLike | None = None,
 ) -> MDL:
     """The description length of a monomial in units of that of a misclassified example: (28) of
-    paper 001.
+    Goldberg and Eckstein (2009).
 
     Args:
       kappa: [] for the bits of its coefficient, in [1 + 1 / M, 2] by the paper.

@@ -1,5 +1,5 @@
-"""An instance of (27), paper 001, for one sign: the examples that a monomial is to cover, those it
-is not to, what is known at the root.
+"""An instance of (27), Goldberg and Eckstein 2009, for one sign: the examples that a monomial is to
+cover, those it is not to, what is known at the root.
 
 Symbols: v_ii' `rewards`, c(k) `costs`; w+ and w- are in `amounts`. All amounts are integers of one
 unit (`integers`). Of the 2N literals l < N wants attribute l to be 1, N + l wants it to be 0; an

@@ -1,5 +1,5 @@
-"""Monomials of no literal or one, (27) of paper 001: all of both signs valued by products of
-matrices, nothing to search.
+"""Monomials of no literal or one, (27) of Goldberg and Eckstein (2009): all of both signs valued by
+products of matrices, nothing to search.
 """
 
 from __future__ import annotations

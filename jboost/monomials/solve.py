@@ -1,4 +1,4 @@
-"""Maximum monomial agreement: problem (27) of paper 001 (Goldberg, Eckstein 2009), solved to proven
+"""Maximum monomial agreement: problem (27) of Goldberg and Eckstein (2009), solved to proven
 optimality.
 
 Over monomials u (conjunctions of literals) and signs s, with cover C_u and order k_u, the largest
@@ -85,7 +85,7 @@ def maximum_agreement(
     config: SearchConfig | None = None,
 ) -> MonomialSolution:
     """The monomial and sign that agree best with the labels, and a bound on all others: (27) of
-    paper 001 by branch and bound.
+    Goldberg and Eckstein (2009) by branch and bound.
 
     Weights are rounded to integers that sum to at least 2^29 (2^49 in float64): the monomial is the
     best one for those, and `upper_bound` adds what the rounding may hide. Jittable and vmappable;

@@ -1,4 +1,4 @@
-"""The cuts xi_i + xi_i' + sum of mu_u over S_ii' >= 1 of paper 001 (Goldberg, Eckstein 2009): the
+"""The cuts xi_i + xi_i' + sum of mu_u over S_ii' >= 1 of Goldberg and Eckstein (2009): the
 term in mu, no cut stored.
 
 S_ii' = {u : H_iu = y_i != H_i'u}. With `hits` C_iu = 1[H_iu = y_i] and `misses` N_i'u = 1[H_i'u !=
@@ -247,7 +247,8 @@ def pair_cuts_of(
     mask: ArrayLike | None = None,
     pairs: ArrayLike | None = None,
 ) -> PairCuts | PairCutList:
-    """The cuts of paper 001, in both orders: row (i, i') of examples of opposite classes has a 1
+    """The cuts of Goldberg and Eckstein (2009), in both orders: row (i, i') of examples of opposite
+    classes has a 1
     where H_iu = y_i != H_i'u.
 
     Labels may be traced, so the rows are those of all m * m pairs, (i, i') being row i * m + i',

@@ -1,5 +1,5 @@
-"""Exact combination of a pair of classifiers (paper 000): the separator of least weight, and its
-largest margin.
+"""Exact combination of a pair of classifiers (Boyarshinov and Magdon-Ismail 2005): the separator of
+least weight, and its largest margin.
 """
 
 from jboost.pair.baselines import (

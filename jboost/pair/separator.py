@@ -50,10 +50,10 @@ def optimal_separator(
     """The line that misclassifies the least weight, over all lines and both constant classifiers;
     exactly.
 
-    All central points of the smaller class are swept at once (paper 000, Theorem 2.3); of all
-    optimal separator sets the one of largest margin is taken, and its bisector returned (Theorem
-    2.13). O(m n log n) work for m points in the smaller class. It may be jitted, vmapped over data
-    sets, and called on float32 or float64 points.
+    All central points of the smaller class are swept at once (Boyarshinov and Magdon-Ismail 2005,
+    Theorem 2.3); of all optimal separator sets the one of largest margin is taken, and its bisector
+    returned (Theorem 2.13). O(m n log n) work for m points in the smaller class. It may be jitted,
+    vmapped over data sets, and called on float32 or float64 points.
 
     What is promised when:
       * The search is exact for every finite input: points that repeat, collinear points, both

@@ -1,7 +1,7 @@
 """What a run of L0-RBoost found, for people: rules as text, which of them hold for a row, the
 certificate in words, code length and risk bound.
 
-Code length (6) and risk bound (5) are those of Goldberg and Eckstein 2009 (paper 001), with
+Code length (6) and risk bound (5) are those of Goldberg and Eckstein (2009), with
 ln(1 / delta) where (5) prints ln delta. ||lambda||_0 is the `support`, M the examples, N the binary
 attributes, K the most literals of a rule, U_k the rules of k literals.
 """

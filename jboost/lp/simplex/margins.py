@@ -1,5 +1,5 @@
-"""Formulation (3) of paper 001 by a simplex method: vertices, warm starts from a basis, a pivot for
-the cost of three passes over the table.
+"""Formulation (3) of Goldberg and Eckstein (2009) by a simplex method: vertices, warm starts from a
+basis, a pivot for the cost of three passes over the table.
 
     maximise  rho + sum_i D_i min(g_i, 0)  over votes lambda >= 0 of sum one and rho,
     g_i = (A lambda)_i - rho

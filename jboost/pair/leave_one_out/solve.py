@@ -1,5 +1,5 @@
-"""The leave-one-out error of the exact pair, without solving n times (paper 000, Section 3, put
-right).
+"""The leave-one-out error of the exact pair, without solving n times (Boyarshinov and Magdon-Ismail
+2005, Section 3, put right).
 
 Let W* be the optimum of all points X (W_opt), Q a separator set, w_i the weight of point i. An
 optimal separator of X without i is one of X with i struck out: its loss on X is at most W* + w_i if

@@ -1,13 +1,13 @@
 """What a slab of given width loses as it turns round a centre: arcs of directions instead of half
 turns.
 
-Notes to paper 000, Section 4: to keep only points at a distance of a line is the same problem with
-the classes shifted apart along the normal. A slab hangs from a centre a of the own class; with unit
-normal u (to the own side) it keeps own points with u . (x - a) >= 0 and others with u .
-(x - a) < -gap. Each point is so kept on one arc of directions, and a class of slabs is an interval
-between two ends of arcs. Ends are rounded: where two stand too close to be told apart, what any
-order could keep is a class of its own (`shared`), which is a candidate until its hulls have been
-measured.
+Notes to Boyarshinov and Magdon-Ismail 2005, Section 4: to keep only points at a distance of a line
+is the same problem with the classes shifted apart along the normal. A slab hangs from a centre a of
+the own class; with unit normal u (to the own side) it keeps own points with u . (x - a) >= 0 and
+others with u . (x - a) < -gap. Each point is so kept on one arc of directions, and a class of slabs
+is an interval between two ends of arcs. Ends are rounded: where two stand too close to be told
+apart, what any order could keep is a class of its own (`shared`), which is a candidate until its
+hulls have been measured.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The Pareto front of weight against margin: what it costs to ask for a wider gap (paper 000,
-Section 4).
+"""The Pareto front of weight against margin: what it costs to ask for a wider gap (Boyarshinov and
+Magdon-Ismail 2005, Section 4).
 
 A separator set Q (Definition 2.1) may hold points that its line has right, if they stand too close:
 W(Q) is what is given up, and the margin that of the rest (Definition 2.12). The front is walked
@@ -148,8 +148,8 @@ def best_trade_off(front: ParetoFront, energy: Callable[[Array, Array], Array]) 
     """The separator of least energy E(weight, margin), for any energy that does not fall with the
     weight nor grow with the margin.
 
-    This answers the question of Section 4 of paper 000: such an energy has its least value over all
-    separator sets on the front.
+    This answers the question of Section 4 of Boyarshinov and Magdon-Ismail (2005): such an energy
+    has its least value over all separator sets on the front.
 
     Args:
       front: from `pareto_front`, complete (status OPTIMAL); of a front cut short only its points

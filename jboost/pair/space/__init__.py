@@ -1,5 +1,5 @@
-"""Exact combination of three classifiers (paper 000, Theorem 4.1): the plane of least weight, and
-its largest margin.
+"""Exact combination of three classifiers (Boyarshinov and Magdon-Ismail 2005, Theorem 4.1): the
+plane of least weight, and its largest margin.
 
 Why it is enough to turn planes about axes through two points: let S be the own side of an optimal
 separator that keeps an own point (else a constant is as good). Its normal may be turned a little,

@@ -60,11 +60,12 @@ def optimal_plane(
     the work of `jboost.pair.optimal_separator`.
 
     O(m n^2 log n) work for m points in the smaller class, by one sort for every pair of a centre
-    and a second point (paper 000, Theorem 4.1). The comparisons are exact where each coordinate,
-    scaled by its own power of two, is an integer of at most 25 bits. For other finite floats no
-    tolerance decides either: what double words cannot tell apart widens the bounds, and the status
-    is then PRECISION_LIMIT. It is that, too, where one coordinate extends more than 2^22 times as
-    far as another: the bound holds, but margins may be short, and losses higher.
+    and a second point (Boyarshinov and Magdon-Ismail 2005, Theorem 4.1). The comparisons are exact
+    where each coordinate, scaled by its own power of two, is an integer of at most 25 bits. For
+    other finite floats no tolerance decides either: what double words cannot tell apart widens the
+    bounds, and the status is then PRECISION_LIMIT. It is that, too, where one coordinate extends
+    more than 2^22 times as far as another: the bound holds, but margins may be short, and losses
+    higher.
 
     Args:
       points: [n, 3], real.

@@ -2,7 +2,7 @@
 
 One axis is one centre of the plane sweep: the points are projected along it, sorted once and
 scanned once (`jboost.pair.sweep`), and the points on the axis add the cheaper of two tilts. O(m n)
-axes for m centres, O(m n^2 log n) work in all (paper 000, Theorem 4.1).
+axes for m centres, O(m n^2 log n) work in all (Boyarshinov and Magdon-Ismail 2005, Theorem 4.1).
 """
 
 from __future__ import annotations
