@@ -306,7 +306,7 @@ def table(document: Mapping[str, Any]) -> str:
         ],
     ]
     header = [
-        "**Example weights** (paper 003), test error",
+        "**Example weights** (Naish-Guzman, Holden and Paquet), test error",
         "jboost",
         "published",
         "SVC",

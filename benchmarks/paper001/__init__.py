@@ -1,1 +1,1 @@
-"""The experiments of paper 001 (Goldberg, Eckstein 2009): `scripts/reproduce`."""
+"""The experiments of Goldberg and Eckstein (2009): `scripts/reproduce`."""

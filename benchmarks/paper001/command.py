@@ -1,4 +1,4 @@
-"""Table 1 of paper 001 (Goldberg, Eckstein 2009) reproduced: `scripts/reproduce [--config FILE]
+"""Table 1 of Goldberg and Eckstein (2009) reproduced: `scripts/reproduce [--config FILE]
 [--data DIR]`.
 
 Every fold of every replication is one line of a JSON-lines file beside the results, written as soon

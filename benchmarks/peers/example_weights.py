@@ -1,5 +1,5 @@
-"""Programs (5) of paper 003 for HiGHS, one at a time: the rank-one part split off, in units of the
-largest disagreement.
+"""Programs (5) of Naish-Guzman, Holden and Paquet for HiGHS, one at a time: the rank-one part split
+off, in units of the largest disagreement.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ found violated; and the integer program (15).
 
 minimise sum xi + sum c mu  s.t.  y_i H_i lambda + (1 + rho) xi_i >= rho,  sum lambda = 1,
     mu >= lambda >= 0,  xi >= 0,
-xi_i + xi_i' + sum of mu over S_ii' >= 1 for pairs of opposite classes in both orders (paper 001,
-(18)).
+xi_i + xi_i' + sum of mu over S_ii' >= 1 for pairs of opposite classes in both orders (Goldberg and
+Eckstein 2009, (18)).
 """
 
 from __future__ import annotations

@@ -308,7 +308,7 @@ def formulation_12(margins, penalty, bound):
 @pytest.mark.parametrize("kind", ["signs", "stumps"])
 def test_the_three_formulations_are_one(x64, kind):
     """(3) is (4) with D' = D / optimum, scaled by rho; (4) is (12) with C = 1 / (D' (M + 1/K))
-    (paper 001, Theorem 3.4).
+    (Goldberg and Eckstein 2009, Theorem 3.4).
     """
     rows, columns, nu, bound = 60, 20, 0.3, 50.0
     margins = random_margins(kind, rows, columns, seed=2)

@@ -1,5 +1,5 @@
-"""Programs (4) and (5) of paper 003 solved by HiGHS's simplex, rescaled and with the rank-one part
-split off. Shares nothing with the package.
+"""Programs (4) and (5) of Naish-Guzman, Holden and Paquet solved by HiGHS's simplex, rescaled and
+with the rank-one part split off. Shares nothing with the package.
 """
 
 from typing import NamedTuple

@@ -99,7 +99,8 @@ def sides(points, nearest):
 
 
 def sampling_scheme(points, labels, example_weights, queries, nearest, seed):
-    """F_d by scheme (1) of paper 003: draw an example by d and a plane with h(x_i) = y_i, and
+    """F_d by scheme (1) of Naish-Guzman, Holden and Paquet: draw an example by d and a plane with
+    h(x_i) = y_i, and
     average h; [k], with its standard errors [k].
 
     A plane and a sign that give the wrong answer are turned round: among h and -h, equally likely,

@@ -1,5 +1,5 @@
-"""The relaxation (18) of paper 001 with every cut a row, by HiGHS; and certificates in rational
-arithmetic. Shares nothing with the package.
+"""The relaxation (18) of Goldberg and Eckstein (2009) with every cut a row, by HiGHS; and
+certificates in rational arithmetic. Shares nothing with the package.
 """
 
 from fractions import Fraction

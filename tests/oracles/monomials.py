@@ -1,4 +1,5 @@
-"""All monomials, one by one, in float64 or in fractions: the values of (27), paper 001, by its
+"""All monomials, one by one, in float64 or in fractions: the values of (27), Goldberg and Eckstein
+2009, by its
 definition.
 """
 
