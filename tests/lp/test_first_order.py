@@ -2,7 +2,6 @@
 known.
 """
 
-import dataclasses
 import functools
 
 import jax
@@ -15,7 +14,7 @@ from batches import few_at_once
 from jboost.base.status import Status
 from jboost.lp import first_order, make_program
 from jboost.lp.certificate.assess import assess, dual_side, primal_side
-from jboost.lp.first_order import FirstOrderConfig, polish, scaling
+from jboost.lp.first_order import FirstOrderConfig, scaling
 from jboost.lp.types import ProofConfig
 from oracles import highs
 
@@ -279,46 +278,6 @@ def test_a_solution_is_a_warm_start(x64):
 
 
 @pytest.mark.slow
-def test_polishing_lowers_the_infeasibility(x64):
-    group = linear_programs.by_shape(linear_programs.random_programs(120))[12, 18]
-    problems = stack(group)
-    rough = solve_all(problems, 1e-3)
-    fine = solve_all(problems, 1e-3, dataclasses.replace(CONFIG, polish_iterations=4000))
-    np.testing.assert_array_equal(fine.status, rough.status)
-    assert np.all(fine.primal_residual <= rough.primal_residual)
-    assert np.all(fine.dual_residual <= rough.dual_residual + 1e-12)
-    assert np.all(
-        np.asarray(fine.duality_gap) <= np.maximum(1e-3, 4 * np.asarray(rough.duality_gap)) + 1e-12
-    )
-    missed = (np.asarray(rough.primal_residual) > 1e-6) & [
-        known.kind == "optimal" for known in group
-    ]
-    assert missed.sum() >= 5
-    assert (
-        np.median(
-            np.asarray(fine.primal_residual)[missed] / np.asarray(rough.primal_residual)[missed]
-        )
-        < 0.02
-    )
-
-
-@pytest.mark.slow
-def test_polishing_keeps_what_it_cannot_better(x64):
-    known = linear_programs.make("two", [1.0, 1.0], [[1.0, 2.0]], row_lower=1.0)
-    problem = to_program(known)
-    primal, dual = jnp.array([0.0, 0.5]), jnp.array([0.5])
-    kept = polish.polish(
-        problem,
-        primal,
-        dual,
-        jnp.array(1e-6),
-        lambda side, primal, dual, target: (primal + 1, dual + 1),
-    )
-    for new, old in zip(kept, (primal, dual), strict=True):
-        np.testing.assert_array_equal(new, old)
-
-
-@pytest.mark.slow
 def test_history(x64):
     margins, cap = boosting(60, 20, 3)
     problem = to_program(weights_program(margins, cap))
@@ -422,8 +381,6 @@ def test_the_tiny_programs_of_the_literature(x64):
 def test_static_sizes_are_judged():
     with pytest.raises(ValueError, match="config.max_iterations is 0"):
         FirstOrderConfig(max_iterations=0)
-    with pytest.raises(ValueError, match="config.polish_iterations is -1"):
-        FirstOrderConfig(polish_iterations=-1)
 
 
 @pytest.mark.slow

@@ -28,11 +28,9 @@ from jboost.base import check, loops, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp.certificate import assess, certify, conclude, tighten
-from jboost.lp.first_order import polish
 from jboost.lp.first_order.scaling import Scaling, equilibrate, scale
 from jboost.lp.problem import LinearProgram, is_valid
 from jboost.lp.types import (
-    NO_PROOF,
     History,
     Info,
     LPSolution,
@@ -58,7 +56,6 @@ class FirstOrderConfig:
     max_iterations: int = 100_000
     iterations_per_check: int = 40
     scaling_rounds: int = 2
-    polish_iterations: int = 0  # of feasibility polishing after the solve, for either side
     proof: ProofConfig = dataclasses.field(default_factory=ProofConfig)
     history_length: int = 0
 
@@ -66,7 +63,6 @@ class FirstOrderConfig:
         check.count("config.max_iterations", self.max_iterations, low=1)
         check.count("config.iterations_per_check", self.iterations_per_check, low=1)
         check.count("config.scaling_rounds", self.scaling_rounds, low=0)
-        check.count("config.polish_iterations", self.polish_iterations, low=0)
         check.count("config.history_length", self.history_length, low=0)
         validate_proof(self.proof)
 
@@ -630,15 +626,11 @@ def unfinished(state: State) -> Array:
 def finish(
     state: State, problem: LinearProgram, *, tolerance: Array, config: FirstOrderConfig
 ) -> LPSolution:
-    """The solution that the best point makes, polished if the config says so, with its bounds."""
+    """The solution at the best point, with its bounds."""
     point = _unscaled(state.best, state.scaling)
     status = jnp.where(unfinished(state), int(Status.ITERATION_LIMIT), state.status).astype(
         jnp.int32
     )
-    if config.polish_iterations > 0:
-        is_point = (status == int(Status.OPTIMAL)) | (status == int(Status.ITERATION_LIMIT))
-        polished = _polished(problem, point, tolerance, config)
-        point = jax.tree.map(lambda new, old: jnp.where(is_point, new, old), polished, point)
     solution = conclude.conclude(
         problem,
         problem._replace(lower=state.tight[0], upper=state.tight[1]),
@@ -652,26 +644,6 @@ def finish(
     return solution._replace(
         status=jnp.where(is_spoiled, int(Status.NUMERICAL_ERROR), solution.status).astype(jnp.int32)
     )
-
-
-def _polished(
-    problem: LinearProgram, point: Point, tolerance: Array, config: FirstOrderConfig
-) -> Point:
-    brief = dataclasses.replace(
-        config,
-        max_iterations=config.polish_iterations,
-        polish_iterations=0,
-        history_length=0,
-        proof=NO_PROOF,
-    )
-
-    def search(
-        side: LinearProgram, primal: Array, dual: Array, target: Array
-    ) -> tuple[Array, Array]:
-        last = run(side, target, brief, (primal, dual))
-        return tuple(_unscaled(last.best, last.scaling))
-
-    return Point(*polish.polish(problem, point.primal, point.dual, tolerance, search))
 
 
 def run(
