@@ -21,10 +21,6 @@ from jboost.pair.types import Separator
 # differ too.
 _CLASSES = ((-1, "#0072B2", "o"), (1, "#D55E00", "^"))
 _INK, _FAINT = "#222222", "#8a8a8a"
-_INSET = 0.28  # the width of the inset, as a share of the axes
-# half a band that is magnified: not thinner than what floats resolve, too thin to be seen
-_THINNEST, _THINNEST_SEEN = 1e-6, 0.0075
-_BAND = 0.16  # the width of half the band in the inset, as a share of the inset
 
 _NARROWEST = 1e-12  # a view, as a share of the largest coordinate: floats tell no more apart
 _FARTHEST = 4e307  # a coordinate, so that what lies around all points is finite
@@ -47,8 +43,7 @@ def plot_separator(
     the misclassified points.
 
     The view covers the bulk of both classes and of the misclassified points; outliers may lie
-    outside, and the figure says how many. A margin too thin to be seen is magnified where there is
-    room.
+    outside, and the figure says how many.
 
     Args:
       points: [n, 2], finite.
@@ -88,7 +83,6 @@ def plot_separator(
     axes.set_ylim(low[1], high[1])
     _draw_regions(axes, separator, low, high)
     _draw_points(axes, plane, signs, wrong, class_names)
-    _magnify_margin(axes, plane, signs, separator, low, high)
     _dress(axes, plane, separator, names, low, high)
     _write_title(axes, separator, names, len(plane))
     _write(figure, path)
@@ -601,76 +595,6 @@ def _draw_points(
         axes.scatter(
             *points[wrong].T, facecolors="none", edgecolors=_INK, label=label, zorder=5, **look
         )
-
-
-def _magnify_margin(
-    axes: Any,
-    points: np.ndarray,
-    signs: np.ndarray,
-    separator: Separator,
-    low: np.ndarray,
-    high: np.ndarray,
-) -> None:
-    """Shows the surroundings of a support point larger, where the band of its margin is too thin to
-    be seen.
-    """
-    normal, anchor = (
-        np.asarray(separator.normal, np.float64),
-        np.asarray(separator.anchor, np.float64),
-    )
-    margin, size = float(separator.margin), high - low
-    if not normal.any() or not 0 < margin < np.inf:
-        return
-    # of half the band, as a share of the view
-    thickness = margin * np.hypot(*normal) / np.hypot(*(normal * size))
-    corner = _empty_place(points, separator, low, high)
-    if corner is None or not _THINNEST < thickness < _THINNEST_SEEN:
-        return
-    half = size * thickness / (2 * _BAND)
-    inset = axes.inset_axes([*corner, _INSET, _INSET], zorder=6)
-    inset.set_xlim(anchor[0] - half[0], anchor[0] + half[0])
-    inset.set_ylim(anchor[1] - half[1], anchor[1] + half[1])
-    _draw_regions(inset, separator, anchor - half, anchor + half)
-    near = (np.abs(points - anchor) <= half).all(axis=1)
-    _draw_points(
-        inset, points[near], signs[near], np.asarray(separator.misclassified)[near], ("", "")
-    )
-    inset.set(xticks=[], yticks=[], facecolor="white")
-    inset.spines[:].set(color=_FAINT, linewidth=0.8)
-    magnification = f"{float(f'{size[0] / (2 * half[0]) * _INSET:.2g}'):,.0f}"
-    inset.set_title(f"margin, {magnification} times larger", fontsize=8, color=_INK, pad=3)
-    axes.indicate_inset_zoom(inset, edgecolor=_FAINT, linewidth=0.8, alpha=1)
-
-
-def _empty_place(
-    points: np.ndarray, separator: Separator, low: np.ndarray, high: np.ndarray
-) -> np.ndarray | None:
-    """The lower left of an inset, as a share of the axes, that covers no point and not the line,
-    far from the middle; None if there is none.
-    """
-    shares = (points - low) / (high - low)
-    room = np.array([_INSET, _INSET + 0.05])  # with its title
-    corners = np.stack(
-        np.meshgrid(np.linspace(0.02, 0.98 - room[0], 6), np.linspace(0.05, 0.98 - room[1], 6)),
-        axis=-1,
-    ).reshape(-1, 2)
-    covers = (
-        ((shares > corners[:, None]) & (shares < (corners + room)[:, None]))
-        .all(axis=-1)
-        .any(axis=1)
-    )
-    outline = corners[:, None] + room * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
-    normal, anchor = (
-        np.asarray(separator.normal, np.float64),
-        np.asarray(separator.anchor, np.float64),
-    )
-    above = ((low + outline * (high - low) - anchor) * normal).sum(axis=-1) + float(
-        separator.bias
-    ) > 0
-    free = corners[~covers & (above.all(axis=1) | ~above.any(axis=1))]
-    if len(free) == 0:
-        return None
-    return free[np.abs(free + room / 2 - 0.5).sum(axis=1).argmax()]
 
 
 def _dress(
