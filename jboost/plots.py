@@ -675,7 +675,9 @@ def _write_title(axes: Any, separator: Separator, names: Sequence[str], num_poin
         if np.any(separator.normal)
         else f"always {'+1' if float(separator.bias) > 0 else '-1'}; "
     )
-    text = f"{always}misclassifies {wrong:,} of {num_points:,}, weight {loss:g}: {proof}"
+    margin = float(separator.margin)
+    gap = f", margin {margin:.3g}" if 0 < margin < np.inf else ""
+    text = f"{always}misclassifies {wrong:,} of {num_points:,}, weight {loss:g}{gap}: {proof}"
     axes.annotate(
         text,
         (0, 1),

@@ -191,6 +191,114 @@ def _histogram(slot: Array, weights: Array, capacity: int) -> Array:
     return jnp.cumsum(jnp.stack(sums), axis=1, dtype=weights.dtype)
 
 
+class _Sums(NamedTuple):
+    """For each slot, what the lines of its bin lose for certain, and the numbers of nodes."""
+
+    own_below: Array  # [B + 1] integer, loss of the nodes of the own class certainly below
+    other_below: Array  # [B + 1]
+    own_above: Array  # [B + 1]
+    other_above: Array  # [B + 1]
+    fixed_above: Array  # [B + 1] integer, that of the cell, with the own class above the line
+    fixed_below: Array  # [B + 1]
+    # [B + 1] int64, cumulative packed counts of the nodes that are not certainly above, and of those
+    # that are certainly below; and [K C] the same counts before each narrower cell
+    counts_not_above: Array
+    counts_below: Array
+    counts_not_above_before: Array
+    counts_below_before: Array
+
+    def num_uncertain(self, runs: _Runs, which: Array) -> Array:
+        """[B] int64, packed counts of the nodes that are certain for none of the lines of a run;
+        `which` is its narrower cell.
+        """
+        not_above = self.counts_not_above[runs.end_slot] - self.counts_not_above_before[which]
+        return not_above - (self.counts_below[runs.start_slot] - self.counts_below_before[which])
+
+
+def _packed_counts(entries: Array, children: Array) -> Array:
+    """Two counts in one int64, so that one cumulative sum adds both: entries in the lower 32 bits,
+    children in the upper 32. Neither sum reaches 2^31.
+    """
+    return entries.astype(jnp.int64) | (children.astype(jnp.int64) << 32)
+
+
+def _unpacked_counts(counts: Array) -> tuple[Array, Array]:
+    return (counts & (2**32 - 1)).astype(jnp.int32), counts >> 32
+
+
+def _sum_weights(
+    tree: Tree, frontier: Frontier, slots: _Slots, first: Array, behind: Array, counts: Array
+) -> _Sums:
+    """The cumulative sums over the slots of each narrower cell, from its first or to its last bin.
+
+    Args:
+      first: [K, E] the slot from which an entry is not certainly above the lines.
+      behind: [K, E] the slot from which it is certainly below them.
+      counts: [E] int64, `_packed_counts` of each entry.
+    """
+    capacity, cells, owner = slots.owner.shape[0] - 1, frontier.cells, slots.owner
+    # The barrier keeps XLA from gathering the weights again for every histogram.
+    weights = lax.optimization_barrier(
+        jnp.concatenate([tree.weights[:, jnp.maximum(frontier.node, 0)], counts[None]])
+    )
+    *not_above, counts_not_above = _histogram(first, weights, capacity)
+    *below, counts_below = _histogram(behind, weights, capacity)
+    not_above, below = jnp.stack(not_above), jnp.stack(below)
+    begins = slots.begin.T.reshape(-1)
+    before = jnp.maximum(begins - 1, 0)
+    lasts = jnp.minimum(begins + jnp.repeat(cells.num_bins, NUM_DIRECTIONS), capacity)
+    zero = jnp.zeros((), weights.dtype)
+    below_before, counts_below_before, counts_not_above_before = (
+        jnp.where(begins > 0, sums[..., before], zero)
+        for sums in (below, counts_below, counts_not_above)
+    )
+    own_below, other_below = sites.unpack(below - below_before[:, owner])
+    own_above, other_above = sites.unpack(not_above[:, lasts][:, owner] - not_above)
+    parent = owner // NUM_DIRECTIONS
+    return _Sums(
+        own_below,
+        other_below,
+        own_above,
+        other_above,
+        cells.own_above[parent],
+        cells.own_below[parent],
+        counts_not_above,
+        counts_below,
+        counts_not_above_before,
+        counts_below_before,
+    )
+
+
+class _Runs(NamedTuple):
+    """Runs of neighbouring live bins, in order; slots past the last run hold no run."""
+
+    start_slot: Array  # [B] int32
+    end_slot: Array  # [B] int32, of the last bin
+    is_run: Array  # [B] bool
+    bound: Array  # [B] integer, the least bound of its bins
+    num_begun: Array  # [B + 1] int32, runs that begin before a slot
+    num_ended: Array  # [B + 1] int32, runs that end before a slot
+
+
+def _find_runs(live: Array, is_cut: Array, bounds: Array) -> _Runs:
+    """The runs of `live` bins [B + 1], cut before the bins of `is_cut`."""
+    capacity = live.shape[0] - 1
+    starts = live & (is_cut | ~jnp.concatenate([jnp.zeros(1, bool), live[:-1]]))
+    ends = live & ~jnp.concatenate([live[1:] & ~is_cut[1:], jnp.zeros(1, bool)])
+    counted = jnp.stack([starts, ends]).astype(jnp.int32)
+    begun, ended = jnp.cumsum(counted, axis=1, dtype=jnp.int32) - counted
+    slot = lax.iota(jnp.int32, capacity + 1)
+
+    def at_runs(flags: Array, rank: Array) -> Array:
+        target = jnp.where(flags, rank, capacity)
+        return jnp.zeros(capacity, slot.dtype).at[target].set(slot, mode="drop")
+
+    least = jnp.full(capacity, jnp.iinfo(bounds.dtype).max, bounds.dtype)
+    least = least.at[jnp.where(live, begun + starts - 1, capacity)].min(bounds, mode="drop")
+    is_run = lax.iota(jnp.int32, capacity) < jnp.sum(starts, dtype=jnp.int32)
+    return _Runs(at_runs(starts, begun), at_runs(ends, ended), is_run, least, begun, ended)
+
+
 @devices.host_jit(static_argnames=("capacity", "leaf_size", "num_sites"))
 def divide(
     tree: Tree,
@@ -218,29 +326,11 @@ def divide(
     first, behind, is_coarse = lax.optimization_barrier(_project(tree, frontier, slots))
     is_box = frontier.node >= num_sites
     is_coarse &= is_box
-    size = jnp.where(is_box, leaf_size + 1, 1).astype(jnp.int64) | (
-        jnp.where(is_coarse, FAN, 1).astype(jnp.int64) << 32
-    )
-    weights = lax.optimization_barrier(
-        jnp.concatenate([tree.weights[:, jnp.maximum(frontier.node, 0)], size[None]])
-    )
-    *not_above, sizes_not_above = _histogram(first, weights, capacity)
-    *below, sizes_below = _histogram(behind, weights, capacity)
-    not_above, below = jnp.stack(not_above), jnp.stack(below)
-    begins = slots.begin.T.reshape(-1)
-    before = jnp.maximum(begins - 1, 0)
-    lasts = jnp.minimum(begins + jnp.repeat(cells.num_bins, NUM_DIRECTIONS), capacity)
-    zero = jnp.zeros((), weights.dtype)
-    below_before, sizes_before = (
-        jnp.where(begins > 0, sums[..., before], zero) for sums in (below, sizes_below)
-    )
-    owner = slots.owner
-    own_below, other_below = sites.unpack(below - below_before[:, owner])
-    own_above, other_above = sites.unpack(not_above[:, lasts][:, owner] - not_above)
-    parent = owner // NUM_DIRECTIONS
-    fixed_above, fixed_below = cells.own_above[parent], cells.own_below[parent]
+    counts = _packed_counts(jnp.where(is_box, leaf_size + 1, 1), jnp.where(is_coarse, FAN, 1))
+    sums = _sum_weights(tree, frontier, slots, first, behind, counts)
     bounds = jnp.minimum(
-        fixed_above + own_below + other_above, fixed_below + other_below + own_above
+        sums.fixed_above + sums.own_below + sums.other_above,
+        sums.fixed_below + sums.other_below + sums.own_above,
     )
     bounds = jnp.where(slots.is_bin, bounds, jnp.iinfo(bounds.dtype).max)
     limit = loops.cond(
@@ -248,49 +338,24 @@ def divide(
         lambda: jnp.minimum(limit, lax.sort(bounds)[jnp.minimum(beam, capacity)]),
         lambda: limit,
     )
-    live = slots.is_bin & (bounds < limit)
-    is_cut = _cuts(cells, frontier.half_width / NUM_DIRECTIONS, slots)
-    starts = live & (is_cut | ~jnp.concatenate([jnp.zeros(1, bool), live[:-1]]))
-    ends = live & ~jnp.concatenate([live[1:] & ~is_cut[1:], jnp.zeros(1, bool)])
-    counted = jnp.stack([starts, ends]).astype(jnp.int32)
-    begun, ended = jnp.cumsum(counted, axis=1, dtype=jnp.int32) - counted
-    room = capacity
-    slot = lax.iota(jnp.int32, capacity + 1)
-
-    def at_runs(flags: Array, rank: Array, values: Array) -> Array:
-        return (
-            jnp.zeros(room, values.dtype).at[jnp.where(flags, rank, room)].set(values, mode="drop")
-        )
-
-    start_slot, end_slot = at_runs(starts, begun, slot), at_runs(ends, ended, slot)
-    num_runs = jnp.sum(starts, dtype=jnp.int32)
-    is_run = lax.iota(jnp.int32, room) < num_runs
-    which = owner[start_slot]
-    bin_width = ((cells.high - cells.low) / cells.num_bins)[which // NUM_DIRECTIONS]
-    low = cells.low[which // NUM_DIRECTIONS] + (start_slot - begins[which]) * bin_width
-    high = cells.low[which // NUM_DIRECTIONS] + (end_slot + 1 - begins[which]) * bin_width
-    least = jnp.full(room, jnp.iinfo(bounds.dtype).max, bounds.dtype)
-    least = least.at[jnp.where(live, begun + starts - 1, room)].min(bounds, mode="drop")
-
-    begin, end = lax.optimization_barrier((ended[first], begun[behind]))
-    nodes = (
-        sizes_not_above[end_slot]
-        - jnp.where(begins > 0, sizes_not_above[before], zero)[which]
-        - (sizes_below[start_slot] - sizes_before[which])
-    )
-    num_entries, num_children = (nodes & (2**32 - 1)).astype(jnp.int32), nodes >> 32
     narrow = frontier.half_width / NUM_DIRECTIONS
-    is_leaf = is_run & ((num_entries <= leaf_size) | (narrow <= NARROWEST))
-    is_branch = is_run & ~is_leaf
+    found = _find_runs(slots.is_bin & (bounds < limit), _cuts(cells, narrow, slots), bounds)
+    begin, end = lax.optimization_barrier((found.num_ended[first], found.num_begun[behind]))
+    which = slots.owner[found.start_slot]
+    num_entries, num_children = _unpacked_counts(sums.num_uncertain(found, which))
+    low, high = _offsets(cells, slots, found, which)
+    is_leaf = found.is_run & ((num_entries <= leaf_size) | (narrow <= NARROWEST))
+    is_branch = found.is_run & ~is_leaf
     num_bins = choose_num_bins(low, high, narrow / NUM_DIRECTIONS, num_entries)
+    start, last = found.start_slot, found.end_slot
     runs = Cells(
         swapped=cells.swapped[which // NUM_DIRECTIONS],
         slope=_narrow_slopes(cells.slope, frontier.half_width).T.reshape(-1)[which],
         low=low,
         high=high,
-        own_above=fixed_above[start_slot] + own_below[start_slot] + other_above[end_slot],
-        own_below=fixed_below[start_slot] + other_below[start_slot] + own_above[end_slot],
-        bound=least,
+        own_above=sums.fixed_above[start] + sums.own_below[start] + sums.other_above[last],
+        own_below=sums.fixed_below[start] + sums.other_below[start] + sums.own_above[last],
+        bound=found.bound,
         num_bins=num_bins,
     )
     totals = [
@@ -311,6 +376,17 @@ def divide(
         num_children=num_children.astype(jnp.int32),
         totals=jnp.stack([jnp.sum(part, dtype=jnp.int64) for part in totals]),
         largest_leaf=jnp.max(jnp.where(is_leaf, num_entries, 0)),
+    )
+
+
+def _offsets(cells: Cells, slots: _Slots, found: _Runs, which: Array) -> tuple[Array, Array]:
+    """The least and the largest offset of each run; `which` is its narrower cell."""
+    begin = slots.begin.T.reshape(-1)[which]
+    parent = which // NUM_DIRECTIONS
+    bin_width = ((cells.high - cells.low) / cells.num_bins)[parent]
+    return (
+        cells.low[parent] + (found.start_slot - begin) * bin_width,
+        cells.low[parent] + (found.end_slot + 1 - begin) * bin_width,
     )
 
 
