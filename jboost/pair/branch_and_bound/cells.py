@@ -200,8 +200,8 @@ class _Sums(NamedTuple):
     other_above: Array  # [B + 1]
     fixed_above: Array  # [B + 1] integer, that of the cell, with the own class above the line
     fixed_below: Array  # [B + 1]
-    # [B + 1] int64, cumulative packed counts of the nodes that are not certainly above, and of those
-    # that are certainly below; and [K C] the same counts before each narrower cell
+    # [B + 1] int64, cumulative packed counts of the nodes that are not certainly above, and of the
+    # nodes that are certainly below; and [K C] the same counts before each narrower cell
     counts_not_above: Array
     counts_below: Array
     counts_not_above_before: Array
