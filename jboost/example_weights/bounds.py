@@ -1,6 +1,4 @@
-"""The bounds that a model proves, made anew from its arrays; nothing of size [m, m] is kept where m
-is large.
-"""
+"""The bounds of a model, recomputed from its arrays; for large m no [m, m] array is kept."""
 
 from __future__ import annotations
 
@@ -21,12 +19,11 @@ _ENTRIES_AT_ONCE = 1 << 22
 @jax.jit
 @derivatives.without("jboost.example_weights.recompute_bounds")
 def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
-    """The bounds that the arrays of a model prove, made anew from these alone: lower and upper, []
-    each.
+    """The lower and the upper bound, [] each, recomputed from the arrays of a model alone.
 
-    Of more than 2,048 examples chunk by chunk, and then equal to the reported ones up to rounding;
-    valid in any case. Below a penalty of 1 / m the program is unbounded, and the upper bound is
-    +inf.
+    For more than 2,048 examples they are computed in chunks and then equal the reported bounds up
+    to rounding; they are valid in any case. For a penalty below 1 / m the program is unbounded, and
+    the upper bound is +inf.
 
     >>> import jboost
     >>> model = jboost.example_weights.fit(
@@ -63,8 +60,8 @@ def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
 def price_all(
     kernel: Kernel, places: Array, signs: Array, row_weights: Array
 ) -> tuple[Array, Array]:
-    """The edges of all examples under row weights, scaled to sum one: floats at or below and at or
-    above them, [m] each.
+    """Lower and upper bounds on the edges of all examples under row weights, which are scaled to
+    sum one, [m] each.
     """
     size = places.shape[0]
     rows = max(1, min(size, _ENTRIES_AT_ONCE // max(size, 1)))

@@ -1,11 +1,11 @@
-"""(5) of paper 003 for tens of thousands of examples: columns of the program enter as they are
-needed, and nothing of size [m, m] is kept.
+"""The linear program (5) of Naish-Guzman, Holden and Paquet for tens of thousands of examples, by
+column generation; no array of size [m, m] is kept.
 
-A restricted master holds all rows and few columns (examples that may have weight); its row weights
-price all examples, chunk by chunk, and the largest edges enter, spread over the data, since
-neighbours have nearly the same column. Any row weights prove an upper bound over all examples and
-any weights a lower bound, so that the gap is certified in every round (`jboost.lpboost` does the
-same over hypotheses).
+A restricted master holds all rows and few columns (the examples that may have weight). Its row
+weights give the edges of all examples, which are computed in chunks. The examples of largest edge
+enter. They are chosen apart from each other, since neighbours have nearly equal columns. Any row
+weights prove an upper bound over all examples and any weights prove a lower bound, so that the gap
+is certified in every round. `jboost.lpboost` does the same over hypotheses.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ from jboost.example_weights.solve import (
 from jboost.example_weights.types import ExampleWeightModel
 from jboost.kernels import Kernel
 
-_APART = 0.02  # of the largest disagreement: columns that enter together differ by this at least
-_SHARE_OF_GAP = 0.1  # how precise a master is, of the relative gap that is left
+# Columns that enter in one round differ by at least this share of the largest disagreement.
+_APART = 0.02
+_SHARE_OF_GAP = 0.1  # the tolerance of a master, as a share of the relative gap that remains
 _COARSEST = 0.1
 
 
@@ -52,16 +53,16 @@ class Info(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is known after a round, and what the next one begins with."""
+    """The results after a round, from which the next round starts."""
 
-    columns: np.ndarray  # [k] which examples may have weight in the next round
+    columns: np.ndarray  # [k] the examples that may have weight in the next round
     example_weights: np.ndarray  # [k] of the best lower bound, over best_columns
     best_columns: np.ndarray  # [k]
     row_weights: np.ndarray  # [m] of the best upper bound
     lower_bound: float
     upper_bound: float
     num_rounds: int
-    status: int  # UNFINISHED while there is a round to come
+    status: int  # UNFINISHED while more rounds follow
 
 
 @meshes.takes_gathered
@@ -83,8 +84,8 @@ def fit_large(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> ExampleWeightModel:
-    """`fit` by column generation over examples, for tens of thousands; host-driven, not under jit
-    or vmap.
+    """`fit` by column generation over examples, for tens of thousands of them. The loop runs on the
+    host, not under jit or vmap.
 
     A round costs one pass over all pairs of examples, 4 million entries at a time, and one program
     of [m, capacity].
@@ -94,25 +95,25 @@ def fit_large(
       labels: [m].
       penalty: [].
       radius: [].
-      kernel: in place of a radius.
+      kernel: instead of a radius.
       centre: [d].
       mask: [m].
       tolerance: the gap between the bounds at which to stop, relative to the larger.
       capacity: how many examples may be candidates at a time, static.
-      num_entering: how many enter in a round at most.
-      max_rounds: after which it ends with ROUND_LIMIT.
+      num_entering: how many candidates may enter in a round.
+      max_rounds: the number of rounds after which it ends with ROUND_LIMIT.
       config: static sizes of the solver of masters.
       on_step: called with (state, info) after each round; False ends the loop with TIME_LIMIT.
-      initial: a `jboost.example_weights.LargeState` to go on from, as `on_step` of the same fit was
-        given it; the result is the same, to the bit. None for a fit from the start.
+      initial: a `jboost.example_weights.LargeState` from which to continue, as passed to `on_step`
+        of the same fit. The result is bitwise the same as without interruption. None for a fit from
+        the start.
 
     Returns:
       An `ExampleWeightModel`; `num_iterations` counts rounds, its bounds hold over all examples.
       Statuses: OPTIMAL, NO_EDGE, ROUND_LIMIT, TIME_LIMIT and PRECISION_LIMIT.
 
     Raises:
-      ValueError: as `fit`; and for bad values, as `validate`, of which only the status speaks
-        there.
+      ValueError: as for `fit`, and as for `validate`: values for which `fit` only returns a status.
 
     >>> import jboost
     >>> points, labels = [[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]], [-1, -1, 1, 1]
@@ -137,7 +138,7 @@ def fit_large(
         mask=mask,
         tolerance=tolerance,
     )
-    with jax.ensure_compile_time_eval():  # something else may be traced
+    with jax.ensure_compile_time_eval():  # the caller may be traced for other arguments
         inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
         price = validate_penalty(penalty, inputs.mask)
         for name, value in (
@@ -188,7 +189,7 @@ def fit_large(
 
 
 def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None:
-    """Raises ValueError unless a state may be one of these data and sizes."""
+    """Raises ValueError unless a state fits these data and sizes."""
     if initial is None:
         return
     if not isinstance(initial, State):
@@ -199,13 +200,13 @@ def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None
     num_rows = len(np.asarray(inputs.mask))
     if len(initial.row_weights) != num_rows:
         raise ValueError(
-            f"initial is of {len(initial.row_weights)} examples, and points has {num_rows}: pass a"
+            f"initial has {len(initial.row_weights)} examples, and points has {num_rows}: pass a"
             " state of the same data"
         )
     if len(initial.columns) > capacity:
         raise ValueError(
             f"initial has {len(initial.columns)} candidates, and capacity is {capacity}: pass the"
-            " capacity of the fit it is of"
+            " capacity of the fit that it comes from"
         )
 
 
@@ -324,7 +325,9 @@ def _entering(
     level: float,
     count: int,
 ) -> np.ndarray:
-    """Examples of largest edge above the master's, no two of them near each other."""
+    """The examples of largest edge among those with an edge above `level`, no two of them near each
+    other.
+    """
     score = np.full(len(edges), -np.inf)
     score[live] = edges[live]
     score[columns] = -np.inf
@@ -344,9 +347,11 @@ def _entering(
 def _exchanged(
     columns: np.ndarray, weights: np.ndarray, entering: np.ndarray, capacity: int
 ) -> np.ndarray:
-    """The columns with those that enter; where there is no room, those of least weight leave."""
-    room = capacity - len(entering)
-    kept = columns[np.sort(np.argsort(-weights, kind="stable")[:room])]
+    """The columns together with those that enter. Beyond the capacity, those of least weight are
+    dropped.
+    """
+    num_kept = capacity - len(entering)
+    kept = columns[np.sort(np.argsort(-weights, kind="stable")[:num_kept])]
     return np.concatenate([kept, entering])
 
 
@@ -354,8 +359,8 @@ def _exchanged(
 def _priced(
     kernel: Kernel, places: Array, signs: Array, price: Array, row_weights: Array
 ) -> tuple[Array, Array]:
-    """Floats at or below the edges of all examples, [m], and the upper bound that the row weights
-    prove, [].
+    """Lower bounds on the edges of all examples, [m], and the upper bound on the optimum that the
+    row weights prove, [].
     """
     low, high = price_all(kernel, places, signs, row_weights)
     highest = numerics.masked_max(high, signs != 0, fill=-jnp.inf)
