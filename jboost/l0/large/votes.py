@@ -113,7 +113,7 @@ def _instance(
 
 
 def of_rules(table: Table, rules: Rules, most: int | None) -> Vote:
-    """The vote nearest to real votes of rules. Only the largest votes are kept if there are too many."""
+    """The vote nearest to real votes of rules. Only the `most` rules of largest votes are kept."""
     sizes = np.abs(rules.votes)
     if most is not None and len(sizes) > most:
         sizes = np.where(sizes >= np.sort(sizes)[-most], sizes, 0.0)
