@@ -1,10 +1,10 @@
-"""SLIPPER: boosting of abstaining rules, each grown on one part of the examples and pruned on the
-other.
+"""SLIPPER: boosting of rules that abstain. Each rule is grown on one part of the examples and
+pruned on the other.
 
 Cohen and Singer 1999, "A Simple, Fast, and Effective Rule Learner" (AAAI-99). D_t are the
-`example_weights`, R_t the rules, W+ and W- the weight of the examples of the positive and of the
-negative class that a rule covers, V+ and V- the same on PruneSet; C_R is the `confidence` of a
-rule, Z_t the normalisers. In a round the learner of `rules`
+`example_weights`, and R_t are the rules. W+ and W- are the weights of the positive and of the
+negative examples that a rule covers, and V+ and V- are the same on PruneSet. C_R is the
+`confidence` of a rule, and Z_t are the normalisers. In a round the learner of `rules`
 
 1. splits the examples at random, two thirds of the weight of each class to GrowSet, the rest to
   PruneSet;
