@@ -228,7 +228,7 @@ class Monomials(Learner):
         return state.prices[jnp.sum(jnp.abs(hypothesis.literals), dtype=jnp.int32)]
 
     def describe(self, hypothesis: Monomial, names: Any) -> str:
-        """The conjunction in words; for the sign -1, a minus and the conjunction in parentheses"""
+        """The conjunction in words; for the sign -1, a minus and the conjunction in brackets"""
         literals = np.asarray(hypothesis.literals)
         asked = [
             (words.as_condition(str(names[index])), literals[index] > 0)

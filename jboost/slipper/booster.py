@@ -91,7 +91,7 @@ class Slipper(boosting.Booster):
 
 
 def _slot_of(ensemble: Ensemble, hypothesis: Any) -> tuple[Array, Array]:
-    """The slot of an equal hypothesis, else the next free one; and whether there is an equal one."""
+    """The slot of an equal hypothesis, else the next free one; whether there is an equal one."""
     is_same = jnp.arange(ensemble.votes.shape[0]) < ensemble.count
     for slots, leaf in zip(
         jax.tree.leaves(ensemble.hypotheses), jax.tree.leaves(hypothesis), strict=True
