@@ -11,7 +11,7 @@ from jax import lax
 from jboost.base import loops, numerics
 from jboost.base.types import Array
 
-_MAX_STEPS, _HALVINGS = 60, 12
+_MAX_STEPS, _HALVINGS = 60, 12  # of Newton's method, and of a step in its line search
 _LIFT = 16  # roundings added to the diagonal, since columns may be linearly dependent
 _OFFSET_PENALTY = 1e-6  # keeps the offset finite if there is only one class
 

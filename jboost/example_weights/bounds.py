@@ -13,7 +13,7 @@ from jboost.example_weights import certify
 from jboost.example_weights.types import ExampleWeightModel
 from jboost.kernels import Kernel
 
-_ENTRIES_AT_ONCE = 1 << 22
+_ENTRIES_AT_ONCE = 1 << 22  # the most entries of the matrix in memory: 2,048 x 2,048
 
 
 @jax.jit
@@ -58,16 +58,16 @@ def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
 
 @jax.jit
 def price_all(
-    kernel: Kernel, places: Array, signs: Array, row_weights: Array
+    kernel: Kernel, centred_points: Array, signs: Array, row_weights: Array
 ) -> tuple[Array, Array]:
     """Lower and upper bounds on the edges of all examples under row weights, which are scaled to
     sum one, [m] each.
     """
-    size = places.shape[0]
+    size = centred_points.shape[0]
     rows = max(1, min(size, _ENTRIES_AT_ONCE // max(size, 1)))
     count = -(-size // rows)
     signed = signs * row_weights
-    padded = jnp.pad(places, ((0, count * rows - size), (0, 0))).reshape(count, rows, -1)
+    padded = jnp.pad(centred_points, ((0, count * rows - size), (0, 0))).reshape(count, rows, -1)
     labels = jnp.pad(signs, (0, count * rows - size)).reshape(count, rows)
 
     def bracket(
@@ -87,7 +87,7 @@ def price_all(
     def one_chunk(chunk: tuple[Array, Array]) -> tuple[Array, Array]:
         points, own = chunk
         disagreement = lax.optimization_barrier(
-            kernel.disagreement(points, places).astype(places.dtype)
+            kernel.disagreement(points, centred_points).astype(centred_points.dtype)
         )
         return numerics.in_64_bits(bracket)(disagreement, own, signed, row_weights)
 

@@ -15,7 +15,7 @@ from jboost.base import numerics, reduce
 from jboost.base.brackets import along, round_outwards, sum_and_slack, widen
 from jboost.base.types import Array
 
-_ROUNDING = 2.0**-50
+_ROUNDING = 2.0**-50  # four units of rounding of float64
 
 
 def prove(
@@ -176,8 +176,8 @@ def _attained(margins: Array, is_row: Array, cap: Array) -> Array:
     """
     count = reduce.count(is_row)
     ordered = jnp.sort(jnp.where(is_row, margins, jnp.inf))
-    place = jnp.minimum(jnp.floor(1 / cap).astype(jnp.int32), jnp.maximum(count - 1, 0))
-    level = ordered[place]
+    index = jnp.minimum(jnp.floor(1 / cap).astype(jnp.int32), jnp.maximum(count - 1, 0))
+    level = ordered[index]
     level = jnp.where(jnp.isfinite(level), level, 0.0)
     short = jnp.where(is_row, jnp.maximum(level - margins, 0.0), 0.0)
     paid = cap * reduce.total(short)

@@ -31,7 +31,7 @@ from jboost.base import cholesky, loops, numerics, reduce
 from jboost.base.brackets import widen
 from jboost.base.types import Array
 
-_TO_BOUNDARY = 0.97
+_TO_BOUNDARY = 0.97  # the share of the longest step that is taken, to stay inside the bounds
 MOST_STALLED = 8  # after so many iterations without progress, rounding prevents further progress
 # A warm start is raised to at least this multiple of the cold start, away from the boundary.
 _LIFT = 0.1
@@ -424,7 +424,7 @@ def advance(game: Game, point: Point) -> Point:
         mean_product(game, point),
     )
 
-    def turn(_: Array, search: _Search) -> _Search:
+    def direct(_: Array, search: _Search) -> _Search:
         direction = _direction(game, point, residual, newton, _aim(game, point, search))
         primal, dual = _steps(game, point, direction)
         ahead = mean_product(
@@ -435,7 +435,7 @@ def advance(game: Game, point: Point) -> Point:
 
     none = jnp.zeros_like(mean)
     search = loops.fori_loop(
-        0, 2, turn, _Search(jax.tree.map(jnp.zeros_like, point), none, none, none)
+        0, 2, direct, _Search(jax.tree.map(jnp.zeros_like, point), none, none, none)
     )
     primal, dual = (
         jnp.minimum(_TO_BOUNDARY * length, 1.0) for length in (search.primal, search.dual)

@@ -40,7 +40,7 @@ from jboost.kernels import Kernel
 # Columns that enter in one round differ by at least this share of the largest disagreement.
 _APART = 0.02
 _SHARE_OF_GAP = 0.1  # the tolerance of a master, as a share of the relative gap that remains
-_COARSEST = 0.1
+_COARSEST = 0.1  # the largest relative tolerance of a master
 
 
 class Info(NamedTuple):
@@ -161,10 +161,10 @@ def fit_large(
                 " jboost.example_weights.validate names it"
             )
         config = check.config("config", config, Config)
-        places, signs = centred(inputs)
+        centred_points, signs = centred(inputs)
         state, status = _generate(
             inputs,
-            places,
+            centred_points,
             signs,
             price,
             tolerance,
@@ -175,17 +175,18 @@ def fit_large(
             on_step,
             initial,
         )
-        weights = np.zeros(len(places), places.dtype)
+        weights = np.zeros(len(centred_points), centred_points.dtype)
         weights[state.best_columns] = state.example_weights
         rounds = jnp.asarray(status[1], jnp.int32)
         lower, upper = (
-            jnp.asarray(value, places.dtype) for value in (state.lower_bound, state.upper_bound)
+            jnp.asarray(value, centred_points.dtype)
+            for value in (state.lower_bound, state.upper_bound)
         )
         code = jnp.asarray(int(status[0]), jnp.int32)
         solution = Solution(
             jnp.asarray(weights), jnp.asarray(state.row_weights), lower, upper, rounds, code
         )
-        return make_model(inputs, places, signs, price, solution)
+        return make_model(inputs, centred_points, signs, price, solution)
 
 
 def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None:
@@ -212,7 +213,7 @@ def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None
 
 def _generate(
     inputs: Inputs,
-    places: Array,
+    centred_points: Array,
     signs: Array,
     price: Array,
     tolerance: float,
@@ -231,7 +232,7 @@ def _generate(
             columns,
             np.zeros(0),
             columns[:0],
-            np.zeros(len(places)),
+            np.zeros(len(centred_points)),
             -np.inf,
             np.inf,
             0,
@@ -247,19 +248,19 @@ def _generate(
         is_used = np.arange(capacity) < len(state.columns)
         solution = _master(
             inputs.kernel,
-            places,
+            centred_points,
             signs,
             padded,
             is_used,
             price,
-            jnp.asarray(wanted, places.dtype),
+            jnp.asarray(wanted, centred_points.dtype),
             config=config,
         )
         weights, rows = (
             np.asarray(solution.example_weights)[: len(state.columns)],
             np.asarray(solution.row_weights),
         )
-        low, high = _priced(inputs.kernel, places, signs, price, solution.row_weights)
+        low, high = _priced(inputs.kernel, centred_points, signs, price, solution.row_weights)
         upper, lower = float(high), float(solution.lower_bound)
         if lower > state.lower_bound:
             state = state._replace(
@@ -276,7 +277,7 @@ def _generate(
         else:
             entering = _entering(
                 inputs.kernel,
-                places,
+                centred_points,
                 np.asarray(low),
                 live,
                 state.columns,
@@ -318,7 +319,7 @@ def _first_columns(signs: np.ndarray, live: np.ndarray, count: int) -> np.ndarra
 
 def _entering(
     kernel: Kernel,
-    places: Array,
+    centred_points: Array,
     edges: np.ndarray,
     live: np.ndarray,
     columns: np.ndarray,
@@ -337,7 +338,7 @@ def _entering(
     while len(chosen) < count and np.isfinite(score.max()):
         best = int(score.argmax())
         chosen.append(best)
-        near = np.asarray(_one_row(kernel, places, best))
+        near = np.asarray(_one_row(kernel, centred_points, best))
         apart = max(apart, _APART * float(near[live].max()))
         score[near <= apart] = -np.inf
         score[best] = -np.inf
@@ -357,25 +358,25 @@ def _exchanged(
 
 @devices.host_jit
 def _priced(
-    kernel: Kernel, places: Array, signs: Array, price: Array, row_weights: Array
+    kernel: Kernel, centred_points: Array, signs: Array, price: Array, row_weights: Array
 ) -> tuple[Array, Array]:
     """Lower bounds on the edges of all examples, [m], and the upper bound on the optimum that the
     row weights prove, [].
     """
-    low, high = price_all(kernel, places, signs, row_weights)
+    low, high = price_all(kernel, centred_points, signs, row_weights)
     highest = numerics.masked_max(high, signs != 0, fill=-jnp.inf)
     return low, jnp.where(certify.is_allowed(row_weights, signs, price), highest, jnp.inf)
 
 
 @devices.host_jit
-def _one_row(kernel: Kernel, places: Array, index: Array) -> Array:
-    return kernel.disagreement(places[index][None], places)[0]
+def _one_row(kernel: Kernel, centred_points: Array, index: Array) -> Array:
+    return kernel.disagreement(centred_points[index][None], centred_points)[0]
 
 
 @devices.host_jit(static_argnames=("config",))
 def _master(
     kernel: Kernel,
-    places: Array,
+    centred_points: Array,
     signs: Array,
     columns: Array,
     is_used: Array,
@@ -384,7 +385,9 @@ def _master(
     *,
     config: Config,
 ) -> Solution:
-    disagreement = kernel.disagreement(places[columns], places).astype(places.dtype)
+    disagreement = kernel.disagreement(centred_points[columns], centred_points).astype(
+        centred_points.dtype
+    )
     column_labels = jnp.where(is_used, signs[columns], 0.0)
     return solve_program(
         disagreement, signs, column_labels, price, tolerance, jnp.ones((), bool), config

@@ -315,7 +315,7 @@ def validate(
     }
     check.on_host(
         "jboost.example_weights.validate",
-        instead="under these the status INVALID_INPUT says the same",
+        instead="under these the status INVALID_INPUT reports such values",
         **given,
     )
     with jax.ensure_compile_time_eval():  # the caller may be traced for other arguments
@@ -355,13 +355,13 @@ def _validate(inputs: Inputs, penalty: ArrayLike, radius: ArrayLike | None) -> N
         )
     needed = np.where(np.asarray(inputs.mask), np.asarray(least_radius(centred)), 0)
     row = int(needed.argmax())
-    place = ", ".join(f"{value:g}" for value in np.asarray(centred[row])[:6]) + (
+    where = ", ".join(f"{value:g}" for value in np.asarray(centred[row])[:6]) + (
         ", ..." if centred.shape[1] > 6 else ""
     )
     raise ValueError(
-        f"radius is {float(jnp.asarray(radius)):g}: the point {row}, at ({place}) from the centre,"
-        f" needs {_rounded_up(needed[row] * (1 + 1e-6))} at least, or the measure is not what it"
-        " says there"
+        f"radius is {float(jnp.asarray(radius)):g}: the point {row}, at ({where}) from the centre,"
+        f" needs {_rounded_up(needed[row] * (1 + 1e-6))} at least, or the disagreements are not"
+        " probabilities there"
     )
 
 

@@ -32,8 +32,8 @@ _SHARE_OF_GAP = 0.5
 _MOST_SUPPORT = 0.75
 # Below this gap, relative to the bounds, the weights show which columns are in the support.
 _CLEAR = 0.001
-_MOST_ITERATIONS = 50
-_MOST_REPAIRS = 8
+_MOST_ITERATIONS = 50  # over a working set, before all columns are used
+_MOST_REPAIRS = 8  # the most iterations that restore feasibility after pruning
 
 
 class _Aim(NamedTuple):

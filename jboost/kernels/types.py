@@ -45,11 +45,11 @@ class CustomKernel(Kernel):
     inside_function: Callable[[PyTree, Array], Array] = dataclasses.field(metadata={"static": True})
 
     def disagreement(self, points_a: Array, points_b: Array) -> Array:
-        """What the user's function says."""
+        """The result of the user's function."""
         return self.function(self.parameters, points_a, points_b)
 
     def is_inside(self, points: Array) -> Array:
-        """What the user's function says."""
+        """The result of the user's function."""
         return self.inside_function(self.parameters, points)
 
 

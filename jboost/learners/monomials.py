@@ -228,14 +228,16 @@ class Monomials(Learner):
         return state.prices[jnp.sum(jnp.abs(hypothesis.literals), dtype=jnp.int32)]
 
     def describe(self, hypothesis: Monomial, names: Any) -> str:
-        """The conjunction in words; for the sign -1, a minus and the conjunction in brackets"""
+        """The conjunction in words; in parentheses after a minus if the sign is -1."""
         literals = np.asarray(hypothesis.literals)
-        asked = [
+        literal_words = [
             (words.as_condition(str(names[index])), literals[index] > 0)
             for index in np.flatnonzero(literals)
         ]
         conjunction = (
-            " and ".join(name if is_positive else f"not {name}" for name, is_positive in asked)
+            " and ".join(
+                name if is_positive else f"not {name}" for name, is_positive in literal_words
+            )
             or "always"
         )
         return conjunction if hypothesis.sign > 0 else f"-({conjunction})"

@@ -81,7 +81,7 @@ class Memory(NamedTuple):
     proven: Proven
 
 
-class Answer(NamedTuple):
+class ListedProposal(NamedTuple):
     """A proposal of the learner, followed by all L hypotheses that it lists."""
 
     hypotheses: Any  # leaves [k + L, ...]
@@ -159,7 +159,9 @@ class LPBoost(boosting.Booster):
             status=jnp.where(self.is_feasible(prior), first.status, int(Status.INFEASIBLE))
         )
 
-    def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: Any) -> Proposal | Answer:
+    def ask(
+        self, memory: Memory, dataset: Dataset, learner: Any, state: Any
+    ) -> Proposal | ListedProposal:
         """Hypotheses for the next round: the best ones, followed by all others if `takes_all`.
 
         If the learner has a fast search, any hypothesis that changes the master is accepted. The
@@ -178,7 +180,11 @@ class LPBoost(boosting.Booster):
         return learner.propose_above(state, memory.queried, seen + self.tolerance)
 
     def absorb(
-        self, memory: Memory, dataset: Dataset, proposal: Proposal | Answer, ensemble: Ensemble
+        self,
+        memory: Memory,
+        dataset: Dataset,
+        proposal: Proposal | ListedProposal,
+        ensemble: Ensemble,
     ) -> Absorbed:
         """One round: adds columns, computes an upper bound at the queried example weights, solves
         the master, and computes a lower bound from its votes.
@@ -357,13 +363,15 @@ class LPBoost(boosting.Booster):
         return memory._replace(proven=_nothing_proven(memory.solved))
 
 
-def _with_all(proposal: Proposal, every: Everything) -> Answer:
+def _with_all(proposal: Proposal, every: Everything) -> ListedProposal:
     """A proposal, followed by all hypotheses."""
     own, listed = (proposal.hypotheses, proposal.outputs), (every.hypotheses, every.outputs)
     hypotheses, outputs = jax.tree.map(
         lambda one, other: jnp.concatenate([one, other.astype(one.dtype)]), own, listed
     )
-    return Answer(hypotheses, outputs, proposal.values, proposal.upper_bound, proposal.state)
+    return ListedProposal(
+        hypotheses, outputs, proposal.values, proposal.upper_bound, proposal.state
+    )
 
 
 def _enter_list(columns: Array, count: Array, listed: Array) -> tuple[Array, Array, Array]:

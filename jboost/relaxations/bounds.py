@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jboost.base import numerics, reduce
 from jboost.base.types import Array, PyTree
 
-UNIT = 2.0**-52
+UNIT = 2.0**-52  # the epsilon of float64
 
 
 def widely(function: Callable[..., PyTree]) -> Callable[..., Any]:

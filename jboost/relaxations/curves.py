@@ -23,7 +23,7 @@ from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
 from jboost.relaxations.types import number, shares
 
-_NEWTON_STEPS = 2
+_NEWTON_STEPS = 2  # enough for derivatives up to the third order
 
 
 class Point(NamedTuple):

@@ -21,7 +21,7 @@ from jboost.learners.criteria import refuse_prices
 from jboost.learners.monomials import validate_bits
 from jboost.monomials import covers, integers
 
-_GROW_SHARE = 2 / 3
+_GROW_SHARE = 2 / 3  # of the weight of each class (Cohen and Singer 1999)
 
 
 def confidence(right: Array, wrong: Array, num_examples: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Checks of learners and data sets, on the host or inside a program, and the first example weights."""
+"""Checks of learners and data sets, on the host or in a program, and the first example weights."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from jboost.l0.large.votes import Columns
 from jboost.l0.pricing import Proof
 from jboost.learners.monomials import Monomial, Monomials
 
-_MOST_ORDER = 3
+_MOST_ORDER = 3  # the largest order for which all monomials are priced at once
 # Ensembles have a multiple of so many slots, so that their predictions share compiled programs.
 _SLOTS_AT_ONCE = 16
 

@@ -16,10 +16,10 @@ from jboost.l0.large import separation
 from jboost.l0.large.proof import Table
 from jboost.monomials import products
 
-_RIDGE = 1e-3
-_LEAST_GAIN = 1e-6
+_RIDGE = 1e-3  # the ridge penalty of the votes, which keeps them finite on separable data
+_LEAST_GAIN = 1e-6  # the least relative decrease of the loss for which a rule is exchanged
 _NUM_STEPS = 12  # the largest number of steps of Newton's method
-_LARGEST_STEP = 4.0
+_LARGEST_STEP = 4.0  # the largest change of a vote in a step, since the steps have no line search
 
 
 class Rules(NamedTuple):

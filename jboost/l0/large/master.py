@@ -88,7 +88,7 @@ def improve(program: Program, start: Point, primal_weight: Array, num_iterations
     sizes = _step_sizes(program, primal_weight)
     dtype = program.margins.dtype
 
-    def turn(state: _State) -> _State:
+    def step(state: _State) -> _State:
         moved = _iterate(program, sizes, state.point)
         # in the norm in which the method contracts
         length = jnp.sqrt(jnp.sum((state.point - moved) ** 2 / sizes))
@@ -113,7 +113,7 @@ def improve(program: Program, start: Point, primal_weight: Array, num_iterations
     vector = jnp.concatenate(start)
     infinite, zero = jnp.full((), jnp.inf, dtype), jnp.zeros((), dtype)
     begin = _State(vector, vector, vector, zero, infinite, infinite, jnp.zeros((), jnp.int32))
-    last = loops.while_loop(lambda state: state.count < num_iterations, turn, begin)
+    last = loops.while_loop(lambda state: state.count < num_iterations, step, begin)
     return Point(*_parts(program, last.moved))
 
 

@@ -11,9 +11,9 @@ from jboost.l0.large.separation import Violated
 from jboost.l0.large.votes import Columns
 
 _MOST_IDLE = 3  # a cut is dropped after more rounds than this with a dual of 0
-_LEAST_DUAL = 1e-6
+_LEAST_DUAL = 1e-6  # smaller duals of the approximate master count as 0
 _MOST_OF_ROW = 20  # the most cuts of one row that enter in a round
-_LEAST_REDUCED = 1e-6
+_LEAST_REDUCED = 1e-6  # smaller sizes of mu and of reduced costs count as 0
 
 
 class Pool:

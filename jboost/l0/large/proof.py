@@ -24,7 +24,7 @@ _NUM_LEVELS = 11  # the number of values of alpha that are tried
 # At most so many violated monomials of a sign get individual factors; all others share one.
 _MOST_REPAIRED = 1024
 _ENTRIES = 1 << 24  # the most entries of the table of violated monomials and cuts
-_CAUTION = 1e-12
+_CAUTION = 1e-12  # a margin for rounding in float64
 
 
 class Table(NamedTuple):

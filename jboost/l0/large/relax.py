@@ -23,8 +23,10 @@ from jboost.l0.large.separation import Violated
 from jboost.l0.large.votes import Columns
 
 _FIRST_PRIMAL_WEIGHT = 10.0  # found by trial on PIMA-sized tables of weights 1
+# The range of the primal weight, and its factor from round to round: it increases while the upper
+# bound is the looser one, and decreases otherwise.
 _LEAST_WEIGHT, _MOST_WEIGHT, _CHANGE = 1.0, 100.0, 1.2
-_ITERATIONS = (300, 120, 60)
+_ITERATIONS = (300, 120, 60)  # of a master in a round, fewer for larger masters (see below)
 # A master of up to _CHEAP entries gets the first number of _ITERATIONS, one of up to _DEAR entries
 # the second, and a larger one the third.
 _CHEAP, _DEAR = 1 << 23, 1 << 25
@@ -32,7 +34,7 @@ _USED = 1e-7  # a column is in use if its mu is larger
 _CHEAP_PASS = 4_000_000_000  # up to so many products a pass, further passes tighten the slacks
 # With more products a pass, columns of small mu are left out of the point.
 _LARGEST_PASS = 10_000_000_000
-_LEAST_COLUMNS = 8
+_LEAST_COLUMNS = 8  # at least so many columns (if there are) stay in the point
 _GIVEN_UP = 1 - 1e-6  # with at least this slack, a row meets all its cuts
 _CAUTION = 1e-12  # a margin for rounding in float64
 # Up to so many rows, the master works on rows instead of patterns, so that its size is constant.

@@ -35,9 +35,10 @@ _ROWS_OF_RULES = 1 << 16
 _MOST_FIRST_RULES = 24  # the most rules of a first vote, if the user sets no limit
 _RULES_WITHOUT_GAIN = 4  # the first vote ends after so many consecutive rules without a gain
 _ENOUGH_OF_A_PART = 0.1  # below this gap over a part of the rows, more rows are added
+# The default of `max_cuts` for up to _MANY_ROWS rows, and for more rows.
 _CUTS, _CUTS_OF_MANY_ROWS, _MANY_ROWS = 2048, 4096, 8192
 _SHARE_ENTERING = 8  # the capacity divided by the columns of a sign that may enter in a round
-_MOST_ENTERING = 128
+_MOST_ENTERING = 128  # the most columns of a sign that enter in a round
 _SHARE_OF_VOTES = 0.15  # the share of the time for the search for votes
 _LAST_SEARCH = 30.0  # the most seconds of the last search, also without a time limit
 # The share of the time for bounds over all rows, while a relaxation over a part is being solved.

@@ -23,8 +23,8 @@ from jboost.base.types import Array
 _ENTRIES = 1 << 21  # the number of pairs of a block
 _NUM_BUCKETS = 8  # the number of pairs that each group proposes in a block
 _PRECISE = 200_000_000  # up to so many products, a pass is computed in float64
-_LEAST_VIOLATION = 1e-3
-_LEAST_SIZE = 64
+_LEAST_VIOLATION = 1e-3  # cuts with smaller violations are not proposed
+_LEAST_SIZE = 64  # the least padded size, so that few programs are compiled
 
 
 class Side(NamedTuple):
@@ -75,12 +75,12 @@ def num_products(pairs: Pairs) -> int:
 
 def separate(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray) -> Separation:
     """One pass over all pairs of groups, with slacks [g+] and [g-]."""
-    answers = list(_by_blocks(_separate_block, pairs, slacks_positive, slacks_negative))
-    required = _joined([(own, other) for own, other, *_ in answers], pairs)
+    results = list(_by_blocks(_separate_block, pairs, slacks_positive, slacks_negative))
+    required = _joined([(own, other) for own, other, *_ in results], pairs)
     nothing = np.zeros(0, np.int32)
     found = [
         _rows_of(pairs, best, begin)
-        for (_, _, *best), begin in zip(answers, _begins(pairs), strict=True)
+        for (_, _, *best), begin in zip(results, _begins(pairs), strict=True)
     ]
     found = found or [Violated(nothing, nothing, np.zeros(0))]
     return Separation(

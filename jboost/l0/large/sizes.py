@@ -8,8 +8,8 @@ from jboost.l0.large.proof import Table
 # the next.
 FIRST_ROWS, MORE_ROWS = 4096, 4
 ENTRIES = 1 << 22  # the most entries (rows times columns) of the master
-LEAST_COLUMNS = 64
-_FEW_COLUMNS = 256
+LEAST_COLUMNS = 64  # the least capacity for columns, for any number of rows
+_FEW_COLUMNS = 256  # the capacity for tables of few monomials, which then share programs
 
 
 def stages(num_rows: int) -> list[int]:

@@ -18,12 +18,12 @@ from jboost.l0.large.proof import Table
 from jboost.l0.votes import local_search, rounded
 
 _MOST_PATTERNS = 4096  # the most patterns of a search; the time of a move is proportional to them
-_MOVES_AT_ONCE = 16
+_MOVES_AT_ONCE = 16  # moves of a compiled search, after which the time is checked
 # Coefficients are multiples of 1 / _UNITS, so that all margins are exact in float32.
 _UNITS = 2.0**20
 _NUM_COLUMNS = 64  # the number of columns of a compiled search
 _PATTERNS = (256, 1024, _MOST_PATTERNS)  # the numbers of patterns of compiled searches
-_CONSTANTS = (0, 1)
+_CONSTANTS = (0, 1)  # the columns of the constant classifiers in a problem
 
 
 class Columns(NamedTuple):
@@ -214,9 +214,9 @@ def _config(most: int | None) -> local_search.SearchConfig:
 def _search(
     instance: local_search.Instance, start: Array, *, config: local_search.SearchConfig
 ) -> local_search.Vote:
-    few = local_search.limited(start, config.max_hypotheses, _CONSTANTS)
+    limited = local_search.limited(start, config.max_hypotheses, _CONSTANTS)
     return local_search.search(
-        instance, local_search.evaluate(instance, few), config=config, companions=_CONSTANTS
+        instance, local_search.evaluate(instance, limited), config=config, companions=_CONSTANTS
     )
 
 
