@@ -1,9 +1,9 @@
 """The least value over the simplex, with the derivative of its minimiser (Danskin 1966).
 
 phi(margins) = min over d of <margins, d> + f(d) + strength * KL(d || prior). The derivative in the
-margins is the minimiser d* itself. The parameters of f, the strength and the prior may also
-constrain d*, so that their derivatives use the chain rule through d*. Second derivatives are those
-of d*.
+margins is the minimiser d* itself. The derivatives in the parameters of f, the strength and the
+prior are computed by the chain rule through d*, since these may also change the constraints on d*.
+Second derivatives are those of d*.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def minimiser(
 def minimum(
     relaxation: Any, margins: Array, strength: Array | None, prior: Array, axis_name: AxisName
 ) -> Array:
-    """phi [], up to rounding, at the given `minimiser`."""
+    """phi [], up to rounding. The arguments are those of `minimiser`."""
     weights = minimiser(relaxation, margins, strength, prior, axis_name)
     return objective(weights, relaxation, margins, strength, prior, axis_name)
 
