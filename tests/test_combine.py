@@ -237,7 +237,7 @@ def test_model_files_keep_every_bit(tmp_path, greedy):
         ({"strategy": "best"}, "strategy is 'best'"),
         (
             {"scores": np.zeros((3, 4)), "strategy": "exact"},
-            "strategy is 'exact', which takes 3 classifiers at most, and scores has",
+            "strategy is 'exact', which takes at most 3 classifiers, and scores has",
         ),
         ({"with_stacking": 1}, "with_stacking is 1"),
         ({"max_sweeps": 0}, "max_sweeps is 0"),

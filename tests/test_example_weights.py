@@ -409,7 +409,7 @@ def test_bad_values_inside_jit_give_a_status_and_no_numbers():
         ({"radius": None, "kernel": len}, "kernel is a builtin"),
         (
             {"radius": None, "kernel": kernels.stumps([0.0, 0.0], [1.0, 1.0])},
-            r"points\[0\] lies where the kernel is not made",
+            r"points\[0\] lies where the kernel is not defined",
         ),
         ({"mask": [False] * 3}, "no examples"),
         ({"centre": [0.0]}, "centre has shape"),

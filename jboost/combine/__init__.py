@@ -1,4 +1,6 @@
-"""Combinations of many classifiers from exact combinations of pairs (paper 000, Section 4)."""
+"""Combinations of many classifiers, made of exact combinations of pairs (Boyarshinov and
+Magdon-Ismail 2005, Section 4).
+"""
 
 from jboost.combine import pairwise
 from jboost.combine.baselines import best_single, random_pairing, stacking

@@ -1,8 +1,9 @@
-"""Many classifiers made one by pairs: greedily, or up a binary tree (paper 000, Section 4).
+"""Combination of many classifiers in pairs, greedily or along a binary tree (Boyarshinov and
+Magdon-Ismail 2005, Section 4).
 
-All functions here run in the 64-bit scope. A pool holds p votes as directions [p, d]; of the two
-that are paired, the first's place takes the combination and the second's is given up. What is
-returned is the best vote met on the way, which is at least as good as the last.
+All functions here run in the 64-bit scope. A pool holds p votes as directions [p, d]. When two
+votes are paired, the combination replaces the first one, and the second one is removed. The result
+is the best vote that was found, which is at least as good as the last one.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from jboost.combine.votes import Arithmetic, Examples, Vote
 
 
 class _Pool(NamedTuple):
-    """Where the greedy pairing stands."""
+    """The state of the greedy pairing."""
 
     directions: Array  # [p, d]
     alive: Array  # [p] bool
-    # [p, p] int64, of the pair (row, column) as far as it was tried; the largest integer elsewhere
+    # [p, p] int64, of the pair (row, column); the largest integer for pairs that were not tried
     losses: Array
     margins: Array  # [p, p]
     normals: Array  # [p, p, 2]
@@ -40,20 +41,20 @@ def best_alone(examples: Examples, directions: Array, arithmetic: Arithmetic) ->
 
 
 def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vote:
-    """The best pair of all is combined, ties by margin, until one vote is left: (p - 1)^2 exact
-    pairs in all.
+    """Combines the best of all pairs, with ties decided by the margin, until one vote is left. It
+    tries (p - 1)^2 exact pairs in total.
 
-    The first p steps fill the table of all pairs, a row each; each later step combines the best
-    pair and tries the new vote with all others.
+    Each of the first p steps fills one row of the table of all pairs. Each later step combines the
+    best pair and tries the new vote with all others.
     """
     num_votes = directions.shape[0]
     none = jnp.iinfo(examples.integers.dtype).max
-    place = lax.iota(jnp.int32, num_votes)
+    index = lax.iota(jnp.int32, num_votes)
 
     def step(number: Array, pool: _Pool) -> _Pool:
         filling = number < num_votes
         both = pool.alive[:, None] & pool.alive[None, :]
-        chosen = votes.best_place(
+        chosen = votes.best_index(
             jnp.where(both, pool.losses, none).reshape(-1), pool.margins.reshape(-1)
         )
         left, right = chosen // num_votes, chosen % num_votes
@@ -62,8 +63,8 @@ def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vot
         )
         slot = jnp.where(filling, number, left).astype(jnp.int32)
         directions = pool.directions.at[slot].set(jnp.where(filling, pool.directions[slot], merged))
-        alive = pool.alive & (filling | (place != right))
-        partners = jnp.where(filling, place < number, alive & (place != slot))
+        alive = pool.alive & (filling | (index != right))
+        partners = jnp.where(filling, index < number, alive & (index != slot))
         tried = pairs.pair_with_each(examples, directions[slot], directions, partners, arithmetic)
         return _Pool(
             directions=directions,
@@ -91,8 +92,8 @@ def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vot
 def hierarchical(
     examples: Examples, directions: Array, num_clustered: int, arithmetic: Arithmetic
 ) -> Vote:
-    """Pairs up the tree of the first votes by agreement; then the root is paired once with every
-    vote, the last, such as stacking, first.
+    """Combines pairs along a clustering tree of the first votes by agreement. Then the root is
+    paired once with every vote, in reverse order, so that stacking votes come first.
     """
     clustered = directions[:num_clustered]
     tree = cluster(examples, clustered, arithmetic)
@@ -103,8 +104,8 @@ def hierarchical(
 
 
 def up_the_tree(examples: Examples, directions: Array, tree: Array, arithmetic: Arithmetic) -> Vote:
-    """Pairs are combined as the rows of a tree [t, 2] int32 say: places of the pool, the first of
-    which takes the combination.
+    """Combines the pairs in the rows of a tree [t, 2] int32. The entries are indices into the pool;
+    the combination replaces the first one.
     """
 
     def merge(carry: tuple[Array, Vote], pair: Array) -> tuple[tuple[Array, Vote], None]:
@@ -123,13 +124,13 @@ def up_the_tree(examples: Examples, directions: Array, tree: Array, arithmetic: 
 
 
 def cluster(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Array:
-    """The tree [p - 1, 2] of an agglomerative clustering: at each step the two groups whose members
-    agree most, on average over pairs.
+    """The tree [p - 1, 2] of an agglomerative clustering. Each step merges the two groups whose
+    members agree most, on average over pairs of members.
 
-    Two votes agree on an example if, at their best thresholds, they put it on the same side.
+    Two votes agree on an example if they assign it to the same class at their best thresholds.
     """
     num_votes = directions.shape[0]
-    place = lax.iota(jnp.int32, num_votes)
+    index = lax.iota(jnp.int32, num_votes)
 
     def sides(direction: Array) -> Array:
         vote = votes.vote_along(examples, direction, arithmetic)
@@ -137,7 +138,7 @@ def cluster(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Ar
         return votes.evaluate(examples, vote.coefficients, offset, arithmetic).wrong
 
     wrong = lax.map(sides, directions)
-    headroom = (num_votes * num_votes).bit_length()  # sums over pairs of members stay exact
+    headroom = (num_votes * num_votes).bit_length()  # so that sums over pairs do not overflow
     shares = examples.integers >> headroom
     agreement = lax.map(
         lambda one: numerics.masked_sum(jnp.broadcast_to(shares, wrong.shape), wrong == one[None]),
@@ -149,7 +150,7 @@ def cluster(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Ar
     ) -> tuple[tuple[Array, Array, Array], Array]:
         agreement, sizes, alive = carry
         number_of_pairs = sizes[:, None] * sizes[None, :]
-        distinct = alive[:, None] & alive[None, :] & (place[:, None] < place[None, :])
+        distinct = alive[:, None] & alive[None, :] & (index[:, None] < index[None, :])
         mean = jnp.where(
             distinct, agreement.astype(directions.dtype) / number_of_pairs, -1.0
         ).reshape(-1)
@@ -158,7 +159,7 @@ def cluster(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Ar
         agreement = agreement.at[left].add(agreement[right])
         agreement = agreement.at[:, left].add(agreement[:, right])
         sizes = sizes.at[left].add(sizes[right])
-        return (agreement, sizes, alive & (place != right)), jnp.stack([left, right]).astype(
+        return (agreement, sizes, alive & (index != right)), jnp.stack([left, right]).astype(
             jnp.int32
         )
 
@@ -168,8 +169,8 @@ def cluster(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Ar
 
 
 def random_tree(key: Array, num_votes: int) -> Array:
-    """The tree [p - 1, 2] of two at random among those that are left, at each step; outside the
-    64-bit scope, which holds no random numbers.
+    """The tree [p - 1, 2] that merges two random remaining votes in each step. Call it outside the
+    64-bit scope, in which no random numbers are drawn.
     """
 
     def merge(alive: Array, key: Array) -> tuple[Array, Array]:
@@ -182,7 +183,7 @@ def random_tree(key: Array, num_votes: int) -> Array:
 
 
 def _best_tried(tried: Pairing, wanted: Array, best: Vote) -> Vote:
-    """The best of the wanted pairs and of a vote."""
+    """The best of the vote `best` and of the pairs for which `wanted` is True."""
     none = jnp.iinfo(tried.vote.loss.dtype).max
     candidates = tried.vote._replace(loss=jnp.where(wanted, tried.vote.loss, none))
     return votes.better(votes.best_of(candidates), best)

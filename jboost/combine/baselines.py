@@ -1,6 +1,4 @@
-"""What a combination should beat: the best classifier alone, stacking, and pairs combined at
-random.
-"""
+"""Baselines for combinations: the best single classifier, stacking, and random pairs."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from jboost.combine.strategies import Found
 from jboost.combine.types import LinearVote
 from jboost.combine.votes import Arithmetic, Examples
 
-_MOST_PENALTY = 1e30  # beyond it coefficients are 0 to any float
+_MOST_PENALTY = 1e30  # with larger penalties all coefficients are 0 in floating point
 
 
 @meshes.takes_gathered
@@ -26,10 +24,10 @@ def best_single(
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> LinearVote:
-    """The classifier that alone, or against its word, loses the least at its best threshold; ties
-    by margin.
+    """The single classifier of least loss at its best threshold, possibly negated. Ties are decided
+    by the margin.
 
-    Takes, returns and raises what `jboost.combine.fit` does; `lower_bound` is one on all
+    Arguments, results and errors are those of `jboost.combine.fit`; `lower_bound` holds for all
     combinations.
 
     >>> import jboost
@@ -50,12 +48,12 @@ def stacking(
     mask: ArrayLike | None = None,
     penalty: ArrayLike = 1.0,
 ) -> LinearVote:
-    """Logistic regression on the scores: its own log-odds, with its own offset.
+    """Logistic regression on the scores. The vote is its log-odds, including its offset.
 
-    The penalty is one on the coefficients of scores scaled to variance 1, under weights of mean 1:
-    scikit-learn's `LogisticRegression` on such scores with C = 1 / penalty. Takes, returns and
-    raises what `jboost.combine.fit` does beside that; `lower_bound` is one on all combinations. A
-    traced penalty below 0 or above 1e30 gives status INVALID_INPUT and NaN.
+    The penalty applies to the coefficients of scores that are scaled to variance 1, under weights
+    of mean 1. This is scikit-learn's `LogisticRegression` on such scores with C = 1 / penalty. All
+    other arguments, results and errors are those of `jboost.combine.fit`; `lower_bound` holds for
+    all combinations. A traced penalty below 0 or above 1e30 gives status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> vote = jboost.combine.stacking([[0.0], [1.0], [2.0], [3.0]], [-1, -1, 1, 1])
@@ -78,10 +76,10 @@ def random_pairing(
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> LinearVote:
-    """Two votes out of those that are left, drawn at random, are combined exactly, until one is
-    left; the best vote met on the way.
+    """Combines two random votes exactly until one is left, and returns the best vote found.
 
-    Takes, returns and raises what `jboost.combine.fit` does, beside the key of the draws.
+    Arguments, results and errors are those of `jboost.combine.fit`, except for the key of the
+    draws.
 
     >>> import jax, jboost
     >>> vote = jboost.combine.random_pairing(

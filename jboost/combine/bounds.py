@@ -1,5 +1,5 @@
-"""Lower bounds that cost little: what examples with equal scores and opposite labels force every
-combination to lose.
+"""An inexpensive lower bound on the loss of every combination, from examples with equal scores and
+opposite labels.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from jboost.pair.sweep.instance import bound_loss
 
 
 def conflicts(examples: Examples) -> Array:
-    """The sum over all score vectors of the lighter class there, [] int64: no function of the
-    scores loses less; 0 if scores changed in the cast.
+    """The sum over all distinct score vectors of the smaller weight of the two classes there, []
+    int64. No function of the scores has a smaller loss. It is 0 if the cast changed the scores.
     """
     size = examples.live.shape[0]
     start = jnp.where(examples.live, 0, 1).astype(jnp.int32)
@@ -39,12 +39,12 @@ def in_weights(loss: Array, examples: Examples) -> Array:
 
 
 def _refine(groups: Array, column: Array) -> Array:
-    """Groups [n] of examples that were in one group and are equal in the column, too."""
-    old, values, place = lax.sort(
+    """The groups [n], refined so that examples of a group are also equal in the column."""
+    old, values, index = lax.sort(
         (groups, column, lax.iota(jnp.int32, groups.shape[0])), num_keys=2
     )
     is_new = (old[1:] != old[:-1]) | (values[1:] != values[:-1])
     numbers = jnp.concatenate(
         [jnp.zeros((1,), jnp.int32), jnp.cumsum(is_new.astype(jnp.int32), dtype=jnp.int32)]
     )
-    return jnp.zeros_like(groups).at[place].set(numbers)
+    return jnp.zeros_like(groups).at[index].set(numbers)

@@ -1,5 +1,5 @@
-"""Exact pair sweeps: the vote moves in the plane that it spans with one classifier after another,
-until no move makes it better.
+"""Exact pair sweeps. In turn for each classifier, the vote moves to the optimum of the plane that
+it spans with that classifier, until no move improves it.
 
 All functions here run in the 64-bit scope.
 """
@@ -16,34 +16,35 @@ from jboost.base.types import Array
 from jboost.combine import pairs, votes
 from jboost.combine.votes import Arithmetic, Examples, Vote
 
-# a margin that grows by less, at the same loss, does not count: else the moves would go on for ever
+# A smaller relative increase of the margin at the same loss is no improvement. Otherwise the moves
+# might never end.
 _GAIN = 1e-3
 
 
 class _Descent(NamedTuple):
-    """Where the sweeps stand."""
+    """The state of the sweeps."""
 
     vote: Vote
-    place: Array  # [] int32, of the classifier that comes next
-    idle: Array  # [] int32, moves since the last that made the vote better
+    index: Array  # [] int32, of the next classifier
+    idle: Array  # [] int32, moves since the last improvement
 
 
 def descend(
     examples: Examples, starts: Array, directions: Array, arithmetic: Arithmetic, max_moves: int
 ) -> Vote:
-    """The best vote that is met from several starts.
+    """The best vote found from several starts.
 
     Args:
       examples: the problem.
       starts: [s, d] directions to start from.
-      directions: [p, d] that the vote is paired with, in turns.
+      directions: [p, d] directions with which the vote is paired in turn.
       arithmetic: of the votes.
       max_moves: from each start.
     """
     num_directions = directions.shape[0]
 
     def move(descent: _Descent) -> _Descent:
-        partner = lax.dynamic_index_in_dim(directions, descent.place)
+        partner = lax.dynamic_index_in_dim(directions, descent.index)
         tried = pairs.pair_with_each(
             examples, descent.vote.coefficients, partner, jnp.ones((1,), bool), arithmetic
         )
@@ -57,7 +58,7 @@ def descend(
             )
         )
         return _Descent(
-            vote, (descent.place + 1) % num_directions, jnp.where(improves, 0, descent.idle + 1)
+            vote, (descent.index + 1) % num_directions, jnp.where(improves, 0, descent.idle + 1)
         )
 
     def run(start: Array) -> Vote:

@@ -1,5 +1,5 @@
-"""Pairs of votes, combined by the exact engine of `jboost.pair`: one pair after another on a CPU,
-all at once on an accelerator.
+"""Exact combinations of pairs of votes by `jboost.pair`: one pair after another on a CPU, and all
+at once on an accelerator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jboost.combine.votes import Arithmetic, Examples, Vote, linear_scores
 from jboost.pair.separator import optimal_separator
 from jboost.pair.sweep import SweepConfig
 
-# (centre, point) pairs that the sweeps on an accelerator hold at once, all problems together
+# (centre, point) pairs that the sweeps on an accelerator hold at once, over all problems
 _PAIRS_AT_ONCE = 1 << 25
 
 
@@ -24,7 +24,7 @@ class Pairing(NamedTuple):
     """The exact combination of two votes."""
 
     normal: Array  # [2] of the separator in the plane of their scores; 0 where a constant is best
-    vote: Vote  # along the direction that it gives
+    vote: Vote  # along the combined direction
 
 
 def pair_with_each(
@@ -36,7 +36,8 @@ def pair_with_each(
       examples: the problem.
       left: [d].
       rights: [p, d], p at least 1.
-      wanted: [p] bool; the others cost next to nothing and mean nothing.
+      wanted: [p] bool; pairs for which it is False take little time, and their results are
+        undefined.
       arithmetic: of the votes.
 
     Returns:

@@ -1,10 +1,11 @@
-"""Exact pairwise boosting: at every round the vote so far and a new hypothesis are combined
-optimally (paper 000, Sections 1 and 4).
+"""Exact pairwise boosting: every round combines the vote so far and a new hypothesis optimally
+(Boyarshinov and Magdon-Ismail 2005, Sections 1 and 4).
 
-The hypotheses are those that AdaBoost asks for, F_t is the vote, h_t the new hypothesis, and G_t
-AdaBoost's vote. Each round takes the best of F_t-1, of the exact optimum over the plane of F_t-1
-and h_t, and of that over the plane of F_t-1 and G_t, by training loss, then by margin. The loss
-never rises, and is at most AdaBoost's at the same round, at any threshold.
+F_t is the vote, h_t is the new hypothesis, which is proposed under AdaBoost's example weights, and
+G_t is AdaBoost's vote. Each round chooses the best of three votes: F_t-1, the exact optimum in the
+plane of F_t-1 and h_t, and that in the plane of F_t-1 and G_t. Votes are compared by training loss,
+then by margin. The loss never increases, and is at most that of AdaBoost after the same round, at
+any threshold.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["PairwiseBoosting", "finish", "fit", "init", "step"]
 
 
 class Memory(NamedTuple):
-    """What the booster carries from round to round."""
+    """The state of the booster between rounds."""
 
     adaboost: Any  # the memory of AdaBoost
     guide: Array  # [capacity, 2] AdaBoost's votes
@@ -39,7 +40,7 @@ class Memory(NamedTuple):
 
 
 class _Round(NamedTuple):
-    """What leaves the 64-bit scope."""
+    """The results of a round, in the dtypes outside the 64-bit scope."""
 
     votes: Array  # [capacity]
     constant: Array  # []
@@ -53,11 +54,11 @@ class PairwiseBoosting(boosting.Booster):
     """The booster: example weights are AdaBoost's, votes are exact combinations of pairs."""
 
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
-        """One slot a round."""
+        """The number of slots: one per round."""
         return AdaBoost().capacity(max_rounds, num_proposed)
 
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
-        """The larger class, under AdaBoost's first example weights."""
+        """The constant classifier of the larger class, and AdaBoost's first example weights."""
         first = AdaBoost().init(dataset, capacity)
         nothing = jnp.zeros((capacity,), first.votes.dtype)
         columns = jnp.zeros((capacity, len(dataset.labels)), first.votes.dtype)
@@ -76,7 +77,7 @@ class PairwiseBoosting(boosting.Booster):
     def absorb(
         self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
     ) -> Absorbed:
-        """One round: AdaBoost's vote for the new hypothesis, then the best vote in two planes."""
+        """One round: updates AdaBoost's vote, then finds the best vote in the two planes."""
         now = AdaBoost().absorb(
             memory.adaboost, dataset, proposal, ensemble._replace(votes=memory.guide)
         )
@@ -129,8 +130,8 @@ def _share(weights: Array, mask: Array, wrong: Array, dtype: Any) -> Array:
 def _combine(
     dataset: Dataset, columns: Array, direction: Array, newest: Array, guide: Array
 ) -> _Round:
-    """The best vote in the planes of a direction [capacity] with the newest hypothesis and with the
-    guide.
+    """The best vote in the planes that a direction [capacity] spans with the newest hypothesis and
+    with the guide.
     """
     dtype = columns.dtype
     arithmetic = Arithmetic(str(dtype), evaluated_in=str(dtype))
@@ -174,8 +175,8 @@ def _combine(
 def init(
     dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100
 ) -> State:
-    """The state before the first round, for a loop of one's own over `step(state, dataset)`;
-    `finish(state)` ends it. Takes what `fit` takes.
+    """The state before the first round, for a loop of your own over `step(state, dataset)`.
+    `finish(state)` gives the result. The arguments are those of `fit`.
     """
     return boosting.start(PairwiseBoosting(), learner, dataset, key=key, max_rounds=max_rounds)
 
@@ -194,26 +195,26 @@ def fit(
     """Boosting by exact combinations of pairs, in one compiled loop.
 
     Args:
-      dataset: of m examples; `weights` are what it costs to misclassify each.
-      learner: what proposes hypotheses, such as `jboost.learners.stumps()`; it is asked under
+      dataset: of m examples; `weights` are the costs of misclassifying them.
+      learner: proposes hypotheses, such as `jboost.learners.stumps()`; it is queried under
         AdaBoost's example weights.
       key: for learners that draw random numbers.
-      max_rounds: how many hypotheses there is room for; static. A round costs O(m^2 log m).
+      max_rounds: the largest number of rounds; static. A round costs O(m^2 log m).
       on_step: called with (state, info) between rounds, on the host; False ends the loop with
         status TIME_LIMIT. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
-      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it;
-        None for a fit from the start. It ends in the bits of a fit with an `on_step` that was not
-        stopped.
+      initial: a state from which to continue, as passed to `on_step` of the same fit or made by
+        `init`; None for a fit from the start. The result is bitwise that of an uninterrupted fit
+        with an `on_step`.
 
     Returns:
-      A `Fit`. `certificate.upper_bound` is the training error of the ensemble (as a share of the
-      weight; an example whose score rounding could turn counts as an error), which never rises from
-      round to round; `certificate.lower_bound` is 0, of any vote. The status is OPTIMAL where the
-      error is 0, NO_EDGE where the learner has no hypothesis left that is better than chance, else
-      ROUND_LIMIT.
+      A `Fit`. `certificate.upper_bound` is the training error of the ensemble as a share of the
+      weight, which never increases from round to round. An example counts as an error if rounding
+      could change the sign of its score. `certificate.lower_bound` is 0, which holds for any vote.
+      The status is OPTIMAL if the error is 0, NO_EDGE if the learner has no hypothesis left that is
+      better than chance, else ROUND_LIMIT.
 
     Raises:
-      ValueError: at trace time, naming the argument; for labels and weights that are known and not
+      ValueError: at trace time, naming the argument; for concrete labels and weights that are not
         allowed. Other values that are not allowed end in status INVALID_INPUT.
 
     >>> import jboost

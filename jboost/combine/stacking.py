@@ -11,9 +11,9 @@ from jax import lax
 from jboost.base import loops, numerics
 from jboost.base.types import Array
 
-_MAX_STEPS, _HALVINGS = 60, 12
-_LIFT = 16  # roundings that are added to the diagonal: columns may depend on each other
-_OFFSET_PENALTY = 1e-6  # keeps the offset finite where there is one class only
+_MAX_STEPS, _HALVINGS = 60, 12  # of Newton's method, and of a step in its line search
+_LIFT = 16  # roundings added to the diagonal, since columns may be linearly dependent
+_OFFSET_PENALTY = 1e-6  # keeps the offset finite if there is only one class
 
 
 class LogOdds(NamedTuple):
@@ -33,7 +33,8 @@ def fit_log_odds(scores: Array, signs: Array, weights: Array, penalty: Array) ->
     """Minimises sum_i w_i log(1 + exp(-y_i f(x_i))) + penalty |c|^2 / 2 over f(x) = c . z(x) + b.
 
     The weights are scaled to mean 1, and z are the scores scaled to mean 0 and variance 1, so that
-    the units of both do not matter. scikit-learn's `LogisticRegression` has C = 1 / penalty.
+    the units of weights and scores do not matter. scikit-learn's `LogisticRegression` has
+    C = 1 / penalty.
 
     Args:
       scores: [n, d] finite, 0 on padding.
@@ -60,7 +61,7 @@ def fit_log_odds(scores: Array, signs: Array, weights: Array, penalty: Array) ->
         jnp.concatenate([inputs, jnp.ones_like(inputs, shape=(len(live), 1))], axis=1)
         * signs[:, None]
     )
-    # 1 for what no score depends on
+    # 1 for coefficients of constant scores, on which the loss does not depend
     ridge = jnp.append(jnp.where(deviation > 0, penalty / size, 1.0), _OFFSET_PENALTY).astype(
         scores.dtype
     )

@@ -1,9 +1,9 @@
-"""A combination of many classifiers from exact combinations of pairs (paper 000, Section 4), from
-arrays to a `LinearVote`.
+"""A combination of many classifiers from exact combinations of pairs (Boyarshinov and Magdon-Ismail
+2005, Section 4), from arrays to a `LinearVote`.
 
-The path of the data: arrays -> `votes.gather` (columns and integer weights, in 64 bits) -> a
-strategy, which tries pairs -> the best vote met, judged again on the scores that were handed
-in -> a lower bound.
+The steps: arrays -> `votes.gather` (columns and integer weights, in 64 bits) -> a strategy, which
+tries pairs -> the best vote found, evaluated again on the scores as they were passed -> a lower
+bound.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from jboost.pair.separator import optimal_separator
 from jboost.pair.sweep.instance import meets
 
 STRATEGIES = ("greedy", "hierarchical", "coordinate", "exact")
-_MOST_EXACT = 3  # classifiers whose optimum the sweeps find
-# an optimal direction is rounded at so many lengths, and the best vote along them is taken
+_MOST_EXACT = 3  # the most classifiers for which the sweeps find the optimum
+# An optimal direction is rounded at so many different lengths, and the best of these votes is used.
 _NUM_LENGTHS = 32
-# of the stacking votes that take part: the usual one, and one that separates what can be separated
+# The penalties of the two stacking votes: the usual one, and one that is small enough to separate
+# separable data.
 _PENALTIES = (1.0, 1e-3)
 
 
 class Found(NamedTuple):
-    """What a strategy comes back with from the 64-bit scope."""
+    """The result of a strategy, from the 64-bit scope."""
 
     coefficients: Array  # [d]
     offset: Array  # [] finite
-    least: Array  # [] int64, no combination loses less
+    least: Array  # [] int64, a lower bound on the loss of all combinations
     lower_bound: Array  # [] the same in the unit of the weights, rounded down
 
 
@@ -61,47 +62,49 @@ def fit(
     """A linear combination of d classifiers that misclassifies little weight, made of exact
     combinations of pairs.
 
-    Strategies (the best combination of more than two is a hard problem, and these are heuristics):
-      * "greedy": all pairs are tried, the best by loss, then by margin, becomes one vote, and so on
-        until one is left; (d - 1)^2 exact pairs.
-      * "hierarchical": the classifiers are clustered by agreement, and pairs are combined up the
-        tree; at the end the vote is paired once with every classifier; 2 d - 1 exact pairs.
-      * "coordinate": the vote moves to the exact optimum of the plane that it spans with one
-        classifier after another, until none makes it better: the loss never rises. It starts from
-        the best classifier and from stacking, and the best end counts.
-      * "exact": the optimum, of at most three classifiers (Theorem 4.1): O(n^3 log n) work for
-        three, up to about a thousand examples.
+    Strategies. The best combination of more than two classifiers is a hard problem, so that all but
+    the last one are heuristics:
+      * "greedy": all pairs are tried, and the best one by loss, then by margin, becomes one vote.
+        This is repeated until one vote is left. It takes (d - 1)^2 exact pairs.
+      * "hierarchical": the classifiers are clustered by agreement, and pairs are combined along the
+        tree. Then the vote is paired once with every classifier. It takes 2 d - 1 exact pairs.
+      * "coordinate": in turn for each classifier, the vote moves to the exact optimum of the plane
+        that it spans with that classifier, until no move improves it. The loss never increases. It
+        starts from the best classifier and from stacking, and returns the best result.
+      * "exact": the optimum, for at most three classifiers (Theorem 4.1). For three it takes
+        O(n^3 log n), which is practical for up to about a thousand examples.
 
-    Two stacking votes (logistic regression on the scores, usual and light penalty) take part as
-    further classifiers, unless told otherwise: the heuristics then lose at most what stacking
-    loses, at any threshold, up to the rounding of the vote to its float type. All lose at most what
-    the best classifier does. Of two classifiers all strategies return the optimum. Votes are
-    rounded to the float type, an optimum at 32 lengths: where none of these keeps what the exact
-    search found, the loss is higher, and 64-bit types help. It may be jitted and vmapped over data
-    sets.
+    By default two stacking votes (logistic regression on the scores, with a usual and a small
+    penalty) are added to the classifiers. The loss of the heuristics is then at most that of
+    stacking at any threshold, up to the rounding of the vote to its float type. The loss of every
+    strategy is at most that of the best classifier. For two classifiers all strategies return the
+    optimum. Votes are rounded to the float type, an optimum at 32 different lengths. If none of
+    these keeps the loss of the exact search, the loss is higher; use 64-bit types then. It may be
+    jitted and vmapped over data sets.
 
     Args:
-      scores: [n, d], real; of d classifiers on n examples, in any units, as far as the float type
-        holds all coefficients of a vote.
+      scores: [n, d], real, of d classifiers on n examples. They may have any units for which all
+        coefficients of a vote fit the float type.
       labels: [n], +1 or -1.
-      weights: [n], not negative, 0 as `mask` False; what it costs to misclassify each example,
-        counted as `jboost.pair.optimal_separator` does. None for ones.
-      mask: [n] bool, False for rows that only pad.
+      weights: [n], not negative, the costs of misclassifying the examples, which are added as in
+        `jboost.pair.optimal_separator`; 0 has the effect of `mask` False. None for ones.
+      mask: [n] bool, False for rows that are only padding.
       strategy: how pairs are chosen.
-      with_stacking: whether stacking votes take part.
-      max_sweeps: how often "coordinate" goes through all classifiers at most, from each start.
+      with_stacking: whether stacking votes are added.
+      max_sweeps: the largest number of passes of "coordinate" over all classifiers, from each
+        start.
 
     Returns:
-      A `LinearVote`. `loss` is what the returned coefficients and offset lose on the scores;
-      `lower_bound` is the optimum where it was searched for, of d <= 2 and by "exact", and else
-      what examples with equal scores and opposite labels force on any combination. The status is
-      OPTIMAL where the two meet (to 2^-20 of the loss, where weights were rounded); else
-      LOCAL_OPTIMUM (the strategy came to its end), and PRECISION_LIMIT of an exact search.
+      A `LinearVote`. `loss` is the loss of the returned coefficients and offset on the scores.
+      `lower_bound` is the optimum for d <= 2 and for "exact". Otherwise it is the bound that
+      follows from examples with equal scores and opposite labels. The status is OPTIMAL if loss and
+      bound are equal (up to 2^-20 of the loss, if weights were rounded). Otherwise it is
+      LOCAL_OPTIMUM for a heuristic, and PRECISION_LIMIT for an exact search.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong;
-        where labels and weights are known, for values that are not allowed. Where they are traced,
-        and for NaN among scores, these give status INVALID_INPUT and NaN.
+      ValueError: at trace time, naming the argument, if a shape, a dtype or an option is wrong; for
+        concrete labels and weights that are not allowed. Traced ones, and NaN among the scores,
+        give status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> scores = [
@@ -123,7 +126,7 @@ def fit(
     num_classifiers = examples[0].shape[1]
     if strategy == "exact" and num_classifiers > _MOST_EXACT:
         raise ValueError(
-            f"strategy is 'exact', which takes {_MOST_EXACT} classifiers at most, and scores has"
+            f"strategy is 'exact', which takes at most {_MOST_EXACT} classifiers, and scores has"
             f" {num_classifiers}: pass 'greedy'"
         )
     return _fit(*examples, strategy=strategy, with_stacking=with_stacking, max_sweeps=max_sweeps)
@@ -179,7 +182,7 @@ def _fit(
 
 
 def found(examples: Examples, vote: Vote) -> Found:
-    """A vote beside the bound that costs little; a constant has coefficients 0."""
+    """A vote with the bound from conflicting examples; a constant has coefficients 0."""
     is_constant = jnp.isinf(vote.offset)
     coefficients = jnp.where(is_constant, 0.0, vote.coefficients)
     return beside_conflicts(
@@ -188,7 +191,7 @@ def found(examples: Examples, vote: Vote) -> Found:
 
 
 def beside_conflicts(examples: Examples, coefficients: Array, offset: Array) -> Found:
-    """Coefficients [d] and a finite offset beside the bound that costs little."""
+    """Coefficients [d] and a finite offset with the bound from conflicting examples."""
     least = bounds.conflicts(examples)
     return Found(coefficients, offset, least, bounds.in_weights(least, examples))
 
@@ -202,12 +205,12 @@ def directions_of(examples: Examples, *further: Array) -> Array:
 
 
 def _optimum(examples: Examples, arithmetic: Arithmetic) -> Found:
-    """The optimum of two classifiers or three; one that is missing has the score 0."""
+    """The optimum of two or three classifiers; if there is only one, the other has the score 0."""
     signs = jnp.where(examples.positive, 1, -1)
     separator = optimal_separator(
         examples.columns.T, signs, weights=examples.weights, mask=examples.live
     )
-    alone = directions_of(examples)  # for where no direction of floats keeps the optimum
+    alone = directions_of(examples)  # used if no rounded direction keeps the optimum
     direction = jnp.where(jnp.any(separator.normal != 0), separator.normal, alone[0])
     lengths = 1 + jnp.arange(_NUM_LENGTHS, dtype=direction.dtype) / _NUM_LENGTHS
     directions = jnp.concatenate([lengths[:, None] * direction[None], alone])
@@ -223,8 +226,8 @@ def _optimum(examples: Examples, arithmetic: Arithmetic) -> Found:
 def log_odds(
     scores: Array, labels: Array, weights: Array, mask: Array, penalty: Array | float = 1.0
 ) -> LogOdds:
-    """The stacking vote of checked arrays, in the default float type; 0 where something is not
-    finite.
+    """The stacking vote of checked arrays, in the default float type. Entries that are not finite
+    become 0.
     """
     dtype = jnp.result_type(float)
     sound = mask & jnp.all(jnp.isfinite(scores), axis=1) & jnp.isfinite(weights) & (weights > 0)
@@ -248,15 +251,15 @@ def solve_votes(
     is_allowed: Array | bool = True,
     short: Status = Status.LOCAL_OPTIMUM,
 ) -> LinearVote:
-    """A `LinearVote` from what a strategy finds in the 64-bit scope.
+    """Runs a strategy in the 64-bit scope, and makes a `LinearVote` of its result.
 
     Args:
-      strategy: (examples, arithmetic, *beside) -> what it found; it sees two examples and two
-        classifiers at least.
+      strategy: (examples, arithmetic, *beside) -> `Found`. Its inputs are padded to at least two
+        examples and two classifiers.
       scores: [n, d]; with labels, weights and mask as `fit` takes them.
-      beside: what else the strategy is to be handed.
-      is_allowed: [] bool, whether further arguments are; INVALID_INPUT where not.
-      short: the status of a vote that loses more than what no combination is below.
+      beside: further arguments of the strategy.
+      is_allowed: [] bool, whether further arguments are valid; if not, the status is INVALID_INPUT.
+      short: the status of a vote whose loss is above the lower bound.
     """
     dtype = jnp.result_type(float)
     arithmetic = Arithmetic(str(dtype))

@@ -1,4 +1,4 @@
-"""What a combination of classifiers returns, and how it predicts."""
+"""The result of a combination of classifiers, and its predictions."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from jboost.geometry.linear import score_points
 
 
 class LinearVote(NamedTuple):
-    """A linear combination of d classifiers, score(x) = coefficients . x + offset, and what is
-    known of its quality.
+    """A linear combination of d classifiers, score(x) = coefficients . x + offset, with its loss
+    and a lower bound.
 
-    An example of score 0 counts as misclassified, and so does one whose score is so close to 0 that
-    rounding could turn it: evaluation in float64, in any order, loses what `loss` says. A constant
-    classifier has coefficients 0, offset +1 or -1 and an infinite margin.
+    An example of score 0 counts as misclassified. So does an example whose score is so close to 0
+    that rounding could change its sign. Evaluation in float64, in any order, therefore never gives
+    a larger loss than `loss`. A constant classifier has coefficients 0, offset +1 or -1 and an
+    infinite margin.
     """
 
     coefficients: Array  # [d]
     offset: Array  # []
-    loss: Array  # [], weight misclassified
-    lower_bound: Array  # [], no linear combination loses less
-    margin: Array  # [], distance of the nearest example that is right, in the units of the scores
+    loss: Array  # [], the misclassified weight
+    lower_bound: Array  # [], on the loss of all linear combinations
+    margin: Array  # [], distance of the nearest correct example, in the units of the scores
     misclassified: Array  # [n] bool
     status: Array  # [] int32
 

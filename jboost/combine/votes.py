@@ -1,5 +1,5 @@
-"""Votes along a direction: the best threshold, and what a vote loses, judged so that no rounding
-can make the loss worse.
+"""Votes along a direction: the best threshold, and the loss of a vote, which is computed so that no
+rounding in an evaluation can make it larger.
 
 All functions here run in the 64-bit scope. Losses are compared as integers, as in `jboost.pair`.
 """
@@ -20,53 +20,53 @@ from jboost.pair.sweep.instance import is_kept_by_cast, is_valid, scale_weights
 
 @dataclasses.dataclass(frozen=True)
 class Arithmetic:
-    """The float type that coefficients must fit, and the one in which scores will be evaluated."""
+    """The float type of the coefficients, and the float type in which scores will be evaluated."""
 
     held_in: str
     evaluated_in: str = "float64"
 
     def roundings(self, num_terms: int) -> float:
-        """How far a sum of so many products and an offset may be off, in units of the sum of their
-        sizes; with room to spare.
+        """An upper bound on the rounding error of a sum of so many products and an offset, relative
+        to the sum of their sizes.
         """
         return 4 * (num_terms + 4) * float(jnp.finfo(self.evaluated_in).eps)
 
 
 class Examples(NamedTuple):
-    """The problem on the inside: n examples with the scores of d classifiers."""
+    """The problem in internal form: n examples with the scores of d classifiers."""
 
     columns: Array  # [d, n] float64, 0 where not live
     live: Array  # [n] bool
     positive: Array  # [n] bool
     weights: Array  # [n] float64, 0 where not live
     integers: Array  # [n] int64, the weights in units of `unit`
-    unit: Array  # [] weight of one, a power of two
-    rounding: Array  # [] what the integers may be off in all
+    unit: Array  # [] the weight of the integer 1, a power of two
+    rounding: Array  # [] the largest total error of the integers
     valid: Array  # [] bool, whether all values are allowed
-    faithful: Array  # [] bool, whether the columns hold the very scores that were handed in
+    faithful: Array  # [] bool, whether the columns equal the scores that were passed
 
 
 class Vote(NamedTuple):
-    """A direction with its best threshold; the offset is infinite where a constant classifier is
-    best, and the direction is kept.
+    """A direction with its best threshold. If a constant classifier is best, the offset is infinite
+    and the direction is kept.
     """
 
-    coefficients: Array  # [d] sizes add up to (1/2, 1], or all 0
+    coefficients: Array  # [d] of l1 norm in (1/2, 1], or all 0
     offset: Array  # []
     loss: Array  # [] int64
     margin: Array  # []
 
 
 class Evaluated(NamedTuple):
-    """What a vote does on the examples."""
+    """The misclassified examples and the margin of a vote."""
 
     wrong: Array  # [n] bool
     margin: Array  # []
 
 
 def gather(scores: Array, labels: Array, weights: Array, mask: Array) -> Examples:
-    """The examples from arrays scores [n, d], labels, weights and mask [n]; all 0 where values are
-    not allowed.
+    """The examples from arrays scores [n, d], labels, weights and mask [n]. They are all 0 if a
+    value is not allowed.
     """
     wide = jnp.dtype("float64")
     nowhere = jnp.zeros((labels.shape[0], 2), wide)
@@ -96,9 +96,7 @@ def linear_scores(columns: Array, coefficients: Array) -> Array:
 
 
 def shorten(coefficients: Array, arithmetic: Arithmetic) -> Array:
-    """The same direction with sizes that add up to 1 at most, in numbers of the float type that
-    holds them.
-    """
+    """The same direction with l1 norm at most 1, rounded to the float type of the coefficients."""
     size = jnp.max(jnp.abs(coefficients), initial=0.0)
     scaled = coefficients / numerics.power_of_two_at_least(size)
     scaled = scaled / numerics.power_of_two_at_least(jnp.sum(jnp.abs(scaled)))
@@ -114,10 +112,10 @@ def blend(left: Array, right: Array, normal: Array, arithmetic: Arithmetic) -> A
 
 
 def vote_along(examples: Examples, coefficients: Array, arithmetic: Arithmetic) -> Vote:
-    """The best vote along a direction or against it: least loss, then largest margin, over all
-    thresholds and both constants.
+    """The best vote along a direction or its negation: the least loss, then the largest margin,
+    over all thresholds and both constants.
 
-    Thresholds that the float type cannot hold well inside the gap between two scores do not count.
+    A threshold is excluded if its rounded value is not safely inside the gap between two scores.
     """
     coefficients = shorten(coefficients, arithmetic)
     scores = linear_scores(examples.columns, coefficients)
@@ -131,7 +129,7 @@ def vote_along(examples: Examples, coefficients: Array, arithmetic: Arithmetic) 
 
     weight = jnp.sum(examples.integers, dtype=examples.integers.dtype)
     negatives = numerics.masked_sum(examples.integers, ~examples.positive)
-    rising = negatives + jnp.cumsum(steps)[:-1]  # of the vote for the scores above the threshold
+    rising = negatives + jnp.cumsum(steps)[:-1]  # the losses of predicting +1 above the threshold
     none = jnp.iinfo(rising.dtype).max
     losses = jnp.concatenate(
         [jnp.where(is_threshold, rising, none), jnp.where(is_threshold, weight - rising, none)]
@@ -156,26 +154,26 @@ def vote_along(examples: Examples, coefficients: Array, arithmetic: Arithmetic) 
 
 
 def is_better(candidate: Vote, incumbent: Vote) -> Array:
-    """Whether a vote loses less, or the same with a larger margin, [] bool."""
+    """Whether a vote has a smaller loss, or the same loss and a larger margin, [] bool."""
     return (candidate.loss < incumbent.loss) | (
         (candidate.loss == incumbent.loss) & (candidate.margin > incumbent.margin)
     )
 
 
 def better(candidate: Vote, incumbent: Vote) -> Vote:
-    """The better of two votes, the second where they tie."""
+    """The better of two votes; the second one if they tie."""
     wins = is_better(candidate, incumbent)
     return Vote(*(jnp.where(wins, new, old) for new, old in zip(candidate, incumbent, strict=True)))
 
 
 def best_of(votes: Vote) -> Vote:
-    """The best of votes with leading axis [p], the first where some tie."""
-    return Vote(*(field[best_place(votes.loss, votes.margin)] for field in votes))
+    """The best of votes with leading axis [p]; the first one among ties."""
+    return Vote(*(field[best_index(votes.loss, votes.margin)] for field in votes))
 
 
-def best_place(losses: Array, margins: Array) -> Array:
-    """The place of the least loss, of those of the largest margin, of those the first; losses and
-    margins [p], p at least 1.
+def best_index(losses: Array, margins: Array) -> Array:
+    """The index of the least loss; among ties that of the largest margin, then the first one.
+    Losses and margins are [p], p at least 1.
     """
     least = losses == jnp.min(losses)
     largest = jnp.max(jnp.where(least, margins, -jnp.inf))
@@ -185,7 +183,7 @@ def best_place(losses: Array, margins: Array) -> Array:
 def evaluate(
     examples: Examples, coefficients: Array, offset: Array, arithmetic: Arithmetic
 ) -> Evaluated:
-    """Which examples a vote with a finite offset gets wrong, or so nearly that rounding decides;
+    """The examples that a vote with a finite offset misclassifies, or may misclassify by rounding;
     and the margin of the others.
     """
     scores = linear_scores(examples.columns, coefficients) + offset
@@ -208,8 +206,8 @@ def _length(coefficients: Array) -> Array:
 
 
 def _tolerance(examples: Examples, coefficients: Array, arithmetic: Arithmetic) -> Array:
-    """A distance from the threshold at which no rounding of a score can change its side, [], twice
-    over.
+    """Twice the distance from the threshold at which no rounding can change the sign of a score,
+    [].
     """
     reach = jnp.max(jnp.sum(jnp.abs(examples.columns * coefficients[:, None]), axis=0), initial=0.0)
     number = jnp.finfo(arithmetic.evaluated_in)

@@ -1,5 +1,5 @@
-"""Example weights: a classifier made of a distribution over examples and a measure on hypotheses,
-by a linear program (paper 003).
+"""Example weights: a classifier defined by a distribution over examples and a measure on
+hypotheses, found by a linear program (Naish-Guzman, Holden and Paquet).
 """
 
 from jboost.example_weights.bounds import recompute_bounds

@@ -1,6 +1,4 @@
-"""The bounds that a model proves, made anew from its arrays; nothing of size [m, m] is kept where m
-is large.
-"""
+"""The bounds of a model, recomputed from its arrays; for large m no [m, m] array is kept."""
 
 from __future__ import annotations
 
@@ -15,18 +13,17 @@ from jboost.example_weights import certify
 from jboost.example_weights.types import ExampleWeightModel
 from jboost.kernels import Kernel
 
-_ENTRIES_AT_ONCE = 1 << 22
+_ENTRIES_AT_ONCE = 1 << 22  # the most entries of the matrix in memory: 2,048 x 2,048
 
 
 @jax.jit
 @derivatives.without("jboost.example_weights.recompute_bounds")
 def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
-    """The bounds that the arrays of a model prove, made anew from these alone: lower and upper, []
-    each.
+    """The lower and the upper bound, [] each, recomputed from the arrays of a model alone.
 
-    Of more than 2,048 examples chunk by chunk, and then equal to the reported ones up to rounding;
-    valid in any case. Below a penalty of 1 / m the program is unbounded, and the upper bound is
-    +inf.
+    For more than 2,048 examples they are computed in chunks and then equal the reported bounds up
+    to rounding; they are valid in any case. For a penalty below 1 / m the program is unbounded, and
+    the upper bound is +inf.
 
     >>> import jboost
     >>> model = jboost.example_weights.fit(
@@ -61,16 +58,16 @@ def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
 
 @jax.jit
 def price_all(
-    kernel: Kernel, places: Array, signs: Array, row_weights: Array
+    kernel: Kernel, centred_points: Array, signs: Array, row_weights: Array
 ) -> tuple[Array, Array]:
-    """The edges of all examples under row weights, scaled to sum one: floats at or below and at or
-    above them, [m] each.
+    """Lower and upper bounds on the edges of all examples under row weights, which are scaled to
+    sum one, [m] each.
     """
-    size = places.shape[0]
+    size = centred_points.shape[0]
     rows = max(1, min(size, _ENTRIES_AT_ONCE // max(size, 1)))
     count = -(-size // rows)
     signed = signs * row_weights
-    padded = jnp.pad(places, ((0, count * rows - size), (0, 0))).reshape(count, rows, -1)
+    padded = jnp.pad(centred_points, ((0, count * rows - size), (0, 0))).reshape(count, rows, -1)
     labels = jnp.pad(signs, (0, count * rows - size)).reshape(count, rows)
 
     def bracket(
@@ -90,7 +87,7 @@ def price_all(
     def one_chunk(chunk: tuple[Array, Array]) -> tuple[Array, Array]:
         points, own = chunk
         disagreement = lax.optimization_barrier(
-            kernel.disagreement(points, places).astype(places.dtype)
+            kernel.disagreement(points, centred_points).astype(centred_points.dtype)
         )
         return numerics.in_64_bits(bracket)(disagreement, own, signed, row_weights)
 

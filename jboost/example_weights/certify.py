@@ -1,9 +1,10 @@
-"""What example weights and row weights prove about the optimum of (5), in exact arithmetic on the
-disagreements as they are.
+"""Bounds on the optimum of (5) that example weights and row weights prove, valid in exact
+arithmetic for the disagreements as given.
 
-Any d in the simplex attains max over gamma of gamma - C sum_i [gamma - margin_i]_+, and any u in
-the simplex with u_i <= C leaves max_j edge_j at most. Both are worked out in 64 bits from the
-arrays alone, scaled to sum one, the rank-one part of Q by itself, and rounded outwards.
+Any d in the simplex attains max over gamma of gamma - C sum_i [gamma - margin_i]_+. Any u in the
+simplex with u_i <= C proves that the optimum is at most max_j edge_j. Both are computed in 64 bits
+from the arrays alone: the weights are scaled to sum one, the rank-one part of Q is computed
+separately, and the results are rounded outwards.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from jboost.base import numerics, reduce
 from jboost.base.brackets import along, round_outwards, sum_and_slack, widen
 from jboost.base.types import Array
 
-_ROUNDING = 2.0**-50
+_ROUNDING = 2.0**-50  # four units of rounding of float64
 
 
 def prove(
@@ -25,15 +26,15 @@ def prove(
     weights: Array,
     row_weights: Array,
 ) -> tuple[Array, Array]:
-    """The lower bound that d `weights` [n] prove, and the upper bound of u `row_weights` [m]; -inf
-    and +inf where they prove nothing.
+    """The lower bound that d (`weights` [n]) proves, and the upper bound that u (`row_weights` [m])
+    proves; -inf and +inf where they prove nothing.
 
     Args:
       disagreement: [n, m].
       row_labels: [m] y, 0 where masked.
       column_labels: [n] z, 0 where masked.
-      penalty: [] C; what is below 1 / m by rounding counts as 1 / m, and below that nothing bounds
-        the program from above.
+      penalty: [] C. A penalty that is below 1 / m only by rounding counts as 1 / m. For a smaller
+        one the program is unbounded above.
       weights: [n], not negative, 0 where masked.
       row_weights: [m], not negative, 0 where masked.
     """
@@ -73,8 +74,8 @@ def prove(
 def prove_from_margins(
     margins: Array, edges: Array, labels: Array, penalty: Array, weights: Array, row_weights: Array
 ) -> tuple[Array, Array]:
-    """`prove` where all examples are rows and columns, from margins [m] rounded down and edges [m]
-    rounded up, of weights scaled to sum one.
+    """`prove` for programs in which all examples are rows and columns, from margins [m] rounded
+    down and edges [m] rounded up. Both belong to weights that are scaled to sum one.
     """
 
     def bounds(
@@ -100,7 +101,7 @@ def prove_from_margins(
 
 
 def is_feasible(penalty: Array, row_labels: Array) -> Array:
-    """Whether the penalty is 1 / m at least, up to rounding of its own type, []: below, the program
+    """Whether the penalty is at least 1 / m, up to rounding in its own type, []. Below, the program
     is unbounded and no row weights are allowed.
     """
 
@@ -114,8 +115,8 @@ def is_feasible(penalty: Array, row_labels: Array) -> Array:
 
 
 def is_allowed(row_weights: Array, row_labels: Array, penalty: Array) -> Array:
-    """Whether row weights [m], scaled to sum one, surely are within the cap, []: even ones are
-    within any, and none is above 1.
+    """Whether row weights [m], scaled to sum one, are within the cap for any rounding, []. Equal
+    weights are within any feasible cap, and no weight exceeds a cap of 1.
     """
 
     def compare(row_weights: Array, row_labels: Array, penalty: Array) -> Array:
@@ -154,8 +155,8 @@ def _round(
 def _weigh(
     disagreement: Array, labels: Array, other_labels: Array, weights: Array, *, over_columns: bool
 ) -> tuple[Array, Array]:
-    """y_i (1/2 sum_j z_j w_j - sum_j P_ij z_j w_j), and how far it may be off; `labels` z and
-    `weights` w are of the side summed over.
+    """y_i (1/2 sum_j z_j w_j - sum_j P_ij z_j w_j), and a bound on its rounding error. `labels` z
+    and `weights` w belong to the side that is summed over.
     """
     signed = labels * weights
     size = weights.shape[0]
@@ -170,13 +171,13 @@ def _weigh(
 
 
 def _attained(margins: Array, is_row: Array, cap: Array) -> Array:
-    """max over gamma of gamma - C sum_i [gamma - margin_i]_+, at the gamma that is best short of
-    rounding, rounded down; gamma is a margin.
+    """max over gamma of gamma - C sum_i [gamma - margin_i]_+, rounded down. gamma is the margin
+    that is best up to rounding.
     """
     count = reduce.count(is_row)
     ordered = jnp.sort(jnp.where(is_row, margins, jnp.inf))
-    place = jnp.minimum(jnp.floor(1 / cap).astype(jnp.int32), jnp.maximum(count - 1, 0))
-    level = ordered[place]
+    index = jnp.minimum(jnp.floor(1 / cap).astype(jnp.int32), jnp.maximum(count - 1, 0))
+    level = ordered[index]
     level = jnp.where(jnp.isfinite(level), level, 0.0)
     short = jnp.where(is_row, jnp.maximum(level - margins, 0.0), 0.0)
     paid = cap * reduce.total(short)

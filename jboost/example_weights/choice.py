@@ -1,5 +1,5 @@
-"""The penalty by cross-validation: all folds and all penalties in one compiled call, each penalty
-from the iterate of the one before.
+"""The choice of the penalty by cross-validation: all folds and penalties in one compiled call, in
+which each penalty starts from the last iterate of the penalty before.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from jboost.kernels import Kernel
 
 
 class PenaltyChoice(NamedTuple):
-    """The penalty of least error on held-out examples; among equals the least."""
+    """The penalty of least error on held-out examples; among equal errors, the smallest penalty."""
 
     penalty: Array  # []
     # [k] mean error of each penalty over all held-out examples; +inf where a fold has no solution
     losses: Array
     fold_losses: Array  # [folds, k]; 0 where a fold is empty
     statuses: Array  # [folds, k] int32
-    # [] int32: OPTIMAL, or what the first fold of that penalty that is not ends in; of all of them,
-    # where there is no penalty
+    # [] int32: OPTIMAL, or the first other status among the folds of the penalty; among all folds
+    # and penalties, where no penalty was chosen
     status: Array
 
 
@@ -60,16 +60,16 @@ def choose_penalty(
 ) -> PenaltyChoice:
     """Chooses the penalty by stratified k-fold cross-validation, in one compiled call.
 
-    The matrix of disagreements is made once; the centre is that of all examples. A penalty below
-    one over the examples of a training fold is never chosen.
+    The matrix of disagreements is computed once, with the centre of all examples. A penalty below
+    1 / m', with m' the number of examples of a training fold, is never chosen.
 
     Args:
       points: [m, d].
       labels: [m], +1 or -1.
-      penalties: [k], best in order of size: each is solved from the iterate of the one before.
+      penalties: [k], preferably sorted: each one starts from the last iterate of the one before.
       key: a JAX random key, for the folds.
       num_folds: static, 2 or more.
-      radius: as of `fit`, and so are kernel, centre, mask, tolerance and config.
+      radius: as for `fit`, like kernel, centre, mask, tolerance and config.
 
     Returns:
       A `PenaltyChoice`. Where no penalty has a solution on all folds, `penalty` is NaN.

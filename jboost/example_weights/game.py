@@ -1,18 +1,22 @@
-"""The linear program of paper 003 as a game, and its interior point method.
+"""The linear program (5) of Naish-Guzman, Holden and Paquet as a game, and its interior point
+method.
 
-(5) is max over d in the simplex of min over u of u'Qd, u in the simplex with u_i <= C: the penalty
-is the cap of the row weights. Symbols: d `weights` (columns), u `row_weights`, Q_ij = y_i
-z_j / 2 - sigma B_ij with B_ij = y_i z_j P_ij / sigma and sigma `scale` the largest P_ij.
+(5) is the maximum over d in the simplex of the minimum over u of u'Qd. u lies in the simplex with
+u_i <= C, so that the penalty C is the cap of the row weights. Symbols: d is `weights` (one for each
+column), u is `row_weights`, and Q_ij = y_i z_j / 2 - sigma B_ij with B_ij = y_i z_j P_ij / sigma.
+sigma is `scale`, the largest P_ij.
 
-The optimum is many orders of magnitude below the entries 1/2 of Q: the rank-one part is split off.
-With b = sum_j z_j d_j / (2 sigma) and a = sum_i y_i u_i / (2 sigma) as variables of their own,
-margins are y b - B d and edges z a - B'u, in units of sigma and all of a size:
+The optimum is many orders of magnitude below 1/2, the size of the rank-one part of Q. That part is
+therefore computed separately, with the variables b = sum_j z_j d_j / (2 sigma) and
+a = sum_i y_i u_i / (2 sigma). Margins are y b - B d and edges are z a - B'u, both in units of
+sigma, and their terms have similar sizes. The conditions of the central path are
 
     margins - gamma + xi - s = 0,   edges - v + t = 0,   d t = u s = xi (C - u) = mu.
 
-Mehrotra's predictor and corrector (1992), one Cholesky factor of the size of the columns an
-iteration. The two constraints that hold b and sum d enter the normal matrix as rows as stiff as the
-stiffest (an augmented Lagrangian), without which it is as ill conditioned as the point is optimal.
+The method is the predictor-corrector method of Mehrotra (1992). An iteration computes one Cholesky
+factor of the size of the columns. The two constraints on b and sum d are added to the normal matrix
+as rows with the weight of its largest entry (an augmented Lagrangian). Without these rows the
+matrix becomes ill conditioned as the iterates approach the optimum.
 """
 
 from __future__ import annotations
@@ -27,18 +31,20 @@ from jboost.base import cholesky, loops, numerics, reduce
 from jboost.base.brackets import widen
 from jboost.base.types import Array
 
-_TO_BOUNDARY = 0.97
-MOST_STALLED = 8  # iterations without progress, after which rounding is to blame
-_LIFT = 0.1  # of the usual start, below which no part of a warm one lies
-_MOST_CAP = 2.0  # with a cap of 1 or more nothing is capped
-# of the way from even row weights to the cap, as far as those of a start go
+_TO_BOUNDARY = 0.97  # the share of the longest step that is taken, to stay inside the bounds
+MOST_STALLED = 8  # after so many iterations without progress, rounding prevents further progress
+# A warm start is raised to at least this multiple of the cold start, away from the boundary.
+_LIFT = 0.1
+_MOST_CAP = 2.0  # larger caps are reduced to this one: a cap of 1 or more never binds
+# Row weights of a cold and of a warm start lie at most this fraction of the way from equal weights
+# to the cap, so that they are strictly inside the cap.
 _START_SHARE, _RESTART_SHARE = 0.7, 0.9
 
 
 class Game(NamedTuple):
     """A program in units of `scale`. Masked rows and columns of the matrix are 0."""
 
-    matrix: Array  # [n, m] B', a column of the program in each row
+    matrix: Array  # [n, m] B'; each row is a column of the program
     row_labels: Array  # [m] y, 0 where masked
     column_labels: Array  # [n] z, 0 where masked
     scale: Array  # [] sigma
@@ -62,7 +68,7 @@ class Point(NamedTuple):
 
 
 class State(NamedTuple):
-    """An iterate, and the best bounds so far with what proves them."""
+    """An iterate, the best bounds so far, and the weights that prove these bounds."""
 
     point: Point
     weights: Array  # [n] of the best lower bound
@@ -75,7 +81,7 @@ class State(NamedTuple):
 
 
 def make(disagreement: Array, row_labels: Array, column_labels: Array, cap: Array) -> Game:
-    """The game of P' [n, m] (columns first), y [m] and z [n], 0 where masked, and C []."""
+    """The game of P' [n, m] (columns first), y [m] and z [n] (0 where masked), and C []."""
     signed = column_labels[:, None] * row_labels[None, :]
     masked = jnp.where(signed == 0, 0.0, disagreement)
     size = reduce.largest(masked, axis=(0, 1))
@@ -121,7 +127,7 @@ def edges(game: Game, row_weights: Array) -> Array:
 
 
 def balanced(labels: Array) -> Array:
-    """A distribution that gives both classes, where there are two, one half, [n]."""
+    """The distribution [n] that is uniform within each class; each of two classes has one half."""
     positive, negative = labels > 0, labels < 0
     num_positive, num_negative = reduce.totals(
         positive.astype(labels.dtype), negative.astype(labels.dtype)
@@ -134,12 +140,13 @@ def balanced(labels: Array) -> Array:
 
 
 def allowed(game: Game, row_weights: Array) -> Array:
-    """Row weights near to others, not negative [m], scaled to sum one and by no rounding above the
-    cap.
+    """Row weights [m] near the given ones (not negative), of sum one and at most the cap, despite
+    rounding.
 
-    What is above the cap goes to the rows of the same class that are below, in the shares of their
-    room, as edges are many orders of magnitude more sensitive to the balance of the classes; and to
-    the other class where there is no more room. Where there is none at all they are even.
+    The excess above the cap is moved to rows of the same class that are below the cap, in
+    proportion to their distance from it. This keeps the balance of the classes, to which edges are
+    many orders of magnitude more sensitive than to other changes. What does not fit into the class
+    is moved to the other one. If the cap allows no more than equal weights, they are equal.
     """
     return _capped(game, row_weights, game.cap)
 
@@ -149,7 +156,7 @@ def _capped(game: Game, row_weights: Array, cap: Array) -> Array:
 
     def move(row_weights: Array, labels: Array, num_rows: Array, cap: Array) -> Array:
         even = 1 / jnp.maximum(widen(num_rows), 1)
-        # so that no rounding exceeds the cap
+        # reduced, so that rounding does not lift a weight above the cap
         limit = widen(cap) * (
             1 - 2 * float(jnp.finfo(cap.dtype).eps) - 4 * (labels.shape[0] + 2) * 2.0**-52
         )
@@ -171,13 +178,13 @@ def _capped(game: Game, row_weights: Array, cap: Array) -> Array:
 
 
 def _inside(game: Game, row_weights: Array, share: float) -> Array:
-    """Row weights of sum one, a share of the way from even ones to the cap at most."""
+    """Row weights of sum one, at most a given share of the way from equal weights to the cap."""
     even = 1 / jnp.maximum(game.num_rows, 1)
     return _capped(game, row_weights, even + share * jnp.maximum(game.cap - even, 0.0))
 
 
 def start(game: Game) -> Point:
-    """Even weights, and slacks of the size of the spread of margins and edges."""
+    """Equal weights within each class, and slacks as large as the spread of margins and edges."""
     is_row, is_column = game.row_labels != 0, game.column_labels != 0
     weights = balanced(game.column_labels)
     row_weights = _inside(game, balanced(game.row_labels), _START_SHARE)
@@ -201,25 +208,26 @@ def start(game: Game) -> Point:
 
 
 class _Newton(NamedTuple):
-    """The factored normal matrix, with the constraints added as stiff rows."""
+    """The factored normal matrix, with the constraints added as rows of large weight."""
 
     matrix: Array  # [n + 2, m] (-B, y, -1)'
     constraints: Array  # [2, n + 2] of sum z d = 2 sigma b and sum d = 1
     curvature: Array  # [m] 1 / lambda, 0 where masked
     factor: Array  # [n + 2, n + 2] of the normal matrix with a unit diagonal
     stiffness: Array  # [] of the constraints
-    unit: Array  # [n + 2]
-    solved: Array  # [n + 2, 2] the normal matrix's inverse times the constraints
-    reduced: Array  # [2, 2]
+    unit: Array  # [n + 2] the scaling of rows and columns that gives that unit diagonal
+    solved: Array  # [n + 2, 2] the inverse of the normal matrix times the constraints
+    reduced: Array  # [2, 2] the constraints times `solved`
 
 
 def _factor(game: Game, point: Point) -> _Newton:
     theta = point.weights / point.column_slacks
     is_row, is_used = game.row_labels != 0, theta > 0
-    room = jnp.where(is_row, game.cap - point.row_weights, 1.0)
+    below_cap = jnp.where(is_row, game.cap - point.row_weights, 1.0)
     curvature = jnp.where(
         is_row,
-        1 / (point.shortfall / room + point.excess / jnp.where(is_row, point.row_weights, 1.0)),
+        1
+        / (point.shortfall / below_cap + point.excess / jnp.where(is_row, point.row_weights, 1.0)),
         0.0,
     )
     stiffness = reduce.largest(curvature)
@@ -258,7 +266,7 @@ def _solve(factor: Array, unit: Array, right: Array) -> Array:
 
 
 class _Residuals(NamedTuple):
-    """What an iterate misses."""
+    """The residuals of the equality constraints at an iterate."""
 
     rows: Array  # [m] margins - gamma + xi - s
     balance: Array  # [2] sum z d - 2 sigma b and 1 - sum d
@@ -286,7 +294,7 @@ def _residuals(game: Game, point: Point) -> _Residuals:
 
 
 class _Targets(NamedTuple):
-    """What the complementary products are to change by."""
+    """The required changes of the complementary products."""
 
     columns: Array  # [n] d t
     excess: Array  # [m] u s
@@ -299,13 +307,13 @@ def _direction(
     """The Newton direction to the targets."""
     is_row, is_column = game.row_labels != 0, point.weights > 0
     safe_rows = jnp.where(is_row, point.row_weights, 1.0)
-    room = jnp.where(is_row, game.cap - point.row_weights, 1.0)
+    below_cap = jnp.where(is_row, game.cap - point.row_weights, 1.0)
     safe_columns = jnp.where(is_column, point.weights, 1.0)
     missing = jnp.where(
-        is_row, -residual.rows - targets.shortfall / room + targets.excess / safe_rows, 0.0
+        is_row, -residual.rows - targets.shortfall / below_cap + targets.excess / safe_rows, 0.0
     )
-    pull = jnp.where(is_column, -residual.columns - targets.columns / safe_columns, 0.0)
-    stationarity = jnp.concatenate([pull, -residual.free])
+    of_columns = jnp.where(is_column, -residual.columns - targets.columns / safe_columns, 0.0)
+    stationarity = jnp.concatenate([of_columns, -residual.free])
     right = (
         jnp.matmul(newton.matrix, newton.curvature * missing, precision=lax.Precision.HIGHEST)
         - stationarity
@@ -326,7 +334,7 @@ def _direction(
         column_slacks=jnp.where(is_column, value - edge - residual.columns, 0.0),
         row_weights=rows,
         excess=jnp.where(is_row, (targets.excess - point.excess * rows) / safe_rows, 0.0),
-        shortfall=jnp.where(is_row, (targets.shortfall + point.shortfall * rows) / room, 0.0),
+        shortfall=jnp.where(is_row, (targets.shortfall + point.shortfall * rows) / below_cap, 0.0),
         bias=step[-2],
         level=step[-1],
         tilt=tilt,
@@ -335,7 +343,7 @@ def _direction(
 
 
 def _solve_two(matrix: Array, right: Array) -> Array:
-    """A positive definite 2 x 2 system, scaled; a row of zeros leaves its unknown at 0."""
+    """Solves a positive definite 2 x 2 system, scaled first; the unknown of a row of zeros is 0."""
     diagonal = cholesky.diagonal(matrix)
     unit = jnp.where(diagonal > 0, lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 0.0)
     off = matrix[0, 1] * unit[0] * unit[1]
@@ -345,15 +353,15 @@ def _solve_two(matrix: Array, right: Array) -> Array:
 
 
 def _fall(values: Array, changes: Array) -> Array:
-    """How fast positive values fall for their size, 0 for others."""
+    """The relative rate at which positive values decrease; 0 for other values."""
     return jnp.where(values > 0, -changes / jnp.where(values > 0, values, 1.0), 0.0)
 
 
 def _steps(game: Game, point: Point, direction: Point) -> tuple[Array, Array]:
-    """The longest steps of the primal and of the dual part: to where the first of the positive
-    values is 0.
+    """The longest steps of the primal and of the dual part: up to the first point at which one of
+    the positive values is 0.
     """
-    room = jnp.where(game.row_labels != 0, game.cap - point.row_weights, 1.0)
+    below_cap = jnp.where(game.row_labels != 0, game.cap - point.row_weights, 1.0)
     of_slacks = _fall(
         jnp.where(point.weights > 0, point.column_slacks, 0.0), direction.column_slacks
     )
@@ -361,7 +369,7 @@ def _steps(game: Game, point: Point, direction: Point) -> tuple[Array, Array]:
         _fall(point.excess, direction.excess), _fall(point.shortfall, direction.shortfall)
     )
     of_rows = jnp.maximum(
-        _fall(point.row_weights, direction.row_weights), _fall(room, -direction.row_weights)
+        _fall(point.row_weights, direction.row_weights), _fall(below_cap, -direction.row_weights)
     )
     columns = reduce.several(
         (reduce.LARGEST, _fall(point.weights, direction.weights)), (reduce.LARGEST, of_slacks)
@@ -402,18 +410,21 @@ class _Search(NamedTuple):
     direction: Point  # the changes of all parts
     primal: Array  # [] the longest step of the primal part
     dual: Array  # []
-    goal: Array  # [] what the next direction aims at: complementary products of this size
+    goal: Array  # [] the complementary product that the next direction aims at
 
 
 def advance(game: Game, point: Point) -> Point:
-    """The iterate after a predictor and a corrector, which are two turns of one loop."""
+    """The iterate after a predictor and a corrector step.
+
+    Both are passes of one loop, so that their code is compiled once.
+    """
     newton, residual, mean = (
         _factor(game, point),
         _residuals(game, point),
         mean_product(game, point),
     )
 
-    def turn(_: Array, search: _Search) -> _Search:
+    def direct(_: Array, search: _Search) -> _Search:
         direction = _direction(game, point, residual, newton, _aim(game, point, search))
         primal, dual = _steps(game, point, direction)
         ahead = mean_product(
@@ -424,7 +435,7 @@ def advance(game: Game, point: Point) -> Point:
 
     none = jnp.zeros_like(mean)
     search = loops.fori_loop(
-        0, 2, turn, _Search(jax.tree.map(jnp.zeros_like, point), none, none, none)
+        0, 2, direct, _Search(jax.tree.map(jnp.zeros_like, point), none, none, none)
     )
     primal, dual = (
         jnp.minimum(_TO_BOUNDARY * length, 1.0) for length in (search.primal, search.dual)
@@ -433,8 +444,8 @@ def advance(game: Game, point: Point) -> Point:
 
 
 def _aim(game: Game, point: Point, search: _Search) -> _Targets:
-    """Complementary products of the size of the goal, less what the last direction changes them by
-    its square; of the predictor 0.
+    """The changes that bring all complementary products to the goal, corrected by the second-order
+    term of the last direction. For the predictor, goal and correction are 0.
     """
     products, direction, is_row = _products(game, point), search.direction, game.row_labels != 0
     return _Targets(
@@ -455,30 +466,30 @@ def _aim(game: Game, point: Point, search: _Search) -> _Targets:
 
 
 def bounds(game: Game, point: Point) -> tuple[Array, Array]:
-    """What the iterate's weights attain and its row weights leave, [] each: valid up to rounding,
-    as both are made feasible.
+    """The lower bound that the weights of an iterate prove, and the upper bound of its row weights,
+    [] each. They are valid up to rounding, since both weights are made feasible first.
     """
     edge = edges(game, allowed(game, point.row_weights))
     return attained(game, point), numerics.masked_max(edge, game.column_labels != 0, fill=-jnp.inf)
 
 
 def attained(game: Game, point: Point) -> Array:
-    """The lower bound [] that the iterate's weights leave, scaled to sum one."""
+    """The lower bound [] that the weights of an iterate prove once they are scaled to sum one."""
     return _attained(game, point.level, margins(game, point.weights / reduce.total(point.weights)))
 
 
 def _attained(game: Game, level: Array, reached: Array) -> Array:
-    """What margins [m] are worth at a level."""
+    """The objective [] of margins [m] at a level gamma."""
     return level - game.cap * numerics.masked_sum(
         jnp.maximum(level - reached, 0.0), game.row_labels != 0
     )
 
 
 def restart(game: Game, before: Point) -> Point:
-    """An iterate of a game of the same rows and columns but another cap, moved away from the
-    boundary, as the start of this one.
+    """A starting point made from an iterate of a game with the same rows and columns and another
+    cap.
 
-    Where rounding has spoiled the iterate, `start`.
+    The iterate is moved away from the boundary. If it is not finite, the result is that of `start`.
     """
     fresh = start(game)
 
@@ -508,15 +519,15 @@ def restart(game: Game, before: Point) -> Point:
 
 
 def first_point(game: Game, initial: Point | None = None) -> Point:
-    """The point before the first iteration, from one of a game of the same rows and columns or from
-    none.
+    """The point before the first iteration. `initial` is an iterate of a game with the same rows
+    and columns, or None.
     """
     return start(game) if initial is None else restart(game, initial)
 
 
 def begin(game: Game, initial: Point | None = None) -> State:
-    """The state before the first iteration, whose bounds are those of even row weights and of their
-    best column: the optimum for a cap of 1 / m.
+    """The state before the first iteration. Its bounds are those of equal row weights and of the
+    best column for them, which are optimal for a cap of 1 / m.
     """
     is_row = game.row_labels != 0
     even = jnp.where(is_row, 1 / jnp.maximum(game.num_rows, 1), 0.0)
@@ -541,8 +552,8 @@ def begin(game: Game, initial: Point | None = None) -> State:
 
 
 def pruned(state: State) -> State:
-    """The state before the iterations that repair it, with exact zeros for the columns that strict
-    complementarity tells from the support.
+    """The state with exact zeros for the columns that strict complementarity excludes from the
+    support, ready for the iterations that restore feasibility.
     """
     point = state.point
     weights = jnp.where(point.weights > point.column_slacks, point.weights, 0.0)
@@ -553,7 +564,7 @@ def pruned(state: State) -> State:
 
 
 def is_as_near(after: State, before: State, tolerance: Array, floor: Array) -> Array:
-    """Whether the bounds are as near to each other as was asked for, or as they were before, []."""
+    """Whether the gap is within the tolerance or no larger than before, []."""
     gap = after.upper - after.lower
     return jnp.isfinite(gap) & (
         gap <= jnp.maximum(_wanted(before, tolerance, floor), before.upper - before.lower)
@@ -561,26 +572,26 @@ def is_as_near(after: State, before: State, tolerance: Array, floor: Array) -> A
 
 
 def _wanted(state: State, tolerance: Array, floor: Array) -> Array:
-    """The gap that was asked for, 0 while a bound is infinite, []."""
+    """The largest gap that the tolerance allows, []; 0 while a bound is infinite."""
     size = jnp.maximum(jnp.abs(state.upper), jnp.abs(state.lower))
     return jnp.where(jnp.isfinite(size), tolerance * size + floor, 0.0)
 
 
 def is_open(state: State, tolerance: Array, floor: Array) -> Array:
-    """Whether the bounds are farther apart than was asked for, []."""
+    """Whether the gap between the bounds is larger than the tolerance allows, []."""
     return state.upper - state.lower > _wanted(state, tolerance, floor)
 
 
 def helps(state: State) -> Array:
-    """Whether iterations still bring the bounds nearer, []."""
+    """Whether iterations still make progress, []."""
     return jnp.isfinite(state.point.value) & (state.num_stalled < MOST_STALLED)
 
 
 def record(state: State, point: Point, lower: Array, upper: Array, product: Array) -> State:
-    """The state after an iteration that ends in a point, whose weights prove the lower bound and
-    whose row weights the upper one.
+    """The state after an iteration that ends in `point`. The weights of the point prove `lower`,
+    its row weights prove `upper`, and `product` is its mean complementary product.
     """
-    # False where rounding made them NaN
+    # comparisons with NaN, which rounding may cause, are False
     is_higher, is_lower, is_nearer = (
         lower > state.lower,
         upper < state.upper,
@@ -609,7 +620,9 @@ def record(state: State, point: Point, lower: Array, upper: Array, product: Arra
 def iterate(
     game: Game, state: State, *, tolerance: Array, floor: Array, num_iterations: Array
 ) -> State:
-    """Iterations over all columns, until they are finished or so many [] are done."""
+    """Iterates over all columns until the gap is closed, progress ends, or `num_iterations` []
+    are done.
+    """
     end = state.num_iterations + num_iterations
 
     def step(state: State) -> State:

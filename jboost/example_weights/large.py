@@ -1,11 +1,11 @@
-"""(5) of paper 003 for tens of thousands of examples: columns of the program enter as they are
-needed, and nothing of size [m, m] is kept.
+"""The linear program (5) of Naish-Guzman, Holden and Paquet for tens of thousands of examples, by
+column generation; no array of size [m, m] is kept.
 
-A restricted master holds all rows and few columns (examples that may have weight); its row weights
-price all examples, chunk by chunk, and the largest edges enter, spread over the data, since
-neighbours have nearly the same column. Any row weights prove an upper bound over all examples and
-any weights a lower bound, so that the gap is certified in every round (`jboost.lpboost` does the
-same over hypotheses).
+A restricted master holds all rows and few columns (the examples that may have weight). Its row
+weights give the edges of all examples, which are computed in chunks. The examples of largest edge
+enter. They are chosen apart from each other, since neighbours have nearly equal columns. Any row
+weights prove an upper bound over all examples and any weights prove a lower bound, so that the gap
+is certified in every round. `jboost.lpboost` does the same over hypotheses.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ from jboost.example_weights.solve import (
 from jboost.example_weights.types import ExampleWeightModel
 from jboost.kernels import Kernel
 
-_APART = 0.02  # of the largest disagreement: columns that enter together differ by this at least
-_SHARE_OF_GAP = 0.1  # how precise a master is, of the relative gap that is left
-_COARSEST = 0.1
+# Columns that enter in one round differ by at least this share of the largest disagreement.
+_APART = 0.02
+_SHARE_OF_GAP = 0.1  # the tolerance of a master, as a share of the relative gap that remains
+_COARSEST = 0.1  # the largest relative tolerance of a master
 
 
 class Info(NamedTuple):
@@ -52,16 +53,16 @@ class Info(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is known after a round, and what the next one begins with."""
+    """The results after a round, from which the next round starts."""
 
-    columns: np.ndarray  # [k] which examples may have weight in the next round
+    columns: np.ndarray  # [k] the examples that may have weight in the next round
     example_weights: np.ndarray  # [k] of the best lower bound, over best_columns
     best_columns: np.ndarray  # [k]
     row_weights: np.ndarray  # [m] of the best upper bound
     lower_bound: float
     upper_bound: float
     num_rounds: int
-    status: int  # UNFINISHED while there is a round to come
+    status: int  # UNFINISHED while more rounds follow
 
 
 @meshes.takes_gathered
@@ -83,8 +84,8 @@ def fit_large(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> ExampleWeightModel:
-    """`fit` by column generation over examples, for tens of thousands; host-driven, not under jit
-    or vmap.
+    """`fit` by column generation over examples, for tens of thousands of them. The loop runs on the
+    host, not under jit or vmap.
 
     A round costs one pass over all pairs of examples, 4 million entries at a time, and one program
     of [m, capacity].
@@ -94,25 +95,25 @@ def fit_large(
       labels: [m].
       penalty: [].
       radius: [].
-      kernel: in place of a radius.
+      kernel: instead of a radius.
       centre: [d].
       mask: [m].
       tolerance: the gap between the bounds at which to stop, relative to the larger.
       capacity: how many examples may be candidates at a time, static.
-      num_entering: how many enter in a round at most.
-      max_rounds: after which it ends with ROUND_LIMIT.
+      num_entering: how many candidates may enter in a round.
+      max_rounds: the number of rounds after which it ends with ROUND_LIMIT.
       config: static sizes of the solver of masters.
       on_step: called with (state, info) after each round; False ends the loop with TIME_LIMIT.
-      initial: a `jboost.example_weights.LargeState` to go on from, as `on_step` of the same fit was
-        given it; the result is the same, to the bit. None for a fit from the start.
+      initial: a `jboost.example_weights.LargeState` from which to continue, as passed to `on_step`
+        of the same fit. The result is bitwise the same as without interruption. None for a fit from
+        the start.
 
     Returns:
       An `ExampleWeightModel`; `num_iterations` counts rounds, its bounds hold over all examples.
       Statuses: OPTIMAL, NO_EDGE, ROUND_LIMIT, TIME_LIMIT and PRECISION_LIMIT.
 
     Raises:
-      ValueError: as `fit`; and for bad values, as `validate`, of which only the status speaks
-        there.
+      ValueError: as for `fit`, and as for `validate`: values for which `fit` only returns a status.
 
     >>> import jboost
     >>> points, labels = [[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]], [-1, -1, 1, 1]
@@ -137,7 +138,7 @@ def fit_large(
         mask=mask,
         tolerance=tolerance,
     )
-    with jax.ensure_compile_time_eval():  # something else may be traced
+    with jax.ensure_compile_time_eval():  # the caller may be traced for other arguments
         inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
         price = validate_penalty(penalty, inputs.mask)
         for name, value in (
@@ -160,10 +161,10 @@ def fit_large(
                 " jboost.example_weights.validate names it"
             )
         config = check.config("config", config, Config)
-        places, signs = centred(inputs)
+        centred_points, signs = centred(inputs)
         state, status = _generate(
             inputs,
-            places,
+            centred_points,
             signs,
             price,
             tolerance,
@@ -174,21 +175,22 @@ def fit_large(
             on_step,
             initial,
         )
-        weights = np.zeros(len(places), places.dtype)
+        weights = np.zeros(len(centred_points), centred_points.dtype)
         weights[state.best_columns] = state.example_weights
         rounds = jnp.asarray(status[1], jnp.int32)
         lower, upper = (
-            jnp.asarray(value, places.dtype) for value in (state.lower_bound, state.upper_bound)
+            jnp.asarray(value, centred_points.dtype)
+            for value in (state.lower_bound, state.upper_bound)
         )
         code = jnp.asarray(int(status[0]), jnp.int32)
         solution = Solution(
             jnp.asarray(weights), jnp.asarray(state.row_weights), lower, upper, rounds, code
         )
-        return make_model(inputs, places, signs, price, solution)
+        return make_model(inputs, centred_points, signs, price, solution)
 
 
 def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None:
-    """Raises ValueError unless a state may be one of these data and sizes."""
+    """Raises ValueError unless a state fits these data and sizes."""
     if initial is None:
         return
     if not isinstance(initial, State):
@@ -199,19 +201,19 @@ def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None
     num_rows = len(np.asarray(inputs.mask))
     if len(initial.row_weights) != num_rows:
         raise ValueError(
-            f"initial is of {len(initial.row_weights)} examples, and points has {num_rows}: pass a"
+            f"initial has {len(initial.row_weights)} examples, and points has {num_rows}: pass a"
             " state of the same data"
         )
     if len(initial.columns) > capacity:
         raise ValueError(
             f"initial has {len(initial.columns)} candidates, and capacity is {capacity}: pass the"
-            " capacity of the fit it is of"
+            " capacity of the fit that it comes from"
         )
 
 
 def _generate(
     inputs: Inputs,
-    places: Array,
+    centred_points: Array,
     signs: Array,
     price: Array,
     tolerance: float,
@@ -230,7 +232,7 @@ def _generate(
             columns,
             np.zeros(0),
             columns[:0],
-            np.zeros(len(places)),
+            np.zeros(len(centred_points)),
             -np.inf,
             np.inf,
             0,
@@ -246,19 +248,19 @@ def _generate(
         is_used = np.arange(capacity) < len(state.columns)
         solution = _master(
             inputs.kernel,
-            places,
+            centred_points,
             signs,
             padded,
             is_used,
             price,
-            jnp.asarray(wanted, places.dtype),
+            jnp.asarray(wanted, centred_points.dtype),
             config=config,
         )
         weights, rows = (
             np.asarray(solution.example_weights)[: len(state.columns)],
             np.asarray(solution.row_weights),
         )
-        low, high = _priced(inputs.kernel, places, signs, price, solution.row_weights)
+        low, high = _priced(inputs.kernel, centred_points, signs, price, solution.row_weights)
         upper, lower = float(high), float(solution.lower_bound)
         if lower > state.lower_bound:
             state = state._replace(
@@ -275,7 +277,7 @@ def _generate(
         else:
             entering = _entering(
                 inputs.kernel,
-                places,
+                centred_points,
                 np.asarray(low),
                 live,
                 state.columns,
@@ -317,14 +319,16 @@ def _first_columns(signs: np.ndarray, live: np.ndarray, count: int) -> np.ndarra
 
 def _entering(
     kernel: Kernel,
-    places: Array,
+    centred_points: Array,
     edges: np.ndarray,
     live: np.ndarray,
     columns: np.ndarray,
     level: float,
     count: int,
 ) -> np.ndarray:
-    """Examples of largest edge above the master's, no two of them near each other."""
+    """The examples of largest edge among those with an edge above `level`, no two of them near each
+    other.
+    """
     score = np.full(len(edges), -np.inf)
     score[live] = edges[live]
     score[columns] = -np.inf
@@ -334,7 +338,7 @@ def _entering(
     while len(chosen) < count and np.isfinite(score.max()):
         best = int(score.argmax())
         chosen.append(best)
-        near = np.asarray(_one_row(kernel, places, best))
+        near = np.asarray(_one_row(kernel, centred_points, best))
         apart = max(apart, _APART * float(near[live].max()))
         score[near <= apart] = -np.inf
         score[best] = -np.inf
@@ -344,33 +348,35 @@ def _entering(
 def _exchanged(
     columns: np.ndarray, weights: np.ndarray, entering: np.ndarray, capacity: int
 ) -> np.ndarray:
-    """The columns with those that enter; where there is no room, those of least weight leave."""
-    room = capacity - len(entering)
-    kept = columns[np.sort(np.argsort(-weights, kind="stable")[:room])]
+    """The columns together with those that enter. Beyond the capacity, those of least weight are
+    dropped.
+    """
+    num_kept = capacity - len(entering)
+    kept = columns[np.sort(np.argsort(-weights, kind="stable")[:num_kept])]
     return np.concatenate([kept, entering])
 
 
 @devices.host_jit
 def _priced(
-    kernel: Kernel, places: Array, signs: Array, price: Array, row_weights: Array
+    kernel: Kernel, centred_points: Array, signs: Array, price: Array, row_weights: Array
 ) -> tuple[Array, Array]:
-    """Floats at or below the edges of all examples, [m], and the upper bound that the row weights
-    prove, [].
+    """Lower bounds on the edges of all examples, [m], and the upper bound on the optimum that the
+    row weights prove, [].
     """
-    low, high = price_all(kernel, places, signs, row_weights)
+    low, high = price_all(kernel, centred_points, signs, row_weights)
     highest = numerics.masked_max(high, signs != 0, fill=-jnp.inf)
     return low, jnp.where(certify.is_allowed(row_weights, signs, price), highest, jnp.inf)
 
 
 @devices.host_jit
-def _one_row(kernel: Kernel, places: Array, index: Array) -> Array:
-    return kernel.disagreement(places[index][None], places)[0]
+def _one_row(kernel: Kernel, centred_points: Array, index: Array) -> Array:
+    return kernel.disagreement(centred_points[index][None], centred_points)[0]
 
 
 @devices.host_jit(static_argnames=("config",))
 def _master(
     kernel: Kernel,
-    places: Array,
+    centred_points: Array,
     signs: Array,
     columns: Array,
     is_used: Array,
@@ -379,7 +385,9 @@ def _master(
     *,
     config: Config,
 ) -> Solution:
-    disagreement = kernel.disagreement(places[columns], places).astype(places.dtype)
+    disagreement = kernel.disagreement(centred_points[columns], centred_points).astype(
+        centred_points.dtype
+    )
     column_labels = jnp.where(is_used, signs[columns], 0.0)
     return solve_program(
         disagreement, signs, column_labels, price, tolerance, jnp.ones((), bool), config

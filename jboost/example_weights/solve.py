@@ -1,5 +1,5 @@
-"""(4) and (5) of paper 003 with the matrix of disagreements at hand, and `fit`, which makes it from
-points.
+"""The linear programs (4) and (5) of Naish-Guzman, Holden and Paquet for a given matrix of
+disagreements, and `fit`, which computes that matrix from points.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from jboost.example_weights.types import ExampleWeightModel, sum_in_64_bits
 from jboost.kernels import Kernel, hyperplanes, least_radius
 from jboost.kernels.types import as_points
 
-_FLOOR = 64  # units of rounding of the largest disagreement, below which a gap is none
-_SHARE_OF_TOLERANCE = 1e-5  # of the largest disagreement, likewise
-# likewise: an upper bound as small beside a lower one that is not positive is none; by bytes of a
-# float
+# A gap counts as closed below so many units of rounding of the largest disagreement, or below this
+# share of the tolerance times the largest disagreement.
+_FLOOR = 64
+_SHARE_OF_TOLERANCE = 1e-5
+# If the lower bound is not positive, an upper bound up to this multiple of the largest disagreement
+# counts as 0. Keys are the bytes of a float.
 _NOTHING = {4: 0.0, 8: 1e-8}
 
 
@@ -33,14 +35,14 @@ class Config:
     """Static sizes of the solver."""
 
     max_iterations: int = 100
-    sparse: bool = True  # whether to turn the weights off the support into exact zeros
+    sparse: bool = True  # whether weights outside the support become exact zeros
 
     def __post_init__(self) -> None:
         check.count("config.max_iterations", self.max_iterations, low=1)
 
 
 class Solution(NamedTuple):
-    """Weights of examples and of margins, and what they prove about each other."""
+    """Weights of examples and of margins, and the bounds that they prove."""
 
     example_weights: Array  # [n] d
     row_weights: Array  # [m] u
@@ -51,7 +53,7 @@ class Solution(NamedTuple):
 
 
 def default_tolerance() -> float:
-    """The relative gap that the default float type carries."""
+    """The relative gap that can be reached in the default float type."""
     return 1e-7 if jnp.result_type(float) == jnp.dtype("float64") else 1e-2
 
 
@@ -64,8 +66,8 @@ def solve_program(
     is_valid: Array,
     config: Config,
 ) -> Solution:
-    """(5) over the rows and columns with labels other than 0; `disagreement` [n, m], columns first.
-    `vmap` runs it in chunks.
+    """Solves (5) over the rows and columns with labels other than 0. `disagreement` is [n, m],
+    columns first. Under `vmap` it runs in chunks.
     """
     cold = functools.partial(_solve_cold, config)
     return batching.in_chunks(cold)(
@@ -88,8 +90,8 @@ def solve_warm(
     *,
     initial: game.Point | None,
 ) -> tuple[Solution, game.Point]:
-    """One program, from the last iterate of one like it or from none; the solution, and the last
-    iterate.
+    """Solves one program from the last iterate of a similar program, or from none. Returns the
+    solution and the last iterate.
     """
     num_rows = reduce.count(row_labels != 0, dtype=disagreement.dtype)
     program = game.make(
@@ -149,25 +151,25 @@ def fit(
     tolerance: ArrayLike | None = None,
     config: Config | None = None,
 ) -> ExampleWeightModel:
-    """The distribution over examples of largest soft margin, and the classifier that it makes
-    (paper 003, (4) and (5)).
+    """The distribution over examples of largest soft margin, and its classifier (Naish-Guzman,
+    Holden and Paquet, (4) and (5)).
 
     Maximises gamma - C sum_i xi_i s.t. y_i F_d(x_i) >= gamma - xi_i, d in the simplex, xi >= 0,
     with F_d(x) = sum_i d_i y_i (1/2 - P[h(x) != h(x_i)]) over random hypotheses h. It may be
-    jitted, and vmapped over data sets and penalties. Work: a few dozen products and factors of [m,
-    m]; for thousands of examples take `fit_large`.
+    jitted, and vmapped over data sets and penalties. It computes a few dozen products and Cholesky
+    factors of [m, m] matrices; for many thousands of examples use `fit_large`.
 
     Args:
       points: [m, d].
       labels: [m], +1 or -1.
-      penalty: [] C > 0, the price of a shortfall: at 1 or more the hard margin (4), below 1 / m the
-        program is unbounded.
-      radius: [] R, for the hyperplanes of the paper: their nearest point to the centre is uniform
-        in the cube [-R, R]^d. In its place
-      kernel: any measure, as `jboost.kernels` makes it.
-      centre: [d], the origin of the measure. None: with a radius the mean of the points, as in the
-        paper; with a kernel the origin.
-      mask: [m] bool, False for rows that only pad.
+      penalty: [] C > 0, the cost of a unit of shortfall. At 1 or more it gives the hard margin (4);
+        below 1 / m the program is unbounded.
+      radius: [] R, for the hyperplanes of the paper: their point nearest to the centre is uniform
+        in the cube [-R, R]^d. Pass either `radius` or `kernel`.
+      kernel: any measure that `jboost.kernels` makes.
+      centre: [d], the origin of the measure. None stands for the mean of the points with a radius,
+        as in the paper, and for the origin with a kernel.
+      mask: [m] bool, False for rows that are only padding.
       tolerance: [] the gap between the bounds, relative to the larger of them; None for 1e-7 in
         float64 and 1e-2 in float32.
       config: static sizes.
@@ -175,10 +177,10 @@ def fit(
     Returns:
       An `ExampleWeightModel`. `lower_bound` follows from `example_weights` and `upper_bound` from
       `row_weights` by `recompute_bounds`. Statuses: OPTIMAL; PRECISION_LIMIT or ITERATION_LIMIT
-      with a wider gap; NO_EDGE where the best margin is 0 as far as the floats tell (in float64 to
-      1e-8 of the largest disagreement), as of examples of opposite labels at one place under a hard
-      margin; INFEASIBLE for a traced penalty below 1 / m; INVALID_INPUT, with NaN, for NaN, labels
-      that are none, a point outside the measure, or no examples.
+      with a wider gap; NO_EDGE where the best margin is 0 within the precision of the floats (in
+      float64, 1e-8 of the largest disagreement), as for equal points of opposite labels under a
+      hard margin; INFEASIBLE for a traced penalty below 1 / m; INVALID_INPUT, with NaN results, for
+      NaN, labels other than +1 and -1, a point outside the measure, or no examples.
 
     Raises:
       ValueError: at trace time, naming the argument; for a concrete radius or penalty of 0 or less,
@@ -205,7 +207,7 @@ def fit(
 
 
 class Inputs(NamedTuple):
-    """Examples and a measure, checked in shape and kind."""
+    """Examples and a measure, whose shapes and types are checked."""
 
     points: Array  # [m, d]
     labels: Array  # [m]
@@ -226,10 +228,12 @@ def prepare(
     """The arguments of `fit` as arrays. Raises ValueError at trace time, naming the argument."""
     points = as_points("points", points, "d")
     if points.shape[0] == 0:
-        raise ValueError("points has no examples: expected one at least, which may be masked out")
+        raise ValueError("points has no examples: expected at least one, which may be masked out")
     signs, _, mask = labelled.validate_examples(labels, None, mask, points.shape[0])
     if (radius is None) == (kernel is None):
-        raise ValueError("radius and kernel: exactly one of them says which hypotheses are meant")
+        raise ValueError(
+            "radius and kernel: exactly one of them must be given, to define the hypotheses"
+        )
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(
             f"kernel is a {type(kernel).__name__}: take one that jboost.kernels makes, such as"
@@ -258,18 +262,18 @@ def _mean(points: Array, mask: Array) -> Array:
 
 
 def validate_penalty(penalty: ArrayLike, mask: Array) -> Array:
-    """The penalty [], on the host where it is concrete; ValueError below 1 / m, which it names."""
+    """The penalty [], on the host where it is concrete. Raises ValueError if it is below 1 / m."""
     penalty = jnp.asarray(
         check.number("penalty", penalty, low=0, high=check.LARGEST, open_low=True), float
     )
     if not isinstance(penalty, jax.core.Tracer) and not isinstance(mask, jax.core.Tracer):
         with jax.ensure_compile_time_eval():
-            # every process has the sum, though it holds a part of the mask
+            # each process holds only a part of the mask, but every one of them gets the sum
             count = int(jnp.sum(mask))
         if count and float(penalty) * count < 1 - 4 * jnp.finfo(penalty.dtype).eps:
             raise ValueError(
                 f"penalty is {float(penalty):g}, below 1 / m = {1 / count:g} for {count} examples:"
-                " the program is unbounded there; raise it to 1 / m at least (at 1 or more it is"
+                " the program is unbounded there; raise it to at least 1 / m (1 or more gives"
                 " the hard margin)"
             )
     return penalty
@@ -285,12 +289,12 @@ def validate(
     centre: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> None:
-    """Judges the values that `fit` takes, on the host.
+    """Checks the values that `fit` takes, on the host.
 
     Raises:
       ValueError: naming the argument and the remedy: for NaN, labels outside {-1, +1}, no examples,
-        a penalty below 1 / m, and a radius that some point needs larger (it names the radius
-        needed), or a kernel that is not made for a point.
+        a penalty below 1 / m, a radius that is too small for a point (with the radius needed), or a
+        kernel that is not defined at a point.
 
     >>> import jboost
     >>> jboost.example_weights.validate(
@@ -311,10 +315,10 @@ def validate(
     }
     check.on_host(
         "jboost.example_weights.validate",
-        instead="under these the status INVALID_INPUT says the same",
+        instead="under these the status INVALID_INPUT reports such values",
         **given,
     )
-    with jax.ensure_compile_time_eval():  # something else may be traced
+    with jax.ensure_compile_time_eval():  # the caller may be traced for other arguments
         _validate(
             prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask),
             penalty,
@@ -332,37 +336,37 @@ def _validate(inputs: Inputs, penalty: ArrayLike, radius: ArrayLike | None) -> N
     )
     if not bool(np.asarray(inputs.mask).any()):
         raise ValueError(
-            "points has no examples that count: pass one at least, or a mask that is True for one"
+            "points has no examples that count: pass at least one, or a mask that is True for one"
         )
     validate_penalty(penalty, inputs.mask)
     for name, part in (("centre", inputs.centre), ("kernel", inputs.kernel)):
         if not all(
             np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in jax.tree.leaves(part)
         ):
-            raise ValueError(f"{name} holds a number that is not finite: pass finite ones")
+            raise ValueError(f"{name} holds a number that is not finite: pass finite numbers")
     centred = inputs.points - inputs.centre[None, :]
     outside = np.asarray(~inputs.kernel.is_inside(centred) & inputs.mask)
     if not outside.any():
         return
     if radius is None:
         raise ValueError(
-            f"points[{int(outside.argmax())}] lies where the kernel is not made for"
+            f"points[{int(outside.argmax())}] lies where the kernel is not defined"
             f" ({int(outside.sum())} such in all): widen its range"
         )
     needed = np.where(np.asarray(inputs.mask), np.asarray(least_radius(centred)), 0)
     row = int(needed.argmax())
-    place = ", ".join(f"{value:g}" for value in np.asarray(centred[row])[:6]) + (
+    where = ", ".join(f"{value:g}" for value in np.asarray(centred[row])[:6]) + (
         ", ..." if centred.shape[1] > 6 else ""
     )
     raise ValueError(
-        f"radius is {float(jnp.asarray(radius)):g}: the point {row}, at ({place}) from the centre,"
-        f" needs {_rounded_up(needed[row] * (1 + 1e-6))} at least, or the measure is not what it"
-        " says there"
+        f"radius is {float(jnp.asarray(radius)):g}: the point {row}, at ({where}) from the centre,"
+        f" needs {_rounded_up(needed[row] * (1 + 1e-6))} at least, or the disagreements are not"
+        " probabilities there"
     )
 
 
 def _rounded_up(value: float) -> str:
-    """A number of six digits that is not below a positive one."""
+    """A positive number rounded up to six digits."""
     six_digits = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)
     return f"{float(six_digits.create_decimal_from_float(float(value))):g}"
 
@@ -393,7 +397,7 @@ def centred(inputs: Inputs) -> tuple[Array, Array]:
 @functools.partial(jax.jit, static_argnames=("config",))
 def _fit(inputs: Inputs, penalty: Array, tolerance: Array, *, config: Config) -> ExampleWeightModel:
     points, labels = centred(inputs)
-    # apart from the penalty: under `vmap` over penalties there is one matrix
+    # computed without the penalty, so that `vmap` over penalties computes one matrix
     sound = is_sound(inputs)
     labels = jnp.where(sound, labels, 0.0)
     disagreement = jnp.where(
@@ -408,7 +412,7 @@ def _fit(inputs: Inputs, penalty: Array, tolerance: Array, *, config: Config) ->
 def make_model(
     inputs: Inputs, points: Array, labels: Array, penalty: Array, solution: Solution
 ) -> ExampleWeightModel:
-    """The model of a solution."""
+    """The model that belongs to a solution."""
     weights = solution.example_weights
     return ExampleWeightModel(
         kernel=inputs.kernel,

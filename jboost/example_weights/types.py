@@ -1,7 +1,8 @@
-"""What a fit returns, and how it predicts.
+"""The model that a fit returns, and its predictions.
 
-Paper 003: d_i `example_weights`, C `penalty`, F_d(x) = sum_i d_i y_i (1/2 - P[h(x) != h(x_i)]) the
-score; u_i, the multipliers of the margins, `row_weights`.
+Symbols of Naish-Guzman, Holden and Paquet: d_i is `example_weights`, C is `penalty`, and the score
+is F_d(x) = sum_i d_i y_i (1/2 - P[h(x) != h(x_i)]). u_i, the multipliers of the margins, are
+`row_weights`.
 """
 
 from __future__ import annotations
@@ -23,16 +24,14 @@ from jboost.kernels import Kernel, weighted_disagreement
 @register
 @dataclasses.dataclass(frozen=True)
 class ExampleWeightModel:
-    """A distribution over the examples, the classifier that it makes, and the proof of how good it
-    is.
-    """
+    """A distribution over the examples, its classifier, and a certificate of its margin."""
 
     kernel: Kernel
     centre: Array  # [d] the origin of the measure
     points: Array  # [m, d] the examples less the centre, 0 where masked
     labels: Array  # [m] +1 or -1, 0 where masked
-    example_weights: Array  # [m] d, sum one, exact zeros off the support
-    # [m] u, the certificate of the upper bound: what each margin weighs, at most the penalty
+    example_weights: Array  # [m] d, of sum one, exactly 0 outside the support
+    # [m] u, the weights of the margins, at most the penalty; they prove the upper bound
     row_weights: Array
     bias: Array  # [] 1/2 sum_i d_i y_i, summed in 64 bits
     penalty: Array  # [] C
@@ -44,8 +43,8 @@ class ExampleWeightModel:
 
 
 def compact(model: ExampleWeightModel) -> ExampleWeightModel:
-    """The model with the examples of positive weight alone, on the host: it predicts the same, and
-    its bounds can no longer be recomputed.
+    """The model with only the examples of positive weight, on the host. Its predictions are the
+    same, but its bounds can no longer be recomputed.
 
     Raises:
       ValueError: if the arrays are traced or batched.
@@ -87,15 +86,14 @@ def sum_in_64_bits(values: Array, factor: float) -> Array:
 
 @scores_of.register
 def _(model: ExampleWeightModel, features: ArrayLike) -> Array:
-    """F_d [k] in time O(k support): examples of weight 0 are left out where the model
-    is concrete.
-    """
+    """F_d [k] in time O(k support): examples of weight 0 are dropped if the model is concrete."""
     features = check.numeric("features", features, shape=("k", model.centre.shape[-1]), kinds="fiu")
     if not isinstance(model.example_weights, jax.core.Tracer) and model.example_weights.ndim == 1:
         order = np.argsort(-np.asarray(model.example_weights), kind="stable")
         support = int((np.asarray(model.example_weights) > 0).sum())
-        room = min(len(order), 1 << max(support - 1, 0).bit_length())  # few sizes, few compilations
-        model = _take(model, order[:room])
+        # a power of two, so that few programs are compiled
+        size = min(len(order), 1 << max(support - 1, 0).bit_length())
+        model = _take(model, order[:size])
     return _scores(model, features.astype(model.points.dtype))
 
 

@@ -1,5 +1,5 @@
-"""Kernels that come from a measure on hypotheses: the probability that a random hypothesis tells
-two points apart.
+"""Kernels defined by a measure on hypotheses: the probability that a random hypothesis separates
+two points.
 """
 
 from jboost.kernels.chunks import weighted_disagreement

@@ -1,6 +1,4 @@
-"""Angles with a derivative where the formula has none: 0, a subgradient of what the kernels make of
-them.
-"""
+"""Angles whose derivative is 0 where the formula has none, so that kernels have a subgradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums over a kernel matrix that is never whole: one chunk of rows after the other."""
+"""Sums over a kernel matrix in chunks of rows, without the whole matrix in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jboost.base import check, meshes
 from jboost.base.types import Array, ArrayLike
 from jboost.kernels.types import Kernel, as_points
 
-_ENTRIES_AT_ONCE = 1 << 22
+_ENTRIES_AT_ONCE = 1 << 22  # 16 MiB in float32
 
 
 @meshes.takes_sharded
@@ -21,15 +21,15 @@ def weighted_disagreement(
     *,
     entries_at_once: int = _ENTRIES_AT_ONCE,
 ) -> Array:
-    """sum_j P[h(a_i) != h(b_j)] c_j for every i, without the matrix: 50,000 x 50,000 points take 16
-    MiB at a time.
+    """sum_j P[h(a_i) != h(b_j)] c_j for every i, without the whole matrix. For any number of points
+    only a chunk is in memory, 16 MiB by default.
 
     Args:
-      kernel: as `hyperplanes` makes it.
+      kernel: a kernel, such as `hyperplanes` makes.
       points_a: [a, d].
       points_b: [b, d].
       coefficients: [b], or [b, k] for k sums at once.
-      entries_at_once: how many entries of the matrix may be in memory, static; one row at least.
+      entries_at_once: how many entries of the matrix may be in memory, static; at least one row is.
 
     Returns:
       [a] or [a, k].

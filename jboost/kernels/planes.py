@@ -1,5 +1,5 @@
-"""Hyperplanes whose nearest point to the origin is uniform in a cube: the class of paper 003, in
-any dimension.
+"""Hyperplanes whose nearest point to the origin is uniform in a cube: the class of Naish-Guzman,
+Holden and Paquet, in any dimension.
 
 Symbols: r the nearest point of the plane {u : u.r = |r|^2}, uniform in [-R, R]^d with R `radius`;
 rho_x = |x|. The plane separates x from the origin O iff r.x > |r|^2, that is iff r lies in the ball
@@ -23,8 +23,9 @@ volume of a hyperspherical cap"). With x the longer one the difference is taken 
 
 two terms that are never negative, each of them computed without cancellation: from x - z and
 (x - z).(x + z), from the angle between the points, and from cos^d as its Fourier series, whose
-coefficients are positive. So equal points give exactly 0, and near points their relative accuracy.
-For d = 2 this is the paper's formula (7), with (|x| / 2)^2 in place of the printed |x|^2.
+coefficients are positive. So equal points give exactly 0, and near points have full relative
+accuracy.
+For d = 2 this is the paper's formula (7), with (|x| / 2)^2 instead of the printed |x|^2.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from jboost.base.types import Array, ArrayLike, PyTree
 from jboost.kernels.angles import angle_of
 from jboost.kernels.types import Kernel, as_points
 
-_UNROLLED = 16  # coordinates of a pair that are worked off in registers
+_UNROLLED = 16  # the loop over coordinates is unrolled by up to so many, to use registers
 
 
 @register
@@ -81,24 +82,23 @@ def disagreement(points_a: ArrayLike, points_b: ArrayLike, radius: ArrayLike) ->
     """The probability that a random hyperplane separates two points: its nearest point to the
     origin is uniform in the cube [-radius, radius]^d.
 
-    Exact in every dimension, and in float32 to a relative error of 1e-4 of each entry where the
-    points differ: equal points have 0, near points what their difference is worth. Entries below
-    the least normal float are 0. Memory: [a, b]; `weighted_disagreement` needs less.
+    The formula is exact in every dimension. In float32 the relative error of each entry is at most
+    1e-4, also for points that are close to each other. It is 0 for equal points. Entries below the
+    least normal float are 0. Memory: [a, b]; `weighted_disagreement` needs less.
 
     Args:
       points_a: [a, d], relative to the origin of the measure (the paper centres the data at their
         mean).
       points_b: [b, d].
-      radius: [] R > 0, in the unit of the points. Only where max_k (|x_k| + |x|) / 2 <= R for both
-        points are the values what is said here; elsewhere they are volumes of balls that stick out
-        of the cube. `least_radius` names the R that is enough.
+      radius: [] R > 0, in the unit of the points. The values are probabilities only if
+        max_k (|x_k| + |x|) / 2 <= R for both points. Otherwise they are volumes of balls that are
+        partly outside the cube. `least_radius` gives the smallest sufficient R.
 
     Returns:
       [a, b] in [0, 1].
 
     Raises:
-      ValueError: at trace time, for a wrong shape or kind; for a radius of 0 or less where it is
-        concrete.
+      ValueError: at trace time, for a wrong shape or dtype; for a concrete radius of 0 or less.
 
     >>> import jboost
     >>> [
@@ -120,8 +120,8 @@ def disagreement(points_a: ArrayLike, points_b: ArrayLike, radius: ArrayLike) ->
 
 @meshes.takes_sharded
 def least_radius(points: ArrayLike) -> Array:
-    """The least R for which the measure is what it says at points [k, d], (max_j |x_j| + |x|) / 2
-    of each, [k].
+    """The least R for which `disagreement` is a probability at points [k, d]:
+    (max_j |x_j| + |x|) / 2 for each, [k].
 
     >>> import jboost
     >>> jboost.kernels.least_radius([[3.0, 4.0], [0.0, 1.0]]).tolist()
@@ -160,7 +160,7 @@ def _disagreement(radius: Array, points_a: Array, points_b: Array) -> Array:
     unit = jnp.where(longest > 0, longest, 1.0)
     distance, projection = _chord(points_a, points_b)
     towards = jnp.where(is_longer, projection, -projection)
-    # only rounding makes it negative: the derivative is that of the longer point
+    # It is negative only by rounding. The derivative remains that of the formula.
     towards = towards + lax.stop_gradient(jnp.abs(towards) - towards)
     share = _share_of_ball(distance / unit, towards / unit, shortest / unit, dimension)
     return ball_probability(longest, radius, dimension) * share
@@ -186,7 +186,7 @@ def _chord(points_a: Array, points_b: Array) -> tuple[Array, Array]:
     size = over_coordinates(
         lambda difference, _, largest: jnp.maximum(largest, jnp.abs(difference)), none
     )
-    size = lax.stop_gradient(size)  # the results do not depend on it
+    size = lax.stop_gradient(size)  # the results do not depend on this scaling
     unit = 1 / jnp.maximum(size, jnp.finfo(size.dtype).tiny)
     squares, product = over_coordinates(
         lambda difference, total, sums: (

@@ -1,5 +1,5 @@
-"""Two more classes with closed forms, the "further classes" of paper 003: stumps with uniform
-thresholds, and hyperplanes through the origin.
+"""Two more classes with closed forms, as Naish-Guzman, Holden and Paquet suggest: stumps with
+uniform thresholds, and hyperplanes through the origin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jboost.kernels.types import Kernel, everywhere
 @register
 @dataclasses.dataclass(frozen=True)
 class RandomStumps(Kernel):
-    """A coordinate at random, a threshold uniform in its range, a sign at random."""
+    """Stumps with a random coordinate, a uniform threshold in its range, and a random sign."""
 
     lower: Array  # [d]
     upper: Array  # [d]
@@ -56,21 +56,21 @@ class CentralHyperplanes(Kernel):
     """Hyperplanes through the origin with Gaussian normals."""
 
     def disagreement(self, points_a: Array, points_b: Array) -> Array:
-        """The angle over pi."""
+        """The angle divided by pi."""
         return _angle(points_a, points_b)
 
     def is_inside(self, points: Array) -> Array:
-        """Everywhere."""
+        """True for all points."""
         return everywhere((), points)
 
 
 def stumps(lower: ArrayLike, upper: ArrayLike) -> RandomStumps:
-    """Decision stumps: a coordinate at random, a threshold uniform in its range, a sign at random.
-    P = mean_k |x_k - z_k| / (upper_k - lower_k).
+    """Decision stumps with a random coordinate, a uniform threshold in its range, and a random
+    sign. P = mean_k |x_k - z_k| / (upper_k - lower_k).
 
     Args:
-      lower: [d], where the thresholds begin.
-      upper: [d], where they end, above `lower`; points outside the box are not `is_inside`.
+      lower: [d], lower ends of the ranges of thresholds.
+      upper: [d], upper ends, above `lower`. Points outside the box are not `is_inside`.
 
     Raises:
       ValueError: at trace time, naming the argument.
@@ -88,8 +88,8 @@ def stumps(lower: ArrayLike, upper: ArrayLike) -> RandomStumps:
 
 
 def central_hyperplanes() -> CentralHyperplanes:
-    """Hyperplanes through the origin with Gaussian normals: P is the angle between the points over
-    pi.
+    """Hyperplanes through the origin with Gaussian normals: P is the angle between the points
+    divided by pi.
 
     1 - P is the arc-cosine kernel of order 0 (Cho, Saul 2009, "Kernel methods for deep learning").
     The origin itself is on every plane: P is 1/2 between it and any other point, and 0 between it
@@ -106,14 +106,14 @@ def central_hyperplanes() -> CentralHyperplanes:
 
 
 def _levelled(points_a: Array, points_b: Array) -> tuple[Array, Array]:
-    """All pairs, [a, b, d] each or broadcast to it, those of very different lengths brought to
-    about one: neither is to vanish beside the other.
+    """All pairs of points, [a, b, d] each or broadcast to it. Points of very different lengths are
+    scaled to similar lengths, so that neither is lost in sums and differences.
     """
     points_a, points_b = (
         points if points.dtype in (jnp.float32, jnp.float64) else points.astype(float)
         for points in (points_a, points_b)
     )
-    # units have normal reciprocals
+    # a quarter of the size, so that the reciprocals of the units are normal floats
     quarters = (
         0.25 * jnp.max(jnp.abs(lax.stop_gradient(points)), axis=1)
         for points in (points_a, points_b)
@@ -129,8 +129,9 @@ def _levelled(points_a: Array, points_b: Array) -> tuple[Array, Array]:
 
 
 def _angle(points_a: Array, points_b: Array) -> Array:
-    """By |x ^ z| = |x + z| |(x - z) orthogonal to x + z| / 2, or with the two exchanged, the
-    shorter one projected: near points cancel nothing.
+    """The angle, from |x ^ z| = |x + z| |(x - z) orthogonal to x + z| / 2 or the same with x + z
+    and x - z exchanged. The shorter of the two is projected, so that nothing cancels for near
+    points.
     """
     left, right = _levelled(points_a, points_b)
     difference, total = left - right, left + right

@@ -1,8 +1,8 @@
-"""What a kernel is: a symmetric measure on hypotheses, seen through the probability that two points
-fall on different sides.
+"""The base class of kernels. A kernel is a symmetric measure on hypotheses, represented by the
+probability that a hypothesis separates two points.
 
-Paper 003: P[h(x) != h(z)] is `kernel.disagreement`, and 1/2 - P, positive semidefinite for every
-measure, is what the classifier adds up.
+In the notation of Naish-Guzman, Holden and Paquet, P[h(x) != h(z)] is `kernel.disagreement`. The
+classifier sums 1/2 - P, which is positive semidefinite for every measure.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from jboost.base.types import Array, ArrayLike, PyTree
 
 
 class Kernel(abc.ABC):
-    """A symmetric measure on hypotheses; records of numbers, so that one can `vmap` over them."""
+    """A symmetric measure on hypotheses. A kernel is a pytree of numbers, for use under `vmap`."""
 
     @abc.abstractmethod
     def disagreement(self, points_a: Array, points_b: Array) -> Array:
-        """P[h(a) != h(b)], [a, b], of points [a, d] and [b, d]."""
+        """P[h(a) != h(b)], [a, b], for points [a, d] and [b, d]."""
 
     @abc.abstractmethod
     def is_inside(self, points: Array) -> Array:
-        """Whether the measure is what its name says at points [k, d], [k] bool: it may only be made
-        for a part of space.
+        """Whether `disagreement` is valid at points [k, d], [k] bool. A measure may be defined for
+        only a part of the space.
         """
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class CustomKernel(Kernel):
-    """Numbers, and two module-level functions of them: equal calls compare equal and nothing
-    compiles twice.
+    """Numbers and two functions of them. With module-level functions equal kernels compare equal,
+    so that nothing is compiled twice.
     """
 
     parameters: PyTree
@@ -45,11 +45,11 @@ class CustomKernel(Kernel):
     inside_function: Callable[[PyTree, Array], Array] = dataclasses.field(metadata={"static": True})
 
     def disagreement(self, points_a: Array, points_b: Array) -> Array:
-        """What the user's function says."""
+        """The result of the user's function."""
         return self.function(self.parameters, points_a, points_b)
 
     def is_inside(self, points: Array) -> Array:
-        """What the user's function says."""
+        """The result of the user's function."""
         return self.inside_function(self.parameters, points)
 
 
@@ -64,21 +64,21 @@ def custom(
     *,
     is_inside: Callable[[PyTree, Array], Array] = everywhere,
 ) -> CustomKernel:
-    """A kernel of one's own: any class of hypotheses that is symmetric (h and -h are equally
-    likely) and any measure on it.
+    """A kernel of your own, for any measure on a class of hypotheses that is symmetric (h and -h
+    are equally likely).
 
     Args:
       function: (parameters, points_a [a, d], points_b [b, d]) -> [a, b], the probability that a
-        random hypothesis tells a from b: symmetric, 0 on equal points, in [0, 1], with 1/2 - P
-        positive semidefinite. Module-level, so that equal kernels compare equal. Where it is wanted
-        in float32, small probabilities need their relative accuracy: work from differences of the
-        points, not from their products.
-      parameters: any pytree of numbers and arrays; one can `vmap` over them.
-      is_inside: (parameters, points [k, d]) -> [k] bool, False where the measure is not made for a
-        point.
+        random hypothesis separates a and b. It must be symmetric, 0 for equal points, and in
+        [0, 1], with 1/2 - P positive semidefinite. Use a module-level function, so that equal
+        kernels compare equal. In float32 small probabilities must have a small relative error:
+        compute them from differences of the points, not from their products.
+      parameters: any pytree of numbers and arrays, which `vmap` can map over.
+      is_inside: (parameters, points [k, d]) -> [k] bool, False for points at which the measure is
+        not defined.
 
     Raises:
-      ValueError: if `parameters` holds something that is no number or array.
+      ValueError: if a leaf of `parameters` is not a number or an array.
 
     >>> import jax.numpy as jnp
     >>> from jboost import kernels

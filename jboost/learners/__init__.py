@@ -1,4 +1,4 @@
-"""Base learners: what proposes a hypothesis under example weights."""
+"""Base learners, which propose hypotheses under example weights."""
 
 from jboost.base.boosting.protocols import Learner
 from jboost.base.records import register

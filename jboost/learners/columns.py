@@ -1,8 +1,9 @@
 """Learners whose hypotheses are the columns of the features: a pool of given classifiers, and the
 literals of Boolean features.
 
-Papers 002 and 004: column j is h_j, its edge (d'A)_j = sum_i d_i y_i h_j(x_i). Every column counts
-with its negation, unless the pool has none.
+Column j is the hypothesis h_j, and its edge is (d'A)_j = sum_i d_i y_i h_j(x_i) (Hatano;
+Shalev-Shwartz and Singer 2008). The negation of a column is also a hypothesis, unless negations are
+excluded.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from jboost.base.types import Array, Dataset, is_packed
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
 
-# Examples whose terms are summed in the default precision before the sums go on in 64 bits: it
-# costs what a plain product does (a third of the time of 64 bits throughout), and no edge is off by
-# more than 32 roundings, 1.9e-6 in float32.
+# Terms of so many examples are summed in the default precision, and these sums are added in 64
+# bits. This takes as long as a plain product, a third of the time of 64 bits throughout. The error
+# of an edge is at most 32 roundings, 1.9e-6 in float32.
 _ROWS_AT_ONCE = 32
 
 
@@ -35,10 +36,10 @@ class Column(NamedTuple):
 
 
 class ColumnsState(NamedTuple):
-    """What `propose` needs."""
+    """The state of the learner, which `propose` takes."""
 
-    # [blocks, rows, N] outputs of all columns, 0 on padding and past the last example; or the
-    # operator that has them packed, [m, N]
+    # [blocks, rows, N] outputs of all columns, 0 on padding and past the last example; or an
+    # operator [m, N] that holds them packed
     columns: Any
     labels: Array  # [m] +1 or -1, 0 on padding
 
@@ -49,9 +50,9 @@ class Columns(Learner):
 
     num_proposed: int
     criterion: str
-    boolean: bool  # features are Boolean, and every literal answers +1 or -1
+    boolean: bool  # whether features are Boolean, so that every literal has outputs +1 and -1
     has_negations: bool = True  # whether the negation of a column is a hypothesis
-    cost: float = 1.0  # of a column beside a misclassified example, for `jboost.l0`
+    cost: float = 1.0  # of a column, relative to that of a misclassified example, for `jboost.l0`
 
     def init(self, key: Array | None, dataset: Dataset) -> ColumnsState:
         """The outputs of all columns on the data set; `key` is not used."""
@@ -78,8 +79,8 @@ class Columns(Learner):
         pair_weights: Array | None = None,
         costs: Array | None = None,
     ) -> Proposal:
-        """The best columns, the best first, flipped so that no edge is negative if there are
-        negations; or by what they earn under prices.
+        """The best columns, best first. With negations they are negated so that no edge is
+        negative. Under prices they are ranked by worth.
         """
         if pair_weights is not None or costs is not None:
             return self._priced(state, example_weights, pair_weights, costs)
@@ -101,7 +102,9 @@ class Columns(Learner):
         pair_weights: Array | None,
         costs: Array | None,
     ) -> Proposal:
-        """The columns of greatest g + s - c (paper 001, (21)), for outputs -1, 0 and +1."""
+        """The columns of greatest worth g + s - c (Goldberg and Eckstein 2009, (21)), for outputs
+        -1, 0 and +1.
+        """
         num_examples, num_columns = len(example_weights), state.columns.shape[-1]
         pairs, price = (
             prices.validate_pairs(pair_weights, num_examples, example_weights.dtype),
@@ -117,10 +120,10 @@ class Columns(Learner):
                 worth.negated if self.has_negations else jnp.full_like(worth.negated, -jnp.inf),
             ]
         )
-        best, place = numerics.top_k(values, self.num_proposed)
+        best, chosen = numerics.top_k(values, self.num_proposed)
         index, sign = (
-            place % num_columns,
-            jnp.where(place < num_columns, 1.0, -1.0).astype(values.dtype),
+            chosen % num_columns,
+            jnp.where(chosen < num_columns, 1.0, -1.0).astype(values.dtype),
         )
         outputs = sign[:, None] * jnp.take(columns, index, axis=1).T
         return Proposal(
@@ -132,11 +135,11 @@ class Columns(Learner):
         )
 
     def prices(self, state: ColumnsState) -> Array:
-        """What `propose` takes as `costs`: [N], of each column."""
+        """The costs of all columns, [N], which `propose` takes as `costs`."""
         return jnp.full((state.columns.shape[-1],), self.cost, state.labels.dtype)
 
     def price(self, state: ColumnsState, hypothesis: Column) -> Array:
-        """What a column costs beside a misclassified example, []."""
+        """The cost of a column, relative to that of a misclassified example, []."""
         return self.prices(state)[hypothesis.index]
 
     def least_price(self, state: ColumnsState) -> Array:
@@ -144,7 +147,7 @@ class Columns(Learner):
         return jnp.asarray(self.cost, state.labels.dtype)
 
     def every(self, state: ColumnsState) -> Everything:
-        """All columns, and their negations where they are hypotheses."""
+        """All columns, and their negations if these are hypotheses."""
         num_columns = state.columns.shape[-1]
         columns = _matrix(state).T
         index, ones = (
@@ -158,9 +161,7 @@ class Columns(Learner):
         return jax.tree.map(lambda one, other: jnp.concatenate([one, other]), plain, negated)
 
     def num_hypotheses(self, num_columns: int) -> int:
-        """How many columns there are on so many features, and negations where they are
-        hypotheses.
-        """
+        """The number of columns, or of columns and negations, for so many features."""
         return num_columns * (2 if self.has_negations else 1)
 
     def outputs(self, hypothesis: Column, features: Array) -> Array:
@@ -172,16 +173,16 @@ class Columns(Learner):
         return hypothesis.sign * self._answers(jnp.take(features, hypothesis.index, axis=1))
 
     def places(self, hypotheses: Column) -> Array:
-        """The column that each is."""
+        """The index of the column of each hypothesis."""
         return hypotheses.index
 
     def outputs_are_signs(self, state: ColumnsState) -> Array:
-        """Whether all hypotheses answer -1, 0 or +1 alone, [] bool."""
+        """Whether all outputs are -1, 0 or +1, [] bool."""
         columns = _matrix(state) if is_packed(state.columns) else state.columns
         return jnp.all(columns == jnp.sign(columns))
 
     def never_abstains(self, state: ColumnsState) -> Array:
-        """Whether no column answers 0 on an example, [] bool."""
+        """Whether no output is 0 on an example, [] bool."""
         columns = _matrix(state)
         return jnp.all((columns != 0) | (state.labels == 0)[:, None])
 
@@ -193,7 +194,7 @@ class Columns(Learner):
         return name if hypothesis.sign > 0 else f"-{name}"
 
     def _refuse_packed(self) -> None:
-        """Raises ValueError where packed features would not do."""
+        """Raises ValueError for options that packed features do not support."""
         if self.boolean or self.criterion != "edge":
             what = "literals" if self.boolean else f"the criterion {self.criterion!r}"
             raise ValueError(
@@ -209,7 +210,7 @@ class Columns(Learner):
 
 
 def _matrix(state: ColumnsState) -> Array:
-    """The outputs of all columns, [m, N], 0 on padding; packed ones are unpacked whole."""
+    """The outputs of all columns, [m, N], 0 on padding. Packed columns are all unpacked."""
     num_examples = state.labels.shape[0]
     if is_packed(state.columns):
         return jnp.where(state.labels[:, None] == 0, 0.0, state.columns.to_dense())
@@ -226,7 +227,7 @@ def _chosen(state: ColumnsState, index: Array) -> Array:
 
 
 def _in_blocks(rows: Array) -> Array:
-    """Rows [m, ...] as [blocks, rows, ...], with zeros past the last; one block at least."""
+    """Rows [m, ...] as [blocks, rows, ...], padded with zeros; there is at least one block."""
     size = max(1, rows.shape[0])
     block = min(_ROWS_AT_ONCE, size)
     count = -(-size // block)
@@ -235,12 +236,12 @@ def _in_blocks(rows: Array) -> Array:
 
 
 def _edges(columns: Any, signed: Array, has_negations: bool) -> tuple[Array, Array]:
-    """The edges [N] of columns [blocks, rows, N] under signed weights [m], and a bound [] that no
-    exact edge exceeds (with negations, no |edge|).
+    """The edges [N] of columns [blocks, rows, N] under signed weights [m], and an upper bound [] on
+    all exact edges (with negations, on all |edge|).
 
-    A sum of n products is off by n roundings at most, in units of the sum of their sizes, whatever
-    the order and fused or not. Of packed columns the products are in 64 bits, and their interval
-    bounds are those of the edges.
+    The error of a sum of n products is at most n roundings of the sum of their sizes, in any order
+    and with or without fused multiplications. For packed columns the products are computed in 64
+    bits with interval bounds.
     """
     if is_packed(columns):
         low, high = columns.bracket_rmatvec(signed)
@@ -264,8 +265,8 @@ def _edges(columns: Any, signed: Array, has_negations: bool) -> tuple[Array, Arr
 
 
 def _cells(columns: Array, signed: Array) -> Cells:
-    """The confusion tables [N] of columns [blocks, rows, N] under signed weights [m]; products with
-    0 and 1, so that what is empty is 0.
+    """The confusion tables [N] of columns [blocks, rows, N] under signed weights [m]. They are
+    products with 0 and 1, so that empty cells are exactly 0.
     """
     signed = _in_blocks(signed).reshape(-1)
     columns = columns.reshape(len(signed), -1)
@@ -299,30 +300,30 @@ def pool(
     """A learner whose hypotheses are the columns of the features, the outputs of given classifiers,
     and their negations.
 
-    The proposal holds the `num_proposed` best columns by |edge|, the best first, each flipped so
-    that its edge is not negative. With the criterion "normalizer" the columns enter by their signs
-    (0 abstains), and `values` are 1 - Z. In both cases `upper_bound` is no less than the exact
-    |edge| of any column; it lies above the best edge by 2e-6 of the weight (4e-15 in 64 bits).
-    Without negations the columns stand as they are, in order of their signed edges, which
-    `upper_bound` bounds: for `jboost.lpboost`, whose votes are not negative.
+    The proposal holds the `num_proposed` best columns by |edge|, best first, each negated if its
+    edge is negative. With the criterion "normalizer" only the signs of the columns count (0
+    abstains), and `values` are 1 - Z. In both cases `upper_bound` is at least the exact |edge| of
+    every column. It exceeds the best edge by at most 2e-6 of the weight (4e-15 in 64 bits).
+    Without negations the columns are ranked by signed edges, and `upper_bound` bounds these. This
+    is for `jboost.lpboost`, whose votes are not negative.
 
     Args:
-      num_proposed: how many columns, at most N.
-      criterion: "edge", the least weighted error; "normalizer", the least Z.
-      negations: whether the negation of a column is a hypothesis too.
-      cost: what `jboost.l0` pays for a column beside misclassified examples; it takes columns of
-        -1, 0 and +1.
+      num_proposed: the number of columns of a proposal, at most N.
+      criterion: "edge" for the least weighted error, "normalizer" for the least Z.
+      negations: whether the negation of a column is also a hypothesis.
+      cost: the cost of a column for `jboost.l0`, relative to that of a misclassified example.
+        `jboost.l0` takes columns of -1, 0 and +1.
 
     Returns:
       A learner for features [m, N] in [-1, 1]; a hypothesis is a `Column`: index [], sign [].
       Features may be packed by `jboost.operators.packed_signs` or `stored`: a proposal then unpacks
-      the columns that it proposes alone. `jboost.l0` unpacks them all.
+      only the columns that it proposes. `jboost.l0` unpacks all of them.
 
     Raises:
       ValueError: naming the argument; for `num_proposed` above N once the features are seen, and
         for packed features with "normalizer".
 
-    Paper 002, Figure 1 (Z); paper 004, Figure 1 (the column of largest |edge|).
+    Hatano, Figure 1 (Z); Shalev-Shwartz and Singer 2008, Figure 1 (the column of largest |edge|).
 
     >>> import jax.numpy as jnp
     >>> import jboost
@@ -354,13 +355,13 @@ def literals(*, num_proposed: int = 1, criterion: str = "edge", cost: float = 1.
     true and -1 elsewhere, or the opposite.
 
     A feature is true where it is above 0, so that {False, True}, {0, 1} and {-1, +1} of any dtype
-    mean the same. A literal answers 0 where its feature is NaN, which says that it is not known.
-    All else is as in `pool`.
+    are equivalent. A literal has the output 0 where its feature is NaN, which marks a missing
+    value. All else is as in `pool`.
 
     Args:
-      num_proposed: how many literals, at most N.
-      criterion: "edge", the least weighted error; "normalizer", the least Z.
-      cost: what `jboost.l0` pays for a literal beside misclassified examples.
+      num_proposed: the number of literals of a proposal, at most N.
+      criterion: "edge" for the least weighted error, "normalizer" for the least Z.
+      cost: the cost of a literal for `jboost.l0`, relative to that of a misclassified example.
 
     Returns:
       A learner for features [m, N]; a hypothesis is a `Column`: index [], sign [].
@@ -368,7 +369,7 @@ def literals(*, num_proposed: int = 1, criterion: str = "edge", cost: float = 1.
     Raises:
       ValueError: naming the argument; for `num_proposed` above N once the features are seen.
 
-    Paper 002, Section 4 (linear threshold functions over literals).
+    Hatano, Section 4 (linear threshold functions over literals).
 
     >>> import jax.numpy as jnp
     >>> import jboost

@@ -1,7 +1,8 @@
-"""What makes a hypothesis the best: its edge, or InfoBoost's normalizer.
+"""The criteria by which learners rank hypotheses: the edge, or the normalizer of InfoBoost.
 
-Paper 002: tp, fp, tn, fn are the weights of the `Cells`, Z the `normalizer`. A learner that has the
-choice keeps it in a field `criterion`, "edge" or "normalizer", which `replace_criterion` sets.
+In the notation of Hatano, tp, fp, tn and fn are the weights of the `Cells`, and Z is the
+`normalizer`. A learner that supports both criteria has a field `criterion`, "edge" or "normalizer",
+which `replace_criterion` sets.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ CRITERIA = ("edge", "normalizer")
 
 
 class Cells(NamedTuple):
-    """Weights of the confusion table, [...] each: sums of non-negative terms, exactly 0 where
-    nothing of positive weight is inside.
+    """The weights of a confusion table, [...] each. They are sums of nonnegative terms, so that a
+    cell without positive weights is exactly 0.
     """
 
     true_positive: Array  # h > 0, y > 0
@@ -30,8 +31,8 @@ class Cells(NamedTuple):
 
 
 def normalizer(cells: Cells) -> Array:
-    """Z = abstained + 2 sqrt(tp fp) + 2 sqrt(tn fn), [...]; roots first, so that no product of
-    small weights is lost.
+    """Z = abstained + 2 sqrt(tp fp) + 2 sqrt(tn fn), [...]. Roots are taken first, so that products
+    of small weights do not underflow.
     """
     on_positive = jnp.sqrt(cells.true_positive) * jnp.sqrt(cells.false_positive)
     on_negative = jnp.sqrt(cells.true_negative) * jnp.sqrt(cells.false_negative)
@@ -39,8 +40,8 @@ def normalizer(cells: Cells) -> Array:
 
 
 def edges(outputs: Array, signed_weights: Array) -> tuple[Array, Array]:
-    """The edges [k] of outputs [k, m], summed in 64 bits, and a bound [] that no exact |edge|
-    exceeds.
+    """The edges [k] of outputs [k, m], summed in 64 bits, and an upper bound [] on all exact
+    |edge|.
 
     Args:
       outputs: [k, m] in [-1, 1], finite.
@@ -59,11 +60,11 @@ def edges(outputs: Array, signed_weights: Array) -> tuple[Array, Array]:
 
 
 def slack(signed_weights: Array) -> Array:
-    """Twice what rounding can do to a sum of the m terms in 64 bits, in any order, float64 [];
-    within the 64-bit scope.
+    """Twice a bound on the rounding error of a sum of m terms in 64 bits, in any order, float64 [].
+    Call it in the 64-bit scope.
 
-    The terms are at most the |signed_weights| in size. A processor that takes subnormal numbers for
-    0 loses no more than the least normal number in each.
+    The sizes of the terms are at most |signed_weights|. A processor that flushes subnormal numbers
+    to 0 adds an error of at most the least normal number per term.
     """
     num_terms, tiny = signed_weights.shape[0] + 2, float(jnp.finfo(signed_weights.dtype).tiny)
     return num_terms * (
@@ -91,15 +92,15 @@ def cells_of(outputs: Array, example_weights: Array, labels: Array) -> Cells:
 
 
 def replace_criterion(learner: Any, criterion: str) -> Any:
-    """The learner with another `criterion`, also where `signs` wraps it; a learner that has no such
-    choice comes back unchanged.
+    """The learner with another `criterion`, also if it is wrapped by `signs`. A learner without
+    this choice is returned unchanged.
 
     Args:
       learner: any learner.
       criterion: "edge" or "normalizer".
 
     Raises:
-      ValueError: if `criterion` is none of the two.
+      ValueError: if `criterion` is neither of the two.
 
     >>> from jboost import learners
     >>> learners.replace_criterion(learners.stumps(), "normalizer").criterion
@@ -117,9 +118,7 @@ def replace_criterion(learner: Any, criterion: str) -> Any:
 
 
 def refuse_prices(learner: str, pair_weights: Any, costs: Any) -> None:
-    """Raises ValueError where a learner that knows of edges only is asked to price
-    pairs or orders.
-    """
+    """Raises ValueError if a learner that only supports edges gets rewards of pairs or costs."""
     for name, value in (("pair_weights", pair_weights), ("costs", costs)):
         if value is not None:
             raise ValueError(

@@ -1,8 +1,9 @@
-"""Minibatches under example weights: random rows, and weights that make sums right on average.
+"""Minibatches under example weights: random rows, and weights that make sums unbiased.
 
-For any terms g_i, a draw of b rows by chances q_i, each with the weight d_i / (b q_i), has the
-expected sum sum_i d_i g_i (importance sampling: Kahn and Marshall 1953; Zhao and Zhang 2015 for
-gradients). The chances decide its variance, which is least where q_i is proportional to d_i |g_i|.
+Let g_i be any terms. Draw b rows with probabilities q_i and give each the weight d_i / (b q_i). The
+weighted sum of the g_i then has the expectation sum_i d_i g_i (importance sampling: Kahn and
+Marshall 1953; Zhao and Zhang 2015 for gradients). Its variance depends on the probabilities, and is
+least if q_i is proportional to d_i |g_i|.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def draw(
       key: a random key.
       example_weights: [m], 0 on padding.
       counts: [m] bool, False on padding, which is never drawn.
-      sampling: "weighted", by the example weights; "uniform", all rows alike.
-      shape: (steps, b), how many minibatches and the rows of each.
+      sampling: "weighted" for probabilities equal to the example weights, "uniform" for equal ones.
+      shape: (steps, b), the number of minibatches and of rows of each.
     """
     chances = example_weights if sampling == "weighted" else counts.astype(example_weights.dtype)
     bits = jax.random.bits(key, (2, *shape), jnp.uint32)
@@ -47,7 +48,9 @@ def draw(
 
 
 def _inverse_transform(chances: Array, bits: Array) -> Array:
-    """Rows [...] by chances [m], from bits [2, ...]: by 53, as 24 would leave out small chances."""
+    """Rows [...] drawn with probabilities [m], from random bits [2, ...]. 53 bits are used, since
+    with 24 small probabilities would be lost.
+    """
     cumulative = lax.cumsum(chances.astype(jnp.float64))
     high, low = bits[0].astype(jnp.float64), (bits[1] >> 11).astype(jnp.float64)
     uniform = (high * 2.0**21 + low) * 2.0**-53

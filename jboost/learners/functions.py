@@ -1,4 +1,4 @@
-"""A learner made of three functions of the caller's own."""
+"""A learner made of the user's functions."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ def from_functions(
     *,
     has_negations: bool = True,
 ) -> FunctionLearner:
-    """A learner made of three functions, with no class to write and no pytree to register.
+    """A learner made of three functions. No class and no pytree registration is needed.
 
-    Define the functions at the top of a module: then equal calls compare equal, and nothing
-    recompiles.
+    Define the functions at module level: then equal calls compare equal, and nothing is compiled
+    again.
 
     Args:
       init: (key, dataset) -> state, any pytree of arrays.
-      propose: (state, example_weights [m]) -> `jboost.base.boosting.Proposal` of k hypotheses; it
-        takes the keywords pair_weights and costs where a booster prices them.
+      propose: (state, example_weights [m]) -> `jboost.base.boosting.Proposal` of k hypotheses. For
+        boosters with prices it must also take the keywords pair_weights and costs.
       outputs: (hypothesis, features [k, N]) -> [k] in [-1, 1].
-      has_negations: whether the negation of a hypothesis is one too, so that the upper bound of a
-        proposal holds for |edge|; False where it is one on signed edges.
+      has_negations: whether the negation of a hypothesis is also a hypothesis. If True, the upper
+        bound of a proposal must hold for |edge|; if False, for signed edges.
 
     Returns:
       A learner.
 
     Raises:
-      ValueError: naming the argument that is no function.
+      ValueError: naming an argument that is not a function.
 
     >>> import jax.numpy as jnp
     >>> import jboost

@@ -1,5 +1,5 @@
-"""The learner of Boolean monomials: conjunctions of literals that answer the sign of a class where
-they hold, else 0 (paper 001, Section 6).
+"""The learner of Boolean monomials: conjunctions of literals whose output is the sign of a class
+where they hold, else 0 (Goldberg and Eckstein 2009, Section 6).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from jboost.monomials.costs import CostFunction
 from jboost.monomials.short import MOST_LITERALS, Rewards, best_of_all
 from jboost.monomials.types import MonomialSolution
 
-_MOST_BYTES = 1 << 30  # of the list of all monomials
+_MOST_BYTES = 1 << 30  # the largest size of a list of all monomials
 
 
 class Monomial(NamedTuple):
-    """A conjunction of literals and the class that it stands for; without literals, a constant."""
+    """A conjunction of literals and the class that it predicts; without literals, a constant."""
 
     literals: Array  # [N] int8: +1 where the attribute must be 1, -1 where it must be 0
     sign: Array  # [] int8, +1 or -1
 
 
 class MonomialsState(NamedTuple):
-    """What `propose` needs."""
+    """The state of the learner, which `propose` takes."""
 
     features: Array  # [m, N] 0, 1, or NaN where neither literal holds
     labels: Array  # [m] +1 or -1; 1 on padding
@@ -54,11 +54,11 @@ class Monomials(Learner):
 
     @property
     def has_quick_answers(self) -> bool:
-        """Whether there is more to search than the single literals."""
+        """Whether monomials may have more than one literal."""
         return self.max_order is None or self.max_order > 1
 
     def num_hypotheses(self, num_attributes: int) -> int:
-        """How many monomials there are, of both signs, the constants among them."""
+        """The number of monomials of both signs, including the constants."""
         highest = num_attributes if self.max_order is None else self.max_order
         return 2 * sum(math.comb(num_attributes, order) * 2**order for order in range(highest + 1))
 
@@ -80,7 +80,7 @@ class Monomials(Learner):
         return MonomialsState(features, labels, dataset.mask, prices)
 
     def price_list(self, num_attributes: int, num_examples: ArrayLike) -> Array:
-        """What monomials of 1 to K literals cost, [K]."""
+        """The costs of monomials of 1 to K literals, [K]."""
         highest = num_attributes if self.max_order is None else self.max_order
         prices = self.cost(
             jnp.arange(1, highest + 1), num_attributes, jnp.asarray(num_examples), highest
@@ -97,22 +97,22 @@ class Monomials(Learner):
         pair_weights: Array | None = None,
         costs: Array | None = None,
     ) -> Proposal:
-        """The best monomials, the best first: by edge, or with `pair_weights` [m, m] and `costs`
-        [K + 1] by (27), which `upper_bound` bounds then.
+        """The best monomials, best first. They are ranked by edge, or with `pair_weights` [m, m]
+        and `costs` [K + 1] by (27), which `upper_bound` then bounds.
         """
         return self._answer(state, example_weights, pair_weights=pair_weights, costs=costs)
 
     def propose_above(
         self, state: MonomialsState, example_weights: Array, enough: Array
     ) -> Proposal:
-        """`propose`, with the best monomials that a beam search finds where one of them has an edge
-        above `enough` []; nothing is proven then.
+        """The best monomials that a beam search finds, if one of them has an edge above `enough`
+        []; nothing is proven in this case. Otherwise as `propose`.
         """
         return self._answer(state, example_weights, enough=enough)
 
     def values_all(self, state: MonomialsState) -> bool:
-        """Whether there is `propose_for_pairs`: monomials of up to two literals, out of not too
-        many, are all valued at once.
+        """Whether `propose_for_pairs` is available. It prices all monomials of up to two literals
+        at once, and needs their number to be moderate.
         """
         return (
             self.max_order is not None
@@ -123,9 +123,7 @@ class Monomials(Learner):
     def propose_for_pairs(
         self, state: MonomialsState, example_weights: Array, rewards: Rewards, costs: Array
     ) -> Proposal:
-        """`propose` with rewards for a list of pairs of examples: no matrix of all
-        pairs is made.
-        """
+        """`propose` with rewards for a list of pairs of examples, without a matrix of all pairs."""
         weights = jnp.where(state.mask, example_weights, 0)
         features = jnp.where(state.mask[:, None], state.features, 0)
         found = best_of_all(
@@ -171,8 +169,8 @@ class Monomials(Learner):
         )
 
     def every(self, state: MonomialsState) -> Everything:
-        """All monomials of one literal or more, with both signs. Raises ValueError where they are
-        too many to be listed.
+        """All monomials of at least one literal, with both signs. Raises ValueError if there are
+        too many to list.
         """
         num_examples, num_attributes = state.features.shape
         number = self.num_hypotheses(num_attributes) - 2
@@ -197,8 +195,8 @@ class Monomials(Learner):
         return jax.tree.map(lambda one, other: jnp.concatenate([one, other]), positive, negative)
 
     def validate(self, dataset: Dataset) -> None:
-        """Raises ValueError, naming the first feature that is neither 0 nor 1, NaN allowed where
-        `config.missing` says so, and costs below 0.
+        """Raises ValueError, naming the first feature that is not 0 or 1 (or NaN, if
+        `config.missing` allows it), and for negative costs.
         """
         validate_bits(dataset, "monomials", takes_missing=self.config.missing)
         _validate_prices(_prices_of(self, dataset.features.shape[1], dataset.mask))
@@ -214,11 +212,11 @@ class Monomials(Learner):
         )
 
     def outputs_are_signs(self, state: MonomialsState) -> Array:
-        """They are: -1, 0 or +1."""
+        """True: outputs are -1, 0 or +1."""
         return jnp.ones((), bool)
 
     def prices(self, state: MonomialsState) -> Array:
-        """What `propose` takes as `costs`: [K + 1] by order."""
+        """The costs by order, [K + 1], which `propose` takes as `costs`."""
         return state.prices
 
     def least_price(self, state: MonomialsState) -> Array:
@@ -226,26 +224,28 @@ class Monomials(Learner):
         return jnp.min(state.prices[1:], initial=jnp.inf)
 
     def price(self, state: MonomialsState, hypothesis: Monomial) -> Array:
-        """What a hypothesis costs beside a misclassified example, []."""
+        """The cost of a hypothesis, relative to that of a misclassified example, []."""
         return state.prices[jnp.sum(jnp.abs(hypothesis.literals), dtype=jnp.int32)]
 
     def describe(self, hypothesis: Monomial, names: Any) -> str:
-        """The conjunction in words, in parentheses after a minus where its answer is -1."""
+        """The conjunction in words; in parentheses after a minus if the sign is -1."""
         literals = np.asarray(hypothesis.literals)
-        asked = [
-            (words.as_condition(str(names[place])), literals[place] > 0)
-            for place in np.flatnonzero(literals)
+        literal_words = [
+            (words.as_condition(str(names[index])), literals[index] > 0)
+            for index in np.flatnonzero(literals)
         ]
         conjunction = (
-            " and ".join(name if is_positive else f"not {name}" for name, is_positive in asked)
+            " and ".join(
+                name if is_positive else f"not {name}" for name, is_positive in literal_words
+            )
             or "always"
         )
         return conjunction if hypothesis.sign > 0 else f"-({conjunction})"
 
 
 def validate_bits(dataset: Dataset, learner: str, *, takes_missing: bool) -> None:
-    """Raises ValueError, naming the first feature that is neither 0 nor 1, nor NaN where a learner
-    takes that.
+    """Raises ValueError, naming the first feature that is not 0 or 1 (or NaN, if the learner
+    allows it).
     """
     check.matrix("features", dataset.features)
     features, kept = np.asarray(dataset.features, np.float64), np.asarray(dataset.mask)
@@ -266,38 +266,38 @@ def validate_bits(dataset: Dataset, learner: str, *, takes_missing: bool) -> Non
 
 @functools.partial(jax.jit, static_argnames="num_attributes")
 def _prices_of(learner: Monomials, num_attributes: int, mask: Array) -> Array:
-    """Prices of a learner [K], as one program: outside of one every operation is compiled by
-    itself.
+    """The costs of a learner [K], computed by one compiled program. Otherwise every operation would
+    be compiled separately.
     """
     return learner.price_list(num_attributes, jnp.sum(mask))
 
 
 def _validate_prices(prices: Array) -> None:
-    """Raises ValueError for prices [K] that are known and below 0, or NaN; inf is the price of what
-    is not allowed.
+    """Raises ValueError for concrete costs [K] that are negative or NaN. A cost of inf excludes
+    monomials of that order.
     """
     if isinstance(prices, jax.core.Tracer):
         return
-    for place in np.flatnonzero(~(np.asarray(prices) >= 0))[:1]:
+    for index in np.flatnonzero(~(np.asarray(prices) >= 0))[:1]:
         raise ValueError(
-            f"cost is {float(prices[place]):g} of monomials of order {place + 1}: expected costs"
+            f"cost is {float(prices[index]):g} of monomials of order {index + 1}: expected costs"
             " from 0 up"
         )
 
 
 def _all_literals(num_attributes: int, max_order: int) -> np.ndarray:
-    """All conjunctions of one literal to so many, [n, N] int8."""
+    """All conjunctions of 1 to `max_order` literals, [n, N] int8."""
     rows = [np.zeros((0, num_attributes), np.int8)]
     for order in range(1, max_order + 1):
-        places = np.array(list(itertools.combinations(range(num_attributes), order)), int).reshape(
+        chosen = np.array(list(itertools.combinations(range(num_attributes), order)), int).reshape(
             -1, order
         )
         answers = np.array(list(itertools.product((1, -1), repeat=order)), np.int8)
-        block = np.zeros((len(places), len(answers), num_attributes), np.int8)
+        block = np.zeros((len(chosen), len(answers), num_attributes), np.int8)
         block[
-            np.arange(len(places))[:, None, None],
+            np.arange(len(chosen))[:, None, None],
             np.arange(len(answers))[None, :, None],
-            places[:, None, :],
+            chosen[:, None, :],
         ] = answers[None]
         rows.append(block.reshape(-1, num_attributes))
     return np.concatenate(rows)
@@ -318,19 +318,20 @@ def monomials(
     """A learner whose hypotheses are all conjunctions of up to `max_order` literals, with either
     sign, found by exact branch and bound.
 
-    A monomial answers its sign where all its literals hold and 0 elsewhere. The proposal holds the
-    best one, which is proven, and the best others that the search met; `upper_bound` is above the
-    edge of every monomial. Where the search ends early the bound is still valid.
+    The output of a monomial is its sign where all its literals hold, and 0 elsewhere. The proposal
+    holds the best monomial, which is proven to be optimal, and the best others that the search
+    found. `upper_bound` is at least the edge of every monomial. It is valid even if the search ends
+    early.
 
     Args:
-      max_order: K, the most literals, at most the number of attributes; None for any.
-      cost: "mdl" for (28) with `kappa`, or a function of `jboost.monomials.costs`: what `jboost.l0`
-        pays for a monomial.
+      max_order: K, the largest number of literals, at most the number of attributes; None for any.
+      cost: the cost of a monomial for `jboost.l0`: "mdl" for (28) with `kappa`, or a function of
+        `jboost.monomials.costs`.
       kappa: [] of (28), for the bits of a coefficient.
-      constant_cost: [] what a monomial without literals costs.
-      num_proposed: how many monomials a proposal holds; with several, column generation
+      constant_cost: [] the cost of a monomial without literals.
+      num_proposed: the number of monomials of a proposal. With several, column generation
         (`jboost.l0`, `jboost.lpboost`) takes far fewer rounds.
-      config: a `jboost.monomials.SearchConfig`; its `num_best` gives way to `num_proposed`.
+      config: a `jboost.monomials.SearchConfig`, whose `num_best` is replaced by `num_proposed`.
 
     Returns:
       A learner for features [m, N] of 0 and 1, or NaN where neither literal holds
@@ -340,7 +341,7 @@ def monomials(
     Raises:
       ValueError: naming the argument; for `max_order` above N once the features are seen.
 
-    Paper 001, (27) and (28).
+    Goldberg and Eckstein 2009, (27) and (28).
 
     >>> import jax.numpy as jnp
     >>> import jboost

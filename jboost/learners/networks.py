@@ -1,6 +1,7 @@
-"""The two forms of a model that `trained` takes, as one, and a multilayer perceptron.
+"""A common interface for the two forms of models that `trained` takes, and a multilayer perceptron.
 
-Everything behind `trained` sees a `Network`: parameters and a state in, scores and a state out.
+The implementation of `trained` only uses a `Network`, which maps parameters, a state and features
+to scores and a new state.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _STATEFUL_APPLY = "with stateful=True the pair (scores, state)"
 
 @dataclasses.dataclass(frozen=True)
 class Network(abc.ABC):
-    """A model in the form that `trained` works with."""
+    """A model in the form that `trained` uses."""
 
     functions: ByValue  # (init, apply) of the caller
 
@@ -43,7 +44,7 @@ class Network(abc.ABC):
         key: Array | None,
         is_training: bool,
     ) -> tuple[Array, PyTree]:
-        """Scores [k] of features [k, ...], and the state after them."""
+        """Scores [k] of features [k, ...], and the new state."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +77,7 @@ class StatefulNetwork(Network):
     """
 
     def initialize(self, key: Array, features: Array) -> tuple[PyTree, PyTree]:
-        """What the model's own `init` returns."""
+        """The result of the user's `init`."""
         params, state = _pair(
             "init", self.functions.value[0](key, features), expected=_STATEFUL_INIT
         )
@@ -91,7 +92,7 @@ class StatefulNetwork(Network):
         key: Array | None,
         is_training: bool,
     ) -> tuple[Array, PyTree]:
-        """What the model's own `apply` returns."""
+        """The result of the user's `apply`."""
         result = self.functions.value[1](params, state, features, key=key, is_training=is_training)
         scores, state = _pair("apply", result, expected=_STATEFUL_APPLY)
         return scores, state
@@ -106,7 +107,7 @@ def _pair(name: str, result: Any, *, expected: str) -> tuple[Any, Any]:
 def check_network(
     network: Network, params: PyTree, state: PyTree, features: Array, key: Array
 ) -> None:
-    """Raises ValueError unless `apply` returns a score a row and a state like the one it took."""
+    """Raises ValueError unless `apply` returns one score per row and a state of the same form."""
 
     def training(
         params: PyTree, state: PyTree, features: Array, key: Array
@@ -169,7 +170,7 @@ def mlp(hidden_sizes: tuple[int, ...]) -> tuple[MLPInit, Callable[[PyTree, Array
         [k]. Rows of more axes are flattened. Equal sizes give equal pairs.
 
     Raises:
-      ValueError: naming `hidden_sizes`, if it is no tuple of integers of at least 1.
+      ValueError: naming `hidden_sizes`, if it is not a tuple of positive integers.
 
     >>> from jboost import learners
     >>> learners.mlp((16,)) == learners.mlp((16,))

@@ -1,5 +1,5 @@
-"""What hypotheses are worth in the pricing problem of L0-RBoost: g + s - c of paper 001, (21), for
-outputs -1, 0 and +1.
+"""The worth of hypotheses in the pricing problem of L0-RBoost: g + s - c of Goldberg and Eckstein
+2009, (21), for outputs -1, 0 and +1.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Worth(NamedTuple):
 
 
 def validate_cost(cost: float) -> float:
-    """What a hypothesis costs, static. Raises ValueError for what is not allowed, and for a traced
-    number.
+    """The cost of a hypothesis, static. Raises ValueError for values that are not allowed, and for
+    a traced number.
     """
     if isinstance(cost, jax.core.Tracer):
         raise ValueError(
-            "cost is traced, and is a part of this learner's structure: pass a number, or"
+            "cost is traced, but it is static for this learner: pass a concrete number, or use"
             " monomials, whose kappa may be traced"
         )
     check.number("cost", cost, low=0, high=check.LARGEST)
@@ -36,7 +36,7 @@ def validate_cost(cost: float) -> float:
 
 def validate_pairs(pair_weights: Array | None, num_examples: int, dtype: jnp.dtype) -> Array:
     """The rewards of pairs [m, m], 0 for None. Raises ValueError, naming them, for a wrong shape or
-    kind.
+    dtype.
     """
     if pair_weights is None:
         return jnp.zeros((num_examples, num_examples), dtype)
@@ -49,8 +49,8 @@ def validate_pairs(pair_weights: Array | None, num_examples: int, dtype: jnp.dty
 def worth(
     outputs: Array, labels: Array, example_weights: Array, pairs: Array, cost: Array
 ) -> Worth:
-    """The worth of hypotheses with outputs [m, n], labels [m] 0 on padding; `slack` bounds the
-    rounding.
+    """The worth of hypotheses with outputs [m, n], for labels [m] that are 0 on padding. `slack`
+    bounds its rounding error.
     """
     margins = outputs * labels[:, None]
     edges = jnp.matmul(example_weights, margins, precision=lax.Precision.HIGHEST)
@@ -64,7 +64,7 @@ def worth(
 
 
 def slack(example_weights: Array, pairs: Array, cost: Array) -> Array:
-    """No worth is off by more, []."""
+    """An upper bound on the rounding error of any worth, []."""
     eps = jnp.finfo(example_weights.dtype).eps
     return (
         2

@@ -1,9 +1,9 @@
 """Decision stumps over features of at most 256 levels, kept as codes of 8 bits.
 
-`stumps` keeps the order and the values of every feature, 8 bytes an entry in 32 bits, and sums
-along that order. Codes take one byte. A proposal adds the weights of the examples of each code, one
-histogram of 256 bins a feature, and sums along the codes: O(m N + 256 N), without a sort (LightGBM,
-Ke et al. 2017, Algorithm 1).
+`stumps` stores the order and the values of every feature, 8 bytes per entry in 32 bits, and sums
+along that order. Codes take one byte. A proposal computes a histogram of weights with 256 bins for
+each feature, and sums along the codes. This takes O(m N + 256 N) and no sort (LightGBM, Ke et al.
+2017, Algorithm 1).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from jboost.base.types import Array, Dataset
 from jboost.learners import criteria
 from jboost.learners.stumps import Stump, Stumps, _answers, _at
 
-_LEVELS = 256  # of a code
+_LEVELS = 256  # the number of values of a code of 8 bits
 
 
 class QuantisedState(NamedTuple):
-    """What `propose` needs."""
+    """The state of the learner, which `propose` takes."""
 
     codes: Array  # [N, m] uint8
-    is_split: Array  # [N, 256] whether an example has the code, and one has a larger code
-    thresholds: Array  # [N, 256] halfway to the next code that an example has
+    is_split: Array  # [N, 256] whether an example has this code, and another has a larger one
+    thresholds: Array  # [N, 256] halfway to the next code that occurs
     labels: Array  # [m] +1 or -1, 0 on padding
 
 
@@ -42,7 +42,7 @@ class QuantisedStumps(Learner):
     num_proposed: int
 
     def init(self, key: Array | None, dataset: Dataset) -> QuantisedState:
-        """Finds which codes there are; `key` is not used."""
+        """Finds which codes occur; `key` is not used."""
         del key
         boosting.validate_size(dataset)
         check.matrix("features", dataset.features)
@@ -81,7 +81,7 @@ class QuantisedStumps(Learner):
         pair_weights: Array | None = None,
         costs: Array | None = None,
     ) -> Proposal:
-        """The best stumps, at most one a feature, the best first."""
+        """The best stumps, at most one per feature, best first."""
         criteria.refuse_prices("learners.quantised_stumps", pair_weights, costs)
         plain, num_features = self._plain(), state.codes.shape[0]
         signed = example_weights * state.labels
@@ -119,7 +119,7 @@ class QuantisedStumps(Learner):
         return self._plain().outputs(hypothesis, features)
 
     def places(self, hypotheses: Stump) -> Array:
-        """The feature that each looks at, -1 for the constant."""
+        """The feature of each stump, -1 for the constant."""
         return self._plain().places(hypotheses)
 
     def outputs_are_signs(self, state: QuantisedState) -> Array:
@@ -137,8 +137,8 @@ class QuantisedStumps(Learner):
     def _search(
         self, state: QuantisedState, signed: Array
     ) -> tuple[Array, Array, Array, Array, Array]:
-        """Of the best split of each feature: edge, code, both answers, and a bound of all edges;
-        [N] each.
+        """For the best split of each feature: edge, code, left and right output, and an upper bound
+        on all edges; [N] each.
         """
         plain, dtype = self._plain(), signed.dtype
 
@@ -174,18 +174,18 @@ records.register(QuantisedStumps, static=("abstain", "num_proposed"))
 
 
 def quantised_stumps(*, abstain: bool = False, num_proposed: int = 1) -> QuantisedStumps:
-    """A learner of decision stumps over codes of 8 bits: what `stumps` finds on the codes as
-    numbers, in an eighth of its memory and without a sort.
+    """A learner of decision stumps over codes of 8 bits. It finds the same stumps as `stumps` on
+    the codes as numbers, with an eighth of the memory and without a sort.
 
     Codes stand for the levels of a feature, in their order; there is no code for a missing value.
-    Thresholds lie halfway between neighbouring codes. Sums run in 64 bits: `upper_bound` is no less
-    than the exact edge of any stump. Of splits whose edges differ by rounding alone it may propose
-    another than `stumps`.
+    Thresholds lie halfway between neighbouring codes. Sums are computed in 64 bits, and
+    `upper_bound` is at least the exact edge of every stump. Among splits whose edges differ only by
+    rounding, it may propose another one than `stumps`.
 
     Args:
-      abstain: whether stumps that answer on one side alone are hypotheses too.
-      num_proposed: how many stumps, at most N + 1; where fewer features vary, the last ones answer
-        0 everywhere.
+      abstain: whether stumps with output 0 on one side are also hypotheses.
+      num_proposed: the number of stumps of a proposal, at most N + 1. If fewer features vary, the
+        last ones have output 0 everywhere.
 
     Returns:
       A learner for features [m, N] of dtype uint8, by the edge; a hypothesis is a `Stump`.

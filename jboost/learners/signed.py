@@ -1,4 +1,4 @@
-"""A learner seen through the signs of its outputs, as InfoBoost votes (paper 002, Figure 1)."""
+"""A learner whose hypotheses are the signs of another's outputs (Hatano, Figure 1)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from jboost.learners import criteria
 
 
 class SignsState(NamedTuple):
-    """What `propose` needs."""
+    """The state of the learner, which `propose` takes."""
 
     labels: Array  # [m] +1 or -1, 0 on padding
-    # [] bool, the other learner gives signs alone, so that its bound is one on the edges of signs
+    # [] bool, whether all outputs of the other learner are signs, so that its bound remains valid
     bound_holds: Array
     state: PyTree  # of the other learner
 
@@ -32,8 +32,8 @@ class Signs(Learner):
 
     @property
     def criterion(self) -> str | None:
-        """The criterion of the other learner, None if it has no choice; `replace_criterion` changes
-        it.
+        """The criterion of the other learner, None if it has no such field. `replace_criterion`
+        changes it.
         """
         found: str | None = getattr(self.learner, "criterion", None)
         return found
@@ -58,7 +58,7 @@ class Signs(Learner):
         pair_weights: Array | None = None,
         costs: Array | None = None,
     ) -> Proposal:
-        """The other learner's proposal, in signs, the best first."""
+        """The signs of the other learner's proposal, best first."""
         prices = {
             name: value
             for name, value in (("pair_weights", pair_weights), ("costs", costs))
@@ -85,7 +85,7 @@ class Signs(Learner):
         return jnp.sign(self.learner.outputs(hypothesis, features))
 
     def places(self, hypotheses: PyTree) -> Array | None:
-        """Those of the other learner, None if it has none."""
+        """The result of the other learner's `places`, None if it has no such method."""
         return self.learner.places(hypotheses) if hasattr(self.learner, "places") else None
 
     def outputs_are_signs(self, state: SignsState) -> Array:
@@ -94,7 +94,7 @@ class Signs(Learner):
         return jnp.ones((), bool)
 
     def describe(self, hypothesis: PyTree, names: Any) -> str:
-        """The hypothesis in words, if the other learner has them."""
+        """The other learner's description of the hypothesis, if it has one."""
         return str(self.learner.describe(hypothesis, names))
 
 
@@ -104,19 +104,19 @@ records.register(Signs)
 def signs(learner: Any) -> Signs:
     """The learner whose hypotheses are the signs of another's outputs: -1, 0 or +1.
 
-    The proposals are the other's, so the best edge among signs may be missed. `values` are the
-    edges of the signs (which may be negative where the other's are not), or the other's own where
-    its criterion is "normalizer", which goes by signs already. `upper_bound` is the other's where
-    all of its hypotheses answer in signs (it says so by a method `outputs_are_signs(state)`), and
-    +inf elsewhere. Its `criterion` is the other's; `replace_criterion` changes it.
+    The proposals are those of the other learner, so that the best edge among signs may be missed.
+    `values` are the edges of the signs, which may be negative. If the other learner's criterion is
+    "normalizer", which only uses signs, they are its values. `upper_bound` is that of the other
+    learner if all its outputs are signs, according to its method `outputs_are_signs(state)`;
+    otherwise it is +inf. `criterion` is that of the other learner; `replace_criterion` changes it.
 
     Args:
-      learner: any learner; one that gives signs by this very function comes back unchanged.
+      learner: any learner. One that this function has made is returned unchanged.
 
     Raises:
-      ValueError: naming `learner`, if it is none.
+      ValueError: naming `learner`, if it is not a learner.
 
-    Paper 002, Figure 1.
+    Hatano, Figure 1.
 
     >>> import jax.numpy as jnp
     >>> import jboost

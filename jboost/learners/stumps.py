@@ -1,10 +1,10 @@
 """Decision stumps: one feature against one threshold, the best over all features and all
 thresholds.
 
-Papers 002 and 004, the hypothesis h that is best under the distribution d. `init` sorts every
-feature once; `propose` walks over the sorted examples in cumulative sums, in O(m N). Split p of a
-feature stands between places p and p + 1 of its order: what lies at or below is left, what lies
-above is right.
+It finds the best hypothesis h under the distribution d, as the boosters of Hatano and of
+Shalev-Shwartz and Singer 2008 require. `init` sorts every feature once. `propose` computes
+cumulative sums over the sorted examples, in O(m N). Split p of a feature lies between positions p
+and p + 1 of its order: examples up to position p are on the left side, the others on the right.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
 
-# Entries of a block of features that are worked on at a time: 4 MiB for each temporary array of
-# float64, few enough for a processor's cache (four times as many took three times as long each) and
-# enough for an accelerator.
+# Entries of a block of features. Each temporary array of float64 then has 4 MiB, which fits the
+# cache of a processor (with four times as many, each entry took three times as long), and is enough
+# work for an accelerator.
 _ENTRIES_AT_ONCE = 1 << 19
 
 
 class Stump(NamedTuple):
-    """Answers `right` where the feature is above the threshold, `left` elsewhere; 0 where it is
-    missing, unless left equals right.
+    """The output is `right` where the feature is above the threshold and `left` elsewhere. Where
+    the feature is missing it is 0, unless left equals right.
     """
 
     feature: Array  # [] int32
@@ -42,8 +42,8 @@ class Stump(NamedTuple):
 
 
 class StumpsState(NamedTuple):
-    """What `propose` needs; features come in blocks, the last one padded with features that are
-    missing everywhere.
+    """The state of the learner, which `propose` takes. Features are stored in blocks. The last
+    block is padded with features that are missing everywhere.
     """
 
     # [blocks, n, m] int32, the examples by ascending feature; missing ones and padding last
@@ -56,10 +56,10 @@ class _Best(NamedTuple):
     """The best split of each feature of a block."""
 
     score: Array  # [n] edge or 1 - Z; -inf for a feature without splits
-    place: Array  # [n] int32, the p of the split
+    position: Array  # [n] int32, the p of the split
     left: Array  # [n]
     right: Array  # [n]
-    bound: Array  # [n] no |edge| of the feature's stumps is greater
+    bound: Array  # [n] an upper bound on |edge| of all stumps of the feature
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Stumps(Learner):
     abstain: bool
     criterion: str
     num_proposed: int
-    cost: float = 1.0  # of a stump beside a misclassified example, for `jboost.l0`
+    cost: float = 1.0  # of a stump, relative to that of a misclassified example, for `jboost.l0`
 
     def init(self, key: Array | None, dataset: Dataset) -> StumpsState:
         """Sorts every feature; `key` is not used."""
@@ -101,8 +101,8 @@ class Stumps(Learner):
         pair_weights: Array | None = None,
         costs: Array | None = None,
     ) -> Proposal:
-        """The best stumps, at most one a feature, the best first; with `pair_weights` [m, m] and
-        `costs` [N] by g + s - c.
+        """The best stumps, at most one per feature, best first. With `pair_weights` [m, m] and
+        `costs` [N] they are ranked by g + s - c.
         """
         if pair_weights is not None or costs is not None:
             return self._priced(state, example_weights, pair_weights, costs)
@@ -117,8 +117,8 @@ class Stumps(Learner):
             jnp.concatenate([best.score, constant.score]), self.num_proposed
         )
         is_constant, has_split = chosen == num_features, values > -jnp.inf
-        # A feature without splits that is proposed all the same answers 0 everywhere: edge 0, and Z
-        # the whole weight.
+        # A feature without splits may have to be proposed. Its output is 0 everywhere, so that its
+        # edge is 0 and its Z is the whole weight.
         nothing = (
             jnp.zeros_like(values)
             if self.criterion == "edge"
@@ -129,16 +129,16 @@ class Stumps(Learner):
         order, sorted_values = (
             leaf[feature // block, feature % block] for leaf in (state.order, state.values)
         )
-        place = jnp.where(is_constant, 0, best.place[feature])
+        position = jnp.where(is_constant, 0, best.position[feature])
         threshold = jnp.where(
-            is_constant, -jnp.inf, jnp.where(has_split, _thresholds(sorted_values, place), 0.0)
+            is_constant, -jnp.inf, jnp.where(has_split, _thresholds(sorted_values, position), 0.0)
         )
         left = jnp.where(is_constant, constant.left, jnp.where(has_split, best.left[feature], 0.0))
         right = jnp.where(
             is_constant, constant.right, jnp.where(has_split, best.right[feature], 0.0)
         )
         hypotheses = Stump(feature, threshold, left, right)
-        columns = jax.vmap(lambda places, row: row.at[places].set(row, unique_indices=True))(
+        columns = jax.vmap(lambda order, row: row.at[order].set(row, unique_indices=True))(
             order, sorted_values
         )
         outputs = jnp.where(
@@ -156,8 +156,8 @@ class Stumps(Learner):
         pair_weights: Array | None,
         costs: Array | None,
     ) -> Proposal:
-        """The stumps of greatest worth (paper 001, (21)), the best split and sign of each feature;
-        a product of m x m matrices for each.
+        """The stumps of greatest worth (Goldberg and Eckstein 2009, (21)), from the best split and
+        sign of each feature. Each feature takes a product of m x m matrices.
         """
         if self.abstain:
             raise ValueError(
@@ -176,8 +176,8 @@ class Stumps(Learner):
         )
 
         def best_of_feature(part: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            places, row, cost = part
-            column = row.at[places].set(row, unique_indices=True)
+            positions, row, cost = part
+            column = row.at[positions].set(row, unique_indices=True)
             above, below = column[:, None] > row[None, :], column[:, None] <= row[None, :]
             worth = prices.worth(
                 above.astype(row.dtype) - below.astype(row.dtype),
@@ -190,7 +190,7 @@ class Stumps(Learner):
             best = jnp.argmax(values)
             return values[best], best % num_examples, best < num_examples
 
-        values, place, is_own = lax.map(best_of_feature, (order, sorted_values, price))
+        values, position, is_own = lax.map(best_of_feature, (order, sorted_values, price))
         values, feature = numerics.top_k(values, min(self.num_proposed, len(order)))
         missing = (0, self.num_proposed - len(feature))
         values, feature = (
@@ -201,9 +201,11 @@ class Stumps(Learner):
         right = jnp.where(has_split, jnp.where(is_own[feature], 1.0, -1.0), 0.0).astype(
             values.dtype
         )
-        threshold = jnp.where(has_split, _thresholds(sorted_values[feature], place[feature]), 0.0)
+        threshold = jnp.where(
+            has_split, _thresholds(sorted_values[feature], position[feature]), 0.0
+        )
         hypotheses = Stump(feature.astype(jnp.int32), threshold, -right, right)
-        columns = jax.vmap(lambda places, row: row.at[places].set(row, unique_indices=True))(
+        columns = jax.vmap(lambda order, row: row.at[order].set(row, unique_indices=True))(
             order[feature], sorted_values[feature]
         )
         outputs = jnp.where(
@@ -218,15 +220,15 @@ class Stumps(Learner):
         )
 
     def prices(self, state: StumpsState) -> Array:
-        """What `propose` takes as `costs`: [n], of a stump on each feature, with those that only
-        pad.
+        """The costs of a stump on each feature, padding included, [n]; `propose` takes them as
+        `costs`.
         """
         return jnp.full(
             (state.order.shape[0] * state.order.shape[1],), self.cost, state.labels.dtype
         )
 
     def price(self, state: StumpsState, hypothesis: Stump) -> Array:
-        """What a stump costs beside a misclassified example, []."""
+        """The cost of a stump, relative to that of a misclassified example, []."""
         return self.prices(state)[hypothesis.feature]
 
     def least_price(self, state: StumpsState) -> Array:
@@ -237,17 +239,17 @@ class Stumps(Learner):
         """The outputs of a stump on features [k, N], [k]."""
         features = jnp.asarray(features)
         check.matrix("features", features)
-        if features.shape[1] == 0:  # there are constants only
+        if features.shape[1] == 0:  # without features there are only constants
             return jnp.broadcast_to(hypothesis.right, features.shape[:1]).astype(float)
         column = jnp.take(features, hypothesis.feature, axis=1)
         return _answers(hypothesis, column.astype(jnp.result_type(float)))
 
     def places(self, hypotheses: Stump) -> Array:
-        """The feature that each looks at, -1 for the constant."""
+        """The feature of each stump, -1 for the constant."""
         return jnp.where(hypotheses.left == hypotheses.right, -1, hypotheses.feature)
 
     def never_abstains(self, state: StumpsState) -> Array:
-        """Whether no value is missing, [] bool; a stump answers 0 where its feature is."""
+        """Whether no value is missing, [] bool; outputs are 0 only for missing values."""
         num_missing = jnp.sum(jnp.isnan(state.values), axis=-1)
         return jnp.all(
             (num_missing == jnp.sum(state.labels == 0)) | (num_missing == state.values.shape[-1])
@@ -259,8 +261,8 @@ class Stumps(Learner):
         return jnp.ones((), bool)
 
     def describe(self, hypothesis: Stump, names: Any) -> str:
-        """The hypothesis in words; a feature whose name is a condition is a bit that says whether
-        it holds.
+        """The hypothesis in words. A feature whose name is a condition is taken for a bit that is 1
+        where the condition holds.
         """
         left, right = (
             f"{float(side):+.0f}" if side else "0" for side in (hypothesis.left, hypothesis.right)
@@ -285,13 +287,15 @@ class Stumps(Learner):
             size = self._edge(left, total[:, None] - left)
             size = jnp.where(_is_split(values), size, -jnp.inf)
             greatest = reduce.largest(size)
-            place = jnp.minimum(numerics.first_true(size == greatest[:, None]), size.shape[1] - 1)
-            left = _at(left, place)
+            position = jnp.minimum(
+                numerics.first_true(size == greatest[:, None]), size.shape[1] - 1
+            )
+            left = _at(left, position)
             left, right = self._sides(left, total - left)
             bound = jnp.maximum(greatest, 0.0) + 4 * criteria.slack(signed)
             return _Best(
                 greatest.astype(dtype),
-                place,
+                position,
                 left.astype(dtype),
                 right.astype(dtype),
                 numerics.round_up(bound, dtype),
@@ -320,7 +324,7 @@ class Stumps(Learner):
             bound = numerics.round_up(greatest + 4 * criteria.slack(signed), dtype)
             return (*(part.astype(dtype) for part in (*sums, missing)), bound)
 
-        # One-sided stumps need no look: 2 sqrt(ab) <= a + b, so that the same split answering on
+        # One-sided stumps need no search: since 2 sqrt(ab) <= a + b, the same split with outputs on
         # both sides has no greater Z.
         *sums, missing, bound = numerics.in_64_bits(tables)(order, values, signed)
         left_positive, right_positive, left_negative, right_negative = sums
@@ -329,17 +333,17 @@ class Stumps(Learner):
         )
         z = jnp.where(_is_split(values), z, jnp.inf)
         least = reduce.least(z)
-        place = jnp.minimum(numerics.first_true(z == least[:, None]), z.shape[1] - 1)
+        position = jnp.minimum(numerics.first_true(z == least[:, None]), z.shape[1] - 1)
         left_positive, right_positive, left_negative, right_negative = (
-            _at(part, place) for part in sums
+            _at(part, position) for part in sums
         )
         edge = (right_positive - right_negative) - (left_positive - left_negative)
         right = jnp.where(edge < 0, -1.0, 1.0).astype(dtype)
-        return _Best(1 - least, place, -right, right, bound)
+        return _Best(1 - least, position, -right, right, bound)
 
     def _edge(self, left: Array, right: Array) -> Array:
-        """The greatest edge of the stumps at a split, given sum_i d_i y_i over what lies left and
-        right of it.
+        """The greatest edge of the stumps at a split, given sum_i d_i y_i over the examples on its
+        left and on its right side.
         """
         both = jnp.abs(right - left)
         return (
@@ -347,7 +351,7 @@ class Stumps(Learner):
         )
 
     def _sides(self, left: Array, right: Array) -> tuple[Array, Array]:
-        """The answers of the stump of greatest edge at a split."""
+        """The left and right output of the stump of greatest edge at a split."""
         sign = jnp.where(right < left, -1.0, 1.0)
         if not self.abstain:
             return -sign, sign
@@ -383,10 +387,10 @@ records.register(
 
 
 def _over_blocks(function: Any, *blocks: Array, shared: Array | None = None) -> Any:
-    """`function` of each block and of what they share, one block after the other.
+    """Applies `function` to each block and the shared argument, one block after the other.
 
-    On a mesh each device has all examples of some of the features: a sort of examples in several
-    parts would gather all of them everywhere.
+    On a mesh each device holds all examples of some of the features. Otherwise a sort of sharded
+    examples would gather all of them on every device.
     """
     whole = () if shared is None else (shared,)
 
@@ -402,22 +406,23 @@ def _over_blocks(function: Any, *blocks: Array, shared: Array | None = None) -> 
 
 
 def _sort(values: Array) -> tuple[Array, Array]:
-    """The order of values [n, m] along m, int32, equal ones as they come and NaN last, and the
-    values in that order.
+    """The stable order of values [n, m] along m, int32, with NaN last, and the values in that
+    order.
     """
-    # one zero, one NaN
+    # -0 becomes 0, and all NaN become the same one
     values = jnp.where(values == 0, 0.0, jnp.where(values == values, values, jnp.nan))
     if values.dtype.itemsize > 4:
         order, sorted_values = _sort_pairs(values)
         return order, sorted_values
-    # One key of 64 bits, the value's above the place's, sorts four times as fast on a processor.
+    # On a processor a sort of 64-bit keys, with the value in the high bits and the position in the
+    # low ones, is four times as fast.
     order, sorted_values = numerics.in_64_bits(_sort_keys)(values)
     return order, sorted_values
 
 
 def _sort_pairs(values: Array) -> tuple[Array, Array]:
-    places = lax.broadcasted_iota(jnp.int32, values.shape, 1)
-    values, order = lax.sort((values, places), dimension=1, is_stable=True, num_keys=1)
+    positions = lax.broadcasted_iota(jnp.int32, values.shape, 1)
+    values, order = lax.sort((values, positions), dimension=1, is_stable=True, num_keys=1)
     return order, values
 
 
@@ -433,29 +438,29 @@ def _sort_keys(values: Array) -> tuple[Array, Array]:
 
 
 def _is_split(values: Array) -> Array:
-    """Whether something present lies above place p of sorted values [n, m] and differs from it, [n,
-    m] bool.
+    """Whether split p of sorted values [n, m] separates two different values that are not missing,
+    [n, m] bool.
     """
     return jnp.pad(values[:, :-1] < values[:, 1:], ((0, 0), (0, 1)))
 
 
-def _at(parts: Array, place: Array) -> Array:
-    """parts [n, m] at place [n], [n]."""
-    return jnp.take_along_axis(parts, place[:, None], axis=1)[:, 0]
+def _at(parts: Array, position: Array) -> Array:
+    """The entries of parts [n, m] at a position [n] in each row, [n]."""
+    return jnp.take_along_axis(parts, position[:, None], axis=1)[:, 0]
 
 
-def _thresholds(values: Array, place: Array) -> Array:
-    """Halfway between places p and p + 1 of sorted values [k, m]; the lower one where halfway
-    rounds to the upper, [k].
+def _thresholds(values: Array, position: Array) -> Array:
+    """The midpoints between positions p and p + 1 of sorted values [k, m], [k]; the lower value
+    where the midpoint rounds to the upper one.
     """
     last = values.shape[1] - 1
-    lower, upper = _at(values, place), _at(values, jnp.minimum(place + 1, last))
+    lower, upper = _at(values, position), _at(values, jnp.minimum(position + 1, last))
     halfway = lower / 2 + upper / 2
     return jnp.where((lower <= halfway) & (halfway < upper), halfway, lower)
 
 
 def _in_words(number: Any) -> str:
-    """A NumPy float by as many digits as tell it from others of its type."""
+    """A NumPy float with as many digits as identify it within its type."""
     is_usual = number == 0 or 1e-4 <= abs(number) < 1e9
     return (
         np.format_float_positional(number, trim="-")
@@ -477,23 +482,23 @@ def stumps(
 
     Left and right are opposite signs; with `abstain`, one of them may be 0 instead. The constant
     classifier is among the hypotheses (threshold -inf, left = right). Thresholds lie halfway
-    between neighbouring values; equal values are never parted. NaN is a missing value: a stump
-    answers 0 there, the constant classifier alone answers as ever.
+    between neighbouring values; equal values are never separated. NaN is a missing value: the
+    output of a stump is 0 there, except for the constant classifier.
 
-    The proposal holds the best stump of each of the `num_proposed` best features, the constant in a
-    race of its own beside them, the best first, with edges that are not negative (up to rounding,
-    with the criterion "normalizer", whose `values` are 1 - Z). `upper_bound` is no less than the
-    exact edge of any stump, whatever the criterion: sums run in 64 bits, so that it lies one
-    rounding above the best edge. Work is O(m N) a proposal, after one sort of each feature in
+    The proposal holds the best stump of each of the `num_proposed` best features, best first. The
+    constant classifier competes like a feature of its own. Edges are not negative (with the
+    criterion "normalizer", whose `values` are 1 - Z, up to rounding). `upper_bound` is at least the
+    exact edge of every stump, for both criteria. Sums are computed in 64 bits, so that it lies only
+    one rounding above the best edge. A proposal takes O(m N), after one sort of each feature in
     `init`.
 
     Args:
-      abstain: whether stumps that answer on one side alone are hypotheses too.
-      criterion: "edge", the least weighted error; "normalizer", the least Z.
-      num_proposed: how many stumps, at most N + 1; where fewer features vary, the last ones answer
-        0 everywhere.
-      cost: what `jboost.l0` pays for a stump beside misclassified examples; it takes stumps that do
-        not abstain.
+      abstain: whether stumps with output 0 on one side are also hypotheses.
+      criterion: "edge" for the least weighted error, "normalizer" for the least Z.
+      num_proposed: the number of stumps of a proposal, at most N + 1. If fewer features vary, the
+        last ones have output 0 everywhere.
+      cost: the cost of a stump for `jboost.l0`, relative to that of a misclassified example.
+        `jboost.l0` takes only stumps that do not abstain.
 
     Returns:
       A learner for features [m, N]; a hypothesis is a `Stump`: feature [], threshold [], left [],
@@ -502,7 +507,7 @@ def stumps(
     Raises:
       ValueError: naming the argument; for `num_proposed` above N + 1 once the features are seen.
 
-    Paper 002, Figure 1 (Z); paper 004, Figure 1 (the largest edge).
+    Hatano, Figure 1 (Z); Shalev-Shwartz and Singer 2008, Figure 1 (the largest edge).
 
     >>> import jax, jax.numpy as jnp
     >>> import jboost

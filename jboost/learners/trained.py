@@ -1,8 +1,8 @@
 """A learner that trains a differentiable model with an optax optimizer under the example weights.
 
-Boosting asks for a hypothesis of large edge under a distribution of the examples (Freund and
-Schapire 1997); here gradient descent looks for one. It promises nothing about the other hypotheses,
-so that its `upper_bound` is +inf.
+Boosting needs a hypothesis of large edge under a distribution over the examples (Freund and
+Schapire 1997). Here gradient descent searches for one. It proves nothing about other hypotheses, so
+that its `upper_bound` is +inf.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from jboost.learners.draws import Draws
 from jboost.learners.networks import Network, PlainNetwork, StatefulNetwork
 
 LOSSES = ("logistic", "edge")
-_LEAST_ROWS_AT_ONCE = 1024  # in evaluation; blocks of 64 to 8,192 images took a CPU the same time
+# The least size of a block of rows in evaluation. On a CPU, blocks of 64 to 8,192 images took the
+# same time.
+_LEAST_ROWS_AT_ONCE = 1024
 
 
 class Model(NamedTuple):
@@ -34,17 +36,17 @@ class Model(NamedTuple):
 
     params: PyTree
     sign: Array  # [] +1 or -1
-    state: PyTree = ()  # what a stateful model keeps beside its parameters
+    state: PyTree = ()  # the state of a stateful model
 
 
 class TrainedState(NamedTuple):
-    """What `propose` needs."""
+    """The state of the learner, which `propose` takes."""
 
     features: Array  # [m, ...] of the caller's dtype, 0 on padding
     labels: Array  # [m] +1 or -1, 0 on padding
     key: Array  # for the next call
-    params: PyTree  # where the next call starts, with a warm start; else ()
-    model_state: PyTree  # likewise
+    params: PyTree  # the first parameters of the next call, with a warm start; else ()
+    model_state: PyTree  # the first state of the model, likewise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Trained(Learner):
     warm_start: bool
 
     def init(self, key: Array | None, dataset: Dataset) -> TrainedState:
-        """Keeps the key and the examples, and with a warm start the first parameters."""
+        """Stores the key and the examples, and with a warm start the first parameters."""
         key = check.key("key", key)
         if is_packed(dataset.features):
             raise ValueError(
@@ -85,7 +87,9 @@ class Trained(Learner):
         pair_weights: Array | None = None,
         costs: Array | None = None,
     ) -> Proposal:
-        """One model, trained afresh or further, and negated if its edge is negative."""
+        """One model, trained from new or from the last parameters, and negated if its edge is
+        negative.
+        """
         criteria.refuse_prices("trained", pair_weights, costs)
         key, key_params, key_steps = jax.random.split(state.key, 3)
         start = state.params, state.model_state
@@ -119,7 +123,7 @@ class Trained(Learner):
         return hypothesis.sign * jnp.tanh(scores)
 
     def _scores(self, params: PyTree, model_state: PyTree, features: Array) -> Array:
-        """The scores [k] in evaluation, in blocks of rows if there are minibatches in training."""
+        """The scores [k] in evaluation, computed in blocks of rows if training uses minibatches."""
 
         def of_rows(rows: Array) -> Array:
             scores, _ = self.network.evaluate(
@@ -172,7 +176,7 @@ class Trained(Learner):
             self._draws(state, example_weights, key_draws),
         )
         first = params, model_state, _with_hyperparams(optimizer.init(params), self.hyperparams)
-        (params, model_state, _), _ = loops.scan(step, _settled(step, first, items), items)
+        (params, model_state, _), _ = loops.scan(step, _cast_to_step(step, first, items), items)
         return params, model_state
 
     def _draws(self, state: TrainedState, example_weights: Array, key: Array) -> Draws | None:
@@ -222,18 +226,18 @@ def trained(
 ) -> Trained:
     """A learner that trains a differentiable model under the example weights by an optax optimizer.
 
-    Its outputs are tanh of the model's scores. Each proposal is one model: parameters drawn anew
-    (or the last ones), `num_steps` steps of the optimizer on the weighted loss, and a change of
-    sign if the edge comes out negative. The same key gives the same models. `upper_bound` is +inf:
-    it proves nothing.
+    The outputs are tanh of the model's scores. Each proposal is one model. It is trained from new
+    parameters (or the last ones) by `num_steps` steps of the optimizer on the weighted loss, and
+    negated if its edge is negative. The same key gives the same models. `upper_bound` is +inf: it
+    proves nothing.
 
-    Models and dtypes. Features reach the model as floats of the default type. Parameters may be
-    bfloat16 and so may scores: losses, edges and outputs are of the default float type, and bounds
-    hold for the outputs of the training program. Another program may round bfloat16 scores in
-    another way, by 2^-8 of their terms, and so may predictions. `optax.inject_hyperparams` rounds
-    numbers to the type of the parameters (0.999 to 1): give it
-    `hyperparam_dtype=jax.numpy.float32`. A model that keeps a state (batch norm) or draws random
-    numbers in training (dropout) is of the second form, `stateful=True`. With flax::
+    Models and dtypes. The model gets features as floats of the default type. Parameters and scores
+    may be bfloat16. Losses, edges and outputs have the default float type, and bounds hold for the
+    outputs of the training program. Other programs, predictions among them, may round bfloat16
+    scores differently, by 2^-8 of their terms. `optax.inject_hyperparams` rounds numbers to the
+    dtype of the parameters (0.999 to 1): give it `hyperparam_dtype=jax.numpy.float32`. A model
+    that has a state (batch norm) or draws random numbers in training (dropout) needs the second
+    form, `stateful=True`. With flax::
 
         def init(key, features):
             variables = net.init({"params": key}, features, train=False) return variables["params"],
@@ -256,47 +260,48 @@ def trained(
         def apply(params, features):
             return jax.vmap(eqx.combine(params, static))(features)
 
-    A layer that mixes the rows of a batch, as batch norm does, also sees rows of padding unless
-    there is a `batch_size`: minibatches hold examples alone.
+    A layer that mixes the rows of a batch, such as batch norm, also gets rows of padding unless
+    `batch_size` is set: minibatches contain only examples.
 
-    Compilation. `init`, `apply` and `optimizer` are compared by value: functions that the same code
-    made from equal numbers are equal, so that a fresh `optax.adam(0.05)` compiles nothing anew.
-    Another number does, except in `hyperparams`, whose numbers may also be traced: one program,
-    mapped over learning rates by `jax.vmap`, say.
+    Compilation. `init`, `apply` and `optimizer` are compared by value. Functions made by the same
+    code from equal numbers are equal, so that another `optax.adam(0.05)` causes no compilation. A
+    different number does, except in `hyperparams`. Its numbers may also be traced, for instance to
+    map one program over learning rates by `jax.vmap`.
 
     Args:
       init: (key, features [m, ...]) -> parameters, any pytree of float arrays. With
         `stateful`, -> (parameters, state), and the state is any pytree of arrays.
       apply: (parameters, features [k, ...]) -> [k] scores, any real numbers. With `stateful`,
         (parameters, state, features, *, key, is_training) -> (scores, state); in evaluation `key`
-        is None, `is_training` is False, and the state that comes back is ignored.
+        is None, `is_training` is False, and the returned state is ignored.
       optimizer: an optax.GradientTransformation. Each update also gets `value`, `grad` and
-        `value_fn` of its batch, for transformations that take them, as `optax.lbfgs`; those that
-        need more (`obj_fn` of `optax.contrib.sophia`) raise their own errors.
-      hyperparams: numbers by name, each in place of the one that `optimizer` was made with; it is
-        made by `optax.inject_hyperparams`, itself or within `optax.chain`. A schedule cannot be
+        `value_fn` of its batch, for transformations that take them, such as `optax.lbfgs`. Those
+        that need more (`obj_fn` of `optax.contrib.sophia`) raise their own errors.
+      hyperparams: numbers by name, which replace those that `optimizer` was made with. It must be
+        made by `optax.inject_hyperparams`, directly or within `optax.chain`. A schedule cannot be
         replaced.
-      num_steps: steps a proposal.
-      batch_size: examples a step, drawn with replacement; None for all of them. Also, from 1,024
-        on, the rows that are evaluated at a time.
-      sampling: how they are drawn. "weighted": by the example weights, all losses alike; every draw
-        counts in full, also late in boosting, when a few examples have most of the weight.
-        "uniform": all examples alike, losses multiplied by m d_i; the batches look like the data,
-        as batch norm needs them, but the variance of a gradient grows with m sum_i d_i^2. Both
-        gradients are right on average. (To reject uniform draws by d_i is right on average too, and
-        varies more than "uniform".)
+      num_steps: steps per proposal.
+      batch_size: examples per step, drawn with replacement; None for all of them. From 1,024 on, it
+        is also the number of rows that are evaluated at a time.
+      sampling: how the examples of a batch are drawn. "weighted" draws by the example weights, and
+        all losses have equal weight. Every draw counts in full, even late in boosting, when a few
+        examples have most of the weight. "uniform" draws all examples with equal probability and
+        multiplies losses by m d_i. Batches then have the distribution of the data, as batch norm
+        needs, but the variance of a gradient grows with m sum_i d_i^2. Both gradients are unbiased.
+        (Rejection of uniform draws by d_i would also be unbiased, with a larger variance than
+        "uniform".)
       loss: "logistic", sum_i d_i log(1 + exp(-y_i score_i)); "edge", -sum_i d_i y_i tanh(score_i).
-      stateful: whether `init` and `apply` are of the second form.
-      warm_start: whether a proposal goes on from the parameters, and the state of the model, of the
-        one before; the optimizer starts anew.
+      stateful: whether `init` and `apply` have the second form.
+      warm_start: whether training starts from the parameters and the model state of the last
+        proposal; the state of the optimizer is always new.
 
     Returns:
-      A learner for features [m, N] or [m, ...] that are finite where not padding; a hypothesis is a
+      A learner for features [m, N] or [m, ...] that are finite except on padding; a hypothesis is a
       `Model`: params, sign [], state. It needs a `key`.
 
     Raises:
-      ValueError: naming the argument; for `key` None, scores or a state of a wrong shape, and names
-        in `hyperparams` that `optimizer` does not have, once the data are seen.
+      ValueError: naming the argument. Once the data are seen, also for `key` None, for scores or a
+        state of a wrong shape, and for names in `hyperparams` that `optimizer` does not have.
 
     Freund and Schapire 1997, Section 4: the weak learner, here by gradients.
 
@@ -350,7 +355,7 @@ def trained(
 
 
 def _check_hyperparams(hyperparams: Any) -> dict[str, Array]:
-    """The numbers as arrays of the default float type. Raises ValueError for one that is none."""
+    """The numbers as arrays of the default float type. Raises ValueError for other values."""
     if hyperparams is None:
         return {}
     if not isinstance(hyperparams, Mapping) or not all(
@@ -367,7 +372,7 @@ def _check_hyperparams(hyperparams: Any) -> dict[str, Array]:
 
 
 def _with_hyperparams(memory: PyTree, hyperparams: Mapping[str, Array]) -> PyTree:
-    """The first state of an optimizer, with these numbers in place of those that it was made with.
+    """The first state of an optimizer, with its hyperparameters replaced by these numbers.
 
     Raises:
       ValueError: at trace time, for a name that the optimizer does not inject as a number.
@@ -390,8 +395,8 @@ def _with_hyperparams(memory: PyTree, hyperparams: Mapping[str, Array]) -> PyTre
     for name in hyperparams:
         if name not in names:
             raise ValueError(
-                f"hyperparams holds {name!r}, which is no number that the optimizer injects: make"
-                " it by optax.inject_hyperparams, as"
+                f"hyperparams holds {name!r}, which is not a number that the optimizer injects:"
+                " make it by optax.inject_hyperparams, as"
                 " optax.inject_hyperparams(optax.adam)(learning_rate=1e-2)"
             )
     return memory
@@ -402,11 +407,12 @@ def _is_injected(part: Any) -> bool:
     return hasattr(part, "hyperparams") and hasattr(part, "inner_state")
 
 
-def _settled(
+def _cast_to_step(
     step: Callable[[PyTree, PyTree], tuple[PyTree, None]], carry: PyTree, items: PyTree
 ) -> PyTree:
-    """What a loop begins with, in the dtypes of after a step: an optimizer's state may widen
-    there."""
+    """The first values of a loop, cast to the dtypes after a step: the first step may widen the
+    state of an optimizer.
+    """
     after, _ = jax.eval_shape(step, carry, jax.tree.map(lambda leaf: leaf[0], items))
     return jax.tree.map(
         lambda leaf, kind: leaf if leaf.dtype == kind.dtype else leaf.astype(kind.dtype),
@@ -418,7 +424,7 @@ def _settled(
 def _batch(
     state: TrainedState, example_weights: Array, drawn: Draws | None
 ) -> tuple[Array, Array, Array]:
-    """Features, labels and weights of the losses of the examples that were drawn, or of all."""
+    """Features, labels and loss weights of the examples that were drawn, or of all examples."""
     if drawn is None:
         return state.features, state.labels, example_weights
     return state.features[drawn.rows], state.labels[drawn.rows], drawn.weights

@@ -1,5 +1,5 @@
-"""LP-Boost: the soft margin maximised over votes that are not negative, by column generation over
-any learner (paper 001, formulation (3)).
+"""LP-Boost: column generation for the nonnegative votes of largest soft margin, with any learner
+(Goldberg and Eckstein 2009, formulation (3)).
 """
 
 from jboost.lp.simplex.margins import SimplexConfig

@@ -1,16 +1,21 @@
-"""LP-Boost for a learner: columns come one proposal at a time, a restricted master gives votes and
-example weights, and bounds come from these alone.
+"""LP-Boost for a learner: each proposal adds columns, a restricted master gives votes and example
+weights, and the bounds follow from these alone.
 
-Demiriz, Bennett, Shawe-Taylor 2002, "Linear programming boosting via column generation"; paper 001,
-Section 1. rho and lambda are the soft margin and the votes, D_i the caps of the example weights, xi
-the shortfalls of the margins. Plain column generation asks the learner about a vertex of the dual,
-which jumps; here masters are solved no better than the gap asks for, and the learner is asked
-between their example weights and the best so far (Wentges 1997, "Weighted Dantzig-Wolfe
-decomposition"), which helps most where a round brings a single column. A learner whose best answers
-are dear is asked at vertices, where few examples have weight, and for its best answer only once it
-has no quick one that changes the master. A small list of all hypotheses is a program that one
-master solves faster than many rounds do: its columns all come in the first round, and what is left
-to the rounds is to ask the learner for its bound.
+Demiriz, Bennett, Shawe-Taylor 2002, "Linear programming boosting via column generation"; Goldberg
+and Eckstein 2009, Section 1. rho is the soft margin, lambda are the votes, D_i the caps of the
+example weights, and xi the shortfalls of the margins.
+
+Plain column generation queries the learner at a vertex of the dual, and successive vertices can be
+far apart. Here masters are solved only as precisely as the gap requires, and the learner is queried
+between their example weights and the best ones so far (dual smoothing: Wentges 1997, "Weighted
+Dantzig-Wolfe decomposition"). This helps most if a round adds a single column.
+
+A learner whose best hypothesis is expensive is queried at vertices, where few examples have weight.
+Its best hypothesis is computed only once its fast search finds none that changes the master.
+
+If a learner can list all its hypotheses and they are few, one master over all of them takes less
+time than many rounds. All columns then enter in the first round, and the remaining rounds only
+query the learner for its bound.
 """
 
 from __future__ import annotations
@@ -47,38 +52,37 @@ from jboost.relaxations.certify import Proven
 
 __all__ = ["LPBoost", "finish", "fit", "init", "step"]
 
-_SHARE_OF_GAP = 0.1  # how precise a master is, of the gap that is left
-_SHARE_OF_TOLERANCE = 0.05  # how much of the votes may be dropped with the smallest
-# masters without the smallest votes, once the gap is closed; which part of the votes goes at a time
+_SHARE_OF_GAP = 0.1  # the tolerance of a master, as a share of the gap that remains
+_SHARE_OF_TOLERANCE = 0.05  # small votes of up to this share of the tolerance may be dropped
+# At most so many masters without the smallest votes are solved once the gap is closed. Each one
+# drops a quarter of the votes.
 _MAX_DROPS, _PART_DROPPED = 10, 4
-_DROP_ERROR = 0.03  # of the tolerance, how precise these masters are
-# where the learner is asked: this far from the master's example weights towards the best so far,
-# while that finds columns
-_PULL = 0.8
+_DROP_ERROR = 0.03  # the tolerance of these masters, as a share of the tolerance of the fit
+# The weight of the best example weights so far in the query of the learner; the master's have the
+# rest. It is 0 after a round without a new column.
+_SMOOTHING = 0.8
 # entries of a simplex table with its basis, up to which one for all hypotheses fits the cache
 _SMALL_TABLE = 1 << 18
 _MOST_IN_TABLE = 2048  # columns, up to which the simplex method's table of them is small
-_FINER = 0.01  # where a round changes nothing
-_FINEST = {4: 1e-5, 8: 1e-10}  # by the size of a float: what a solver may be asked for
+_FINER = 0.01  # the factor of the master's tolerance after a round that changed nothing
+_FINEST = {4: 1e-5, 8: 1e-10}  # the smallest tolerance of a master, by the bytes of a float
 
 
 class Memory(NamedTuple):
-    """What LP-Boost carries from round to round."""
+    """The state of LP-Boost between rounds."""
 
     columns: Array  # [capacity, m] y_i h_j(x_i); rows of unused slots are 0
     prior: Array  # [m]
     solved: Solved
-    asked: Array  # [m] the example weights that the learner was asked about
-    pull: Array  # [] how far these are from the master's, towards the best so far
-    fineness: Array  # [] how much more precise a master is than the gap asks for, 1 or less
-    precision: Array  # [] what the last master was asked for, inf before the first
+    queried: Array  # [m] the example weights of the last query of the learner
+    smoothing: Array  # [] the weight of the best example weights so far in that query
+    fineness: Array  # [] the factor of the tolerance of masters, at most 1
+    precision: Array  # [] the tolerance of the last master, inf before the first
     proven: Proven
 
 
-class Answer(NamedTuple):
-    """What the learner proposes, followed by all L hypotheses that it lists, where the booster
-    takes all.
-    """
+class ListedProposal(NamedTuple):
+    """A proposal of the learner, followed by all L hypotheses that it lists."""
 
     hypotheses: Any  # leaves [k + L, ...]
     outputs: Array  # [k + L, m]
@@ -95,7 +99,7 @@ class LPBoost(boosting.Booster):
     nu: Array  # []
     tolerance: Array  # []
     stop_on: str = dataclasses.field(metadata={"static": True})
-    # None to choose by the number of columns that there is room for
+    # None chooses by the capacity for columns
     config: Config | None = dataclasses.field(metadata={"static": True})
 
     @property
@@ -109,21 +113,21 @@ class LPBoost(boosting.Booster):
 
     @property
     def takes_each_once(self) -> bool:
-        """Equal columns share a slot."""
+        """True: equal columns share a slot."""
         return True
 
     @property
     def takes_turns(self) -> bool:
-        """Masters and searches of unequal length."""
+        """True: members of a batch differ in the lengths of their masters and searches."""
         return True
 
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
-        """All proposed columns are taken."""
+        """The number of slots: all proposed columns are kept."""
         return max_rounds * num_proposed
 
     def takes_all(self, learner: Any, dataset: Dataset) -> bool:
-        """Whether all hypotheses of a learner enter in the first round: it lists them, and their
-        simplex table is small.
+        """Whether all hypotheses of a learner enter in the first round. They do if the learner can
+        list them and their simplex table is small.
         """
         if boosting.has_quick_answers(learner) or not (
             hasattr(learner, "every") and hasattr(learner, "num_hypotheses")
@@ -133,7 +137,7 @@ class LPBoost(boosting.Booster):
         return num_hypotheses * (num_hypotheses + len(dataset.labels)) <= _SMALL_TABLE
 
     def method(self, capacity: int) -> Config:
-        """How masters with room for so many columns are solved."""
+        """The method that solves masters with a capacity for so many columns."""
         if self.config is not None:
             return self.config
         if meshes.is_set():
@@ -141,7 +145,7 @@ class LPBoost(boosting.Booster):
         return SimplexConfig() if capacity <= _MOST_IN_TABLE else InteriorPointConfig()
 
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
-        """No votes: the example weights are the user's, which every nu up to 1 allows."""
+        """The state without votes. Its example weights are the user's, which every nu allows."""
         boosting.validate_size(dataset)
         prior = boosting.initial_distribution(dataset)
         no_votes = jnp.zeros((capacity,), prior.dtype)
@@ -149,55 +153,61 @@ class LPBoost(boosting.Booster):
         solved = Solved(no_votes, prior, warm, jnp.zeros((), jnp.int32))
         proven = _nothing_proven(solved)
         columns, one = jnp.zeros((capacity, prior.shape[0]), prior.dtype), jnp.ones((), prior.dtype)
-        memory = Memory(columns, prior, solved, prior, _PULL * one, one, one + jnp.inf, proven)
+        memory = Memory(columns, prior, solved, prior, _SMOOTHING * one, one, one + jnp.inf, proven)
         first = boosting.before_first_round(memory, prior, certificate_of(proven), capacity)
         return first._replace(
             status=jnp.where(self.is_feasible(prior), first.status, int(Status.INFEASIBLE))
         )
 
-    def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: Any) -> Proposal | Answer:
-        """Hypotheses for the next round: the best ones, and with them all others where `takes_all`.
+    def ask(
+        self, memory: Memory, dataset: Dataset, learner: Any, state: Any
+    ) -> Proposal | ListedProposal:
+        """Hypotheses for the next round: the best ones, followed by all others if `takes_all`.
 
-        Where the learner has quick answers, any hypothesis that changes the master will do; the
-        best one is asked for once there are no others.
+        If the learner has a fast search, any hypothesis that changes the master is accepted. The
+        best one is computed once that search finds none.
         """
         if not boosting.has_quick_answers(learner):
-            proposal = learner.propose(state, memory.asked)
+            proposal = learner.propose(state, memory.queried)
             return (
                 _with_all(proposal, learner.every(state))
                 if self.takes_all(learner, dataset)
                 else proposal
             )
         seen = certify.largest_signed_edge(
-            memory.columns, memory.asked, reduce.any_true(memory.columns != 0, axis=1)
+            memory.columns, memory.queried, reduce.any_true(memory.columns != 0, axis=1)
         )
-        return learner.propose_above(state, memory.asked, seen + self.tolerance)
+        return learner.propose_above(state, memory.queried, seen + self.tolerance)
 
     def absorb(
-        self, memory: Memory, dataset: Dataset, proposal: Proposal | Answer, ensemble: Ensemble
+        self,
+        memory: Memory,
+        dataset: Dataset,
+        proposal: Proposal | ListedProposal,
+        ensemble: Ensemble,
     ) -> Absorbed:
-        """One round: columns in, an upper bound from what was asked, the master solved, a lower
-        bound from its votes.
+        """One round: adds columns, computes an upper bound at the queried example weights, solves
+        the master, and computes a lower bound from its votes.
         """
-        asked, takes_all = memory.asked, self.takes_all(ensemble.learner, dataset)
+        queried, takes_all = memory.queried, self.takes_all(ensemble.learner, dataset)
         num_proposed = proposal.values.shape[0]
         margins = proposal.outputs * boosting.signs(dataset)[None, :]
         columns, listed_slots, count = _enter_list(
             memory.columns, ensemble.count, margins[num_proposed:]
         )
         rows = margins[:num_proposed]
-        edges = jnp.matmul(rows, asked, precision=lax.Precision.HIGHEST)
+        edges = jnp.matmul(rows, queried, precision=lax.Precision.HIGHEST)
         columns, slots, count = boosting.enter_columns(
             columns, count, rows, jnp.ones_like(edges, bool)
         )
         is_used = jnp.arange(columns.shape[0]) < count
         proven = certify.prove_upper(
             memory.proven,
-            asked,
+            queried,
             new_edge=certify.largest_signed_edge(
                 rows, memory.proven.example_weights, jnp.ones_like(edges, bool)
             ),
-            seen_edge=certify.largest_signed_edge(columns, asked, is_used),
+            seen_edge=certify.largest_signed_edge(columns, queried, is_used),
             best_edge=proposal.upper_bound,
             upper_of=lambda edge, weights: value.not_exceeded(
                 edge, weights, self.relaxation, memory.prior
@@ -214,22 +224,25 @@ class LPBoost(boosting.Booster):
             & ~(lower > before.lower)
             & ~(goal < before.goal(self.stop_on))
         )
-        goes_on = (goal - lower > self.tolerance) & ~(is_lost & was_finest & (memory.pull == 0))
+        goes_on = (goal - lower > self.tolerance) & ~(
+            is_lost & was_finest & (memory.smoothing == 0)
+        )
         missed = jnp.where(
             goal - lower <= self.tolerance, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)
         )
-        usual = 0.0 if boosting.has_quick_answers(ensemble.learner) else _PULL
-        pull = jnp.where(count == ensemble.count, 0.0, usual).astype(goal.dtype)
+        usual = 0.0 if boosting.has_quick_answers(ensemble.learner) else _SMOOTHING
+        smoothing = jnp.where(count == ensemble.count, 0.0, usual).astype(goal.dtype)
         memory = memory._replace(
-            pull=pull,
-            fineness=jnp.where(is_lost & (memory.pull == 0), _FINER, 1.0) * memory.fineness,
+            smoothing=smoothing,
+            fineness=jnp.where(is_lost & (memory.smoothing == 0), _FINER, 1.0) * memory.fineness,
         )
         memory = memory._replace(
-            asked=pull * memory.proven.example_weights + (1 - pull) * memory.solved.example_weights
+            queried=smoothing * memory.proven.example_weights
+            + (1 - smoothing) * memory.solved.example_weights
         )
         return Absorbed(
             memory=memory,
-            example_weights=memory.asked,
+            example_weights=memory.queried,
             slots=jnp.concatenate([slots, listed_slots]),
             votes=votes_of(memory.proven),
             constant=ensemble.constant,
@@ -242,21 +255,23 @@ class LPBoost(boosting.Booster):
     def solve(
         self, memory: Memory, count: Array, *, is_known: Array | bool, is_complete: bool
     ) -> tuple[Memory, Array]:
-        """The master over the columns so far, and the lower bound of its votes; also whether the
-        master could be no more precise, [] bool.
+        """Solves the master over the columns so far and computes the lower bound of its votes.
+
+        Only a simplex method ends in a vertex; the votes of other methods use all columns of the
+        optimal face. Once the gap is closed, these methods therefore solve further masters without
+        the smallest votes, as long as the gap remains closed. Each one drops a quarter of the
+        votes, and half as many after each master that fails.
 
         Args:
-          memory: with all columns in.
-          count: [] how many columns there are.
-          is_known: [] bool, whether the last master had the same columns and caps. A vertex of it
-            that was as precise is kept.
-          is_complete: static, whether no columns are to come: the master is then as precise as the
-            tolerance asks for, whatever the gap.
+          memory: the memory, with all columns entered.
+          count: [] the number of columns.
+          is_known: [] bool, whether the last master had the same columns and caps. If it ended in a
+            vertex and was precise enough, its solution is kept.
+          is_complete: static, whether no further columns can enter. The master is then solved as
+            precisely as the tolerance requires, for any gap.
 
-        Only a simplex method ends in a vertex; others vote for all columns of the optimal face. So
-        where the gap is closed, masters follow that do without the smallest votes for as long as it
-        stays closed: a quarter of the votes goes at a time, and half as many after each master that
-        fails.
+        Returns:
+          The memory, and whether the master had the smallest tolerance there is, [] bool.
         """
         goal = memory.proven.goal(self.stop_on)
         gap = jnp.where(goal == jnp.inf, memory.proven.seen_upper, goal) - memory.proven.lower
@@ -282,7 +297,7 @@ class LPBoost(boosting.Booster):
                 spare=_SHARE_OF_TOLERANCE * tolerance,
                 config=config,
             )
-            # no votes have a value below -1
+            # margins are at least -1
             lower = jnp.maximum(
                 value.attained(memory.columns, solved.votes, self.relaxation, memory.prior), -1.0
             )
@@ -320,24 +335,26 @@ class LPBoost(boosting.Booster):
         return memory, wanted <= finest
 
     def reopen(self, memory: Memory, count: Array) -> Memory:
-        """The memory for a booster of another nu, with the columns kept: the master solved, and
-        what that proves.
+        """The memory for a booster of another nu. The columns are kept, the master is solved again,
+        and the bounds are those of its solution.
         """
         fresh = self.without_proof(memory)
         fresh = fresh._replace(
-            pull=jnp.zeros_like(memory.pull), fineness=jnp.ones_like(memory.fineness)
+            smoothing=jnp.zeros_like(memory.smoothing), fineness=jnp.ones_like(memory.fineness)
         )
         memory, _ = self.solve(fresh, count, is_known=False, is_complete=False)
-        # without columns as a fit begins
-        asked = jnp.where(count > 0, memory.solved.example_weights, memory.prior)
+        # without columns, the query is that of the first round
+        queried = jnp.where(count > 0, memory.solved.example_weights, memory.prior)
         is_used = jnp.arange(memory.columns.shape[0]) < count
-        edge = certify.largest_signed_edge(memory.columns, asked, is_used)
+        edge = certify.largest_signed_edge(memory.columns, queried, is_used)
         seen_upper = jnp.where(
-            count > 0, value.not_exceeded(edge, asked, self.relaxation, memory.prior), jnp.inf
+            count > 0, value.not_exceeded(edge, queried, self.relaxation, memory.prior), jnp.inf
         )
         return memory._replace(
-            asked=asked,
-            proven=memory.proven._replace(example_weights=asked, edge=edge, seen_upper=seen_upper),
+            queried=queried,
+            proven=memory.proven._replace(
+                example_weights=queried, edge=edge, seen_upper=seen_upper
+            ),
         )
 
     @staticmethod
@@ -346,18 +363,20 @@ class LPBoost(boosting.Booster):
         return memory._replace(proven=_nothing_proven(memory.solved))
 
 
-def _with_all(proposal: Proposal, every: Everything) -> Answer:
+def _with_all(proposal: Proposal, every: Everything) -> ListedProposal:
     """A proposal, followed by all hypotheses."""
     own, listed = (proposal.hypotheses, proposal.outputs), (every.hypotheses, every.outputs)
     hypotheses, outputs = jax.tree.map(
         lambda one, other: jnp.concatenate([one, other.astype(one.dtype)]), own, listed
     )
-    return Answer(hypotheses, outputs, proposal.values, proposal.upper_bound, proposal.state)
+    return ListedProposal(
+        hypotheses, outputs, proposal.values, proposal.upper_bound, proposal.state
+    )
 
 
 def _enter_list(columns: Array, count: Array, listed: Array) -> tuple[Array, Array, Array]:
-    """Writes all listed rows [L, m] into the first slots where none is in use: columns, the slots
-    [L] int32, and the count.
+    """Writes all listed rows [L, m] into the first slots if no slot is in use. Returns the columns,
+    the slots [L] int32, and the count.
     """
     if not len(listed):
         return columns, jnp.zeros((0,), jnp.int32), count
@@ -372,13 +391,13 @@ def _enter_list(columns: Array, count: Array, listed: Array) -> tuple[Array, Arr
 
 
 def _are_smallest(votes: Array, number: Array) -> Array:
-    """The smallest of the positive votes [capacity], so many [] of them."""
+    """Which of the votes [capacity] are among the `number` [] smallest positive ones."""
     order = jnp.argsort(jnp.where(votes > 0, votes, jnp.inf))
     return jnp.zeros(votes.shape, bool).at[order].set(jnp.arange(votes.shape[0]) < number)
 
 
 def _nothing_proven(solved: Solved) -> Proven:
-    """No votes have a soft margin below -1."""
+    """The trivial bounds: no votes have a soft margin below -1."""
     one = jnp.ones((), solved.votes.dtype)
     return Proven(
         jnp.zeros_like(solved.votes),
@@ -391,12 +410,12 @@ def _nothing_proven(solved: Solved) -> Proven:
 
 
 def votes_of(proven: Proven) -> Array:
-    """The votes of an ensemble, [capacity, 2]: the same for both answers."""
+    """The votes of an ensemble, [capacity, 2]: the same for both outputs of a hypothesis."""
     return jnp.stack([proven.coefficients, proven.coefficients], axis=1)
 
 
 def certificate_of(proven: Proven) -> Certificate:
-    """What the user sees of it."""
+    """The certificate that the user gets."""
     return Certificate(proven.lower, proven.upper, proven.seen_upper, proven.example_weights)
 
 
@@ -409,8 +428,8 @@ def init(
     max_rounds: int = 100,
     **options: Any,
 ) -> State:
-    """The state before the first round, for a loop of one's own over `step(state, dataset)`;
-    `finish(state)` ends it. Takes what `fit` takes.
+    """The state before the first round, for a loop of your own over `step(state, dataset)`.
+    `finish(state)` gives the result. The arguments are those of `fit`.
     """
     return boosting.start(
         make_booster(learner, **options), learner, dataset, key=key, max_rounds=max_rounds
@@ -435,49 +454,50 @@ def fit(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Fit:
-    """LP-Boost over all hypotheses of a learner, in one compiled loop (paper 001, formulation (3);
-    Demiriz, Bennett, Shawe-Taylor 2002).
+    """LP-Boost over all hypotheses of a learner, in one compiled loop (Goldberg and Eckstein 2009,
+    formulation (3); Demiriz, Bennett, Shawe-Taylor 2002).
 
     Maximises rho - D sum_i xi_i s.t. y_i H_i lambda + xi_i >= rho, sum lambda = 1, lambda, xi >= 0
-    with D = 1 / (nu m): the mean of the worst share nu of the margins. At the optimum at most a
-    share nu of the examples has a margin below rho, and at least a share nu one of rho or less
-    (Raetsch et al. 2000). A nu below 1 / m gives the hard margin.
+    with D = 1 / (nu m). This is the mean of the smallest margins, over a share nu of the examples.
+    At the optimum at most a share nu of the examples has a margin below rho, and at least a share
+    nu has a margin of rho or less (Raetsch et al. 2000). A nu below 1 / m gives the hard margin.
 
     Args:
       dataset: of m examples; `weights` count as multiplicities, D_i = p_i / nu with p_i the share
         of an example.
-      learner: what proposes hypotheses, outputs in [-1, 1]; all that it proposes in a round are
-        taken, and in the first round all that there are where it lists them and they are few (U
-        hypotheses with U (U + m) up to 2^18, of `pool`, `literals` and single-literal `monomials`).
-        Votes are not negative: whether the negation of a hypothesis may be had is the learner's to
-        say, as `jboost.learners.pool(negations=False)` does.
+      learner: proposes hypotheses with outputs in [-1, 1]. All its proposals are taken. If it can
+        list its hypotheses (`pool`, `literals` and single-literal `monomials`) and their number U
+        satisfies U (U + m) <= 2^18, all of them enter in the first round. Votes are not negative:
+        the learner decides whether negations count as hypotheses, as in
+        `jboost.learners.pool(negations=False)`.
       key: for learners that draw random numbers.
-      max_rounds: how many proposals there is room for; static.
+      max_rounds: the largest number of rounds, one proposal each; static.
       nu: [] in (0, 1].
       tolerance: [] the gap between the bounds at which to stop; in float32 not below 1e-5.
-      stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all
-        where the learner proves a bound and over those seen where it proves none ("provable").
-      config: static; how the restricted master is solved: by `jboost.lp.InteriorPointConfig()`, or
-        warm-started from round to round by `SimplexConfig()`, `jboost.lp.FirstOrderConfig()` or
-        `jboost.relaxed_margin.SolverConfig()`. Where None, by the last of these for examples that
-        are sharded over devices; else by the simplex method on a CPU, and for learners whose best
-        answers are dear (monomials of several literals), with room for up to 2,048 columns; else by
-        the interior point method, which is made of large products.
+      stop_on: the gap that ends the loop: "all" for that over all hypotheses, "seen" for that over
+        the columns seen, "provable" for the former if the learner proves a bound and else the
+        latter.
+      config: static; the method for the restricted master: `jboost.lp.InteriorPointConfig()`, or,
+        warm-started from round to round, `SimplexConfig()`, `jboost.lp.FirstOrderConfig()` or
+        `jboost.relaxed_margin.SolverConfig()`. None chooses the last of these for examples that are
+        sharded over devices. Otherwise it chooses the simplex method for a capacity of up to 2,048
+        columns, on a CPU or for learners whose best hypothesis is expensive (monomials of several
+        literals), and else the interior point method, which mostly computes large matrix products.
       on_step: called with (state, info) between rounds, on the host; False ends the loop with
         status TIME_LIMIT. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
-      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it;
-        None for a fit from the start. It ends in the bits of a fit with an `on_step` that was not
-        stopped.
+      initial: a state from which to continue, as passed to `on_step` of the same fit or made by
+        `init`; None for a fit from the start. The result is bitwise that of an uninterrupted fit
+        with an `on_step`.
 
     Returns:
       A `Fit` whose certificate holds lower_bound <= optimum of (3) over all
-      hypotheses <= upper_bound. The lower bound follows from the votes of the ensemble, the upper
-      bounds from `certificate.example_weights`, whatever the solver of the master did.
-      PRECISION_LIMIT where a round brings no new column and no better bound.
+      hypotheses <= upper_bound. The lower bound follows from the votes of the ensemble, and the
+      upper bounds follow from `certificate.example_weights`, for any solver of the master. The
+      status is PRECISION_LIMIT if a round gives no new column and no better bound.
 
     Raises:
-      ValueError: at trace time, naming the argument; for a nu outside (0, 1] where it is concrete.
-        Traced, that is status INFEASIBLE.
+      ValueError: at trace time, naming the argument; for a concrete nu outside (0, 1]. For a traced
+        one the status is INFEASIBLE.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])

@@ -1,5 +1,5 @@
-"""The derivative of LP-Boost's solution: that of the master, the linear program that votes and
-example weights solve.
+"""The derivative of the solution of LP-Boost, which is that of the master: the linear program that
+votes and example weights solve.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from jboost.lpboost import master
 
 
 def game_of(examples: Dataset) -> tuple[Any, Array]:
-    """The margins by columns [n, m], 0 where an example only pads, and the shares of the examples
-    [m].
-    """
+    """The margins by columns [n, m], 0 for padding, and the shares of the examples [m]."""
     columns: Any = examples.features
-    if operators.is_operator(columns):  # rows that only pad have caps of 0, whatever they hold
+    if operators.is_operator(columns):  # entries of padding do not matter, since its caps are 0
         columns = operators.transposed(columns)
     else:
         columns = jnp.where(examples.mask[:, None], columns.astype(jnp.result_type(float)), 0.0).T
@@ -33,11 +31,11 @@ def game_of(examples: Dataset) -> tuple[Any, Array]:
 def differentiate(
     choice: str, arguments: tuple[Any, ...], tangents: tuple[Any, ...], solution: Any
 ) -> Any:
-    """The tangent of a solution along those of examples and nu.
+    """The tangent of a solution for given tangents of examples and nu.
 
     Args:
-      choice: "vertex" or "least_norm", as of `jboost.lp.solve`.
-      arguments: examples, nu, and what the solution does not depend on.
+      choice: "vertex" or "least_norm", as for `jboost.lp.solve`.
+      arguments: examples, nu, and arguments on which the solution does not depend.
       tangents: of these.
       solution: a `jboost.lpboost.LPBoostSolution`.
     """
@@ -63,7 +61,7 @@ def differentiate(
 def _program(examples: Dataset, nu: Array) -> LinearProgram:
     columns, prior = game_of(examples)
     nu = nu.astype(prior.dtype)
-    # of those above 2, which hold nothing, no derivative is large
+    # caps above 2 never bind; limiting them keeps the derivatives small
     caps = prior / jnp.maximum(nu, 0.5 * prior)
     return master.program(columns, jnp.ones((columns.shape[0],), bool), caps)
 

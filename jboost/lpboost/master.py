@@ -1,14 +1,15 @@
-"""The restricted master of LP-Boost: formulation (3) of paper 001 over the columns seen, solved as
-its dual.
+"""The restricted master of LP-Boost: the dual of formulation (3) of Goldberg and Eckstein 2009 over
+the columns seen.
 
     minimise beta  s.t.  sum_i u_i y_i h_j(x_i) <= beta for every column j,
     sum u = 1,
     0 <= u_i <= D_i
 
-u are the example weights, beta the largest edge, and minus the duals of the rows the votes lambda.
-D = 1 / (nu m), or with weights that count as multiplicities D_i = p_i / nu with p the share of an
-example. The capacity is fixed: rows of unused slots bound nothing, and every round solves a program
-of the same shape. Nothing here is proven: bounds are worked out from the points, however good.
+u are the example weights, beta is the largest edge, and the votes lambda are minus the duals of the
+rows. D = 1 / (nu m), or with weights that count as multiplicities D_i = p_i / nu with p the share
+of an example. The capacity is fixed: rows of unused slots never bind, and every round solves a
+program of the same shape. This module proves nothing: the bounds are computed from its points, of
+any precision.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from jboost.relaxations.votes import UnitSimplex
 
 Config = InteriorPointConfig | FirstOrderConfig | SimplexConfig | SolverConfig
 Warm = Basis | WarmStart | tuple[()]
-_LARGEST_EDGE = 2.0  # edges are at most 1: a bound for beta that is never met
+_LARGEST_EDGE = 2.0  # a bound on beta that never binds, since edges are at most 1
 
 
 def validate_config(config: Any) -> None:
-    """Raises ValueError unless `config` is one of a solver of linear programs, or None."""
+    """Raises ValueError unless `config` is that of a solver of linear programs, or None."""
     if config is not None:
         check.record(
             "config", config, SimplexConfig, InteriorPointConfig, FirstOrderConfig, SolverConfig
@@ -48,16 +49,16 @@ def validate_config(config: Any) -> None:
 
 
 class Solved(NamedTuple):
-    """Both sides of the master, allowed and of sum one up to rounding."""
+    """The primal and the dual solution of the master, feasible and of sum one up to rounding."""
 
     votes: Array  # [capacity]
     example_weights: Array  # [m]
-    warm: Warm  # for the next master, where the method takes one
+    warm: Warm  # the warm start of the next master, for methods that have one
     num_iterations: Array  # [] int32
 
 
 def start(config: Config, num_examples: int, capacity: int, dtype: Any) -> Warm:
-    """What to hand in as `warm` before the first master."""
+    """The value of `warm` before the first master."""
     if isinstance(config, SimplexConfig):
         return margin_simplex.nothing(num_examples, capacity, dtype)
     if isinstance(config, InteriorPointConfig | SolverConfig):
@@ -70,7 +71,7 @@ def start(config: Config, num_examples: int, capacity: int, dtype: Any) -> Warm:
 
 
 def method_of(warm: Warm) -> Config:
-    """The method that leaves this behind, with sizes of its own."""
+    """The method that made a warm start, with default sizes."""
     if isinstance(warm, Basis):
         return SimplexConfig()
     if isinstance(warm, WarmStart):
@@ -79,27 +80,27 @@ def method_of(warm: Warm) -> Config:
 
 
 def for_many_devices() -> SolverConfig:
-    """The method for examples that are sharded over a mesh: two products with the matrix a step,
-    and sums over the examples.
+    """The method for examples that are sharded over a mesh. A step computes two products with the
+    matrix and sums over the examples.
 
-    The others have vectors of examples and votes in one piece, which XLA gathers on every device,
-    or take single columns out.
+    The other methods concatenate vectors over examples and votes, which XLA gathers on every
+    device, or extract single columns.
     """
     return SolverConfig(max_iterations=20_000)
 
 
 def is_used_up(config: Config, num_iterations: Array) -> Array:
-    """Whether a method that made so many iterations was not allowed to go on, [] bool."""
+    """Whether a method that made so many iterations ended at its limit, [] bool."""
     return num_iterations + config.at_once > config.max_iterations
 
 
 def finds_vertices(config: Config) -> bool:
-    """Whether masters end with as few votes as a vertex has."""
+    """Whether the solutions of a method are vertices, which have few votes."""
     return isinstance(config, SimplexConfig)
 
 
 def grown(warm: Warm, num_new: int) -> Warm:
-    """The same for a master with so many columns more, at the end."""
+    """The warm start of a master with `num_new` more columns, appended at the end."""
     if isinstance(warm, Basis):
         return margin_simplex.grown(warm, num_new)
     return (
@@ -113,9 +114,9 @@ def program(columns: Any, is_used: Array, caps: Array) -> LinearProgram:
     """The master as a linear program in (u, beta), with a row for every slot and one for sum u = 1.
 
     Args:
-      columns: [capacity, m] y_i h_j(x_i), 0 where an example only pads; a matrix or an operator.
+      columns: [capacity, m] y_i h_j(x_i), 0 for padding; a matrix or an operator.
       is_used: [capacity] bool.
-      caps: [m] D_i, 0 where an example only pads.
+      caps: [m] D_i, 0 for padding.
     """
     capacity, num_examples = columns.shape
     dtype = caps.dtype
@@ -148,18 +149,18 @@ def solve(
     spare: Array,
     config: Config,
 ) -> Solved:
-    """Solves the master, as well as it can be.
+    """Solves the master, to the precision that rounding allows.
 
     Args:
-      columns: [capacity, m]; an operator for the first-order method alone.
+      columns: [capacity, m]; an operator only for the first-order methods.
       is_used: [capacity] bool.
       caps: [m].
-      before: the master's last solution; a side on which the solver fails comes back as it was. Its
-        `warm` is that of `start`, or of a master before; of a simplex method that is to begin cold
-        it may be ().
+      before: the last solution. Where the solver fails to find votes or example weights, these are
+        returned. Its `warm` is that of `start` or of an earlier master; for a cold start of a
+        simplex method it may be ().
       tolerance: [] for the residuals and the gap of the linear program.
-      spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an
-        interior point has none that is 0, and of a vertex some are but what rounding left.
+      spare: [] how much of the sum of the votes may be dropped, smallest votes first. No vote of an
+        interior point is exactly 0, and some votes of a vertex are only rounding errors.
       config: static; which method, and its sizes.
     """
     found = _solve_by(config, columns, is_used, caps, before, tolerance)
@@ -205,8 +206,8 @@ def _play(
     before: Solved,
     tolerance: Array,
 ) -> Solved:
-    """The master as a game between votes and example weights, from where the last one ended."""
-    # caps are shares of the examples over nu
+    """Solves the master as a game between votes and example weights, from the last solution."""
+    # caps are the shares of the examples divided by nu
     prior = jnp.where(caps > 0, caps / numerics.precise_sum(caps), 0.0)
     cap = numerics.precise_sum(caps) / numerics.precise_sum((caps > 0).astype(caps.dtype))
     game = Game(columns.T, SoftMargin(cap, None), UnitSimplex(is_used), prior)
@@ -223,8 +224,8 @@ def _distribution(votes: Array, otherwise: Array) -> Array:
 
 
 def _is_small(votes: Array, spare: Array) -> Array:
-    """The smallest of the votes [capacity], as many as sum to no more than what can be spared; all
-    or none of equal ones.
+    """Which of the votes [capacity] are the smallest, up to a total of `spare`. Of equal votes
+    either all are included or none.
     """
     in_order = jnp.sort(votes)
     least_kept = reduce.least(jnp.where(jnp.cumsum(in_order) > spare, in_order, jnp.inf))

@@ -1,4 +1,4 @@
-"""LP-Boost for many nus: the columns found for one are there for the next."""
+"""LP-Boost for several values of nu: the columns found for one are kept for the next."""
 
 from __future__ import annotations
 
@@ -30,21 +30,20 @@ def path(
     stop_on: Literal["provable", "all", "seen"] = "provable",
     config: Config | None = None,
 ) -> Fit:
-    """`fit` for one nu after the other, in one compiled program: columns are kept, and each nu has
-    a certificate of its own.
+    """`fit` for several values of nu in turn, in one compiled program. Columns are kept from one to
+    the next, and each nu has its own certificate.
 
-    Before the learner is asked, the master is solved anew over the columns that are there, so that
-    a neighbouring nu takes few rounds, often a single one, to be certified. Hand the nus in in
-    order.
+    For each nu, the master is first solved over the columns found so far. Certifying a nu close to
+    the one before therefore takes few rounds, often a single one. Pass the nus in sorted order.
 
     Args:
       dataset: of m examples.
-      learner: what proposes hypotheses.
+      learner: proposes hypotheses.
       nus: [L] in (0, 1].
       key: for learners that draw random numbers.
-      max_rounds: how many proposals there is room for over the whole path; static. Nus that get
-        none end in ROUND_LIMIT.
-      tolerance: [] the gap between the bounds at which to go on to the next nu.
+      max_rounds: the largest number of rounds over the whole path; static. Values of nu for which
+        none are left end in ROUND_LIMIT.
+      tolerance: [] the gap between the bounds at which to continue with the next nu.
       stop_on: as for `fit`.
       config: as for `fit`.
 
@@ -89,7 +88,7 @@ def _path(
 
 
 def _reopen(state: State, nu: Array) -> State:
-    """The state with its columns kept and nothing proven for the new nu but what they prove."""
+    """The state for another nu: the columns are kept, and only they contribute to the bounds."""
     booster = dataclasses.replace(state.booster, nu=nu)
     is_feasible = booster.is_feasible(state.memory.prior)
     reopened, unproven = (
@@ -100,7 +99,7 @@ def _reopen(state: State, nu: Array) -> State:
     return state._replace(
         booster=booster,
         memory=memory,
-        example_weights=memory.asked,
+        example_weights=memory.queried,
         ensemble=state.ensemble._replace(votes=votes_of(memory.proven)),
         certificate=certificate_of(memory.proven),
         status=jnp.where(is_feasible, int(Status.UNFINISHED), int(Status.INFEASIBLE)),

@@ -1,6 +1,4 @@
-"""LP-Boost with the whole matrix of margins at hand: one linear program, many at a time under
-`vmap`.
-"""
+"""LP-Boost for a given matrix of margins: one linear program, or many at a time under `vmap`."""
 
 from __future__ import annotations
 
@@ -24,21 +22,22 @@ from jboost.lpboost.master import Config, Solved, Warm, validate_config
 from jboost.relaxations import certify
 from jboost.relaxations.margins import are_in_range, checked_margins
 
-_SMALL = 1 << 14  # entries of a matrix, up to which pivots are cheaper than factors
-# how precise the linear program is: its gap is relative, and the certified one gathers what its
-# residuals add
+# Up to so many entries of a matrix, pivots of the simplex method cost less than factorisations.
+_SMALL = 1 << 14
+# The tolerance of the linear program as a share of that of the certified gap, to which the
+# residuals of the linear program add.
 _SHARE_OF_TOLERANCE = 0.4
 
 
 class LPBoostSolution(NamedTuple):
-    """Votes, example weights, and what they prove about each other."""
+    """Votes, example weights, and the bounds that they prove."""
 
     coefficients: Array  # [n] the votes lambda, not negative, of sum one up to rounding
     example_weights: Array  # [m] u
-    lower_bound: Array  # [] what the votes attain, rounded down
-    upper_bound: Array  # [] what no votes exceed, as the example weights prove, rounded up
+    lower_bound: Array  # [] the soft margin of the votes, rounded down
+    upper_bound: Array  # [] on the soft margin of any votes, by the example weights; rounded up
     num_iterations: Array  # [] int32
-    warm: Warm  # what the method begins with where this is `initial`
+    warm: Warm  # the warm start of the method when this solution is `initial`
     status: Array  # [] int32
 
 
@@ -54,39 +53,39 @@ def solve(
     config: Config | None = None,
     derivative: Literal["vertex", "least_norm"] = "vertex",
 ) -> LPBoostSolution:
-    """The votes of largest soft margin over the columns of a matrix, between certified bounds
-    (paper 001, formulation (3)).
+    """The votes of largest soft margin over the columns of a matrix, with certified bounds
+    (Goldberg and Eckstein 2009, formulation (3)).
 
     Maximises rho - D sum_i xi_i s.t. (A lambda)_i + xi_i >= rho, sum lambda = 1, lambda, xi >= 0
     with D = 1 / (nu m), by its dual. It may be jitted, and vmapped over matrices and nus.
 
-    Derivatives, in both modes and of any order, with respect to the entries of the margins, nu and
-    the weights; tolerance and `initial` are constants. Finite bounds have that of the optimal value
-    by the envelope theorem: in the margins, example weights times votes. `coefficients` and
-    `example_weights` have those of the linear program that they solve, as `jboost.lp.solve` says,
-    where they are unique and not degenerate; NaN of another status than OPTIMAL and
-    PRECISION_LIMIT. `warm` has none.
+    It has derivatives, in both modes and of any order, with respect to the entries of the margins,
+    nu and the weights; tolerance and `initial` are constants. The derivative of finite bounds is
+    that of the optimal value by the envelope theorem: for the margins, example weights times votes.
+    `coefficients` and `example_weights` have the derivatives of the linear program that they solve
+    (see `jboost.lp.solve`), where they are unique and not degenerate. These are NaN for statuses
+    other than OPTIMAL and PRECISION_LIMIT. `warm` has no derivatives.
 
     Args:
-      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. A hypothesis whose negation counts has two
+      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. A hypothesis that may be negated has two
         columns. A matrix, or an operator such as `jboost.operators.packed_signs(signs)` or
         `stored`, which only the first-order method takes; bounds hold for its exact matrix.
       nu: [] in (0, 1]; below 1 / m the hard margin.
       tolerance: [] the gap between the bounds to be reached; None for 1e-7 in float64 and 1e-4 in
         float32.
-      weights: [m] importance of each example, not negative, 0 as `mask` False; D_i = p_i / nu with
-        p_i its share. None for ones.
-      mask: [m] bool, False for rows that only pad.
-      initial: a solution by the same method over these columns or the first of them, to begin with;
-        the interior point method has no use for it.
+      weights: [m] importance of each example, not negative; 0 has the effect of `mask` False.
+        D_i = p_i / nu with p_i the share of the example. None for ones.
+      mask: [m] bool, False for rows that are only padding.
+      initial: a solution by the same method over these columns or the first of them, as a starting
+        point; the interior point method ignores it.
       config: static; `SimplexConfig()`, `jboost.lp.InteriorPointConfig()` or
-        `jboost.lp.FirstOrderConfig()`. Where None, the method of `initial`; without that the
-        first-order method for an operator, the simplex method for small matrices on a CPU, and else
-        the interior point method; for margins that are sharded over devices
-        `jboost.relaxed_margin.SolverConfig()`, the first-order method for games, which gathers no
-        examples.
-      derivative: static; as of `jboost.lp.solve`, of which equations votes and example weights are
-        differentiated where they are degenerate.
+        `jboost.lp.FirstOrderConfig()`. None chooses the method of `initial`. Without `initial` it
+        chooses the first-order method for an operator, the simplex method for small matrices on a
+        CPU, and else the interior point method. For margins that are sharded over devices it
+        chooses `jboost.relaxed_margin.SolverConfig()`, the first-order method for games, which
+        gathers no examples.
+      derivative: static; which equations of degenerate votes and example weights are
+        differentiated, as for `jboost.lp.solve`.
 
     Returns:
       An `LPBoostSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound` from
@@ -94,8 +93,8 @@ def solve(
 
     Raises:
       ValueError: at trace time, naming the argument; for an operator with a method that factors a
-        matrix; for a nu outside (0, 1] where it is concrete. Traced, that is status INFEASIBLE.
-        Entries outside [-1, 1] and NaN are INVALID_INPUT.
+        matrix; for a concrete nu outside (0, 1]. For a traced one the status is INFEASIBLE. For
+        entries outside [-1, 1] and NaN it is INVALID_INPUT.
 
     >>> import jboost
     >>> solution = jboost.lpboost.solve(
@@ -110,8 +109,8 @@ def solve(
     margins = checked_margins(margins)
     if isinstance(margins, operators.Streamed):
         raise ValueError(
-            "margins are streamed from the host, which no method of lpboost does: take"
-            " jboost.relaxed_margin.solve, or one operator"
+            "margins are streamed from the host, which no method of lpboost supports: use"
+            " jboost.relaxed_margin.solve, or pass one operator"
         )
     if margins.shape[0] == 0:
         raise ValueError("margins has no rows: votes need at least one example")
@@ -130,8 +129,8 @@ def solve(
 
 
 def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Any) -> Config:
-    """The method that is asked for, or that of the solution to begin with, or the faster one; of an
-    operator the one that takes it.
+    """The method of `config`, else that of `initial`, else the faster one; for an operator, the
+    method that takes operators.
     """
     chosen = _choose_for_matrix(config, initial, margins)
     if not operators.is_operator(margins) or isinstance(chosen, FirstOrderConfig):
@@ -168,7 +167,7 @@ def _choose_for_matrix(
 
 
 def _grown(initial: LPBoostSolution, margins: Any, config: Config) -> LPBoostSolution:
-    """A solution for a matrix that got columns. Raises ValueError where it is none."""
+    """`initial`, extended to a matrix with more columns. Raises ValueError if it does not fit."""
     (num_examples, num_columns), found = (
         margins.shape,
         (*initial.example_weights.shape, *initial.coefficients.shape),
@@ -180,7 +179,10 @@ def _grown(initial: LPBoostSolution, margins: Any, config: Config) -> LPBoostSol
             f" {num_columns} columns"
         )
     if type(master.method_of(initial.warm)) is not type(config):
-        raise ValueError(f"initial is by another method than config, {type(config).__name__}")
+        raise ValueError(
+            f"initial is by another method than config, {type(config).__name__}: pass the config"
+            " that it was solved with, or no initial"
+        )
     votes = jnp.pad(initial.coefficients, (0, num_columns - found[1]))
     grown = initial._replace(
         coefficients=votes, warm=master.grown(initial.warm, num_columns - found[1])
@@ -202,7 +204,7 @@ def _solve(
     derivative: str,
 ) -> LPBoostSolution:
     """`examples` are the rows of the matrix, all labelled +1."""
-    # members of unlike lengths, and a table that is read again and again
+    # One member at a time: their numbers of pivots differ, and every pivot reads the whole table.
     at_once = 1 if isinstance(config, SimplexConfig) else None
     run = batching.in_chunks(functools.partial(_solve_one, config), at_once=at_once)
     return derivatives.define(run, functools.partial(differentiate, derivative))(

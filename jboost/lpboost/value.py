@@ -1,5 +1,5 @@
-"""The value of votes that are not negative and sum to one, and what no such votes exceed: both in
-exact arithmetic (paper 001, (3)).
+"""The value of nonnegative votes of sum one, and upper bounds on it, both valid in exact arithmetic
+(Goldberg and Eckstein 2009, formulation (3)).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from jboost.base import brackets, numerics
 from jboost.base.types import Array
 from jboost.relaxations import SoftMargin, certify
 
-_LEAST_NU = 1e-30  # below it nu means what it means here: no example weight is capped
+_LEAST_NU = 1e-30  # smaller values of nu act like this one: no example weight is capped
 
 
 class Simplex:
-    """What votes pay: only those that are not negative and sum to one are allowed, and the value of
-    others near by differs by their distance.
+    """The constraint on votes: only nonnegative votes of sum one are allowed. The value of votes
+    near them differs by at most their distance.
     """
 
     @staticmethod
     def price(distance: Array) -> Array:
-        """The distance itself: outputs lie in [-1, 1], so that votes scaled to sum one are worth no
-        more than that less.
+        """The distance itself: since outputs lie in [-1, 1], scaling the votes to sum one lowers
+        their value by no more.
         """
         return distance
 
@@ -40,8 +40,8 @@ def relaxation(nu: Array) -> SoftMargin:
 
 
 def attained(columns: Any, votes: Array, relaxation: SoftMargin, prior: Array) -> Array:
-    """The soft margin of votes [n] over columns [n, m], [], rounded down; less their distance from
-    sum one.
+    """The soft margin [] of votes [n] over columns [n, m], rounded down and reduced by the distance
+    of their sum from one.
     """
     reached, _ = (
         columns.bracket_rmatvec(votes)
@@ -49,14 +49,14 @@ def attained(columns: Any, votes: Array, relaxation: SoftMargin, prior: Array) -
         else brackets.bracket_dot(columns.T, votes[None, :])
     )
     total, eps = numerics.precise_sum(votes), jnp.finfo(votes.dtype).eps
-    # `precise_sum` adds 32 bits in 64
+    # `precise_sum` adds float32 values in float64
     roundings = 4 if votes.dtype.itemsize == 4 else votes.shape[0] + 4
     distance = (jnp.abs(total - 1) + roundings * eps * total) * (1 + 2 * eps)
     return certify.lower_from_margins(reached, distance, relaxation, Simplex, prior)
 
 
 def not_exceeded(edge: Array, weights: Array, relaxation: SoftMargin, prior: Array) -> Array:
-    """What no votes over hypotheses of at most this edge [] under the example weights [m] attain,
-    [], rounded up.
+    """An upper bound [], rounded up, on the value of any votes over hypotheses whose edge under the
+    example weights [m] is at most `edge` [].
     """
     return certify.upper_from_edge(edge, weights, relaxation, Simplex, prior)

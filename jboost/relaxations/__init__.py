@@ -1,5 +1,5 @@
-"""Margin relaxations f: what they ask of the example weights, their conjugates, and the argmin that
-boosting needs (paper 004).
+"""Margin relaxations: convex functions f of the example weights, their conjugates, and the argmin
+that boosting needs (Shalev-Shwartz and Singer 2008).
 """
 
 from jboost.relaxations.caps import HardMargin, SoftMargin, hard_margin, num_worst, soft_margin

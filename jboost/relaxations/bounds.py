@@ -1,8 +1,8 @@
-"""Arithmetic that is carried in 64 bits and rounded outwards, for `lower_bound` and `charge`.
+"""Arithmetic in 64 bits that is rounded outwards, for `lower_bound` and `charge`.
 
-All functions but `widely` are to be called inside its scope. Numbers of float32 lose nothing by the
-way in, so that the result is a neighbour of the exact value, as a rule; of float64 numbers, the
-rounding of the sums is added on the safe side.
+All functions except `widely` must be called inside its scope. Values of float32 are exact in 64
+bits, so that the result is usually the float next to the exact value. For values of float64 a bound
+on the rounding of the sums is added on the safe side.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import jax.numpy as jnp
 from jboost.base import numerics, reduce
 from jboost.base.types import Array, PyTree
 
-UNIT = 2.0**-52
+UNIT = 2.0**-52  # the epsilon of float64
 
 
 def widely(function: Callable[..., PyTree]) -> Callable[..., Any]:
-    """`function`, with all floats among its arguments as 64-bit floats; those that it returns must
-    fit the caller's setting.
+    """`function`, with all floats among its arguments converted to 64 bits. Its results must have
+    dtypes that are valid under the caller's JAX setting.
     """
 
     def widen(leaf: Array) -> Array:
@@ -39,33 +39,33 @@ def widely(function: Callable[..., PyTree]) -> Callable[..., Any]:
 
 
 def sum_up(terms: Array) -> Array:
-    """At least the sum over the last axis of what terms >= 0 stand for, each wrong by six roundings
-    at most.
+    """An upper bound on the exact sum of terms >= 0 over the last axis. Each term may have an error
+    of up to six roundings.
     """
     return reduce.total(terms) * (1 + (terms.shape[-1] + 8) * UNIT)
 
 
 def shortfall_sum_up(threshold: Array, margins: Array, prior: Array, order: int) -> Array:
-    """At least the sum of p_i [threshold - margin_i]_+^order."""
+    """An upper bound on the sum of p_i [threshold - margin_i]_+^order."""
     return sum_up(prior * jnp.maximum(threshold - margins, 0.0) ** order)
 
 
 def root_up(square: Array, guess: Array) -> Array:
-    """At least the square root, by one step of Heron: of second order in the error of a positive
-    guess.
+    """An upper bound on the square root, by one Heron step from a positive guess. Its error is
+    quadratic in that of the guess.
     """
     return (square / guess + guess) / 2 * (1 + 4 * UNIT)
 
 
 def root_share_down(square: Array) -> Array:
-    """At most the square root of a number in [0, 1], and at most 1: the harmonic mean with 1, which
-    is close where the number is near 1.
+    """A lower bound on the square root of a number in [0, 1], at most 1: the harmonic mean of the
+    number and 1. It is close if the number is near 1.
     """
     return jnp.minimum(2 * square / (1 + square), 1.0) * (1 - 4 * UNIT)
 
 
 def true_shares(prior: Array) -> Array:
-    """The shares with sum one, [m], in 64 bits; positive where the prior is."""
+    """The shares scaled to sum one in 64 bits, [m]; positive where the prior is."""
     return jnp.where(
         prior > 0,
         jnp.maximum(prior / numerics.precise_sum(prior), jnp.finfo(prior.dtype).tiny),
@@ -74,22 +74,21 @@ def true_shares(prior: Array) -> Array:
 
 
 def share_rounding(prior: Array, dtype: jnp.dtype) -> float:
-    """How far, relative to it, a share in this dtype may be from a weight over the sum of all, the
-    weights being what the user gave.
+    """A bound on the relative error of a share in this dtype, compared with the user's weight
+    divided by the sum of all weights.
 
-    No further are the `true_shares`: they differ from the shares by one factor, which does not
-    depend on the rounding of each.
+    It also holds for the `true_shares`, which differ from the shares by one common factor.
     """
     return float(jnp.finfo(dtype).eps) + (prior.shape[0] + 8) * UNIT
 
 
 def lowered(bound: Array, *terms: Array) -> Array:
-    """A sum of terms, less its rounding."""
+    """`bound`, which was computed as a sum of terms, minus a bound on its rounding error."""
     return bound - 4 * UNIT * sum((jnp.abs(term) for term in terms), jnp.abs(bound))
 
 
 def scaled(example_weights: Array, prior: Array) -> Array:
-    """The weights of real examples, which sum to one."""
+    """The example weights, 0 on padding and scaled to sum to one."""
     kept = jnp.where(prior > 0, example_weights, 0.0)
     return kept / numerics.precise_sum(kept)
 

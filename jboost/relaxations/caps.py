@@ -1,4 +1,6 @@
-"""The hard margin, and soft margins: a cap on every example weight (paper 004, Section 4.1)."""
+"""The hard margin, and soft margins, which cap every example weight (Shalev-Shwartz and Singer
+2008, Section 4.1).
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,14 @@ from jboost.relaxations.types import (
 @register
 @dataclasses.dataclass(frozen=True)
 class HardMargin(SoftmaxArgmin, Constraint):
-    """f = 0: the least margin counts."""
+    """f = 0. The primal value is the least margin."""
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """0."""
         return jnp.zeros((), example_weights.dtype)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
-        """0 where no example falls short, else inf."""
+        """0 where no shortfall is positive, else inf."""
         falls_short = reduce.any_true((shortfalls > 0) & (shares(prior, shortfalls) > 0))
         return jnp.where(falls_short, jnp.inf, 0.0).astype(shortfalls.dtype)
 
@@ -66,8 +68,8 @@ class HardMargin(SoftmaxArgmin, Constraint):
 @register
 @dataclasses.dataclass(frozen=True)
 class SoftMargin(OnCurve, Constraint):
-    """f is 0 where every d_i <= cap m p_i, else inf: the mean of the worst margins counts. One of
-    the two numbers is None.
+    """f is 0 where every d_i <= cap m p_i, else inf. The primal value is the mean of the smallest
+    margins. Either `cap` or `nu` is None.
     """
 
     exact_curve: ClassVar[Curve] = AT_CAPS
@@ -105,7 +107,7 @@ class SoftMargin(OnCurve, Constraint):
         *,
         axis_name: AxisName = None,
     ) -> Array:
-        """A softmax, projected by relative entropy onto the capped simplex (Section 5.2)."""
+        """A softmax, projected in relative entropy onto the capped simplex (Section 5.2)."""
         prior = shares(prior, margins, axis_name)
         _, above = lifted(margins, prior, axis_name)
         logits = safe_log(prior) - above / number(strength, margins)
@@ -120,7 +122,7 @@ class SoftMargin(OnCurve, Constraint):
         dtype = margins.dtype
 
         def bound(relaxation: SoftMargin, margins: Array, prior: Array) -> Array:
-            # none above 1 binds
+            # caps above 1 never bind
             caps = jnp.minimum(relaxation.caps(prior), 2.0) * (
                 1 + bounds.share_rounding(prior, dtype)
             )
@@ -131,8 +133,8 @@ class SoftMargin(OnCurve, Constraint):
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior)
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """Moved is twice the weight above the caps, which is rounding if d came from a
-        projection.
+        """f is 0. `moved` is twice the weight above the caps, which is only rounding if d comes
+        from a projection.
         """
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
@@ -142,7 +144,7 @@ class SoftMargin(OnCurve, Constraint):
                 bounds.scaled(example_weights, prior),
                 relaxation.caps(prior) * (1 - bounds.share_rounding(prior, dtype)),
             )
-            # at least what they stand for
+            # upper bounds on the exact weights
             grown = weights * (1 + (weights.shape[0] + 8) * bounds.UNIT)
             return numerics.round_up(2 * bounds.sum_up(jnp.maximum(grown - caps, 0.0)), dtype)
 
@@ -152,11 +154,12 @@ class SoftMargin(OnCurve, Constraint):
         return Charge(jnp.zeros_like(moved), moved)
 
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """Whether the caps sum to one at least, up to rounding; a `cap` asks for the prior."""
+        """Whether the caps sum to at least one, up to rounding. With `cap` the prior is needed."""
         if prior is None:
             if self.nu is None:
                 raise ValueError(
-                    "prior is None: whether a cap is feasible depends on the number of examples"
+                    "prior is None: whether a cap is feasible depends on the number of examples;"
+                    " pass the shares of the examples"
                 )
             return self.nu <= 1
         total = named_axis.total(self.caps(prior, axis_name), axis_name)
@@ -168,8 +171,8 @@ class SoftMargin(OnCurve, Constraint):
 
 
 def hard_margin() -> HardMargin:
-    """The relaxation that relaxes nothing: the least margin over the examples is maximised (paper
-    004, Theorem 4).
+    """The relaxation f = 0: the least margin over the examples is maximised (Shalev-Shwartz and
+    Singer 2008, Theorem 4).
 
     >>> import jax.numpy as jnp, jboost
     >>> float(jboost.relaxations.hard_margin().lower_bound(jnp.array([0.5, -0.25])))
@@ -179,12 +182,12 @@ def hard_margin() -> HardMargin:
 
 
 def soft_margin(cap: ArrayLike | None = None, *, nu: ArrayLike | None = None) -> SoftMargin:
-    """The relaxation that caps example weights: the mean of the worst 1 / cap margins is maximised
-    (paper 004, Section 4.1).
+    """The relaxation that caps example weights: the mean of the smallest 1 / cap margins is
+    maximised (Shalev-Shwartz and Singer 2008, Section 4.1).
 
     Args:
-      cap: [] positive, the largest weight of an example, inf for none; with m examples, 1 / m at
-        least. In data of unequal weights the cap of an example is cap * m times its share.
+      cap: [] positive, the largest weight of an example, inf for no cap. With m examples it must be
+        at least 1 / m. In data of unequal weights the cap of an example is cap * m times its share.
       nu: [] in (0, 1], instead of `cap`: the share of the examples whose margins are averaged,
         cap = 1 / (nu m).
 
@@ -205,14 +208,14 @@ def soft_margin(cap: ArrayLike | None = None, *, nu: ArrayLike | None = None) ->
 
 
 def num_worst(num_noisy: int, margin: float) -> int:
-    """How many of the worst margins to average when some examples are noise: the least k with
+    """How many of the smallest margins to average if some examples are noise: the least k with
     k >= 2 t (rho + 1) / rho.
 
-    With a vote of margin rho on all but t examples, the best soft margin of cap 1 / k leaves m - k
-    examples at a margin of rho / 2 at least (paper 004, Section 4.1).
+    If a vote has margin rho on all but t examples, the best soft margin of cap 1 / k gives at least
+    m - k examples a margin of rho / 2 or more (Shalev-Shwartz and Singer 2008, Section 4.1).
 
     Args:
-      num_noisy: t, how many examples may be wrong.
+      num_noisy: t, the number of examples that may be wrong.
       margin: rho in (0, 1], attained on the others.
 
     Returns:

@@ -1,5 +1,5 @@
-"""Bounds that hold in exact arithmetic, from votes and example weights alone (paper 004, Theorem 7
-and weak duality).
+"""Bounds that hold in exact arithmetic, from votes and example weights alone (Shalev-Shwartz and
+Singer 2008, Theorem 7, and weak duality).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from jboost.relaxations.votes import norm_bound
 
 
 def bracket_products(matrix: Any, vector: Array) -> tuple[Array, Array]:
-    """Floats at or below and at or above the exact products [k] of a matrix [k, l], stored or an
-    operator, and a vector [l].
+    """Lower and upper bounds on the products [k] of a matrix [k, l], stored or an operator, and a
+    vector [l].
     """
     if operators.is_operator(matrix):
         low, high = matrix.bracket_matvec(vector)
@@ -28,8 +28,8 @@ def bracket_products(matrix: Any, vector: Array) -> tuple[Array, Array]:
 def prove_lower(
     margins: Any, coefficients: Array, relaxation: Any, votes: Any, prior: Array
 ) -> Array:
-    """What the votes attain, [], rounded down: gamma - f*([gamma 1 - A w]_+) - g(w) at the best
-    gamma.
+    """The primal value of the votes, [], rounded down: gamma - f*([gamma 1 - A w]_+) - g(w) at the
+    best gamma.
     """
     reached, _ = bracket_products(margins, coefficients)
     return lower_from_margins(reached, norm_bound(coefficients), relaxation, votes, prior)
@@ -38,7 +38,7 @@ def prove_lower(
 def lower_from_margins(
     reached: Array, norm: Array, relaxation: Any, votes: Any, prior: Array
 ) -> Array:
-    """The same, from lower bounds A w [m] of the margins and an upper bound of |w|_1."""
+    """`prove_lower` from lower bounds on the margins A w [m] and an upper bound on |w|_1."""
     gain = relaxation.lower_bound(reached, prior)
     price = votes.price(norm)
     rounding = jnp.where(
@@ -66,8 +66,8 @@ def largest_signed_edge(columns: Any, example_weights: Array, is_used: Array) ->
 
 
 def scaled_edge(edge: Array, example_weights: Array) -> Array:
-    """An edge of either sign under weights that may not sum to one exactly, [], as of weights that
-    do, rounded up.
+    """An edge of either sign under weights whose sum is one up to rounding, converted to the
+    weights scaled to sum one, [], rounded up.
     """
     return _of_sum_one(
         jnp.asarray(edge, example_weights.dtype),
@@ -78,7 +78,7 @@ def scaled_edge(edge: Array, example_weights: Array) -> Array:
 def _edges_and_total(
     columns: Any, example_weights: Array
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Brackets of the edges [n] of columns [n, m], and of the sum [] of the weights."""
+    """Lower and upper bounds on the edges [n] of columns [n, m], and on the sum [] of weights."""
     if operators.is_operator(columns):
         return bracket_products(columns, example_weights), brackets.bracket_dot(
             example_weights, jnp.ones_like(example_weights)
@@ -89,8 +89,8 @@ def _edges_and_total(
 
 
 def _of_sum_one(edge: Array, total: tuple[Array, Array]) -> Array:
-    """An edge under weights whose sum is bracketed, [], as of weights that sum to one,
-    rounded up.
+    """An edge, converted to weights scaled to sum one, [], rounded up. `total` holds a lower and an
+    upper bound on the sum of the weights.
     """
     low, high = total
     scaled = edge / jnp.where(edge < 0, high, low)
@@ -100,8 +100,8 @@ def _of_sum_one(edge: Array, total: tuple[Array, Array]) -> Array:
 def upper_from_edge(
     edge: Array, example_weights: Array, relaxation: Any, votes: Any, prior: Array
 ) -> Array:
-    """What no votes exceed, [], rounded up: g*(edge) + f(d), with d moved to where the relaxation
-    allows it, and the edge up by as much.
+    """An upper bound on the value of any votes, [], rounded up: g*(edge) + f(d'). d' is an allowed
+    distribution near the example weights, and the edge is raised by their distance.
     """
     value, moved = relaxation.charge(example_weights, prior)
     paid = votes.conjugate(edge + moved)
@@ -109,18 +109,18 @@ def upper_from_edge(
 
 
 class Proven(NamedTuple):
-    """The best votes and the best example weights so far."""
+    """The best votes and the best example weights so far, and the bounds that they prove."""
 
     coefficients: Array  # [capacity]
     lower: Array  # []
     example_weights: Array  # [m]
-    edge: Array  # [] the largest edge of a column seen, under them
-    upper: Array  # [] over all hypotheses, +inf where the learner proves nothing
+    edge: Array  # [] the largest edge of the columns seen under these weights
+    upper: Array  # [] over all hypotheses, +inf if the learner proves nothing
     seen_upper: Array  # []
 
     def goal(self, stop_on: str) -> Array:
-        """The upper bound that ends the loop, []: over "all" hypotheses, over those "seen", or over
-        all where something is proven ("provable").
+        """The upper bound that ends the loop, []: "all" for that over all hypotheses, "seen" for
+        that over the columns seen, "provable" for the former if it is finite and else the latter.
         """
         if stop_on == "seen":
             return self.seen_upper
@@ -131,7 +131,7 @@ class Proven(NamedTuple):
 
 def prove_upper(
     before: Proven,
-    asked: Array,
+    queried: Array,
     *,
     new_edge: Array,
     seen_edge: Array,
@@ -139,16 +139,16 @@ def prove_upper(
     upper_of: Callable[[Array, Array], Array],
     stop_on: str,
 ) -> Proven:
-    """The upper bounds after a proposal, by the example weights that were best so far, or by those
-    the learner was asked about, if better.
+    """The upper bounds after a proposal, from the best example weights so far or, if these are
+    better, from those of the last query of the learner.
 
     Args:
-      before: what was proven without the new columns.
-      asked: [m].
+      before: the bounds without the new columns.
+      queried: [m] the example weights of the last query of the learner.
       new_edge: [] the largest edge of the new columns under `before.example_weights`.
-      seen_edge: [] the largest edge of all columns, new ones included, under `asked`.
-      best_edge: [] the learner's bound over all its hypotheses, under `asked`.
-      upper_of: (edge [], example weights [m]) -> [], what no votes exceed.
+      seen_edge: [] the largest edge of all columns, new ones included, under `queried`.
+      best_edge: [] the learner's bound over all its hypotheses, under `queried`.
+      upper_of: (edge [], example weights [m]) -> [], an upper bound on the value of any votes.
       stop_on: as in `Proven.goal`.
     """
     edge = jnp.maximum(before.edge, new_edge)
@@ -156,9 +156,12 @@ def prove_upper(
     known = before._replace(
         edge=edge, seen_upper=jnp.where(nothing, jnp.inf, upper_of(edge, before.example_weights))
     )
-    upper = upper_of(scaled_edge(best_edge, asked), asked)
+    upper = upper_of(scaled_edge(best_edge, queried), queried)
     fresh = before._replace(
-        example_weights=asked, edge=seen_edge, upper=upper, seen_upper=upper_of(seen_edge, asked)
+        example_weights=queried,
+        edge=seen_edge,
+        upper=upper,
+        seen_upper=upper_of(seen_edge, queried),
     )
     is_first = (
         (known.upper == jnp.inf) & (fresh.upper < jnp.inf) if stop_on == "provable" else False

@@ -1,8 +1,8 @@
 """The chi-square divergence of the example weights to the prior, as a ball and as a penalty.
 
-chi2(d || p) = sum_i (d_i - p_i)^2 / p_i = sum_i p_i (x_i - 1)^2 with densities x_i = d_i / p_i: the
-variance of the densities. Half of it is the divergence of Duchi and Namkoong (2019), so that their
-radius rho is a radius of 2 rho here. With m examples the ball is the Euclidean ball of radius
+chi2(d || p) = sum_i (d_i - p_i)^2 / p_i = sum_i p_i (x_i - 1)^2 with densities x_i = d_i / p_i. It
+is the variance of the densities. The divergence of Duchi and Namkoong (2019) is half of it, so that
+their radius rho is a radius of 2 rho here. With m examples the ball is the Euclidean ball of radius
 sqrt((1 + radius) / m).
 """
 
@@ -47,8 +47,8 @@ class ChiSquareBall(EuclideanBall):
         return jnp.where(is_inside, 0.0, jnp.inf).astype(example_weights.dtype)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
-        """sqrt(1 + radius) times the norm of the shortfalls: that of the ball of densities, the
-        same on the simplex.
+        """sqrt(1 + radius) times the norm of the shortfalls. This is the conjugate for the
+        Euclidean ball, with which f agrees on the simplex.
         """
         prior = shares(prior, shortfalls)
         norm = numerics.precise_sum(

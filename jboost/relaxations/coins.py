@@ -1,11 +1,11 @@
-"""Minimisers of binary entropies: each density is the chance of a coin, whose log odds fall with
-the margin.
+"""Minimisers for binary entropies.
 
-With c_i = nu d_i / p_i the chance and t_i its log odds, the smoothed minimiser has
-slope * t_i + strength * log c_i = level - margin_i with slope = nu * scale. In units of
-slope + strength that is log c - ease * log(1 - c) = y, an increasing function of c, where
-ease = slope / (slope + strength) goes from 0 (a cap) to 1 (the logistic function). One level is
-sought at which the coins have mean nu; the same function of the mean is nearly linear in the level.
+Scaled by nu, each density is a probability ("coin") c_i = nu d_i / p_i, with log odds t_i. The
+smoothed minimiser satisfies slope * t_i + strength * log c_i = level - margin_i with
+slope = nu * scale. Divided by slope + strength this is log c - ease * log(1 - c) = y, where
+ease = slope / (slope + strength) is between 0 (a cap) and 1 (the logistic function). The left side
+increases with c. The level is the number at which the coins have mean nu. The search uses the same
+function of their mean, since it is nearly linear in the level.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def _at_level(level: Array, problem: Problem) -> Point:
 
 
 def _balanced(log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName) -> Array:
-    """Coins [m] of mean nu: a step of Newton on the coins, as a level of many bits has none left
-    for their mean.
+    """Coins [m] of mean nu, after one Newton step on the coins themselves. A level of large size is
+    rounded too coarsely to determine their mean.
     """
     heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
     growth = heads * tails / (ease + (1 - ease) * tails)
@@ -63,8 +63,8 @@ def _balanced(log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: 
 def level_of(
     ground: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName = None
 ) -> Array:
-    """The level at which the coins under level - ground [m], the least of which is 0,
-    have mean nu.
+    """The level at which the coins for y = level - ground [m] have mean nu. The least entry of
+    `ground` must be 0.
     """
     eps = jnp.finfo(ground.dtype).eps
     total = named_axis.total(prior, axis_name)
@@ -89,8 +89,8 @@ def _rest_of(nu: Array) -> Array:
 def _excess_of_coins(
     log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName
 ) -> tuple[Array, Array]:
-    """How far log mean - ease * log(1 - mean) of the coins is above that of nu, and its slope in
-    the level.
+    """log mean - ease * log(1 - mean) of the coins minus the same function of nu, and its
+    derivative in the level.
     """
     heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
     total = named_axis.total(prior, axis_name)
@@ -105,8 +105,8 @@ def _excess_of_coins(
 
 @jax.custom_jvp
 def _log_odds(y: Array, ease: Array) -> Array:
-    """t with t - (1 - ease) * log(1 + e^t) = y, by Halley's iteration from a solution for e^t
-    either small or large.
+    """t with t - (1 - ease) * log(1 + e^t) = y, by Halley's iteration. It starts from the solution
+    in the limit of small or of large e^t.
     """
     log_ease = jnp.log(ease)
     bend = -log_ease - y / ease

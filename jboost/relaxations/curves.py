@@ -1,9 +1,10 @@
-"""Minimisers over the simplex that depend on one number: how they are found, and their derivatives.
+"""Minimisers over the simplex that depend on one number, and their derivatives.
 
-The example weights of least <margins, d> + f(d) + strength * KL(d || prior) lie, for every
-relaxation here, on a curve d(t), and t solves one equation. A search without a derivative finds t.
-Where a derivative is asked for, two Newton steps that start at the solution are differentiated in
-its place: they have the derivatives of the implicit function up to the third order.
+For every relaxation here, the example weights that minimise
+<margins, d> + f(d) + strength * KL(d || prior) lie on a curve d(t), and t solves one equation. A
+search, which is not differentiated, finds t. For derivatives, two Newton steps from the solution
+are differentiated instead. Their derivatives up to the third order are those of the implicit
+function.
 """
 
 from __future__ import annotations
@@ -22,19 +23,21 @@ from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
 from jboost.relaxations.types import number, shares
 
-_NEWTON_STEPS = 2
+_NEWTON_STEPS = 2  # enough for derivatives up to the third order
 
 
 class Point(NamedTuple):
     """A curve at one number t."""
 
-    weights: Array  # [m] not negative, in any unit
+    weights: Array  # [m] not negative, of any sum
     excess: Callable[[], Array]
-    """-> [], 0 at the solution and differentiable in t; a function, as only derivatives need it."""
+    """-> [], 0 at the solution and differentiable in t. It is a function, since only derivatives
+    need it.
+    """
 
 
 class Problem(NamedTuple):
-    """What is minimised over the simplex: <margins, d> + f(d) + strength * KL(d || prior)."""
+    """The problem: minimise <margins, d> + f(d) + strength * KL(d || prior) over the simplex."""
 
     relaxation: Any  # f
     margins: Array  # [m]
@@ -45,10 +48,10 @@ class Problem(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """The minimisers of one kind of problem."""
+    """The curve that holds the minimisers of one kind of problem."""
 
     find: Callable[[Problem], Array]
-    """-> t []."""
+    """The problem -> t [] of its solution."""
     trace: Callable[[Array, Problem], Point]
     """t and the problem -> the point of the curve at t."""
 
@@ -119,8 +122,9 @@ def implicit_root(excess: Callable[[Array], Array], found: Array) -> Array:
     """A root [] of a differentiable function, with the derivatives of the implicit function.
 
     Args:
-      excess: of a number []; it may hold other arrays, in which the root is differentiated.
-      found: [] the root, as a search has found it. Where the slope is 0 the root is constant.
+      excess: a function of a number []. The root is also differentiated in arrays that it closes
+        over.
+      found: [] the root that a search has found. Where the slope is 0, derivatives are 0.
     """
     root = lax.stop_gradient(found)
     for _ in range(_NEWTON_STEPS):

@@ -1,4 +1,4 @@
-"""A relaxation of one's own."""
+"""Relaxations made of the user's functions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from jboost.relaxations.types import Charge, shares
 @register
 @dataclasses.dataclass(frozen=True)
 class CustomRelaxation:
-    """Three functions and the numbers that they need. Bounds allow for 16 + m ** 0.5 units of
-    rounding in what the functions return.
+    """The user's three functions and their parameters. Bounds allow for errors of 16 + m ** 0.5
+    units of rounding in their results.
     """
 
     parameters: PyTree
@@ -80,7 +80,8 @@ class CustomRelaxation:
     ) -> Array:
         """The derivative of the user's conjugate at the best threshold, scaled to sum to one.
 
-        With a conjugate that is twice differentiable it is so itself."""
+        It is differentiable if the conjugate is twice differentiable.
+        """
         _refuse_axis(axis_name)
         prior = shares(prior, margins)
         clean = jnp.where(prior > 0, margins, 0.0)
@@ -90,7 +91,7 @@ class CustomRelaxation:
             gradient = jax.grad(self.conjugate)(threshold - clean, prior)
             return jnp.where(prior > 0, gradient, 0.0)
 
-        threshold = curves.implicit_root(lambda place: jnp.sum(weights(place)) - 1, found)
+        threshold = curves.implicit_root(lambda trial: jnp.sum(weights(trial)) - 1, found)
         at_threshold = jnp.maximum(weights(threshold), 0.0)
         return numerics.safe_divide(
             at_threshold, jnp.full_like(at_threshold, jnp.sum(at_threshold))
@@ -110,7 +111,7 @@ class CustomRelaxation:
         )
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """f(d), as the user computes it of weights that sum to one, rounded up."""
+        """The user's f of the weights scaled to sum to one, rounded up."""
         prior = shares(prior, example_weights)
         kept = jnp.where(prior > 0, example_weights, 0.0)
         charged = self.value(kept / numerics.precise_sum(kept), prior)
@@ -157,23 +158,25 @@ def from_functions(
     *,
     parameters: PyTree = (),
 ) -> CustomRelaxation:
-    """A relaxation made of one's own f, its conjugate, and the argmin of Figure 1 of paper 004.
+    """A relaxation made of your own f, its conjugate, and the argmin of Figure 1 of Shalev-Shwartz
+    and Singer 2008.
 
-    f must be convex with 0 in the core of its domain. With f*(z) >= f*(z - a z_i e_i) for a in [0,
-    1] (the condition of Theorem 7) the certified bounds meet; without it they stay valid, and a gap
-    may remain.
+    f must be convex with 0 in the core of its domain. If f*(z) >= f*(z - a z_i e_i) for a in [0, 1]
+    (the condition of Theorem 7), the certified bounds meet. Otherwise they are still valid, but a
+    gap may remain.
 
     Args:
       value: (parameters, d [m], prior [m]) -> [], f(d), inf where d is not allowed.
-      conjugate: (parameters, z [m], prior [m]) -> [], f*(z); it is asked at z >= 0, with z = 0 on
+      conjugate: (parameters, z [m], prior [m]) -> [], f*(z). It is called with z >= 0, and z = 0 on
         padding.
       smoothed_argmin: (parameters, margins [m], strength [], prior [m]) -> d [m], the distribution
         of least <margins, d> + f(d) + strength * sum d log(d / prior).
-      parameters: any pytree of numbers, which may be traced. The functions are best module-level,
-        or every new lambda compiles anew.
+      parameters: any pytree of numbers, which may be traced. Use module-level functions: every new
+        lambda causes a compilation.
 
     Raises:
-      ValueError: if one of the three is no function, or the parameters hold what is no number.
+      ValueError: if one of the three is not a function, or if a leaf of the parameters is not a
+        number.
 
     >>> import jax, jax.numpy as jnp, jboost
     >>> relaxation = jboost.relaxations.from_functions(

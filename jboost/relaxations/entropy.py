@@ -1,10 +1,8 @@
-"""Binary entropies of the example weights: boosting for the log-loss (paper 004, Section 6).
+"""Binary entropies of the example weights: boosting for the log-loss (Shalev-Shwartz and Singer
+2008, Section 6).
 
-With c_i = nu d_i / p_i the chance of a coin and t_i its log odds, the smoothed argmin has
-slope * t_i + strength * log c_i = level - margin_i with slope = nu * scale. In units of
-slope + strength that is log c - ease * log(1 - c) = y, an increasing function of c, where
-ease = slope / (slope + strength) goes from 0 (a cap) to 1 (the logistic function). One level is
-sought at which the coins have mean nu; the same function of the mean is nearly linear in the level.
+Scaled by nu, each density is a probability ("coin") c_i = nu d_i / p_i. The minimisers are those of
+`coins`.
 """
 
 from __future__ import annotations
@@ -28,14 +26,14 @@ from jboost.relaxations.types import (
 )
 
 _LOG_TWO = 0.6931471805599453
-_LEAST, _MOST = 2.0**-60, 2.0**60  # of the parameters, so that nu * scale is a float of 32 bits
+_LEAST, _MOST = 2.0**-60, 2.0**60  # the range of the parameters: nu * scale is a normal float32
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class BinaryEntropy(OnCurves):
-    """f(d) = scale * sum_i p_i (log 2 - H(nu d_i / p_i)) with H the entropy of a coin: a soft
-    margin with the corners rounded off.
+    """f(d) = scale * sum_i p_i (log 2 - H(nu d_i / p_i)) with H the entropy of a coin. It is a
+    smooth version of the soft margin.
     """
 
     smoothed_curve: ClassVar[Curve] = coins.COINS
@@ -45,7 +43,7 @@ class BinaryEntropy(OnCurves):
     scale: Array  # []
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
-        """scale times the mean of what the coins lack in entropy; inf beyond the caps p_i / nu."""
+        """scale times the mean of log 2 - H over the coins; inf beyond the caps p_i / nu."""
         prior = shares(prior, example_weights)
         coins = number(self.nu, prior) * numerics.safe_divide(example_weights, prior)
         beyond = reduce.any_true(coins > 1 + 16 * jnp.finfo(coins.dtype).eps)
@@ -54,7 +52,7 @@ class BinaryEntropy(OnCurves):
     def penalty(
         self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None
     ) -> Array:
-        """scale times the mean of what the coins lack in entropy."""
+        """scale times the mean of log 2 - H over the coins."""
         prior = shares(prior, example_weights, axis_name)
         coins = number(self.nu, prior) * numerics.safe_divide(example_weights, prior)
         coins = jnp.clip(coins, 0.0, 1.0)
@@ -97,7 +95,7 @@ class BinaryEntropy(OnCurves):
             prior, losses = bounds.true_shares(prior), linear + rest
             mean = numerics.precise_sum(prior * losses)
             gain = relaxation.scale * mean
-            # shares are wrong, but not in sum
+            # the errors of the shares sum to 0, so that only differences from the mean count
             errors = errors + bounds.share_rounding(prior, dtype) * jnp.abs(losses - mean)
             slack = prior * (
                 errors + (prior.shape[0] + 8) * bounds.UNIT * (jnp.abs(linear) + jnp.abs(rest))
@@ -115,11 +113,11 @@ class BinaryEntropy(OnCurves):
         return bounds.widely(bound)(self, threshold, clean, prior, is_near, rest, errors)
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """f of d, after as much of the prior is mixed in as brings it below the caps, and how far
-        that moves d; inf if nu is above 1.
+        """f of d after mixing in just enough of the prior to satisfy the caps, and how far this
+        moves d; inf if nu is above 1.
 
-        The prior may be off by its rounding; for each share p, p (log 2 - H(nu d / p)) is convex in
-        p, and so largest where p is off by all of it.
+        The bound allows for the rounding of the prior. p (log 2 - H(nu d / p)) is convex in each
+        share p, so that it is largest at an end of the interval of possible shares.
         """
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
@@ -162,14 +160,16 @@ class BinaryEntropy(OnCurves):
         return jnp.asarray(self.nu) <= 1
 
     def is_valid(self) -> Array:
-        """Whether nu and the scale are in their ranges, or nu above."""
+        """Whether nu and the scale are in their ranges; nu may also be above 1, which is infeasible
+        but valid.
+        """
         nu, scale = jnp.asarray(self.nu), jnp.asarray(self.scale)
         return (nu >= _LEAST) & (nu < jnp.inf) & (scale >= _LEAST) & (scale <= _MOST)
 
 
 def _missing_entropy(bias: Array, less: Array) -> Array:
-    """log 2 - H of coins, to a few roundings of itself, from the difference of the two chances and
-    the smaller of them.
+    """log 2 - H of coins, with a relative error of a few roundings, from the difference of the two
+    probabilities of each coin and the smaller of them.
     """
     small = jnp.clip(bias, -0.5, 0.5)
     near = small * jnp.arctanh(small) + 0.5 * jnp.log1p(-small * small)
@@ -185,8 +185,8 @@ def _log_loss(odds: Array) -> Array:
 
 
 def _log_loss_parts(odds: Array) -> tuple[Array, Array, Array]:
-    """Whether |x| <= 1; then x / 2, else [x]_+; and the rest of log((1 + e^x) / 2), to a few
-    roundings of min(x^2 / 4, 1).
+    """log((1 + e^x) / 2) in two parts: whether |x| <= 1; the first part, x / 2 in that case and
+    else [x]_+; and the rest, with an error of a few roundings of min(x^2 / 4, 1).
     """
     is_near = jnp.abs(odds) <= 1
     small = jnp.clip(odds, -1.0, 1.0)
@@ -199,15 +199,15 @@ def _log_loss_parts(odds: Array) -> tuple[Array, Array, Array]:
 
 
 def binary_entropy(nu: ArrayLike, scale: ArrayLike) -> BinaryEntropy:
-    """The relaxation by binary entropies, whose primal is a margin minus a mean log-loss (paper
-    004, Section 6).
+    """The relaxation by binary entropies, whose primal value is a margin minus a mean log-loss
+    (Shalev-Shwartz and Singer 2008, Section 6).
 
-    It rounds off the corner of the soft margin of the same nu, which it approaches as the scale
-    goes to 0: the loss of an example is scale * log((1 + exp((gamma - margin) / (nu scale))) / 2)
+    It is a smooth version of the soft margin of the same nu, which it approaches as the scale goes
+    to 0. The loss of an example is scale * log((1 + exp((gamma - margin) / (nu scale))) / 2)
     instead of [gamma - margin]_+ / nu.
 
     Args:
-      nu: [] in [2^-60, 1]: no example weighs more than 1 / nu of its share.
+      nu: [] in [2^-60, 1]: no example weighs more than its share divided by nu.
       scale: [] in [2^-60, 2^60], in units of the margin.
 
     Raises:

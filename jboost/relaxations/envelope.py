@@ -1,8 +1,9 @@
 """The least value over the simplex, with the derivative of its minimiser (Danskin 1966).
 
-phi(margins) = min over d of <margins, d> + f(d) + strength * KL(d || prior). At the minimiser d*
-the derivative in the margins is d* itself. The numbers of f, the strength and the prior move d*, so
-that their part comes from the chain rule through d*. Second derivatives are those of d*.
+phi(margins) = min over d of <margins, d> + f(d) + strength * KL(d || prior). The derivative in the
+margins is the minimiser d* itself. The derivatives in the parameters of f, the strength and the
+prior are computed by the chain rule through d*, since these may also change the constraints on d*.
+Second derivatives are those of d*.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from jboost.relaxations.types import number, shares
 def minimiser(
     relaxation: Any, margins: Array, strength: Array | None, prior: Array, axis_name: AxisName
 ) -> Array:
-    """d* [m]: the exact one where `strength` is None, else the smoothed one."""
+    """d* [m]: the exact minimiser if `strength` is None, else the smoothed one."""
     if strength is None:
         return relaxation.argmin(margins, prior, axis_name=axis_name)
     return relaxation.smoothed_argmin(margins, strength, prior, axis_name=axis_name)
@@ -34,7 +35,7 @@ def minimiser(
 def minimum(
     relaxation: Any, margins: Array, strength: Array | None, prior: Array, axis_name: AxisName
 ) -> Array:
-    """phi [], to rounding; `minimiser` as it is."""
+    """phi [], up to rounding. The arguments are those of `minimiser`."""
     weights = minimiser(relaxation, margins, strength, prior, axis_name)
     return objective(weights, relaxation, margins, strength, prior, axis_name)
 
@@ -47,7 +48,7 @@ def objective(
     prior: Array,
     axis_name: AxisName,
 ) -> Array:
-    """<margins, d> + f(d) + strength * KL(d || prior), [], of weights d [m] that are allowed."""
+    """<margins, d> + f(d) + strength * KL(d || prior), [], for allowed weights d [m]."""
     value = named_axis.total(jnp.where(weights > 0, weights * margins, 0.0), axis_name)
     value = value + relaxation.penalty(weights, prior, axis_name=axis_name)
     if strength is None:
@@ -56,7 +57,7 @@ def objective(
 
 
 def relative_entropy(weights: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """KL(weights || prior), [], of weights that are 0 where the prior is."""
+    """KL(weights || prior), []. The weights must be 0 where the prior is."""
     is_positive = weights > 0
     ratio = jnp.where(is_positive, weights, 1.0) / jnp.where(is_positive, prior, 1.0)
     return named_axis.total(jnp.where(is_positive, weights * jnp.log(ratio), 0.0), axis_name)
@@ -88,7 +89,7 @@ minimum.defjvp(_derivative, symbolic_zeros=True)
 
 
 def certified(method: Callable[..., Array]) -> Callable[..., Array]:
-    """A method (margins, prior) -> lower bound of phi, with the derivative of phi."""
+    """Decorates a method (margins, prior) -> lower bound of phi: it gets the derivative of phi."""
 
     @functools.wraps(method)
     def lower_bound(self: Any, margins: Array, prior: Array | None = None) -> Array:

@@ -1,12 +1,7 @@
-"""The Euclidean norm of the example weights, as a ball and as a penalty (paper 004, Sections 4 and
-6).
+"""The Euclidean norm of the example weights, as a ball and as a penalty (Shalev-Shwartz and Singer
+2008, Sections 4 and 6).
 
-Both argmins lie on one curve. With a quadratic charge on the norm, density x_i = d_i / p_i solves
-kappa x_i + log x_i = level - margin_i / strength, that is, kappa
-x_i = omega(s - margin_i / strength) where omega, the Wright omega function, solves omega + log
-omega = t. So d is proportional to p_i omega(s - margin_i / strength), and one number s is sought:
-for the ball, where the norm is the radius; for the penalty, where m kappa |d|_2 is
-scale / strength. As s falls, omega becomes exp, and d the softmax.
+The smoothed minimisers of both lie on the curve of `quadratic_charge`.
 """
 
 from __future__ import annotations
@@ -66,22 +61,22 @@ class EuclideanBall(OnCurves, Constraint):
         *,
         axis_name: AxisName = None,
     ) -> Array:
-        """The point of the curve, for certain inside the ball where all examples are at hand."""
+        """The point of the curve. Without `axis_name` it is certainly inside the ball."""
         weights = super().smoothed_argmin(margins, strength, prior, axis_name=axis_name)
         if axis_name is not None:
             return weights
-        inside = self._pulled_inside(weights, shares(prior, margins))
+        inside = self._moved_inside(weights, shares(prior, margins))
         return curves.with_derivative_of(inside, weights)
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
-        """gamma - radius * |[gamma - margins]_+|_2 at its best gamma, or the bound by Cauchy and
-        Schwarz, which does not know that d >= 0.
+        """The larger of gamma - radius * |[gamma - margins]_+|_2 at the best gamma, and the
+        Cauchy-Schwarz bound, which does not use d >= 0.
         """
         prior = shares(prior, margins)
         dtype = margins.dtype
-        eighth, place = relative(margins, prior)
-        reach = 8 * eighth * shortfalls.best_reach(self.variance(prior), place, prior)
+        eighth, position = relative(margins, prior)
+        reach = 8 * eighth * shortfalls.best_reach(self.variance(prior), position, prior)
         is_apart = reach > 0
         reach = jnp.where(is_apart, reach, 1.0)
 
@@ -126,8 +121,8 @@ class EuclideanBall(OnCurves, Constraint):
         )
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """How far d moves when as much of the prior is mixed in as brings it into the ball; inf if
-        that is empty.
+        """How far d moves when just enough of the prior is mixed in to bring it into the ball; inf
+        if the ball misses the simplex.
         """
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
@@ -147,10 +142,11 @@ class EuclideanBall(OnCurves, Constraint):
         return Charge(jnp.zeros_like(moved), moved)
 
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """Whether the radius is m ** -0.5 at least, up to rounding."""
+        """Whether the radius is at least m ** -0.5, up to rounding."""
         if prior is None:
             raise ValueError(
-                "prior is None: whether a radius is feasible depends on the number of examples"
+                "prior is None: whether a radius is feasible depends on the number of examples;"
+                " pass the shares of the examples"
             )
         return self.variance(prior, axis_name) >= -32 * jnp.finfo(prior.dtype).eps
 
@@ -159,11 +155,11 @@ class EuclideanBall(OnCurves, Constraint):
         return jnp.asarray(self.radius) > 0
 
     def square(self, prior: Array) -> Array:
-        """m radius^2, [], which the mean squared density may be; in the precision of the prior."""
+        """m radius^2, [], the largest mean squared density; in the precision of the prior."""
         return num_examples(prior) * number(self.radius, prior) ** 2
 
     def variance(self, prior: Array, axis_name: AxisName = None) -> Array:
-        """m radius^2 - 1, without loss: the variance that the densities may have."""
+        """m radius^2 - 1, the largest variance of the densities, computed without cancellation."""
         dtype = prior.dtype
 
         def exact(radius: Array, size: Array) -> Array:
@@ -174,13 +170,13 @@ class EuclideanBall(OnCurves, Constraint):
         return curves.with_derivative_of(found, size * radius * radius - 1)
 
     def _deviation(self, prior: Array) -> Array:
-        """The root of that, or the nearest to it whose square is positive and finite."""
+        """The root of the variance, or the nearest number whose square is positive and finite."""
         limits = jnp.finfo(prior.dtype)
         return jnp.sqrt(jnp.clip(self.variance(prior), limits.eps**2, limits.max))
 
-    def _pulled_inside(self, weights: Array, prior: Array) -> Array:
-        """Weights a hair outside the ball, moved so far inside by mixing in the prior that their
-        own rounding does not move them out.
+    def _moved_inside(self, weights: Array, prior: Array) -> Array:
+        """Mixes in the prior, so that weights that rounding has put outside the ball are inside it,
+        even after another rounding.
         """
         dtype = weights.dtype
 
@@ -209,7 +205,7 @@ class EuclideanPenalty(OnCurves):
         return self.penalty(example_weights, prior)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
-        """0 where the norm of the shortfalls is the scale at most, else inf."""
+        """0 where the norm of the shortfalls is at most the scale, else inf."""
         beyond = _shortfall_norm(shortfalls, shares(prior, shortfalls)) > self.scale * (
             1 + 16 * jnp.finfo(shortfalls.dtype).eps
         )
@@ -234,8 +230,8 @@ class EuclideanPenalty(OnCurves):
         def bound(
             relaxation: EuclideanPenalty, margins: Array, prior: Array, reach: Array
         ) -> Array:
-            """In units of the reach, which may be far below the rounding of the margins, or far
-            above them.
+            """Computed in units of the reach, which may be far smaller than the rounding of the
+            margins, or far larger than the margins.
             """
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
             target = (relaxation.scale / reach) ** 2 / num_examples(prior)
@@ -313,19 +309,20 @@ def _shortfall_norm(shortfalls: Array, prior: Array) -> Array:
 
 
 def _deviation_error(prior: Array, dtype: jnp.dtype) -> float:
-    """How far |d / p - 1|, in the norm of the shares p, may be off, relative to 1 and to itself, as
-    these and the scaled weights are rounded.
+    """A bound on the error of |d / p - 1|, in the norm of the shares p, caused by rounding of the
+    shares and of the scaled weights. The error is at most this number times 1 + |d / p - 1|.
     """
     return bounds.share_rounding(prior, dtype) + 4 * (prior.shape[0] + 8) * bounds.UNIT
 
 
 def _kept_share(square: Array, weights: Array, prior: Array, guess: Array, error: float) -> Array:
-    """A share of d that is in the ball when the rest is the prior, [], nearly the greatest; in the
-    64-bit scope.
+    """A share s [] for which s d + (1 - s) prior is in the ball, nearly the largest one. Call it in
+    the 64-bit scope.
 
-    The square of the norm, times m, is 1 and a variance that shrinks with the square of the share.
-    Its root v may be off by error * (1 + v), and (v + error)^2 <= (1 + error / guess) v^2 + error
-    (error + guess) for any guess, which is best where it is near v.
+    m times the squared norm is 1 plus a variance, which is proportional to the square of the share.
+    The root v of the variance may be off by error * (1 + v), and (v + error)^2 <=
+    (1 + error / guess) v^2 + error (error + guess) for any guess. This bound is best for a guess
+    near v.
     """
     apart = weights - prior
     variance = (1 + error / guess) * bounds.sum_up(
@@ -340,8 +337,8 @@ def _kept_share(square: Array, weights: Array, prior: Array, guess: Array, error
 
 
 def _cauchy(square: Array, margins: Array, prior: Array, dtype: jnp.dtype) -> tuple[Array, Array]:
-    """A mean and a square such that no d in the ball has <margins, d> below mean - sqrt(square); in
-    the 64-bit scope.
+    """A mean and a square such that <margins, d> >= mean - sqrt(square) for every d in the ball.
+    Call it in the 64-bit scope.
     """
     allowed = jnp.maximum(square * (1 + 4 * bounds.UNIT) - 1, 0.0)
     prior, error = bounds.true_shares(prior), bounds.share_rounding(prior, dtype)

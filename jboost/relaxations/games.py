@@ -1,10 +1,11 @@
-"""A restarted primal-dual method for games: minimise over d, maximise over w, <d, A
-w> + f(d) - g(w).
+"""A restarted primal-dual method for games: the minimum over d of the maximum over w of
+<d, A w> + f(d) - g(w).
 
-Chambolle and Pock's method with relative entropy on the example side, where the proximal map is the
-argmin of Figure 1 of paper 004, and the Euclidean norm on the side of the votes. Steps adapt to the
-curvature that is met (Malitsky and Pock 2018; Applegate et al. 2021), the balance of the two sides
-and the restarts to the certified gap. Work: two products with A a step.
+This is the method of Chambolle and Pock. It uses relative entropy for the example weights, so that
+their proximal map is the argmin of Figure 1 of Shalev-Shwartz and Singer 2008, and the Euclidean
+norm for the votes. The step sizes adapt to the observed curvature (Malitsky and Pock 2018;
+Applegate et al. 2021). The balance of the two step sizes and the restarts adapt to the certified
+gap. A step computes two products with A.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ class SolverConfig:
 
     @property
     def at_once(self) -> int:
-        """Iterations between two questions whether there are more to come."""
+        """Iterations between two tests whether the loop ends."""
         return self.iterations_per_check
 
     def steps_per_check(self) -> int:
-        """How many iterations go by between two checks of the bounds."""
+        """The number of iterations between two checks of the bounds."""
         return min(self.iterations_per_check, self.max_iterations)
 
     def most_checks(self) -> int:
-        """How many checks there are at most, the one of the first point included."""
+        """The largest number of checks, including that of the first point."""
         return 1 + self.max_iterations // self.steps_per_check()
 
 
@@ -60,7 +61,7 @@ class Point(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The best that was met, in working precision: estimates until they are proven."""
+    """The best votes and example weights so far, with estimates of their bounds."""
 
     coefficients: Array  # [n]
     lower: Array  # []
@@ -69,24 +70,24 @@ class Bounds(NamedTuple):
 
 
 class State(NamedTuple):
-    """Between two trials."""
+    """The state between two trial steps."""
 
     point: Point
-    sums: Point  # weighted by the steps since the last restart
-    total_step: Array  # [] since the last restart
-    anchor: Point  # where the last restart was
+    sums: Point  # sum of the points since the last restart, weighted by their step sizes
+    total_step: Array  # [] sum of the step sizes since the last restart
+    anchor: Point  # the point of the last restart
     anchor_gap: Array  # []
     last_gap: Array  # []
     step_size: Array  # []
-    balance: Array  # [] step on the example side over step on the side of the votes, rooted
-    num_steps: Array  # [] float, trials counted
+    balance: Array  # [] square root of the example step size over the vote step size
+    num_steps: Array  # [] float, number of trials
     num_since: Array  # [] float, since the last restart
     best: Bounds
     num_checks: Array  # [] int32
 
 
 class Game(NamedTuple):
-    """The game and what its two sides pay."""
+    """The game: its matrix, f, g, and the shares of the examples."""
 
     margins: Any  # [m, n], 0 on padding: a matrix, or an operator with entries in [-1, 1]
     relaxation: Any
@@ -97,8 +98,8 @@ class Game(NamedTuple):
 def play(
     game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Array, Array] | None = None
 ) -> tuple[Bounds, Array]:
-    """Runs until the estimated gap is below the tolerance; returns the best of both sides and the
-    number of steps.
+    """Runs until the estimated gap is below the tolerance. Returns the best votes and example
+    weights, and the number of steps.
     """
     state = begin(game, initial)
     target = target_gap(tolerance.astype(game.prior.dtype))
@@ -125,7 +126,7 @@ def begin(game: Game, initial: tuple[Array, Array] | None = None) -> State:
 
 
 def begin_at(start: Point, largest_square: Array) -> State:
-    """The state at a point; `largest_square` [] is the largest squared length of a row, or more."""
+    """The state at a point. `largest_square` [] is an upper bound on the squared length of rows."""
     zero = jnp.zeros((), start.reached.dtype)
     first_step = lax.rsqrt(jnp.maximum(largest_square, 1.0))
     nothing, infinite = jax.tree.map(jnp.zeros_like, start), zero + jnp.inf
@@ -147,7 +148,9 @@ def begin_at(start: Point, largest_square: Array) -> State:
 
 
 def advance(game: Game, config: SolverConfig, state: State) -> State:
-    """Steps up to the next check, and the check; the first one looks at where the method starts."""
+    """Does the steps up to the next check, and the check. The first check is that of the first
+    point, without steps.
+    """
     num_steps = jnp.where(state.num_checks == 0, 0, config.steps_per_check())
     return check_bounds(game, loops.fori_loop(0, num_steps, lambda _, now: _step(game, now), state))
 
@@ -161,14 +164,14 @@ def is_open(state: State, tolerance: Array, config: SolverConfig) -> Array:
 
 
 def target_gap(tolerance: Array) -> Array:
-    """The estimated gap at which to stop, which leaves some of the tolerance to the rounding of the
-    proof.
+    """The estimated gap at which to stop. It is slightly below the tolerance, since the proven
+    bounds are rounded outwards.
     """
     return 0.98 * tolerance - 8 * jnp.finfo(tolerance.dtype).eps
 
 
 def num_iterations(state: State, config: SolverConfig) -> Array:
-    """How many steps there were, [] int32."""
+    """The number of steps so far, [] int32."""
     return (state.num_checks - 1) * config.steps_per_check()
 
 
@@ -182,8 +185,8 @@ def _complete(game: Game, coefficients: Array, example_weights: Array) -> Point:
 
 
 def _row_squares(margins: Any, dtype: Any) -> Array:
-    """The squared length of each row, [m]; of an operator the sum of its sizes, which is no less
-    for entries in [-1, 1].
+    """The squared length of each row, [m]. For an operator it is the sum of absolute entries, which
+    is at least as large for entries in [-1, 1].
     """
     if operators.is_operator(margins):
         norms: Array = margins.row_norms(jnp.ones((margins.shape[1],), dtype))
@@ -206,7 +209,7 @@ def _backward(game: Game, example_weights: Array) -> Array:
 
 
 def _step(game: Game, state: State) -> State:
-    """One trial: kept if the step was short enough for the curvature that it met."""
+    """One trial step. It is accepted if it was short enough for the observed curvature."""
     coefficients = move_votes(game, state)
     reached = _forward(game, coefficients)
     example_weights = move_weights(game, state, reached)
@@ -216,7 +219,7 @@ def _step(game: Game, state: State) -> State:
 
 
 def move_votes(game: Game, state: State) -> Array:
-    """The votes of the next trial, [n]; without a product."""
+    """The votes of the next trial, [n]; it computes no product with A."""
     vote_step = state.step_size / state.balance
     moved: Array = game.votes.proximal(
         state.point.coefficients + vote_step * state.point.edges, vote_step
@@ -225,20 +228,20 @@ def move_votes(game: Game, state: State) -> Array:
 
 
 def move_weights(game: Game, state: State, reached: Array) -> Array:
-    """The example weights of the next trial, [m], from the margins that its votes reach; without a
-    product.
+    """The example weights of the next trial, [m], from the margins `reached` of its votes; it
+    computes no product with A.
     """
     now, example_step = state.point, state.step_size * state.balance
     tiny = jnp.finfo(game.prior.dtype).tiny
     lightest = jnp.finfo(game.prior.dtype).eps ** 1.25
     densities = jnp.maximum(now.example_weights / jnp.maximum(game.prior, tiny), lightest)
-    pull = 2 * reached - now.reached - jnp.log(densities) / example_step
-    weights: Array = game.relaxation.smoothed_argmin(pull, 1 / example_step, game.prior)
+    tilted = 2 * reached - now.reached - jnp.log(densities) / example_step
+    weights: Array = game.relaxation.smoothed_argmin(tilted, 1 / example_step, game.prior)
     return weights
 
 
 def accept(game: Game, state: State, trial: Point) -> State:
-    """The state after a trial; without a product."""
+    """The state after a trial; it computes no product with A."""
     now, tiny = state.point, jnp.finfo(game.prior.dtype).tiny
     moved, shifted = (
         trial.coefficients - now.coefficients,
@@ -267,8 +270,8 @@ def accept(game: Game, state: State, trial: Point) -> State:
 
 
 def check_bounds(game: Game, state: State) -> State:
-    """Estimates the bounds at the last point and at the average, and restarts from the better where
-    that pays.
+    """Estimates the bounds at the last point and at the average point. Restarts from the better of
+    the two under the rules of Applegate et al. 2021.
     """
     total = jnp.where(state.total_step > 0, state.total_step, 1.0)
     average = jax.tree.map(
@@ -322,7 +325,7 @@ def _restart(state: State, point: Point, gap: Array) -> State:
 
 
 def _bounds(game: Game, point: Point) -> tuple[Array, Array]:
-    """What the votes of a point attain, and what its example weights allow at most."""
+    """The lower bound of the votes of a point and the upper bound of its example weights."""
     norm = norm_bound(game.votes.allowed(point.coefficients))
     lower = certify.lower_from_margins(point.reached, norm, game.relaxation, game.votes, game.prior)
     edge = game.votes.best_edge(point.edges)
@@ -332,7 +335,7 @@ def _bounds(game: Game, point: Point) -> tuple[Array, Array]:
 
 
 def _improve(best: Bounds, points: Point, lower: Array, upper: Array) -> Bounds:
-    """The best of what is known and of two points; each array of theirs has a leading axis."""
+    """The best of `best` and of two points, whose arrays have a leading axis [2]."""
     rises, falls = jnp.argmax(lower), jnp.argmin(upper)
     has_risen, has_fallen = lower[rises] > best.lower, upper[falls] < best.upper
     return Bounds(

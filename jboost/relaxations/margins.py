@@ -28,7 +28,9 @@ def checked_margins(margins: Any) -> Any:
 
 
 def are_in_range(rows: Dataset) -> Array:
-    """Whether margins lie in [-1, 1], [] bool: those of rows that count, or all of an operator."""
+    """Whether the margins lie in [-1, 1], [] bool: those of all rows that are not masked, or all
+    those of an operator.
+    """
     margins: Any = rows.features
     if operators.is_operator(margins):
         return jnp.asarray(margins.largest_entry() <= 1)

@@ -1,9 +1,9 @@
-"""Norm balls and norm penalties on the example weights, of orders 1, 2 and infinity (paper 004,
-Sections 4 and 6).
+"""Norm balls and norm penalties on the example weights, of orders 1, 2 and infinity (Shalev-Shwartz
+and Singer 2008, Sections 4 and 6).
 
-With unequal shares norms are those of the density d_i / (m p_i) under the measure m p_i, so that
-one example of weight two counts like two examples: order 1 is sum d_i, order 2 the root of sum
-d_i^2 / (m p_i), order infinity the largest d_i / (m p_i).
+With unequal shares the norms are those of the density d_i / (m p_i) under the measure m p_i, so
+that an example of weight two counts like two examples. The norm of order 1 is sum d_i, that of
+order 2 is the root of sum d_i^2 / (m p_i), and that of order infinity is the largest d_i / (m p_i).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def norm_ball(order: float, radius: ArrayLike) -> Any:
 
     Args:
       order: 1, 2 or infinity; static.
-      radius: [], for m examples at least 1 for order 1, m ** -0.5 for order 2 and 1 / m for order
-        infinity, or the ball misses the simplex; inf for no bound.
+      radius: []; inf for no bound. With m examples the ball misses the simplex unless the radius is
+        at least 1 for order 1, m ** -0.5 for order 2, and 1 / m for order infinity.
 
     Returns:
-      A relaxation; for order infinity that is `soft_margin(cap=radius)`.
+      A relaxation; for order infinity, `soft_margin(cap=radius)`.
 
     Raises:
       ValueError: naming the argument, for another order or a radius that is not positive; for order
@@ -92,15 +92,13 @@ def norm_penalty(order: float, scale: ArrayLike) -> Any:
 
 def _validate_order(order: Any) -> None:
     if not isinstance(order, (int, float)) or order not in (1, 2, math.inf):
-        raise ValueError(f"order is {order!r}: the orders are 1, 2 and infinity")
+        raise ValueError(f"order is {order!r}: the orders are 1, 2 and infinity; pass one of them")
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class AbsoluteBall(SoftmaxArgmin, Constraint):
-    """f is 0 where sum d <= radius, else inf: no relaxation at all on the simplex, once the radius
-    is 1.
-    """
+    """f is 0 where sum d <= radius, else inf. For a radius of 1 or more, f is 0 on the simplex."""
 
     radius: Array  # []
 
@@ -126,12 +124,12 @@ class AbsoluteBall(SoftmaxArgmin, Constraint):
         return HardMargin().lower_bound(margins, prior)
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """Nothing, or inf if the ball misses the simplex."""
+        """f, which is 0, or inf if the ball misses the simplex; nothing is moved."""
         value = jnp.where(self.is_feasible(), 0.0, jnp.inf).astype(example_weights.dtype)
         return Charge(value, jnp.zeros_like(value))
 
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """Whether the radius is 1 at least."""
+        """Whether the radius is at least 1."""
         return jnp.asarray(self.radius) >= 1
 
     def is_valid(self) -> Array:
@@ -151,7 +149,7 @@ class AbsolutePenalty(SoftmaxArgmin):
         return number(self.scale, example_weights) * numerics.precise_sum(example_weights)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
-        """0 where no example falls short by more than the scale, else inf."""
+        """0 where no shortfall exceeds the scale, else inf."""
         beyond = reduce.any_true(
             (shortfalls > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps))
             & (shares(prior, shortfalls) > 0)
@@ -207,7 +205,7 @@ class LargestPenalty(OnCurves):
         return number(self.scale, example_weights) * jnp.maximum(reduce.largest(density), 0.0)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
-        """0 where the shortfalls sum to the scale at most, else inf."""
+        """0 where the positive shortfalls sum to at most the scale, else inf."""
         prior = shares(prior, shortfalls)
         total = numerics.precise_sum(
             jnp.where(prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0), 0.0)
@@ -225,10 +223,10 @@ class LargestPenalty(OnCurves):
         return number(self.scale, example_weights) * largest / num_examples(prior, axis_name)
 
     def bound_at_saddle(self, margins: Array, example_weights: Array, prior: Array) -> Array:
-        """`lower_bound` [] by the Lagrangian at example weights that minimise it, too.
+        """`lower_bound` [] as the Lagrangian at given example weights, which must be minimisers.
 
-        The largest density is the multiplier of the threshold. It is not determined by margins
-        of which some equal the threshold, and those of optimal votes are such margins.
+        The largest density is the multiplier of the threshold. The margins alone do not determine
+        it if some of them equal the threshold, as is the case for optimal votes.
         """
         threshold = lax.stop_gradient(self.lower_bound(margins, prior))
         density = numerics.safe_divide(example_weights, lax.stop_gradient(prior))
@@ -239,9 +237,7 @@ class LargestPenalty(OnCurves):
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
-        """The greatest threshold below which the shortfalls sum to the scale: water poured on the
-        margins.
-        """
+        """The threshold below which the shortfalls sum to the scale (see `water.water_level`)."""
         prior = shares(prior, margins)
         dtype = margins.dtype
         _, above = lifted(margins, prior)
@@ -250,8 +246,8 @@ class LargestPenalty(OnCurves):
         )
 
         def bound(relaxation: LargestPenalty, margins: Array, prior: Array, reach: Array) -> Array:
-            """In units of the reach, which may be far below the rounding of the margins, or far
-            above them.
+            """Computed in units of the reach, which may be far smaller than the rounding of the
+            margins, or far larger than the margins.
             """
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
             target = relaxation.scale / reach / num_examples(prior)

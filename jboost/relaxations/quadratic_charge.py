@@ -1,12 +1,12 @@
-"""Minimisers with an entropy and a quadratic f: they lie on one curve, that of the Wright omega
-function.
+"""Smoothed minimisers for quadratic f. They lie on a curve that the Wright omega function defines.
 
-With a charge kappa on the square of the density x_i = d_i / p_i, the conditions are kappa x_i + log
-x_i = level - margin_i / strength, that is kappa x_i = omega(s - margin_i / strength), where omega
-solves omega + log omega = t. So d is proportional to p_i omega(s - margin_i / strength), and one
-number s is sought: for the ball, where the norm is the radius; for the norm as a penalty, where m
-kappa |d|_2 is scale / strength; for a known kappa, where the densities have mean 1. As s falls,
-omega becomes exp, and d the softmax.
+Let kappa be the multiplier of the squared densities x_i = d_i / p_i. The optimality conditions are
+kappa x_i + log x_i = level - margin_i / strength. The Wright omega function solves
+omega + log omega = t, so that kappa x_i = omega(s - margin_i / strength) for some number s, and d
+is proportional to p_i omega(s - margin_i / strength). For a ball, s is the number at which the norm
+is the radius. For the norm as a penalty, it is where m kappa |d|_2 = scale / strength. For a known
+kappa, it is where the densities have mean 1. As s decreases, omega approaches exp, and d approaches
+the softmax.
 """
 
 from __future__ import annotations
@@ -31,15 +31,13 @@ from jboost.relaxations.types import (
 class _Charged(NamedTuple):
     """One point of the curve."""
 
-    weights: Array  # [m] omega(s - margin_i / strength), in a unit that keeps them in range
-    omega: Array  # [m] the same, which may be 0 where that underflows
-    log_unit: Array  # []
+    weights: Array  # [m] omega(s - margin_i / strength) over a unit that keeps them in range
+    omega: Array  # [m] omega(s - margin_i / strength), 0 where that underflows
+    log_unit: Array  # [] the logarithm of the unit
 
 
 def _charged(omega: Array, above: Array) -> _Charged:
-    """The point where the largest weight, of a margin of 0 above the least, is omega [], which may
-    be 0.
-    """
+    """The point at which the largest weight, that of the least margin, is omega [] >= 0."""
     return _charged_at(_level_of(omega), above)
 
 
@@ -55,14 +53,14 @@ def _charged_at(level: Array, above: Array) -> _Charged:
 
 
 def _level_of(omega: Array) -> Array:
-    """t of omega(t)."""
+    """The t [] at which the Wright omega function has the value `omega`."""
     return omega + jnp.log(jnp.maximum(omega, jnp.finfo(omega.dtype).tiny))
 
 
 @jax.custom_jvp
 def _omega(t: Array) -> Array:
-    """The solution of omega + log omega = t, by two steps of Fritsch, Shafer and Crowley (1973), of
-    fourth order each.
+    """The solution of omega + log omega = t, by two steps of the fourth-order iteration of Fritsch,
+    Shafer and Crowley (1973).
     """
     eps, tiny = jnp.finfo(t.dtype).eps, jnp.finfo(t.dtype).tiny
     growth = jnp.exp(jnp.minimum(t, 1.5))
@@ -84,7 +82,7 @@ def _derivative_of_omega(primals: tuple[Array], tangents: tuple[Array]) -> tuple
 
 
 def _spread(charged: _Charged, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
-    """The densities less 1 [m], and their variance [], at least the least normal float."""
+    """The densities minus 1 [m], and their variance [], at least the least normal float."""
     total = named_axis.total(prior * charged.weights, axis_name)
     spread = jnp.where(prior > 0, charged.weights / total - 1, 0.0)
     variance = named_axis.total(prior * spread * spread, axis_name)
@@ -92,7 +90,7 @@ def _spread(charged: _Charged, prior: Array, axis_name: AxisName) -> tuple[Array
 
 
 def _find_charge(problem: Problem) -> Array:
-    """log(1 + omega(s)), 0 where the softmax is in the ball."""
+    """log(1 + omega(s)) at the solution s; 0 if the softmax is in the ball."""
     relaxation, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     above = above / strength
@@ -100,7 +98,7 @@ def _find_charge(problem: Problem) -> Array:
     target = jnp.maximum(relaxation.variance(prior, axis_name), eps * eps)
 
     def excess(log_charge: Array) -> tuple[Array, Array]:
-        """How far log variance is below the target."""
+        """log of the target minus log of the variance, and the next Newton point."""
         charged = _charged(jnp.expm1(log_charge), above)
         spread, variance = _spread(charged, prior, axis_name)
         damping = 1 / (1 + charged.omega)
@@ -149,8 +147,8 @@ def _target_norm(problem: Problem) -> Array:
 def _excess_of_norm(
     charged: _Charged, target: Array, prior: Array, axis_name: AxisName
 ) -> tuple[Array, Array]:
-    """How far the level is above that at which equal margins would have this norm, and
-    its slope.
+    """The level at which equal margins would have this norm minus the one for the target, and its
+    derivative.
     """
     square = named_axis.total(prior * charged.weights**2, axis_name)
     damped = prior * charged.weights**2 / (1 + charged.omega)
@@ -196,8 +194,8 @@ PENALTY = Curve(_find_charged_level, _at_charged_level)
 
 
 def _find_density_level(problem: Problem) -> Array:
-    """s where omega(s - margin_i / strength) / kappa has mean 1 under the prior, for a charge kappa
-    that is known.
+    """s at which omega(s - margin_i / strength) / kappa has mean 1 under the prior, for a known
+    multiplier kappa.
     """
     relaxation, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)

@@ -1,9 +1,10 @@
 """Relative entropy of the example weights to the prior, as a ball and as a penalty.
 
-KL(d || p) = sum_i p_i (x_i log x_i - x_i + 1) with densities x_i = d_i / p_i; on the simplex that
-is sum_i d_i log x_i. The weights of least <margins, d> + f(d) are those of a softmax, d_i = p_i
-exp(-b margin_i) / Z: for the penalty b = 1 / scale; for the ball b is where KL is the radius, or
-infinite where the least margins alone are within it (Hu and Hong 2013; Namkoong and Duchi 2016).
+KL(d || p) = sum_i p_i (x_i log x_i - x_i + 1) with densities x_i = d_i / p_i, which on the simplex
+is sum_i d_i log x_i. The minimiser of <margins, d> + f(d) is a softmax, d_i = p_i
+exp(-b margin_i) / Z. For the penalty, b = 1 / scale. For the ball, b is the number at which KL is
+the radius, or infinite if the distribution on the least margins alone is in the ball (Hu and Hong
+2013; Namkoong and Duchi 2016).
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from jboost.relaxations.types import (
     softmax,
 )
 
-_ROUNDINGS = 8  # of a float's epsilon, by which terms of an entropy may be wrong, relative to them
-# about the mean; beyond, sums of exponentials are taken about the least margin
+_ROUNDINGS = 8  # a bound on the relative error of the terms of an entropy, in units of epsilon
+# With larger exponents about the mean, sums of exponentials are computed about the least margin.
 _LARGEST_EXPONENT = 4.0
 
 
@@ -72,8 +73,8 @@ class KLBall(OnCurves, Constraint):
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
-        """-t radius - t log sum_i p_i exp(-margin_i / t) at the best t, which bounds it
-        for each t.
+        """-t radius - t log sum_i p_i exp(-margin_i / t) at the best t. It is a lower bound for
+        every t.
         """
         prior = shares(prior, margins)
         least, above = lifted(margins, prior)
@@ -85,8 +86,8 @@ class KLBall(OnCurves, Constraint):
         return jnp.where(is_finite, jnp.maximum(bound, least), least)
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """How far d moves when as much of the prior is mixed in as brings it into the ball: KL is
-        convex.
+        """How far d moves when enough of the prior is mixed in to bring it into the ball. The share
+        follows from the convexity of KL.
         """
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
@@ -160,7 +161,7 @@ class KLPenalty:
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
-        """-scale * log sum_i p_i exp(-margin_i / scale), or that of a scale a rounding smaller."""
+        """-scale * log sum_i p_i exp(-margin_i / scale), possibly for a slightly smaller scale."""
         prior = shares(prior, margins)
         steepness = (1 + 2 * jnp.finfo(margins.dtype).eps) / number(self.scale, margins)
         return _soft_minimum_down(steepness, jnp.zeros(()), margins, prior)
@@ -211,7 +212,8 @@ def kl_penalty(scale: ArrayLike) -> KLPenalty:
     """The relaxation that charges the relative entropy of the example weights to the prior:
     f(d) = scale * KL(d || p).
 
-    Its maximum over d is a soft maximum: scale * log sum_i p_i exp(loss_i / scale).
+    The largest value of <losses, d> - f(d) is a soft maximum: scale * log sum_i p_i
+    exp(loss_i / scale).
 
     Args:
       scale: [] positive, in units of the margin.
@@ -229,8 +231,8 @@ def kl_penalty(scale: ArrayLike) -> KLPenalty:
 
 
 def divergence_up(example_weights: Array, prior: Array) -> Array:
-    """At least the divergence of the weights scaled to sum to one, []; shares may be off by their
-    rounding.
+    """An upper bound on the divergence of the weights scaled to sum to one, []. It allows for the
+    rounding of the shares.
     """
     dtype = example_weights.dtype
     eps = jnp.finfo(dtype).eps
@@ -261,10 +263,12 @@ def divergence_up(example_weights: Array, prior: Array) -> Array:
 
 
 def _soft_minimum_down(steepness: Array, radius: Array, margins: Array, prior: Array) -> Array:
-    """At most -(radius + log sum_i p_i exp(-b margin_i)) / b for the steepness b as it is, [].
+    """A lower bound on -(radius + log sum_i p_i exp(-b margin_i)) / b for the given steepness b,
+    [].
 
-    About the mean, where the linear terms cancel, or about the least margin where exponentials
-    would be too large. Exponentials are taken in the caller's precision, sums in 64 bits.
+    Margins are taken relative to their mean, so that the linear terms cancel, or relative to the
+    least margin if exponentials would be too large. Exponentials are computed in the caller's
+    precision, and sums in 64 bits.
     """
     dtype = margins.dtype
     eps = float(jnp.finfo(dtype).eps)
@@ -319,7 +323,7 @@ def _soft_minimum_down(steepness: Array, radius: Array, margins: Array, prior: A
 
 
 def _rest_of_exponential(power: Array) -> Array:
-    """exp(y) - 1 - y, to roundings of itself."""
+    """exp(y) - 1 - y, with a relative error of a few roundings."""
     is_small = jnp.abs(power) < 0.5
     y = jnp.where(is_small, power, 0.0)
     term, total = y * y / 2, y * y / 2

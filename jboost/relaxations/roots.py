@@ -1,4 +1,4 @@
-"""One-dimensional searches: a Newton iteration kept in a bracket, and a golden section."""
+"""One-dimensional searches: a safeguarded Newton iteration, and a golden-section search."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ def bracketed_root(
     floor: float = 1.0,
     max_steps: int = 80,
 ) -> Array:
-    """The root of an increasing function: Newton steps, and halves of the bracket where these leave
-    it or do not settle fast.
+    """The root of an increasing function, by Newton steps. Where a step leaves the interval or
+    converges slowly, the interval is bisected instead.
 
     Args:
-      function: place [] -> its value [], and where it proposes to look next [], such as
-        place - value / slope; NaN for no proposal.
+      function: point [] -> value [], and a proposal for the next point [], such as
+        point - value / slope; NaN for no proposal.
       low: [], at or below the root.
       high: [], at or above the root.
       start: [] in [low, high].
-      tolerance: in values. A step of two roundings of floor + |place| ends the search as well.
-      floor: what places are to be told apart from 0.
+      tolerance: the search ends if the value is at most this. It also ends with a step of at most
+        two roundings of floor + |point|.
+      floor: an absolute size for this test. With 0 only relative steps count.
       max_steps: static.
 
     Returns:
-      What the last evaluation proposed.
+      The point after the last step.
     """
     eps = jnp.finfo(start.dtype).eps
 
     def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        low, high, place, last, before, _ = state
-        value, proposal = function(place)
+        low, high, point, last, before, _ = state
+        value, proposal = function(point)
         is_low = value < 0
-        low, high = jnp.where(is_low, place, low), jnp.where(is_low, high, place)
-        length = jnp.abs(proposal - place)
-        fine = 2 * eps * (floor + jnp.abs(place))
-        is_settled = (jnp.abs(value) <= tolerance) | (length <= fine)
+        low, high = jnp.where(is_low, point, low), jnp.where(is_low, high, point)
+        length = jnp.abs(proposal - point)
+        fine = 2 * eps * (floor + jnp.abs(point))
+        has_converged = (jnp.abs(value) <= tolerance) | (length <= fine)
         is_sound = (proposal > low) & (proposal < high) & (2 * length <= before)
-        unsound = jnp.where(is_settled, place, low + (high - low) / 2)
+        unsound = jnp.where(has_converged, point, low + (high - low) / 2)
         following = jnp.where(is_sound, proposal, unsound)
-        moved = jnp.abs(following - place)
-        error = jnp.where(is_settled, 0.0, moved - fine) + 0 * value
+        moved = jnp.abs(following - point)
+        error = jnp.where(has_converged, 0.0, moved - fine) + 0 * value
         return low, high, following, moved, last, error
 
     far = jnp.full_like(start, jnp.inf)
@@ -60,16 +61,16 @@ def bracketed_root(
     return state[2]
 
 
-def newton(place: Array, value: Array, slope: Array) -> Array:
-    """Where the tangent crosses 0; NaN, which no bracket takes, where it is flat."""
-    return jnp.where(slope > 0, place - value / jnp.where(slope > 0, slope, 1.0), jnp.nan)
+def newton(point: Array, value: Array, slope: Array) -> Array:
+    """The zero of the tangent; NaN if it is flat, which `bracketed_root` treats as no proposal."""
+    return jnp.where(slope > 0, point - value / jnp.where(slope > 0, slope, 1.0), jnp.nan)
 
 
 def best_threshold(
     gain: Callable[[Array], Array], low: Array, unit: Array, num_steps: int = 60
 ) -> Array:
-    """A maximiser in [low, inf) of a concave function, which may be -inf to the right: doubled
-    steps from `unit`, then a golden section.
+    """A maximiser in [low, inf) of a concave function, which may be -inf from some point on. Steps
+    from `unit` are doubled, then a golden-section search follows.
     """
 
     def double(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:

@@ -1,7 +1,7 @@
-"""Minimisers in proportion to p_i [threshold - margin_i]_+: of quadratic f, without smoothing.
+"""Exact (not smoothed) minimisers for quadratic f, proportional to p_i [threshold - margin_i]_+.
 
-For the Euclidean ball and its penalty, and for the penalty by chi-square, one number is sought: the
-threshold, above the least margin, at which the weights have the norm or the sum that f sets.
+For the Euclidean ball and penalty, and for the chi-square penalty, the threshold is the number
+above the least margin at which the weights have the norm or the sum that f requires.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from jboost.relaxations.water import water_level
 
 
 class Active(NamedTuple):
-    """The margins below a threshold, the least always among them."""
+    """Statistics of the margins below a threshold, which always include the least one."""
 
     share: Array  # [] of the prior
-    rest: Array  # [] of the prior that is not among them
+    rest: Array  # [] the share of all other margins
     mean: Array  # []
-    squares: Array  # [] the sum of squares about the mean
+    squares: Array  # [] the sum of squared deviations from the mean
 
 
 def active_below(reach: Array, above: Array, prior: Array, axis_name: AxisName = None) -> Active:
@@ -45,11 +45,11 @@ def active_below(reach: Array, above: Array, prior: Array, axis_name: AxisName =
 
 
 def best_reach(variance: Array, above: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """The threshold above the least margin, [], where densities in proportion to
-    [threshold - margin_i]_+ have this variance.
+    """The threshold, measured from the least margin, [], at which densities proportional to
+    [threshold - margin_i]_+ have the given variance.
 
-    0 where the least margins alone have no more. Shares are not subtracted from 1, so that the
-    variance may be far below the rounding of 1.
+    It is 0 if densities on the least margins alone have at most this variance. Shares are not
+    subtracted from 1, so that the variance may be far smaller than the rounding of 1.
     """
     limits = jnp.finfo(above.dtype)
     target = jnp.maximum(variance, limits.tiny / limits.eps)
@@ -72,7 +72,7 @@ def best_reach(variance: Array, above: Array, prior: Array, axis_name: AxisName 
 
 
 def _excess_of_variance(variance: Array, reach: Array, active: Active) -> Array:
-    """How far the variance of the densities is below a number, in the active set, []."""
+    """The excess of `variance` over the variance of the densities in the active set, []."""
     height = reach - active.mean
     relative_squares = numerics.safe_divide(active.squares, active.share * height * height)
     return variance * active.share - active.rest - relative_squares
@@ -85,7 +85,9 @@ def _find_reach(problem: Problem) -> Array:
 
 
 def _at_reach(reach: Array, problem: Problem) -> Point:
-    """Where all examples are active, the weights are linear in the margins, without a search."""
+    """The point of the curve. If all examples are active, the weights are linear in the margins and
+    need no search.
+    """
     relaxation, margins, _, prior, axis_name = problem
     _, above = relative(margins, prior, axis_name)
     variance = jnp.maximum(relaxation.variance(prior, axis_name), 0.0)
@@ -103,7 +105,9 @@ def _at_reach(reach: Array, problem: Problem) -> Point:
 
 
 def _standardised(deviation: Array, above: Array, prior: Array, axis_name: AxisName) -> Array:
-    """Densities [m] of mean 1 and of a standard deviation [], which fall as margins rise."""
+    """Densities [m] of mean 1 and the given standard deviation [], linear and decreasing in the
+    margins.
+    """
     total = named_axis.total(prior, axis_name)
     apart = above - named_axis.total(prior * above, axis_name) / total
     spread = numerics.root(named_axis.total(prior * apart * apart, axis_name) / total)
@@ -114,7 +118,7 @@ BALL = Curve(_find_reach, _at_reach)
 
 
 def penalised_reach(scale: Array, above: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """The threshold above the least margin, [], below which the norm of the shortfalls is the
+    """The threshold, measured from the least margin, [], at which the norm of the shortfalls is the
     scale.
     """
     unit = scale / jnp.sqrt(num_examples(prior, axis_name))
@@ -158,8 +162,8 @@ PENALTY = Curve(_find_penalised_reach, _at_penalised_reach)
 
 
 def reach_of_sum(total: Array, above: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """The threshold above the least margin, [], where p_i [threshold - margin_i]_+ sum
-    to a total.
+    """The threshold, measured from the least margin, [], at which p_i [threshold - margin_i]_+ sum
+    to `total`.
     """
     return water_level(total * num_examples(prior, axis_name), above, prior, axis_name)
 

@@ -1,5 +1,5 @@
-"""The margin below which the caps of the examples are used up: by a sort, or by sums alone where
-examples are sharded.
+"""The margin at which the caps of the examples with smaller margins reach a sum of one. It is found
+by a sort, or for sharded examples by sums alone.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from jboost.base.types import Array
 from jboost.relaxations import bounds
 from jboost.relaxations.curves import Curve, Point, Problem
 
-# examples from which on sums take no longer than a sort; also without a mesh, as `jit` cannot tell
+# From so many examples on, sums take no longer than a sort. They are then used without a mesh, too,
+# since under `jit` it is unknown whether examples are sharded.
 _SIZE_FOR_SUMS = 1 << 16
-_PROBES = 3  # thresholds in one pass over the examples: two bits of the answer
+_PROBES = 3  # the thresholds tested in one pass over the examples, which give two bits
 
 
 def worst_threshold(keys: Array, caps: Array, dtype: Any, axis_name: AxisName = None) -> Array:
-    """The greatest key such that the caps of all lesser ones sum to less than 1, [].
+    """The greatest key such that the caps of all smaller keys sum to less than 1, [].
 
     Args:
       keys: [m] margins, inf for examples that do not count, in 64 bits.
-      caps: [m] not negative, 0 for those, in 64 bits.
-      dtype: of the margins before they were widened; all keys are exact in it.
-      axis_name: of `shard_map`, where each device holds a part of the keys.
+      caps: [m] not negative, 0 for examples that do not count, in 64 bits.
+      dtype: that of the margins before the conversion to 64 bits; all keys are exact in it.
+      axis_name: of `shard_map`, if each device holds a part of the keys.
     """
     if axis_name is not None or meshes.is_set() or keys.shape[0] >= _SIZE_FOR_SUMS:
         return _by_sums(keys, caps, dtype, axis_name)
@@ -37,13 +38,13 @@ def worst_threshold(keys: Array, caps: Array, dtype: Any, axis_name: AxisName = 
 def _by_sort(keys: Array, caps: Array) -> Array:
     ordered, in_order = lax.sort((keys, caps), num_keys=1, is_stable=False)
     before = jnp.cumsum(in_order) - in_order
-    place = reduce.count((before < 1) & (in_order > 0)) - 1
-    return ordered[jnp.maximum(place, 0)]
+    index = reduce.count((before < 1) & (in_order > 0)) - 1
+    return ordered[jnp.maximum(index, 0)]
 
 
 def _by_sums(keys: Array, caps: Array, dtype: Any, axis_name: AxisName = None) -> Array:
-    """The bits of the answer from the highest down, two for each pass over the keys, which are
-    compared as integers.
+    """Determines the bits of the result from the highest down, two in each pass over the keys. Keys
+    are compared as integers.
     """
     words = _ascending_words(jnp.where(caps > 0, keys, jnp.inf).astype(dtype))
     unsigned = words.dtype
@@ -68,7 +69,7 @@ def _by_sums(keys: Array, caps: Array, dtype: Any, axis_name: AxisName = None) -
 
 
 def _ascending_words(values: Array) -> Array:
-    """Unsigned integers in the order of the floats; -0 as 0."""
+    """Unsigned integers in the same order as the floats; -0 is treated as 0."""
     unsigned, sign = _word(values.dtype)
     bits = lax.bitcast_convert_type(values + jnp.zeros((), values.dtype), unsigned)
     return jnp.where(bits >= sign, ~bits, bits | sign)
@@ -86,7 +87,7 @@ def _word(dtype: Any) -> tuple[Any, Array]:
 
 
 def _find_threshold(problem: Problem) -> Array:
-    """The margin below which the caps are used up."""
+    """The margin at which the caps of smaller margins reach a sum of one."""
     relaxation, margins, _, prior, axis_name = problem
     dtype = margins.dtype
 
@@ -94,7 +95,7 @@ def _find_threshold(problem: Problem) -> Array:
         keys = jnp.where(caps > 0, margins, jnp.inf)
         return worst_threshold(keys, caps, dtype, axis_name).astype(dtype)
 
-    caps = jnp.minimum(relaxation.caps(prior, axis_name), 2.0)  # none above 1 binds
+    caps = jnp.minimum(relaxation.caps(prior, axis_name), 2.0)  # caps above 1 never bind
     return bounds.widely(find)(margins, caps)
 
 

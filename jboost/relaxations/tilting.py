@@ -1,5 +1,5 @@
 """Exponential tilting: the softmax p_i exp(-b margin_i) / Z, its relative entropy to the prior, and
-the b of a given entropy.
+the steepness b that gives a required entropy.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from jboost.relaxations.types import (
     relative,
 )
 
-_SERIES = 0.1  # |log density| below which a power series replaces a difference that cancels
-
-
-_SMALL = 0.5  # below, the divergence of a softmax is summed from terms that are not negative
+_SERIES = 0.1  # below this |log density|, a power series replaces a difference that cancels
+# Below this divergence of a softmax, it is summed from nonnegative terms, which do not cancel.
+_SMALL = 0.5
 
 
 def divergence(weights: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """sum_i p_i (x_i log x_i - x_i + 1) of densities x = weights / prior, [], without cancellation;
-    inf off the support of the prior.
+    """sum_i p_i (x_i log x_i - x_i + 1) for densities x = weights / prior, [], without
+    cancellation; inf if a weight is positive where the prior is 0.
     """
     is_positive, logs = _log_densities(weights, prior)
     densities = jnp.where(is_positive, weights, 1.0) / jnp.where(is_positive, prior, 1.0)
@@ -43,7 +42,7 @@ def _log_densities(weights: Array, prior: Array) -> tuple[Array, Array]:
 
 
 def log_of(densities: Array, apart: Array) -> Array:
-    """log x, [m], from x > 0 and x - 1, to roundings of itself."""
+    """log x, [m], from x > 0 and x - 1 (`apart`), with a relative error of a few roundings."""
     is_near = jnp.abs(apart) < 0.5
     return jnp.where(is_near, jnp.log1p(jnp.where(is_near, apart, 0.0)), jnp.log(densities))
 
@@ -54,7 +53,7 @@ def _entropy_of_log(log: Array) -> Array:
 
 
 def entropy_of_density(density: Array, log: Array) -> Array:
-    """x log x - x + 1 of x, and of its logarithm."""
+    """x log x - x + 1, from x and its logarithm."""
     is_near = jnp.abs(log) < _SERIES
     small = jnp.where(is_near, log, 0.0)
     near = (
@@ -74,12 +73,12 @@ def entropy_of_density(density: Array, log: Array) -> Array:
 
 
 def divergence_of_powers(exponents: Array, prior: Array) -> Array:
-    """The divergence of weights p_i exp(e_i), which need not sum to one, []."""
+    """The divergence of weights p_i exp(e_i) for exponents e, []. They need not sum to one."""
     return numerics.precise_sum(prior * _entropy_of_log(exponents))
 
 
 def _log_sum(steepness: Array, above: Array, prior: Array, axis_name: AxisName) -> Array:
-    """log sum_i p_i exp(-steepness * above_i), [], to roundings of itself where it is small."""
+    """log sum_i p_i exp(-steepness * above_i), [], with a small relative error also near 0."""
     powers = -steepness * above
     lost = named_axis.total(prior * jnp.expm1(powers), axis_name)
     is_near = lost > -0.5
@@ -100,8 +99,8 @@ def _divergence_of_softmax(
 
 
 def steepness_of(radius: Array, above: Array, prior: Array, axis_name: AxisName) -> Array:
-    """Where the divergence of the softmax is the radius, []; inf where that of the least margins is
-    no larger.
+    """The steepness at which the divergence of the softmax is the radius, []; inf if even the
+    distribution on the least margins alone is within the radius.
     """
     is_real = prior > 0
     top = named_axis.total(jnp.where(above == 0, prior, 0.0), axis_name)
@@ -113,7 +112,7 @@ def steepness_of(radius: Array, above: Array, prior: Array, axis_name: AxisName)
     aim = jnp.where(is_hard, 1.0, radius)
     # KL <= (steepness * span)^2 / 8 (Hoeffding 1963)
     low = 0.5 * jnp.log(8 * aim) - jnp.log(span) - 8 * limits.eps
-    # there the rest has no weight
+    # at this steepness all margins but the least have practically no weight
     high = jnp.maximum(jnp.log(100 - jnp.log(top)) - jnp.log(gap), low)
     high = jnp.minimum(high, jnp.log(limits.max) - 8 - jnp.log(jnp.maximum(span, 1.0)))
 
@@ -135,7 +134,9 @@ def _find_steepness(problem: Problem) -> Array:
 
 
 def _at_steepness(steepness: Array, problem: Problem) -> Point:
-    """The softmax of the largest strength of the two; with neither, the least margins."""
+    """The softmax of the smaller of two steepnesses: that of the radius and that of the smoothing
+    strength. If both are infinite, it is the distribution on the least margins.
+    """
     relaxation, margins, strength, prior, axis_name = problem
     eighth, above = relative(margins, prior, axis_name)
     is_hard, is_smooth = steepness == jnp.inf, strength > 0
@@ -160,8 +161,8 @@ TILTED = Curve(_find_steepness, _at_steepness)
 
 
 def steepness_of_conjugate(radius: Array, shortfalls: Array, prior: Array) -> Array:
-    """b where the divergence of p_i exp(b z_i) is the radius, []; inf where it never is, which
-    takes z <= 0.
+    """The b at which the divergence of p_i exp(b z_i) is the radius, []; inf if there is none,
+    which is only possible for z <= 0.
     """
     shortfalls, prior = lax.stop_gradient(shortfalls), lax.stop_gradient(prior)
     span = numerics.masked_max(jnp.abs(shortfalls), prior > 0, fill=0.0)

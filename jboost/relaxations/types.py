@@ -1,11 +1,13 @@
-"""What a relaxation is, and the helpers that all of them share.
+"""The protocol of relaxations, and helpers that all of them share.
 
-Paper 004 (Shalev-Shwartz, Singer 2008): rho_f = min over example weights d of max_j
-|(d'A)_j| + f(d), which by Theorem 7 is the maximum over votes w and thresholds gamma of
-gamma - f*([gamma 1 - A w]_+). f is `value`, f* `conjugate`, line "d_t" of Figure 1
-`smoothed_argmin` with beta as `strength`, (Aw)_i the `margins`. The paper weighs all examples
-alike; here each has a prior share p_i, so that an example of weight two counts like two: caps are
-cap m p_i, norms are those of d_i / (m p_i) under the measure m p_i, entropies are relative to p.
+In Shalev-Shwartz and Singer 2008, rho_f is the minimum over example weights d of
+max_j |(d'A)_j| + f(d). By Theorem 7 it is the maximum over votes w and thresholds gamma of
+gamma - f*([gamma 1 - A w]_+). f is `value`, f* is `conjugate`, and the (Aw)_i are the `margins`.
+Line "d_t" of Figure 1 is `smoothed_argmin`, with beta as `strength`.
+
+The paper weighs all examples equally. Here each example has a prior share p_i, so that an example
+of weight two counts like two examples: caps are cap m p_i, norms are those of d_i / (m p_i) under
+the measure m p_i, and entropies are relative to p.
 """
 
 from __future__ import annotations
@@ -21,21 +23,21 @@ from jboost.base.types import Array, ArrayLike
 
 
 class Charge(NamedTuple):
-    """What is paid for example weights d by way of an allowed d' near them: both numbers rounded
-    up.
+    """The value of f at an allowed d' near given example weights d, and the distance. Both numbers
+    are rounded up.
     """
 
     value: Array  # [] f(d')
-    moved: Array  # [] |d' - d|_1, which the best edge may rise by
+    moved: Array  # [] |d' - d|_1, by which the best edge may increase
 
 
 class Relaxation(Protocol):
-    """A convex f of the example weights. `prior` [m] sums to one and is 0 on padding, which may
-    hold anything; None stands for equal shares.
+    """A convex function f of the example weights. `prior` [m] sums to one and is 0 on padding,
+    where the other arrays may hold any values. None stands for equal shares.
     """
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
-        """f(d), []; inf where d is not allowed."""
+        """f(d), []; inf if d is not allowed."""
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """The maximum over d >= 0 of <d, shortfalls> - f(d), [], where shortfalls [m] are gamma
@@ -45,7 +47,7 @@ class Relaxation(Protocol):
     def penalty(
         self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None
     ) -> Array:
-        """f(d), [], of a distribution d that is allowed: the value without the test for that."""
+        """f(d), [], for a distribution d that is known to be allowed, which is not tested."""
 
     def smoothed_argmin(
         self,
@@ -57,7 +59,7 @@ class Relaxation(Protocol):
     ) -> Array:
         """The d [m] in the simplex of least <margins, d> + f(d) + strength * sum d log(d / prior).
 
-        Differentiable in margins, strength, prior and the numbers of the relaxation. With
+        It is differentiable in margins, strength, prior and the parameters of the relaxation. With
         `axis_name` each device of that axis of `shard_map` holds a part of the examples.
         """
 
@@ -66,27 +68,27 @@ class Relaxation(Protocol):
     ) -> Array:
         """The d [m] of least <margins, d> + f(d).
 
-        Of several the one of least norm, where equal margins tie. Differentiable likewise, almost
-        everywhere: that of a hard or soft margin is piecewise constant in the margins.
+        Among several minimisers it is the one of least norm. It is differentiable almost everywhere
+        in the same arguments. For a hard or soft margin it is piecewise constant in the margins.
         """
 
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
-        """The minimum over the simplex of <margins, d> + f(d), [], never rounded up.
+        """The minimum over the simplex of <margins, d> + f(d), [], rounded down.
 
-        It is the value that these margins prove. Its derivative is that of the minimum (Danskin
-        1966): the minimiser `argmin` in the margins.
+        It is the lower bound that votes with these margins prove. Its derivative is that of the
+        exact minimum (Danskin 1966); with respect to the margins it is `argmin`.
         """
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """That of some allowed d', where d is `example_weights` scaled to sum to one; inf if no
-        distribution is allowed.
+        """The charge for an allowed d' near d, which is `example_weights` scaled to sum to one; inf
+        if no distribution is allowed.
         """
 
     def is_feasible(self, prior: Array | None = None) -> Array:
         """Whether any distribution is allowed, [] bool."""
 
     def is_valid(self) -> Array:
-        """Whether f is one at all, its parameters being what its factory would take, [] bool."""
+        """Whether the parameters of f are values that its factory accepts, [] bool."""
 
 
 def shares(prior: Array | None, like: Array, axis_name: AxisName = None) -> Array:
@@ -103,7 +105,7 @@ def number(value: Any, like: Array) -> Array:
 
 
 def positive(name: str, value: ArrayLike) -> Array:
-    """A parameter [] in the default float type. Raises ValueError, where it is known, unless it is
+    """A parameter [] in the default float type. Raises ValueError if it is concrete and not
     positive, normal and finite.
     """
     limits = jnp.finfo(jnp.result_type(float))
@@ -117,12 +119,12 @@ def is_positive(value: Array) -> Array:
 
 
 def times(rate: Array, amount: Array) -> Array:
-    """rate * amount, and 0 where the amount is 0, at a rate of inf too."""
+    """rate * amount; 0 where the amount is 0, even if the rate is inf."""
     return jnp.where(amount > 0, rate * amount, 0.0)
 
 
 def num_examples(prior: Array, axis_name: AxisName = None) -> Array:
-    """How many examples have a share, [] in the dtype of the prior."""
+    """The number of examples with a positive share, [] in the dtype of the prior."""
     return named_axis.count(prior > 0, axis_name, prior.dtype)
 
 
@@ -133,19 +135,19 @@ def safe_log(values: Array) -> Array:
 
 
 def lifted(margins: Array, prior: Array, axis_name: AxisName = None) -> tuple[Array, Array]:
-    """The least margin [], a constant to derivatives, and the margins above it [m]; 0
-    on padding.
+    """The least margin [], constant under differentiation, and margins minus the least [m]; 0 on
+    padding.
     """
     least = named_axis.least(lax.stop_gradient(margins), prior > 0, axis_name)
     return least, jnp.where(prior > 0, margins - least, 0.0)
 
 
 def relative(margins: Array, prior: Array, axis_name: AxisName = None) -> tuple[Array, Array]:
-    """An eighth of the range of the margins [], a constant to derivatives, and where each lies in
-    the range [m], from 0 to 1.
+    """An eighth of the range of the margins [], constant under differentiation, and the position of
+    each margin in the range [m], from 0 to 1.
 
-    For minimisers that a multiple of all margins does not move: neither squares nor differences
-    under- or overflow. 0 on padding, and where the range is 0.
+    It is used for minimisers that do not change with the scale of the margins: neither squares nor
+    differences of positions under- or overflow. Positions are 0 on padding, and if the range is 0.
     """
     eighths = margins / 8  # so that neither their range nor its reciprocal leaves the normal floats
     _, above = lifted(eighths, prior, axis_name)
@@ -161,14 +163,14 @@ def softmax(margins: Array, strength: Array, prior: Array, axis_name: AxisName =
 
 
 def least_margins(margins: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """The distribution over the examples of least margin, in proportion to the prior, [m]."""
+    """The distribution on the examples of least margin, proportional to the prior, [m]."""
     least, _ = lifted(margins, prior, axis_name)
     weights = jnp.where(margins == least, prior, 0.0)
     return weights / named_axis.total(weights, axis_name)
 
 
 class SoftmaxArgmin:
-    """A relaxation that adds a constant on the simplex: its smoothed minimiser is a softmax."""
+    """A relaxation that is constant on the simplex, so that its smoothed minimiser is a softmax."""
 
     def smoothed_argmin(
         self,
@@ -184,12 +186,12 @@ class SoftmaxArgmin:
     def argmin(
         self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None
     ) -> Array:
-        """The examples of least margin, in proportion to their shares."""
+        """The distribution on the examples of least margin, proportional to their shares."""
         return least_margins(margins, shares(prior, margins, axis_name), axis_name)
 
 
 class Constraint:
-    """A relaxation that only forbids: f is 0 or inf."""
+    """A relaxation that is only a constraint: f is 0 or inf."""
 
     def penalty(
         self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None

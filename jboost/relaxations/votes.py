@@ -1,9 +1,9 @@
-"""What the votes w pay for their size: the unit ball of the l1 norm, or a regulariser in its place
-(paper 004, Section 6).
+"""The constraint or penalty g on the votes w: the unit ball of the l1 norm, or a regulariser
+instead (Shalev-Shwartz and Singer 2008, Section 6).
 
-With g the price of the votes, the primal is the maximum over w and gamma of gamma - f*([gamma 1 - A
-w]_+) - g(w), and the dual the minimum over d of f(d) + g*(A'd). Both prices depend on |w|_1 alone,
-hence both duals on the best edge alone.
+The primal is the maximum over w and gamma of gamma - f*([gamma 1 - A w]_+) - g(w), and the dual is
+the minimum over d of f(d) + g*(A'd). Here g depends only on |w|_1, so that g* depends only on the
+best edge.
 """
 
 from __future__ import annotations
@@ -21,40 +21,38 @@ from jboost.relaxations.types import is_positive, number, positive
 
 
 class VotePenalty(Protocol):
-    """A convex price of |w|_1."""
+    """A convex function ("price") of |w|_1."""
 
     def best_edge(self, edges: Array) -> Array:
-        """The largest edge [] that a vote can be cast for, of edges [n]: of either sign, or signed
-        where votes are not negative.
+        """The largest of the edges [n], []: in absolute value if votes may have either sign, else
+        signed.
         """
 
     def price(self, norm: Array) -> Array:
-        """What votes of this l1 norm cost, [], never rounded down."""
+        """The price of votes of this l1 norm, [], rounded up."""
 
     def conjugate(self, edge: Array) -> Array:
-        """The maximum over norms t >= 0 of t * edge - price(t), [], never rounded down; of an edge
-        of 0, a tiny number at most.
+        """The maximum over norms t >= 0 of t * edge - price(t), [], rounded up. For an edge of 0 it
+        is at most a tiny number.
         """
 
     def proximal(self, votes: Array, step: Array) -> Array:
         """argmin over w [n] of |w - votes|^2 / 2 + step * price(|w|_1)."""
 
     def allowed(self, votes: Array) -> Array:
-        """The votes [n], scaled by rounding's worth if their price would else be infinite."""
+        """The votes [n], scaled slightly if rounding would make their price infinite."""
 
     def is_valid(self) -> Array:
-        """Whether it is a price at all, its parameters being what its factory would
-        take, [] bool.
-        """
+        """Whether the parameters are values that the factory accepts, [] bool."""
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class UnitBall:
-    """Norms up to 1 are free, others not allowed."""
+    """The price is 0 for norms up to 1 and inf beyond."""
 
     def best_edge(self, edges: Array) -> Array:
-        """Of either sign."""
+        """The largest absolute edge."""
         return _either_sign(edges)
 
     def price(self, norm: Array) -> Array:
@@ -66,8 +64,8 @@ class UnitBall:
         return jnp.maximum(edge, 0.0)
 
     def proximal(self, votes: Array, step: Array) -> Array:
-        """The projection onto the ball, a hair inside: the soft threshold by Newton, which comes
-        from the left and ends after few steps.
+        """The projection onto the ball, slightly inside it. The soft threshold is found by Newton's
+        method, which increases monotonically and ends after a few steps.
         """
         sizes = jnp.abs(votes)
 
@@ -87,7 +85,7 @@ class UnitBall:
         return self.allowed(projected)
 
     def allowed(self, votes: Array) -> Array:
-        """Within the ball, whatever the rounding."""
+        """The votes scaled into the ball, for any rounding."""
         norm = norm_bound(votes)
         return jnp.where(
             norm <= 1,
@@ -108,7 +106,7 @@ class SquaredNorm:
     strength: Array  # []
 
     def best_edge(self, edges: Array) -> Array:
-        """Of either sign."""
+        """The largest absolute edge."""
         return _either_sign(edges)
 
     def price(self, norm: Array) -> Array:
@@ -141,9 +139,7 @@ class SquaredNorm:
 @register
 @dataclasses.dataclass(frozen=True)
 class UnitSimplex:
-    """Votes that are not negative, of sum 1: those of LP-Boost. Columns that are not in use get
-    none.
-    """
+    """Nonnegative votes of sum 1, as in LP-Boost. Columns that are not in use get no votes."""
 
     is_used: Array  # [n] bool
 
@@ -152,7 +148,7 @@ class UnitSimplex:
         return reduce.largest(jnp.where(self.is_used, edges, -jnp.inf))
 
     def price(self, norm: Array) -> Array:
-        """0: votes are kept where they are allowed."""
+        """0: `proximal` returns only allowed votes."""
         return jnp.zeros_like(norm)
 
     def conjugate(self, edge: Array) -> Array:
@@ -178,8 +174,8 @@ def unit_ball() -> UnitBall:
 
 
 def squared_norm(strength: ArrayLike) -> SquaredNorm:
-    """The regulariser strength / 2 * |w|_1^2 in place of the constraint |w|_1 <= 1 (paper 004,
-    Section 6).
+    """The regulariser strength / 2 * |w|_1^2 instead of the constraint |w|_1 <= 1 (Shalev-Shwartz
+    and Singer 2008, Section 6).
 
     Args:
       strength: [] positive; the larger, the smaller the votes.

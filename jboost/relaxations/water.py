@@ -1,4 +1,4 @@
-"""Water poured on the margins: the level below which the shortfalls have a given sum."""
+"""Water filling: the level at which the shortfalls of the margins below it have a given sum."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jboost.relaxations.types import lifted, num_examples, number
 
 
 def water_level(volume: Array, ground: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """Where water of a volume stands on the ground [m], whose lowest place is 0 and whose areas are
-    m p_i, by Newton from above.
+    """The level at which sum_i m p_i [level - ground_i]_+ is `volume`, by Newton's method from
+    above. The least entry of `ground` [m] must be 0.
     """
     target = volume / num_examples(prior, axis_name)
 
@@ -54,7 +54,7 @@ def _at_cut(level: Array, problem: Problem) -> Point:
 def _water_above(
     level: Array, volume: Array, ground: Array, prior: Array, axis_name: AxisName
 ) -> Array:
-    """How much more water than the volume stands below a level, [], for areas m p_i."""
+    """(sum_i m p_i [level - ground_i]_+ - volume) / m, []."""
     filled = named_axis.total(prior * jnp.maximum(level - ground, 0.0), axis_name)
     return filled - volume / num_examples(prior, axis_name)
 

@@ -1,4 +1,4 @@
-"""The booster: the confidence of a rule is its vote, and equal rules are one."""
+"""The booster: the vote of a rule is its confidence, and equal rules share a slot."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["Memory", "Slipper", "finish", "step"]
 
 
 class Memory(NamedTuple):
-    """What SLIPPER carries from round to round."""
+    """The state of SLIPPER between rounds."""
 
     loss: ExponentialLoss
-    weights: Array  # [m] the distribution that the losses make
+    weights: Array  # [m] the distribution proportional to the exponential losses
     margins: Array  # [m] y F(x)
     num_rounds: Array  # [] int32, so far
 
@@ -32,17 +32,17 @@ class Memory(NamedTuple):
 @register
 @dataclasses.dataclass(frozen=True)
 class Slipper(boosting.Booster):
-    """The booster: a rule votes by its smoothed confidence, and equal rules share a slot."""
+    """The booster: the vote of a rule is its smoothed confidence, and equal rules share a slot."""
 
-    num_rounds: Array  # [] int32, after which it stops
+    num_rounds: Array  # [] int32, the number of rounds after which it stops
 
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
-        """One slot a round, at most."""
+        """The number of slots: at most one per round."""
         del num_proposed
         return max_rounds
 
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
-        """Starts from the user's weights."""
+        """The state without votes, under the user's weights."""
         certificate = losses.certify_nothing_voted(dataset)
         weights = certificate.example_weights
         memory = Memory(
@@ -56,7 +56,7 @@ class Slipper(boosting.Booster):
     def absorb(
         self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
     ) -> Absorbed:
-        """One round: the confidence of the rule of least normaliser, and the weights it leaves."""
+        """One round: the confidence of the rule of least normaliser, and the next weights."""
         weights, signs = memory.weights, boosting.signs(dataset)
         agreement = proposal.outputs * signs[None, :]
         right, wrong = reduce.totals(
@@ -91,9 +91,7 @@ class Slipper(boosting.Booster):
 
 
 def _slot_of(ensemble: Ensemble, hypothesis: Any) -> tuple[Array, Array]:
-    """The slot of an equal hypothesis, else the next free one; and whether there is an
-    equal one.
-    """
+    """The slot of an equal hypothesis, else the next free one; whether there is an equal one."""
     is_same = jnp.arange(ensemble.votes.shape[0]) < ensemble.count
     for slots, leaf in zip(
         jax.tree.leaves(ensemble.hypotheses), jax.tree.leaves(hypothesis), strict=True

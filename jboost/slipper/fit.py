@@ -1,4 +1,4 @@
-"""SLIPPER as its authors published it: as many rounds as cross-validation says."""
+"""SLIPPER as published: cross-validation chooses the number of rounds."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def init(
     num_rounds: ArrayLike | None = None,
     num_folds: int | None = None,
 ) -> State:
-    """The state before the first round, for a loop of one's own over `step(state, dataset)`;
-    `finish(state)` ends it.
+    """The state before the first round, for a loop of your own over `step(state, dataset)`.
+    `finish(state)` gives the result.
 
-    Takes what `fit` takes. With `num_folds` and no `num_rounds` it is the state that `fit` begins
-    with after its cross-validation; without either there is no cross-validation, and `max_rounds`
-    is the end.
+    The arguments are those of `fit`. With `num_folds` and without `num_rounds` it is the state of
+    `fit` after its cross-validation. Without both there is no cross-validation, and `max_rounds` is
+    the number of rounds.
     """
     learner = rules() if learner is None else learner
     if num_rounds is not None or num_folds is None:
@@ -56,32 +56,32 @@ def fit(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Fit:
-    """SLIPPER in one compiled loop, the number of rounds chosen by cross-validation (Cohen and
+    """SLIPPER in one compiled loop. The number of rounds is chosen by cross-validation (Cohen and
     Singer 1999).
 
     Args:
       dataset: of m examples, features of 0 and 1, or NaN where neither literal holds; `weights` are
-        the distribution to begin with.
-      learner: None for `rules()`; or another whose outputs are -1, 0 and +1.
-      key: required, of the splits and of the folds.
-      max_rounds: how many rounds there is room for; static.
-      num_rounds: [] how many to go, `max_rounds` at most; None for `choose_rounds`.
-      num_folds: static, of the cross-validation where there is one.
+        the first distribution.
+      learner: None for `rules()`, or another learner whose outputs are -1, 0 and +1.
+      key: required, for the splits and the folds.
+      max_rounds: the largest number of rounds; static.
+      num_rounds: [] the number of rounds, at most `max_rounds`; None for `choose_rounds`.
+      num_folds: static, the number of folds of the cross-validation, if there is one.
       on_step: called with (state, info) between rounds, on the host; False ends the loop with
         status TIME_LIMIT. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
-      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it;
-        None for a fit from the start. It ends in the bits of a fit with an `on_step` that was not
-        stopped. Without `num_rounds` the number of rounds is that of the state, and there is no
-        cross-validation.
+      initial: a state from which to continue, as passed to `on_step` of the same fit or made by
+        `init`; None for a fit from the start. The result is bitwise that of an uninterrupted fit
+        with an `on_step`. Without `num_rounds` the number of rounds is that of the state, and there
+        is no cross-validation.
 
     Returns:
-      A `Fit`, with status ROUND_LIMIT as a rule: nothing else ends it. `certificate.lower_bound` is
-      the training error and `certificate.upper_bound` the product of the normalisers. In the
-      ensemble equal rules are one, with the sum of their votes, which are above 0 where a rule
-      speaks for +1.
+      A `Fit`, usually with status ROUND_LIMIT, since it does all rounds. `certificate.lower_bound`
+      is the training error, and `certificate.upper_bound` is the product of the normalisers. In the
+      ensemble equal rules share a slot, with the sum of their votes. A positive vote is one for the
+      class +1.
 
     Raises:
-      ValueError: at trace time, naming the argument; for labels and weights that are known and not
+      ValueError: at trace time, naming the argument; for concrete labels and weights that are not
         allowed. Other values that are not allowed end in status INVALID_INPUT.
 
     >>> import jax, jboost
@@ -108,9 +108,7 @@ def fit(
 def _choose(
     dataset: Dataset, learner: Any, key: Array | None, max_rounds: int, num_folds: int
 ) -> tuple[Slipper, Array]:
-    """The booster with the number of rounds that cross-validation chooses, and the key
-    of the fit.
-    """
+    """The booster with the cross-validated number of rounds, and the key for the fit."""
     key_choice, key_fit = jax.random.split(check.key("key", key))
     chosen = choose_rounds(
         dataset, learner, key=key_choice, max_rounds=max_rounds, num_folds=num_folds

@@ -1,4 +1,4 @@
-"""How many rounds: by cross-validation, all folds in one vmapped pass."""
+"""The choice of the number of rounds by cross-validation, with all folds in one vmapped pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jboost.slipper.rules import rules
 
 
 class Rounds(NamedTuple):
-    """How many rounds to boost, by cross-validation."""
+    """The number of rounds that cross-validation chooses."""
 
     num_rounds: Array  # [] int32, from 1 to `max_rounds`
     # [max_rounds] share of the weight of held-out examples that is misclassified after each round
@@ -35,14 +35,14 @@ def choose_rounds(
     max_rounds: int = 100,
     num_folds: int = 5,
 ) -> Rounds:
-    """The number of rounds of least cross-validated error, the smallest of equals: all folds and
-    all numbers in one pass.
+    """The number of rounds of least cross-validated error; among ties the smallest. One pass
+    evaluates all folds and all numbers of rounds.
 
     Args:
       dataset: of m examples.
       learner: None for `rules()`.
-      key: of the folds and of the learner.
-      max_rounds: the most to try, static.
+      key: for the folds and the learner.
+      max_rounds: the largest number of rounds to try, static.
       num_folds: static, at least 2; stratified.
 
     Returns:
@@ -89,8 +89,8 @@ def _choose(
 
         def one_round(carry: tuple[State, Array], _: None) -> tuple[tuple[State, Array], Array]:
             before, scores = carry
-            # not `step`: under vmap a branch takes both sides, and on a mesh JAX refuses its
-            # constants
+            # `step` is not used: its branch would execute both sides under vmap, and JAX does not
+            # support its constants on a mesh
             goes_on = boosting.unfinished(before)
             state = jax.tree.map(
                 lambda new, old: jnp.where(goes_on, new, old),

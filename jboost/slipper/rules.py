@@ -1,5 +1,5 @@
-"""The weak learner: one rule a round, grown and pruned on a random split of the examples, or the
-default rule.
+"""The weak learner: in each round one rule, which is grown and pruned on a random split of the
+examples, or the default rule.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from jboost.learners.criteria import refuse_prices
 from jboost.learners.monomials import validate_bits
 from jboost.monomials import covers, integers
 
-_GROW_SHARE = 2 / 3
+_GROW_SHARE = 2 / 3  # of the weight of each class (Cohen and Singer 1999)
 
 
 def confidence(right: Array, wrong: Array, num_examples: Array) -> Array:
-    """C_R = ln((W+ + 1 / (2 m)) / (W- + 1 / (2 m))) / 2 of weights that sum to 1 over m examples;
-    finite.
+    """C_R = ln((W+ + 1 / (2 m)) / (W- + 1 / (2 m))) / 2 for weights that sum to 1 over m examples.
+    It is always finite.
     """
     smoothing = 0.5 / jnp.maximum(jnp.asarray(num_examples, right.dtype), 1)
     return 0.5 * (jnp.log(right + smoothing) - jnp.log(wrong + smoothing))
 
 
 class RulesState(NamedTuple):
-    """What `propose` needs."""
+    """The state of the learner, which `propose` takes."""
 
     # [2 N, m] 1 where a literal holds, else 0; attributes first, then their negations; 0 on padding
     literals: Array
-    is_positive: Array  # [m] bool, of the class that rules speak for
+    is_positive: Array  # [m] bool, whether an example has the class that rules predict
     mask: Array  # [m] bool
     is_valid: Array  # [] bool, whether features are 0, 1 or NaN
-    is_grown: Array  # [m] bool, GrowSet of the last round
+    is_grown: Array  # [m] bool, the GrowSet of the last round
     key: Array  # for the next call
 
 
 class _Growing(NamedTuple):
     is_covered: Array  # [m] bool
-    chosen: Array  # [K] int32, the literals so far; 2 N past the last
-    # [K + 1, 4] W+, W-, V+, V- of the rule cut off after each number of literals, in integers
+    chosen: Array  # [K] int32, the literals so far; 2 N in unused entries
+    # [K + 1, 4] integers W+, W-, V+, V- of the rule with only its first 0 to K literals
     tables: Array
     length: Array  # [] int32
     is_growing: Array  # [] bool
@@ -63,7 +63,7 @@ class Rules:
     has_negations = False
 
     def init(self, key: Array | None, dataset: Dataset) -> RulesState:
-        """Keeps the key and the examples."""
+        """Stores the key and the examples."""
         key = check.key("key", key)
         check.matrix("features", dataset.features)
         features = jnp.asarray(dataset.features).astype(jnp.result_type(float)).T
@@ -99,7 +99,7 @@ class Rules:
         pair_weights: Array | None = None,
         costs: Array | None = None,
     ) -> Proposal:
-        """One rule, by a new split; its value is (sqrt(W+) - sqrt(W-))^2 on all examples."""
+        """One rule, from a new split; its value is (sqrt(W+) - sqrt(W-))^2 on all examples."""
         refuse_prices("rules()", pair_weights, costs)
         key, key_split = jax.random.split(state.key)
         dtype = example_weights.dtype
@@ -149,7 +149,7 @@ class Rules:
         )
 
     def outputs_are_signs(self, state: RulesState) -> Array:
-        """They are: 0 or +1."""
+        """True: outputs are 0 or +1."""
         del state
         return jnp.ones((), bool)
 
@@ -162,16 +162,16 @@ register(Rules, static=("max_order", "positive"))
 
 
 def _amounts(example_weights: Array) -> tuple[Array, Array]:
-    """Weights as integers, whose sums are exact in any order, so that ties are ties; and the power
-    of 2 that they are scaled by.
+    """Weights as integers, and the power of 2 by which they are scaled. Sums of integers are exact
+    in any order, so that ties are exact.
     """
     power = integers.exponent(jnp.sum(example_weights))
     return integers.to_integers(example_weights, power), power
 
 
 def _split(key: Array, amounts: Array, is_positive: Array, mask: Array) -> Array:
-    """Which examples are in GrowSet, [m] bool: in random order, as long as the middle of an example
-    is within the share of its class.
+    """Which examples are in GrowSet, [m] bool. In random order, an example is included if the
+    midpoint of its weight is within the share of its class.
     """
     size = len(amounts)
     group = jnp.where(mask, is_positive.astype(jnp.int32), 2)
@@ -192,13 +192,13 @@ def _split(key: Array, amounts: Array, is_positive: Array, mask: Array) -> Array
 
 
 def _advantage(table: Array) -> Array:
-    """sqrt(W+) - sqrt(W-) of integers [..., 2 or more]."""
+    """sqrt(W+) - sqrt(W-) from integers [..., 2 or more]."""
     roots = jnp.sqrt(table.astype(integers.float_of(table.dtype)))
     return roots[..., 0] - roots[..., 1]
 
 
 def _grow(literals: Array, parts: Array, max_order: int) -> _Growing:
-    """GrowRule: all literals are tried at once, by a product of matrices."""
+    """GrowRule: a product of matrices evaluates all literals at once."""
     num_examples = literals.shape[1]
     start = _Growing(
         is_covered=jnp.ones(num_examples, bool),
@@ -215,11 +215,11 @@ def _grow(literals: Array, parts: Array, max_order: int) -> _Growing:
         advantages = jnp.where(tables[:, 0] + tables[:, 1] > 0, _advantage(tables), -jnp.inf)
         best = jnp.argmax(advantages)
         is_better = advantages[best] > _advantage(rule.tables[rule.length])
-        place = jnp.where(is_better, rule.length, max_order + 1)
+        index = jnp.where(is_better, rule.length, max_order + 1)
         return _Growing(
             is_covered=rule.is_covered & (~is_better | (literals[best] > 0)),
-            chosen=rule.chosen.at[place].set(best.astype(jnp.int32), mode="drop"),
-            tables=rule.tables.at[place + 1].set(tables[best], mode="drop"),
+            chosen=rule.chosen.at[index].set(best.astype(jnp.int32), mode="drop"),
+            tables=rule.tables.at[index + 1].set(tables[best], mode="drop"),
             length=rule.length + is_better.astype(jnp.int32),
             is_growing=is_better,
         )
@@ -230,8 +230,8 @@ def _grow(literals: Array, parts: Array, max_order: int) -> _Growing:
 
 
 def _prune(shares: Array, length: Array, num_examples: Array) -> Array:
-    """PruneRule: how many literals to keep, [] int32, from W+, W-, V+, V- [K + 1, 4] as shares of
-    the weight.
+    """PruneRule: the number of literals to keep, [] int32, from W+, W-, V+, V- [K + 1, 4] as shares
+    of the weight.
     """
     vote = confidence(shares[:, 0], shares[:, 1], num_examples)
     loss = shares[:, 2] * jnp.expm1(-vote) + shares[:, 3] * jnp.expm1(vote)
@@ -239,23 +239,22 @@ def _prune(shares: Array, length: Array, num_examples: Array) -> Array:
 
 
 def rules(max_order: int = 16, *, positive: Literal["minority", 1, -1] = "minority") -> Rules:
-    """The weak learner of SLIPPER: in each round one conjunction of literals, grown and pruned on a
-    new split, or the default rule.
+    """The weak learner of SLIPPER: in each round one conjunction of literals, which is grown and
+    pruned on a new split, or the default rule.
 
-    A rule answers 1 where all its literals hold and 0 elsewhere; its vote may have either sign.
-    `upper_bound` is +inf: it proves nothing.
+    The output of a rule is 1 where all its literals hold and 0 elsewhere; its vote may have either
+    sign. `upper_bound` is +inf: it proves nothing.
 
     Args:
-      max_order: the most literals that a rule grows to, static; no more than there are attributes
-        are ever used.
-      positive: the label that rules speak for: "minority" for the class of less weight (+1 if
-        equal), or +1 or -1.
+      max_order: the largest number of literals of a rule, static. It is limited to the number of
+        attributes.
+      positive: the label that rules predict: "minority" for the class of less weight (+1 if equal),
+        or +1 or -1.
 
     Returns:
       A learner for features [m, N] of 0 and 1, or NaN where neither literal holds
       (`jboost.data.binarization` makes them); a hypothesis is a `jboost.learners.Monomial`. It
-      needs a key. Other features are refused where they are known, and else end in status
-      INVALID_INPUT.
+      needs a key. Other concrete features raise ValueError; traced ones give status INVALID_INPUT.
 
     Raises:
       ValueError: naming the argument.

@@ -311,7 +311,7 @@ SCHEDULED = optax.inject_hyperparams(optax.sgd)(learning_rate=optax.linear_sched
     [
         (
             lambda: linear_learner(INJECTED, hyperparams={"lr": 0.1}),
-            "hyperparams holds 'lr', which is no number that the optimizer injects",
+            "hyperparams holds 'lr', which is not a number that the optimizer injects",
         ),
         (
             lambda: linear_learner(SCHEDULED, hyperparams={"learning_rate": 0.1}),

@@ -1,4 +1,4 @@
-"""The one path that all boosters share.
+"""The boosting loop that all boosters share.
 
     dataset -> Learner.propose(example_weights) -> Proposal -> Booster.absorb(proposal) -> Absorbed
     -> ... -> Ensemble + Certificate

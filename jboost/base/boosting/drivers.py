@@ -38,12 +38,11 @@ def run(
     max_rounds: int,
     finish: Finish = finish,
 ) -> Fit:
-    """`start`, rounds until none is left or the booster stops, `finish`: one compiled program.
-    Raises what `start` raises.
+    """All rounds of a fit in one compiled program: `start`, rounds until the limit or until the
+    booster stops, then `finish`. Raises the errors of `start`.
 
-    On a CPU it is compiled with the options of `drive`, so that the two end in the same bits as a
-    rule; XLA may still merge operations otherwise in one program than in another, as it does for
-    `l0`.
+    On a CPU it is compiled with the options of `drive`, so that the two results are usually bitwise
+    equal. XLA may still fuse operations differently in the two programs, as it does for `l0`.
     """
     dataset = check_arguments(learner, dataset, max_rounds)
     return _run(booster, learner, dataset, key, max_rounds=max_rounds, finish=finish)
@@ -84,16 +83,16 @@ def drive(
     finish: Finish = finish,
     initial: State | None = None,
 ) -> Fit:
-    """`run`, one compiled round at a time; `on_step(state, info)`, called between two, ends the
-    loop by returning False.
+    """As `run`, with one compiled round at a time. `on_step(state, info)` is called between rounds;
+    False ends the loop.
 
-    The status is then TIME_LIMIT, and the state that `on_step` was given goes on by `step(state,
-    dataset)`, or as the `initial` of a later call, which ends in the same bits as a call that was
-    not stopped. Not under jit or vmap.
+    The status is then TIME_LIMIT. The state that `on_step` got can be continued by `step(state,
+    dataset)`, or as the `initial` of a later call. The result of that call is bitwise that of a
+    call without interruption. Not under jit or vmap.
 
     Raises:
-      ValueError: what `start` raises; for traced data, which no host can look at; for an `initial`
-        of another fit.
+      ValueError: as for `start`; for traced data, which the host cannot read; for an `initial` of
+        another fit.
     """
     dataset = check_arguments(learner, dataset, max_rounds)
     check.can_be_watched(on_step, (booster, dataset, key, initial), between="rounds")
@@ -128,7 +127,7 @@ def fit(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Fit:
-    """`run`; `drive` where there is an `on_step` or an `initial`."""
+    """`drive` if there is an `on_step` or an `initial`, else `run`."""
     if on_step is None and initial is None:
         return run(booster, learner, dataset, key=key, max_rounds=max_rounds, finish=finish)
     return drive(
@@ -152,8 +151,8 @@ def _check_initial(
     *,
     max_rounds: int,
 ) -> State:
-    """The state. Raises ValueError, naming what differs, where it is not one of this fit; of its
-    data only the sizes are known.
+    """The state. Raises ValueError, naming the difference, if it is not a state of this fit. Of the
+    data only the sizes can be checked.
     """
     remedy = "pass a state as `init` of this fit makes it, or as its `on_step` gets it"
     if not isinstance(initial, State):
@@ -186,7 +185,7 @@ def _check_initial(
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two pytrees of numbers are equal, NaN to NaN."""
+    """Whether two pytrees of numbers are equal; NaN counts as equal to NaN."""
     leaves, others = jax.tree.leaves(one), jax.tree.leaves(other)
     structures: tuple[Any, ...] = jax.tree.structure(one), jax.tree.structure(other)
     return bool(structures[0] == structures[1]) and all(

@@ -21,13 +21,12 @@ from jboost.base.types import Array, Dataset
 def start(
     booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int
 ) -> State:
-    """The state before the first round, with room for `max_rounds`.
+    """The state before the first round, with a capacity for `max_rounds` rounds.
 
     Raises:
-      ValueError: at trace time, naming the argument: `max_rounds` below 1, a learner that is no
-        pytree of numbers, outputs of a wrong shape, a learner's state whose shapes change from one
-        round to the next. Where their values are known, for labels and weights that are not
-        allowed.
+      ValueError: at trace time, naming the argument: for `max_rounds` below 1, a learner that is
+        not a pytree of numbers, outputs of a wrong shape, or a learner's state whose shapes change
+        from round to round; for concrete labels and weights that are not allowed.
     """
     return begin(
         booster,
@@ -41,8 +40,8 @@ def start(
 def begin(
     booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int
 ) -> State:
-    """`start`, of arguments that `check_arguments` has seen: compiled where they are concrete, so
-    that `drive` begins with the same bits.
+    """`start` for checked arguments. It is compiled if they are concrete, so that `drive` starts
+    from a bitwise equal state.
     """
     make = begin_traced if check.are_traced((booster, learner, dataset, key)) else begin_compiled
     return make(booster, learner, dataset, key, max_rounds=max_rounds)
@@ -80,11 +79,11 @@ def begin_traced(
 @meshes.takes_sharded
 @derivatives.without("step of a booster")
 def step(state: State, dataset: Dataset) -> tuple[State, Info]:
-    """One round, for a loop of one's own, `jax.jit` or `lax.scan`; a state that is not UNFINISHED
-    is returned as it is.
+    """One round, for a loop of your own, `jax.jit` or `lax.scan`. A state that is not UNFINISHED is
+    returned unchanged.
 
-    Called on concrete arrays it is the compiled round of `fit`, to the bit. Inside a program of the
-    caller's XLA may round otherwise, as it merges operations in other ways.
+    On concrete arrays it runs the compiled round of `fit`, with bitwise equal results. Inside a
+    program of the caller, XLA may fuse operations differently, so that results differ by rounding.
     """
     dataset = labelled.mask_zeros(dataset)
     return (_one_step if check.are_traced((state, dataset)) else step_compiled)(state, dataset)
@@ -104,12 +103,12 @@ def _one_step(state: State, dataset: Dataset) -> tuple[State, Info]:
 
 
 def unfinished(state: State) -> Array:
-    """Whether there is a round to come, [] bool."""
+    """Whether another round follows, [] bool."""
     return (state.status == int(Status.UNFINISHED)) & (state.num_rounds < len(state.trace.edges))
 
 
-def _ask(state: State, dataset: Dataset) -> Any:
-    """The learner's answer to the booster's question."""
+def _propose(state: State, dataset: Dataset) -> Any:
+    """The proposal of the learner, or the result of the booster's `ask` hook."""
     learner = state.ensemble.learner
     ask = getattr(state.booster, "ask", None)
     if ask is not None:
@@ -118,8 +117,8 @@ def _ask(state: State, dataset: Dataset) -> Any:
 
 
 def advance(state: State, dataset: Dataset) -> State:
-    """One round, whatever the status."""
-    proposal = _ask(state, dataset)
+    """One round, for any status."""
+    proposal = _propose(state, dataset)
     proposal = proposal._replace(
         outputs=jnp.where(
             dataset.mask[None, :], proposal.outputs, jnp.zeros((), proposal.outputs.dtype)
@@ -162,8 +161,8 @@ def advance(state: State, dataset: Dataset) -> State:
 @meshes.takes_sharded
 @derivatives.without("finish of a booster")
 def finish(state: State, dataset: Dataset | None = None) -> Fit:
-    """What a state has come to; UNFINISHED becomes ROUND_LIMIT once all rounds are used. A
-    booster's own `finish` may look at the data.
+    """The result of a state. The status UNFINISHED becomes ROUND_LIMIT if all rounds are used.
+    `dataset` is not used here; the `finish` of some boosters needs it.
     """
     del dataset
     used_up = (state.status == int(Status.UNFINISHED)) & (
@@ -180,7 +179,7 @@ def finish(state: State, dataset: Dataset | None = None) -> Fit:
 
 
 def unless_invalid(ensemble: Ensemble, status: Array) -> Ensemble:
-    """The ensemble; of a fit that ends in INVALID_INPUT one whose scores are NaN."""
+    """The ensemble; if the status is INVALID_INPUT, with scores that are all NaN."""
     return ensemble._replace(
         constant=jnp.where(status == int(Status.INVALID_INPUT), jnp.nan, ensemble.constant)
     )
@@ -191,7 +190,8 @@ def begin_compiled(
     booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int
 ) -> State:
     first = begin_traced(booster, learner, dataset, key, max_rounds=max_rounds)
-    # A weak type would last for one round alone: the second one would need a program of its own.
+    # A weak type would only last until the first round, and the second round would be compiled
+    # again.
     return jax.tree.map(
         lambda leaf: leaf.astype(leaf.dtype) if isinstance(leaf, jax.Array) else leaf, first
     )

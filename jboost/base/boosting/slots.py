@@ -1,4 +1,4 @@
-"""What boosters share to fill the slots of an ensemble."""
+"""Helpers with which boosters fill the slots of an ensemble."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from jboost.base.types import Array, PyTree
 def before_first_round(
     memory: PyTree, example_weights: Array, certificate: Any, capacity: int
 ) -> Absorbed:
-    """What a booster's `init` returns: no votes in any slot, and a first question to
-    the learner.
-    """
+    """The result of a booster's `init`: no votes in any slot, and the first example weights."""
     zero = jnp.zeros((), example_weights.dtype)
     return Absorbed(
         memory=memory,
@@ -36,11 +34,11 @@ def before_first_round(
 def take_slot(
     ensemble: Ensemble, proposed: Array, vote: Array, is_wanted: Array
 ) -> tuple[Array, Array, Array]:
-    """The next free slot for one of the proposed hypotheses, with its vote [] or [2], where it is
-    wanted.
+    """Puts one of the proposed hypotheses with its vote [] or [2] into the next free slot, if
+    `is_wanted` is True.
 
     Args:
-      proposed: [k] bool, True for the one.
+      proposed: [k] bool, True for this hypothesis.
 
     Returns:
       The `slots`, `votes` and `count` of `Absorbed`.
@@ -53,18 +51,18 @@ def take_slot(
 def enter_columns(
     columns: Array, count: Array, rows: Array, wanted: Array
 ) -> tuple[Array, Array, Array]:
-    """Writes the wanted rows into slots: that of an equal column if there is one, else the next
-    free one.
+    """Writes the rows for which `wanted` is True into slots: the slot of an equal column if there
+    is one, else the next free slot.
 
     Args:
       columns: [capacity, m].
-      count: [] int32, how many slots are in use.
+      count: [] int32, the number of slots in use.
       rows: [k, m].
       wanted: [k] bool.
 
     Returns:
-      The columns, the slots [k] int32, and the count; a slot is the capacity for a row that is not
-      wanted or finds no room.
+      The columns, the slots [k] int32, and the count. The slot equals the capacity for rows that
+      are not wanted or do not fit.
     """
     capacity = columns.shape[0]
 
@@ -89,8 +87,8 @@ def enter_columns(
 
 
 def spoil_unless(is_sound: Array, certificate: Any) -> Any:
-    """The certificate, or NaN in all its floats: what came from input that is not allowed bounds
-    nothing.
+    """The certificate; if `is_sound` is False, with all floats NaN, since results of invalid input
+    bound nothing.
     """
 
     def spoil(certificate: Any) -> Any:

@@ -8,23 +8,21 @@ from jboost.base.types import Array, PyTree
 
 
 class Proposal(NamedTuple):
-    """What a learner offers under some example weights: k hypotheses, the best first."""
+    """The proposal of a learner under some example weights: k hypotheses, best first."""
 
     hypotheses: PyTree  # leaves [k, ...]
     outputs: Array  # [k, m] in [-1, 1], on the examples of the data set
-    # [k] what the learner maximises: the edge, sum_i example_weights_i y_i h(x_i), unless its
-    # docstring says otherwise
+    # [k] the criterion that the learner maximises: the edge, sum_i example_weights_i y_i h(x_i),
+    # unless its docstring defines another one
     values: Array
-    # [] no hypothesis of the learner, nor its negation if that is one, has a greater edge, rounding
-    # included; +inf proves nothing
+    # [] an upper bound, valid despite rounding, on the edges of all hypotheses of the learner (and
+    # of their negations, if these are hypotheses); +inf proves nothing
     upper_bound: Array
     state: PyTree  # for the next call
 
 
 class Everything(NamedTuple):
-    """All hypotheses of a learner that can list them by a method `every(state)`, with what they
-    cost.
-    """
+    """All hypotheses of a learner with a method `every(state)`, with their costs."""
 
     hypotheses: PyTree  # leaves [U, ...]
     outputs: Array  # [U, m], 0 on padding
@@ -35,11 +33,11 @@ class Ensemble(NamedTuple):
     """A weighted vote of hypotheses. Each hypothesis h adds votes[0] h(x) where h(x) > 0 and
     votes[1] h(x) where h(x) < 0.
 
-    An infinite vote settles a row: the first hypothesis, in order, that casts one decides alone,
-    with an infinite score.
+    If a hypothesis adds an infinite vote to a row, the score of that row is infinite. Its sign is
+    that of the first such vote, in the order of the slots.
     """
 
-    learner: Any  # the learner, which knows how to evaluate a hypothesis
+    learner: Any  # the learner, which evaluates hypotheses
     hypotheses: PyTree  # leaves [capacity, ...]
     # [capacity, 2] for positive and for negative outputs; 0 in slots that are not in use
     votes: Array
@@ -48,12 +46,12 @@ class Ensemble(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """Bounds that anyone can recompute from the ensemble and from `example_weights`; each booster
-    says of what.
+    """Bounds that anyone can recompute from the ensemble and from `example_weights`. The bounded
+    quantity is documented by each booster.
     """
 
     lower_bound: Array  # []
-    # [] over all hypotheses of the learner; +inf where the learner proves nothing
+    # [] over all hypotheses of the learner; +inf if the learner proves nothing
     upper_bound: Array
     seen_upper_bound: Array  # [] over the hypotheses that the ensemble has a slot for
     example_weights: Array  # [m] that prove `seen_upper_bound`
@@ -69,27 +67,27 @@ class Trace(NamedTuple):
 
 
 class Absorbed(NamedTuple):
-    """What a booster makes of a proposal."""
+    """The result of a booster's `absorb`."""
 
     memory: PyTree
     example_weights: Array  # [m] for the next proposal
-    # [k] int32, where the proposed hypotheses go; the capacity for those that are dropped
+    # [k] int32, the slots of the proposed hypotheses; the capacity for those that are dropped
     slots: Array
     votes: Array  # [capacity, 2], of all slots
     constant: Array  # []
     count: Array  # [] int32
     certificate: Any  # a `Certificate`, or a record with its fields and more
     edge: Array  # [] of the best proposed hypothesis
-    status: Array  # [] int32, UNFINISHED to go on
+    status: Array  # [] int32, UNFINISHED to continue
 
 
 class State(NamedTuple):
-    """What the next step needs: `step(state, dataset)`."""
+    """The state of a fit between rounds, the argument of `step(state, dataset)`."""
 
     booster: Any
     learner: PyTree  # the learner's state
     memory: PyTree  # the booster's
-    example_weights: Array  # [m] under which the next hypothesis is asked for
+    example_weights: Array  # [m] under which the learner proposes next
     ensemble: Ensemble
     certificate: Any  # a `Certificate`, or a record with its fields and more
     trace: Trace
@@ -98,7 +96,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """One round, as a progress bar would show it."""
+    """A summary of one round, for progress reports."""
 
     num_rounds: Array  # []
     edge: Array  # []
@@ -108,7 +106,7 @@ class Info(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """What a booster returns."""
+    """The result of a booster."""
 
     ensemble: Ensemble
     certificate: Any  # a `Certificate`, or a record with its fields and more

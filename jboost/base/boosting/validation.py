@@ -1,6 +1,4 @@
-"""Checks of learners and data sets, by the host or inside a program, and the first example
-weights.
-"""
+"""Checks of learners and data sets, on the host or in a program, and the first example weights."""
 
 from __future__ import annotations
 
@@ -14,28 +12,30 @@ from jboost.base.types import Array, Dataset, PyTree
 
 
 def has_negations(learner: Learner) -> bool:
-    """Whether the negation of a hypothesis is one too; True where the learner does not say."""
+    """Whether the negation of a hypothesis is also a hypothesis; True if the learner has no such
+    hook.
+    """
     return bool(getattr(learner, "has_negations", True))
 
 
 def has_quick_answers(learner: Learner) -> bool:
-    """Whether a learner has the method `propose_above`, and gains by it; False where it does not
-    say.
+    """Whether a learner has a method `propose_above` that is much faster than `propose`; False if
+    the learner has no such hook.
     """
     return bool(getattr(learner, "has_quick_answers", False))
 
 
 def is_valid(dataset: Dataset) -> Array:
-    """Whether labels, weights and mask are allowed, [] bool; features are judged by the learner's
-    outputs.
+    """Whether labels, weights and mask are allowed, [] bool. Features are not checked here, but
+    through the learner's outputs.
     """
     labels_are_signs = (dataset.labels == 1) | (dataset.labels == -1)
     return _holds_where_it_counts(dataset, _weights_are_sound(dataset) & labels_are_signs)
 
 
 def has_sound_weights(dataset: Dataset) -> Array:
-    """Whether an example counts, and all that do have weights that are positive, normal and finite,
-    [] bool.
+    """Whether at least one example counts, and all that count have positive, normal and finite
+    weights, [] bool.
     """
     return _holds_where_it_counts(dataset, _weights_are_sound(dataset))
 
@@ -46,20 +46,22 @@ def _weights_are_sound(dataset: Dataset) -> Array:
 
 
 def _holds_where_it_counts(dataset: Dataset, condition: Array) -> Array:
-    """Whether an example counts, and the condition [m] holds of all that do, [] bool."""
+    """Whether at least one example counts, and the condition [m] holds for all that count, []
+    bool.
+    """
     counts = dataset.mask.astype(jnp.int32)
     num_examples, num_exceptions = reduce.totals(counts, jnp.where(condition, 0, counts))
     return (num_examples > 0) & (num_exceptions == 0)
 
 
 def signs(dataset: Dataset) -> Array:
-    """The labels as floats [m], 0 on padding: what turns outputs into margins."""
+    """The labels as floats [m], 0 on padding. Outputs times signs are margins."""
     return jnp.where(dataset.mask, jnp.sign(dataset.labels.astype(jnp.result_type(float))), 0.0)
 
 
 def initial_distribution(dataset: Dataset) -> Array:
-    """The weights that the user gives, as a distribution over the examples, [m]: positive, however
-    small a share is, on all that are not padding.
+    """The user's weights as a distribution over the examples, [m]. It is positive on all examples
+    that are not padding, even where a share underflows.
     """
     weights = numerics.to_unit(
         jnp.where(dataset.mask, dataset.weights.astype(jnp.result_type(float)), 0.0)
@@ -71,12 +73,12 @@ def initial_distribution(dataset: Dataset) -> Array:
 
 
 def check_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> Dataset:
-    """The data set as it counts, with examples of weight 0 masked out.
+    """The data set with examples of weight 0 masked out.
 
     Raises:
-      ValueError: naming the argument, for what `jax.jit` would say less clearly; where values are
-        known, for labels and weights that are not allowed, and for features that the learner does
-        not take.
+      ValueError: naming the argument, for errors that `jax.jit` would report less clearly; for
+        concrete labels and weights that are not allowed, and for concrete features that the learner
+        does not take.
     """
     check.count("max_rounds", max_rounds, low=1)
     dataset = check_kinds(learner, dataset)
@@ -89,15 +91,15 @@ def check_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> Data
         ),
     )
     validate = getattr(learner, "validate", None)
-    # else the outputs are NaN, and the status INVALID_INPUT on every process
+    # for traced values the outputs are NaN, which gives the status INVALID_INPUT on every process
     if validate is not None and check.are_known(dataset):
         validate(dataset)
     return dataset
 
 
 def check_kinds(learner: Learner, dataset: Dataset) -> Dataset:
-    """The data set as it counts. Raises ValueError unless these are a learner and a data set of
-    labels and weights that are allowed, where known.
+    """The data set with examples of weight 0 masked out. Raises ValueError unless the arguments are
+    a learner and a data set, and for concrete labels and weights that are not allowed.
     """
     missing = [name for name in ("init", "propose", "outputs") if not hasattr(learner, name)]
     if missing:
@@ -114,13 +116,13 @@ def check_kinds(learner: Learner, dataset: Dataset) -> Dataset:
 
 
 def validate_size(dataset: Dataset) -> None:
-    """Raises ValueError unless there is a row, for what cannot do without."""
+    """Raises ValueError unless the data set has a row, for boosters that need one."""
     if dataset.labels.shape[0] == 0:
         raise ValueError("dataset has no examples: expected one at least, which may be masked out")
 
 
 def validate_proposal(learner: Learner, state: PyTree, num_examples: int) -> tuple[int, PyTree]:
-    """How many hypotheses a proposal holds, and their shapes, without computing one. Raises
+    """The number of hypotheses of a proposal, and their shapes, without computing one. Raises
     ValueError, naming the learner, for wrong shapes.
     """
     example_weights = jax.ShapeDtypeStruct((num_examples,), jnp.result_type(float))
@@ -139,8 +141,8 @@ def validate_proposal(learner: Learner, state: PyTree, num_examples: int) -> tup
 
 
 def validate_outputs(proposal: Proposal, num_examples: int) -> None:
-    """Raises ValueError, naming the learner, unless there are k rows of outputs on all examples and
-    as many hypotheses and values.
+    """Raises ValueError, naming the learner, unless a proposal has k rows of outputs on all
+    examples, k hypotheses and k values.
     """
     shape = proposal.outputs.shape
     if len(shape) != 2 or shape[1] != num_examples:

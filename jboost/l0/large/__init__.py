@@ -1,7 +1,7 @@
-"""L0-RBoost for large tables: all monomials of up to three literals priced at once, and votes from
-the first seconds on.
+"""L0-RBoost for large tables. All monomials of up to three literals are priced at once, and a first
+vote is found within seconds.
 
-`fit` is what users call, on a `table`; `run` holds the loop. A round is in `relax`:
+Users call `fit`, which makes a `table`; `run` holds the loop. A round is in `relax`:
 `patterns` -> `master` -> `separation` (upper bound) and `proof` (lower bound) -> `pool`. Votes come
 from `greedy` and `votes`.
 """

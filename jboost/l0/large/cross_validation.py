@@ -1,5 +1,5 @@
-"""`jboost.l0.choose_large`: the order and the number of rules, with the margin and the price of a
-rule, of least error in cross-validation.
+"""`jboost.l0.choose_large`: the choice of the order, the number of rules, the margin and the price
+of a rule by cross-validation.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from jboost.l0.large.run import Clock
 from jboost.l0.votes.local_search import SearchConfig
 from jboost.learners.monomials import Monomials
 
-_SHARE_OF_CHOICE = 0.6  # of the time limit; the rest is for the fit of all examples
+# The share of the time limit for cross-validation; the fit of all examples has the rest.
+_SHARE_OF_CHOICE = 0.6
 
 
 class LargeChoice(NamedTuple):
-    """What has the least mean held-out error; among equals the lowest order, then the fewest rules,
-    the largest kappa and the largest margin.
+    """The choice of least mean held-out error. Ties go to the lowest order, then to the fewest
+    rules, the largest kappa and the largest margin.
     """
 
-    fit: Fit  # of all examples, with what is chosen
+    fit: Fit  # of all examples, with the values chosen
     max_order: np.ndarray  # []
     max_rules: np.ndarray  # [], 0 for any number
     kappa: np.ndarray  # [] float64
@@ -41,12 +42,12 @@ class LargeChoice(NamedTuple):
     # no fold was fitted
     errors: np.ndarray
     standard_errors: np.ndarray  # [O, R, K, L] of those means
-    status: Array  # [] int32, that of `fit`; TIME_LIMIT where the choice ended early
+    status: Array  # [] int32, that of `fit`; TIME_LIMIT if cross-validation ended early
 
 
 @dataclasses.dataclass(frozen=True)
 class _Grid:
-    """What there is to choose from."""
+    """The values to choose from."""
 
     max_orders: tuple[int, ...]
     max_rules: tuple[int | None, ...]
@@ -78,13 +79,13 @@ def choose_large(
     on_step: OnStep | None = None,
 ) -> LargeChoice:
     """`fit_large` with the order, number of rules, kappa and margin of least error in stratified
-    cross-validation; host-driven.
+    cross-validation. The loop runs on the host.
 
-    In a fold the votes are those that `fit_large` has before its first relaxation: rules one by
-    one, each exchanged for a better one.
+    The votes of a fold are those that `fit_large` finds before its first relaxation: rules are
+    added one by one, then each is exchanged for a better one.
 
     Args:
-      dataset: of m examples, as of `fit_large`.
+      dataset: of m examples, as for `fit_large`.
       make_learner: (order, kappa) -> `jboost.learners.monomials(order, kappa=kappa)`.
       max_orders: [O] from 1 to 3.
       max_rules: [R] numbers of rules that may vote; None for any.
@@ -92,13 +93,13 @@ def choose_large(
       kappas: [K], not negative.
       key: for the folds.
       num_folds: at least 2.
-      held_out: [F, m] bool, in place of folds drawn with `key`.
-      fold_features: F tables [m, N'], what each fold of `held_out` knows all examples by.
+      held_out: [F, m] bool, instead of folds drawn with `key`.
+      fold_features: F tables [m, N'], the features of all examples for each fold of `held_out`.
       max_rounds: of the fit of all examples.
       tolerance: of that fit.
-      time_limit: seconds; the choice takes at most 60 % of it.
-      on_step: called with (None, text) after each fold of an order, and as of `fit_large` in the
-        last fit; False ends the choice with what was fitted so far.
+      time_limit: seconds; cross-validation takes at most 60 % of it.
+      on_step: called with (None, text) after each fold of an order, and as for `fit_large` in the
+        last fit; False ends cross-validation with the folds fitted so far.
 
     Returns:
       A `LargeChoice`.
@@ -136,9 +137,9 @@ def choose_large(
         np.nansum((errors - means) ** 2, axis=0)
         / (np.maximum(counts, 1) * np.maximum(counts - 1, 1))
     )
-    place = _first_of_least(means, grid)
-    order, rules = grid.max_orders[place[0]], grid.max_rules[place[1]]
-    kappa, margin = grid.kappas[place[2]], grid.margins[place[3]]
+    position = _first_of_least(means, grid)
+    order, rules = grid.max_orders[position[0]], grid.max_rules[position[1]]
+    kappa, margin = grid.kappas[position[2]], grid.margins[position[3]]
     fitted = fit_large(
         dataset,
         make_learner(order, kappa),
@@ -163,13 +164,13 @@ def _check_grid(
     """The grid. Raises ValueError, naming the argument."""
     for name, values in (("max_orders", max_orders), ("max_rules", max_rules)):
         if len(values) == 0:
-            raise ValueError(f"{name} is empty: pass one value at least")
-        for place, value in enumerate(values):
+            raise ValueError(f"{name} is empty: pass at least one value")
+        for index, value in enumerate(values):
             if not (value is None and name == "max_rules"):
-                check.count(f"{name}[{place}]", value, low=1)
+                check.count(f"{name}[{index}]", value, low=1)
     check.numbers("margins", margins, low=0, high=1, open_low=True)
     check.numbers("kappas", kappas, low=0)
-    # as they were given, not rounded
+    # in float64, so that the result reports the values as given
     prices, rhos = (np.asarray(values, np.float64).tolist() for values in (kappas, margins))
     return _Grid(tuple(max_orders), tuple(max_rules), tuple(prices), tuple(rhos))
 
@@ -177,12 +178,12 @@ def _check_grid(
 def _check_folds(
     dataset: Dataset, key: Array, num_folds: int, held_out: Any, fold_features: Any
 ) -> np.ndarray:
-    """What each fold holds out, [F, m] bool. Raises ValueError, naming the argument."""
+    """The held-out examples of each fold, [F, m] bool. Raises ValueError, naming the argument."""
     if held_out is None:
         if fold_features is not None:
             raise ValueError(
-                "fold_features is given and held_out is not: pass which examples each fold holds"
-                " out, [F, m] bool"
+                "fold_features is given and held_out is not: pass the held-out examples of each"
+                " fold, [F, m] bool"
             )
         check.key("key", key)
         check.count("num_folds", num_folds, low=2)
@@ -196,7 +197,7 @@ def _check_folds(
         or len(masks) < 2
     ):
         raise ValueError(
-            f"held_out has shape {masks.shape} and kind {masks.dtype}: expected [F,"
+            f"held_out has shape {masks.shape} and dtype {masks.dtype}: expected [F,"
             f" {len(dataset.labels)}] bool with F >= 2"
         )
     if fold_features is not None and len(fold_features) != len(masks):
@@ -217,18 +218,18 @@ def _fill(
     clock: Clock,
     on_step: OnStep | None,
 ) -> bool:
-    """Writes the errors [F, O, R, K, L], fold by fold; whether all were fitted within a part of the
-    time, and the watcher let it.
+    """Writes the errors [F, O, R, K, L], fold by fold. Returns whether all folds were fitted before
+    the time was up and before `on_step` ended the loop.
     """
     number = 0
     for fold, mask in enumerate(masks):
         known = dataset if fold_features is None else dataset._replace(features=fold_features[fold])
-        for place, order in enumerate(grid.max_orders):
+        for index, order in enumerate(grid.max_orders):
             for rest in itertools.product(*(range(size) for size in grid.shape[1:])):
                 if clock.elapsed > _SHARE_OF_CHOICE * clock.limit:
                     return False
                 learner = make_learner(order, grid.kappas[rest[1]])
-                errors[(fold, place, *rest)] = _error(
+                errors[(fold, index, *rest)] = _error(
                     known, mask, learner, grid.max_rules[rest[0]], grid.margins[rest[2]]
                 )
             number += 1
@@ -247,8 +248,8 @@ def _fill(
 def _error(
     dataset: Dataset, held_out: np.ndarray, learner: Monomials, max_rules: int | None, margin: float
 ) -> float:
-    """The share of the held-out weight that the first votes of the other examples get wrong, NaN
-    where there is none; a score of 0 predicts -1.
+    """The share of the held-out weight that the first vote on the other examples misclassifies; NaN
+    if no weight is held out. A score of 0 predicts -1.
     """
     mask = np.asarray(dataset.mask)
     rest = dataset._replace(mask=mask & ~held_out)
@@ -269,19 +270,19 @@ _scores = jax.jit(predict_scores)
 
 
 def _first_of_least(means: np.ndarray, grid: _Grid) -> tuple[int, ...]:
-    """The place [4] of the least error; among equals of the lowest order, the fewest rules, the
+    """The index [4] of the least error. Ties go to the lowest order, then to the fewest rules, the
     largest kappa and the largest margin.
     """
 
-    def rank(place: tuple[int, ...]) -> tuple[float, ...]:
-        mean = means[place]
-        rules = grid.max_rules[place[1]]
+    def rank(position: tuple[int, ...]) -> tuple[float, ...]:
+        mean = means[position]
+        rules = grid.max_rules[position[1]]
         return (
             mean if np.isfinite(mean) else np.inf,
-            grid.max_orders[place[0]],
+            grid.max_orders[position[0]],
             np.inf if rules is None else rules,
-            -grid.kappas[place[2]],
-            -grid.margins[place[3]],
+            -grid.kappas[position[2]],
+            -grid.margins[position[3]],
         )
 
     return min(np.ndindex(means.shape), key=rank)

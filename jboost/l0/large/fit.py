@@ -1,5 +1,5 @@
-"""`jboost.l0.fit_large`: a first vote in seconds, then better votes and bounds until they meet or
-the time is up.
+"""`jboost.l0.fit_large`: a first vote within seconds, then better votes and bounds until the bounds
+meet or the time is up.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from jboost.l0.large.votes import Columns
 from jboost.l0.pricing import Proof
 from jboost.learners.monomials import Monomial, Monomials
 
-_MOST_ORDER = 3
-_SLOTS_AT_ONCE = 16  # of an ensemble
+_MOST_ORDER = 3  # the largest order for which all monomials are priced at once
+# Ensembles have a multiple of so many slots, so that their predictions share compiled programs.
+_SLOTS_AT_ONCE = 16
 
 
 class RelaxedPoint(NamedTuple):
-    """The point that attains the upper bound of the relaxation."""
+    """The point whose value is the upper bound of the relaxation."""
 
     hypotheses: Monomial  # [k] literals [k, N], sign [k]
     coefficients: np.ndarray  # [k] lambda
@@ -40,7 +41,7 @@ class RelaxedPoint(NamedTuple):
 
 
 class LargeCertificate(NamedTuple):
-    """An `L0Certificate` in float64 NumPy arrays, and the point that attains its upper bound."""
+    """An `L0Certificate` in float64 NumPy arrays, and the point whose value is its upper bound."""
 
     lower_bound: np.ndarray  # [] of (18), proven by `proof`
     upper_bound: np.ndarray  # [] of (18), attained by `point`
@@ -68,39 +69,41 @@ def fit_large(
     time_limit: float | None = None,
     on_step: OnStep | None = None,
 ) -> Fit:
-    """`fit` for tables of up to a million rows and monomials of one to three literals; host-driven,
-    not under jit or vmap.
+    """`fit` for tables of up to a million rows and monomials of one to three literals. The loop
+    runs on the host, not under jit or vmap.
 
-    Goldberg and Eckstein 2009, with other means than `fit`: all monomials are valued at once by
-    products of matrices (`jboost.monomials.products`), so every round proves a lower bound over all
-    of them; the master works on distinct patterns of its columns and is solved as far as its duals
-    are of use; and a first vote is there before the first master. Memory is about m (B + U) bytes
-    and 8 L^2, with B bits and L = 2 B literals and U columns held, and 20 n U bytes for the master
-    of n <= m patterns.
+    The method is that of Goldberg and Eckstein 2009, but differs from `fit` in three ways. All
+    monomials are priced at once by products of matrices (`jboost.monomials.products`), so that
+    every round proves a lower bound over all of them. The master works on the distinct patterns of
+    its columns, and is solved only as precisely as its duals need to be. A first vote is found
+    before the first master is solved.
+
+    Memory is about m (B + U) bytes and 8 L^2, with B bits, L = 2 B literals and U columns held, and
+    20 n U bytes for the master of n <= m patterns.
 
     Args:
-      dataset: features [m, N] of 0 and 1, and NaN where neither literal holds; any dtype, bool and
-        uint8 take least memory. Equal rows are best merged before (`jboost.data.merging`).
-      learner: `jboost.learners.monomials` of 1 to 3 literals, whose costs count; of 3 with few
-        bits, as all monomials are held.
+      dataset: features [m, N] of 0 and 1, and NaN where neither literal holds. Any dtype; bool and
+        uint8 take the least memory. Merge equal rows first (`jboost.data.merging`).
+      learner: `jboost.learners.monomials` of 1 to 3 literals, with its costs. Monomials of 3
+        literals are feasible for few bits, since all of them are held.
       margin: [] rho in (0, 1].
       tolerance: the gap between the bounds on the relaxation at which to stop, relative to the
         upper one.
-      max_rounds: after which it ends with ROUND_LIMIT; 0 for the first vote alone, of which nothing
-        is proven.
-      max_columns: columns held at a time; with many rows fewer are.
-      max_cuts: pair cuts held at a time; None for 2048, and 4096 where rows are many.
-      search: how the final vote is found, as of `fit`: `SearchConfig()`, whose `max_hypotheses`
-        counts and whose `max_moves` is ignored, or `RelaxedConfig()`.
-      time_limit: seconds from the call on, compilation included; None for none. A running step ends
-        first.
+      max_rounds: the number of rounds after which it ends with ROUND_LIMIT; 0 gives only the first
+        vote, without bounds.
+      max_columns: columns held at a time; fewer are held if there are many rows.
+      max_cuts: pair cuts held at a time; None for 2048, or 4096 if there are many rows.
+      search: how the final vote is found, as for `fit`: `SearchConfig()`, of which only
+        `max_hypotheses` is used, or `RelaxedConfig()`.
+      time_limit: seconds from the call on, compilation included; None for no limit. A step that has
+        begun is completed.
       on_step: called with (None, `Info`) after each rule of the first vote and each round; False
         ends with TIME_LIMIT.
 
     Returns:
       A `Fit` whose ensemble holds the rules that vote, with a `LargeCertificate`. Statuses:
-      OPTIMAL, where the bounds on the relaxation have met; TIME_LIMIT; ROUND_LIMIT;
-      PRECISION_LIMIT, where no column and no cut is missing and the gap is still open.
+      OPTIMAL if the bounds on the relaxation have met; TIME_LIMIT; ROUND_LIMIT; PRECISION_LIMIT if
+      no column or cut would help and the gap is still open.
 
     Raises:
       ValueError: naming the argument.
@@ -119,7 +122,7 @@ def fit_large(
     )
     table, rows = make_table(dataset, learner, rho)
     run = Run(table, config, tolerance, max_rounds, max_cuts, clock, on_step)
-    # programs that do not depend on each other compile side by side
+    # independent programs are compiled in parallel
     with futures.ThreadPoolExecutor(2) as threads:
         run.begin_compiling(threads, max_columns)
         run.find_first_vote()
@@ -147,7 +150,7 @@ def _check_options(
         )
     if learner.max_order not in range(1, _MOST_ORDER + 1):
         raise ValueError(
-            f"learner.max_order is {learner.max_order}: fit_large values all monomials of one to"
+            f"learner.max_order is {learner.max_order}: fit_large prices all monomials of one to"
             " three literals; pass jboost.learners.monomials(2), or use jboost.l0.fit"
         )
     check.on_host(
@@ -175,7 +178,7 @@ def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, sta
     table, vote = run.table, run.vote
     dtype = jnp.result_type(float)
     hypotheses = _hypotheses(table, vote.columns)
-    # few sizes, so that predictions share programs
+    # few sizes, so that predictions share compiled programs
     size = max(-(-vote.num_rules // _SLOTS_AT_ONCE), 1) * _SLOTS_AT_ONCE
     coefficients = np.zeros((size, 2))
     coefficients[: vote.num_rules] = vote.coefficients[:, None]
@@ -223,15 +226,15 @@ def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, sta
 def _hypotheses(table: Table, columns: Columns) -> Monomial:
     """Monomials [k] as literals [k, N] and signs [k]."""
     literals = np.zeros((len(columns.signs), table.literals.num_literals // 2), np.int8)
-    places = np.arange(len(columns.signs))
+    indices = np.arange(len(columns.signs))
     for ends in table.monomials.literals:
         chosen = ends[columns.monomials]
-        literals[places, table.literals.attributes[chosen]] = table.literals.answers[chosen]
+        literals[indices, table.literals.attributes[chosen]] = table.literals.answers[chosen]
     return Monomial(literals, columns.signs)
 
 
 def _proof(proven: Proven | None, rows: np.ndarray, num_rows: int) -> Proof:
-    """A proof by rows of the data set; without duals it proves that no cost is negative."""
+    """A proof by rows of the data set. Without duals it proves the bound 0."""
     weights, zero = np.zeros(num_rows), np.zeros(())
     if proven is None or proven.bound <= 0:
         return Proof(zero, weights, np.zeros((0, 2), np.int32), np.zeros(0), zero, zero, zero)

@@ -1,9 +1,9 @@
-"""A first vote in seconds: rules one by one, each the best of all monomials for the logistic loss,
-all votes refitted after each.
+"""A first vote within seconds: rules are added one by one. Each is the best of all monomials for
+the logistic loss, and all votes are refitted after it.
 
-The gain of a rule is the squared slope over the curvature of the loss (a Newton step, Friedman,
-Hastie and Tibshirani 2000), of which two products of matrices give the values of all monomials.
-Votes are refitted on the patterns of the rules, of which there are few.
+The gain of a rule is the squared slope over the curvature of the loss (a Newton step; Friedman,
+Hastie and Tibshirani 2000). Two products of matrices give slope and curvature for all monomials.
+Votes are refitted on the distinct patterns of the rules, which are far fewer than the rows.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from jboost.l0.large import separation
 from jboost.l0.large.proof import Table
 from jboost.monomials import products
 
-_RIDGE = 1e-3
-_LEAST_GAIN = 1e-6
-_NUM_STEPS = 12  # of Newton's method, at most
-_LARGEST_STEP = 4.0
+_RIDGE = 1e-3  # the ridge penalty of the votes, which keeps them finite on separable data
+_LEAST_GAIN = 1e-6  # the least relative decrease of the loss for which a rule is exchanged
+_NUM_STEPS = 12  # the largest number of steps of Newton's method
+_LARGEST_STEP = 4.0  # the largest change of a vote in a step, since the steps have no line search
 
 
 class Rules(NamedTuple):
-    """Monomials and signed votes; a score is their sum over the rules that hold, and
-    the constant.
-    """
+    """Monomials and signed votes. A score is the constant plus the votes of the rules that hold."""
 
-    columns: np.ndarray  # [k] int64, places in the list of all monomials
+    columns: np.ndarray  # [k] int64, indices into the list of all monomials
     votes: np.ndarray  # [k] signed
     constant: float
     loss: float  # logistic, of the votes
@@ -80,9 +78,9 @@ def refit(table: Table, rules: Rules) -> Rules:
     return Rules(rules.columns, votes[:-1], float(votes[-1]), loss)
 
 
-def exchange(table: Table, rules: Rules, place: int) -> Rules:
-    """One rule replaced by the best one in its place, where that lowers the loss."""
-    kept = np.arange(len(rules.columns)) != place
+def exchange(table: Table, rules: Rules, index: int) -> Rules:
+    """The rules with the one at `index` replaced by the best other one, if that lowers the loss."""
+    kept = np.arange(len(rules.columns)) != index
     fewer = refit(table, rules._replace(columns=rules.columns[kept], votes=rules.votes[kept]))
     changed = extend(table, fewer)
     return changed if changed.loss < rules.loss * (1 - _LEAST_GAIN) else rules

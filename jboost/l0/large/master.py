@@ -1,11 +1,12 @@
-"""The restricted master: the relaxation over a pool and a working set of pair cuts, by a
-first-order method.
+"""The restricted master: a first-order method for the relaxation over a pool of columns and a
+working set of pair cuts.
 
-Variables are lambda [U + 2] on the simplex (the two constants last), delta = mu - lambda [U] from 0
-up, and xi [n] in [0, 1]; rows are the margins (duals w) and the cuts (duals v). The iteration is
-the reflected Halpern form of primal-dual hybrid gradient with restarts (Lu, Yang 2024), with the
-diagonal steps of Pock and Chambolle 2011. It is stopped long before it converges: what it needs to
-bring is duals from which pricing finds useful columns, and every bound is proven elsewhere.
+The variables are lambda [U + 2] in the simplex (the two constants last), delta = mu - lambda >= 0
+[U], and xi [n] in [0, 1]. The constraints are the margins (duals w) and the cuts (duals v). The
+iteration is the reflected Halpern form of primal-dual hybrid gradient with restarts (Lu, Yang
+2024), with the diagonal steps of Pock and Chambolle 2011. It is stopped long before it converges,
+since it only has to give duals from which pricing finds useful columns. All bounds are proven
+elsewhere.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from jboost.base.numerics import times
 from jboost.base.types import Array
 
 _ENOUGH, _SOME, _TOO_LONG = 0.2, 0.8, 0.36  # restart rules of Applegate et al. 2021, Section 3.1
-# of Newton's method for a threshold, which ends after as many steps as there are entries, mostly
-# after 5
+# Steps of Newton's method for the threshold of a projection. It is finite: it takes at most as many
+# steps as there are entries, and 5 in most cases.
 _NUM_STEPS = 12
 
 
 class Program(NamedTuple):
-    """The master over n rows, U columns and K cuts; weights of rows are at most about 1."""
+    """The master over n rows, U columns and K cuts. Weights of rows are at most about 1."""
 
     margins: Array  # [n, U] y_i H_iu
-    serves: Array  # [K, U] 1 where a hypothesis serves a cut
-    first: Array  # [K] int32, one row of a cut
-    second: Array  # [K] int32, the other
+    serves: Array  # [K, U] 1 where a hypothesis counts in a cut
+    first: Array  # [K] int32, the first row of each cut
+    second: Array  # [K] int32, the second row
     is_cut: Array  # [K] 1 for cuts, 0 for empty slots
     costs: Array  # [U]
     constant_cost: Array  # []
@@ -43,7 +44,7 @@ class Program(NamedTuple):
 
 
 def nothing(num_rows: int, num_columns: int, num_cuts: int) -> Program:
-    """A program of these sizes without rows, columns and cuts: to compile with."""
+    """An empty program of these sizes, with which the master is compiled."""
     rows, columns, cuts = (np.zeros(size, np.float32) for size in (num_rows, num_columns, num_cuts))
     zero, ends = np.zeros((), np.float32), np.zeros(num_cuts, np.int32)
     tables = (
@@ -54,7 +55,7 @@ def nothing(num_rows: int, num_columns: int, num_cuts: int) -> Program:
 
 
 class Point(NamedTuple):
-    """Both sides."""
+    """The primal and the dual variables."""
 
     coefficients: Array  # [U + 2] lambda, the constants +1 and -1 last
     extra: Array  # [U] mu - lambda
@@ -64,19 +65,19 @@ class Point(NamedTuple):
 
 
 class _State(NamedTuple):
-    # [.] a `Point` as one vector: few long operations compile faster than many short ones
+    # [.] a `Point` as one vector, since few long operations compile faster than many short ones
     point: Array
     anchor: Array  # [.] of the last restart
-    moved: Array  # [.] one step on from the last point
+    moved: Array  # [.] the last point after one step
     age: Array  # [] iterations since the restart
-    first_move: Array  # [] length of the first step since
-    last_move: Array  # []
+    first_move: Array  # [] length of the first step since the restart
+    last_move: Array  # [] length of the last step
     count: Array  # [] int32
 
 
 @jax.jit
 def improve(program: Program, start: Point, primal_weight: Array, num_iterations: Array) -> Point:
-    """The point after so many iterations.
+    """The point after `num_iterations` iterations.
 
     Args:
       program: U columns, n rows, K cuts.
@@ -87,7 +88,7 @@ def improve(program: Program, start: Point, primal_weight: Array, num_iterations
     sizes = _step_sizes(program, primal_weight)
     dtype = program.margins.dtype
 
-    def turn(state: _State) -> _State:
+    def step(state: _State) -> _State:
         moved = _iterate(program, sizes, state.point)
         # in the norm in which the method contracts
         length = jnp.sqrt(jnp.sum((state.point - moved) ** 2 / sizes))
@@ -112,7 +113,7 @@ def improve(program: Program, start: Point, primal_weight: Array, num_iterations
     vector = jnp.concatenate(start)
     infinite, zero = jnp.full((), jnp.inf, dtype), jnp.zeros((), dtype)
     begin = _State(vector, vector, vector, zero, infinite, infinite, jnp.zeros((), jnp.int32))
-    last = loops.while_loop(lambda state: state.count < num_iterations, turn, begin)
+    last = loops.while_loop(lambda state: state.count < num_iterations, step, begin)
     return Point(*_parts(program, last.moved))
 
 
@@ -120,12 +121,12 @@ def _parts(program: Program, vector: Array) -> list[Array]:
     """The parts of a `Point`."""
     (num_rows, num_columns), num_cuts = program.margins.shape, program.is_cut.shape[0]
     sizes = (num_columns + 2, num_columns, num_rows, num_rows, num_cuts)
-    return jnp.split(vector, [sum(sizes[: place + 1]) for place in range(4)])
+    return jnp.split(vector, [sum(sizes[: index + 1]) for index in range(4)])
 
 
 def _step_sizes(program: Program, primal_weight: Array) -> Array:
-    """One over the sums of sizes in a column or a row; one step for all of lambda, which is
-    projected as a whole.
+    """The step sizes: one over the sum of absolute entries of a column or a row. All of lambda has
+    one step size, since its projection treats it as a whole.
     """
     sizes = jnp.abs(program.margins)
     served, is_row = jnp.sum(program.serves, axis=0), jnp.abs(program.labels)
@@ -143,7 +144,7 @@ def _step_sizes(program: Program, primal_weight: Array) -> Array:
 
 
 def _spread(program: Program, values: Array) -> Array:
-    """The sum of values [K] of the cuts of each row, [n]."""
+    """For each row the sum of the values [K] of its cuts, [n]."""
     empty = jnp.zeros(program.weights.shape, values.dtype)
     return empty.at[program.first].add(values).at[program.second].add(values)
 
@@ -185,8 +186,8 @@ def _upper(program: Program) -> Array:
 
 
 def _on_simplex(values: Array, allowed: Array) -> Array:
-    """The nearest point of the simplex over the entries allowed: Newton's method on the threshold,
-    which is exact after few steps.
+    """The projection to the simplex over the allowed entries, by Newton's method for the threshold,
+    which is exact after a few steps.
     """
     low = jnp.where(allowed, values, -jnp.inf)
 

@@ -1,9 +1,10 @@
-"""Rows of one class that agree on all columns of the pool, as one row of the master; and duals back
-to the rows.
+"""Patterns: rows of one class that agree on all columns of the pool are one row of the master. The
+duals of patterns are converted to duals of rows.
 
-Such rows may share a slack: the optimum of the master stays the same. A dual of a pattern goes back
-to its rows in proportion to their weights. A dual of a cut between two patterns becomes duals of
-pairs of rows, which serve every column of the pool as the cut of the patterns does.
+Rows of a pattern may share a slack, and the optimum of the master stays the same. The dual of a
+pattern is divided among its rows in proportion to their weights. The dual of a cut between two
+patterns is divided among cuts between their rows. Every column of the pool counts in these cuts
+exactly if it counts in the cut of the patterns.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from jboost.l0.large import separation
 class Patterns(NamedTuple):
     """n patterns of m rows."""
 
-    rows: np.ndarray  # [n] int32, one row of each
-    of_row: np.ndarray  # [m] int32
-    weights: np.ndarray  # [n] sums
+    rows: np.ndarray  # [n] int32, one row of each pattern
+    of_row: np.ndarray  # [m] int32, the pattern of each row
+    weights: np.ndarray  # [n] sums of the weights of rows
 
 
 class RowCuts(NamedTuple):
     """Duals of cuts between rows."""
 
-    inside: np.ndarray  # [K'] int32, the row that a hypothesis must cover to serve it
+    inside: np.ndarray  # [K'] int32, the row that a hypothesis must cover to count in the cut
     outside: np.ndarray  # [K'] int32, the row that it must not cover
     weights: np.ndarray  # [K'] v
 
@@ -54,17 +55,17 @@ def spread(
     second: np.ndarray,
     duals: np.ndarray,
 ) -> RowCuts:
-    """Duals of cuts between patterns as duals between rows, none of which takes more than its
-    capacity.
+    """Divides the duals of cuts between patterns among cuts between rows, within the capacities of
+    the rows.
 
-    The capacities of the rows of a pattern are consecutive intervals, and so are the duals of its
-    cuts, from the same start. A cut has one interval among the rows of either of its patterns;
-    their rows are paired in order, by the lengths in which the intervals agree.
+    For each pattern, lay the capacities of its rows end to end as intervals, and the duals of its
+    cuts likewise from the same start. A cut then covers one interval in each of its two patterns.
+    The rows of these two intervals are paired in order, each pair with the length of its overlap.
 
     Args:
       patterns: of m rows.
-      capacity: [m] what the duals of the cuts of a row may sum to; those of a pattern sum to what
-        its cuts need.
+      capacity: [m] the largest sum of the duals of the cuts of a row. The capacities of a pattern
+        must sum to at least the duals of its cuts.
       first: [K] int32 patterns that a hypothesis must cover.
       second: [K] int32 patterns that it must not cover.
       duals: [K] v > 0.
@@ -77,7 +78,7 @@ def spread(
     starts_of_patterns = np.concatenate([[0.0], ends])[
         np.searchsorted(patterns.of_row[order], np.arange(len(patterns.rows)))
     ]
-    begin = _places(
+    begin = _starts_of_pieces(
         np.concatenate([first, second]), np.concatenate([duals, duals]), starts_of_patterns
     )
     of_first, of_second = begin[: len(duals)], begin[len(duals) :]
@@ -107,16 +108,14 @@ def spread(
     return RowCuts(inside[keeps].astype(np.int32), outside[keeps].astype(np.int32), lengths[keeps])
 
 
-def _places(owners: np.ndarray, lengths: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Where each piece begins on the line, pieces of one owner behind each other from
-    its start on.
-    """
+def _starts_of_pieces(owners: np.ndarray, lengths: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The start of each piece on the line. The pieces of an owner follow each other."""
     order = np.argsort(owners, kind="stable")
     before = np.cumsum(lengths[order]) - lengths[order]
     ordered = owners[order]
     is_first = np.ones(len(order), bool)
     is_first[1:] = ordered[1:] != ordered[:-1]
     group = np.cumsum(is_first) - 1
-    places = np.empty(len(order))
-    places[order] = starts[ordered] + before - before[is_first][group]
-    return places
+    starts_of_pieces = np.empty(len(order))
+    starts_of_pieces[order] = starts[ordered] + before - before[is_first][group]
+    return starts_of_pieces

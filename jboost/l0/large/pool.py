@@ -1,5 +1,5 @@
-"""The columns and cuts that the master holds, on the host: arrays of fixed size, with what is known
-of each.
+"""The columns and cuts that the master holds: host arrays of fixed size with the coefficients and
+duals of each.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from jboost.l0.large.proof import Prices, Table
 from jboost.l0.large.separation import Violated
 from jboost.l0.large.votes import Columns
 
-_MOST_IDLE = 3  # rounds without a dual after which a cut goes
-_LEAST_DUAL = 1e-6
-_MOST_OF_ROW = 20  # cuts of one row that enter in a round
-_LEAST_REDUCED = 1e-6
+_MOST_IDLE = 3  # a cut is dropped after more rounds than this with a dual of 0
+_LEAST_DUAL = 1e-6  # smaller duals of the approximate master count as 0
+_MOST_OF_ROW = 20  # the most cuts of one row that enter in a round
+_LEAST_REDUCED = 1e-6  # smaller sizes of mu and of reduced costs count as 0
 
 
 class Pool:
-    """Columns with their coefficients: lambda and mu - lambda."""
+    """Columns with their coefficients lambda and mu - lambda."""
 
     def __init__(self, table: Table, capacity: int) -> None:
         num_rows = len(table.labels)
@@ -41,23 +41,21 @@ class Pool:
 
     @property
     def costs(self) -> np.ndarray:
-        """[U], 0 for empty slots."""
+        """The costs of the columns, [U]; 0 for empty slots."""
         costs = np.zeros(len(self.is_used))
         costs[self.is_used] = self.table.costs[self.monomials[self.is_used]]
         return costs
 
     def held(self, row: int) -> np.ndarray:
-        """The monomials that are held with sign +1 (row 0) or -1 (row 1)."""
+        """The monomials that the pool holds with sign +1 (row 0) or -1 (row 1)."""
         return self.monomials[self.is_used & (self.signs == (1, -1)[row])]
 
     def columns(self, slots: np.ndarray) -> Columns:
-        """Those of slots [k]."""
+        """The columns in slots [k]."""
         return Columns(self.monomials[slots], self.signs[slots])
 
     def extended_to(self, table: Table, capacity: int) -> Pool:
-        """The columns of the largest coefficients on more rows, as many as there is
-        capacity for.
-        """
+        """A pool over more rows, with the columns of largest coefficients, up to the capacity."""
         other = Pool(table, capacity)
         slots = np.flatnonzero(self.is_used)
         slots = slots[np.argsort(-(self.selected + self.coefficients[:-2])[slots], kind="stable")][
@@ -72,16 +70,15 @@ class Pool:
         return other
 
     def enter(self, columns: Columns, reduced: np.ndarray) -> int:
-        """Takes columns [k] that are not held, the first ones first, into free slots and in place
-        of those of no use.
+        """Enters columns [k] that are not held, in order. They take free slots and replace columns
+        with coefficient 0 and positive reduced cost.
 
         Args:
-          columns: the new ones.
-          reduced: [U] reduced costs of the columns held; those without coefficient and with the
-            largest go first.
+          columns: the new columns.
+          reduced: [U] reduced costs of the columns held; the largest are replaced first.
 
         Returns:
-          How many came in.
+          The number of columns that entered.
         """
         free = np.flatnonzero(~self.is_used)
         idle = np.flatnonzero(self.is_used & (self.selected < _LEAST_REDUCED) & (reduced > 0))
@@ -121,18 +118,18 @@ class Cuts:
         self.idle = np.zeros(0, np.int32)
 
     def keep(self, is_kept: np.ndarray) -> None:
-        """Drops the others."""
+        """Drops all cuts for which `is_kept` is False."""
         self.inside, self.outside = self.inside[is_kept], self.outside[is_kept]
         self.duals, self.idle = self.duals[is_kept], self.idle[is_kept]
 
     def set_duals(self, duals: np.ndarray) -> None:
-        """Those of the last master."""
+        """Stores the duals of the last master, and counts for how long each has been 0."""
         self.duals = duals
         self.idle = np.where(duals > _LEAST_DUAL, 0, self.idle + 1).astype(np.int32)
 
     def enter(self, violated: Violated, capacity: int, num_rows: int) -> int:
-        """Takes the cuts that are violated most, a few of each row, after those that have long been
-        idle went.
+        """Drops cuts whose duals have been 0 for several rounds. Then enters the cuts that are
+        violated most, a limited number per row. Returns the number that entered.
         """
         self.keep(self.idle <= _MOST_IDLE)
         keys = violated.inside.astype(np.int64) * num_rows + violated.outside
@@ -143,7 +140,7 @@ class Cuts:
         order = order[~np.isin(keys[order], held)]
         order = order[_rank_in_group(violated.inside[order]) < _MOST_OF_ROW]
         order = order[_rank_in_group(violated.outside[order]) < _MOST_OF_ROW]
-        if len(held) + len(order) > capacity:  # room from the idle ones, longest first
+        if len(held) + len(order) > capacity:  # drop idle cuts, those idle for longest first
             spare = len(held) + len(order) - capacity
             idle = np.argsort(-self.idle, kind="stable")[:spare]
             is_kept = np.ones(len(held), bool)
@@ -158,7 +155,7 @@ class Cuts:
 
 
 def _rank_in_group(owners: np.ndarray) -> np.ndarray:
-    """How many earlier entries have the same owner, [k]."""
+    """For each entry, the number of earlier entries with the same owner, [k]."""
     order = np.argsort(owners, kind="stable")
     ordered = owners[order]
     starts = (
@@ -173,8 +170,8 @@ def _rank_in_group(owners: np.ndarray) -> np.ndarray:
 
 
 def reduced_costs(table: Table, prices: Prices, convexity: float) -> np.ndarray:
-    """c_u - s_u - [alpha + g_u]_+ of all monomials, [2, n]; negative for those that may lower the
-    optimum.
+    """c_u - s_u - [alpha + g_u]_+ of all monomials, [2, n]. It is negative for monomials that may
+    lower the optimum.
     """
     return table.costs[None, :] - prices.rewards - np.maximum(convexity + prices.edges, 0.0)
 
@@ -192,16 +189,18 @@ def pool_convexity(pool: Pool, prices: Prices) -> float:
 
 
 def most_promising(pool: Pool, reduced: np.ndarray, per_sign: int) -> Columns:
-    """Columns not held of the least reduced costs, so many of a sign at most, best first."""
-    places, signs, values = [], [], []
+    """The columns of least reduced costs among those not held, at most `per_sign` of each sign,
+    best first.
+    """
+    indices, signs, values = [], [], []
     for row, sign in enumerate((1, -1)):
         values_of_sign = reduced[row].copy()
         values_of_sign[pool.held(row)] = np.inf
         count = min(per_sign, len(values_of_sign))
         best = np.argpartition(values_of_sign, count - 1)[:count] if count else np.zeros(0, int)
         best = best[values_of_sign[best] < -_LEAST_REDUCED]
-        places.append(best)
+        indices.append(best)
         signs.append(np.full(len(best), sign, np.int8))
         values.append(values_of_sign[best])
     order = np.argsort(np.concatenate(values))
-    return Columns(np.concatenate(places)[order].astype(np.int64), np.concatenate(signs)[order])
+    return Columns(np.concatenate(indices)[order].astype(np.int64), np.concatenate(signs)[order])

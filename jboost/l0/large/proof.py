@@ -1,10 +1,13 @@
-"""What duals prove about the relaxation over every monomial, whose rewards are all known.
+"""The lower bound that duals prove for the relaxation over all monomials.
 
-The dual of Goldberg and Eckstein 2009, (18): any w, v >= 0 with (1 + rho) w_i + sum of v over the
-cuts of i <= weight_i, and alpha with alpha + g_u + s_u <= c_u and s_u <= c_u for every u, prove rho
-sum w + sum v + alpha. g_u is the edge of u under w, s_u the sum of v over the cuts that it serves.
-Where a column violates this, v is reduced on the cuts that it serves: each v is multiplied by the
-least factor that one of its columns requires. No s_u grows by that.
+It follows from the dual of Goldberg and Eckstein 2009, (18). Let w, v >= 0 satisfy
+(1 + rho) w_i + (sum of v over the cuts of i) <= weight_i for every row i. Let alpha satisfy
+alpha + g_u + s_u <= c_u and s_u <= c_u for every monomial u. Then rho sum w + sum v + alpha is a
+lower bound. g_u is the edge of u under w. s_u is the reward of u, the sum of v over the cuts in
+which u counts.
+
+If a monomial violates this, v is reduced on its cuts: each v is multiplied by the least factor that
+one of its monomials requires. This increases no s_u.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from jboost.l0.large.patterns import RowCuts
 from jboost.monomials import products
 from jboost.monomials.products import Listed, Literals
 
-_NUM_LEVELS = 11  # values of alpha that are tried
-_MOST_REPAIRED = 1024  # violated columns of a sign whose cuts shrink one by one
-_ENTRIES = 1 << 24  # of the table of violated columns and cuts
-_CAUTION = 1e-12
+_NUM_LEVELS = 11  # the number of values of alpha that are tried
+# At most so many violated monomials of a sign get individual factors; all others share one.
+_MOST_REPAIRED = 1024
+_ENTRIES = 1 << 24  # the most entries of the table of violated monomials and cuts
+_CAUTION = 1e-12  # a margin for rounding in float64
 
 
 class Table(NamedTuple):
@@ -35,14 +39,14 @@ class Table(NamedTuple):
     constant_cost: float
 
     def covers(self, columns: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Which rows each of the monomials at places [k] covers, [m', k] uint8."""
+        """Which rows each of the monomials with indices [k] covers, [m', k] uint8."""
         return self.literals.covers(self.monomials.take(columns), rows)
 
 
 def first_rows(table: Table, size: int) -> Table:
-    """The table of the first rows alone, over the same monomials.
+    """The table of only the first rows, over the same monomials.
 
-    What duals of these rows prove holds of all rows: those of the others are 0.
+    A bound that duals of these rows prove also holds for all rows, with duals of 0 for the others.
     """
     literals = table.literals._replace(base=table.literals.base[:size])
     return table._replace(
@@ -64,16 +68,16 @@ class Duals(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """What is known of all monomials, of sign +1 in row 0 and -1 in row 1."""
+    """Edges and rewards of all monomials, with sign +1 in row 0 and -1 in row 1."""
 
     edges: np.ndarray  # [2, n] g
     rewards: np.ndarray  # [2, n] s
     of_constants: float  # the larger edge of the two constants
-    slack: float  # what rounding may hide of g + s
+    slack: float  # a bound on the rounding error of g + s
 
 
 class Proven(NamedTuple):
-    """A bound, and all it takes to compute it anew."""
+    """A lower bound, and everything needed to recompute it."""
 
     bound: float
     convexity: float  # alpha
@@ -99,8 +103,8 @@ def price(table: Table, duals: Duals) -> Prices:
 
 
 def _of_sign(table: Table, duals: Duals, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The cuts [k] that reward monomials of sign +1 (row 0) or -1 (row 1), and the rows that these
-    cover, and do not.
+    """The cuts [k] that reward monomials of sign +1 (row 0) or -1 (row 1), the rows that such a
+    monomial must cover, and the rows that it must not.
     """
     inside, outside = duals.cuts.inside, duals.cuts.outside
     if duals.is_either:
@@ -110,7 +114,7 @@ def _of_sign(table: Table, duals: Duals, row: int) -> tuple[np.ndarray, np.ndarr
 
 
 def feasible(table: Table, duals: Duals) -> Duals:
-    """The duals, shrunk row by row to what the weights of rows allow."""
+    """The duals, reduced row by row so that they satisfy the constraint of each row."""
     load = (1 + table.margin) * duals.example_weights
     load = load + np.bincount(duals.cuts.inside, duals.cuts.weights, len(load))
     load = load + np.bincount(duals.cuts.outside, duals.cuts.weights, len(load))
@@ -123,7 +127,7 @@ def feasible(table: Table, duals: Duals) -> Duals:
 
 
 def prove(table: Table, duals: Duals, prices: Prices) -> Proven:
-    """The best bound over some values of alpha; duals are feasible ones, with their prices."""
+    """The best bound over some values of alpha. `duals` must be feasible; `prices` are theirs."""
     edges, slack = prices.edges, prices.slack
     costs = table.costs[None, :]
     least = max(
@@ -149,9 +153,7 @@ def prove(table: Table, duals: Duals, prices: Prices) -> Proven:
 
 
 def _shares(table: Table, duals: Duals, rewards: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """The factor of the dual of each cut [K] with which no monomial is rewarded with more than
-    `allowed` [2, n].
-    """
+    """Factors for the duals of the cuts [K], with which no reward exceeds `allowed` [2, n]."""
     shares = np.ones(len(duals.cuts.weights))
     for row in (0, 1):
         members, inside, outside = _of_sign(table, duals, row)
@@ -165,8 +167,7 @@ def _shares(table: Table, duals: Duals, rewards: np.ndarray, allowed: np.ndarray
         each, rest = order[:most], order[most:]
         served = _served(table, inside, outside, violated[each])
         least = np.min(np.where(served, kept[each], 1.0), axis=1)
-        # less violated ones: all duals are reduced alike, by the factor that the most violated of
-        # them requires
+        # all other violated monomials: one factor for all duals, that of the largest violation
         if len(rest):
             least = np.minimum(least, kept[rest[0]])
         shares[members] = np.minimum(shares[members], least)
@@ -176,6 +177,6 @@ def _shares(table: Table, duals: Duals, rewards: np.ndarray, allowed: np.ndarray
 def _served(
     table: Table, inside: np.ndarray, outside: np.ndarray, columns: np.ndarray
 ) -> np.ndarray:
-    """Whether each pair of rows [k] is told apart by each of the monomials [c], [k, c] bool."""
+    """Whether each of the monomials [c] counts in the cut of each pair of rows [k], [k, c] bool."""
     own, other = (table.covers(columns, rows) for rows in (inside, outside))
     return own > other

@@ -1,7 +1,7 @@
-"""One round of column and cut generation: the master, the point that it leads to, and the bound
-that its duals prove.
+"""One round of column and cut generation: the master, a feasible point near its solution, and the
+bound that its duals prove.
 
-The path of a round: patterns of the rows -> `master.improve` -> `feasible_point` (all
+The steps of a round: patterns of the rows -> `master.improve` -> `feasible_point` (all
 pairs) -> upper bound and violated cuts; and -> `duals_of_rows` -> `proof.price` and
 `proof.prove` -> lower bound and new columns.
 """
@@ -23,25 +23,27 @@ from jboost.l0.large.separation import Violated
 from jboost.l0.large.votes import Columns
 
 _FIRST_PRIMAL_WEIGHT = 10.0  # found by trial on PIMA-sized tables of weights 1
+# The range of the primal weight, and its factor from round to round: it increases while the upper
+# bound is the looser one, and decreases otherwise.
 _LEAST_WEIGHT, _MOST_WEIGHT, _CHANGE = 1.0, 100.0, 1.2
-_ITERATIONS = (300, 120, 60)
-# entries of a master up to which it gets the first, or the second, of these
+_ITERATIONS = (300, 120, 60)  # of a master in a round, fewer for larger masters (see below)
+# A master of up to _CHEAP entries gets the first number of _ITERATIONS, one of up to _DEAR entries
+# the second, and a larger one the third.
 _CHEAP, _DEAR = 1 << 23, 1 << 25
-_USED = 1e-7  # mu of a column in use
-_CHEAP_PASS = 4_000_000_000  # products up to which the slacks are tightened by further passes
-# products of a pass; with more, columns of small mu are left out of the point
+_USED = 1e-7  # a column is in use if its mu is larger
+_CHEAP_PASS = 4_000_000_000  # up to so many products a pass, further passes tighten the slacks
+# With more products a pass, columns of small mu are left out of the point.
 _LARGEST_PASS = 10_000_000_000
-_LEAST_COLUMNS = 8
-_GIVEN_UP = 1 - 1e-6  # a slack from which a row meets all its cuts
-_CAUTION = 1e-12  # for rounding in float64
-_FEW_ROWS = 4096  # up to which the master works on rows: its size stays the same
-_NO_PATTERNS = 0.9  # of the rows: with more patterns the master works on rows
+_LEAST_COLUMNS = 8  # at least so many columns (if there are) stay in the point
+_GIVEN_UP = 1 - 1e-6  # with at least this slack, a row meets all its cuts
+_CAUTION = 1e-12  # a margin for rounding in float64
+# Up to so many rows, the master works on rows instead of patterns, so that its size is constant.
+_FEW_ROWS = 4096
+_NO_PATTERNS = 0.9  # with more patterns than this share of the rows, the master works on rows
 
 
 class PrimalPoint(NamedTuple):
-    """A point of the relaxation, which meets all margins and all cuts, up to rounding
-    in float64.
-    """
+    """A point of the relaxation that satisfies all margins and cuts, up to rounding in float64."""
 
     columns: Columns  # [a]
     coefficients: np.ndarray  # [a] lambda
@@ -52,8 +54,8 @@ class PrimalPoint(NamedTuple):
 
 @dataclasses.dataclass
 class Relaxation:
-    """What is known of the relaxation with cuts of both orders, or (`is_either`) with the weaker
-    ones that hold of (15).
+    """The state of a relaxation: that with cuts of both orders, or with `is_either` that with the
+    weaker cuts, which are valid for (15).
     """
 
     table: Table
@@ -61,7 +63,7 @@ class Relaxation:
     is_either: bool
     cuts: Cuts
     slacks: np.ndarray  # [m] of the last master
-    rates: np.ndarray  # [m] w of the last master, for a weight of 1
+    rates: np.ndarray  # [m] w of the last master, divided by the weight of the row
     primal_weight: float = _FIRST_PRIMAL_WEIGHT
     upper_bound: float = np.inf
     point: PrimalPoint | None = None
@@ -70,12 +72,12 @@ class Relaxation:
 
     @property
     def lower_bound(self) -> float:
-        """Proven over all monomials; no cost is negative."""
+        """The bound proven over all monomials, at least 0, since no cost is negative."""
         return 0.0 if self.proven is None else max(self.proven.bound, 0.0)
 
     @property
     def gap(self) -> float:
-        """Relative to the upper bound, where that is more than 1."""
+        """The gap, relative to the upper bound if that is more than 1."""
         return (
             (self.upper_bound - self.lower_bound) / max(self.upper_bound, 1.0)
             if self.upper_bound < np.inf
@@ -84,14 +86,14 @@ class Relaxation:
 
 
 def begin(table: Table, columns: Pool, *, is_either: bool) -> Relaxation:
-    """Nothing known."""
+    """The state before the first round, without cuts and bounds."""
     num_rows = len(table.labels)
     return Relaxation(table, columns, is_either, Cuts(), np.ones(num_rows), np.zeros(num_rows))
 
 
 def extended(state: Relaxation, table: Table, columns: Pool) -> Relaxation:
-    """The same over more rows, of which the first ones are those at hand: its cuts, its duals, and
-    a bound, which hold of more rows too.
+    """The state for a table whose first rows are those of `state`. Cuts, duals and the lower bound
+    are kept, since they remain valid with more rows.
     """
     more = len(table.labels) - len(state.slacks)
     slacks, rates = (
@@ -117,7 +119,7 @@ def extended(state: Relaxation, table: Table, columns: Pool) -> Relaxation:
 
 
 def step(state: Relaxation, *, capacity: int, per_sign: int) -> int:
-    """One round, in place; how many columns and cuts came in."""
+    """Does one round, in place. Returns the number of columns and cuts that entered."""
     before = state.gap
     grouped = _patterns(state)
     value = _solve_master(state, grouped, capacity)
@@ -149,13 +151,15 @@ def step(state: Relaxation, *, capacity: int, per_sign: int) -> int:
 
 
 def prove_from(state: Relaxation, duals: Duals) -> None:
-    """A bound from duals of another relaxation, in place."""
+    """Sets the lower bound to the one that duals of another relaxation prove, in place."""
     duals = proof.feasible(state.table, duals)
     state.proven = proof.prove(state.table, duals, proof.price(state.table, duals))
 
 
 def as_either(duals: Duals, labels: np.ndarray) -> Duals:
-    """Duals of cuts of both orders as duals of cuts that count either way."""
+    """Duals of cuts of both orders as duals of the weaker cuts, in which hypotheses of either sign
+    count.
+    """
     is_positive = labels[duals.cuts.inside] > 0
     positive = np.where(is_positive, duals.cuts.inside, duals.cuts.outside)
     negative = np.where(is_positive, duals.cuts.outside, duals.cuts.inside)
@@ -165,7 +169,7 @@ def as_either(duals: Duals, labels: np.ndarray) -> Duals:
 
 
 def size_of(num_rows: int) -> int | None:
-    """The rows of the program of so many rows, None where it depends on their patterns."""
+    """The number of rows of the master's program, or None if it depends on the patterns."""
     return _size(num_rows) if num_rows <= _FEW_ROWS else None
 
 
@@ -178,8 +182,8 @@ def warm_up(num_rows: int, num_columns: int, num_cuts: int) -> None:
 
 
 def _patterns(state: Relaxation) -> Patterns:
-    """Rows that agree on all columns held, or the rows themselves where they are few, or hardly any
-    do.
+    """The patterns of the rows on all columns held. Each row is its own pattern if there are few
+    rows, or if there are nearly as many patterns as rows.
     """
     labels, weights = state.table.labels, state.table.weights
     if len(labels) <= _FEW_ROWS:
@@ -194,7 +198,7 @@ def _patterns(state: Relaxation) -> Patterns:
 
 
 def _solve_master(state: Relaxation, grouped: Patterns, capacity: int) -> float:
-    """The master from where the last one ended, in place; the value of its point."""
+    """Solves the master from the last solution, in place. Returns the value of its point."""
     first, second, cuts = _cuts_of_patterns(state, grouped)
     size, width = _size(len(grouped.rows)), len(state.pool.is_used)
     unit = float(grouped.weights.mean())
@@ -226,8 +230,8 @@ def _solve_master(state: Relaxation, grouped: Patterns, capacity: int) -> float:
 def _cuts_of_patterns(
     state: Relaxation, grouped: Patterns
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The cuts between patterns, equal ones as one of the sum of their duals, in place; both ends
-    [K], and the duals.
+    """The cuts between patterns, as their two patterns [K] each and their duals. Equal cuts are
+    merged in place, with the sum of their duals.
     """
     cuts = state.cuts
     first, second = grouped.of_row[cuts.inside], grouped.of_row[cuts.outside]
@@ -283,8 +287,8 @@ def _served(
     ends: tuple[np.ndarray, np.ndarray],
     is_either: bool,
 ) -> np.ndarray:
-    """Which columns serve which cuts, [K, U]: those of the sign of the first end that cover it and
-    not the second.
+    """Which columns count in which cuts, [K, U]: those with the sign of the first row that cover it
+    and not the second row. With `is_either` the roles may also be swapped.
     """
     own, other = covered[ends[0]], covered[ends[1]]
     of_first = labels[ends[0]][:, None] == signs[None, :]
@@ -310,7 +314,7 @@ def _start(
 
 
 def _size(number: int) -> int:
-    """Rows of a program: few sizes, at most a quarter too many."""
+    """The number of rows of a program: one of a few sizes, at most a quarter too large."""
     power = 1 << max(number - 1, 0).bit_length()
     return max(
         64,
@@ -323,7 +327,7 @@ def _size(number: int) -> int:
 
 
 class MasterPoint(NamedTuple):
-    """Columns with lambda and mu, and slacks to begin with."""
+    """Columns with lambda and mu, and initial slacks."""
 
     columns: Columns  # [a]
     covered: np.ndarray  # [m, a] uint8
@@ -349,9 +353,7 @@ def master_point(state: Relaxation) -> MasterPoint:
 
 
 def on_all_rows(table: Table, given: MasterPoint) -> MasterPoint:
-    """A point of the master over some rows, on the rows of a table, with no slacks to
-    begin with.
-    """
+    """A point of the master over some rows, extended to all rows of a table. Slacks are 0."""
     return given._replace(
         covered=table.covers(given.columns.monomials), slacks=np.zeros(len(table.labels))
     )
@@ -360,8 +362,11 @@ def on_all_rows(table: Table, given: MasterPoint) -> MasterPoint:
 def feasible_point(
     table: Table, given: MasterPoint, *, is_either: bool
 ) -> tuple[float, PrimalPoint, Violated]:
-    """A point of the relaxation next to that of a master, and its value; and the pairs that the
-    slacks of that point violate.
+    """A feasible point of the relaxation near a point of the master.
+
+    Returns:
+      The value of the feasible point, the point, and the pairs of rows whose cuts are violated by
+      the slacks of the master, raised as far as the margins require.
     """
     given, sides = _limit_columns(table, given)
     columns = given.columns
@@ -404,8 +409,8 @@ def feasible_point(
 def _represented_by_least(
     side: separation.Side, slacks: np.ndarray
 ) -> tuple[separation.Side, np.ndarray]:
-    """The groups, each represented by its row of least slack, whose cuts are violated most; and the
-    least slacks [g].
+    """The groups, each represented by its row of least slack, and these slacks [g]. The cuts of
+    that row are the most violated ones of the group.
     """
     own = slacks[side.members]
     order = np.lexsort((own, side.group_of))
@@ -416,8 +421,8 @@ def _represented_by_least(
 def _limit_columns(
     table: Table, given: MasterPoint
 ) -> tuple[MasterPoint, tuple[separation.Side, separation.Side]]:
-    """The columns of the largest mu, as many as a pass over all pairs allows, and the groups that
-    they make of the rows.
+    """The columns of largest mu, as many as keep a pass over all pairs affordable, and the groups
+    of rows that agree on them.
     """
     positive, negative = np.flatnonzero(table.labels > 0), np.flatnonzero(table.labels < 0)
     size = len(given.selected)
@@ -442,23 +447,21 @@ def _limit_columns(
 
 
 class _Class(NamedTuple):
-    """The groups of one class, and slacks of theirs."""
+    """The groups of one class, and their slacks."""
 
     side: separation.Side
-    needs: np.ndarray  # [g] what the margins require
-    lowest: np.ndarray  # [g] at least that, and those of the master
+    needs: np.ndarray  # [g] the slacks that the margins require
+    lowest: np.ndarray  # [g] the larger of these and of the master's slacks
     weights: np.ndarray  # [g]
 
     @property
     def is_open(self) -> np.ndarray:
-        """The groups whose cuts are not met by their own slack, [g] bool."""
+        """The groups whose own slack does not satisfy all their cuts, [g] bool."""
         return self.lowest < _GIVEN_UP
 
 
 def _open_groups(one: _Class) -> _Class:
-    """Without the groups that meet all their cuts by their own slack; what is not asked of a pass
-    stays as it was.
-    """
+    """The class without the groups whose own slack satisfies all their cuts."""
     kept = one.is_open
     side = one.side._replace(covered=one.side.covered[kept], rows=one.side.rows[kept])
     return _Class(side, one.needs[kept], one.lowest[kept], one.weights[kept])
@@ -467,11 +470,13 @@ def _open_groups(one: _Class) -> _Class:
 def _satisfy_all_cuts(
     pairs: separation.Pairs, classes: list[_Class]
 ) -> tuple[list[np.ndarray], Violated]:
-    """Slacks of the groups of both classes that meet all cuts, the cheapest of a few ways; and the
-    pairs violated by the lowest.
+    """Slacks of the groups of both classes that satisfy all cuts, and the pairs that the lowest
+    slacks violate.
 
-    One class raises its slacks to what the other one leaves; or both share what is missing, and
-    then each in turn goes down as far as the other one allows.
+    Several ways to raise the slacks are compared, and the one of least cost is used. Either one
+    class alone raises its slacks as far as its cuts require, or both classes raise them by half of
+    that. In the latter case the slacks of one class, and then of the other, are finally reduced as
+    far as the cuts allow.
     """
     kept = [_open_groups(one) for one in classes]
     needs, lowest, weights = (
@@ -503,8 +508,8 @@ def _satisfy_all_cuts(
 
 
 def _duals_of_rows(state: Relaxation, grouped: Patterns) -> Duals:
-    """The duals of the master, by rows; those of a pattern are first shrunk to what its weight
-    allows.
+    """The duals of the master, by rows. They are first reduced so that those of each pattern
+    satisfy its constraint.
     """
     table, cuts = state.table, state.cuts
     used = cuts.duals > 0

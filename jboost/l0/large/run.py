@@ -1,8 +1,8 @@
-"""The loop of a fit: a first vote, rounds on relaxations of more and more rows, and better votes in
-a part of the time.
+"""The loop of a fit: a first vote, then rounds on relaxations over more and more rows. A part of
+the time is spent on better votes.
 
-Numbers of equations are those of Goldberg and Eckstein 2009: (18) is the relaxation, (15) the
-problem with errors and rules counted whole.
+Equation numbers are those of Goldberg and Eckstein 2009: (18) is the relaxation, and (15) is the
+integer problem, which counts errors and rules.
 """
 
 from __future__ import annotations
@@ -30,26 +30,29 @@ from jboost.l0.large.votes import Columns, Vote
 from jboost.l0.votes import rounded
 from jboost.monomials import products
 
-# from which rules of the first vote are found; votes are refitted on all rows
+# Rules of the first vote are found on at most so many rows; the votes are refitted on all rows.
 _ROWS_OF_RULES = 1 << 16
-_MOST_FIRST_RULES = 24  # of a first vote, where the number of rules is not limited
-_RULES_WITHOUT_GAIN = 4  # in a row, after which the first vote is complete
-_ENOUGH_OF_A_PART = 0.1  # gap over a part of the rows from which it goes on with more rows
+_MOST_FIRST_RULES = 24  # the most rules of a first vote, if the user sets no limit
+_RULES_WITHOUT_GAIN = 4  # the first vote ends after so many consecutive rules without a gain
+_ENOUGH_OF_A_PART = 0.1  # below this gap over a part of the rows, more rows are added
+# The default of `max_cuts` for up to _MANY_ROWS rows, and for more rows.
 _CUTS, _CUTS_OF_MANY_ROWS, _MANY_ROWS = 2048, 4096, 8192
-_SHARE_ENTERING = 8  # of the capacity, the columns of a sign that enter in a round
-_MOST_ENTERING = 128
-_SHARE_OF_VOTES = 0.15  # of the time, what the search for votes may take
-_LAST_SEARCH = 30.0  # seconds of the last search, without a time limit too
-_SHARE_OF_BOUNDS = 0.15  # of the time, what bounds over all rows may take while a part is solved
-_RESERVED = 0.1  # of the time limit, for the last search
-_STARTS_AT_ONCE, _ALL_STARTS = 2, 16  # of a search for votes after a round, and of the last one
-_NUM_VOTING = 46  # columns among which votes are looked for, beside those of the best vote
-_MOST_IDLE = 12  # rounds without a new column or cut or a smaller gap
-_MOST_REFINED = 3  # passes over the rules of the first vote
+_SHARE_ENTERING = 8  # the capacity divided by the columns of a sign that may enter in a round
+_MOST_ENTERING = 128  # the most columns of a sign that enter in a round
+_SHARE_OF_VOTES = 0.15  # the share of the time for the search for votes
+_LAST_SEARCH = 30.0  # the most seconds of the last search, also without a time limit
+# The share of the time for bounds over all rows, while a relaxation over a part is being solved.
+_SHARE_OF_BOUNDS = 0.15
+_RESERVED = 0.1  # the share of the time limit that is reserved for the last search
+# The number of starting points of a search for votes after a round, and of the last search.
+_STARTS_AT_ONCE, _ALL_STARTS = 2, 16
+_NUM_VOTING = 46  # the number of columns in a search, in addition to those of the best vote
+_MOST_IDLE = 12  # it stops after so many rounds without a new column or cut or a smaller gap
+_MOST_REFINED = 3  # the most passes over the rules of the first vote
 
 
 class Info(NamedTuple):
-    """What `on_step` is called with after each step."""
+    """The argument of `on_step` after each step."""
 
     phase: str  # "vote", "relaxation" or "integer"
     num_rounds: int
@@ -59,12 +62,12 @@ class Info(NamedTuple):
     best_loss: float  # of the best vote
     num_rules: int
     num_columns: int
-    num_evicted: int  # columns that made room for others
-    num_returned: int  # of those, columns that came back
+    num_evicted: int  # columns that were replaced by others
+    num_returned: int  # replaced columns that entered again
 
 
 class Clock:
-    """Seconds since the start, and how many are left."""
+    """A stopwatch with a time limit."""
 
     def __init__(self, limit: float | None) -> None:
         self.limit = np.inf if limit is None else float(limit)
@@ -105,24 +108,25 @@ class Run:
         self.vote = votes.constant(table)
         self.rules = greedy.without_rules(table)
         self.first: Relaxation | None = None  # with cuts of both orders
-        self.second: Relaxation | None = None  # with cuts that hold of (15)
+        self.second: Relaxation | None = None  # with cuts that are valid for (15)
         self.upper_bound = np.inf  # of the relaxation over all rows
-        self.point: PrimalPoint | None = None  # that attains it
+        self.point: PrimalPoint | None = None  # the point whose value is the upper bound
         self.trace: list[tuple[float, float]] = []
         self.compiling: dict[str, futures.Future[None]] = {}
         self.is_stopped = False  # by `on_step`
-        self.last_step, self.last_rows = 0.0, 0  # seconds of the last round, and its rows
+        self.last_step, self.last_rows = 0.0, 0  # seconds and rows of the last round
         self.spent_on_votes = 0.0
-        self.spent_on_bounds = 0.0  # over all rows, from points of a part
+        # seconds spent on bounds over all rows, while a part of them is solved
+        self.spent_on_bounds = 0.0
 
     @property
     def goes_on(self) -> bool:
-        """Whether neither `on_step` nor the time limit ends the fit."""
+        """Whether neither `on_step` nor the time limit has ended the fit."""
         return not self.is_stopped and self.clock.left > 0
 
     def begin_compiling(self, threads: futures.Executor, max_columns: int) -> None:
-        """The master and the search for votes, where their sizes are known before there is a first
-        vote.
+        """Starts to compile the master and the search for votes, if their sizes are known before
+        the first vote is found.
         """
         if self.max_rounds == 0:
             return
@@ -170,7 +174,7 @@ class Run:
         self.is_stopped |= not loops.goes_on(self.on_step, None, info)
 
     def keep_if_better(self, vote: Vote) -> bool:
-        """Keeps the better vote; whether it is the new one."""
+        """Keeps a vote if it is better than the best one so far. Returns whether it is."""
         if vote.loss < self.vote.loss and (
             self.max_rules is None or vote.num_rules <= self.max_rules
         ):
@@ -179,9 +183,7 @@ class Run:
         return False
 
     def find_first_vote(self) -> None:
-        """Rules one by one, while they improve the vote; then each is exchanged for a better one,
-        if there is one.
-        """
+        """Adds rules while they improve the vote, then exchanges rules for better ones."""
         part = proof.first_rows(self.table, _ROWS_OF_RULES)
         num_without_gain, best = 0, self.rules
         size = min(
@@ -205,12 +207,12 @@ class Run:
             self.keep_if_better(votes.of_rules(self.table, self.rules, self.max_rules))
 
     def _refine_rules(self, part: Table) -> None:
-        """Exchanges each rule for the best one in its place, while that lowers the loss and less
-        than a tenth of the time is spent.
+        """Exchanges each rule for the best alternative, while that lowers the loss and less than a
+        tenth of the time is spent.
         """
         for _ in range(_MOST_REFINED):
             before = self.rules.loss
-            # the first one goes, and its successor comes last
+            # the replacement of the first rule is appended at the end
             for _ in range(len(self.rules.columns)):
                 if not self.goes_on or self.clock.elapsed > _RESERVED * self.clock.limit:
                     return
@@ -221,8 +223,8 @@ class Run:
                 return
 
     def close_gap(self, max_columns: int) -> Status:
-        """Rounds on the relaxation of both orders, on more and more rows, and then on the one that
-        holds of (15).
+        """Does rounds on the relaxation with cuts of both orders, over more and more rows, and then
+        on the one whose cuts are valid for (15).
         """
         status = Status.TIME_LIMIT
         for size in sizes.stages(len(self.table.labels)):
@@ -247,7 +249,7 @@ class Run:
         return status
 
     def _prove_of_votes(self, relaxation: Relaxation) -> None:
-        """A lower bound on (15) from the duals at hand."""
+        """Proves a lower bound on (15) from the duals of a relaxation."""
         if relaxation.proven is None:
             return
         fresh = relax.begin(relaxation.table, relaxation.pool, is_either=True)
@@ -262,7 +264,8 @@ class Run:
         self._compiled("master")
         per_sign = min(_MOST_ENTERING, max(4, len(relaxation.pool.is_used) // _SHARE_ENTERING))
         tolerance = self.tolerance if is_whole else max(self.tolerance, _ENOUGH_OF_A_PART)
-        last, idle = self.last_step * num_rows / max(self.last_rows, 1), 0  # of so many more rows
+        # the time of a round is taken to be proportional to the number of rows
+        last, idle = self.last_step * num_rows / max(self.last_rows, 1), 0
         while relaxation.gap > tolerance:
             reserved = 0.0 if self.clock.limit == np.inf else _RESERVED * self.clock.limit
             if not self.goes_on or self.clock.left < reserved + last:
@@ -286,8 +289,8 @@ class Run:
         return Status.OPTIMAL
 
     def _bound_above(self, relaxation: Relaxation, is_whole: bool, seconds: float) -> None:
-        """The upper bound over all rows, from the point of a round; of a part of the rows as far as
-        the seconds spent so far allow.
+        """Updates the upper bound over all rows from the point of a round. For a round over a part
+        of the rows this takes extra time, and happens only within its share of the time.
         """
         if not is_whole and self.spent_on_bounds > seconds:
             return
@@ -307,7 +310,9 @@ class Run:
         return self.vote.loss - lower <= self.tolerance * max(self.vote.loss, 1.0)
 
     def improve_vote_for_a_while(self, relaxation: Relaxation) -> None:
-        """A better vote from the columns of the relaxation, in a part of the time."""
+        """Searches for a better vote among the columns of the relaxation, within a share of the
+        time.
+        """
         budget = _SHARE_OF_VOTES * self.clock.elapsed - self.spent_on_votes
         is_compiled = "votes" not in self.compiling or self.compiling["votes"].done()
         if budget > 0 and is_compiled:
@@ -319,8 +324,8 @@ class Run:
             )
 
     def improve_vote(self, relaxation: Relaxation, begin: int, count: int, seconds: float) -> None:
-        """The local search from the best vote, and from so many of the starting points that the
-        relaxation and the first rules give.
+        """Runs the local search from the best vote, and from `count` of the starting points that
+        the relaxation and the first rules give.
         """
         since = self.clock.elapsed
         self._compiled("votes")
@@ -333,7 +338,7 @@ class Run:
                 jnp.asarray(row)
                 for row in np.unique(np.asarray(votes.starting_points(given)), axis=0)
             ]
-        others = [starts[1 + place % (len(starts) - 1)] for place in range(begin, begin + count)]
+        others = [starts[1 + index % (len(starts) - 1)] for index in range(begin, begin + count)]
         for start in [starts[0], *others]:
             loss = np.inf
             while self.goes_on and self.clock.elapsed - since < seconds:
@@ -345,8 +350,8 @@ class Run:
         self.spent_on_votes += self.clock.elapsed - since
 
     def _problem(self, relaxation: Relaxation) -> votes.Problem:
-        """(15) over the columns of the best vote, the first rules, and those of the largest lambda
-        and the largest mu.
+        """The problem (15) over the columns of the best vote, the first rules, and the columns of
+        largest lambda and of largest mu.
         """
         held = relaxation.pool
         slots = []
@@ -371,7 +376,7 @@ class Run:
         )
 
     def finish(self) -> None:
-        """The final vote, as the search asks for it."""
+        """Finds the final vote by the method that `search` specifies."""
         relaxation = self.first
         if relaxation is None or relaxation.num_rounds == 0:
             return
@@ -387,15 +392,15 @@ class Run:
 
 
 def _with_floats(is_double: bool, compile_program: Callable[..., None], *arguments: Any) -> None:
-    """Compiles with the float types of the thread that fits: JAX keeps that setting by thread, and
-    with each program.
+    """Compiles with the float types of the thread that fits. JAX keeps that setting per thread, and
+    compiled programs depend on it.
     """
     with jax.enable_x64(is_double):
         compile_program(*arguments)
 
 
 def _distinct(parts: tuple[Columns, ...]) -> Columns:
-    """Columns one after another, each once."""
+    """The columns of all parts in order, without repetitions."""
     monomials = np.concatenate([part.monomials for part in parts])
     signs = np.concatenate([part.signs for part in parts])
     _, first = np.unique(np.stack([monomials, signs], axis=1), axis=0, return_index=True)
@@ -404,8 +409,8 @@ def _distinct(parts: tuple[Columns, ...]) -> Columns:
 
 
 def _begin_pool(table: Table, vote: Vote, rules: Rules, capacity: int) -> Pool:
-    """The rules of the first vote, and single literals as far as a part of the pool goes, the most
-    telling first.
+    """A pool of the rules of the first vote, and of the single literals with the largest absolute
+    edges, which take at most half of the capacity.
     """
     held = Pool(table, capacity)
     held.enter(_distinct((vote.columns, votes.columns_of(rules))), np.zeros(capacity))
@@ -418,8 +423,8 @@ def _begin_pool(table: Table, vote: Vote, rules: Rules, capacity: int) -> Pool:
     edges = products.sums(
         table.literals, table.weights * table.labels / np.maximum(balance, 1e-300)
     )
-    told = np.diagonal(edges)[table.monomials.literals[0, singles]]
-    order = np.argsort(-np.abs(told))[: max(capacity // 4, 1)]
+    edges_of_singles = np.diagonal(edges)[table.monomials.literals[0, singles]]
+    order = np.argsort(-np.abs(edges_of_singles))[: max(capacity // 4, 1)]
     both = np.repeat(singles[order], 2), np.tile([1, -1], len(order)).astype(np.int8)
     held.enter(Columns(*both), np.zeros(capacity))
     return held

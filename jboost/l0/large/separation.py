@@ -1,10 +1,10 @@
-"""Which pair cuts a point violates most, and the slacks that meet all of them, without one number
-per pair of rows in memory.
+"""The pair cuts that a point violates most, and slacks that satisfy all of them. No array with an
+entry for each pair of rows is kept.
 
-Rows of one class that agree on all columns in use form a group: the same slack serves all of them.
-Pairs of groups are worked through in blocks. Each block gives, for each group, the largest of
-1 - (sum of mu over the hypotheses that tell the pair apart) - (slack of the other one), and a few
-of the pairs that are violated most.
+Rows of one class that agree on all columns in use form a group, which needs only one slack. Pairs
+of groups are processed in blocks. Each block gives, for each group, the largest value of
+1 - (sum of mu over the hypotheses that count in the cut of the pair) - (slack of the other group),
+and a few of the most violated pairs.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ import numpy as np
 from jboost.base import grouping, numerics
 from jboost.base.types import Array
 
-_ENTRIES = 1 << 21  # pairs of a block
-_NUM_BUCKETS = 8  # pairs that a group may propose in each block
-_PRECISE = 200_000_000  # products up to which a pass is in 64 bits
-_LEAST_VIOLATION = 1e-3
-_LEAST_SIZE = 64
+_ENTRIES = 1 << 21  # the number of pairs of a block
+_NUM_BUCKETS = 8  # the number of pairs that each group proposes in a block
+_PRECISE = 200_000_000  # up to so many products, a pass is computed in float64
+_LEAST_VIOLATION = 1e-3  # cuts with smaller violations are not proposed
+_LEAST_SIZE = 64  # the least padded size, so that few programs are compiled
 
 
 class Side(NamedTuple):
     """The groups of one class."""
 
-    covered: np.ndarray  # [g, A] uint8, by the columns in use
-    rows: np.ndarray  # [g] int32, a row of each
-    group_of: np.ndarray  # [m of this class]
-    members: np.ndarray  # [m of this class] int32
+    covered: np.ndarray  # [g, A] uint8, whether each column in use covers the group
+    rows: np.ndarray  # [g] int32, one row of each group
+    group_of: np.ndarray  # [m of this class] the group of each row of the class
+    members: np.ndarray  # [m of this class] int32, the rows of the class
 
 
 class Pairs(NamedTuple):
-    """All pairs of groups, at the sums mu of the columns in use."""
+    """All pairs of a positive and a negative group, and the columns in use with their mu."""
 
     positive: Side
     negative: Side
@@ -47,15 +47,15 @@ class Pairs(NamedTuple):
 
 
 class Violated(NamedTuple):
-    """Pairs by rows."""
+    """Violated pair cuts, by rows."""
 
-    inside: np.ndarray  # [k] int32: the row of the sign of the hypotheses that serve it
-    outside: np.ndarray  # [k] int32
-    amounts: np.ndarray  # [k]
+    inside: np.ndarray  # [k] int32, the row whose label is the sign of the hypotheses that count
+    outside: np.ndarray  # [k] int32, the other row
+    amounts: np.ndarray  # [k] the violations
 
 
 class Separation(NamedTuple):
-    """What one pass over all pairs finds."""
+    """The results of one pass over all pairs."""
 
     of_positive: np.ndarray  # [g+] the slack that the cuts of each positive group require
     of_negative: np.ndarray  # [g-]
@@ -69,18 +69,18 @@ def group(covered: np.ndarray, rows: np.ndarray) -> Side:
 
 
 def num_products(pairs: Pairs) -> int:
-    """How many multiplications a pass takes."""
+    """The number of multiplications of a pass."""
     return 2 * len(pairs.positive.rows) * len(pairs.negative.rows) * max(len(pairs.selected), 1)
 
 
 def separate(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray) -> Separation:
     """One pass over all pairs of groups, with slacks [g+] and [g-]."""
-    answers = list(_by_blocks(_separate_block, pairs, slacks_positive, slacks_negative))
-    required = _joined([(own, other) for own, other, *_ in answers], pairs)
+    results = list(_by_blocks(_separate_block, pairs, slacks_positive, slacks_negative))
+    required = _joined([(own, other) for own, other, *_ in results], pairs)
     nothing = np.zeros(0, np.int32)
     found = [
         _rows_of(pairs, best, begin)
-        for (_, _, *best), begin in zip(answers, _begins(pairs), strict=True)
+        for (_, _, *best), begin in zip(results, _begins(pairs), strict=True)
     ]
     found = found or [Violated(nothing, nothing, np.zeros(0))]
     return Separation(
@@ -91,7 +91,7 @@ def separate(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndar
 def required_slacks(
     pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The slacks [g+] and [g-] that the cuts require, as of `separate`, without a search for
+    """The slacks [g+] and [g-] that the cuts require, as in `separate`, without a search for
     violated pairs.
     """
     return _joined(
@@ -108,8 +108,8 @@ def required_slacks(
 def _joined(
     parts: list[tuple[np.ndarray, np.ndarray]], pairs: Pairs
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The slacks that the cuts of all blocks require, and a little more: a sum below 1 of A terms
-    misses by at most (A + 2) eps.
+    """The slacks that the cuts of all blocks require, raised by the rounding error: a sum of A
+    terms that is below 1 has an error of at most (A + 2) eps.
     """
     num_positive, num_negative = len(pairs.positive.rows), len(pairs.negative.rows)
     if not parts:
@@ -129,7 +129,7 @@ def _num_columns(pairs: Pairs) -> int:
 
 
 def _block_size(pairs: Pairs) -> int:
-    """Positive groups of a block."""
+    """The number of positive groups of a block."""
     return min(
         _power(len(pairs.positive.rows)),
         max(_ENTRIES // _power(len(pairs.negative.rows)), _NUM_BUCKETS),
@@ -137,7 +137,7 @@ def _block_size(pairs: Pairs) -> int:
 
 
 def _begins(pairs: Pairs) -> range:
-    """Where blocks of positive groups begin; none where one class has no groups."""
+    """The starts of the blocks of positive groups; none if one class has no groups."""
     number = len(pairs.positive.rows) if len(pairs.negative.rows) else 0
     return range(0, number, _block_size(pairs) if number else 1)
 
@@ -148,8 +148,8 @@ def _by_blocks(
     slacks_positive: np.ndarray,
     slacks_negative: np.ndarray,
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """The answers of a compiled function for each block of positive groups, beside all negative
-    ones.
+    """The results of a compiled function for each block of positive groups, paired with all
+    negative groups.
     """
     dtype, columns, width = (
         _dtype(pairs),
@@ -171,15 +171,17 @@ def _by_blocks(
                 pairs.positive.covered[part], _block_size(pairs), columns
             ).astype(dtype)
             own: np.ndarray = _filled(slacks_positive[part], _block_size(pairs)).astype(dtype)
-            answer = function(
+            results = function(
                 jnp.asarray(block), jnp.asarray(own), other, *rest, is_either=pairs.is_either
             )
-            yield tuple(np.asarray(one, np.float64) for one in answer)
+            yield tuple(np.asarray(one, np.float64) for one in results)
 
 
 def _rows_of(pairs: Pairs, best: Sequence[np.ndarray], begin: int) -> Violated:
-    """The proposals of a block: amounts and places [signs, groups, buckets] of both sides."""
-    amounts, places, amounts_of_others, places_of_others = best
+    """The violated pairs of a block, from violations and indices [signs, groups, buckets] of both
+    sides.
+    """
+    amounts, indices, amounts_of_others, indices_of_others = best
     inside, outside, sizes = [], [], []
     for sign in range(amounts.shape[0]):
         own = np.broadcast_to(np.arange(amounts.shape[1])[:, None], amounts.shape[1:])
@@ -187,9 +189,9 @@ def _rows_of(pairs: Pairs, best: Sequence[np.ndarray], begin: int) -> Violated:
             np.arange(amounts_of_others.shape[1])[:, None], amounts_of_others.shape[1:]
         )
         positive = (
-            np.concatenate([own.ravel(), places_of_others[sign].ravel()]).astype(np.int64) + begin
+            np.concatenate([own.ravel(), indices_of_others[sign].ravel()]).astype(np.int64) + begin
         )
-        negative = np.concatenate([places[sign].ravel(), other.ravel()]).astype(np.int64)
+        negative = np.concatenate([indices[sign].ravel(), other.ravel()]).astype(np.int64)
         size = np.concatenate([amounts[sign].ravel(), amounts_of_others[sign].ravel()])
         keeps = (
             (size > _LEAST_VIOLATION)
@@ -204,7 +206,7 @@ def _rows_of(pairs: Pairs, best: Sequence[np.ndarray], begin: int) -> Violated:
 
 
 def _power(number: int) -> int:
-    """The next power of two: programs are compiled for each size."""
+    """The next power of two, so that few programs are compiled."""
     return max(_LEAST_SIZE, 1 << (number - 1).bit_length())
 
 
@@ -213,12 +215,12 @@ def _padded(table: np.ndarray, num_rows: int, num_columns: int) -> np.ndarray:
 
 
 def _filled(slacks: np.ndarray, size: int) -> np.ndarray:
-    """With slacks of 2 for groups that only pad, which no cut of theirs violates."""
+    """The slacks, padded with 2, so that no cut of a padding group is violated."""
     return np.pad(slacks, (0, size - len(slacks)), constant_values=2.0)
 
 
 def _sums(own: Array, other: Array, selected: Array, is_either: bool) -> Array:
-    """The sums of mu over the hypotheses that serve each pair, [1 or 2, b, n]."""
+    """The sums of mu over the hypotheses that count in the cut of each pair, [1 or 2, b, n]."""
     by_positive = numerics.times(own * selected[0][None, :], (1 - other).T)
     by_negative = numerics.times(1 - own, (other * selected[1][None, :]).T)
     return (by_positive + by_negative)[None] if is_either else jnp.stack([by_positive, by_negative])
@@ -234,7 +236,7 @@ def _required_in_block(
     *,
     is_either: bool,
 ) -> tuple[Array, ...]:
-    """What the cuts of [b] positive and [n] negative groups require."""
+    """The slacks that the cuts between [b] positive and [n] negative groups require."""
     missing = 1 - jnp.min(_sums(own, other, selected, is_either), axis=0)
     return jnp.max(missing - other_slacks[None, :], axis=1), jnp.max(
         missing - own_slacks[:, None], axis=0
@@ -251,7 +253,9 @@ def _separate_block(
     *,
     is_either: bool,
 ) -> tuple[Array, ...]:
-    """What the cuts of [b] positive and [n] negative groups require, and those violated most."""
+    """The slacks that the cuts between [b] positive and [n] negative groups require, and the most
+    violated cuts.
+    """
     sums = _sums(own, other, selected, is_either)
     missing = 1 - jnp.min(sums, axis=0)
     own_required = jnp.max(missing - other_slacks[None, :], axis=1)
@@ -260,14 +264,14 @@ def _separate_block(
     count, num_own, num_other = violations.shape
     by_bucket = violations.reshape(count, num_own, _NUM_BUCKETS, -1)
     buckets = jnp.arange(_NUM_BUCKETS)[None, None, :]
-    places = jnp.argmax(by_bucket, axis=3) + buckets * (num_other // _NUM_BUCKETS)
+    indices = jnp.argmax(by_bucket, axis=3) + buckets * (num_other // _NUM_BUCKETS)
     of_others = jnp.swapaxes(violations, 1, 2).reshape(count, num_other, _NUM_BUCKETS, -1)
-    places_of_others = jnp.argmax(of_others, axis=3) + buckets * (num_own // _NUM_BUCKETS)
+    indices_of_others = jnp.argmax(of_others, axis=3) + buckets * (num_own // _NUM_BUCKETS)
     return (
         own_required,
         other_required,
         jnp.max(by_bucket, axis=3),
-        places,
+        indices,
         jnp.max(of_others, axis=3),
-        places_of_others,
+        indices_of_others,
     )

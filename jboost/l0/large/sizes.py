@@ -1,19 +1,20 @@
-"""How many rows, columns and cuts a fit works on at a time."""
+"""The numbers of rows, columns and cuts that a fit works on at a time."""
 
 from __future__ import annotations
 
 from jboost.l0.large.proof import Table
 
-# of the first relaxation, where rows are many; and how many times as many the next ones have
+# The rows of the first relaxation, if there are many rows, and the factor from each relaxation to
+# the next.
 FIRST_ROWS, MORE_ROWS = 4096, 4
-ENTRIES = 1 << 22  # of the master, rows times columns
-LEAST_COLUMNS = 64
-_FEW_COLUMNS = 256
+ENTRIES = 1 << 22  # the most entries (rows times columns) of the master
+LEAST_COLUMNS = 64  # the least capacity for columns, for any number of rows
+_FEW_COLUMNS = 256  # the capacity for tables of few monomials, which then share programs
 
 
 def stages(num_rows: int) -> list[int]:
-    """Of how many rows relaxations are solved one after another: a part first where
-    rows are many.
+    """The numbers of rows of successive relaxations; if there are many rows, the first ones have
+    only a part of them.
     """
     sizes = [FIRST_ROWS]
     while sizes[-1] * MORE_ROWS < num_rows:
@@ -22,7 +23,7 @@ def stages(num_rows: int) -> list[int]:
 
 
 def capacity(table: Table, max_columns: int) -> int:
-    """Columns held at a time: fewer where rows are many."""
+    """The number of columns held at a time; it is smaller if there are many rows."""
     most = min(max(LEAST_COLUMNS, ENTRIES // len(table.labels)), max_columns)
     needed = max(2 * len(table.costs), _FEW_COLUMNS)  # small tables share a size
     return min(1 << (most.bit_length() - 1), 1 << (needed - 1).bit_length())

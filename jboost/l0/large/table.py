@@ -1,6 +1,4 @@
-"""The data of a fit: every monomial over the rows that count, checked before anything is made of
-them.
-"""
+"""The data of a fit: the rows that count and all monomials over them, checked before any work."""
 
 from __future__ import annotations
 
@@ -13,13 +11,13 @@ from jboost.l0.large.proof import Table
 from jboost.learners.monomials import Monomials
 from jboost.monomials import products
 
-_MOST_MONOMIALS = 4_000_000  # of one sign, whose values are held at once
-# that a fit holds at a time, for an estimate of its memory
+_MOST_MONOMIALS = 4_000_000  # the most monomials of one sign, since all values are held at once
+# The numbers of such arrays that a fit holds at a time, to estimate its memory.
 _ARRAYS_OF_ROWS, _COPIES_OF_MASTER, _ARRAYS_OF_MONOMIALS = 24, 4, 6
 
 
 def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Table, np.ndarray]:
-    """Every monomial over the rows that count, and which rows those are. Raises ValueError for
+    """All monomials over the rows that count, and the indices of these rows. Raises ValueError for
     values that are not allowed.
     """
     check.on_host("jboost.l0.fit_large", instead="jboost.l0.fit may be traced", dataset=dataset)
@@ -49,7 +47,7 @@ def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Tab
 
 
 def _check_number(num_literals: int, max_order: int) -> None:
-    """Raises ValueError where the values of all monomials would not fit."""
+    """Raises ValueError if there are too many monomials to hold all their values."""
     number = products.num_monomials(num_literals, max_order)
     if number > _MOST_MONOMIALS:
         raise ValueError(
@@ -60,7 +58,7 @@ def _check_number(num_literals: int, max_order: int) -> None:
 
 
 def num_bytes(num_rows: int, num_bits: int, max_order: int) -> int:
-    """About how many bytes a fit holds at its peak.
+    """An estimate of the bytes that a fit holds at its peak.
 
     Bits as bytes twice, the columns of the pool, the master of all rows with its least columns,
     products of literals, and a dozen numbers for each monomial and sign.
@@ -72,27 +70,27 @@ def num_bytes(num_rows: int, num_bits: int, max_order: int) -> int:
 
 
 def _check_memory(num_rows: int, num_bits: int, max_order: int) -> None:
-    """Raises ValueError where a fit would take more than there is, with what would fit."""
+    """Raises ValueError if a fit would take more memory than there is, with a size that fits."""
     needed, most = num_bytes(num_rows, num_bits, max_order), memory.of_device()
     if needed > most:
         raise ValueError(
             f"dataset has {num_rows:,} rows of {num_bits:,} bits: a fit takes about {needed:,}"
-            f" bytes, and there are {most:,}; make fewer bits (coarser cuts), take monomials of"
+            f" bytes, and there are {most:,}; make fewer bits (coarser cuts), use monomials of"
             f" fewer literals, or about {int(num_rows * most / needed):,} of the rows"
         )
 
 
 def _mixed(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Rows [r] in an order of which any first part has both classes in proportion, at random, where
-    they are many.
+    """Rows [r] in an order in which any first part has both classes in proportion. If there are
+    many rows, the order within each class is random.
     """
     if len(rows) <= 2 * sizes.FIRST_ROWS:
         return rows
     keys = np.empty(len(rows))
     shuffled = np.random.default_rng(0).permutation(len(rows))
     for sign in (1, -1):
-        places = shuffled[labels[rows][shuffled] == sign]
-        keys[places] = (np.arange(len(places)) + 0.5) / max(len(places), 1)
+        indices = shuffled[labels[rows][shuffled] == sign]
+        keys[indices] = (np.arange(len(indices)) + 0.5) / max(len(indices), 1)
     return rows[np.argsort(keys, kind="stable")]
 
 

@@ -1,5 +1,5 @@
-"""Votes of few rules: points of the sparse minimum disagreement problem (15), improved by the local
-search on patterns of the rules.
+"""Votes of few rules: points of the sparse minimum disagreement problem (15) of Goldberg and
+Eckstein 2009, improved by local search on the patterns of the rules.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from jboost.l0.large.greedy import Rules
 from jboost.l0.large.proof import Table
 from jboost.l0.votes import local_search, rounded
 
-_MOST_PATTERNS = 4096  # of a search, whose moves take time in proportion
-_MOVES_AT_ONCE = 16
-# coefficients are multiples of one over it, so that all margins are exact in float32
+_MOST_PATTERNS = 4096  # the most patterns of a search; the time of a move is proportional to them
+_MOVES_AT_ONCE = 16  # moves of a compiled search, after which the time is checked
+# Coefficients are multiples of 1 / _UNITS, so that all margins are exact in float32.
 _UNITS = 2.0**20
-_NUM_COLUMNS = 64  # that a compiled search takes
-_PATTERNS = (256, 1024, _MOST_PATTERNS)  # that it takes
-_CONSTANTS = (0, 1)
+_NUM_COLUMNS = 64  # the number of columns of a compiled search
+_PATTERNS = (256, 1024, _MOST_PATTERNS)  # the numbers of patterns of compiled searches
+_CONSTANTS = (0, 1)  # the columns of the constant classifiers in a problem
 
 
 class Columns(NamedTuple):
     """Signed monomials that may vote."""
 
-    monomials: np.ndarray  # [k] int64, places in the list of all
+    monomials: np.ndarray  # [k] int64, indices into the list of all monomials
     signs: np.ndarray  # [k] +1 or -1
 
 
@@ -43,7 +43,7 @@ class Vote(NamedTuple):
 
     @property
     def num_rules(self) -> int:
-        """The constants do not count."""
+        """The number of rules, without the constants."""
         return len(self.coefficients)
 
 
@@ -57,14 +57,14 @@ def constant(table: Table) -> Vote:
 
 
 class Problem(NamedTuple):
-    """(15) over few columns, on the patterns that these make of the rows."""
+    """The problem (15) over few columns, on the patterns of the rows for these columns."""
 
     columns: Columns
     instance: local_search.Instance
 
 
 def make_problem(table: Table, columns: Columns) -> Problem:
-    """The problem over the first of the columns, as many as leave at most so many patterns."""
+    """The problem over the first columns, as many as make at most _MOST_PATTERNS patterns."""
     size = min(len(columns.signs), _NUM_COLUMNS)
     while True:
         columns = Columns(columns.monomials[:size], columns.signs[:size])
@@ -85,7 +85,7 @@ def _patterns(table: Table, columns: Columns) -> tuple[separation.Side, np.ndarr
 def _instance(
     table: Table, columns: Columns, side: separation.Side, weights: np.ndarray
 ) -> local_search.Instance:
-    """With sizes rounded up to powers of two, which share a compiled search."""
+    """The problem padded to one of a few sizes, so that searches share compiled programs."""
     dtype = jnp.result_type(float)
     num_columns = 2 + _NUM_COLUMNS
     num_patterns = next(size for size in _PATTERNS if size >= len(weights))
@@ -113,7 +113,7 @@ def _instance(
 
 
 def of_rules(table: Table, rules: Rules, most: int | None) -> Vote:
-    """The vote next to real votes of rules, the largest ones where they are too many."""
+    """The vote nearest to real votes of rules. Only the `most` rules of largest votes are kept."""
     sizes = np.abs(rules.votes)
     if most is not None and len(sizes) > most:
         sizes = np.where(sizes >= np.sort(sizes)[-most], sizes, 0.0)
@@ -126,60 +126,58 @@ def of_rules(table: Table, rules: Rules, most: int | None) -> Vote:
 
 
 def at(table: Table, columns: Columns, coefficients: np.ndarray, constants: np.ndarray) -> Vote:
-    """The vote next to coefficients [k] >= 0 and constants [2], in multiples of 2^-20 that sum to
-    1, with its exact loss.
+    """The vote nearest to coefficients [k] >= 0 and constants [2], in multiples of 2^-20 that sum
+    to 1, with its exact loss.
     """
     values = np.concatenate([constants, coefficients])
     values[0] += values.sum() <= 0
     units = np.round(values / values.sum() * _UNITS)
     units[np.argmax(units)] += _UNITS - units.sum()
-    places = np.flatnonzero(units[2:] > 0)
-    kept = Columns(columns.monomials[places], columns.signs[places])
+    indices = np.flatnonzero(units[2:] > 0)
+    kept = Columns(columns.monomials[indices], columns.signs[indices])
     shares = units / _UNITS
     side, weights = _patterns(table, kept)
     labels = np.where(side.covered[:, -1] > 0, 1.0, -1.0)
-    scores = side.covered[:, :-1] @ (shares[2 + places] * kept.signs) + shares[0] - shares[1]
+    scores = side.covered[:, :-1] @ (shares[2 + indices] * kept.signs) + shares[0] - shares[1]
     errors = float(weights[labels * scores < table.margin].sum())
     paid = float(table.costs[kept.monomials].sum()) + table.constant_cost * int(
         (shares[:2] > 0).sum()
     )
-    return Vote(kept, shares[2 + places], shares[:2], errors + paid)
+    return Vote(kept, shares[2 + indices], shares[:2], errors + paid)
 
 
 def columns_of(rules: Rules) -> Columns:
-    """The rules, of the signs of their votes."""
+    """The columns of the rules, with the signs of their votes."""
     return Columns(rules.columns, np.where(rules.votes < 0, -1, 1).astype(np.int8))
 
 
 def start_from(problem: Problem, vote: Vote) -> Array:
-    """The coefficients [n] of a vote in a problem that has its columns, or of what it
-    has of them.
-    """
+    """The coefficients [n] of a vote in a problem; columns that the problem lacks are left out."""
     values = np.zeros(problem.instance.costs.shape[0])
     values[:2] = vote.constants
-    places = {
-        key: place
-        for place, key in enumerate(zip(*map(np.ndarray.tolist, problem.columns), strict=True))
+    indices = {
+        key: position
+        for position, key in enumerate(zip(*map(np.ndarray.tolist, problem.columns), strict=True))
     }
     for key, value in zip(
         zip(*map(np.ndarray.tolist, vote.columns), strict=True), vote.coefficients, strict=True
     ):
-        if key in places:
-            values[2 + places[key]] = value
+        if key in indices:
+            values[2 + indices[key]] = value
     values[0] += values.sum() <= 0
     return jnp.asarray(values / values.sum(), problem.instance.costs.dtype)
 
 
 def improve(problem: Problem, start: Array, most: int | None) -> tuple[Vote, Array]:
     """The vote after some moves of the local search from coefficients [n], and its coefficients,
-    from which more moves go on.
+    from which the search can continue.
     """
     found = _search(problem.instance, start, config=_config(most))
     return _vote(problem, found), found.coefficients
 
 
 def warm_up(num_patterns: int, most: int | None) -> None:
-    """Compiles the search for so many patterns, on a problem that is solved at once."""
+    """Compiles the search for `num_patterns` patterns, on a trivial problem."""
     size = next((size for size in _PATTERNS if size >= num_patterns), _MOST_PATTERNS)
     dtype, num_columns = jnp.result_type(float), 2 + _NUM_COLUMNS
     is_first = np.arange(num_columns) < 1
@@ -197,14 +195,14 @@ def warm_up(num_patterns: int, most: int | None) -> None:
 def from_relaxation(
     problem: Problem, coefficients: np.ndarray, config: rounded.RelaxedConfig
 ) -> Vote:
-    """The vote of few rules that is next to the scores of the relaxation (see `relaxed`)."""
+    """The vote of few rules whose scores are nearest to those of the relaxation (see `relaxed`)."""
     values = jnp.asarray(coefficients, problem.instance.costs.dtype)
     return _vote(problem, _find_relaxed(problem.instance, values, config=config))
 
 
 @jax.jit
 def starting_points(coefficients: Array) -> Array:
-    """Coefficients [n] as they are, and the largest few of them, [s, n]."""
+    """Starting points [s, n]: the coefficients [n] themselves, and only their largest entries."""
     return jnp.concatenate([coefficients[None], local_search.sparse_starts(coefficients)])
 
 
@@ -216,9 +214,9 @@ def _config(most: int | None) -> local_search.SearchConfig:
 def _search(
     instance: local_search.Instance, start: Array, *, config: local_search.SearchConfig
 ) -> local_search.Vote:
-    few = local_search.limited(start, config.max_hypotheses, _CONSTANTS)
+    limited = local_search.limited(start, config.max_hypotheses, _CONSTANTS)
     return local_search.search(
-        instance, local_search.evaluate(instance, few), config=config, companions=_CONSTANTS
+        instance, local_search.evaluate(instance, limited), config=config, companions=_CONSTANTS
     )
 
 
@@ -231,6 +229,6 @@ def _find_relaxed(
 
 def _vote(problem: Problem, found: local_search.Vote) -> Vote:
     values = np.asarray(found.coefficients, np.float64)
-    places = np.flatnonzero(values[2 : 2 + len(problem.columns.signs)] > 0)
-    columns = Columns(problem.columns.monomials[places], problem.columns.signs[places])
-    return Vote(columns, values[2 + places], values[:2], float(found.loss))
+    indices = np.flatnonzero(values[2 : 2 + len(problem.columns.signs)] > 0)
+    columns = Columns(problem.columns.monomials[indices], problem.columns.signs[indices])
+    return Vote(columns, values[2 + indices], values[:2], float(found.loss))
