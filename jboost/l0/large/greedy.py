@@ -8,6 +8,7 @@ Votes are refitted on the distinct patterns of the rules, which are far fewer th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -78,9 +79,24 @@ def refit(table: Table, rules: Rules) -> Rules:
     return Rules(rules.columns, votes[:-1], float(votes[-1]), loss)
 
 
-def exchange(table: Table, rules: Rules, index: int) -> Rules:
-    """The rules with the one at `index` replaced by the best other one, if that lowers the loss."""
+def exchanges(table: Table, rules: Rules) -> Iterator[Rules]:
+    """Tries once for each rule to exchange it for the best other rule; yields the rules so far.
+
+    An exchange is kept if it lowers the loss. The new rule is then the last one, so that the next
+    rule to try moves to the index of the old one.
+    """
+    index = 0
+    for _ in range(len(rules.columns)):
+        changed = _exchange(table, rules, index)
+        if changed.loss < rules.loss * (1 - _LEAST_GAIN):
+            rules = changed
+        else:
+            index += 1
+        yield rules
+
+
+def _exchange(table: Table, rules: Rules, index: int) -> Rules:
+    """The rules with the one at `index` replaced by the best other one."""
     kept = np.arange(len(rules.columns)) != index
     fewer = refit(table, rules._replace(columns=rules.columns[kept], votes=rules.votes[kept]))
-    changed = extend(table, fewer)
-    return changed if changed.loss < rules.loss * (1 - _LEAST_GAIN) else rules
+    return extend(table, fewer)

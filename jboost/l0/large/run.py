@@ -212,13 +212,12 @@ class Run:
         """
         for _ in range(_MOST_REFINED):
             before = self.rules.loss
-            # the replacement of the first rule is appended at the end
-            for _ in range(len(self.rules.columns)):
-                if not self.goes_on or self.clock.elapsed > _RESERVED * self.clock.limit:
-                    return
-                self.rules = greedy.exchange(part, self.rules, 0)
+            for rules in greedy.exchanges(part, self.rules):
+                self.rules = rules
                 self.keep_if_better(votes.of_rules(self.table, self.rules, self.max_rules))
                 self.report("vote")
+                if not self.goes_on or self.clock.elapsed > _RESERVED * self.clock.limit:
+                    return
             if self.rules.loss >= before:
                 return
 
