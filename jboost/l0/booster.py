@@ -44,9 +44,9 @@ _WIDE, _EARLY_ROUNDS = 0.5, 2
 # Smoothing of the duals towards those of the best proof (Wentges 1997): the share of the latter at
 # the start, which is also the largest share, and the least share after a round that proves little.
 _FIRST_SMOOTHING, _LEAST_SMOOTHING = 0.5, 0.2
-# The largest increase of the lower bound that smoothing allows is known before pricing. A round
-# that reaches `_ENOUGH_GAIN` of it multiplies the share by `_LESS_SMOOTHING`, any other round by
-# `_MORE_SMOOTHING`.
+# The expected gain of a round is the increase of the lower bound if no new column cut off the
+# smoothed duals. A round that gains `_ENOUGH_GAIN` of it multiplies the share by `_LESS_SMOOTHING`,
+# any other round by `_MORE_SMOOTHING`.
 _ENOUGH_GAIN, _LESS_SMOOTHING = 0.5, 0.5
 _MORE_SMOOTHING = 1.4
 # Few rounds of cuts for each round of columns: the relaxation of the next round starts warm.
@@ -225,10 +225,10 @@ class L0(boosting.Booster):
         and stores the new columns.
         """
         before, was_either = _bounds(memory)[1], memory.either
-        # What the round would prove if the new columns did not cut off the smoothed duals.
-        largest_gain = (1 - memory.pull) * (proposal.relaxation.lower_bound - before)
+        # the increase of the lower bound if no new column cut off the smoothed duals
+        expected_gain = (1 - memory.pull) * (proposal.relaxation.lower_bound - before)
         memory = self.note(memory, dataset, proposal)
-        has_gained_enough = _bounds(memory)[1] - before > _ENOUGH_GAIN * largest_gain
+        has_gained_enough = _bounds(memory)[1] - before > _ENOUGH_GAIN * expected_gain
         weights = jnp.where(dataset.mask, dataset.weights, 0)
         prices = jnp.concatenate(
             [proposal.prices, jnp.asarray(self.constant_cost, proposal.prices.dtype)[None]]
@@ -281,10 +281,8 @@ class L0(boosting.Booster):
         )
         # Once the gap is closed, the next round solves the other relaxation, whose gap is unknown.
         gap = jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap))
-        less, more = (
-            _LESS_SMOOTHING * memory.pull,
-            jnp.clip(_MORE_SMOOTHING * memory.pull, _LEAST_SMOOTHING, _FIRST_SMOOTHING),
-        )
+        more = jnp.clip(_MORE_SMOOTHING * memory.pull, _LEAST_SMOOTHING, _FIRST_SMOOTHING)
+        less = _LESS_SMOOTHING * memory.pull
         smoothing = jnp.where(entered.num_new > 0, jnp.where(has_gained_enough, less, more), 0.0)
         memory = memory._replace(
             either=memory.either | is_closed,
