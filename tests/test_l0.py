@@ -942,8 +942,8 @@ def test_more_pairs_than_memory_holds_are_refused_with_the_bytes_that_they_take(
     with pytest.raises(
         ValueError,
         match=(
-            r"dataset has 30 examples: the matrices of their pairs take 57,600 bytes, but the device has"
-            r" 10,000; merge"
+            r"dataset has 30 examples: the matrices of their pairs take 57,600 bytes, but the"
+            r" device has 10,000; merge"
         ),
     ):
         jboost.l0.fit(dataset, jboost.learners.monomials(3), margin=0.2)

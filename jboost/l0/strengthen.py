@@ -54,8 +54,8 @@ class StrengthenConfig:
         check.record("config.relaxation", self.relaxation, RelaxationConfig)
         if self.relaxation.cuts != "either" or self.relaxation.distance_factor is not None:
             raise ValueError(
-                'config.relaxation is to have cuts="either" of all pairs: others do not hold of all'
-                " points of (15), or are not looked for"
+                'config.relaxation must have cuts="either" and distance_factor=None: other cuts are'
+                " not valid for all points of (15), or are not searched"
             )
 
 

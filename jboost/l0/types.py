@@ -124,7 +124,7 @@ class Instance(NamedTuple):
 
     margins: Array  # [m, U] y_i H_iu; all rows of padding and columns of unused slots are 0
     hits: Array  # [m, U] 1 where H_iu = y_i
-    misses: Array  # [m, U] 1 where H_iu != -y_i, so that h_u misses the other class on i
+    misses: Array  # [m, U] 1 where H_iu is not -y_i, the label of the other class
     weights: Array  # [m] cost of a slack, 0 for padding
     costs: Array  # [U] c, 0 for unused slots
     is_column: Array  # [U] bool
