@@ -26,7 +26,7 @@ WHOLE = 1e-4  # a value this close to an integer counts as one
 _LEAST_GAIN = 1e-4
 
 
-class Question(NamedTuple):
+class Candidate(NamedTuple):
     """The decision to branch on, or none."""
 
     place: Array  # [] int32 index among hypotheses, examples and splits [U + m + U // 2]
@@ -47,7 +47,7 @@ def fractions(pool: Pool, decisions: Decisions, solution: Solution) -> Array:
     return jnp.where((jnp.concatenate(decisions) == OPEN) & (distance > WHOLE), distance, 0.0)
 
 
-def ask(
+def choose(
     pool: Pool,
     cuts: CutSet,
     decisions: Decisions,
@@ -56,7 +56,7 @@ def ask(
     *,
     num_tried: int,
     num_pivots: int,
-) -> Question:
+) -> Candidate:
     """Chooses the decision to branch on: the best fractional one, or any open one if none is
     fractional.
     """
@@ -66,12 +66,12 @@ def ask(
         lambda: _best(pool, cuts, decisions, solution, goal, distance, num_tried, num_pivots),
         lambda: _any_open(pool, decisions, solution),
     )
-    return Question(place, jnp.any(_is_open(pool, decisions)))
+    return Candidate(place, jnp.any(_is_open(pool, decisions)))
 
 
-def no_question(pool: Pool) -> Question:
+def no_candidate(pool: Pool) -> Candidate:
     """No decision to branch on."""
-    return Question(jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    return Candidate(jnp.zeros((), jnp.int32), jnp.zeros((), bool))
 
 
 def _indices(pool: Pool) -> Array:
