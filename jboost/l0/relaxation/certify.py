@@ -3,9 +3,9 @@ from a dual or a primal point alone.
 
 Lower bound: let w, v >= 0 satisfy (19b), (1 + rho) w_i + sum of v over the cuts of i <= weight_i.
 Let s_u be the sum of v over the cuts that count u, g_u = sum_i y_i H_iu w_i, r = max_u
-[s_u - c_u]_+, and b an upper bound on sum mu at an optimum. Then the optimum is at least rho sum w +
-sum v - b r + min_u (c_u + r - s_u - g_u). The term b r makes the dual feasible; the printed (20)
-and (22) omit it. Sums are rounded outwards.
+[s_u - c_u]_+, and b an upper bound on sum mu at an optimum. Then rho sum w + sum v - b r + min_u
+(c_u + r - s_u - g_u) is a lower bound. The term b r makes the dual feasible; the printed (20) and
+(22) omit it. Sums are rounded outwards.
 
 Upper bound: lambda, mu and xi are multiples of 2^-nmant, nmant the number of bits of the fraction
 of a float. So every sum below 2 is exact, also in products of matrices. A larger sum of mu is never
