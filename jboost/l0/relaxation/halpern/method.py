@@ -13,9 +13,9 @@ from jboost.l0.relaxation import certify, pair_blocks
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation.halpern.iteration import (
     Best,
+    Measured,
     Point,
     State,
-    Measured,
     iterate,
     mapped_point,
     measure,
@@ -168,8 +168,8 @@ def _restarted(
     kept = state._replace(pairs=size, anchor_pairs=size, best=state.best._replace(pairs=size))
     moved = after._replace(pairs=size, anchor_pairs=size, best=kept.best)
     chosen = jax.tree.map(lambda new, old: jnp.where(restarts, new, old), moved, kept)
-    met = jnp.abs(ways.cross) / jnp.maximum(
-        ways.primal_error * ways.dual_error, jnp.finfo(size.dtype).tiny
+    met = jnp.abs(measured.cross) / jnp.maximum(
+        measured.primal_error * measured.dual_error, jnp.finfo(size.dtype).tiny
     )
     norm = jnp.maximum(state.norm, jnp.where(jnp.isfinite(met), met, 0.0))
     return chosen._replace(
