@@ -215,8 +215,8 @@ class L0(boosting.Booster):
             memory.integer_proof,
             memory.proof,
         )
-        asked = pricing.between(best, solved, jnp.where(best.bound > -jnp.inf, memory.pull, 0.0))
-        return pricing.ask(learner, state, asked, solved, memory.either)
+        duals = pricing.smoothed(best, solved, jnp.where(best.bound > -jnp.inf, memory.pull, 0.0))
+        return pricing.solve(learner, state, duals, solved, memory.either)
 
     def absorb(
         self, memory: Memory, dataset: Dataset, proposal: Priced, ensemble: Ensemble
@@ -282,8 +282,11 @@ class L0(boosting.Booster):
         # Once the gap is closed, the next round solves the other relaxation, whose gap is unknown.
         gap = jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap))
         more = jnp.clip(_MORE_SMOOTHING * memory.pull, _LEAST_SMOOTHING, _FIRST_SMOOTHING)
-        less = _LESS_SMOOTHING * memory.pull
-        smoothing = jnp.where(entered.num_new > 0, jnp.where(has_gained_enough, less, more), 0.0)
+        smoothing = jnp.where(
+            entered.num_new > 0,
+            jnp.where(has_gained_enough, _LESS_SMOOTHING * memory.pull, more),
+            0.0,
+        )
         memory = memory._replace(
             either=memory.either | is_closed,
             gap=gap,

@@ -29,7 +29,7 @@ _MOST_SPARED = 1e30  # a finite number above every sum of weights, in place of i
 _LEAST = 1e-30  # smaller weights become 0: products with them may be subnormal
 
 
-class Asked(NamedTuple):
+class Duals(NamedTuple):
     """The duals of the relaxation to price with; they satisfy (19b)."""
 
     example_weights: Array  # [m] w
@@ -49,11 +49,11 @@ class Priced(NamedTuple):
     least_cost: Array  # [] of the hypotheses other than the constants
     prices: Array  # [p] the costs that hypotheses may have
     state: PyTree
-    asked: Asked
+    duals: Duals
     relaxation: L0Relaxation  # over the current columns
 
 
-def between(best: Proof, solved: L0Relaxation, share: Array) -> Asked:
+def smoothed(best: Proof, solved: L0Relaxation, share: Array) -> Duals:
     """Smoothed duals (Wentges 1997): (1 - share) times those of a relaxation plus `share` [] times
     those of the best proof.
 
@@ -74,7 +74,7 @@ def between(best: Proof, solved: L0Relaxation, share: Array) -> Asked:
     sums = jnp.where(is_first, jnp.zeros_like(values).at[groups].add(values)[groups], 0.0)
     heaviest, indices = numerics.top_k(sums, solved.pair_weights.shape[0])
     kept = jnp.where((heaviest > 0)[:, None], pairs[indices], -1)
-    return Asked(
+    return Duals(
         _normal(of_solved * solved.example_weights + of_best * best.example_weights),
         kept,
         jnp.where(kept[:, 0] >= 0, _normal(heaviest), 0.0),
@@ -86,7 +86,7 @@ def _normal(values: Array) -> Array:
 
 
 def pair_matrix(
-    asked: Asked | Proof, either: Array | bool = False, never_abstain: Array | bool = False
+    duals: Duals | Proof, either: Array | bool = False, never_abstain: Array | bool = False
 ) -> Array:
     """The duals of the cuts as a matrix [m, m], symmetric for the cuts "either".
 
@@ -96,9 +96,9 @@ def pair_matrix(
     hypothesis ever abstains. Otherwise each order earns the whole dual and some hypotheses earn it
     twice: the bound is then weaker, but still valid.
     """
-    num_examples = asked.example_weights.shape[0]
+    num_examples = duals.example_weights.shape[0]
     num_bytes, most = (
-        _NUM_MATRICES * num_examples**2 * asked.pair_weights.dtype.itemsize,
+        _NUM_MATRICES * num_examples**2 * duals.pair_weights.dtype.itemsize,
         memory.of_device(),
     )
     if num_bytes > most:
@@ -108,17 +108,17 @@ def pair_matrix(
             " their weights (jboost.data.merging), discretise the attributes more coarsely so that"
             " more examples are equal, or take a sample"
         )
-    inside = jnp.all(asked.pairs >= 0, axis=1)
-    ends = jnp.where(inside[:, None], asked.pairs, num_examples)
-    empty = jnp.zeros((num_examples, num_examples), asked.pair_weights.dtype)
-    matrix = empty.at[ends[:, 0], ends[:, 1]].add(asked.pair_weights, mode="drop")
+    inside = jnp.all(duals.pairs >= 0, axis=1)
+    ends = jnp.where(inside[:, None], duals.pairs, num_examples)
+    empty = jnp.zeros((num_examples, num_examples), duals.pair_weights.dtype)
+    matrix = empty.at[ends[:, 0], ends[:, 1]].add(duals.pair_weights, mode="drop")
     return jnp.where(either, jnp.where(never_abstain, 0.5, 1.0) * (matrix + matrix.T), matrix)
 
 
-def ask(
+def solve(
     learner: Any,
     state: PyTree,
-    asked: Asked,
+    duals: Duals,
     relaxation: L0Relaxation,
     either: Array | bool = False,
 ) -> Priced:
@@ -128,10 +128,12 @@ def ask(
     The second problem, without the edges, is the first with example weights 0. The learner may have
     a method `never_abstains(state)`, [] bool: whether no hypothesis outputs 0 on any example.
     """
-    weights, prices = asked.example_weights, learner.prices(state)
-    propose = _proposer(learner, state, asked, prices, either)
+    weights, prices = duals.example_weights, learner.prices(state)
+    propose = _proposer(learner, state, duals, prices, either)
 
-    def solve(state: PyTree, weights: Array) -> tuple[PyTree, tuple[PyTree, Array, Array, Array]]:
+    def solve_one(
+        state: PyTree, weights: Array
+    ) -> tuple[PyTree, tuple[PyTree, Array, Array, Array]]:
         proposal = propose(state, weights)
         return proposal.state, (
             proposal.hypotheses,
@@ -141,7 +143,7 @@ def ask(
         )
 
     state, (hypotheses, outputs, values, bounds) = loops.scan(
-        solve, state, jnp.stack([weights, jnp.zeros_like(weights)])
+        solve_one, state, jnp.stack([weights, jnp.zeros_like(weights)])
     )
     hypotheses, outputs, values = jax.tree.map(jnp.concatenate, (hypotheses, outputs, values))
     costs = jax.vmap(lambda hypothesis: learner.price(state, hypothesis))(hypotheses)
@@ -155,33 +157,33 @@ def ask(
         learner.least_price(state),
         prices,
         state,
-        asked,
+        duals,
         relaxation,
     )
 
 
 def _proposer(
-    learner: Any, state: PyTree, asked: Asked, prices: Array, either: Array | bool
+    learner: Any, state: PyTree, duals: Duals, prices: Array, either: Array | bool
 ) -> Callable[[PyTree, Array], Any]:
     """The function from the state and example weights to a proposal. It passes a list of pairs to
     learners that take one, and the matrix of all pairs to others.
     """
     if hasattr(learner, "values_all") and learner.values_all(state):
-        rewards = pair_list(asked, either)
+        rewards = pair_list(duals, either)
         return lambda state, weights: learner.propose_for_pairs(state, weights, rewards, prices)
     declared = getattr(learner, "never_abstains", None)
-    pairs = pair_matrix(asked, either, False if declared is None else declared(state))
+    pairs = pair_matrix(duals, either, False if declared is None else declared(state))
     return lambda state, weights: learner.propose(state, weights, pair_weights=pairs, costs=prices)
 
 
-def pair_list(asked: Asked, either: Array | bool = False) -> Rewards:
+def pair_list(duals: Duals, either: Array | bool = False) -> Rewards:
     """The duals of the cuts as a list of ordered pairs, [2 K], for hypotheses that may abstain.
     The reversed pairs (i', i) have weight only for the cuts "either".
     """
-    reverse = jnp.where(either, asked.pair_weights, 0.0)
+    reverse = jnp.where(either, duals.pair_weights, 0.0)
     return Rewards(
-        jnp.concatenate([asked.pairs, asked.pairs[:, ::-1]]),
-        jnp.concatenate([asked.pair_weights, reverse]),
+        jnp.concatenate([duals.pairs, duals.pairs[:, ::-1]]),
+        jnp.concatenate([duals.pair_weights, reverse]),
     )
 
 
@@ -236,8 +238,8 @@ def prove(
       upper: [] an upper bound on the relaxation.
     """
     share = _best_share(priced, signs, margin, constant_cost, upper)
-    asked, above, above_of_cuts = _shrunk(priced, share)
-    weights = asked.example_weights
+    duals, above, above_of_cuts = _shrunk(priced, share)
+    weights = duals.example_weights
     # Without hypotheses, `above` is -inf.
     excess, above = jnp.maximum(above_of_cuts, 0.0), jnp.maximum(above, -_MOST_SPARED)
     ends = brackets.bracket_dot(
@@ -255,10 +257,10 @@ def prove(
     # The constants do not enter the sum: some optimum has mu = lambda for them.
     most = jnp.where(excess > 0, _most_selected(priced, signs, upper) * (1 + 8 * eps), 0.0)
     bound = certify.lower_bound(
-        weights, asked.pair_weights, margin=margin, excess=excess, least=least, selected_bound=most
+        weights, duals.pair_weights, margin=margin, excess=excess, least=least, selected_bound=most
     )
     bound = jnp.where(jnp.isfinite(most), bound, -jnp.inf)
-    return Proof(bound, weights, asked.pairs, asked.pair_weights, excess, least, most)
+    return Proof(bound, weights, duals.pairs, duals.pair_weights, excess, least, most)
 
 
 def _most_selected(priced: Priced, signs: Array, upper: Array) -> Array:
@@ -282,7 +284,7 @@ def _best_share(
     """The factor t [] of the duals that proves about the greatest bound. The bound is concave and
     piecewise linear in t; t is 1 or one of two break points.
     """
-    weights, pair_weights = priced.asked.example_weights, priced.asked.pair_weights
+    weights, pair_weights = priced.duals.example_weights, priced.duals.pair_weights
     least, above, above_of_cuts = priced.least_cost, priced.upper_bound, priced.upper_bound_of_cuts
     edge, worth = (
         jnp.abs(jnp.sum(signs * weights)),
@@ -313,18 +315,18 @@ def _best_share(
     return shares[jnp.argmax(jnp.where(jnp.isnan(proven), -jnp.inf, proven))]
 
 
-def _shrunk(priced: Priced, share: Array) -> tuple[Asked, Array, Array]:
+def _shrunk(priced: Priced, share: Array) -> tuple[Duals, Array, Array]:
     """The duals times a share [], and upper bounds on the two pricing problems with these duals.
     The bounds include the rounding of the duals.
     """
-    asked, eps = priced.asked, jnp.finfo(share.dtype).eps
+    duals, eps = priced.duals, jnp.finfo(share.dtype).eps
     is_whole = share == 1
     weights, pair_weights = (
         jnp.where(is_whole, part, _normal(share * part))
-        for part in (asked.example_weights, asked.pair_weights)
+        for part in (duals.example_weights, duals.pair_weights)
     )
     lost = 2 * eps * share * (
-        jnp.sum(asked.example_weights) + jnp.sum(asked.pair_weights)
+        jnp.sum(duals.example_weights) + jnp.sum(duals.pair_weights)
     ) + 2 * _LEAST * (weights.size + pair_weights.size)
     bounds = jnp.stack([priced.upper_bound, priced.upper_bound_of_cuts])
     pieces = jnp.stack(
@@ -337,7 +339,7 @@ def _shrunk(priced: Priced, share: Array) -> tuple[Asked, Array, Array]:
     _, above = brackets.bracket_dot(
         pieces, jnp.stack([share, share, jnp.ones_like(share), jnp.ones_like(share)])[None, :]
     )
-    return Asked(weights, asked.pairs, pair_weights), *jnp.where(is_whole, bounds, above)
+    return Duals(weights, duals.pairs, pair_weights), *jnp.where(is_whole, bounds, above)
 
 
 def better(old: Proof, new: Proof, counts: Array) -> Proof:

@@ -122,13 +122,13 @@ def violated_pairs(
     """The `most` pair cuts with the largest violations, and their violations; at most one for each
     example.
     """
-    wanted = pair_cuts.search(instance, selected, slacks, max_entries)
+    required = pair_cuts.search(instance, selected, slacks, max_entries)
     num_examples = slacks.shape[0]
     numbers = jnp.arange(num_examples, dtype=jnp.int32)
-    partner = jnp.minimum(wanted.partner, num_examples - 1)
-    is_repeat = (wanted.partner[partner] == numbers) & (partner < numbers)
+    partner = jnp.minimum(required.partner, num_examples - 1)
+    is_repeat = (required.partner[partner] == numbers) & (partner < numbers)
     violation = jnp.where(
-        is_repeat | (wanted.partner >= num_examples), -jnp.inf, wanted.least - slacks
+        is_repeat | (required.partner >= num_examples), -jnp.inf, required.least - slacks
     )
     worst, examples = lax.top_k(violation, min(most, num_examples))
-    return Cuts(examples.astype(jnp.int32), wanted.partner[examples]), worst
+    return Cuts(examples.astype(jnp.int32), required.partner[examples]), worst

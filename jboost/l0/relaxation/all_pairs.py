@@ -42,7 +42,7 @@ def num_places(num_examples: int) -> int:
     """The number of entries for the pairs of both orders if the classes are unknown; static. Raises
     ValueError if it exceeds int32.
     """
-    count = 2 * pair_cuts.num_few_places(num_examples) * num_examples
+    count = 2 * pair_cuts.max_minority_size(num_examples) * num_examples
     if count > _MOST:
         raise ValueError(
             f"{num_examples} examples have {count} entries for pairs, {4 * count} bytes for each"
@@ -128,7 +128,11 @@ def any_layout(config: RelaxationConfig, num_examples: int, orders: str = "trace
     the examples.
     """
     return pair_blocks.make_layout(
-        pair_cuts.num_few_places(num_examples), 0, num_examples, orders, _solver(config).block_bytes
+        pair_cuts.max_minority_size(num_examples),
+        0,
+        num_examples,
+        orders,
+        _solver(config).block_bytes,
     )
 
 

@@ -192,22 +192,24 @@ def on_grid(instance: Instance, primal: Primal) -> tuple[Primal, Array]:
     return Primal(coefficients, selected, jnp.maximum(slacks, least)), least
 
 
-def raised(instance: Instance, primal: Primal, least: Array, wanted: pair_cuts.Wanted) -> Primal:
+def raised(
+    instance: Instance, primal: Primal, least: Array, required: pair_cuts.LeastSlacks
+) -> Primal:
     """The point with the slacks of one class set to the least values with which all cuts hold; the
     class is the one for which that is cheaper.
     """
     is_few = jnp.arange(least.shape[0]) < instance.num_few
-    full = jnp.maximum(least, wanted.least)
+    full = jnp.maximum(least, required.least)
     candidates = jnp.where(is_few, full, primal.slacks), jnp.where(is_few, primal.slacks, full)
     prices = [jnp.sum(instance.weights * slacks) for slacks in candidates]
     return primal._replace(slacks=jnp.where(prices[0] <= prices[1], *candidates))
 
 
-def shared(primal: Primal, wanted: pair_cuts.Wanted) -> Primal:
+def shared(primal: Primal, required: pair_cuts.LeastSlacks) -> Primal:
     """The point with slacks raised so that all cuts hold. Both examples of a cut are raised by at
     least half of its violation, and each by half of its largest violation.
     """
-    missing = jnp.maximum(wanted.least - primal.slacks, 0.0)
+    missing = jnp.maximum(required.least - primal.slacks, 0.0)
     return primal._replace(slacks=primal.slacks + 0.5 * missing)
 
 

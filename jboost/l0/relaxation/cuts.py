@@ -29,7 +29,7 @@ from jboost.l0.types import Cuts, Instance
 _ROWS_AT_ONCE = 256  # examples whose distances to all others are in memory at once
 
 
-class Wanted(NamedTuple):
+class LeastSlacks(NamedTuple):
     """The least value of each slack with which all its cuts hold, if no other slack changes: the
     maximum over all partners of 1 - sum of mu - xi of the partner.
     """
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
     partner: Array  # [m] int32 the partner of the maximum; m if there is none
 
 
-def num_few_places(num_examples: int) -> int:
+def max_minority_size(num_examples: int) -> int:
     """The largest size of the minority class, static."""
     return num_examples // 2
 
@@ -50,7 +50,7 @@ def num_pairs(num_examples: int) -> int:
 
 def search(
     instance: Instance, selected: Array, slacks: Array, max_entries: int, only: Array | None = None
-) -> Wanted:
+) -> LeastSlacks:
     """Searches the cuts of all pairs, in slabs of the majority class. With `only` [U], a pair
     counts only if one of these hypotheses separates it in either direction.
 
@@ -58,8 +58,8 @@ def search(
     2^-nmant, nmant the number of bits of the fraction of a float (`certify.on_grid`).
     """
     num_examples, num_columns = instance.hits.shape
-    few = num_few_places(num_examples)
-    nothing = Wanted(
+    few = max_minority_size(num_examples)
+    nothing = LeastSlacks(
         jnp.full((num_examples,), -jnp.inf, slacks.dtype), jnp.zeros((num_examples,), jnp.int32)
     )
     if few == 0 or num_columns == 0:
@@ -76,7 +76,9 @@ def search(
     own = jnp.where(is_few, slacks[:few], jnp.inf)
     numbers = jnp.arange(few, dtype=jnp.int32)
 
-    def search_slab(carry: tuple[Array, Wanted, Wanted]) -> tuple[Array, Wanted, Wanted]:
+    def search_slab(
+        carry: tuple[Array, LeastSlacks, LeastSlacks],
+    ) -> tuple[Array, LeastSlacks, LeastSlacks]:
         start, of_few, of_many = carry
         begin = jnp.minimum(start, num_examples - slab)
         hits, misses = (
@@ -108,14 +110,14 @@ def search(
             jnp.where(for_many == best_many[None, :], numbers[:, None], num_examples), axis=0
         )
         is_more = best_few > of_few.least
-        of_few = Wanted(
+        of_few = LeastSlacks(
             jnp.where(is_more, best_few, of_few.least), jnp.where(is_more, who_few, of_few.partner)
         )
-        old = Wanted(*(lax.dynamic_slice_in_dim(part, begin, slab) for part in of_many))
-        taken = Wanted(
+        old = LeastSlacks(*(lax.dynamic_slice_in_dim(part, begin, slab) for part in of_many))
+        taken = LeastSlacks(
             jnp.where(is_many, best_many, old.least), jnp.where(is_many, who_many, old.partner)
         )
-        of_many = Wanted(
+        of_many = LeastSlacks(
             *(
                 lax.dynamic_update_slice_in_dim(part, new, begin, 0)
                 for part, new in zip(of_many, taken, strict=True)
@@ -123,13 +125,13 @@ def search(
         )
         return start + slab, of_few, of_many
 
-    first = (instance.num_few, Wanted(nothing.least[:few], nothing.partner[:few]), nothing)
+    first = (instance.num_few, LeastSlacks(nothing.least[:few], nothing.partner[:few]), nothing)
     _, of_few, of_many = loops.while_loop(
         lambda carry: carry[0] < instance.num_real, search_slab, first
     )
     least = of_many.least.at[:few].set(jnp.where(is_few, of_few.least, of_many.least[:few]))
     partner = of_many.partner.at[:few].set(jnp.where(is_few, of_few.partner, of_many.partner[:few]))
-    return Wanted(least, jnp.where(least > -jnp.inf, partner, num_examples).astype(jnp.int32))
+    return LeastSlacks(least, jnp.where(least > -jnp.inf, partner, num_examples).astype(jnp.int32))
 
 
 def distances(one: Array, other: Array) -> Array:
@@ -260,7 +262,7 @@ class Refreshed(NamedTuple):
     """A working set after new cuts were added."""
 
     cuts: Cuts
-    place_before: Array  # [K] int32 the former slot of each cut, K for a new cut or an empty slot
+    former_slot: Array  # [K] int32 the former slot of each cut, K for a new cut or an empty slot
     num_new: Array  # [] int32
     num_left_out: Array  # [] int32 violated cuts that found no slot
 
@@ -288,20 +290,20 @@ class WorkingSet:
         instance: Instance,
         cuts: Cuts,
         importance: Array,
-        wanted: Wanted,
+        required: LeastSlacks,
         selected: Array,
         slacks: Array,
         threshold: Array,
     ) -> Refreshed:
         """The next working set."""
-        return refresh(instance, cuts, importance, wanted, selected, slacks, threshold)
+        return refresh(instance, cuts, importance, required, selected, slacks, threshold)
 
 
 def refresh(
     instance: Instance,
     cuts: Cuts,
     importance: Array,
-    wanted: Wanted,
+    required: LeastSlacks,
     selected: Array,
     slacks: Array,
     threshold: Array,
@@ -313,13 +315,13 @@ def refresh(
       instance: of m examples and U columns.
       cuts: of capacity K.
       importance: [K] positive for cuts that must stay.
-      wanted: the result of `search` at `selected` and `slacks`.
+      required: the result of `search` at `selected` and `slacks`.
       selected: [U] mu.
       slacks: [m] xi.
       threshold: [] the least violation that counts.
     """
     num_examples, capacity = instance.hits.shape[0], cuts.first.shape[0]
-    indices, partners = jnp.arange(num_examples, dtype=jnp.int32), wanted.partner
+    indices, partners = jnp.arange(num_examples, dtype=jnp.int32), required.partner
     found = Cuts(jnp.concatenate([indices, partners]), jnp.concatenate([partners, indices]))
     has_partner = jnp.concatenate(
         [partners < num_examples, (partners < num_examples) & ~instance.either]

@@ -159,13 +159,13 @@ class Method:
     def refresh(
         self,
         instance: Instance,
-        place_before: Array,
+        former_slot: Array,
         primal: Primal,
         iterate: first_order.WarmStart,
     ) -> first_order.WarmStart:
         """The same point for the next working set; new cuts have dual 0."""
-        first = iterate.dual.shape[0] - place_before.shape[0]
-        kept = iterate.dual[first:].at[place_before].get(mode="fill", fill_value=0.0)
+        first = iterate.dual.shape[0] - former_slot.shape[0]
+        kept = iterate.dual[first:].at[former_slot].get(mode="fill", fill_value=0.0)
         return iterate._replace(dual=iterate.dual.at[first:].set(kept))
 
     def sides(self, instance: Instance, iterate: first_order.WarmStart) -> tuple[Primal, Dual]:

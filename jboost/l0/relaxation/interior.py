@@ -233,10 +233,10 @@ class Method:
         )
 
     def refresh(
-        self, instance: Instance, place_before: Array, primal: Primal, iterate: Start
+        self, instance: Instance, former_slot: Array, primal: Primal, iterate: Start
     ) -> Start:
         """The start over the next working set, from a feasible point."""
-        known = iterate.dual.pair_weights.at[place_before].get(mode="fill", fill_value=0.0)
+        known = iterate.dual.pair_weights.at[former_slot].get(mode="fill", fill_value=0.0)
         return iterate._replace(primal=primal, dual=Dual(iterate.dual.example_weights, known))
 
     def sides(self, instance: Instance, iterate: Start) -> tuple[Primal, Dual]:

@@ -308,7 +308,7 @@ def solve(
     Returns the best iterate, its error, and the number of iterations.
     """
     is_in = linear.is_in_cover(program)
-    most = pair_cuts.num_few_places(is_in.shape[0])
+    most = pair_cuts.max_minority_size(is_in.shape[0])
     fewer = int(_FEWER * most)
 
     def with_capacity(size: int, tolerance: Array) -> tuple[Point, Array, Array]:

@@ -20,7 +20,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0.relaxation import all_pairs, certify, first_order, interior
 from jboost.l0.relaxation import cuts as pair_cuts
-from jboost.l0.relaxation.cuts import Wanted
+from jboost.l0.relaxation.cuts import LeastSlacks
 from jboost.l0.relaxation.instance import (
     known_cuts,
     make_instance,
@@ -375,7 +375,7 @@ class _State(NamedTuple):
     has_begun: Array  # [] bool, False before the first round, which solves nothing
     best: _Best
     gap: Array  # [] relative
-    wanted: Array  # [] tolerance of the next solve
+    tolerance: Array  # [] of the next solve
     num_lost: Array  # [] int32 rounds in a row that hardly reduced the gap
     is_full: Array  # [] bool, whether a violated cut found no free slot
     is_new: Array  # [U] bool, columns that the warm start did not have or use
@@ -548,12 +548,12 @@ def _round(
         importance = jnp.ones(held.is_used.shape, scale.dtype)
         return Solved(state.iterate, primal, dual, importance, jnp.zeros((), jnp.int32))
 
-    solved = loops.one_of(state.has_begun, state.wanted, jnp.inf, solve, keep)
+    solved = loops.one_of(state.has_begun, state.tolerance, jnp.inf, solve, keep)
     dual = certify.allowed(instance, held, solved.dual)
     lower, convexity = certify.prove_lower(instance, held, dual)
     point, least = certify.on_grid(instance, solved.primal)
-    wanted = pair_cuts.search(instance, point.selected, point.slacks, config.max_pair_entries)
-    primal = certify.raised(instance, point, least, wanted)
+    required = pair_cuts.search(instance, point.selected, point.slacks, config.max_pair_entries)
+    primal = certify.raised(instance, point, least, required)
     upper = certify.price(instance, primal)
     best = _better(state.best, _Best(primal, upper, dual, state.cuts, convexity, lower))
 
@@ -564,27 +564,27 @@ def _round(
         state.has_begun, jnp.maximum(0.01 * jnp.minimum(gap, 1.0), least_gap), 0.0
     )
     candidates = (
-        wanted
+        required
         if config.selection == "violated"
-        else _of_new_columns(instance, state, point, wanted, threshold, config)
+        else _of_new_columns(instance, state, point, required, threshold, config)
     )
     fresh = pairs.refresh(
         instance, state.cuts, solved.importance, candidates, point.selected, point.slacks, threshold
     )
     finest = jnp.asarray(_FINEST[gap.dtype.itemsize], gap.dtype)
     aim = jnp.maximum(method.share_of_gap * gap, _SHARE_OF_TOLERANCE * tolerance)
-    was_coarse = state.wanted > jnp.maximum(aim, finest)
+    was_coarse = state.tolerance > jnp.maximum(aim, finest)
     is_lost = (gap > 0.9 * state.gap) & ~was_coarse
-    next_wanted = jnp.where(is_lost, 0.1, 1.0) * jnp.minimum(aim, state.wanted)
+    next_tolerance = jnp.where(is_lost, 0.1, 1.0) * jnp.minimum(aim, state.tolerance)
     return _State(
         cuts=fresh.cuts,
         iterate=method.refresh(
-            instance, fresh.place_before, certify.shared(point, wanted), solved.iterate
+            instance, fresh.former_slot, certify.shared(point, required), solved.iterate
         ),
         has_begun=jnp.ones((), bool),
         best=best,
         gap=jnp.where(state.has_begun, gap, jnp.inf),
-        wanted=jnp.where(state.has_begun, jnp.maximum(next_wanted, finest), state.wanted),
+        tolerance=jnp.where(state.has_begun, jnp.maximum(next_tolerance, finest), state.tolerance),
         num_lost=jnp.where(is_lost, state.num_lost + 1, 0).astype(jnp.int32),
         is_full=fresh.num_left_out > 0,
         is_new=state.is_new,
@@ -597,18 +597,18 @@ def _of_new_columns(
     instance: Instance,
     state: _State,
     point: Primal,
-    wanted: Wanted,
+    required: LeastSlacks,
     threshold: Array,
     config: RelaxationConfig,
-) -> Wanted:
+) -> LeastSlacks:
     """The search result for the pairs that a new column separates, as in (24), while one of their
-    cuts is violated; `wanted` otherwise.
+    cuts is violated; `required` otherwise.
     """
     of_new = pair_cuts.search(
         instance, point.selected, point.slacks, config.max_pair_entries, only=state.is_new
     )
     is_violated = jnp.any(of_new.least - point.slacks > threshold)
-    return jax.tree.map(lambda one, other: jnp.where(is_violated, one, other), of_new, wanted)
+    return jax.tree.map(lambda one, other: jnp.where(is_violated, one, other), of_new, required)
 
 
 def _better(old: _Best, new: _Best) -> _Best:

@@ -48,8 +48,8 @@ _LEAST_STALLED = 4_000
 def _attained(instance: Instance, primal: Primal, max_pair_entries: int) -> tuple[Primal, Array]:
     """A feasible point near this one, and its objective."""
     point, least = certify.on_grid(instance, primal)
-    wanted = pair_cuts.search(instance, point.selected, point.slacks, max_pair_entries)
-    raised = certify.raised(instance, point, least, wanted)
+    required = pair_cuts.search(instance, point.selected, point.slacks, max_pair_entries)
+    raised = certify.raised(instance, point, least, required)
     return raised, certify.price(instance, raised)
 
 
