@@ -30,7 +30,7 @@ from jboost.l0.votes import local_search, rounded
 
 VoteConfig = local_search.SearchConfig | rounded.RelaxedConfig
 
-_NUM_CONSTANTS = 2
+_NUM_CONSTANTS = 2  # the columns 0 and 1 are the hypotheses +1 and -1
 _CONSTANTS = tuple(range(_NUM_CONSTANTS))
 # The smallest tolerance of a relaxation, as a share of the tolerance of the fit: the other errors
 # of a round share the rest.

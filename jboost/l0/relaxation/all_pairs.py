@@ -251,7 +251,7 @@ def solve(
     )
 
 
-def keeps_grid(config: RelaxationConfig) -> bool:
+def keeps_vectors(config: RelaxationConfig) -> bool:
     """Whether solutions keep vectors of pairs instead of lists."""
     return isinstance(config.solver, AllPairsConfig) and config.solver.lists_pairs is False
 
@@ -334,7 +334,7 @@ def _listed_sides(
     with pair weights [K].
     """
     duals, pairs = [solved.dual, solved.last.dual], jnp.zeros((0, 2), jnp.int32)
-    if not keeps_grid(config):
+    if not keeps_vectors(config):
         widths = (0, max(capacity - math.prod(layout.shape), 0))
         numbers = numbers_of(instance, listed(instance, layout))
         pairs = jnp.pad(numbers, (widths, (0, 0)), constant_values=-1)[:capacity]

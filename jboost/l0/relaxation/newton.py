@@ -221,26 +221,26 @@ def _residuals(
         used.room & ~is_mending, _beyond_rounding(primal.extra + primal.room - 1), 0.0
     )
 
-    push, ratio = targets / point.sides[0], parts_of(program, system.ratio)
+    scaled, ratio = targets / point.sides[0], parts_of(program, system.ratio)
     both = priced(
         program,
         jnp.stack(
-            [trial.sides[1, -num_rows:], push[-num_rows:] - system.ratio[-num_rows:] * of_rows]
+            [trial.sides[1, -num_rows:], scaled[-num_rows:] - system.ratio[-num_rows:] * of_rows]
         ),
     )
-    turned = dual.room - dual.extra
-    prices = [
+    of_bounds = dual.room - dual.extra
+    slopes = [
         instance.weights - dual.slacks,
-        -trial.convexity - dual.coefficients - turned,
-        instance.costs + turned,
+        -trial.convexity - dual.coefficients - of_bounds,
+        instance.costs + of_bounds,
     ]
-    of_duals = jnp.where(is_used, jnp.concatenate(prices) - both[0], 0.0)
-    pushes = parts_of(program, push)
-    to_extra = pushes.extra - pushes.room - ratio.room * of_room
+    of_duals = jnp.where(is_used, jnp.concatenate(slopes) - both[0], 0.0)
+    of_scaled = parts_of(program, scaled)
+    to_extra = of_scaled.extra - of_scaled.room - ratio.room * of_room
     right = (
         both[1]
         - of_duals
-        + jnp.concatenate([pushes.slacks, pushes.coefficients - to_extra, to_extra])
+        + jnp.concatenate([of_scaled.slacks, of_scaled.coefficients - to_extra, to_extra])
     )
     return Residuals(
         of_duals, of_room, of_rows, jnp.sum(columns_of(program, columns)[1]) - 1

@@ -136,7 +136,7 @@ def solve_relaxation(
     config = check.config("config", config, RelaxationConfig)
     shape = data[0].shape
     bits = validate_features(features, data[4], config)
-    if _has_grid(config, shape) and 0 not in shape:
+    if _holds_all_pairs(config, shape) and 0 not in shape:
         config = all_pairs.with_listing(config, shape[0])
         layout = all_pairs.known_layout(config, data[0], data[1], data[4])
         return _solve(
@@ -260,7 +260,7 @@ def _validate_values(*data: Array) -> None:
 
 def capacity_of(config: RelaxationConfig, shape: tuple[int, ...]) -> int:
     """The number of cuts held at a time, static."""
-    if _has_grid(config, shape):
+    if _holds_all_pairs(config, shape):
         return all_pairs.num_places(shape[0])
     everything = max(1, pair_cuts.num_pairs(shape[0]))
     if config.capacity is not None:
@@ -296,7 +296,7 @@ def _warm(
     weights, is_vector = warm.dual.pair_weights, warm.dual.pair_weights.ndim == 3
     if is_vector:
         _validate_layout(weights, layout)
-    elif all_pairs.keeps_grid(config):
+    elif all_pairs.keeps_vectors(config):
         capacity = weights.shape[0]
 
     def extended(name: str, values: Array, size: int, fill: int = 0) -> Array:
@@ -429,7 +429,7 @@ def solve_instance(
     )
     instance = with_distances(instance, features, config.distance_factor)
     is_valid &= jnp.all((features == 0) | (features == 1) | jnp.isnan(features) | ~mask[:, None])
-    if _has_grid(config, instance.margins.shape):
+    if _holds_all_pairs(config, instance.margins.shape):
         layout = (
             all_pairs.any_layout(config, instance.weights.shape[0]) if layout is None else layout
         )
@@ -456,7 +456,7 @@ def solve_instance(
     return _finish(instance, last, pairs, method, is_valid, tolerance)
 
 
-def _has_grid(config: RelaxationConfig, shape: tuple[int, ...]) -> bool:
+def _holds_all_pairs(config: RelaxationConfig, shape: tuple[int, ...]) -> bool:
     """Whether the solver holds all pairs and there are any."""
     return isinstance(config.solver, AllPairsConfig) and pair_cuts.num_pairs(shape[0]) > 0
 

@@ -225,25 +225,27 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
     instance, served, of = program.instance, program.served, parts_of(program, ratio)
     is_real = parts_of(program, program.is_used).slacks
     num_columns = served.shape[1]
-    eps, size, stiff = jnp.finfo(served.dtype).eps, cover.places.shape[0], 1 + instance.margin
-    graded = of.cuts[:, None] * served
+    eps, size, stiffness = jnp.finfo(served.dtype).eps, cover.places.shape[0], 1 + instance.margin
+    weighted = of.cuts[:, None] * served
     ends = pair_cuts.scatter_rows(
-        program.cuts, jnp.concatenate([graded, of.cuts[:, None]], axis=1), instance.margins.shape[0]
+        program.cuts,
+        jnp.concatenate([weighted, of.cuts[:, None]], axis=1),
+        instance.margins.shape[0],
     )
-    pulled, degrees = ends[:, :-1], ends[:, -1]
-    own = jnp.where(is_real, stiff**2 * of.margins + of.slacks, 1.0)
+    coupling, degrees = ends[:, :-1], ends[:, -1]
+    own = jnp.where(is_real, stiffness**2 * of.margins + of.slacks, 1.0)
     inverse = jnp.where(cover.is_in, 0.0, 1 / (own + degrees))
-    sides = jnp.concatenate([stiff * of.margins[:, None] * instance.margins, pulled], axis=1)
+    sides = jnp.concatenate([stiffness * of.margins[:, None] * instance.margins, coupling], axis=1)
 
     graph, among = _make_graph(program, cover, of.cuts)
-    swept = graph.to_cover(
+    reduction = graph.to_cover(
         inverse[:, None] * jnp.concatenate([graph.matrix, sides, own[:, None]], axis=1)
     )
     # The entry of two examples of the cover: cuts between them, less their common eliminated cuts.
-    among = among + among.T - swept[:, :size]
+    among = among + among.T - reduction[:, :size]
     among = jnp.where(jnp.eye(size, dtype=bool), 0.0, among)
     # A sum of positive terms instead of a difference, so that the rounding error stays relative.
-    kept = own.at[cover.places].get(mode="fill", fill_value=1.0) + swept[:, -1]
+    kept = own.at[cover.places].get(mode="fill", fill_value=1.0) + reduction[:, -1]
     roots = jnp.where(
         cover.places < own.shape[0], lax.rsqrt(kept + reduce.total(jnp.abs(among))), 0.0
     )
@@ -251,40 +253,40 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
         jnp.eye(size, dtype=served.dtype) * (1 + 30 * eps) + roots[:, None] * among * roots[None, :]
     )
     factor = lax.linalg.cholesky(inner, symmetrize_input=False)
-    halved = solve_triangular(
+    half_solved = solve_triangular(
         factor,
         roots[:, None]
-        * (sides.at[cover.places].get(mode="fill", fill_value=0.0) - swept[:, size:-1]),
+        * (sides.at[cover.places].get(mode="fill", fill_value=0.0) - reduction[:, size:-1]),
         lower=True,
     )
 
-    bend = of.extra + of.room
+    of_bounds = of.extra + of.room
     # The part of the weight of a margin that elimination of its slack leaves.
     left = of.margins * jnp.where(cover.is_in, 1.0, (degrees + of.slacks) * inverse)
-    mixed = (-stiff * of.margins * inverse)[:, None] * pulled
+    mixed = (-stiffness * of.margins * inverse)[:, None] * coupling
     of_margins = jnp.concatenate([left[:, None] * instance.margins, mixed], axis=1)
     of_margins = times_transposed(instance.margins, of_margins)
-    whole = times_transposed(served, graded)
+    whole = times_transposed(served, weighted)
     of_cuts = jnp.concatenate(
         [
             of_margins[:, num_columns:].T,
-            whole - times_transposed(pulled, inverse[:, None] * pulled),
+            whole - times_transposed(coupling, inverse[:, None] * coupling),
         ],
         axis=1,
     )
-    of_extra = jnp.diag(bend)
+    of_extra = jnp.diag(of_bounds)
     outer = jnp.concatenate([of_margins, of_cuts]) + jnp.block(
         [[of_extra, -of_extra], [-of_extra, of_extra]]
     )
-    outer = outer - times_transposed(halved, halved)
+    outer = outer - times_transposed(half_solved, half_solved)
     steepness = jnp.concatenate(
         [
             reduce.total(of.margins[:, None] * instance.margins**2, axis=0) + of.coefficients,
             jnp.diagonal(whole),
         ]
     )
-    unit = numerics.inverse_root(steepness + jnp.tile(bend, 2))
-    added = jnp.concatenate([of.coefficients, jnp.zeros_like(bend)]) * unit**2 + jnp.where(
+    unit = numerics.inverse_root(steepness + jnp.tile(of_bounds, 2))
+    added = jnp.concatenate([of.coefficients, jnp.zeros_like(of_bounds)]) * unit**2 + jnp.where(
         jnp.tile(instance.is_column, 2), 30 * eps, 1.0
     )
     top = lax.linalg.cholesky(
@@ -298,7 +300,7 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
         inverse,
         roots,
         factor,
-        jnp.concatenate([sides, halved]),
+        jnp.concatenate([sides, half_solved]),
         unit,
         top,
     )
@@ -350,8 +352,12 @@ def apply(system: System, columns: Array, rows: Array) -> Array:
     program = system.program
     of, is_real = parts_of(program, system.ratio), parts_of(program, program.is_used).slacks
     slacks, coefficients, selected = columns_of(program, columns)
-    bent = (of.extra + of.room) * (selected - coefficients)
-    own = [jnp.where(is_real, of.slacks, 1.0) * slacks, of.coefficients * coefficients - bent, bent]
+    of_extra = (of.extra + of.room) * (selected - coefficients)
+    own = [
+        jnp.where(is_real, of.slacks, 1.0) * slacks,
+        of.coefficients * coefficients - of_extra,
+        of_extra,
+    ]
     return jnp.concatenate(own) + priced(program, system.ratio[-rows.shape[0] :] * rows)
 
 
@@ -376,18 +382,18 @@ def solve_refined(system: System, right: Array, most: Array) -> Array:
     exact = _EXACT[right.dtype.itemsize] ** 2
 
     def refine(state: _Refined) -> _Refined:
-        bent = solve_roughly(system, state.rest)
-        size = reduce.total(state.rest * bent)
+        preconditioned = solve_roughly(system, state.rest)
+        size = reduce.total(state.rest * preconditioned)
         whole = jnp.where(state.count == 0, size, state.whole)
         is_coarse = size > exact * whole
         return loops.cond(
             is_coarse,
-            lambda: advanced(state, bent, size, whole),
+            lambda: advanced(state, preconditioned, size, whole),
             lambda: state._replace(is_coarse=is_coarse),
         )
 
-    def advanced(state: _Refined, bent: Array, size: Array, whole: Array) -> _Refined:
-        toward = bent + numerics.safe_divide(size, state.size) * state.toward
+    def advanced(state: _Refined, preconditioned: Array, size: Array, whole: Array) -> _Refined:
+        toward = preconditioned + numerics.safe_divide(size, state.size) * state.toward
         applied = apply(system, toward, reached(system.program, toward))
         length = numerics.safe_divide(size, jnp.maximum(reduce.total(toward * applied), 0.0))
         # The length of a single step is close to 1, and its difference to 1 may be rounding.
