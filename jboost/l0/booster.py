@@ -32,11 +32,10 @@ VoteConfig = local_search.SearchConfig | rounded.RelaxedConfig
 
 _NUM_CONSTANTS = 2  # the columns 0 and 1 are the hypotheses +1 and -1
 _CONSTANTS = tuple(range(_NUM_CONSTANTS))
-# The smallest tolerance of a relaxation, as a share of the tolerance of the fit: the other errors
-# of a round share the rest.
+# The smallest tolerance of a relaxation, as a share of the tolerance of the fit.
 _SHARE_OF_TOLERANCE = 0.3
-# The relaxation is solved to this share of the gap over all hypotheses, and to `_COARSEST` at most:
-# the next columns change its optimum anyway.
+# The tolerance of the relaxation is this share of the gap over all hypotheses, at most `_COARSEST`:
+# more precision is of no use, as the next columns change its optimum.
 _SHARE_OF_GAP, _COARSEST = 0.1, 0.05
 # Above the relative gap `_WIDE`, new columns help more than new cuts: the relaxation gets
 # `_EARLY_ROUNDS` rounds of cuts.
@@ -57,10 +56,9 @@ _MAX_IDLE = 12
 # The smallest tolerance of a relaxation, by the bytes of a float: rounding allows no less.
 _FINEST = {4: 1e-6, 8: 1e-10}
 _FINER = 0.5  # factor on the tolerance of the relaxation after each idle round
-# A round is idle unless it reduces the gap below this share of the gap after the last round that
-# was not idle.
+# The gap has fallen if it is below this share of the gap after the last round in which it fell.
 _LEAST_GAIN = 0.98
-# A column may be overwritten if mu + lambda, less its reduced cost relative to its cost, is below.
+# A column may be overwritten if mu + lambda minus (reduced cost / cost) is below this.
 _WORTHLESS = 1e-3
 
 
@@ -97,7 +95,7 @@ class Memory(NamedTuple):
     integer_proof: Proof  # of a lower bound on the relaxation with the cuts "either"
     integer_lower: Array  # [] lower bound on (15), from `integer_proof`
     best: local_search.Vote  # the best point of (15) so far
-    gap: Array  # [] after the last round that was not idle
+    gap: Array  # [] after the last round in which it fell
     num_idle: Array  # [] int32 idle rounds in a row
     # [] smoothing: the share of the duals of the best proof in the next duals that are priced
     pull: Array

@@ -28,9 +28,8 @@ from jboost.l0.relaxation.system import (
     reached,
 )
 
-_TO_BOUNDARY = (
-    0.995  # share of the step to the boundary that is taken, so that iterates stay inside
-)
+# The share of the step to the boundary that is taken, so that iterates stay inside.
+_TO_BOUNDARY = 0.995
 # An iteration stalls if it does not reduce the error below this share; so many in a row end the
 # solve.
 _PROGRESS, _MAX_STALLED = 0.9, 5

@@ -44,8 +44,7 @@ from jboost.l0.types import (
 from jboost.lp.interior_point import InteriorPointConfig
 
 _FIRST_ERROR = 0.1  # relative tolerance of the first solve
-# The smallest tolerance of a solve, as a share of the tolerance of the relaxation: the cuts that
-# are still missing have the rest.
+# The smallest tolerance of a solve, as a share of the tolerance of the relaxation.
 _SHARE_OF_TOLERANCE = 0.3
 # The smallest tolerance of a solve, by the bytes of a float: rounding allows no less.
 _FINEST = {4: 2e-5, 8: 1e-10}
@@ -613,7 +612,7 @@ def _of_new_columns(
 
 def _better(old: _Best, new: _Best) -> _Best:
     """The better primal solution and, independently, the better dual solution."""
-    attains, proves = new.upper <= old.upper, new.lower > old.lower  # first infinite
+    attains, proves = new.upper <= old.upper, new.lower > old.lower  # infinite before the first
     primal, upper = jax.tree.map(
         lambda fresh, kept: jnp.where(attains, fresh, kept),
         (new.primal, new.upper),

@@ -241,7 +241,8 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
     reduction = graph.to_cover(
         inverse[:, None] * jnp.concatenate([graph.matrix, sides, own[:, None]], axis=1)
     )
-    # The entry of two examples of the cover: cuts between them, less their common eliminated cuts.
+    # No entry of `among` cancels: a cut joins examples of opposite classes, while elimination
+    # couples examples of the same class.
     among = among + among.T - reduction[:, :size]
     among = jnp.where(jnp.eye(size, dtype=bool), 0.0, among)
     # A sum of positive terms instead of a difference, so that the rounding error stays relative.
@@ -261,7 +262,7 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
     )
 
     of_bounds = of.extra + of.room
-    # The part of the weight of a margin that elimination of its slack leaves.
+    # The ratio of a margin after the elimination of its slack.
     left = of.margins * jnp.where(cover.is_in, 1.0, (degrees + of.slacks) * inverse)
     mixed = (-stiffness * of.margins * inverse)[:, None] * coupling
     of_margins = jnp.concatenate([left[:, None] * instance.margins, mixed], axis=1)
