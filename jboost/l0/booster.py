@@ -524,8 +524,8 @@ def validate_learner(learner: Any) -> None:
     missing = [name for name in ("prices", "price", "least_price") if not hasattr(learner, name)]
     if missing:
         raise ValueError(
-            f"learner is a {type(learner).__name__} without {', '.join(missing)}: pass one that"
-            " prices pairs, as jboost.learners.monomials"
+            f"learner is a {type(learner).__name__} without {', '.join(missing)}: pass one"
+            " with these methods, such as jboost.learners.monomials"
         )
 
 
@@ -689,10 +689,10 @@ def fit(
         costs; `price(state, hypothesis)`, [] the cost of one; `least_price(state)`, [] the least
         cost of all. Its `propose` takes `pair_weights=` [m, m] and `costs=prices(state)`. The value
         of a hypothesis h is the sum of w_i y_i h(x_i) over i, plus the sum of v_ii' over all i, i'
-        of opposite classes where h is right on i and outputs 0 or the label of i on i', less its
-        cost. `propose` returns the hypotheses of largest value and an `upper_bound` on all values.
-        The method `never_abstains(state)`, [] bool, is optional. A learner for which the matrix of
-        all pairs is too large may have `values_all(state)`, a static bool. Where that is True,
+        of opposite classes where h is right on i and not wrong on i', less its cost. `propose`
+        returns the hypotheses of largest value and an `upper_bound` on all values. The method
+        `never_abstains(state)`, [] bool, is optional. A learner for which the matrix of all pairs
+        is too large may have `values_all(state)`, a static bool. Where that is True,
         `propose_for_pairs(state, example_weights, rewards, costs)` is called instead, with a list
         of pairs, a `jboost.monomials.short.Rewards`.
       key: for learners that draw random numbers.

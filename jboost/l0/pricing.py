@@ -91,7 +91,7 @@ def pair_matrix(
     """The duals of the cuts as a matrix [m, m], symmetric for the cuts "either".
 
     With these cuts, the reward of a hypothesis counts an ordered pair (i, i') if the hypothesis is
-    right on i and is right or abstains on i'. If it abstains on one example, it earns the dual
+    right on i and not wrong on i'. If it abstains on one example, it earns the dual
     once. If it is right on both, both orders count. So each order earns half of the dual where no
     hypothesis ever abstains. Otherwise each order earns the whole dual and some hypotheses earn it
     twice: the bound is then weaker, but still valid.

@@ -38,7 +38,7 @@ _MOST = 2**31 - 1  # indices of pairs are int32
 _MOST_LISTED = 2**22
 
 
-def num_places(num_examples: int) -> int:
+def num_entries(num_examples: int) -> int:
     """The number of entries for the pairs of both orders if the classes are unknown; static. Raises
     ValueError if it exceeds int32.
     """
@@ -56,7 +56,7 @@ def with_listing(config: RelaxationConfig, num_examples: int) -> RelaxationConfi
     """The config with `lists_pairs` set to True or False."""
     solver = _solver(config)
     lists = (
-        num_places(num_examples) <= _MOST_LISTED
+        num_entries(num_examples) <= _MOST_LISTED
         if solver.lists_pairs is None
         else solver.lists_pairs
     )

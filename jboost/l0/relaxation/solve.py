@@ -260,7 +260,7 @@ def _validate_values(*data: Array) -> None:
 def capacity_of(config: RelaxationConfig, shape: tuple[int, ...]) -> int:
     """The number of cuts held at a time, static."""
     if _holds_all_pairs(config, shape):
-        return all_pairs.num_places(shape[0])
+        return all_pairs.num_entries(shape[0])
     everything = max(1, pair_cuts.num_pairs(shape[0]))
     if config.capacity is not None:
         return min(everything, config.capacity)
