@@ -361,7 +361,7 @@ TABLE = OF_LABELS | {
         lambda: l0.fit(DATA, jboost.slipper.rules(), margin=0.1),
         "learner",
         "Rules",
-        "pass one that prices pairs",
+        "pass one with these methods",
     ),
     "arrays as a data set": Row(
         lambda: jboost.adaboost.fit((BITS, LABELS), learners.literals()),

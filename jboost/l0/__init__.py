@@ -1,5 +1,5 @@
-"""L0-RBoost: few hypotheses and few errors at once, by a tightened linear relaxation (paper 001,
-Goldberg and Eckstein 2009).
+"""L0-RBoost: ensembles of few hypotheses with few errors, by a tightened linear relaxation
+(Goldberg and Eckstein 2009).
 """
 
 from jboost.l0.booster import L0, L0Certificate, finish, fit, init, step

@@ -1,9 +1,11 @@
-"""L0-RBoost: column generation for the relaxation (18) of paper 001 (Goldberg, Eckstein 2009),
+"""L0-RBoost: column generation for the relaxation (18) of Goldberg and Eckstein (2009), by their
 Algorithm 1 with the full pricing problem.
 
-Columns come two questions at a time (`pricing`), cuts within `solve_relaxation`. The two constants
-are columns from the start; their coefficients are the `constant` of the ensemble, lambda its votes.
-Every round proves a lower bound over all hypotheses of the learner and an upper bound.
+Each round solves the relaxation over the current columns and then two pricing problems
+(`pricing`), whose solutions are the new columns. `solve_relaxation` adds the cuts. The two constant
+hypotheses are columns from the start. Their coefficients become the `constant` of the ensemble, and
+the other coefficients lambda become its votes. Every round proves an upper bound, and a lower bound
+over all hypotheses of the learner.
 """
 
 from __future__ import annotations
@@ -28,70 +30,81 @@ from jboost.l0.votes import local_search, rounded
 
 VoteConfig = local_search.SearchConfig | rounded.RelaxedConfig
 
-_NUM_CONSTANTS = 2
+_NUM_CONSTANTS = 2  # the columns 0 and 1 are the hypotheses +1 and -1
 _CONSTANTS = tuple(range(_NUM_CONSTANTS))
+# The smallest tolerance of a relaxation, as a share of the tolerance of the fit.
 _SHARE_OF_TOLERANCE = 0.3
-# of the gap over all hypotheses, what a relaxation may leave open; and the most of it
+# The tolerance of the relaxation is this share of the gap over all hypotheses, at most `_COARSEST`:
+# more precision is of no use, as the next columns change its optimum.
 _SHARE_OF_GAP, _COARSEST = 0.1, 0.05
-# a gap from which columns are worth more than cuts, and rounds of cuts before they are asked for
+# Above the relative gap `_WIDE`, new columns help more than new cuts: the relaxation gets
+# `_EARLY_ROUNDS` rounds of cuts.
 _WIDE, _EARLY_ROUNDS = 0.5, 2
-# towards the duals of the best proof, while that finds columns (Wentges 1997): at most, and after
-# vain rounds
-_FIRST_PULL, _LEAST_PULL = 0.5, 0.2
-# a round that proves so much of what columns that cut nothing off would, and what it leaves of the
-# pull
-_AS_HOPED, _LESS_PULL = 0.5, 0.5
-_MORE_PULL = 1.4  # what another round does to it
-_DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)  # of a round of columns: the next one goes on
-_MAX_IDLE = 12  # rounds with hardly better bounds, and no new column or no room for more
-_FINEST = {4: 1e-6, 8: 1e-10}  # by the size of a float: what a relaxation may be asked for
-_FINER = 0.5  # what is asked of the relaxation after each such round, of what was asked before
-_LEAST_GAIN = 0.98  # of the gap, what may be left of it once rounds have brought something
-# mu + lambda of a column that may go, less the share of its cost that it is too dear by
+# Smoothing of the duals towards those of the best proof (Wentges 1997): the share of the latter at
+# the start, which is also the largest share, and the least share after a round that proves little.
+_FIRST_SMOOTHING, _LEAST_SMOOTHING = 0.5, 0.2
+# The expected gain of a round is the increase of the lower bound if no new column cut off the
+# smoothed duals. A round that gains `_ENOUGH_GAIN` of it multiplies the share by `_LESS_SMOOTHING`,
+# any other round by `_MORE_SMOOTHING`.
+_ENOUGH_GAIN, _LESS_SMOOTHING = 0.5, 0.5
+_MORE_SMOOTHING = 1.4
+# Few rounds of cuts for each round of columns: the relaxation of the next round starts warm.
+_DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)
+# The fit ends after so many idle rounds in a row. In an idle round the gap hardly falls, and there
+# is no new column or no free slot for more.
+_MAX_IDLE = 12
+# The smallest tolerance of a relaxation, by the bytes of a float: rounding allows no less.
+_FINEST = {4: 1e-6, 8: 1e-10}
+_FINER = 0.5  # factor on the tolerance of the relaxation after each idle round
+# The gap has fallen if it is below this share of the gap after the last round in which it fell.
+_LEAST_GAIN = 0.98
+# A column may be overwritten if mu + lambda minus (reduced cost / cost) is below this.
 _WORTHLESS = 1e-3
 
 
 class L0Certificate(NamedTuple):
-    """Bounds on (18), with the cuts that were asked for, and on the sparse minimum disagreement
-    problem (15), over all hypotheses.
+    """Bounds over all hypotheses on the relaxation (18) with the cuts of the config, and on the
+    sparse minimum disagreement problem (15).
     """
 
-    lower_bound: Array  # [] of (18), proven by `proof`
-    upper_bound: Array  # [] of (18), attained over the columns seen
-    seen_upper_bound: Array  # [] the same: columns not seen only lower it
+    lower_bound: Array  # [] on (18), proven by `proof`
+    upper_bound: Array  # [] on (18), attained over the columns generated so far
+    seen_upper_bound: Array  # [] equal to `upper_bound`: further columns only lower the optimum
     example_weights: Array  # [m] w
-    # [] of (15), proven by `integer_proof`, and rounded up by `integer.round_up` where its values
-    # are few
+    # [] on (15), proven by `integer_proof`, and rounded up to the next value that the loss can take
+    # (`local_search.round_up`)
     integer_lower_bound: Array
-    integer_upper_bound: Array  # [] of (15), attained by the votes of the ensemble
+    integer_upper_bound: Array  # [] on (15), attained by the votes of the ensemble
     proof: Proof
-    integer_proof: Proof  # with the cuts "either", which hold of (15) where hypotheses abstain too
+    # with the cuts "either", which are valid for (15) even where hypotheses abstain
+    integer_proof: Proof
 
 
 class Memory(NamedTuple):
-    """Between two rounds; columns 0 and 1 are the constants."""
+    """What is kept from one round to the next. Columns 0 and 1 are the constants."""
 
     outputs: Array  # [2 + capacity, m] H
     costs: Array  # [2 + capacity] c
     is_used: Array  # [2 + capacity] bool
     warm: WarmStart  # from the last relaxation
-    upper: Array  # [] of (18)
+    upper: Array  # [] upper bound on (18)
     proof: Proof  # of a lower bound on (18)
-    either: Array  # [] bool, whether the relaxation is now the one that holds of (15)
-    integer_upper: Array  # [] of that one
-    integer_proof: Proof
-    integer_lower: Array  # [] what it proves of (15)
+    # [] bool, whether the current relaxation has the cuts "either", which are valid for (15)
+    either: Array
+    integer_upper: Array  # [] upper bound on the relaxation with the cuts "either"
+    integer_proof: Proof  # of a lower bound on the relaxation with the cuts "either"
+    integer_lower: Array  # [] lower bound on (15), from `integer_proof`
     best: local_search.Vote  # the best point of (15) so far
-    gap: Array  # [] when a round last brought something
-    num_idle: Array  # [] int32 rounds in a row that brought nothing
-    # [] how far the next duals that ask are from those of the relaxation, towards the best so far
+    gap: Array  # [] after the last round in which it fell
+    num_idle: Array  # [] int32 idle rounds in a row
+    # [] smoothing: the share of the duals of the best proof in the next duals that are priced
     pull: Array
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class L0(boosting.Booster):
-    """The booster of one margin."""
+    """The booster of L0-RBoost at one margin."""
 
     margin: ArrayLike
     tolerance: ArrayLike
@@ -103,22 +116,22 @@ class L0(boosting.Booster):
 
     @property
     def takes_each_once(self) -> bool:
-        """Equal columns share a slot."""
+        """True: equal columns share a slot."""
         return True
 
     @property
     def takes_turns(self) -> bool:
-        """Rounds are relaxations and searches of unequal length."""
+        """True: the relaxations and searches of different rounds take unequal times."""
         return True
 
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
-        """Room for all columns that are proposed, of both questions, or for so many; columns of no
-        use make room for others.
+        """The number of slots: one for each column that the two pricing problems propose, up to
+        `max_columns`. When no slot is free, new columns overwrite columns that are no longer used.
         """
         return min(2 * max_rounds * num_proposed, self.max_columns)
 
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
-        """The two constants, and nothing known."""
+        """The two constants as columns, without any proven bound."""
         signs = boosting.signs(dataset)
         dtype, num_examples = signs.dtype, signs.shape[0]
         constants = jnp.where(dataset.mask[None, :], jnp.array([[1.0], [-1.0]], dtype), 0.0)
@@ -149,8 +162,8 @@ class L0(boosting.Booster):
         warm: WarmStart,
         coefficients: Array,
     ) -> Memory:
-        """Columns of which nothing is proven yet, and the point of (15) next to some
-        coefficients.
+        """The memory for given columns without any proven bound. Its best point of (15) is the one
+        that `coefficients` round to.
         """
         infinite = jnp.full((), jnp.inf, outputs.dtype)
         nothing = _nothing_proven(warm)
@@ -170,12 +183,12 @@ class L0(boosting.Booster):
             ),
             gap=infinite,
             num_idle=jnp.zeros((), jnp.int32),
-            pull=jnp.full((), _FIRST_PULL, outputs.dtype),
+            pull=jnp.full((), _FIRST_SMOOTHING, outputs.dtype),
         )
 
     def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: PyTree) -> Priced:
-        """The relaxation over the columns so far, no more precise than the gap asks for, and both
-        questions of its pricing problem.
+        """Solves the relaxation over the current columns, as precisely as the gap requires, and
+        then both pricing problems.
         """
         upper, lower = _bounds(memory)
         gap = jnp.where(upper < jnp.inf, (upper - lower) / jnp.maximum(upper, 1.0), jnp.inf)
@@ -186,7 +199,8 @@ class L0(boosting.Booster):
         )
         tolerance = jnp.clip(_SHARE_OF_GAP * finer * gap, finest, _COARSEST)
         heaviest = jnp.max(jnp.where(dataset.mask, dataset.weights, 0).astype(gap.dtype), initial=0)
-        # the relaxation's is relative to that
+        # The tolerance of the relaxation is relative to the heaviest weight where the upper bound
+        # is less than it.
         tolerance = jnp.where(
             upper < heaviest, tolerance * jnp.maximum(upper, 1.0) / heaviest, tolerance
         )
@@ -199,19 +213,20 @@ class L0(boosting.Booster):
             memory.integer_proof,
             memory.proof,
         )
-        asked = pricing.between(best, solved, jnp.where(best.bound > -jnp.inf, memory.pull, 0.0))
-        return pricing.ask(learner, state, asked, solved, memory.either)
+        duals = pricing.smoothed(best, solved, jnp.where(best.bound > -jnp.inf, memory.pull, 0.0))
+        return pricing.solve(learner, state, duals, solved, memory.either)
 
     def absorb(
         self, memory: Memory, dataset: Dataset, proposal: Priced, ensemble: Ensemble
     ) -> Absorbed:
-        """One round: an upper bound from the relaxation, a lower bound from the answers, their
-        columns in.
+        """Records the upper bound of the relaxation and the lower bound of the pricing problems,
+        and stores the new columns.
         """
         before, was_either = _bounds(memory)[1], memory.either
-        hoped = (1 - memory.pull) * (proposal.relaxation.lower_bound - before)
+        # the increase of the lower bound if no new column cut off the smoothed duals
+        expected_gain = (1 - memory.pull) * (proposal.relaxation.lower_bound - before)
         memory = self.note(memory, dataset, proposal)
-        is_as_hoped = _bounds(memory)[1] - before > _AS_HOPED * hoped
+        has_gained_enough = _bounds(memory)[1] - before > _ENOUGH_GAIN * expected_gain
         weights = jnp.where(dataset.mask, dataset.weights, 0)
         prices = jnp.concatenate(
             [proposal.prices, jnp.asarray(self.constant_cost, proposal.prices.dtype)[None]]
@@ -230,24 +245,28 @@ class L0(boosting.Booster):
         )
         best = local_search.better(memory.best, rounded)
         solved = proposal.relaxation
-        too_dear = pricing.reduced_costs(
+        reduced_costs = pricing.reduced_costs(
             memory.outputs * boosting.signs(dataset)[None, :], memory.costs, solved, was_either
         )
-        worth = solved.selected + solved.coefficients - numerics.safe_divide(too_dear, memory.costs)
+        worth = (
+            solved.selected
+            + solved.coefficients
+            - numerics.safe_divide(reduced_costs, memory.costs)
+        )
         worth = jnp.where(best.coefficients > 0, jnp.inf, worth).at[:_NUM_CONSTANTS].set(jnp.inf)
         entered = enter(memory.outputs, memory.costs, memory.is_used, proposal, worth, ~is_closed)
-        lacks_room = jnp.all(entered.is_used)
+        is_full = jnp.all(entered.is_used)
         is_smaller = upper - lower < _LEAST_GAIN * memory.gap
-        has_gained = ((entered.num_new > 0) & ~lacks_room) | is_smaller
+        has_gained = ((entered.num_new > 0) & ~is_full) | is_smaller
         num_idle = jnp.where(has_gained | is_closed, 0, memory.num_idle + 1).astype(jnp.int32)
         is_stuck = num_idle >= _MAX_IDLE
         lacks_cuts = solved.status == int(Status.CAPACITY_LIMIT)
         missed = jnp.where(
-            lacks_room | lacks_cuts, int(Status.CAPACITY_LIMIT), int(Status.PRECISION_LIMIT)
+            is_full | lacks_cuts, int(Status.CAPACITY_LIMIT), int(Status.PRECISION_LIMIT)
         )
         is_last = memory.either | (not self.bounds_integer)
         primal = memory.warm.primal
-        # of a column that made room
+        # A new column does not start from the mu of the column that it overwrites.
         primal = primal._replace(
             selected=primal.selected.at[_NUM_CONSTANTS + entered.slots].set(0.0, mode="drop")
         )
@@ -258,17 +277,19 @@ class L0(boosting.Booster):
             best=best,
             warm=memory.warm._replace(primal=primal),
         )
-        # on to the other relaxation, where it is closed
+        # Once the gap is closed, the next round solves the other relaxation, whose gap is unknown.
         gap = jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap))
-        more_pull = jnp.clip(_MORE_PULL * memory.pull, _LEAST_PULL, _FIRST_PULL)
-        pull = jnp.where(
-            entered.num_new > 0, jnp.where(is_as_hoped, _LESS_PULL * memory.pull, more_pull), 0.0
+        more = jnp.clip(_MORE_SMOOTHING * memory.pull, _LEAST_SMOOTHING, _FIRST_SMOOTHING)
+        smoothing = jnp.where(
+            entered.num_new > 0,
+            jnp.where(has_gained_enough, _LESS_SMOOTHING * memory.pull, more),
+            0.0,
         )
         memory = memory._replace(
             either=memory.either | is_closed,
             gap=gap,
             num_idle=num_idle,
-            pull=pull.astype(upper.dtype),
+            pull=smoothing.astype(upper.dtype),
         )
         is_solved = (is_closed & is_last) | (is_stuck & self.has_solved(memory))
         status = jnp.where(
@@ -288,7 +309,7 @@ class L0(boosting.Booster):
         )
 
     def note(self, memory: Memory, dataset: Dataset, proposal: Priced) -> Memory:
-        """The bounds that a round proves, on the one relaxation or the other."""
+        """The memory with the bounds that a round proves, on the relaxation that it solved."""
         solved, either = proposal.relaxation, memory.either
         cost = jnp.asarray(self.constant_cost, memory.upper.dtype)
         upper = jnp.minimum(
@@ -317,7 +338,7 @@ class L0(boosting.Booster):
     def relax(
         self, memory: Memory, dataset: Dataset, tolerance: Array, most_rounds: Array
     ) -> L0Relaxation:
-        """The relaxation over the columns in use."""
+        """Solves the relaxation over the columns in use."""
         weights = dataset.weights.astype(memory.outputs.dtype)
         features = relaxation.validate_features(dataset.features, dataset.mask, self.config)
         data = (
@@ -337,7 +358,7 @@ class L0(boosting.Booster):
     def instance(
         self, dataset: Dataset, outputs: Array, costs: Array, is_used: Array
     ) -> local_search.Instance:
-        """(15) over the columns in use."""
+        """The instance of (15) over the columns in use."""
         weights = jnp.where(dataset.mask, dataset.weights.astype(outputs.dtype), 0.0)
         return local_search.Instance(
             outputs * boosting.signs(dataset)[None, :],
@@ -348,20 +369,22 @@ class L0(boosting.Booster):
         )
 
     def has_solved(self, memory: Memory) -> Array:
-        """Whether (18) was solved, and the cuts in force are those that hold of (15), [] bool."""
+        """Whether (18) has been solved and the current cuts are those valid for (15), [] bool."""
         return memory.either & (self.config.cuts == "ordered")
 
     def votes(self, best: local_search.Vote) -> Array:
-        """The coefficients of the hypotheses, the same for both answers, [capacity, 2]."""
+        """The coefficients of the hypotheses, equal for the outputs -1 and +1, [capacity, 2]."""
         own = best.coefficients[_NUM_CONSTANTS:]
         return jnp.stack([own, own], axis=1)
 
     def constant(self, best: local_search.Vote) -> Array:
-        """What the two constants vote, []."""
+        """The coefficient of the constant +1 less that of the constant -1, []."""
         return best.coefficients[0] - best.coefficients[1]
 
     def certificate(self, memory: Memory) -> L0Certificate:
-        """What the user sees of it; no loss is negative."""
+        """The certificate of the memory. No loss is negative, so the lower bound on (15) is at
+        least 0.
+        """
         proof = memory.proof
         lower = jnp.maximum(memory.integer_lower, 0.0)
         return L0Certificate(
@@ -377,13 +400,14 @@ class L0(boosting.Booster):
 
 
 def _bounds(memory: Memory) -> tuple[Array, Array]:
-    """The upper and the lower bound on the relaxation that is now in force."""
+    """The upper and the lower bound on the current relaxation."""
     return jnp.where(memory.either, memory.integer_upper, memory.upper), jnp.where(
         memory.either, memory.integer_proof.bound, memory.proof.bound
     )
 
 
 def _nothing_proven(cold: WarmStart) -> Proof:
+    """A proof of the bound -inf, with arrays shaped as those of a warm start."""
     zero = jnp.zeros_like(cold.convexity)
     return Proof(
         zero - jnp.inf,
@@ -402,29 +426,30 @@ class Entered(NamedTuple):
     outputs: Array  # [2 + capacity, m]
     costs: Array  # [2 + capacity]
     is_used: Array  # [2 + capacity] bool
-    slots: Array  # [k] int32 of the ensemble, its capacity for what is not taken
+    # [k] int32 the slot in the ensemble of each proposal; its capacity for one that is not stored
+    slots: Array
     num_new: Array  # [] int32
 
 
 def enter(
     outputs: Array, costs: Array, is_used: Array, priced: Priced, worth: Array, is_wanted: Array
 ) -> Entered:
-    """Writes new columns into free slots, then into those of no worth; and in place of an equal one
-    where they cost less.
+    """Writes new columns into free slots first, and then over columns whose worth is below
+    `_WORTHLESS`. A proposal equal to a stored column replaces it if it costs less.
 
     Args:
       outputs: [n, m].
       costs: [n].
       is_used: [n] bool.
-      priced: the proposals; those of value -inf are none.
-      worth: [n] of the columns in use; inf for those that stay.
-      is_wanted: [] bool, whether to take any.
+      priced: the proposals; entries of value -inf are empty.
+      worth: [n] of the columns in use; inf for those that must stay.
+      is_wanted: [] bool, whether to store any proposal.
     """
     size = costs.shape[0]
-    # a constant keeps its slot, and what equals it and costs less has one of its own
+    # A constant keeps its slot. A proposal that equals it and costs less gets a slot of its own.
     is_proposed = jnp.arange(size) >= _NUM_CONSTANTS
-    room = jnp.argsort(jnp.where(is_used, worth, -1.0))
-    num_room = jnp.sum(~is_used | (worth < _WORTHLESS), dtype=jnp.int32)
+    available = jnp.argsort(jnp.where(is_used, worth, -1.0))
+    num_available = jnp.sum(~is_used | (worth < _WORTHLESS), dtype=jnp.int32)
 
     def write(carry: tuple[Array, ...], item: tuple[Array, ...]) -> tuple[tuple[Array, ...], Array]:
         outputs, costs, is_used, num_new = carry
@@ -432,14 +457,16 @@ def enter(
         is_same = (
             jnp.all(outputs == row[None, :], axis=1) & is_used & (is_proposed | (costs <= cost))
         )
-        place, is_known = jnp.argmax(is_same), jnp.any(is_same)
+        index, is_known = jnp.argmax(is_same), jnp.any(is_same)
         pays = (
             is_wanted
             & is_proposal
-            & jnp.where(is_known, is_proposed[place] & (cost < costs[place]), num_new < num_room)
+            & jnp.where(
+                is_known, is_proposed[index] & (cost < costs[index]), num_new < num_available
+            )
         )
         slot = jnp.where(
-            pays, jnp.where(is_known, place, room[jnp.minimum(num_new, size - 1)]), size
+            pays, jnp.where(is_known, index, available[jnp.minimum(num_new, size - 1)]), size
         ).astype(jnp.int32)
         carry = (
             outputs.at[slot].set(row, mode="drop"),
@@ -466,7 +493,7 @@ def make_booster(
     max_columns: int = 256,
     bound_integer: bool = True,
 ) -> L0:
-    """The booster of these options for a learner. Raises ValueError, naming the argument."""
+    """The booster for a learner and these options. Raises ValueError naming an invalid argument."""
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     check.count("max_columns", max_columns, low=1)
@@ -486,25 +513,27 @@ def make_booster(
 
 
 def validate_search(search: Any) -> VoteConfig:
-    """The kind of final vote, a local search for None. Raises ValueError where it is none."""
+    """The config of the final vote; `SearchConfig()` for None. Raises ValueError for other
+    types.
+    """
     return check.config("search", search, local_search.SearchConfig, rounded.RelaxedConfig)
 
 
 def validate_learner(learner: Any) -> None:
-    """Raises ValueError unless the learner can price."""
+    """Raises ValueError unless the learner has the methods of the pricing problem."""
     missing = [name for name in ("prices", "price", "least_price") if not hasattr(learner, name)]
     if missing:
         raise ValueError(
-            f"learner is a {type(learner).__name__} without {', '.join(missing)}: pass one that"
-            " prices pairs, as jboost.learners.monomials"
+            f"learner is a {type(learner).__name__} without {', '.join(missing)}: pass one"
+            " with these methods, such as jboost.learners.monomials"
         )
 
 
 def begin_fit(
     dataset: Dataset, learner: Any, *, max_rounds: int, **options: Any
 ) -> tuple[L0, Dataset]:
-    """The booster of these options, for a learner and data that suit it, and the data set as it
-    counts. Raises ValueError, naming the argument.
+    """Validates the arguments of a fit, and returns the booster and the validated data set. Raises
+    ValueError naming an invalid argument.
     """
     validate_learner(learner)
     dataset = boosting.check_arguments(learner, dataset, max_rounds)
@@ -515,7 +544,7 @@ def begin_fit(
 
 
 def constant_cost_of(learner: Any) -> Array:
-    """The learner's price of the two constants, []."""
+    """The `constant_cost` of the learner, 0 where it has none, []."""
     cost: Array = check.number(
         "constant_cost", getattr(learner, "constant_cost", 0.0), low=0, high=check.LARGEST
     )
@@ -532,8 +561,8 @@ def init(
     max_rounds: int = 100,
     **options: Any,
 ) -> State:
-    """The state before the first round, for a loop of one's own: `step(state, dataset)`,
-    `finish(state, dataset)`. Takes what `fit` takes.
+    """The state before the first round, for a custom loop of `step(state, dataset)` that ends with
+    `finish(state, dataset)`. Takes the arguments of `fit`.
     """
     booster, dataset = begin_fit(dataset, learner, max_rounds=max_rounds, **options)
     return boosting.begin(booster, learner, dataset, key=key, max_rounds=max_rounds)
@@ -543,7 +572,7 @@ step = boosting.step
 
 
 def reopen(state: State, margin: Array, dataset: Dataset) -> State:
-    """The state for another margin, with its columns and nothing proven."""
+    """The state for another margin: the columns and the warm start are kept, the bounds are not."""
     booster, old = dataclasses.replace(state.booster, margin=margin), state.memory
     memory = booster.begin(
         dataset, old.outputs, old.costs, old.is_used, old.warm, old.best.coefficients
@@ -562,7 +591,7 @@ def reopen(state: State, margin: Array, dataset: Dataset) -> State:
 def _final_vote(
     memory: Memory, instance: local_search.Instance, config: VoteConfig
 ) -> local_search.Vote:
-    """The vote that a config asks for, over the columns at hand."""
+    """The final vote over the current columns, by the method of the config."""
     if isinstance(config, rounded.RelaxedConfig):
         return rounded.find(instance, memory.warm.primal.coefficients, config=config)
     return _sparse_vote(memory, instance, config)
@@ -571,7 +600,9 @@ def _final_vote(
 def _sparse_vote(
     memory: Memory, instance: local_search.Instance, config: local_search.SearchConfig
 ) -> local_search.Vote:
-    """The best point of (15) that the local search finds from the points at hand."""
+    """The best point of (15) that the local search finds. It starts from the best point so far,
+    from the point of the relaxation, from sparse roundings of it and from the best pair.
+    """
     primal = memory.warm.primal
     rounded = local_search.evaluate(
         instance, local_search.limited(memory.best.coefficients, config.max_hypotheses, _CONSTANTS)
@@ -593,10 +624,10 @@ def _sparse_vote(
     )
 
     def search(start: Array) -> local_search.Vote:
-        few = local_search.limited(start, config.max_hypotheses, _CONSTANTS)
+        limited = local_search.limited(start, config.max_hypotheses, _CONSTANTS)
         return local_search.search(
             instance,
-            local_search.evaluate_near(instance, few),
+            local_search.evaluate_near(instance, limited),
             config=config,
             companions=_CONSTANTS,
         )
@@ -610,9 +641,7 @@ def _sparse_vote(
 @meshes.takes_gathered
 @devices.host_jit
 def finish(state: State, dataset: Dataset) -> Fit:
-    """What a state has come to: the final vote over the columns at hand, as `search`
-    asks for it.
-    """
+    """The fit of a state: computes the final vote over its columns by the method of `search`."""
     fitted = boosting.finish(state)
     booster, memory = state.booster, state.memory
     instance = booster.instance(dataset, memory.outputs, memory.costs, memory.is_used)
@@ -645,57 +674,58 @@ def fit(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Fit:
-    """L0-RBoost: few hypotheses and few errors, by column generation on the tightened relaxation,
-    then a local search (paper 001, Algorithm 1).
+    """L0-RBoost: an ensemble of few hypotheses with few errors, by column generation on the
+    tightened relaxation and a local search (Goldberg and Eckstein 2009, Algorithm 1).
 
     Minimises sum_i weight_i I(y_i H_i lambda < rho) + sum_u c_u I(lambda_u > 0) over lambda >= 0,
-    sum lambda = 1 (15), through its relaxation (18) with all pair cuts, over all hypotheses of the
-    learner.
+    sum lambda = 1, which is (15). It solves the relaxation (18) with all pair cuts, over all
+    hypotheses of the learner.
 
     Args:
-      dataset: of m examples; `weights` are the prices of misclassifying them.
-      learner: one that prices, as `jboost.learners.monomials`: outputs -1, 0 or +1, costs its own.
-        The two constants are hypotheses besides, at the learner's `constant_cost`. One of your own
-        has these methods besides those of `jboost.learners.Learner`: `prices(state)`, any array of
-        costs; `price(state, hypothesis)`, []; `least_price(state)`, [] of all hypotheses; and its
-        `propose` takes `pair_weights=` [m, m] and `costs=prices(state)`, to answer with the
-        hypotheses of greatest sum over i of w_i y_i h(x_i), plus sum over i, i' of v_ii' where h is
-        right on i and not wrong on i' of the other class the other way, less the cost, and an
-        `upper_bound` on that sum; `never_abstains(state)`, [] bool, if it likes. One for which the
-        matrix of all pairs is too large may have `values_all(state)`, static bool, and where that
-        is True `propose_for_pairs(state, example_weights, rewards, costs)` for a list of pairs, a
-        `jboost.monomials.short.Rewards`.
+      dataset: of m examples; `weights` are the costs of misclassifying them.
+      learner: a learner with costs and outputs -1, 0 or +1, such as `jboost.learners.monomials`.
+        The two constants are further hypotheses, at its `constant_cost`. A custom learner needs
+        these methods besides those of `jboost.learners.Learner`: `prices(state)`, an array of
+        costs; `price(state, hypothesis)`, [] the cost of one; `least_price(state)`, [] the least
+        cost of all. Its `propose` takes `pair_weights=` [m, m] and `costs=prices(state)`. The value
+        of a hypothesis h is the sum of w_i y_i h(x_i) over i, plus the sum of v_ii' over all i, i'
+        of opposite classes where h is right on i and not wrong on i', less its cost. `propose`
+        returns the hypotheses of largest value and an `upper_bound` on all values. The method
+        `never_abstains(state)`, [] bool, is optional. A learner for which the matrix of all pairs
+        is too large may have `values_all(state)`, a static bool. Where that is True,
+        `propose_for_pairs(state, example_weights, rewards, costs)` is called instead, with a list
+        of pairs, a `jboost.monomials.short.Rewards`.
       key: for learners that draw random numbers.
-      max_rounds: how many pairs of questions there is room for; static. A learner that answers with
-        many hypotheses (`num_proposed`, 64 for the command) needs far fewer of them than one that
-        answers with its best.
-      margin: [] rho in (0, 1]; the paper takes 20 / m.
-      tolerance: [] the gap between the bounds on (18) at which to stop, relative to the upper one,
+      max_rounds: static; the largest number of rounds, each with two pricing problems. A learner
+        that proposes many hypotheses at once (`num_proposed`, 64 in the command) needs far fewer
+        rounds than one that proposes only its best.
+      margin: [] rho in (0, 1]; Goldberg and Eckstein take 20 / m.
+      tolerance: [] the gap between the bounds on (18) at which to stop, relative to the upper one
         where that is more than 1; in float32 not below 3e-4.
       config: static; how the relaxation is solved.
-      search: static; how the final vote is found: by `SearchConfig()`, the default, one of least
-        (15) as far as a local search goes; by `RelaxedConfig()` that of the last relaxation, told
-        by a dozen of its hypotheses: more of them, and mostly fewer errors on new examples. Both
-        take `max_hypotheses`, which bounds how many vote; what bounds (15) does not know of it.
-      max_columns: static; how many hypotheses are held at a time, if the learner has so many. Those
-        that have come to be of no use make room for others. The time of a round grows with its
-        square.
+      search: static; how the final vote is found. `SearchConfig()`, the default, is a local search
+        for the least (15). `RelaxedConfig()` approximates the vote of the last relaxation by a
+        dozen of its hypotheses: these are more, and make mostly fewer errors on new examples. Both
+        have `max_hypotheses`, the largest number of hypotheses that vote. The bounds on (15) do not
+        take this limit into account.
+      max_columns: static; the largest number of hypotheses held at a time. When there are more, new
+        ones overwrite those that are no longer used. The time of a round grows with its square.
       bound_integer: static; whether rounds go on after (18) is solved until (15) is bounded too, by
-        the relaxation with the cuts "either" of `RelaxationConfig`: those of the paper do not hold
-        of (15) where hypotheses abstain.
+        the relaxation with the cuts "either" of `RelaxationConfig`. The cuts (17) of Goldberg and
+        Eckstein are not valid for (15) where hypotheses abstain.
       on_step: called with (state, info) between rounds, on the host; False ends the loop with
         status TIME_LIMIT. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
-      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it;
-        None for a fit from the start. It ends in the bits of a fit with an `on_step` that was not
-        stopped.
+      initial: a state to continue from: one that `on_step` received in the same fit, or one from
+        `init`. None starts anew. The result equals, bit for bit, that of a fit with an `on_step`
+        that never stops it.
 
     Returns:
-      A `Fit` with an `L0Certificate`: lower_bound <= optimum of (18), with the cuts that `config`
-      asks for, over all hypotheses <= upper_bound, and integer_lower_bound <= optimum of
-      (15) <= integer_upper_bound, which the ensemble attains. The status speaks of (18): OPTIMAL;
-      PRECISION_LIMIT where rounds bring no new column and the gap is still open; CAPACITY_LIMIT
-      where columns that would close it find no room (raise `max_columns`), or cuts (raise
-      `capacity` of `config`).
+      A `Fit` with an `L0Certificate`: lower_bound <= optimum of (18), with the cuts of `config`,
+      over all hypotheses <= upper_bound, and integer_lower_bound <= optimum of
+      (15) <= integer_upper_bound, which the ensemble attains. The status refers to (18): OPTIMAL;
+      PRECISION_LIMIT if further rounds find no new column while the gap is open; CAPACITY_LIMIT if
+      columns that would close the gap find no free slot (raise `max_columns`), or cuts find none
+      (raise `capacity` of `config`).
 
     Raises:
       ValueError: at trace time, naming the argument; for a margin outside (0, 1] where it is

@@ -1,8 +1,8 @@
-"""The margin rho, the price kappa of a coefficient and the kind of final vote, chosen by
-cross-validation in one compiled call.
+"""Cross-validation of the margin rho, the cost factor kappa of the learner and the method of the
+final vote, in one compiled call.
 
-Columns are generated once for each margin, kappa and fold; all kinds of vote are taken of the same
-ones.
+Columns are generated once for each margin, kappa and fold. All methods of the final vote use the
+same columns.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ MakeLearner = Callable[[Any], Any]
 
 
 class _Folds(NamedTuple):
-    """What each fold holds out, and what it knows the examples by; without leading axis, one of
-    them.
+    """The held-out weights and the features of each fold; of a single fold if without the leading
+    axis.
     """
 
-    held_out: Array  # [F, m] of the weights
+    held_out: Array  # [F, m] the held-out part of each weight
     features: Array | None  # [F, m, N']; None for those of the data set
 
 
 class Choice(NamedTuple):
-    """What has the least mean held-out error; among equals the largest kappa, then the largest
-    margin, then the first search.
+    """The choice with the least mean held-out error. Ties are broken by the largest kappa, then by
+    the largest margin, then by the first search.
     """
 
-    fit: Fit  # of all examples, with what is chosen
+    fit: Fit  # of all examples, with the chosen kappa, margin and search
     margin: Array  # [] rho
     kappa: Array  # []
-    place: Array  # [3] int32: which kappa, margin and search
-    # [K, L, S] mean held-out error of each kappa, margin and search, as shares of the held-out
-    # weight; folds without any do not count
+    place: Array  # [3] int32 indices of the chosen kappa, margin and search
+    # [K, L, S] mean held-out error of each kappa, margin and search, as a share of the held-out
+    # weight; folds that hold out nothing are left out
     errors: Array
-    standard_errors: Array  # [K, L, S] of those means, over the same folds
-    status: Array  # [] int32, that of `fit`; TIME_LIMIT where `on_step` ended the paths
+    standard_errors: Array  # [K, L, S] of these means, over the same folds
+    status: Array  # [] int32, that of `fit`; TIME_LIMIT if `on_step` stopped the paths
 
 
 @meshes.takes_gathered
@@ -79,44 +79,45 @@ def choose(
     num_at_once: int = 1,
     on_step: OnStep | None = None,
 ) -> Choice:
-    """`fit` with the margin, kappa and search of least error in stratified cross-validation; each
-    fold walks the margins as `path` does.
+    """`fit` with the margin, kappa and search that have the least error in stratified
+    cross-validation. Each fold computes its fits for all margins as `path` does.
 
     Args:
       dataset: of m examples.
-      make_learner: kappa -> a learner whose price may be a traced number, as `lambda kappa:
-        jboost.learners.monomials(1, kappa=kappa)`. Hand in the same function again and nothing
-        compiles anew; numbers that change from call to call may be bound by
-        `jax.tree_util.Partial`.
-      margins: [L] rho in (0, 1], in order.
+      make_learner: a function kappa -> learner; kappa may be traced. Example: `lambda kappa:
+        jboost.learners.monomials(1, kappa=kappa)`. Passing the same function again avoids a new
+        compilation. Bind numbers that change from call to call with `jax.tree_util.Partial`.
+      margins: [L] rho in (0, 1], sorted.
       kappas: [K], not negative.
       key: for the folds.
       num_folds: static, at least 2.
-      held_out: [F, m], what each of F folds holds out of the weight of every example, in place of
-        folds drawn with `key`: for rows that stand for several examples (`jboost.data.merging`),
-        which come to lie in several folds.
-      fold_features: [F, m, N'], what each fold of `held_out` knows all examples by, in place of the
-        features of `dataset`: bits that were fitted without what it holds out
-        (`jboost.data.binarization`), N' as wide as the widest, columns of 0 after the others.
-      max_rounds: how many pairs of questions there is room for at each margin; static.
+      held_out: [F, m] the part of the weight of every example that each of F folds holds out,
+        instead of folds drawn with `key`. It is meant for rows that stand for several examples
+        (`jboost.data.merging`), which may belong to several folds.
+      fold_features: [F, m, N'] the features of all examples in each fold of `held_out`, instead of
+        those of `dataset`: for example bits that were fitted without the held-out examples
+        (`jboost.data.binarization`). N' is the largest number of bits of a fold; pad with columns
+        of 0 at the end.
+      max_rounds: static; the largest number of rounds at each margin.
       tolerance: as for `fit`.
       config: as for `fit`.
-      search: static; as for `fit`, or several to choose among, the one to be preferred first:
+      search: static; as for `fit`, or several to choose from, in order of preference:
         `(SearchConfig(), RelaxedConfig())`.
       max_columns: as for `fit`.
-      bound_integer: as for `fit`, of the fit of all examples with what is chosen.
-      num_at_once: how many paths are walked at the same time, each as long as the longest; static.
-        1 suits a CPU.
-      on_step: called after each path with (errors [L, S] of that path, (paths so far, all of
-        them)), on the host; the paths are walked one by one then, and False ends them: the choice
-        is among what was walked, NaN the errors of the rest. Not under jit or vmap.
+      bound_integer: as for `fit`, for the final fit of all examples.
+      num_at_once: static; how many paths are computed at the same time. All of them take as long
+        as the longest. Use 1 on a CPU.
+      on_step: called on the host after each path, with (errors [L, S] of that path, (number of
+        paths so far, number of all paths)). The paths are then computed one by one. False stops
+        them: the choice is among the paths so far, and the errors of the others are NaN. Not under
+        jit or vmap.
 
     Returns:
       A `Choice`.
 
     Raises:
-      ValueError: what `fit` raises; for `margins`, `kappas`, `search`, `held_out` or
-        `fold_features` that are empty or not allowed, where they are known.
+      ValueError: what `fit` raises; for empty or invalid `margins`, `kappas`, `search`, `held_out`
+        or `fold_features`, where they are known.
 
     >>> import jax
     >>> import jboost
@@ -144,7 +145,8 @@ def choose(
     )
     if not searches:
         raise ValueError(
-            "search is empty: pass one kind of final vote at least, as jboost.l0.SearchConfig()"
+            "search is empty: pass at least one config of the final vote, such as"
+            " jboost.l0.SearchConfig()"
         )
     if not callable(make_learner):
         raise ValueError(
@@ -172,8 +174,8 @@ def choose(
     if fold_features is not None:
         if held_out is None:
             raise ValueError(
-                "fold_features is given and held_out is not: pass what each fold holds out of the"
-                " weight of every example, [F, m]"
+                "fold_features is given but held_out is None: pass the held-out part of the weight"
+                " of every example in each fold, [F, m]"
             )
         fold_features = _validate_fold_features(fold_features, shares, dataset, booster, learner)
     parts = _Folds(shares.astype(jnp.result_type(float)), fold_features)
@@ -186,8 +188,8 @@ def choose(
 
 
 def _validate_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
-    """What folds hold out, [F, m]. Raises ValueError where that is below 0 or more than
-    there is.
+    """The held-out weights as an array [F, m]. Raises ValueError for entries below 0 or above the
+    weight of the example.
     """
     held_out = check.numeric(
         "held_out", held_out, shape=("F", dataset.labels.shape[0]), kinds="fiub"
@@ -205,7 +207,7 @@ def _validate_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
     held_out = jnp.where(dataset.mask[None, :], held_out, 0)
     if not isinstance(held_out, jax.core.Tracer) and not bool(jnp.any(held_out > 0)):
         raise ValueError(
-            "held_out holds out nothing in any fold: expected the weights of some examples, for"
+            "held_out is 0 for all examples in all folds: expected the weights of some examples in"
             " each fold"
         )
     return held_out
@@ -214,12 +216,12 @@ def _validate_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
 def _validate_fold_features(
     given: ArrayLike, held_out: Array, dataset: Dataset, booster: L0, learner: Any
 ) -> Array:
-    """What folds know the examples by, [F, m, N']. Raises ValueError for what `fit` would refuse in
-    rows of which a fold leaves something.
+    """The features of the folds as an array [F, m, N']. Raises ValueError for features that `fit`
+    would reject, in rows that are not entirely held out.
     """
     features = check.numeric("fold_features", given, shape=(*held_out.shape, "N'"), kinds="fiub")
     for fold, (of_fold, share) in enumerate(zip(features, held_out, strict=True)):
-        rows = _what_is_left(dataset._replace(features=of_fold), share)
+        rows = _without_held_out(dataset._replace(features=of_fold), share)
         try:
             boosting.check_arguments(learner, rows, max_rounds=1)
             validate_features(rows.features, rows.mask, booster.config)
@@ -229,9 +231,9 @@ def _validate_fold_features(
     return features
 
 
-def _what_is_left(dataset: Dataset, held_out: Array) -> Dataset:
-    """The data set without what is held out [m] of its weights; weights that are not allowed stay,
-    and are seen.
+def _without_held_out(dataset: Dataset, held_out: Array) -> Dataset:
+    """The data set with weights reduced by the held-out parts [m]. Invalid weights stay invalid, so
+    that the fit detects them.
     """
     is_left = (held_out == 0) | (held_out < dataset.weights)
     return dataset._replace(weights=dataset.weights - held_out, mask=dataset.mask & is_left)
@@ -244,7 +246,7 @@ def _what_is_left(dataset: Dataset, held_out: Array) -> Dataset:
 )
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """What all paths share."""
+    """The arguments that all paths share."""
 
     booster: L0
     dataset: Dataset
@@ -252,15 +254,15 @@ class _Part:
     searches: tuple[VoteConfig, ...]
     max_rounds: int
 
-    def known_to(self, fold: _Folds) -> Dataset:
-        """All examples, as a fold knows them."""
+    def with_features_of(self, fold: _Folds) -> Dataset:
+        """All examples with the features of a fold."""
         return (
             self.dataset if fold.features is None else self.dataset._replace(features=fold.features)
         )
 
     def walk(self, kappa: Array, fold: _Folds, margins: Array, *, bounds_integer: bool) -> Fit:
-        """Fits with every vote, and axes [L, S], of the weight that a fold leaves."""
-        rows = _what_is_left(self.known_to(fold), fold.held_out)
+        """The fits of one fold for all margins and searches, with axes [L, S]."""
+        rows = _without_held_out(self.with_features_of(fold), fold.held_out)
         rounds = self.max_rounds * margins.shape[0]
         learner = self.make_learner(kappa)
         booster = dataclasses.replace(
@@ -272,7 +274,7 @@ class _Part:
         return jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=1), *fits)
 
     def finish(self, state: State, rows: Dataset) -> tuple[Fit, ...]:
-        """A fit for each kind of vote."""
+        """The fits of a state with each of the searches."""
         return tuple(
             finish(state._replace(booster=dataclasses.replace(state.booster, search=search)), rows)
             for search in self.searches
@@ -281,7 +283,7 @@ class _Part:
     def evaluate(self, kappa: Array, fold: _Folds, margins: Array) -> Array:
         """The held-out error of each margin and search, [L, S]."""
         ensembles = self.walk(kappa, fold, margins, bounds_integer=False).ensemble
-        dataset = self.known_to(fold)
+        dataset = self.with_features_of(fold)
         return lax.map(
             lambda of_margin: lax.map(
                 lambda ensemble: _error(ensemble, dataset, fold.held_out), of_margin
@@ -290,7 +292,7 @@ class _Part:
         )
 
     def conclude(self, rates: Array, margins: Array, kappas: Array) -> Choice:
-        """The choice that errors [K, F, L, S] lead to."""
+        """The choice of least mean of the errors [K, F, L, S], and its fit of all examples."""
         holds_out = ~jnp.isnan(rates)
         num_folds = jnp.sum(holds_out, axis=1)
         errors = jnp.nanmean(rates, axis=1)
@@ -298,13 +300,13 @@ class _Part:
             jnp.nansum((rates - errors[:, None]) ** 2, axis=1)
             / (num_folds * jnp.maximum(num_folds - 1, 1))
         )
-        place = _first_of_least(jnp.where(jnp.isnan(errors), jnp.inf, errors), kappas, margins)
-        kappa, margin = kappas[place[0]], margins[place[1]]
+        index = _first_of_least(jnp.where(jnp.isnan(errors), jnp.inf, errors), kappas, margins)
+        kappa, margin = kappas[index[0]], margins[index[1]]
         nothing = _Folds(jnp.zeros(self.dataset.labels.shape, rates.dtype), None)
         whole = self.walk(kappa, nothing, margin[None], bounds_integer=self.booster.bounds_integer)
-        fit = jax.tree.map(lambda leaf: leaf[0, place[2]], whole)
+        fit = jax.tree.map(lambda leaf: leaf[0, index[2]], whole)
         status = jnp.where(jnp.any(holds_out), fit.status, int(Status.INVALID_INPUT))
-        return Choice(fit, margin, kappa, place, errors, spread, status.astype(jnp.int32))
+        return Choice(fit, margin, kappa, index, errors, spread, status.astype(jnp.int32))
 
 
 @functools.partial(jax.jit, static_argnames=("num_at_once",))
@@ -315,22 +317,22 @@ def _choose(
     pairs = (jnp.repeat(kappas, num_folds), jnp.tile(jnp.arange(num_folds), num_kappas))
 
     def evaluate(pair: tuple[Array, Array]) -> Array:
-        kappa, place = pair
-        return part.evaluate(kappa, jax.tree.map(lambda leaf: leaf[place], folds), margins)
+        kappa, index = pair
+        return part.evaluate(kappa, jax.tree.map(lambda leaf: leaf[index], folds), margins)
 
     rates = lax.map(evaluate, pairs, batch_size=num_at_once if num_at_once > 1 else None)
     return part.conclude(rates.reshape(num_kappas, num_folds, *rates.shape[1:]), margins, kappas)
 
 
 def _drive(part: _Part, margins: Array, kappas: Array, folds: _Folds, on_step: OnStep) -> Choice:
-    """`_choose`, one compiled path at a time."""
+    """`_choose` with one call of a compiled program for each path, and `on_step` between them."""
     num_folds = folds.held_out.shape[0]
     num_paths = kappas.shape[0] * num_folds
     rates: list[Array] = []
-    for kappa, place in itertools.product(kappas, range(num_folds)):
+    for kappa, index in itertools.product(kappas, range(num_folds)):
         rates.append(
             _evaluate(
-                part, kappa, jax.tree.map(lambda leaf, place=place: leaf[place], folds), margins
+                part, kappa, jax.tree.map(lambda leaf, index=index: leaf[index], folds), margins
             )
         )
         if not loops.goes_on(on_step, rates[-1], (len(rates), num_paths)):
@@ -350,8 +352,8 @@ _evaluate, _conclude = jax.jit(_Part.evaluate), jax.jit(_Part.conclude)
 
 
 def _error(ensemble: boosting.Ensemble, dataset: Dataset, held_out: Array) -> Array:
-    """The share of the weight held out that the ensemble gets wrong, [], NaN where there is none; a
-    score of 0 predicts -1.
+    """The misclassified share of the held-out weight, []; NaN if no weight is held out. A score of
+    0 predicts -1.
     """
     wrong = jnp.where(predict_scores(ensemble, dataset.features) > 0, 1, -1) != jnp.sign(
         dataset.labels
@@ -366,13 +368,13 @@ def _error(ensemble: boosting.Ensemble, dataset: Dataset, held_out: Array) -> Ar
 
 
 def _first_of_least(errors: Array, kappas: Array, margins: Array) -> Array:
-    """The place [3] of the least error [K, L, S]; among equals that of the largest kappa, then of
-    the largest margin, then of the first search.
+    """The index [3] of the least error [K, L, S]. Ties are broken by the largest kappa, then by
+    the largest margin, then by the first search.
     """
     is_least = (errors <= jnp.min(errors)).reshape(-1)
-    places = jnp.stack(
+    indices = jnp.stack(
         jnp.meshgrid(*(jnp.arange(size, dtype=jnp.int32) for size in errors.shape), indexing="ij"),
         axis=-1,
     ).reshape(-1, 3)
-    order = jnp.lexsort((places[:, 2], -margins[places[:, 1]], -kappas[places[:, 0]], ~is_least))
-    return places[order[0]]
+    order = jnp.lexsort((indices[:, 2], -margins[indices[:, 1]], -kappas[indices[:, 0]], ~is_least))
+    return indices[order[0]]

@@ -1,9 +1,10 @@
-"""L0-RBoost for many margins: a path, and the search for the best margin, problem (25) of paper 001
-(Goldberg, Eckstein 2009).
+"""L0-RBoost for many margins: a path of fits, and the search for the best margin, problem (25) of
+Goldberg and Eckstein (2009).
 
-(25) maximises rho - beta z(rho), z(rho) the optimum of the relaxation (18). Lemma 5.2 of the paper,
-that z is convex, is false, so its bisection proves nothing. But z never falls with rho: on [a, b]
-the objective is at most b - beta z(a), which is what `search_margin` branches on.
+(25) maximises rho - beta z(rho), where z(rho) is the optimum of the relaxation (18). Their Lemma
+5.2, that z is convex, is false, so their bisection proves no bound. But z is nondecreasing in rho.
+So the objective on an interval [a, b] is at most b - beta z(a), and `search_margin` branches on
+intervals with these upper bounds.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ def path(
     max_columns: int = 256,
     bound_integer: bool = True,
 ) -> Fit:
-    """`fit` for one margin after the other, in one compiled program: columns, cuts and duals are
-    kept, and each margin has bounds of its own.
+    """`fit` for a sequence of margins, in one compiled program. Each margin starts from the
+    columns, cuts and duals of the one before, and has bounds of its own.
 
     Args:
       dataset: of m examples.
-      learner: one that prices, as for `fit`.
-      margins: [L] rho in (0, 1]; hand them in in order.
+      learner: with costs, as for `fit`.
+      margins: [L] rho in (0, 1], sorted.
       key: for learners that draw random numbers.
-      max_rounds: how many pairs of questions there is room for over the whole path; static. Margins
-        that get none end in ROUND_LIMIT.
+      max_rounds: static; the largest number of rounds over the whole path. Margins that are left
+        without rounds end with ROUND_LIMIT.
       tolerance: as for `fit`.
       config: as for `fit`.
       search: as for `fit`.
@@ -110,7 +111,7 @@ def walk_margins(
     max_rounds: int,
     finish: Callable[[State, Dataset], PyTree] = finish,
 ) -> Any:
-    """What `finish` makes of the state at each of the margins [L]: a fit."""
+    """The results of `finish` for the states at the margins [L]; fits by default."""
     first = boosting.begin(booster, learner, dataset, key=key, max_rounds=max_rounds)
     return paths.walk(
         first, margins, lambda state, margin: reopen(state, margin, dataset), dataset, finish=finish
@@ -118,19 +119,18 @@ def walk_margins(
 
 
 class MarginSearch(NamedTuple):
-    """The best margin, and what bounds all others: lower_bound <= optimum of (25), z with the cuts
-    asked for, over all hypotheses <= upper_bound.
+    """The best margin, with lower_bound <= optimum of (25) <= upper_bound, over all hypotheses,
+    where z is the relaxation with the cuts of `config`.
     """
 
     fit: Fit  # at the best margin
     margin: Array  # [] rho
     lower_bound: Array  # [] rho - beta z, attained at `margin` by the upper bound on z
-    upper_bound: Array  # [] proven by the margins tried: z never falls
-    # [max_margins] in the order in which they were tried, the least one first; +inf for those that
-    # were not
+    upper_bound: Array  # [] proven from z at the margins tried, as z is nondecreasing
+    # [max_margins] in the order in which they were tried, `least_margin` first; +inf where empty
     margins: Array
-    relaxation_lower_bounds: Array  # [max_margins] of z at each; 0 where it is not tried
-    relaxation_upper_bounds: Array  # [max_margins]; +inf where it is not tried
+    relaxation_lower_bounds: Array  # [max_margins] on z at each margin; 0 where empty
+    relaxation_upper_bounds: Array  # [max_margins] on z at each margin; +inf where empty
     num_margins: Array  # [] int32
     status: Array  # [] int32: OPTIMAL, ITERATION_LIMIT, INVALID_INPUT
 
@@ -157,29 +157,31 @@ def search_margin(
     search: VoteConfig | None = None,
     max_columns: int = 256,
 ) -> MarginSearch:
-    """The margin rho of greatest rho - penalty z(rho) between `least_margin` and 1: (25) of paper
-    001, by branching on intervals of rho.
+    """Finds the margin rho between `least_margin` and 1 with the greatest rho - penalty z(rho),
+    (25) of Goldberg and Eckstein (2009), by branch and bound on intervals of rho.
 
-    The widest promise is halved until no interval promises more than `margin_tolerance` above the
-    best margin met. Columns, cuts and duals go from one margin to the next.
+    The interval with the greatest upper bound is halved, until no upper bound exceeds the best
+    value found by more than `margin_tolerance`. Each margin starts from the columns, cuts and duals
+    of the one before.
 
     Args:
       dataset: of m examples.
-      learner: one that prices, as for `fit`.
-      penalty: [] beta of (25), positive; its D is in the costs of the learner.
+      learner: with costs, as for `fit`.
+      penalty: [] beta of (25), positive; its D is part of the costs of the learner.
       margin_tolerance: [] the gap between the bounds on (25) at which to stop. It cannot be reached
         below penalty times the gap that `tolerance` leaves in z.
-      least_margin: [] in (0, 1], the first to be tried: below it nothing is said.
-      max_margins: how many margins there is room for; static.
+      least_margin: [] in (0, 1], the first margin tried. The bounds do not cover smaller margins.
+      max_margins: static; the largest number of margins to try.
       key: for learners that draw random numbers.
-      max_rounds: how many pairs of questions there is room for at each margin; static.
+      max_rounds: static; the largest number of rounds at each margin.
       tolerance: as for `fit`.
       config: as for `fit`.
       search: as for `fit`.
       max_columns: as for `fit`.
 
     Returns:
-      A `MarginSearch`; ITERATION_LIMIT where margins or rounds ran out, with bounds that hold.
+      A `MarginSearch`. Its status is ITERATION_LIMIT if `max_margins` or `max_rounds` was reached
+      first; the bounds hold in any case.
 
     Raises:
       ValueError: what `fit` raises, and for a `penalty` that is not positive.
@@ -261,8 +263,8 @@ def _search_margin(
         )
 
     def step(state: _State) -> _State:
-        ends, promises = _intervals(state.search, penalty)
-        best = jnp.argmax(promises)
+        ends, upper_bounds = _intervals(state.search, penalty)
+        best = jnp.argmax(upper_bounds)
         margin = jnp.where(
             state.search.num_margins == 0,
             state.boosting.booster.margin,
@@ -274,7 +276,7 @@ def _search_margin(
         last = paths.advance_to_end(
             opened._replace(num_rounds=jnp.zeros_like(opened.num_rounds)), dataset
         )
-        return _State(last, _note(state.search, last, dataset, penalty))
+        return _State(last, _record(state.search, last, dataset, penalty))
 
     first = _State(start, nothing)
     last, _ = loops.bounded_loop(step, unfinished, first, max_checks=max_margins)
@@ -287,32 +289,34 @@ def _search_margin(
 
 
 def _intervals(search: MarginSearch, penalty: Array) -> tuple[Array, Array]:
-    """Where the intervals that begin at the margins tried end, and what (25) can be in each at
-    most: [max_margins] each.
+    """The end of the interval that begins at each margin tried, and an upper bound on (25) in it,
+    [max_margins] each.
     """
-    begins, floors = search.margins, search.relaxation_lower_bounds
+    begins, lower_bounds = search.margins, search.relaxation_lower_bounds
     ends = jnp.min(
         jnp.where(begins[None, :] > begins[:, None], begins[None, :], 1.0), axis=1, initial=1.0
     )
-    least = jnp.max(jnp.where(begins[None, :] <= begins[:, None], floors[None, :], 0.0), axis=1)
+    least = jnp.max(
+        jnp.where(begins[None, :] <= begins[:, None], lower_bounds[None, :], 0.0), axis=1
+    )
     eps = 4 * jnp.finfo(ends.dtype).eps
-    promises = jnp.maximum(ends + eps - penalty * least * (1 - eps), -jnp.finfo(ends.dtype).max)
-    return ends, jnp.where(begins < jnp.inf, promises, -jnp.inf)
+    upper_bounds = jnp.maximum(ends + eps - penalty * least * (1 - eps), -jnp.finfo(ends.dtype).max)
+    return ends, jnp.where(begins < jnp.inf, upper_bounds, -jnp.inf)
 
 
-def _note(search: MarginSearch, state: State, dataset: Dataset, penalty: Array) -> MarginSearch:
-    """The search after one more margin."""
+def _record(search: MarginSearch, state: State, dataset: Dataset, penalty: Array) -> MarginSearch:
+    """Adds the bounds at one more margin to the search."""
     margin, certificate = state.booster.margin, state.certificate
-    place = search.num_margins
-    noted = search._replace(
-        margins=search.margins.at[place].set(margin),
-        relaxation_lower_bounds=search.relaxation_lower_bounds.at[place].set(
+    index = search.num_margins
+    recorded = search._replace(
+        margins=search.margins.at[index].set(margin),
+        relaxation_lower_bounds=search.relaxation_lower_bounds.at[index].set(
             jnp.maximum(certificate.lower_bound, 0.0)
         ),
-        relaxation_upper_bounds=search.relaxation_upper_bounds.at[place].set(
+        relaxation_upper_bounds=search.relaxation_upper_bounds.at[index].set(
             certificate.upper_bound
         ),
-        num_margins=place + 1,
+        num_margins=index + 1,
     )
     eps = 4 * jnp.finfo(margin.dtype).eps
     attained = margin - eps - penalty * certificate.upper_bound * (1 + eps)
@@ -320,9 +324,9 @@ def _note(search: MarginSearch, state: State, dataset: Dataset, penalty: Array) 
     fit = jax.tree.map(
         lambda new, old: jnp.where(is_better, new, old), finish(state, dataset), search.fit
     )
-    return noted._replace(
+    return recorded._replace(
         fit=fit,
         margin=jnp.where(is_better, margin, search.margin),
         lower_bound=jnp.maximum(attained, search.lower_bound),
-        upper_bound=jnp.max(_intervals(noted, penalty)[1]),
+        upper_bound=jnp.max(_intervals(recorded, penalty)[1]),
     )

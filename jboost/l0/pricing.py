@@ -1,9 +1,10 @@
-"""What the duals of the relaxation ask of a learner, and what its answers prove: the pricing
-problem of paper 001, (21), put right.
+"""The pricing problem of the relaxation, (21) of Goldberg and Eckstein (2009) in a corrected form,
+and the lower bound that its solution proves.
 
-A hypothesis u may lower the optimum of (18) only if c_u - s_u < max(0, alpha + g_u), g_u = sum_i
-y_i H_iu w_i its edge and s_u the sum of v over the cuts that it serves. The printed (21) leaves out
-the 0. So there are two questions: the largest g_u + s_u - c_u, and the largest s_u - c_u.
+A hypothesis u can lower the optimum of (18) only if c_u - s_u < max(0, alpha + g_u). Here g_u =
+sum_i y_i H_iu w_i is its edge, and s_u is the sum of v over the cuts that count it. The printed
+(21) omits the 0. So there are two pricing problems: maximise g_u + s_u - c_u, and maximise
+s_u - c_u.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import L0Relaxation
 from jboost.monomials.short import Rewards
 
-_NUM_MATRICES = 16  # of pairs, in memory while a question is answered
-_MOST_SPARED = 1e30  # what no sum of weights exceeds
-_LEAST = 1e-30  # what is smaller may not be a normal number
+# Estimate of how many matrices of all pairs are in memory at once while a learner prices.
+_NUM_MATRICES = 16
+_MOST_SPARED = 1e30  # a finite number above every sum of weights, in place of infinity
+_LEAST = 1e-30  # smaller weights become 0: products with them may be subnormal
 
 
-class Asked(NamedTuple):
-    """Duals of the relaxation, which satisfy (19b) and may prove a bound."""
+class Duals(NamedTuple):
+    """The duals of the relaxation to price with; they satisfy (19b)."""
 
     example_weights: Array  # [m] w
     pairs: Array  # [K, 2] int32, -1 for an empty slot
@@ -36,32 +38,33 @@ class Asked(NamedTuple):
 
 
 class Priced(NamedTuple):
-    """The answers to both questions."""
+    """The solutions of both pricing problems."""
 
     hypotheses: PyTree  # leaves [k, ...]
     outputs: Array  # [k, m] in -1, 0, +1
     costs: Array  # [k] c
-    values: Array  # [k] g + s - c of the first, s - c of the rest
-    upper_bound: Array  # [] of g_u + s_u - c_u over all hypotheses
-    upper_bound_of_cuts: Array  # [] of s_u - c_u over all hypotheses
-    least_cost: Array  # [] of a hypothesis that is no constant
+    values: Array  # [k] g + s - c in the first half, s - c in the second
+    upper_bound: Array  # [] on g_u + s_u - c_u over all hypotheses
+    upper_bound_of_cuts: Array  # [] on s_u - c_u over all hypotheses
+    least_cost: Array  # [] of the hypotheses other than the constants
     prices: Array  # [p] the costs that hypotheses may have
     state: PyTree
-    asked: Asked
-    relaxation: L0Relaxation  # over the columns so far
+    duals: Duals
+    relaxation: L0Relaxation  # over the current columns
 
 
-def between(best: Proof, solved: L0Relaxation, share: Array) -> Asked:
-    """Duals on the way from those of a relaxation to those of the best proof, which are a `share`
-    [] of the whole; as many cuts as one holds.
+def smoothed(best: Proof, solved: L0Relaxation, share: Array) -> Duals:
+    """Smoothed duals (Wentges 1997): (1 - share) times those of a relaxation plus `share` [] times
+    those of the best proof.
 
-    Both satisfy (19b), which is convex; the smallest weights of cuts give way, which only lowers
-    what is proven. No sum of roundings exceeds what is taken off.
+    Both duals satisfy (19b), and so does their convex combination. The capacity is that of one
+    relaxation: the smallest weights of cuts are dropped, which only lowers the bound. The factors
+    are reduced by 8 rounding units, so that rounding cannot violate (19b).
     """
     eps = jnp.finfo(share.dtype).eps
-    mine, theirs = (1 - share) * (1 - 8 * eps), share * (1 - 8 * eps)
+    of_solved, of_best = (1 - share) * (1 - 8 * eps), share * (1 - 8 * eps)
     pairs = jnp.concatenate([solved.pairs, best.pairs])
-    values = jnp.concatenate([mine * solved.pair_weights, theirs * best.pair_weights])
+    values = jnp.concatenate([of_solved * solved.pair_weights, of_best * best.pair_weights])
     order = jnp.lexsort((pairs[:, 1], pairs[:, 0]))
     pairs, values = pairs[order], values[order]
     is_first = jnp.concatenate([jnp.ones((1,), bool), jnp.any(pairs[1:] != pairs[:-1], axis=1)])[
@@ -69,10 +72,10 @@ def between(best: Proof, solved: L0Relaxation, share: Array) -> Asked:
     ]
     groups = jnp.cumsum(is_first) - 1
     sums = jnp.where(is_first, jnp.zeros_like(values).at[groups].add(values)[groups], 0.0)
-    heaviest, places = numerics.top_k(sums, solved.pair_weights.shape[0])
-    kept = jnp.where((heaviest > 0)[:, None], pairs[places], -1)
-    return Asked(
-        _normal(mine * solved.example_weights + theirs * best.example_weights),
+    heaviest, indices = numerics.top_k(sums, solved.pair_weights.shape[0])
+    kept = jnp.where((heaviest > 0)[:, None], pairs[indices], -1)
+    return Duals(
+        _normal(of_solved * solved.example_weights + of_best * best.example_weights),
         kept,
         jnp.where(kept[:, 0] >= 0, _normal(heaviest), 0.0),
     )
@@ -83,55 +86,64 @@ def _normal(values: Array) -> Array:
 
 
 def pair_matrix(
-    asked: Asked | Proof, either: Array | bool = False, never_abstain: Array | bool = False
+    duals: Duals | Proof, either: Array | bool = False, never_abstain: Array | bool = False
 ) -> Array:
-    """The duals of the cuts, [m, m]; symmetric where a cut counts the hypotheses that tell its
-    examples apart either way.
+    """The duals of the cuts as a matrix [m, m], symmetric for the cuts "either".
 
-    A hypothesis is then paid for either end that it is right on while it is not wrong on the other:
-    for one of them where it abstains on the other, and for both, with half of the dual each, if
-    none ever abstains. Of those that may some are paid twice, which proves less and nothing false.
+    With these cuts, the reward of a hypothesis counts an ordered pair (i, i') if the hypothesis is
+    right on i and not wrong on i'. If it abstains on one example, it earns the dual
+    once. If it is right on both, both orders count. So each order earns half of the dual where no
+    hypothesis ever abstains. Otherwise each order earns the whole dual and some hypotheses earn it
+    twice: the bound is then weaker, but still valid.
     """
-    num_examples = asked.example_weights.shape[0]
+    num_examples = duals.example_weights.shape[0]
     num_bytes, most = (
-        _NUM_MATRICES * num_examples**2 * asked.pair_weights.dtype.itemsize,
+        _NUM_MATRICES * num_examples**2 * duals.pair_weights.dtype.itemsize,
         memory.of_device(),
     )
     if num_bytes > most:
         raise ValueError(
-            f"dataset has {num_examples} examples: questions about their pairs take {num_bytes:,}"
-            f" bytes, and there are {most:,}; merge equal ones into one with the sum of their"
-            " weights (jboost.data.merging), of which coarser cuts make more, or take a sample"
+            f"dataset has {num_examples} examples: the matrices of their pairs take {num_bytes:,}"
+            f" bytes, but the device has {most:,}; merge equal examples into one with the sum of"
+            " their weights (jboost.data.merging), discretise the attributes more coarsely so that"
+            " more examples are equal, or take a sample"
         )
-    inside = jnp.all(asked.pairs >= 0, axis=1)
-    places = jnp.where(inside[:, None], asked.pairs, num_examples)
-    empty = jnp.zeros((num_examples, num_examples), asked.pair_weights.dtype)
-    matrix = empty.at[places[:, 0], places[:, 1]].add(asked.pair_weights, mode="drop")
+    inside = jnp.all(duals.pairs >= 0, axis=1)
+    ends = jnp.where(inside[:, None], duals.pairs, num_examples)
+    empty = jnp.zeros((num_examples, num_examples), duals.pair_weights.dtype)
+    matrix = empty.at[ends[:, 0], ends[:, 1]].add(duals.pair_weights, mode="drop")
     return jnp.where(either, jnp.where(never_abstain, 0.5, 1.0) * (matrix + matrix.T), matrix)
 
 
-def ask(
+def solve(
     learner: Any,
     state: PyTree,
-    asked: Asked,
+    duals: Duals,
     relaxation: L0Relaxation,
     either: Array | bool = False,
 ) -> Priced:
-    """Both questions to a learner that can price: one with `prices`, `price` and `least_price`,
-    whose `propose` takes pair weights and costs.
+    """Solves both pricing problems with a learner. It has `prices`, `price` and `least_price`, and
+    its `propose` takes pair weights and costs.
 
-    It may say by a method `never_abstains(state)`, [] bool, that no hypothesis answers 0 on an
-    example.
+    The second problem, without the edges, is the first with example weights 0. The learner may have
+    a method `never_abstains(state)`, [] bool: whether no hypothesis outputs 0 on any example.
     """
-    weights, prices = asked.example_weights, learner.prices(state)
-    propose = _question(learner, state, asked, prices, either)
+    weights, prices = duals.example_weights, learner.prices(state)
+    propose = _proposer(learner, state, duals, prices, either)
 
-    def answer(state: PyTree, weights: Array) -> tuple[PyTree, tuple[PyTree, Array, Array, Array]]:
-        said = propose(state, weights)
-        return said.state, (said.hypotheses, said.outputs, said.values, said.upper_bound)
+    def solve_one(
+        state: PyTree, weights: Array
+    ) -> tuple[PyTree, tuple[PyTree, Array, Array, Array]]:
+        proposal = propose(state, weights)
+        return proposal.state, (
+            proposal.hypotheses,
+            proposal.outputs,
+            proposal.values,
+            proposal.upper_bound,
+        )
 
     state, (hypotheses, outputs, values, bounds) = loops.scan(
-        answer, state, jnp.stack([weights, jnp.zeros_like(weights)])
+        solve_one, state, jnp.stack([weights, jnp.zeros_like(weights)])
     )
     hypotheses, outputs, values = jax.tree.map(jnp.concatenate, (hypotheses, outputs, values))
     costs = jax.vmap(lambda hypothesis: learner.price(state, hypothesis))(hypotheses)
@@ -145,53 +157,58 @@ def ask(
         learner.least_price(state),
         prices,
         state,
-        asked,
+        duals,
         relaxation,
     )
 
 
-def _question(
-    learner: Any, state: PyTree, asked: Asked, prices: Array, either: Array | bool
+def _proposer(
+    learner: Any, state: PyTree, duals: Duals, prices: Array, either: Array | bool
 ) -> Callable[[PyTree, Array], Any]:
-    """The function that proposes under example weights: from the list of pairs where the learner
-    takes one, else from the matrix of all pairs.
+    """The function from the state and example weights to a proposal. It passes a list of pairs to
+    learners that take one, and the matrix of all pairs to others.
     """
     if hasattr(learner, "values_all") and learner.values_all(state):
-        rewards = pair_list(asked, either)
+        rewards = pair_list(duals, either)
         return lambda state, weights: learner.propose_for_pairs(state, weights, rewards, prices)
     declared = getattr(learner, "never_abstains", None)
-    pairs = pair_matrix(asked, either, False if declared is None else declared(state))
+    pairs = pair_matrix(duals, either, False if declared is None else declared(state))
     return lambda state, weights: learner.propose(state, weights, pair_weights=pairs, costs=prices)
 
 
-def pair_list(asked: Asked, either: Array | bool = False) -> Rewards:
-    """The duals of the cuts of hypotheses that may abstain, by pairs (i, i'), and by (i', i) where
-    a cut counts either way, [2 K].
+def pair_list(duals: Duals, either: Array | bool = False) -> Rewards:
+    """The duals of the cuts as a list of ordered pairs, [2 K], for hypotheses that may abstain.
+    The reversed pairs (i', i) have weight only for the cuts "either".
     """
-    back = jnp.where(either, asked.pair_weights, 0.0)
+    reverse = jnp.where(either, duals.pair_weights, 0.0)
     return Rewards(
-        jnp.concatenate([asked.pairs, asked.pairs[:, ::-1]]),
-        jnp.concatenate([asked.pair_weights, back]),
+        jnp.concatenate([duals.pairs, duals.pairs[:, ::-1]]),
+        jnp.concatenate([duals.pair_weights, reverse]),
     )
 
 
 def reduced_costs(
     margins: Array, costs: Array, solved: L0Relaxation, either: Array | bool = False
 ) -> Array:
-    """c_u - s_u - [alpha + g_u]_+ of columns, by how much they are too dear: [n], with `margins`
-    [n, m] y_i H_iu, 0 for padding.
+    """The reduced costs c_u - s_u - [alpha + g_u]_+ of columns, [n].
+
+    Args:
+      margins: [n, m] y_i H_iu, 0 for padding.
+      costs: [n].
+      solved: the relaxation whose duals price the columns.
+      either: [] bool, whether the cuts are "either".
     """
-    places = jnp.where(solved.pairs >= 0, solved.pairs, margins.shape[1])
-    mine, theirs = (margins.at[:, end].get(mode="fill", fill_value=0) for end in places.T)
-    serves = pair_cuts.serves(mine, theirs, either).astype(costs.dtype)
+    ends = jnp.where(solved.pairs >= 0, solved.pairs, margins.shape[1])
+    first, second = (margins.at[:, end].get(mode="fill", fill_value=0) for end in ends.T)
+    serves = pair_cuts.serves(first, second, either).astype(costs.dtype)
     served = jnp.matmul(serves, solved.pair_weights, precision=lax.Precision.HIGHEST)
     edges = jnp.matmul(margins, solved.example_weights, precision=lax.Precision.HIGHEST)
     return costs - served - jnp.maximum(solved.convexity + edges, 0.0)
 
 
 class Proof(NamedTuple):
-    """A lower bound on the relaxation over all hypotheses, and all it takes to work it out anew:
-    `certify.lower_bound`.
+    """A lower bound on the relaxation over all hypotheses, and the arguments of
+    `certify.lower_bound` from which it follows.
     """
 
     bound: Array  # []
@@ -199,29 +216,31 @@ class Proof(NamedTuple):
     pairs: Array  # [capacity, 2] int32
     pair_weights: Array  # [capacity] v
     excess: Array  # [] r
-    least: Array  # [] below c_u + r - s_u - g_u of all hypotheses
+    least: Array  # [] a lower bound on c_u + r - s_u - g_u over all hypotheses
     selected_bound: Array  # [] b
 
 
 def prove(
     priced: Priced, signs: Array, *, margin: Array, constant_cost: Array, upper: Array
 ) -> Proof:
-    """What the duals and the two answers prove, the duals as they are or smaller.
+    """The best lower bound that the solutions of the two pricing problems prove, for the duals or
+    a multiple of them.
 
-    Duals under which a hypothesis serves its cuts for more than its cost prove little. A share t of
-    them asks t (s_u - c_u) - (1 - t) c_u instead, which may be negative for all (Farley 1990).
+    Duals prove little if s_u > c_u for some hypothesis. The multiple by t in (0, 1] has t s_u -
+    c_u = t (s_u - c_u) - (1 - t) c_u instead, which may be negative for all hypotheses (Farley
+    1990).
 
     Args:
-      priced: the answers.
+      priced: the solutions of both pricing problems.
       signs: [m] labels, 0 for padding.
       margin: [] rho.
       constant_cost: [].
       upper: [] an upper bound on the relaxation.
     """
     share = _best_share(priced, signs, margin, constant_cost, upper)
-    asked, above, above_of_cuts = _shrunk(priced, share)
-    weights = asked.example_weights
-    # -inf, where there is no hypothesis
+    duals, above, above_of_cuts = _shrunk(priced, share)
+    weights = duals.example_weights
+    # Without hypotheses, `above` is -inf.
     excess, above = jnp.maximum(above_of_cuts, 0.0), jnp.maximum(above, -_MOST_SPARED)
     ends = brackets.bracket_dot(
         (signs * weights)[None, :], jnp.ones((1, weights.shape[0]), weights.dtype)
@@ -235,21 +254,22 @@ def prove(
     )
     least = jnp.min(brackets.bracket_dot(pieces, jnp.ones_like(pieces))[0])
     eps = jnp.finfo(weights.dtype).eps
-    # mu = lambda may be assumed of the constants
+    # The constants do not enter the sum: some optimum has mu = lambda for them.
     most = jnp.where(excess > 0, _most_selected(priced, signs, upper) * (1 + 8 * eps), 0.0)
     bound = certify.lower_bound(
-        weights, asked.pair_weights, margin=margin, excess=excess, least=least, selected_bound=most
+        weights, duals.pair_weights, margin=margin, excess=excess, least=least, selected_bound=most
     )
     bound = jnp.where(jnp.isfinite(most), bound, -jnp.inf)
-    return Proof(bound, weights, asked.pairs, asked.pair_weights, excess, least, most)
+    return Proof(bound, weights, duals.pairs, duals.pair_weights, excess, least, most)
 
 
 def _most_selected(priced: Priced, signs: Array, upper: Array) -> Array:
-    """What mu sums to at most at an optimum, [].
+    """An upper bound on sum mu at some optimum, [].
 
-    More than lambda it is by no more than costs allow, nor than there are cuts: for given lambda
-    and xi what mu - lambda costs is least at a vertex of the cuts' rows, where no more entries than
-    rows are positive, and none that lets mu exceed 1 is needed.
+    sum lambda is 1, and two bounds hold for sum (mu - lambda). It is at most the upper bound on the
+    objective over the least cost. It is also at most the number of cuts: for given lambda and xi
+    the cost of mu - lambda is least at a vertex of the rows of the cuts, which has at most as many
+    positive entries as rows, and no entry of mu above 1 is needed.
     """
     is_priced = priced.least_cost > 0
     by_cost = jnp.where(is_priced, upper / jnp.where(is_priced, priced.least_cost, 1.0), jnp.inf)
@@ -261,10 +281,10 @@ def _most_selected(priced: Priced, signs: Array, upper: Array) -> Array:
 def _best_share(
     priced: Priced, signs: Array, margin: Array, constant_cost: Array, upper: Array
 ) -> Array:
-    """The share t [] of the duals that proves most, or about that: one of the corners of what is
-    proven, which is concave in t.
+    """The factor t [] of the duals that proves about the greatest bound. The bound is concave and
+    piecewise linear in t; t is 1 or one of two break points.
     """
-    weights, pair_weights = priced.asked.example_weights, priced.asked.pair_weights
+    weights, pair_weights = priced.duals.example_weights, priced.duals.pair_weights
     least, above, above_of_cuts = priced.least_cost, priced.upper_bound, priced.upper_bound_of_cuts
     edge, worth = (
         jnp.abs(jnp.sum(signs * weights)),
@@ -295,23 +315,23 @@ def _best_share(
     return shares[jnp.argmax(jnp.where(jnp.isnan(proven), -jnp.inf, proven))]
 
 
-def _shrunk(priced: Priced, share: Array) -> tuple[Asked, Array, Array]:
-    """A share [] of the duals, and bounds of the two answers to them, with room for what rounding
-    does to the duals.
+def _shrunk(priced: Priced, share: Array) -> tuple[Duals, Array, Array]:
+    """The duals times a share [], and upper bounds on the two pricing problems with these duals.
+    The bounds include the rounding of the duals.
     """
-    asked, eps = priced.asked, jnp.finfo(share.dtype).eps
+    duals, eps = priced.duals, jnp.finfo(share.dtype).eps
     is_whole = share == 1
     weights, pair_weights = (
         jnp.where(is_whole, part, _normal(share * part))
-        for part in (asked.example_weights, asked.pair_weights)
+        for part in (duals.example_weights, duals.pair_weights)
     )
     lost = 2 * eps * share * (
-        jnp.sum(asked.example_weights) + jnp.sum(asked.pair_weights)
+        jnp.sum(duals.example_weights) + jnp.sum(duals.pair_weights)
     ) + 2 * _LEAST * (weights.size + pair_weights.size)
-    answers = jnp.stack([priced.upper_bound, priced.upper_bound_of_cuts])
+    bounds = jnp.stack([priced.upper_bound, priced.upper_bound_of_cuts])
     pieces = jnp.stack(
         [
-            answers,
+            bounds,
             *(jnp.full((2,), part) for part in (priced.least_cost, -priced.least_cost, lost)),
         ],
         axis=1,
@@ -319,10 +339,10 @@ def _shrunk(priced: Priced, share: Array) -> tuple[Asked, Array, Array]:
     _, above = brackets.bracket_dot(
         pieces, jnp.stack([share, share, jnp.ones_like(share), jnp.ones_like(share)])[None, :]
     )
-    return Asked(weights, asked.pairs, pair_weights), *jnp.where(is_whole, answers, above)
+    return Duals(weights, duals.pairs, pair_weights), *jnp.where(is_whole, bounds, above)
 
 
 def better(old: Proof, new: Proof, counts: Array) -> Proof:
-    """The proof of the greater bound, the old one where the new one does not count."""
+    """The proof with the greater bound; always the old one where `counts` is False."""
     takes = counts & (new.bound > old.bound)
     return Proof(*(jnp.where(takes, one, other) for one, other in zip(new, old, strict=True)))

@@ -1,10 +1,10 @@
-"""Chvatal-Gomory cuts for the sparse minimum disagreement problem (15) of paper 001, from three
-pair cuts each (Balas and Ng 1989).
+"""Chvatal-Gomory cuts for the sparse minimum disagreement problem (15) of Goldberg and Eckstein
+(2009), from three pair cuts each (Balas and Ng 1989).
 
-Three pair cuts a x >= 1 with entries 0 and 1, x = (mu, xi), add up to (a + a' + a'') x / 2 >= 3/2.
-Points of (15) are whole numbers, so both sides may be rounded up: entries 0, 1, 1, 2 for a variable
-in none, one, two or three of the cuts, and 2 on the right. What a linear program with such rows
-proves holds of (15), not of (18).
+Let x = (mu, xi). Half of the sum of three pair cuts a x >= 1 with entries 0 and 1 is
+(a + a' + a'') x / 2 >= 3/2. mu and xi are integral at points of (15), so both sides may be rounded
+up: a variable in none, one, two or three of the cuts gets the entry 0, 1, 1 or 2, and the
+right-hand side becomes 2. A linear program with such rows proves a bound on (15), not on (18).
 """
 
 from __future__ import annotations
@@ -26,24 +26,27 @@ from jboost.l0.relaxation.instance import make_instance
 from jboost.l0.types import Cuts, Instance, RelaxationConfig
 from jboost.lp import make_program, solve
 
+# Cuts that are violated by less are not added: the violation may be the error of the solver.
 _LEAST_VIOLATION = 1e-3
-_PARTNERS = 8  # of each pair cut, those with which it shares most, to which a third is sought
+# Each pair cut is combined with this many others, those that share most of the point with it, and
+# the best third cut is searched for each combination.
+_PARTNERS = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class StrengthenConfig:
-    """Static sizes of the cutting plane rounds."""
+    """Static sizes of the rounds of cutting planes."""
 
     num_rounds: int = 5
-    """Linear programs, each with the cuts that the last point violates."""
+    """The number of linear programs; each has the cuts that the solution before violates."""
     num_pairs: int = 128
-    """Pair cuts that are rows of the programs, those of the largest duals."""
+    """The number of pair cuts that are rows of the programs: those with the largest duals."""
     cuts_per_round: int = 32
-    """Chvatal-Gomory cuts that a round may bring."""
+    """The largest number of Chvatal-Gomory cuts that a round adds."""
     relaxation: RelaxationConfig = dataclasses.field(
         default_factory=lambda: RelaxationConfig(cuts="either")
     )
-    """How the pair cuts are found; its `cuts` are "either"."""
+    """How the pair cuts are found; its `cuts` must be "either"."""
 
     def __post_init__(self) -> None:
         for name in ("num_rounds", "num_pairs", "cuts_per_round"):
@@ -51,29 +54,29 @@ class StrengthenConfig:
         check.record("config.relaxation", self.relaxation, RelaxationConfig)
         if self.relaxation.cuts != "either" or self.relaxation.distance_factor is not None:
             raise ValueError(
-                'config.relaxation is to have cuts="either" of all pairs: others do not hold of all'
-                " points of (15), or are not looked for"
+                'config.relaxation must have cuts="either" and distance_factor=None: other cuts are'
+                " not valid for all points of (15), or are not searched"
             )
 
 
 class Strengthened(NamedTuple):
-    """A lower bound on (15) over a pool: the greater of that of the relaxation and of what the
-    duals here prove.
+    """A lower bound on (15) over a pool: the greater of the bound of the relaxation and of the
+    bound that the duals here prove.
 
-    With s the sums of v and t over the cuts that hold a variable, these prove rho sum w + sum v + 2
-    sum t + min_u (max(0, c_u - s_u) - g_u) + sum_i min(0, weight_i - (1 + rho) w_i - s_i) + sum_u
-    min(0, c_u - s_u), whatever numbers from 0 up they are.
+    Let s be the sums of v and t over the cuts that contain a variable, times its entries. Any
+    w, v, t >= 0 prove the bound rho sum w + sum v + 2 sum t + min_u (max(0, c_u - s_u) - g_u) +
+    sum_i min(0, weight_i - (1 + rho) w_i - s_i) + sum_u min(0, c_u - s_u).
     """
 
     lower_bound: Array  # []
-    # [] of the relaxation without the new cuts; `solve_relaxation` with cuts="either" proves it
+    # [] of the relaxation without the new cuts, from `solve_relaxation` with cuts="either"
     relaxation_bound: Array
     example_weights: Array  # [m] w, duals of the margins
     pairs: Array  # [P, 2] int32, -1 for an empty slot
     pair_weights: Array  # [P] v
-    triples: Array  # [C, 3] int32, which of the pairs a new cut is made of; -1 for an empty slot
+    triples: Array  # [C, 3] int32, indices of the pairs of each new cut; -1 for an empty slot
     triple_weights: Array  # [C] t
-    num_cuts: Array  # [] int32 new cuts that were found
+    num_cuts: Array  # [] int32 number of new cuts
     status: Array  # [] int32
 
 
@@ -97,8 +100,10 @@ def strengthen(
     column_mask: ArrayLike | None = None,
     config: StrengthenConfig | None = None,
 ) -> Strengthened:
-    """A better lower bound on errors plus costs over a pool than that of the relaxation, by
-    Chvatal-Gomory cuts from triples of pair cuts.
+    """A tighter lower bound on errors plus costs over a pool than that of the relaxation, by
+    Chvatal-Gomory cuts from triples of pair cuts (named, but not pursued, by Goldberg and Eckstein
+    2009; Balas and Ng 1989, "On the set covering polytope: I. All the facets with coefficients in
+    {0, 1, 2}").
 
     For pools and data of moderate size: a round solves a dense linear program of m + P + C rows in
     2 U + m variables. Jittable and vmappable.
@@ -108,22 +113,19 @@ def strengthen(
       labels: [m] -1 or +1.
       costs: c [U] >= 0.
       margin: [] rho in (0, 1].
-      weights: [m] price of an example that misses the margin, not negative, 0 as `mask` False; None
-        for ones.
+      weights: [m] cost of an example that misses the margin, not negative; 0 has the effect of
+        `mask` False; None for ones.
       mask: [m] bool, False for examples that only pad; None for all True.
       column_mask: [U] bool, False for slots that hold no hypothesis; None for all True.
       config: static sizes.
 
     Returns:
-      A `Strengthened`. LOCAL_OPTIMUM where the last point violates none of the cuts that were
-      looked at, ROUND_LIMIT where it violates one; the bound holds in either case. INFEASIBLE
-      without a hypothesis, INVALID_INPUT with a bound of -inf.
+      A `Strengthened`. The status is LOCAL_OPTIMUM if the last solution violates none of the cuts
+      that were searched, and ROUND_LIMIT if it violates one; the bound holds in either case. It is
+      INFEASIBLE without a hypothesis, and INVALID_INPUT with a bound of -inf.
 
     Raises:
-      ValueError: naming the argument, for shapes, kinds, and values where they are known.
-
-    Paper 001, "not pursued here"; Balas and Ng 1989, "On the set covering polytope: I. All the
-    facets with coefficients in {0, 1, 2}".
+      ValueError: naming the argument, for shapes, dtypes, and values where they are known.
 
     >>> import jboost
     >>> outputs = [[1, -1, -1, 1, -1], [-1, 1, -1, 1, -1], [-1, -1, 1, 1, -1], [-1, -1, -1, 1, -1]]
@@ -160,24 +162,27 @@ def _strengthen(
     is_hopeless = ~is_valid | ~jnp.any(column_mask)
 
     number = min(config.num_pairs, relaxed.pairs.shape[0])
-    _, places = lax.top_k(relaxed.pair_weights, number)
-    pairs = relaxed.pairs[places]
-    place_of = (
+    _, indices = lax.top_k(relaxed.pair_weights, number)
+    pairs = relaxed.pairs[indices]
+    position_of = (
         jnp.zeros_like(instance.order)
         .at[instance.order]
         .set(jnp.arange(len(instance.order), dtype=jnp.int32))
     )
     is_pair = jnp.all(pairs >= 0, axis=1)
-    ends = jnp.where(is_pair[:, None], place_of[pairs], len(place_of))
+    ends = jnp.where(is_pair[:, None], position_of[pairs], len(position_of))
     rows = jnp.concatenate(row_cuts.from_pairs(instance, Cuts(ends[:, 0], ends[:, 1])), axis=1)
-    room = config.num_rounds * config.cuts_per_round
+    capacity = config.num_rounds * config.cuts_per_round
     nothing = (
         jnp.zeros_like(instance.weights),
         jnp.zeros((number,), dtype),
-        jnp.zeros((room,), dtype),
+        jnp.zeros((capacity,), dtype),
     )
     first = _State(
-        jnp.full((room, 3), -1, jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), dtype), nothing
+        jnp.full((capacity, 3), -1, jnp.int32),
+        jnp.zeros((), jnp.int32),
+        jnp.zeros((), dtype),
+        nothing,
     )
 
     def one_round(state: _State, _: None) -> tuple[_State, Array]:
@@ -202,7 +207,7 @@ def _strengthen(
 
 
 def _triple_rows(rows: Array, triples: Array) -> Array:
-    """The new cuts [C, U + m] made of rows [P, U + m], 0 for empty slots."""
+    """The new cuts [C, U + m] from the rows [P, U + m] of the pair cuts, 0 for empty slots."""
     is_used = triples[:, 0] >= 0
     counts = jnp.sum(rows[jnp.maximum(triples, 0)], axis=1)
     return jnp.where(is_used[:, None], jnp.ceil(counts / 2), 0.0)
@@ -211,15 +216,15 @@ def _triple_rows(rows: Array, triples: Array) -> Array:
 def _round(
     instance: Instance, rows: Array, is_pair: Array, state: _State, config: StrengthenConfig
 ) -> tuple[_State, Array]:
-    """One linear program, what its duals prove, and the cuts that its point violates; also how many
-    these are.
+    """Solves one linear program, proves the bound of its duals, and adds the cuts that its
+    solution violates. Returns the next state and the number of cuts added.
     """
     num_examples, num_columns = instance.margins.shape
     extra = _triple_rows(rows, state.triples)
     is_cut = state.triples[:, 0] >= 0
     selected, slacks = jnp.split(jnp.concatenate([rows, extra]), [num_columns], axis=1)
     dtype = rows.dtype
-    # In (lambda, mu - lambda, xi), so that mu >= lambda is a bound.
+    # The variables are (lambda, mu - lambda, xi), so that mu >= lambda is a bound.
     matrix = jnp.concatenate(
         [
             jnp.concatenate(
@@ -241,13 +246,13 @@ def _round(
         ]
     )
     is_example = instance.weights > 0
-    wanted = jnp.concatenate([jnp.where(is_pair, 1.0, -jnp.inf), jnp.where(is_cut, 2.0, -jnp.inf)])
+    right = jnp.concatenate([jnp.where(is_pair, 1.0, -jnp.inf), jnp.where(is_cut, 2.0, -jnp.inf)])
     one = jnp.ones((1,), dtype)
     program = make_program(
         jnp.concatenate([instance.costs, instance.costs, instance.weights]),
         matrix,
-        row_lower=jnp.concatenate([jnp.where(is_example, instance.margin, -jnp.inf), wanted, one]),
-        row_upper=jnp.concatenate([jnp.full((num_examples + len(wanted),), jnp.inf, dtype), one]),
+        row_lower=jnp.concatenate([jnp.where(is_example, instance.margin, -jnp.inf), right, one]),
+        row_upper=jnp.concatenate([jnp.full((num_examples + len(right),), jnp.inf, dtype), one]),
         upper=jnp.concatenate(
             [jnp.tile(jnp.where(instance.is_column, 1.0, 0.0), 2), jnp.where(is_example, 1.0, 0.0)]
         ),
@@ -281,11 +286,10 @@ def _round(
 
 
 def _separate(rows: Array, is_pair: Array, point: Array) -> tuple[Array, Array]:
-    """Triples [k, 3] of rows [P, n], no triple twice, and by how much the point [n] violates the
-    cut of each, [k].
+    """Distinct triples [k, 3] of rows [P, n], and the violations [k] of their cuts by a point [n].
 
-    The value of a cut is half of what the three rows reach and of the sum over the variables that
-    stand in an odd number of them.
+    The left-hand side of a cut is half of two sums: of the left-hand sides of the three rows, and
+    of the variables that occur in an odd number of these rows.
     """
     number = len(rows)
     reached = jnp.matmul(rows, point, precision=lax.Precision.HIGHEST)
@@ -312,14 +316,14 @@ def _separate(rows: Array, is_pair: Array, point: Array) -> tuple[Array, Array]:
 
 
 def _proven(instance: Instance, rows: Array, extra: Array, w: Array, v: Array, t: Array) -> Array:
-    """What duals prove of (15), rounded down: each mu_u and xi_i takes the better end of [0, 1],
-    and lambda one hypothesis.
+    """The lower bound on (15) that duals prove, rounded down.
 
-    With c' the costs less what cuts give, z >= rho sum w + sum v + 2 sum t + sum_i min(0,
-    xi_i') + sum_u min(0, c'_u) + min_u(max(0, c'_u) - g_u).
+    It is the Lagrangian at its minimum: each mu_u and xi_i is at the better end of [0, 1], and
+    lambda is on one hypothesis. With the reduced costs c'_u and xi_i' it is z >= rho sum w +
+    sum v + 2 sum t + sum_i min(0, xi_i') + sum_u min(0, c'_u) + min_u(max(0, c'_u) - g_u).
     """
     num_columns = instance.margins.shape[1]
-    # [U + m, P + C], exact: entries 0, 1 and 2
+    # [U + m, P + C]; the products are exact, as the entries of the rows are 0, 1 and 2.
     given = jnp.concatenate([rows, extra]).T * jnp.concatenate([v, t])[None, :]
     selected, slacks = given[:num_columns], given[num_columns:]
 

@@ -13,34 +13,34 @@ from jboost.lp.interior_point import InteriorPointConfig
 
 @dataclasses.dataclass(frozen=True)
 class AllPairsConfig:
-    """The first-order method over all cuts at once, none stored: two products of matrices an
-    iteration in place of searches and working sets.
+    """The first-order method over all cuts at once. The rows of the cuts are not stored: an
+    iteration is two products of matrices, without searches or working sets.
 
-    Memory is 3 vectors of the length of the cuts (the iterate, its anchor, and the best proven
-    dual), one block of `block_bytes`, and a few copies of the outputs. The length is M+ M- where no
-    hypothesis abstains or cuts are "either", else twice that. Under `jit` of labels and outputs the
-    classes are not known while tracing, and the length is that of (m // 2) m pairs, twice as many
-    for balanced classes, in both orders unless cuts are "either". 20,000 x 500 of balanced classes
-    without abstention: 3 x 1e8 x 4 B = 1.2 GB in float32, 2.4 GB in float64, with 256 MB for the
-    block, and 20,000 x 500 x 4 B = 40 MB for each copy of the outputs. A warm start is a further
-    vector.
+    Memory is 3 vectors with one entry for each cut (the iterate, its anchor and the best proven
+    dual), one block of `block_bytes`, and a few copies of the outputs. The number of cuts is M+ M-
+    if no hypothesis abstains or cuts are "either", and twice that otherwise. Under `jit` of labels
+    and outputs the classes are unknown while tracing, so that the vectors have entries for
+    (m // 2) m pairs, twice as many as for balanced classes, in both orders unless cuts are
+    "either". Example: 20,000 x 500 with balanced classes and no abstention takes 3 x 1e8 x 4 B =
+    1.2 GB in float32 and 2.4 GB in float64, 256 MB for the block, and 20,000 x 500 x 4 B = 40 MB
+    for each copy of the outputs. A warm start is one more vector.
 
-    It is not the better choice at any size that was measured, and `config=None` never chooses it:
-    at 300 x 60 stumps and a gap of 1e-3, in float32 on two CPU cores shared with others, the solver
-    with cuts takes 0.8 s and this one 4.6 s (16,080 iterations). Its memory grows with the pairs,
-    that of the solver with cuts by its capacity. Larger sizes, accelerators and meshes were not
-    measured. On a mesh, with sharded examples, each device holds an equal part of the vectors and
-    goes through its own blocks.
+    This method was slower at every size measured, and `config=None` never chooses it: at 300 x 60
+    stumps and a gap of 1e-3, in float32 on two shared CPU cores, the solver with cuts takes 0.8 s
+    and this one 4.6 s (16,080 iterations). Its memory grows with the number of pairs, that of the
+    solver with cuts with its capacity. Larger sizes, accelerators and meshes were not measured. On
+    a mesh with sharded examples, each device holds an equal part of the vectors and processes its
+    own blocks.
     """
 
     first_order: FirstOrderConfig = dataclasses.field(default_factory=FirstOrderConfig)
-    """`max_iterations` and `iterations_per_check` count here; the rest is ignored."""
+    """Only `max_iterations` and `iterations_per_check` are used; the rest is ignored."""
     block_bytes: int = 1 << 28
-    """What the arrays of one block of pairs may take, all together, 256 MB."""
+    """The memory of all arrays of one block of pairs, 256 MB."""
     lists_pairs: bool | None = None
-    """Whether `L0Relaxation.pairs` lists the examples of `pair_weights`, four 32-bit numbers a cut
-    with those of `warm`; None for up to 2^22 places, as 1,448 examples have. Where they are not
-    listed, `jboost.l0.list_pairs` does so on the host.
+    """Whether `L0Relaxation.pairs` lists the examples of `pair_weights`. The lists take four 32-bit
+    numbers for each cut, including those of `warm`. None lists them for up to 2^22 entries, which
+    1,448 examples have. Otherwise `jboost.l0.list_pairs` lists them on the host.
     """
 
     def __post_init__(self) -> None:
@@ -59,38 +59,40 @@ class AllPairsConfig:
 
 @dataclasses.dataclass(frozen=True)
 class RelaxationConfig:
-    """Static sizes of the solver of the relaxation."""
+    """Static options of the solver of the relaxation. Equation and section numbers are those of
+    Goldberg and Eckstein (2009).
+    """
 
     capacity: int | None = None
-    """Cuts that are held at a time; None for one to an example and two to a column, 1024 at least,
-    or all there can be, and for up to eight to an example where columns are few. `AllPairsConfig`
-    has all.
+    """The number of cuts held at a time. None for one per example plus two per column, at least
+    1024, and up to eight per example if there are few columns; in any case no more than all cuts.
+    `AllPairsConfig` holds all cuts and ignores this.
     """
     max_rounds: int = 60
-    """Of a solve over the cuts at hand, and of a search among all pairs."""
+    """The number of rounds: one solve over the current cuts and one search among all pairs each."""
     max_pair_entries: int = 4_000_000
-    """Pairs that are looked at together; memory is that of as many numbers."""
+    """The number of pairs searched together; the memory is that of as many numbers."""
     cuts: str = "ordered"
-    """"ordered": those of the paper, (17), for both orders of a pair. "either": one for each pair,
-    over the hypotheses that tell the two apart either way; weaker, and the one that holds of all
-    points of (15) where hypotheses abstain.
+    """"ordered": the cuts (17), one for each order of a pair. "either": one cut for each pair, over
+    the hypotheses that separate its examples in either direction. These cuts are weaker, but valid
+    for all points of (15) even where hypotheses abstain.
     """
     selection: str = "violated"
-    """Of the violated cuts, which come in first: "violated", those that are violated most;
-    "new_columns", those of pairs that a hypothesis tells apart which the last relaxation did not
-    know or did not use, (24) of the paper, and all others once there are no such.
+    """Which violated cuts are added first. "violated": those violated most. "new_columns", (24):
+    those of pairs that are separated by a hypothesis which the last relaxation did not have or did
+    not use; all others once none of these is violated.
     """
     distance_factor: float | None = None
-    """None for the cuts of all pairs. Else those alone of pairs that differ in at most so many
-    times the attributes in which the nearest pair of opposite classes differs (or one, if that is
-    none), as in Section 7 of the paper: a weaker relaxation of fewer cuts. The features are then to
-    be 0 and 1.
+    """None for the cuts of all pairs. With a factor, as in Section 7, a pair has cuts only if it
+    differs in at most factor * d attributes, where d >= 1 is the number of attributes in which the
+    nearest pair of opposite classes differs. This relaxation has fewer cuts and is weaker. The
+    features must then be 0 and 1.
     """
     solver: InteriorPointConfig | FirstOrderConfig | AllPairsConfig = dataclasses.field(
         default_factory=lambda: InteriorPointConfig(max_iterations=40, num_correctors=2)
     )
-    """The method between two searches, and its sizes; of the interior point, `max_iterations` and
-    `num_correctors` count here. `AllPairsConfig` needs no search.
+    """The method that solves over the current cuts, and its options. Of an `InteriorPointConfig`
+    only `max_iterations` and `num_correctors` are used. `AllPairsConfig` needs no search.
     """
 
     def __post_init__(self) -> None:
@@ -116,39 +118,38 @@ class RelaxationConfig:
 
 
 class Instance(NamedTuple):
-    """The relaxation, examples in order: the smaller class ("few"), the larger
-    ("many"), padding.
+    """The relaxation with sorted examples: first the minority class ("few"), then the majority
+    class ("many"), then padding.
     """
 
     margins: Array  # [m, U] y_i H_iu; all rows of padding and columns of unused slots are 0
     hits: Array  # [m, U] 1 where H_iu = y_i
-    misses: Array  # [m, U] 1 where H_iu is not minus y_i, what an example of the other class sees
-    weights: Array  # [m] price of a slack, 0 for padding
+    misses: Array  # [m, U] 1 where H_iu is not -y_i, the label of the other class
+    weights: Array  # [m] cost of a slack, 0 for padding
     costs: Array  # [U] c, 0 for unused slots
     is_column: Array  # [U] bool
     margin: Array  # [] rho
-    unit: Array  # [] the largest weight; without examples the largest cost, else 1
-    # [] bool, whether a cut counts the hypotheses that tell its examples apart either way
+    unit: Array  # [] the largest weight; the largest cost if there are no examples, 1 if that is 0
+    # [] bool, whether a cut counts the hypotheses that separate its examples in either direction
     either: Array
     num_few: Array  # [] int32
     num_real: Array  # [] int32 examples of both classes
-    order: Array  # [m] int32 which example stands here
-    # [m, N] -1 and +1, 0 where an attribute is not known; N = 0 where pairs are not told apart by
-    # their distance
+    order: Array  # [m] int32 the index of each example in the order of the caller
+    # [m, N] -1 and +1, 0 where an attribute is unknown; N = 0 where all pairs have cuts
     bits: Array
     reach: Array  # [] the largest distance of a pair that has a cut
 
 
 class Cuts(NamedTuple):
-    """A working set of pairs (i, i'), in the order of the instance; m for an empty slot."""
+    """A working set of pairs (i, i'), indices in the order of the instance; m for an empty slot."""
 
     first: Array  # [K] int32
     second: Array  # [K] int32
 
 
 class Held(Protocol):
-    """Cuts that have duals: those of a working set (`cuts.Listed`). All of them at once are in
-    `pair_blocks`.
+    """The operations on the cuts of a working set that have duals (`cuts.Listed`). For all cuts at
+    once, `pair_blocks` has them.
     """
 
     @property
@@ -159,33 +160,33 @@ class Held(Protocol):
         """The sum [K] of mu [U] over the hypotheses of each cut."""
 
     def serving(self, values: Array) -> Array:
-        """The sum [U] of the values [K] of the cuts that each hypothesis serves."""
+        """The sum [U] of the values [K] of the cuts that count each hypothesis."""
 
     def most_serving(self, values: Array) -> Array:
         """`serving`, rounded up."""
 
     def largest(self, values: Array) -> Array:
-        """The largest value [U] of a hypothesis of each cut, [K], 0 at least."""
+        """The largest value [U] among the hypotheses of each cut, [K], at least 0."""
 
     def both_ends(self, values: Array) -> Array:
-        """The sum [K] of the values [m] of the examples of each cut."""
+        """The sum [K] of the values [m] of the two examples of each cut."""
 
     def lesser_end(self, values: Array) -> Array:
-        """The lesser [K] of the values [m] of the examples of each cut."""
+        """The lesser [K] of the values [m] of the two examples of each cut."""
 
     def spread(self, values: Array, num_examples: int) -> Array:
-        """The sums [m] of the values [K] of the cuts of each example."""
+        """The sums [m] of the values [K] over the cuts of each example."""
 
 
 class Dual(NamedTuple):
-    """What proves a lower bound."""
+    """The dual variables, which prove a lower bound."""
 
     example_weights: Array  # [m] w
     pair_weights: Array  # [K] v
 
 
 class Primal(NamedTuple):
-    """What proves an upper bound."""
+    """The primal variables, which prove an upper bound."""
 
     coefficients: Array  # [U] lambda
     selected: Array  # [U] mu
@@ -193,23 +194,23 @@ class Primal(NamedTuple):
 
 
 class WarmStart(NamedTuple):
-    """Where to begin on the same examples with further columns, or other costs."""
+    """A starting point for the same examples with further columns or other costs."""
 
-    primal: Primal  # as the solver left it
+    primal: Primal  # the last iterate of the solver
     dual: Dual
     pairs: Array  # [K, 2] int32 the working set, -1 for an empty slot
     convexity: Array  # [] alpha
-    primal_weight: Array  # [] of the first-order method, 0 where it is not known
+    primal_weight: Array  # [] of the first-order method, 0 where unknown
 
 
 class L0Relaxation(NamedTuple):
-    """Both sides of the relaxation, and the bounds that they prove. Neither side needs the other,
-    nor the solver, for its proof.
+    """The primal and dual solutions of the relaxation, and the bounds that they prove. Each bound
+    can be checked from its own side alone, independently of the solver.
     """
 
     coefficients: Array  # [U] lambda, on the simplex in exact arithmetic
     selected: Array  # [U] mu >= lambda
-    slacks: Array  # [m] xi, with which all rows and all cuts asked for hold in exact arithmetic
+    slacks: Array  # [m] xi, with which all rows and all cuts hold in exact arithmetic
     lower_bound: Array  # [] proven by example_weights and pair_weights
     upper_bound: Array  # [] attained by coefficients, selected and slacks
     example_weights: Array  # [m] w >= 0, duals of the margins
@@ -220,7 +221,7 @@ class L0Relaxation(NamedTuple):
     pair_weights: Array
     convexity: Array  # [] alpha, dual of sum lambda = 1
     num_cuts: Array  # [] int32 cuts in the working set at the end
-    num_iterations: Array  # [] int32 of the solver, in all rounds
+    num_iterations: Array  # [] int32 of the solver, summed over all rounds
     num_rounds: Array  # [] int32
     warm: WarmStart
     status: Array  # [] int32

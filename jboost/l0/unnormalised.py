@@ -1,9 +1,9 @@
-"""The sparse minimum disagreement problem without a normalised vote: the program (9) of paper 001,
-its linear relaxation, and a point of both.
+"""The sparse minimum disagreement problem with votes that are not normalised: the program (9) of
+Goldberg and Eckstein (2009), its linear relaxation, and a feasible point of both.
 
-Without sum lambda = 1 there is no margin to be chosen: an example is right where y_i H_i
-lambda >= 1, and lambda_u <= K mu_u. In the relaxation mu_u is lambda_u / K, so that it is the
-linear program of the hinge loss with a penalty on sum c_u lambda_u, and weak where K is large.
+Without sum lambda = 1 there is no margin to choose: example i is right if y_i H_i lambda >= 1, and
+lambda_u <= K mu_u. At an optimum of the relaxation mu_u = lambda_u / K. So the relaxation is the
+linear program of the hinge loss with the penalty sum c_u lambda_u / K, which is weak for large K.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from jboost.lp import make_program, solve
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
 
-# relative, what may be the rounding of a coefficient that is 0, or of a margin that is 1
+# The relative error of the solver that is allowed for: a smaller coefficient may be 0, and a margin
+# this close to 1 may be 1.
 _SMALL = 1e-3
 
 
 class Unnormalised(NamedTuple):
-    """Both sides of the relaxation of (9), and the point of (9) next to it."""
+    """The primal and dual solutions of the relaxation of (9), and a feasible point of (9)."""
 
     coefficients: Array  # [U] lambda in [0, K]
-    # [] of (9) at lambda: weights of the examples with y_i H_i lambda < 1, costs of the hypotheses
-    # with lambda_u > 0; rounded up
+    # [] objective of (9) at lambda: the weights of the examples with y_i H_i lambda < 1 plus the
+    # costs of the hypotheses with lambda_u > 0; rounded up
     loss: Array
-    lower_bound: Array  # [] of the relaxation, hence of (9)
-    upper_bound: Array  # [] of the relaxation
-    # [m] w in [0, weight / (M K + 1)], which prove the lower bound: sum w + sum_u min(0, c_u - K
+    lower_bound: Array  # [] on the relaxation, hence on (9)
+    upper_bound: Array  # [] on the relaxation
+    # [m] w in [0, weight / (M K + 1)], which prove the lower bound sum w + sum_u min(0, c_u - K
     # sum_i y_i H_iu w_i)
     example_weights: Array
     status: Array  # [] int32, of the linear program
@@ -58,31 +59,29 @@ def solve_unnormalised(
     tolerance: ArrayLike | None = None,
     config: InteriorPointConfig | FirstOrderConfig | None = None,
 ) -> Unnormalised:
-    """The relaxation of (9) over a pool: errors plus costs of hypotheses, for votes that are not
-    normalised and need no margin rho.
+    """The relaxation of (9) of Goldberg and Eckstein (2009) over a pool: errors plus costs of
+    hypotheses, with votes that are not normalised and without a margin rho.
 
     Minimises sum_i weight_i xi_i + sum_u c_u mu_u s.t. y_i H_i lambda + (M K + 1) xi_i >= 1,
-    0 <= lambda <= K mu, mu and xi in [0, 1], of m = M examples. Jittable and vmappable.
+    0 <= lambda <= K mu, mu and xi in [0, 1], with M = m examples. Jittable and vmappable.
 
     Args:
       outputs: H [m, U], entries -1, 0, +1.
       labels: [m] -1 or +1.
       costs: c [U] >= 0.
-      largest: [] K > 0, the most that a coefficient can be.
-      weights: [m] price of an error, not negative, 0 as `mask` False; None for ones.
+      largest: [] K > 0, the largest value of a coefficient.
+      weights: [m] cost of an error, not negative; 0 has the effect of `mask` False; None for ones.
       mask: [m] bool, False for examples that only pad; None for all True.
       column_mask: [U] bool, False for slots that hold no hypothesis; None for all True.
       tolerance: as for `jboost.lp.solve`.
       config: as for `jboost.lp.solve`.
 
     Returns:
-      An `Unnormalised`: lower_bound <= optimum of (9), and `loss` is attained in it. INVALID_INPUT
-      comes with bounds that say nothing.
+      An `Unnormalised`: lower_bound <= optimum of (9) <= loss, which `coefficients` attain. With
+      the status INVALID_INPUT the bounds are infinite.
 
     Raises:
-      ValueError: naming the argument, for shapes, kinds, and values where they are known.
-
-    Paper 001, (9).
+      ValueError: naming the argument, for shapes, dtypes, and values where they are known.
 
     >>> import jboost
     >>> found = jboost.l0.solve_unnormalised(
@@ -164,19 +163,19 @@ def _solve(
 
 
 def _cleaned(instance: Instance, coefficients: Array, largest: Array) -> Array:
-    """The coefficients that are more than rounding, scaled up so that margins of about 1 are above
-    it.
+    """The coefficients without those that are only errors of the solver, scaled up so that margins
+    of about 1 are above 1.
     """
     kept = jnp.where(coefficients > _SMALL * jnp.max(coefficients, initial=0.0), coefficients, 0.0)
     reached = jnp.matmul(instance.margins, kept, precision=lax.Precision.HIGHEST)
     least = reduce.least(jnp.where(reached > 0.5, reached, jnp.inf))
-    wanted = jnp.where(least < jnp.inf, (1 + _SMALL) / jnp.where(least < jnp.inf, least, 1.0), 1.0)
-    room = largest / jnp.maximum(jnp.max(kept, initial=0.0), jnp.finfo(kept.dtype).tiny)
-    return jnp.minimum(kept * jnp.clip(wanted, 1.0, jnp.maximum(room, 1.0)), largest)
+    factor = jnp.where(least < jnp.inf, (1 + _SMALL) / jnp.where(least < jnp.inf, least, 1.0), 1.0)
+    most = largest / jnp.maximum(jnp.max(kept, initial=0.0), jnp.finfo(kept.dtype).tiny)
+    return jnp.minimum(kept * jnp.clip(factor, 1.0, jnp.maximum(most, 1.0)), largest)
 
 
 def _proven(instance: Instance, duals: Array, largest: Array) -> Array:
-    """What duals of the margins prove of the relaxation, rounded down."""
+    """The lower bound on the relaxation that duals of the margins prove, rounded down."""
     signed = instance.margins.T * duals[None, :]
     ones = jnp.ones((), duals.dtype)
     left = jnp.concatenate([signed, instance.costs[:, None]], axis=1)
@@ -189,9 +188,7 @@ def _proven(instance: Instance, duals: Array, largest: Array) -> Array:
 
 
 def _relaxed(instance: Instance, coefficients: Array, largest: Array, unit: Array) -> Array:
-    """The objective of the relaxation at lambda, rounded up; infinite where it asks for a xi above
-    1.
-    """
+    """The objective of the relaxation at lambda, rounded up; infinite if some xi must exceed 1."""
     reached, _ = brackets.bracket_dot(
         instance.margins, jnp.broadcast_to(coefficients, instance.margins.shape)
     )
@@ -204,8 +201,8 @@ def _relaxed(instance: Instance, coefficients: Array, largest: Array, unit: Arra
 
 
 def _loss(instance: Instance, coefficients: Array) -> Array:
-    """(9) at a point, rounded up: an example counts as right where its margin, rounded down, is 1
-    or more.
+    """The objective of (9) at a point, rounded up. An example counts as right if its margin,
+    rounded down, is at least 1.
     """
     reached, _ = brackets.bracket_dot(
         instance.margins, jnp.broadcast_to(coefficients, instance.margins.shape)

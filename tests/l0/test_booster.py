@@ -744,8 +744,8 @@ def test_what_hypotheses_are_paid_for_cuts_that_either_end_serves(answers):
     margins = outputs * labels[:, None]
     one, other = margins[pairs[:, 0]], margins[pairs[:, 1]]
     served = duals @ ((np.maximum(one, other) == 1) & (np.minimum(one, other) >= 0))
-    asked = pricing.Asked(jnp.zeros(8), jnp.asarray(pairs), jnp.asarray(duals))
-    matrix = pricing.pair_matrix(asked, True, 0 not in answers)
+    priced = pricing.Duals(jnp.zeros(8), jnp.asarray(pairs), jnp.asarray(duals))
+    matrix = pricing.pair_matrix(priced, True, 0 not in answers)
     paid = prices.worth(
         jnp.asarray(outputs), jnp.asarray(labels), jnp.zeros(8), matrix, jnp.zeros(20)
     ).own
@@ -943,8 +943,8 @@ def test_more_pairs_than_memory_holds_are_refused_with_the_bytes_that_they_take(
     with pytest.raises(
         ValueError,
         match=(
-            r"dataset has 30 examples: questions about their pairs take 57,600 bytes, and there are"
-            r" 10,000; merge"
+            r"dataset has 30 examples: the matrices of their pairs take 57,600 bytes, but the"
+            r" device has 10,000; merge"
         ),
     ):
         jboost.l0.fit(dataset, jboost.learners.monomials(3), margin=0.2)
@@ -973,8 +973,8 @@ def test_pricing_of_short_monomials_makes_no_matrix_of_all_pairs():
 
     def price(features, labels, weights):
         state = learner.init(None, jboost.make_dataset(features, labels))
-        asked = pricing.Asked(weights, jnp.zeros((50, 2), jnp.int32), jnp.zeros((50,)))
-        return pricing.ask(learner, state, asked, None, jnp.zeros((), bool)).upper_bound
+        duals = pricing.Duals(weights, jnp.zeros((50, 2), jnp.int32), jnp.zeros((50,)))
+        return pricing.solve(learner, state, duals, None, jnp.zeros((), bool)).upper_bound
 
     closed = jax.make_jaxpr(price)(features, column, column)
     assert largest_array(closed.jaxpr) < 100 * num_examples

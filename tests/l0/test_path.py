@@ -249,7 +249,7 @@ def test_features_of_folds_are_judged():
     dataset = jboost.make_dataset(features, labels)
     folds = np.arange(len(labels)) % 2 == np.arange(2)[:, None]
     options = {"margins": [0.1], "kappas": [1.0], "key": jax.random.key(0)}
-    with pytest.raises(ValueError, match="fold_features is given and held_out is not"):
+    with pytest.raises(ValueError, match="fold_features is given but held_out is None"):
         jboost.l0.choose(dataset, learner_of, **options, fold_features=np.stack([features] * 2))
     with pytest.raises(ValueError, match=r"fold_features has shape \[3, "):
         jboost.l0.choose(
@@ -304,7 +304,7 @@ def test_arguments_are_judged():
     with pytest.raises(ValueError, match="make_learner is a int: expected a function"):
         jboost.l0.choose(dataset, 3, margins=[0.1], kappas=[1.0], key=jax.random.key(0))
     nothing = np.zeros((2, len(labels)), np.float32)
-    with pytest.raises(ValueError, match="held_out holds out nothing in any fold"):
+    with pytest.raises(ValueError, match="held_out is 0 for all examples in all folds"):
         jboost.l0.choose(
             dataset,
             learner_of,

@@ -1,1 +1,3 @@
-"""Exact sparse votes: branch and cut over a pool of columns, and over all columns of a learner."""
+"""Provably optimal sparse votes, by branch and cut over a pool or over all hypotheses of a
+learner.
+"""

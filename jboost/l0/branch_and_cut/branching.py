@@ -1,8 +1,8 @@
-"""What to branch on: the question whose answers both cost most.
+"""The choice of the variable to branch on: the one whose two branches both raise the bound most.
 
-Every question is a variable, or a sum of some, that is to be whole: mu_u, xi_i, and the sum of mu
-over a split, which is 0 or at least 1. One pivot of the dual simplex method says what an answer
-costs at least (Driebeek 1966, Tomlin 1971); the best by that are tried with some pivots more.
+A node branches on mu_u, on xi_i, or on the sum of mu over a split, which is 0 or at least 1. One
+pivot of the dual simplex method gives a lower bound on the increase in each branch (Driebeek 1966,
+Tomlin 1971). The candidates with the largest such bounds are then tried with some more pivots.
 """
 
 from __future__ import annotations
@@ -20,32 +20,34 @@ from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES, CutSet, Decisio
 from jboost.lp.simplex import boxes as boxed_simplex
 from jboost.lp.simplex.boxes import Solution
 
-WHOLE = 1e-4  # what is this close to a whole number is whole
-_LEAST_GAIN = 1e-4  # of an answer, for products to tell apart what gains nothing on one side
+WHOLE = 1e-4  # a value this close to an integer counts as one
+# The smallest gain of a branch in the product of both gains: candidates that gain nothing in one
+# branch are still ranked by the other.
+_LEAST_GAIN = 1e-4
 
 
-class Question(NamedTuple):
-    """A question, or none."""
+class Candidate(NamedTuple):
+    """The decision to branch on, or none."""
 
-    place: Array  # [] int32 among hypotheses, examples and splits [U + m + U // 2]
+    place: Array  # [] int32 index among hypotheses, examples and splits [U + m + U // 2]
     exists: Array  # [] bool
 
 
-def decided(decisions: Decisions, place: Array, answer: int) -> Decisions:
-    """The decisions with the answer to one question."""
+def decided(decisions: Decisions, place: Array, value: int) -> Decisions:
+    """The decisions with the one at index `place` set to NO or YES."""
     sizes = [part.shape[0] for part in decisions]
-    both = jnp.concatenate(decisions).at[place].set(jnp.asarray(answer, jnp.int8))
+    both = jnp.concatenate(decisions).at[place].set(jnp.asarray(value, jnp.int8))
     return Decisions(*jnp.split(both, [sizes[0], sizes[0] + sizes[1]]))
 
 
 def fractions(pool: Pool, decisions: Decisions, solution: Solution) -> Array:
-    """How far each open question is from an answer, [U + m + U // 2]; 0 for those answered."""
-    shares = jnp.clip(solution.values[_places(pool)], 0.0, 1.0)
+    """The distances of the open decisions from integers, [U + m + U // 2]; 0 for decisions made."""
+    shares = jnp.clip(solution.values[_indices(pool)], 0.0, 1.0)
     distance = jnp.minimum(shares, 1 - shares)
     return jnp.where((jnp.concatenate(decisions) == OPEN) & (distance > WHOLE), distance, 0.0)
 
 
-def ask(
+def choose(
     pool: Pool,
     cuts: CutSet,
     decisions: Decisions,
@@ -54,23 +56,26 @@ def ask(
     *,
     num_tried: int,
     num_pivots: int,
-) -> Question:
-    """The question to branch on; where nothing is fractional, one that is open."""
+) -> Candidate:
+    """Chooses the decision to branch on: the best fractional one, or any open one if none is
+    fractional.
+    """
     distance = fractions(pool, decisions, solution)
     place = loops.cond(
         jnp.any(distance > 0),
         lambda: _best(pool, cuts, decisions, solution, goal, distance, num_tried, num_pivots),
         lambda: _any_open(pool, decisions, solution),
     )
-    return Question(place, jnp.any(_is_open(pool, decisions)))
+    return Candidate(place, jnp.any(_is_open(pool, decisions)))
 
 
-def no_question(pool: Pool) -> Question:
-    """None."""
-    return Question(jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+def no_candidate(pool: Pool) -> Candidate:
+    """No decision to branch on."""
+    return Candidate(jnp.zeros((), jnp.int32), jnp.zeros((), bool))
 
 
-def _places(pool: Pool) -> Array:
+def _indices(pool: Pool) -> Array:
+    """The indices of the decisions among variables and rows, [U + m + U // 2]."""
     num_examples, num_columns = pool.instance.margins.shape
     return jnp.concatenate(
         [
@@ -88,7 +93,9 @@ def _is_open(pool: Pool, decisions: Decisions) -> Array:
 
 
 def _any_open(pool: Pool, decisions: Decisions, solution: Solution) -> Array:
-    """A hypothesis that is voted for before others, and those before examples."""
+    """The open decision to branch on if none is fractional: the hypothesis with the largest vote,
+    or an example if no hypothesis is open.
+    """
     votes, _, _ = node_program.variables(pool, solution)
     worth = jnp.concatenate(
         [
@@ -110,37 +117,37 @@ def _best(
     num_tried: int,
     num_pivots: int,
 ) -> Array:
-    """The question of the largest product of what both answers gain."""
+    """The decision with the largest product of the gains in its two branches."""
     lower, upper = node_program.bounds(pool, cuts, decisions)
-    room = jnp.maximum(goal - solution.objective, 0.0)
+    gap = jnp.maximum(goal - solution.objective, 0.0)
 
     def score(falls: Array, rises: Array) -> Array:
-        return jnp.maximum(jnp.minimum(falls, room), _LEAST_GAIN) * jnp.maximum(
-            jnp.minimum(rises, room), _LEAST_GAIN
+        return jnp.maximum(jnp.minimum(falls, gap), _LEAST_GAIN) * jnp.maximum(
+            jnp.minimum(rises, gap), _LEAST_GAIN
         )
 
     penalties = boxed_simplex.penalties(
-        solution.table, lower, upper, _places(pool), solution.values
+        solution.table, lower, upper, _indices(pool), solution.values
     )
     first = jnp.where(distance > 0, score(*penalties) * (1 + distance), -1.0)
     worth, tried = lax.top_k(first, min(num_tried, first.shape[0]))
 
-    def gain(place: Array, answer: Array) -> Array:
-        asked = jax.tree.map(
-            lambda no, yes: jnp.where(answer == YES, yes, no),
+    def gain(place: Array, value: Array) -> Array:
+        branch = jax.tree.map(
+            lambda no, yes: jnp.where(value == YES, yes, no),
             *(decided(decisions, place, given) for given in (NO, YES)),
         )
         found = boxed_simplex.pivot_on(
             solution.table,
-            *node_program.bounds(pool, cuts, asked),
+            *node_program.bounds(pool, cuts, branch),
             goal=goal,
             max_pivots=num_pivots,
         )
         return found.objective - solution.objective
 
-    answers = jnp.array([NO, YES])
+    both = jnp.array([NO, YES])
     tried_gains = lax.map(
-        lambda place: lax.map(lambda answer: gain(place, answer), answers), tried.astype(jnp.int32)
+        lambda place: lax.map(lambda value: gain(place, value), both), tried.astype(jnp.int32)
     )
     return tried[
         jnp.argmax(jnp.where(worth >= 0, score(tried_gains[:, 0], tried_gains[:, 1]), -1.0))

@@ -1,5 +1,6 @@
-"""The rounds of a node of branch and cut on (15) of paper 001: a program, what its duals prove and
-settle, and the cuts that its point violates.
+"""The rounds of a node of branch and cut on (15) of Goldberg and Eckstein (2009). A round solves a
+linear program, proves a bound and fixes variables with its duals, and adds the cuts that its
+solution violates.
 """
 
 from __future__ import annotations
@@ -19,28 +20,29 @@ from jboost.l0.votes import local_search
 from jboost.lp.simplex import boxes as boxed_simplex
 from jboost.lp.simplex.boxes import Solution, Table
 
-_MAX_PAIR_ENTRIES = 4_000_000
-_NUM_PAIRS, _NUM_MARGINS = 32, 8  # cuts of a round, of either kind
-_NUM_COMBINATIONS = 32  # rows of the table whose weights on margins are looked at
+_MAX_PAIR_ENTRIES = 4_000_000  # pairs searched at once, as `RelaxationConfig.max_pair_entries`
+_NUM_PAIRS, _NUM_MARGINS = 32, 8  # the most pair cuts and margin cuts that a round adds
+_NUM_COMBINATIONS = 32  # rows of the table whose weights on margin rows are tried for cuts
+# Cuts that are violated by less are not added: the violation may be a rounding error.
 _LEAST_VIOLATION = 1e-3
-_LEAST_IDLE = 1e-3  # what a cut is to have left over to make room for another
-_BEYOND = 1e-4  # relative, by which a program is to pass the goal before it ends
+_LEAST_IDLE = 1e-3  # a basic cut with at least this surplus may be replaced by a new cut
+_BEYOND = 1e-4  # the simplex method stops when its objective exceeds the goal by this, relative
 MOST_PIVOTS = 5000
 
 
 class Engine(NamedTuple):
-    """What one node leaves to the next."""
+    """The simplex table and the cuts, which are passed from one node to the next."""
 
     table: Table  # of the last program
     cuts: CutSet
 
 
 class Visit(NamedTuple):
-    """Where the rounds of a node stand."""
+    """The state of the rounds of a node."""
 
     engine: Engine
     decisions: Decisions
-    bound: Array  # [] no point of the node loses less
+    bound: Array  # [] lower bound on the points of the node
     solution: Solution
     is_closed: Array  # [] bool
     num_new: Array  # [] int32 cuts of the last round
@@ -48,23 +50,23 @@ class Visit(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """A loss that is attained, and what is enough of a bound."""
+    """An attained loss, and the bounds that close a node."""
 
     loss: Array  # []
-    enough: Array  # [] a bound from here up cannot be bettered
-    closing: Array  # [] a bound from here up need not be
+    enough: Array  # [] a node with at least this bound has no better point
+    closing: Array  # [] a node with at least this bound has no point better by the tolerance
     tolerance: Array  # []
 
 
 def make_goal(pool: Pool, loss: Array, tolerance: Array) -> Goal:
-    """Where bounds are to get."""
+    """The goal for an attained loss and a tolerance."""
     enough = local_search.enough(loss, pool.instance.weights, _prices(pool))
     closing = jnp.where(loss < jnp.inf, loss - tolerance * jnp.maximum(loss, 1.0), loss)
     return Goal(loss, enough, jnp.minimum(enough, closing), tolerance)
 
 
 def start(pool: Pool, num_cuts: int) -> Engine:
-    """No cuts, and all rows basic."""
+    """An engine without cuts, with all rows basic."""
     cuts = node_program.no_cuts(pool, num_cuts)
     return Engine(
         boxed_simplex.begin(node_program.matrix(pool, cuts), node_program.objective(pool)), cuts
@@ -74,15 +76,15 @@ def start(pool: Pool, num_cuts: int) -> Engine:
 def visit(
     pool: Pool, engine: Engine, decisions: Decisions, bound: Array, goal: Goal, max_rounds: Array
 ) -> Visit:
-    """The node after its rounds.
+    """Runs the rounds of a node.
 
     Args:
       pool: of m examples and U columns.
-      engine: as the last node left it.
+      engine: from the last node.
       decisions: of the node.
-      bound: [] known of it.
-      goal: what is to be shown.
-      max_rounds: [] int32 programs.
+      bound: [] known lower bound of the node.
+      goal: the attained loss and the bounds that close the node.
+      max_rounds: [] int32 largest number of programs.
     """
 
     def unfinished(state: Visit) -> Array:
@@ -99,7 +101,7 @@ def visit(
 
 
 def _solve(pool: Pool, engine: Engine, decisions: Decisions, bound: Array, goal: Goal) -> Visit:
-    """One program."""
+    """Solves one program, proves its bound and fixes variables."""
     unit = pool.instance.unit
     beyond = (goal.loss + _BEYOND * jnp.maximum(goal.loss, 1.0)) / unit
     lower, upper = node_program.bounds(pool, engine.cuts, decisions)
@@ -116,7 +118,7 @@ def _solve(pool: Pool, engine: Engine, decisions: Decisions, bound: Array, goal:
     bound = jnp.maximum(bound, attainable)
     return Visit(
         Engine(solution.table, engine.cuts),
-        _settled(decisions, proof, goal),
+        _fixed(decisions, proof, goal),
         bound,
         solution,
         bound >= goal.closing,
@@ -129,23 +131,25 @@ def _prices(pool: Pool) -> Array:
     return jnp.where(pool.instance.is_column, pool.instance.costs, 0.0)
 
 
-def _settled(decisions: Decisions, proof: Proof, goal: Goal) -> Decisions:
-    """The decisions with those that nothing better than the goal can be without."""
+def _fixed(decisions: Decisions, proof: Proof, goal: Goal) -> Decisions:
+    """Reduced-cost fixing: an open decision is made if the other value has no better point than
+    the goal.
+    """
 
-    def settle(given: Array, if_yes: Array, if_no: Array) -> Array:
-        answered = jnp.where(
+    def fix(given: Array, if_yes: Array, if_no: Array) -> Array:
+        forced = jnp.where(
             if_yes >= goal.enough, NO, jnp.where(if_no >= goal.enough, YES, OPEN)
         ).astype(given.dtype)
-        return jnp.where(given == OPEN, answered, given)
+        return jnp.where(given == OPEN, forced, given)
 
-    columns = settle(decisions.columns, proof.if_used, proof.if_unused)
+    columns = fix(decisions.columns, proof.if_used, proof.if_unused)
     return decisions._replace(
-        columns=columns, examples=settle(decisions.examples, proof.if_given_up, proof.if_kept)
+        columns=columns, examples=fix(decisions.examples, proof.if_given_up, proof.if_kept)
     )
 
 
 def _separate(pool: Pool, solution: Solution) -> tuple[Rows, Array]:
-    """Cuts [C], and whether the point violates them."""
+    """Candidate cuts [C], and whether the solution violates them, [C] bool."""
     instance = pool.instance
     _, selected, slacks = node_program.variables(pool, solution)
     pairs, missing = row_cuts.violated_pairs(
@@ -170,8 +174,8 @@ def _separate(pool: Pool, solution: Solution) -> tuple[Rows, Array]:
 
 
 def _combinations(pool: Pool, solution: Solution) -> Array:
-    """The weights [2 C, m] that rows of the table give the margin rows, and their opposites: rows
-    of what is least whole.
+    """The weights [2 C, m] of the margin rows in rows of the table, and their negatives. The rows
+    are those of the variables farthest from integers.
     """
     num_examples, num_columns = pool.instance.margins.shape
     table, num_slots = solution.table, solution.table.slots.shape[0]
@@ -195,29 +199,29 @@ def _combinations(pool: Pool, solution: Solution) -> Array:
 def _insert(
     pool: Pool, engine: Engine, solution: Solution, rows: Rows, is_wanted: Array
 ) -> tuple[Engine, Array]:
-    """Cuts [C] in the place of those that are idle, as far as there are such; and how
-    many came in.
+    """Writes cuts [C] into free slots and over idle cuts, as far as there are any. Returns the
+    engine and the number of cuts written.
     """
     cuts, capacity = engine.cuts, engine.cuts.is_used.shape[0]
-    places = node_program.cut_places(pool, capacity)
-    is_basic = boxed_simplex.positions(engine.table)[places] >= engine.table.slots.shape[0]
-    idle = jnp.where(cuts.is_used, solution.values[places] - 1, jnp.inf)
-    idle = jnp.where(is_basic & (idle > _LEAST_IDLE), idle, -jnp.inf)
+    indices = node_program.cut_places(pool, capacity)
+    is_basic = boxed_simplex.positions(engine.table)[indices] >= engine.table.slots.shape[0]
+    surplus = jnp.where(cuts.is_used, solution.values[indices] - 1, jnp.inf)
+    surplus = jnp.where(is_basic & (surplus > _LEAST_IDLE), surplus, -jnp.inf)
     num_rows = is_wanted.shape[0]
-    room, slots = lax.top_k(idle, min(num_rows, capacity))
+    largest, slots = lax.top_k(surplus, min(num_rows, capacity))
     rank = jnp.cumsum(is_wanted) - 1
-    has_room = (
+    has_slot = (
         is_wanted
-        & (rank < room.shape[0])
-        & (jnp.append(room, -jnp.inf)[jnp.minimum(rank, room.shape[0])] > 0)
+        & (rank < largest.shape[0])
+        & (jnp.append(largest, -jnp.inf)[jnp.minimum(rank, largest.shape[0])] > 0)
     )
-    slot = jnp.where(has_room, slots[jnp.clip(rank, 0, room.shape[0] - 1)], capacity)
+    slot = jnp.where(has_slot, slots[jnp.clip(rank, 0, largest.shape[0] - 1)], capacity)
     after = CutSet(
         Rows(
             *(old.at[slot].set(new, mode="drop") for old, new in zip(cuts.rows, rows, strict=True))
         ),
         cuts.is_used.at[slot].set(True, mode="drop"),
     )
-    place = jnp.append(places, jnp.iinfo(jnp.int32).max)[slot]
-    table = boxed_simplex.replace(engine.table, node_program.cut_rows(rows), place)
-    return engine._replace(table=table, cuts=after), jnp.sum(has_room, dtype=jnp.int32)
+    index = jnp.append(indices, jnp.iinfo(jnp.int32).max)[slot]
+    table = boxed_simplex.replace(engine.table, node_program.cut_rows(rows), index)
+    return engine._replace(table=table, cuts=after), jnp.sum(has_slot, dtype=jnp.int32)

@@ -1,9 +1,9 @@
-"""The sparse minimum disagreement problem (15) over all hypotheses of a learner, to proven
-optimality: price and branch.
+"""The sparse minimum disagreement problem (15) of Goldberg and Eckstein (2009) over all hypotheses
+of a learner, solved to proven optimality by price and branch.
 
-The relaxation over all hypotheses proves more than its bound: a point of (15) that uses hypothesis
-u loses at least that bound and the reduced cost of u. So hypotheses whose reduced cost reaches the
-gap cannot matter, and branch and cut over the others proves the optimum over all.
+The loss of a point of (15) that uses hypothesis u is at least the bound of the relaxation plus the
+reduced cost of u. So no better point uses a hypothesis whose reduced cost reaches the gap, and
+branch and cut over the other hypotheses proves the optimum over all.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from jboost.learners import prices
 
 
 class ExactFit(NamedTuple):
-    """The best model met, and what is proven of all."""
+    """The best model found, and the bounds over all hypotheses."""
 
     ensemble: Ensemble
-    certificate: L0Certificate  # integer_lower_bound holds of all hypotheses
-    columns: Fit  # what the rounds of columns had come to before
-    num_hypotheses: Array  # [] int32 whose reduced cost left them in play
+    certificate: L0Certificate  # integer_lower_bound is over all hypotheses
+    columns: Fit  # of `jboost.l0.fit`, before the branch and cut
+    num_hypotheses: Array  # [] int32 hypotheses whose reduced cost is below the gap
     num_nodes: Array  # [] int32 of the branch and cut
     status: Array  # [] int32
 
 
 class ExactFitState(NamedTuple):
-    """Between two rounds of columns, or two batches of nodes."""
+    """The state between two rounds of columns, or between two batches of nodes."""
 
     rounds: State | None  # of `jboost.l0.fit`
-    search: exact.State | None  # None while columns are being found
+    search: exact.State | None  # None before the branch and cut
 
 
 @meshes.takes_gathered
@@ -63,39 +63,40 @@ def fit_exact(
     initial: ExactFitState | None = None,
     **options: Any,
 ) -> ExactFit:
-    """The least errors plus costs over all hypotheses of a learner, proven: (15) of paper 001 by
-    `fit`, reduced costs, and branch and cut.
+    """The provably least errors plus costs over all hypotheses of a learner: (15) of Goldberg and
+    Eckstein (2009), solved by `fit`, reduced costs, and branch and cut.
 
-    For some hundred examples, and learners that can list their hypotheses: monomials of low order,
-    and pools.
+    For some hundred examples, and for learners that can list their hypotheses: monomials of low
+    order, and pools.
 
     Args:
       dataset: as for `jboost.l0.fit`.
-      learner: one that prices, and has `every`.
+      learner: with costs, as for `fit`, and with the method `every`.
       key: as for `fit`.
       max_rounds: of `fit`; static.
       max_columns: of `fit`; static.
-      max_in_play: static; how many hypotheses the branch and cut is run over at most. The time of a
+      max_in_play: static; the largest number of hypotheses in the branch and cut. The time of a
         node grows with its square.
       exact_tolerance: [] the gap on (15), relative to the loss where that is above 1, at which the
         model counts as optimal.
       exact_config: static sizes of the branch and cut.
       on_step: called on the host with (state, info) after each round of columns, as by `fit`, and
-        after each batch of nodes, as by `solve_exact`; False ends the one or the other, and the
-        whole with it. Not under jit or vmap. The state is an `ExactFitState`.
-      initial: a state to go on from, as `on_step` was given it; None for a fit from the start. It
-        ends in the bits of a fit with an `on_step` that was not stopped.
-      **options: of `fit`; a `search` whose `max_hypotheses` is None, as the optimum is over any
-        number of them.
+        after each batch of nodes, as by `solve_exact`. False ends the fit. Not under jit or vmap.
+        The state is an `ExactFitState`.
+      initial: a state to continue from, which `on_step` received; None starts anew. The result
+        equals, bit for bit, that of a fit with an `on_step` that never stops it.
+      **options: of `fit`. The `max_hypotheses` of `search` must be None, as the optimum is over any
+        number of hypotheses.
 
     Returns:
-      An `ExactFit`. OPTIMAL: no model of this kind loses less. CAPACITY_LIMIT where more hypotheses
-      are in play than there is room for (raise `max_in_play`), and the statuses of
-      `jboost.l0.solve_exact`, come with bounds that hold of all hypotheses.
+      An `ExactFit`. The status OPTIMAL means that no model of this kind has less loss.
+      CAPACITY_LIMIT means that more than `max_in_play` hypotheses have a reduced cost below the gap
+      (raise `max_in_play`). Other statuses are those of `jboost.l0.solve_exact`. The bounds are
+      over all hypotheses, whatever the status is.
 
     Raises:
-      ValueError: what `fit` raises; for a learner that cannot list its hypotheses, and a `search`
-        that lets only some of them vote.
+      ValueError: what `fit` raises; for a learner that cannot list its hypotheses, and for a
+        `search` with `max_hypotheses`.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)
@@ -116,7 +117,7 @@ def fit_exact(
     if not hasattr(learner, "every"):
         raise ValueError(
             f"learner is a {type(learner).__name__}, which cannot list its hypotheses: pass one"
-            " with `every`, as jboost.learners.monomials or pool"
+            " with the method `every`, such as jboost.learners.monomials or pool"
         )
     settings = check.config("exact_config", exact_config, ExactConfig)
     check.count("max_in_play", max_in_play, low=1)
@@ -128,8 +129,8 @@ def fit_exact(
     rounds, dataset = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
     if initial is not None and not isinstance(initial, ExactFitState):
         raise ValueError(
-            f"initial is a {type(initial).__name__}: expected a jboost.l0.ExactFitState, as"
-            " `on_step` gets it"
+            f"initial is a {type(initial).__name__}: expected a jboost.l0.ExactFitState that"
+            " `on_step` received"
         )
     done, search = (None, None) if initial is None else initial
     watcher = None if on_step is None else _Watcher(on_step, done)
@@ -160,8 +161,8 @@ def fit_exact(
 
 
 class _Watcher:
-    """A watcher whose last word is kept, so that the end of the rounds does not hide it, and so is
-    the last state of the rounds.
+    """Calls `on_step`, and keeps its last result and the last state of the rounds: the fit needs
+    them after the rounds have ended.
     """
 
     def __init__(self, on_step: OnStep, rounds: State | None) -> None:
@@ -173,18 +174,19 @@ class _Watcher:
         return self.goes_on
 
     def watch_search(self, state: exact.State, info: Any) -> bool:
-        """Shows a batch of nodes."""
+        """Calls `on_step` after a batch of nodes."""
         return loops.goes_on(self.on_step, ExactFitState(self.rounds, state), info)
 
 
 class _Play(NamedTuple):
-    """The hypotheses that may matter, as a pool."""
+    """The pool of hypotheses that a better point may use."""
 
     data: exact.Data
     hypotheses: PyTree  # leaves [capacity, ...]
-    count: Array  # [] int32, how many of these there are
-    left_out: Array  # [] no point of (15) with a hypothesis that found no room loses less
-    num_hypotheses: Array  # [] int32 that may matter
+    count: Array  # [] int32 number of these
+    # [] lower bound on the points of (15) with a hypothesis that is not in the pool
+    left_out: Array
+    num_hypotheses: Array  # [] int32 hypotheses whose reduced cost is below the gap
 
 
 @functools.partial(devices.host_jit, static_argnames=("max_in_play",))
@@ -200,14 +202,14 @@ def _put_in_play(
         jnp.asarray(rounds.constant_cost, known.lower_bound.dtype),
         known.integer_upper_bound,
     )
-    floors = _floors(known.integer_proof, every, dataset, learner.least_price(state), upper)
-    order = jnp.argsort(floors)
+    bounds = _lower_bounds(known.integer_proof, every, dataset, learner.least_price(state), upper)
+    order = jnp.argsort(bounds)
     chosen = order[:capacity]
     left_out = jnp.min(
-        jnp.where(jnp.arange(len(order)) >= capacity, floors[order], jnp.inf), initial=jnp.inf
+        jnp.where(jnp.arange(len(order)) >= capacity, bounds[order], jnp.inf), initial=jnp.inf
     )
     is_in_play = _are_cheapest(every.outputs[chosen], every.costs[chosen]) & (
-        floors[chosen] < upper
+        bounds[chosen] < upper
     )
     pool = jax.tree.map(lambda leaf: leaf[chosen], every)
     ones = jnp.where(dataset.mask, 1.0, 0.0).astype(pool.outputs.dtype)
@@ -225,13 +227,13 @@ def _put_in_play(
         pool.hypotheses,
         jnp.asarray(capacity, jnp.int32),
         left_out,
-        jnp.sum(floors < upper, dtype=jnp.int32),
+        jnp.sum(bounds < upper, dtype=jnp.int32),
     )
 
 
 @devices.host_jit
 def _conclude(fitted: Fit, play: _Play, found: exact.Exact, tolerance: Array) -> ExactFit:
-    """The better of both models, and what branch and cut proves of all hypotheses."""
+    """The better of both models, and the bounds of the branch and cut over all hypotheses."""
     known = fitted.certificate
     upper = known.integer_upper_bound
     is_new = found.loss < upper
@@ -271,15 +273,15 @@ def _conclude(fitted: Fit, play: _Play, found: exact.Exact, tolerance: Array) ->
     )
 
 
-def _floors(
+def _lower_bounds(
     proof: Proof, every: Everything, dataset: Dataset, least_price: Array, upper: Array
 ) -> Array:
-    """What a point of (15) that uses a hypothesis loses at least, if it is no worse than `upper`,
-    [U], rounded down.
+    """Lower bounds on the loss of points of (15) that use each hypothesis and are no worse than
+    `upper`, [U], rounded down.
 
-    With mu_u = 1 the two terms of the Lagrangian that hold mu_u and lambda_u come to
-    c_u - s_u - g_u lambda_u, which is linear in lambda_u and has its least value at 0 or at 1; the
-    proof charges c_u + r - s_u - g_u >= alpha for all of lambda, and b r for all of mu.
+    With mu_u = 1 the terms of mu_u and lambda_u in the Lagrangian are c_u - s_u - g_u lambda_u.
+    This is linear in lambda_u, so it is least at 0 or at 1. The proof of the bound of the
+    relaxation has c_u + r - s_u - g_u >= alpha for all of lambda, and b r for all of mu.
     """
     weights, never_abstain = (
         proof.example_weights,
@@ -303,16 +305,16 @@ def _floors(
     charge = jnp.where(
         proof.excess > 0, proof.excess * jnp.maximum(most - proof.selected_bound, 0.0), 0.0
     )
-    floor = proof.bound - charge + jnp.maximum(reduced, 0.0)
-    floor = floor - 8 * jnp.finfo(weights.dtype).eps * (
+    bounds = proof.bound - charge + jnp.maximum(reduced, 0.0)
+    bounds = bounds - 8 * jnp.finfo(weights.dtype).eps * (
         jnp.abs(proof.bound) + charge + jnp.abs(reduced)
     )
-    return jnp.where(is_priced, jnp.where(jnp.isfinite(floor), floor, -jnp.inf), jnp.inf)
+    return jnp.where(is_priced, jnp.where(jnp.isfinite(bounds), bounds, -jnp.inf), jnp.inf)
 
 
 def _are_cheapest(outputs: Array, costs: Array) -> Array:
-    """Which rows [k, m] of -1, 0 and +1 equal none that costs less, nor one before them that costs
-    the same, [k] bool.
+    """Whether each row [k, m] of -1, 0 and +1 is the cheapest among equal rows, [k] bool. Of equal
+    rows with equal costs, the first counts.
     """
     inner = jnp.matmul(outputs, outputs.T, precision=lax.Precision.HIGHEST)
     sizes = jnp.diagonal(inner)

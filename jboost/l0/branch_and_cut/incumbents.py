@@ -1,4 +1,6 @@
-"""Points of (15) of paper 001 next to the programs of branch and cut."""
+"""Feasible points of (15) of Goldberg and Eckstein (2009), rounded from the solutions of the
+programs of branch and cut.
+"""
 
 from __future__ import annotations
 
@@ -15,41 +17,41 @@ from jboost.l0.votes import local_search
 from jboost.l0.votes.local_search import Instance, Vote
 from jboost.lp.simplex import boxes as boxed_simplex
 
-# relative to rho, by which margins are raised where a vote is to keep them in spite of rounding
-_FIRM = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
-_UNUSED = 1e-6  # what the simplex method leaves of hypotheses that are not
+# Relative increases of rho that are tried, so that the vote keeps its margins after rounding.
+_RAISES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+_UNUSED = 1e-6  # a smaller mu is a rounding error of the simplex method
 
 
 def instance_of(pool: Pool) -> Instance:
-    """The pool as votes are judged by."""
+    """The instance of (15) of the pool, for `local_search`."""
     of = pool.instance
     return Instance(of.margins.T, of.weights, of.costs, of.is_column, of.margin)
 
 
 def nearest(pool: Pool, seen: Visit) -> Vote:
-    """The best vote next to a node's program; where all its questions are answered, those too that
-    keep margins raised by more and by less.
+    """The best vote rounded from the solution of a node's program. If no decision is fractional,
+    votes for larger margins are tried as well.
     """
     instance = instance_of(pool)
     votes, selected, _ = node_program.variables(pool, seen.solution)
     vote = local_search.evaluate_near(instance, jnp.where(selected > _UNUSED, votes, 0.0))
     is_whole = ~jnp.any(branching.fractions(pool, seen.decisions, seen.solution) > 0)
 
-    def firm() -> Vote:
+    def best_raised() -> Vote:
         votes = lax.map(
-            lambda raise_by: local_search.evaluate(instance, _firm(pool, seen, raise_by)),
-            jnp.array(_FIRM, vote.loss.dtype),
+            lambda raise_by: local_search.evaluate(instance, _raised(pool, seen, raise_by)),
+            jnp.array(_RAISES, vote.loss.dtype),
         )
         return local_search.better(
             vote, jax.tree.map(lambda leaf: leaf[jnp.argmin(votes.loss)], votes)
         )
 
-    return loops.cond(is_whole & ~seen.is_closed, firm, lambda: vote)
+    return loops.cond(is_whole & ~seen.is_closed, best_raised, lambda: vote)
 
 
-def _firm(pool: Pool, seen: Visit, raise_by: Array) -> Array:
-    """lambda [U] that keeps the margins of the examples not given up, raised, by the hypotheses
-    used, where there is such.
+def _raised(pool: Pool, seen: Visit, raise_by: Array) -> Array:
+    """lambda [U] over the hypotheses used, with larger margins on the examples that are not given
+    up, if the simplex method finds such.
     """
     num_examples, num_columns = pool.instance.margins.shape
     _, selected, slacks = node_program.variables(pool, seen.solution)

@@ -1,9 +1,9 @@
-"""The linear program of a node of branch and cut on (15) of paper 001, as bounds on the variables
-of one and the same matrix.
+"""The linear program of a node of branch and cut on (15) of Goldberg and Eckstein (2009). All nodes
+share one matrix; only the bounds of variables and rows differ.
 
-Variables are lambda [U], mu [U] and xi [m]; rows the margins [m], mu - lambda >= 0 [U], sum
-lambda = 1, the sums of mu over hypotheses that split the examples alike [U // 2], and the cuts at
-hand [K] (`row_cuts`). What duals prove of a node holds whatever numbers from 0 up they are.
+Variables are lambda [U], mu [U] and xi [m]. Rows are the margins [m], mu - lambda >= 0 [U],
+sum lambda = 1, the sums of mu over hypotheses that split the examples in the same way [U // 2], and
+the current cuts [K] (`row_cuts`). The bound of a node is valid for any duals >= 0.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from jboost.l0.types import Instance
 from jboost.lp.simplex.boxes import Solution
 
 OPEN, NO, YES = -1, 0, 1
-# by which power of the rounding unit costs are raised by unlike amounts, so that steps have a
-# length
+# Costs are perturbed by different amounts of the order of this power of the rounding unit, which
+# avoids degenerate steps of length 0.
 _SPREAD = 0.75
-_ROUNDING = 8  # units of it, that sums of a few numbers may lose
+_ROUNDING = 8  # rounding units that a sum of a few numbers may lose
 
 
 class Decisions(NamedTuple):
-    """OPEN, NO or YES: whether hypotheses are used, examples given up, and any of the hypotheses of
-    a split used.
+    """The decisions of a node, each OPEN, NO or YES: whether a hypothesis is used, whether an
+    example is given up, and whether any hypothesis of a split is used.
     """
 
     columns: Array  # [U] int8
@@ -37,23 +37,23 @@ class Decisions(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """What does not change from node to node."""
+    """The data that all nodes share."""
 
-    instance: Instance  # either order of a pair
-    # [U] int32 which split a hypothesis belongs to; U // 2 for one that no other shares
+    instance: Instance  # with the cuts "either"
+    # [U] int32 the split of each hypothesis; U // 2 for one that shares it with no other
     split_of: Array
-    splits: Array  # [U // 2, U] their hypotheses, 1 and 0
+    splits: Array  # [U // 2, U] 1 for the hypotheses of each split, else 0
 
 
 class CutSet(NamedTuple):
-    """The cuts at hand; rows of unused slots are 0."""
+    """The current cuts; rows of unused slots are 0."""
 
     rows: Rows
     is_used: Array  # [K] bool
 
 
 class Duals(NamedTuple):
-    """Not negative."""
+    """The duals of the rows, not negative."""
 
     margins: Array  # [m] w
     splits: Array  # [U // 2]
@@ -61,21 +61,21 @@ class Duals(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """What duals prove of a node, and of its children: rounded down."""
+    """The lower bounds that duals prove on a node and on its children, rounded down."""
 
     bound: Array  # []
-    if_used: Array  # [U] where hypothesis u is used
+    if_used: Array  # [U] if hypothesis u is used
     if_unused: Array  # [U]
-    if_given_up: Array  # [m] where example i is given up
+    if_given_up: Array  # [m] if example i is given up
     if_kept: Array  # [m]
 
 
 def make_pool(instance: Instance) -> Pool:
-    """The instance with its hypotheses sorted into splits: u and v are of one where H_u = a
-    H_v + b, a one of -1 and +1, on all examples.
+    """The instance with the splits of its hypotheses: u and v belong to one split if H_u = a H_v +
+    b on all examples, with a = -1 or +1.
 
-    The constant hypotheses, which are free as a rule, put one in the place of another; to rule out
-    one alone changes little.
+    The constant hypotheses, which usually cost nothing, can turn u into v. So excluding u alone
+    changes the optimum little, while branching on the whole split does.
     """
     num_examples, num_columns = instance.margins.shape
     is_real = instance.weights > 0
@@ -101,7 +101,7 @@ def make_pool(instance: Instance) -> Pool:
 
 
 def no_cuts(pool: Pool, capacity: int) -> CutSet:
-    """Room for cuts."""
+    """A set of empty slots for cuts."""
     num_examples, num_columns = pool.instance.margins.shape
     dtype = pool.instance.margins.dtype
     return CutSet(
@@ -111,7 +111,7 @@ def no_cuts(pool: Pool, capacity: int) -> CutSet:
 
 
 def everything_open(pool: Pool) -> Decisions:
-    """The decisions of the root: what costs nothing is used."""
+    """The decisions of the root: all open, but hypotheses without cost are used."""
     num_examples, num_columns = pool.instance.margins.shape
     columns = jnp.where(pool.instance.costs > 0, OPEN, YES).astype(jnp.int8)
     return Decisions(
@@ -122,7 +122,7 @@ def everything_open(pool: Pool) -> Decisions:
 
 
 def matrix(pool: Pool, cuts: CutSet) -> Array:
-    """All rows."""
+    """The matrix of all rows."""
     margins, margin = pool.instance.margins, pool.instance.margin
     (num_examples, num_columns), dtype = margins.shape, margins.dtype
     eye, none = jnp.eye(num_columns, dtype=dtype), jnp.zeros_like(margins.T)
@@ -153,12 +153,12 @@ def matrix(pool: Pool, cuts: CutSet) -> Array:
 
 
 def cut_rows(rows: Rows) -> Array:
-    """Cuts [C] as rows in all variables."""
+    """Cuts [C] as rows of the matrix."""
     return jnp.concatenate([jnp.zeros_like(rows.selected), rows.selected, rows.slacks], axis=1)
 
 
 def objective(pool: Pool) -> Array:
-    """In units of the largest weight, raised a little."""
+    """The perturbed costs of all variables, in units of the largest weight."""
     instance = pool.instance
     costs = (
         jnp.concatenate([jnp.zeros_like(instance.costs), instance.costs, instance.weights])
@@ -168,7 +168,7 @@ def objective(pool: Pool) -> Array:
 
 
 def bounds(pool: Pool, cuts: CutSet, decisions: Decisions) -> tuple[Array, Array]:
-    """Of all places: variables, and rows after them."""
+    """The lower and upper bounds of all variables and then of all rows, for the decisions."""
     instance = pool.instance
     dtype, (num_examples, num_columns) = instance.margins.dtype, instance.margins.shape
     is_real = instance.weights > 0
@@ -202,12 +202,13 @@ def bounds(pool: Pool, cuts: CutSet, decisions: Decisions) -> tuple[Array, Array
 
 
 def may_be_used(pool: Pool, decisions: Decisions) -> Array:
+    """Whether the decisions allow the use of each hypothesis, [U] bool."""
     is_ruled_out = jnp.append(decisions.splits == NO, False)[pool.split_of]
     return pool.instance.is_column & (decisions.columns != NO) & ~is_ruled_out
 
 
 def variables(pool: Pool, solution: Solution) -> tuple[Array, Array, Array]:
-    """lambda [U], mu [U] and xi [m]."""
+    """The variables lambda [U], mu [U] and xi [m] of a solution."""
     num_examples, num_columns = pool.instance.margins.shape
     votes, selected, slacks = jnp.split(
         solution.values[: 2 * num_columns + num_examples], [num_columns, 2 * num_columns]
@@ -216,7 +217,7 @@ def variables(pool: Pool, solution: Solution) -> tuple[Array, Array, Array]:
 
 
 def duals(pool: Pool, solution: Solution) -> Duals:
-    """Of a solution, in the units of the instance."""
+    """The duals of a solution, in the units of the instance."""
     num_examples, num_columns = pool.instance.margins.shape
     of_rows = solution.reduced_costs[2 * num_columns + num_examples :]
     kept = jnp.where(jnp.isfinite(of_rows), jnp.maximum(of_rows, 0.0), 0.0) * pool.instance.unit
@@ -226,13 +227,13 @@ def duals(pool: Pool, solution: Solution) -> Duals:
 
 
 def split_places(pool: Pool) -> Array:
-    """The places of the sums over splits."""
+    """The indices of the sums over splits among variables and rows, [U // 2]."""
     num_examples, num_columns = pool.instance.margins.shape
     return 3 * num_columns + 2 * num_examples + 1 + jnp.arange(num_columns // 2, dtype=jnp.int32)
 
 
 def cut_places(pool: Pool, capacity: int) -> Array:
-    """The places of the cuts."""
+    """The indices of the cuts among variables and rows, [K]."""
     num_examples, num_columns = pool.instance.margins.shape
     return (
         3 * num_columns
@@ -244,11 +245,11 @@ def cut_places(pool: Pool, capacity: int) -> Array:
 
 
 def prove(pool: Pool, cuts: CutSet, decisions: Decisions, duals: Duals) -> Proof:
-    """What duals prove: mu and xi take the better end of what is open to them, lambda one
-    hypothesis.
+    """The bounds that duals prove: the Lagrangian at its minimum, where mu and xi are at the better
+    end of their intervals and lambda is on one hypothesis.
 
-    With c' the costs less what cuts and splits give, and g the edges, an open mu_u is worth min(0,
-    c'_u) and max(0, c'_u) lambda_u.
+    Let c' be the costs less the duals of cuts and splits times their entries. An open mu_u >=
+    lambda_u contributes min(0, c'_u) + max(0, c'_u) lambda_u.
     """
     instance = pool.instance
     given = jnp.concatenate([cuts.rows.selected, pool.splits]).T
@@ -295,7 +296,7 @@ def prove(pool: Pool, cuts: CutSet, decisions: Decisions, duals: Duals) -> Proof
 
 
 def _sum_down(one: Array, other: Array) -> Array:
-    """one + other, rounded down; an infinite one stays so."""
+    """one + other, rounded down; infinite sums stay infinite."""
     total = one + other
     return jnp.where(
         jnp.isfinite(total),
@@ -311,7 +312,7 @@ def _less(prices: Array, entries: Array, values: Array) -> tuple[Array, Array]:
 
 
 def _unpaid(instance: Instance, slacks: Array, v: Array, w: Array) -> tuple[Array, Array]:
-    """weights [m] less (1 + rho) w and slacks' v, rounded down and up."""
+    """weights - (1 + rho) w - slacks' v, [m], rounded down and up."""
     ones = jnp.ones_like(w)[:, None]
     left = jnp.concatenate(
         [instance.weights[:, None], ones, instance.margin * ones, slacks.T], axis=1

@@ -1,15 +1,18 @@
-"""Cuts for the sparse minimum disagreement problem (15) of paper 001 from many margin rows at once.
+"""Cuts for the sparse minimum disagreement problem (15) of Goldberg and Eckstein (2009), each from
+many margin rows.
 
 With weights a >= 0 on the rows sum_u y_i H_iu lambda_u + (1 + rho) xi_i >= rho, edges e_u = sum_i
 a_i y_i H_iu, b = rho sum a and any level s < b,
 
     sum_u max(0, e_u - s) lambda_u + (1 + rho) sum_i a_i xi_i >= b - s
 
-since sum lambda = 1. As lambda <= mu, and mu and xi are whole, mu may stand in the place of lambda,
-and coefficients above the right-hand side be cut down to it: sum_u min(1, (e_u - s)^+ / (b - s))
-mu_u + sum_i min(1, (1 + rho) a_i / (b - s)) xi_i >= 1 holds of all points of (15). Where rho is at
-most 1/2, or nobody abstains, a pair cut is the one of both its rows alike, at level 0. Coefficients
-are rounded up, so that cuts hold as they are.
+since sum lambda = 1. As lambda <= mu, lambda may be replaced by mu. As mu and xi are integral,
+coefficients above the right-hand side may be reduced to it. So all points of (15) satisfy
+
+    sum_u min(1, (e_u - s)^+ / (b - s)) mu_u + sum_i min(1, (1 + rho) a_i / (b - s)) xi_i >= 1
+
+If rho <= 1/2, or no hypothesis abstains, a pair cut is this cut for equal weights on its two rows
+and level 0. Coefficients are rounded up, so that the cuts are valid as stored.
 """
 
 from __future__ import annotations
@@ -26,9 +29,9 @@ from jboost.base.types import Array
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import Cuts, Instance
 
-_LEAST_WEIGHT = 1e-5  # of a row, relative to the sum: less is none
-_LEAST_RISE = 1e-3  # relative to rho, from a level to the right-hand side
-_ROUNDING = 16  # units of it, by which coefficients are raised
+_LEAST_WEIGHT = 1e-5  # a row with a smaller share of the sum of the weights is left out
+_LEAST_RISE = 1e-3  # least difference b - s, relative to rho, as coefficients are divided by it
+_ROUNDING = 16  # rounding units by which coefficients are raised
 
 
 class Rows(NamedTuple):
@@ -44,14 +47,14 @@ class Rows(NamedTuple):
 
 def from_pairs(instance: Instance, cuts: Cuts) -> Rows:
     """Pair cuts [K] as rows, 0 for empty slots."""
-    places = jnp.arange(instance.hits.shape[0])
-    slacks = sum((end[:, None] == places[None, :]).astype(instance.hits.dtype) for end in cuts)
+    indices = jnp.arange(instance.hits.shape[0])
+    slacks = sum((end[:, None] == indices[None, :]).astype(instance.hits.dtype) for end in cuts)
     return Rows(pair_cuts.rows(instance, cuts), slacks)
 
 
 def usable(row_weights: Array) -> Array:
-    """Weights [..., m] with sum about 1, without negative and tiny ones; all 0 where nothing is
-    positive.
+    """Weights [..., m] without negative and tiny entries, scaled to a sum of about 1; all 0 if no
+    entry is positive.
     """
     kept = jnp.maximum(row_weights, 0.0)
     total = jnp.sum(kept, axis=-1, keepdims=True)
@@ -60,8 +63,8 @@ def usable(row_weights: Array) -> Array:
 
 
 def from_margins(instance: Instance, row_weights: Array, levels: Array) -> Rows:
-    """The cuts of `usable` weights [C, m] at levels [C]; all coefficients 1 for a level that is not
-    below the right-hand side.
+    """The cuts of `usable` weights [C, m] at levels [C]. All coefficients are 1 if the level is not
+    below b, which is trivially valid.
     """
     unit = _ROUNDING * jnp.finfo(levels.dtype).eps
     edges = brackets.bracket_dot(instance.margins.T[None, :, :], row_weights[:, None, :])[1]
@@ -83,8 +86,8 @@ def from_margins(instance: Instance, row_weights: Array, levels: Array) -> Rows:
 def best_levels(
     instance: Instance, row_weights: Array, selected: Array, slacks: Array
 ) -> tuple[Array, Array]:
-    """For `usable` weights [C, m] the level whose cut is violated most at mu and xi, [C], and by
-    how much, [C]; 0 and the edges are looked at.
+    """For `usable` weights [C, m] the levels [C] whose cuts are violated most at mu and xi, and
+    their violations [C]. The levels tried are 0 and the edges.
     """
 
     def one(weights: Array) -> tuple[Array, Array]:
@@ -107,7 +110,7 @@ def best_levels(
 
 
 def are_new(rows: Rows) -> Array:
-    """Which of some rows [C] equal none before them."""
+    """Whether each row [C] differs from all rows before it, [C] bool."""
     both = jnp.concatenate(rows, axis=1)
     is_same = jax.vmap(lambda one: jnp.all(jnp.abs(both - one[None, :]) < 1e-4, axis=1))(both)
     return ~jnp.any(is_same & jnp.tri(both.shape[0], k=-1, dtype=bool), axis=1)
@@ -116,14 +119,16 @@ def are_new(rows: Rows) -> Array:
 def violated_pairs(
     instance: Instance, selected: Array, slacks: Array, *, most: int, max_entries: int
 ) -> tuple[Cuts, Array]:
-    """The pair cuts [most] that are violated most, each example's worst one, and by how much."""
-    wanted = pair_cuts.search(instance, selected, slacks, max_entries)
+    """The `most` pair cuts with the largest violations, and their violations; at most one for each
+    example.
+    """
+    required = pair_cuts.search(instance, selected, slacks, max_entries)
     num_examples = slacks.shape[0]
     numbers = jnp.arange(num_examples, dtype=jnp.int32)
-    partner = jnp.minimum(wanted.partner, num_examples - 1)
-    is_repeat = (wanted.partner[partner] == numbers) & (partner < numbers)
+    partner = jnp.minimum(required.partner, num_examples - 1)
+    is_repeat = (required.partner[partner] == numbers) & (partner < numbers)
     violation = jnp.where(
-        is_repeat | (wanted.partner >= num_examples), -jnp.inf, wanted.least - slacks
+        is_repeat | (required.partner >= num_examples), -jnp.inf, required.least - slacks
     )
     worst, examples = lax.top_k(violation, min(most, num_examples))
-    return Cuts(examples.astype(jnp.int32), wanted.partner[examples]), worst
+    return Cuts(examples.astype(jnp.int32), required.partner[examples]), worst

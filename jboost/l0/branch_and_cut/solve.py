@@ -1,12 +1,12 @@
-"""The sparse minimum disagreement problem (15) of paper 001 over a pool, to proven optimality:
-branch and cut.
+"""The sparse minimum disagreement problem (15) of Goldberg and Eckstein (2009) over a pool, solved
+to proven optimality by branch and cut.
 
-A node says of some hypotheses whether they are used (mu_u), of some examples whether they are given
-up (xi_i), and of some sets of hypotheses that split the examples alike whether any is used. Its
-linear program is that of the root with other bounds (`node_program`), solved from the table where
-the last one ended; cuts from pairs and from many margin rows (`row_cuts`), the latter by the rows
-of the table, hold of all nodes. What duals prove also settles questions: an answer that costs too
-much is ruled out.
+A node fixes for some hypotheses whether they are used (mu_u), for some examples whether they are
+given up (xi_i), and for some sets of hypotheses that split the examples in the same way whether any
+is used. Its linear program is that of the root with other bounds (`node_program`); the simplex
+method starts from the final table of the node before. Cuts come from pairs and from many margin
+rows (`row_cuts`), the latter with weights from rows of the table, and are valid for all nodes. The
+duals also fix variables: a value whose bound reaches the best loss is excluded.
 """
 
 from __future__ import annotations
@@ -38,27 +38,31 @@ class ExactConfig:
     """Static sizes of the branch and cut."""
 
     batch: int = 8
-    """Nodes that are taken off the stack together."""
+    """The number of nodes taken off the stack together."""
     capacity: int = 4096
-    """Nodes that the stack holds; when it is full the search ends, with a valid bound."""
+    """The number of nodes that the stack holds. When it is full, the search ends with a valid
+    bound.
+    """
     max_batches: int = 10_000
-    """Batches, at most; then the search ends, with a valid bound."""
+    """The largest number of batches. After it the search ends with a valid bound."""
     num_cuts: int | None = None
-    """Cuts that are held at a time; None for one to an example and two to a column, 64 at least.
-    Memory is that of twice the columns and the examples for each.
+    """The number of cuts held at a time. None for one per example plus two per column, at least 64.
+    The memory of a cut is that of twice the columns plus the examples.
     """
     root_rounds: int = 40
-    """Programs of the root, each with the cuts that the last point violates."""
+    """The largest number of programs of the root; each has the cuts that the solution before
+    violates.
+    """
     node_rounds: int = 4
-    """The same of other nodes."""
+    """The same for other nodes."""
     num_tried: int = 8
-    """Questions of a node whose answers are tried."""
+    """The number of branching candidates of a node that are tried (strong branching)."""
     tried_pivots: int = 15
-    """Pivots of a trial."""
+    """The number of pivots of a trial."""
     search: local_search.SearchConfig = dataclasses.field(
         default_factory=lambda: local_search.SearchConfig(max_moves=50)
     )
-    """The local search from the best vote of each batch."""
+    """The local search that starts from the best vote of each batch."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -78,21 +82,21 @@ class ExactConfig:
 
 
 def validate_unlimited(name: str, search: Any) -> None:
-    """Raises ValueError for a kind of final vote that lets only so many hypotheses vote."""
+    """Raises ValueError for a config that limits the number of hypotheses that vote."""
     if search.max_hypotheses is not None:
         raise ValueError(
             f"{name}.max_hypotheses is {search.max_hypotheses}: the optimum is over any number of"
-            " them, leave it out"
+            " hypotheses; leave it out"
         )
 
 
 class Exact(NamedTuple):
-    """The best point of (15) met, and a bound on all."""
+    """The best point of (15) found, and a lower bound on the optimum."""
 
     coefficients: Array  # [U] lambda, on the simplex in exact arithmetic
-    loss: Array  # [] of them, rounded up
-    lower_bound: Array  # [] no point of (15) loses less
-    num_nodes: Array  # [] int32, nodes looked at
+    loss: Array  # [] of the coefficients, rounded up
+    lower_bound: Array  # [] on the optimum of (15)
+    num_nodes: Array  # [] int32, nodes taken off the stack
     # [] int32: OPTIMAL, ITERATION_LIMIT, TIME_LIMIT, CAPACITY_LIMIT, PRECISION_LIMIT, INFEASIBLE,
     # INVALID_INPUT
     status: Array
@@ -104,7 +108,7 @@ class _Node(NamedTuple):
 
 
 class Data(NamedTuple):
-    """(15) over a pool."""
+    """An instance of (15) over a pool."""
 
     outputs: Array  # [m, U]
     labels: Array  # [m]
@@ -116,23 +120,23 @@ class Data(NamedTuple):
 
 
 class State(NamedTuple):
-    """Between two batches."""
+    """The state of the search between two batches."""
 
     stack: Stack
     best: Vote
-    goal: Array  # [] its loss, or the one known from elsewhere where that is less
-    floor: Array  # [] the least bound among nodes that were dropped below the incumbent
+    goal: Array  # [] the lesser of the loss of `best` and the cutoff
+    floor: Array  # [] the least bound of the nodes that were dropped
     num_nodes: Array  # [] int32
     engine: Engine
 
 
 class Info(NamedTuple):
-    """One batch, as a progress bar would show it."""
+    """The progress after a batch."""
 
     num_nodes: Array  # [] int32, so far
     num_open: Array  # [] int32
-    lower_bound: Array  # [] no point of (15) loses less
-    upper_bound: Array  # [] a loss that is attained, here or, by the cutoff, elsewhere
+    lower_bound: Array  # [] on the optimum of (15)
+    upper_bound: Array  # [] the lesser of the best loss so far and the cutoff
 
 
 @meshes.takes_gathered
@@ -152,41 +156,42 @@ def solve_exact(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Exact:
-    """The least weight of examples that miss the margin plus costs of hypotheses, over all votes of
-    a pool: (15) by branch and cut.
+    """Solves (15) of Goldberg and Eckstein (2009) over a pool by branch and cut: minimises the
+    weight of the examples that miss the margin plus the costs of the hypotheses, over all votes.
 
-    For pools and data of moderate size, as all literals of some hundred examples; it may be cut off
-    at any batch. Jittable and vmappable. A margin that the best votes can meet with equality alone
-    (1/5 by votes of 1, 2 and 2 fifths) is not met in floats; bounds then stay apart.
+    For pools and data of moderate size, such as all literals of some hundred examples. The search
+    can be stopped after any batch. Jittable and vmappable. If the best votes can meet the margin
+    only with equality (1/5 by votes of 1, 2 and 2 fifths), they may miss it in floats, and a gap
+    between the bounds remains.
 
     Args:
       outputs: [m, U] -1, 0 or +1.
       labels: [m] -1 or +1.
       costs: [U] not negative.
       margin: [] rho in (0, 1].
-      weights: [m] what an example that misses the margin costs, not negative, 0 as `mask` False;
-        None for ones.
+      weights: [m] cost of an example that misses the margin, not negative; 0 has the effect of
+        `mask` False; None for ones.
       mask: [m] bool, False for examples that do not count; None for all True.
       column_mask: [U] bool, False for slots that are not in use; None for all True.
       tolerance: [] the gap, relative to the loss where that is above 1, at which the loss counts as
-        optimal; 0 for that of rounding.
-      cutoff: [] a loss that is known to be attained by some point, here or elsewhere: only what
-        loses less is looked for, `lower_bound` is at most this, and OPTIMAL means that the lesser
-        of it and `loss` is the optimum. None for none.
+        optimal; 0 for the gap that rounding allows.
+      cutoff: [] a loss that some point is known to attain. Only points of less loss are searched,
+        `lower_bound` is at most the cutoff, and OPTIMAL means that the lesser of the cutoff and
+        `loss` is the optimum. None for no cutoff.
       config: static sizes.
       on_step: called with (state, info) after each batch, on the host; False ends the search with
         status TIME_LIMIT. Not under jit or vmap.
-      initial: a `State` to go on from, as `on_step` was given it for the same problem; None for a
-        search from the root. The bits are those of a search with an `on_step` that was not stopped.
-        `config.max_batches` counts from here.
+      initial: a `State` to continue from, which `on_step` received for the same problem; None for a
+        search from the root. The result equals, bit for bit, that of a search with an `on_step`
+        that never stops it. `config.max_batches` counts from here.
 
     Returns:
-      An `Exact`. ITERATION_LIMIT, CAPACITY_LIMIT and TIME_LIMIT come with a valid bound;
-      PRECISION_LIMIT where nodes with nothing left to decide could not be closed in the float type
-      at hand, with a valid bound; INFEASIBLE without columns.
+      An `Exact`. The bound is valid for the statuses ITERATION_LIMIT, CAPACITY_LIMIT, TIME_LIMIT
+      and PRECISION_LIMIT. The last one means that nodes without open decisions could not be closed
+      in the float type. INFEASIBLE without columns.
 
     Raises:
-      ValueError: naming the argument, for shapes, kinds, and values where they are known.
+      ValueError: naming the argument, for shapes, dtypes, and values where they are known.
 
     >>> import jboost
     >>> outputs = [[1, -1, 1], [1, -1, 0], [1, -1, 0], [1, -1, 1]]
@@ -214,16 +219,16 @@ def solve_exact(
 
 
 def validate_tolerance(name: str, tolerance: ArrayLike, num_terms: int) -> Array:
-    """A tolerance, no less than what rounding leaves of losses that are sums of so many terms.
-    Raises ValueError below 0.
+    """The tolerance, raised to the rounding error of a loss with so many terms. Raises ValueError
+    below 0.
     """
     given = check.number(name, tolerance, low=0).astype(float)
     return jnp.maximum(given, 2 * _rounding(num_terms, given.dtype))
 
 
 def _rounding(num_terms: int, dtype: Any) -> float:
-    """By how much, relative, a loss rounded up (`brackets`) may be above what it is; float32 is
-    summed in twice the digits.
+    """The relative error of a loss rounded up (`brackets`). It does not depend on the number of
+    terms in float32, which is summed in 64 bits.
     """
     units = 4 if jnp.dtype(dtype).itemsize == 4 else 2 * num_terms + 8
     return units * float(jnp.finfo(dtype).eps)
@@ -238,7 +243,7 @@ def search_pool(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Exact:
-    """`solve_exact` of arrays."""
+    """`solve_exact` for validated arrays."""
     if on_step is None and initial is None:
         return batching.in_chunks(functools.partial(_search, config=config), at_once=1)(
             data, tolerance, cutoff
@@ -265,7 +270,7 @@ def search_pool(
 
 @functools.partial(jax.jit, static_argnames=("config",))
 def _search(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig) -> Exact:
-    """All of it, as one compiled program."""
+    """The whole search as one compiled program."""
     pool, state, is_valid = _begin(data, cutoff, config=config)
 
     def step(state: State) -> State:
@@ -279,16 +284,18 @@ def _search(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig)
 
 @devices.host_jit(static_argnames=("config",))
 def _begin(data: Data, cutoff: Array, *, config: ExactConfig) -> tuple[Pool, State, Array]:
-    """The root, unless there is nothing to search; and whether all values are allowed."""
+    """The pool, the state with the root on the stack, and whether all values are valid. The stack
+    is empty if there is nothing to search.
+    """
     sorted_instance, is_valid = make_instance(*data, either=True)
     pool = node_program.make_pool(sorted_instance)
     instance = incumbents.instance_of(pool)
     root = _Node(node_program.everything_open(pool), jnp.zeros_like(data.margin))
-    even, few = (
+    uniform, sparse = (
         local_search.evaluate(instance, jnp.ones_like(instance.costs)),
         local_search.better(local_search.best_alone(instance), local_search.best_pair(instance)),
     )
-    best = local_search.better(even, few)
+    best = local_search.better(uniform, sparse)
     nodes = stack.start(root, capacity=config.capacity, slack=2 * config.batch)
     is_hopeless = ~is_valid | ~jnp.any(data.column_mask)
     nodes = nodes._replace(count=jnp.where(is_hopeless, 0, nodes.count))
@@ -319,7 +326,7 @@ def _unfinished(state: State, config: ExactConfig) -> Array:
 def _advance(
     pool: Pool, state: State, tolerance: Array, *, config: ExactConfig
 ) -> tuple[State, Info]:
-    """One batch, for the host."""
+    """One batch, for a loop on the host."""
     after = _step(pool, state, tolerance, config)
     return after, Info(after.num_nodes, after.stack.count, _lower_bound(pool, after), after.goal)
 
@@ -341,7 +348,7 @@ def _finish(
     *,
     config: ExactConfig,
 ) -> Exact:
-    """What a search has come to."""
+    """The result of a search."""
     lower = _lower_bound(pool, last)
     is_closed = local_search.have_met(lower, last.goal, tolerance)
     ended = jnp.where(is_stopped, int(Status.TIME_LIMIT), int(Status.ITERATION_LIMIT))
@@ -362,18 +369,18 @@ def _finish(
 
 
 class _Batch(NamedTuple):
-    """What one node of a batch leaves to the next."""
+    """The state that is passed from one node of a batch to the next."""
 
     engine: Engine
     best: Vote
-    lead: Vote  # the best of those next to the programs of this batch
+    lead: Vote  # the best vote rounded from a program of this batch
     goal: Array  # []
     floor: Array  # []
 
 
 def _step(pool: Pool, state: State, tolerance: Array, config: ExactConfig) -> State:
-    """One batch, nodes of the least bounds first: bounds, a better incumbent perhaps, and the
-    children of what may hold a better one still.
+    """One batch, nodes of the least bounds first: computes their bounds, updates the best vote, and
+    puts the children of nodes that may contain a better one on the stack.
     """
     nodes, is_node, begin = stack.top(state.stack, config.batch)
     max_rounds = jnp.where(state.num_nodes == 0, config.root_rounds, config.node_rounds)
@@ -384,8 +391,8 @@ def _step(pool: Pool, state: State, tolerance: Array, config: ExactConfig) -> St
         is_open = is_node & (node.bound < goal.closing)
         return loops.cond(
             is_open,
-            lambda: _look(pool, batch, node, goal, max_rounds, config),
-            lambda: (_passed(batch, node, is_node), (node, node, is_open)),
+            lambda: _process(pool, batch, node, goal, max_rounds, config),
+            lambda: (_skipped(batch, node, is_node), (node, node, is_open)),
         )
 
     nowhere = state.best._replace(loss=jnp.full_like(state.best.loss, jnp.inf))
@@ -409,15 +416,15 @@ def _step(pool: Pool, state: State, tolerance: Array, config: ExactConfig) -> St
     )
 
 
-def _passed(batch: _Batch, node: _Node, is_node: Array) -> _Batch:
-    """The batch after a node that is not looked at."""
+def _skipped(batch: _Batch, node: _Node, is_node: Array) -> _Batch:
+    """The batch after a node that is closed already."""
     return batch._replace(floor=jnp.minimum(batch.floor, jnp.where(is_node, node.bound, jnp.inf)))
 
 
-def _look(
+def _process(
     pool: Pool, batch: _Batch, node: _Node, goal: Goal, max_rounds: Array, config: ExactConfig
 ) -> tuple[_Batch, tuple[_Node, _Node, Array]]:
-    """A node: the batch after it, and its children, where it has some."""
+    """Processes a node. Returns the batch after it, its two children, and whether they exist."""
     seen = cutting.visit(pool, batch.engine, node.decisions, node.bound, goal, max_rounds)
     vote = incumbents.nearest(pool, seen)
     best = local_search.better(batch.best, vote)
@@ -425,8 +432,8 @@ def _look(
     after = cutting.make_goal(pool, found, goal.tolerance)
     goes_on = seen.bound < after.closing
 
-    def ask() -> branching.Question:
-        return branching.ask(
+    def choose() -> branching.Candidate:
+        return branching.choose(
             pool,
             seen.engine.cuts,
             seen.decisions,
@@ -436,14 +443,14 @@ def _look(
             num_pivots=config.tried_pivots,
         )
 
-    question = loops.cond(goes_on, ask, lambda: branching.no_question(pool))
-    is_parent = goes_on & question.exists
+    candidate = loops.cond(goes_on, choose, lambda: branching.no_candidate(pool))
+    is_parent = goes_on & candidate.exists
     floor = jnp.minimum(
         batch.floor, jnp.where(~is_parent & (seen.bound < found), seen.bound, jnp.inf)
     )
     children = tuple(
-        _Node(branching.decided(seen.decisions, question.place, answer), seen.bound)
-        for answer in (NO, YES)
+        _Node(branching.decided(seen.decisions, candidate.place, value), seen.bound)
+        for value in (NO, YES)
     )
     return _Batch(seen.engine, best, local_search.better(batch.lead, vote), found, floor), (
         *children,
@@ -452,8 +459,8 @@ def _look(
 
 
 def _lowest_on_top(nodes: Stack, config: ExactConfig) -> Stack:
-    """The nodes of the least bounds on top, so that the bound on all climbs; once the stack is half
-    full the latest, which leave fewer open.
+    """Sorts the stack so that the nodes of least bounds are on top and the global bound rises. Once
+    the stack is half full, the latest nodes stay on top, as depth first keeps fewer nodes open.
     """
     return loops.cond(
         nodes.count <= config.capacity // 2,

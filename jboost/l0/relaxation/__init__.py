@@ -1,5 +1,5 @@
-"""The tightened linear relaxation (18) of Goldberg and Eckstein (2009): its solvers,
-and the proof of its bounds.
+"""The tightened linear relaxation (18) of Goldberg and Eckstein (2009): its solvers and the proof
+of its bounds.
 """
 
 from jboost.l0.relaxation.solve import (

@@ -1,7 +1,7 @@
-"""The relaxation with the cuts of all pairs at once, none stored: the layout of its vectors, the
-solve, and lists of pairs.
+"""The relaxation with the cuts of all pairs at once, without stored rows: the layout of its
+vectors, the solve, and lists of pairs.
 
-The method is `jboost.l0.relaxation.halpern`; its vectors have one number for each cut
+The method is `jboost.l0.relaxation.halpern`. Its vectors have one number for each cut
 (`jboost.l0.relaxation.pair_blocks`).
 """
 
@@ -33,30 +33,30 @@ from jboost.l0.types import (
     WarmStart,
 )
 
-_MOST = 2**31 - 1  # places are int32
-# places whose pairs are listed where the config leaves it open; 32 MB for the numbers of the pairs
+_MOST = 2**31 - 1  # indices of pairs are int32
+# With `lists_pairs=None`, up to this many pairs are listed; their indices take 32 MB.
 _MOST_LISTED = 2**22
 
 
-def num_places(num_examples: int) -> int:
-    """Of the pairs of both orders, where the classes are not known; static. Raises ValueError where
-    there are more than can be numbered.
+def num_entries(num_examples: int) -> int:
+    """The number of entries for the pairs of both orders if the classes are unknown; static. Raises
+    ValueError if it exceeds int32.
     """
-    count = 2 * pair_cuts.num_few_places(num_examples) * num_examples
+    count = 2 * pair_cuts.max_minority_size(num_examples) * num_examples
     if count > _MOST:
         raise ValueError(
-            f"{num_examples} examples have {count} places for pairs, {4 * count} bytes for each"
-            f" vector of float32: config.solver = AllPairsConfig() can number {_MOST}; another"
-            " solver holds config.capacity cuts at a time"
+            f"{num_examples} examples have {count} entries for pairs, {4 * count} bytes for each"
+            f" vector of float32: config.solver = AllPairsConfig() allows at most {_MOST}; use"
+            " another solver, which holds only config.capacity cuts at a time"
         )
     return count
 
 
 def with_listing(config: RelaxationConfig, num_examples: int) -> RelaxationConfig:
-    """The config, which says now whether a solution lists its pairs."""
+    """The config with `lists_pairs` set to True or False."""
     solver = _solver(config)
     lists = (
-        num_places(num_examples) <= _MOST_LISTED
+        num_entries(num_examples) <= _MOST_LISTED
         if solver.lists_pairs is None
         else solver.lists_pairs
     )
@@ -66,13 +66,14 @@ def with_listing(config: RelaxationConfig, num_examples: int) -> RelaxationConfi
 def list_pairs(
     solution: L0Relaxation, labels: ArrayLike, *, mask: ArrayLike | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs [k, 2] of a solution that have a weight, and their weights [k]; on the host,
-    whether the solution lists its pairs or not.
+    """The pairs [k, 2] of a solution with positive weights, and these weights [k]. It works on the
+    host, whether the solution lists its pairs or not.
 
     Args:
-      solution: by `solve_relaxation`.
-      labels: [m], as that was given.
-      mask: [m] bool, as that was given, False also where a weight is 0; None for all True.
+      solution: from `solve_relaxation`.
+      labels: [m], the argument of that call.
+      mask: [m] bool, the argument of that call, but False also where the weight is 0; None for all
+        True.
 
     >>> import jboost
     >>> data = [[1, 1], [1, -1], [-1, -1]], [1, 1, -1], [0.5, 0.5]
@@ -96,7 +97,7 @@ def list_pairs(
         np.asarray(labels),
         np.ones(np.shape(labels), bool) if mask is None else np.asarray(mask),
     )
-    # the positive ones are the minority of equally many
+    # `sorted` is stable: with classes of equal size, the positive class counts as the minority.
     classes = [np.flatnonzero(is_real & (signs * sign > 0)) for sign in (1, -1)]
     few, many = sorted(classes, key=len)
     order = np.concatenate([few, many])
@@ -107,8 +108,8 @@ def list_pairs(
 
 
 def known_layout(config: RelaxationConfig, outputs: Array, labels: Array, mask: Array) -> Layout:
-    """The layout for the classes as they are, where labels and mask are known while tracing; else
-    one for all classes that there can be.
+    """The layout for the sizes of the classes, if labels and mask are known while tracing;
+    otherwise a layout that fits any sizes.
     """
     solver = _solver(config)
     orders = "either" if config.cuts == "either" else "ordered"
@@ -123,9 +124,15 @@ def known_layout(config: RelaxationConfig, outputs: Array, labels: Array, mask: 
 
 
 def any_layout(config: RelaxationConfig, num_examples: int, orders: str = "traced") -> Layout:
-    """The layout for classes that are not known while tracing: the minority is at most a half."""
+    """The layout for classes that are unknown while tracing: the minority class has at most half of
+    the examples.
+    """
     return pair_blocks.make_layout(
-        pair_cuts.num_few_places(num_examples), 0, num_examples, orders, _solver(config).block_bytes
+        pair_cuts.max_minority_size(num_examples),
+        0,
+        num_examples,
+        orders,
+        _solver(config).block_bytes,
     )
 
 
@@ -135,7 +142,7 @@ def _solver(config: RelaxationConfig) -> AllPairsConfig:
 
 
 def placed(instance: Instance, layout: Layout, cuts: Cuts, values: Array) -> Array:
-    """The values of listed cuts, 0 for empty slots, as a vector of pairs [P, O, Q]."""
+    """The values of listed cuts as a vector of pairs [P, O, Q]; values of empty slots must be 0."""
     row, column = jnp.minimum(*cuts), jnp.maximum(*cuts)
     is_backward = (
         (cuts.first > cuts.second) & ~instance.either
@@ -153,7 +160,7 @@ def placed(instance: Instance, layout: Layout, cuts: Cuts, values: Array) -> Arr
 
 
 def listed(instance: Instance, layout: Layout) -> Cuts:
-    """The examples of each number of a vector of pairs, in the order of the instance, m where there
+    """The examples of each entry of a vector of pairs, in the order of the instance; m if the entry
     is no cut.
     """
 
@@ -171,14 +178,14 @@ def listed(instance: Instance, layout: Layout) -> Cuts:
 
 
 class Solved(NamedTuple):
-    """Both sides in true units; vectors of pairs in their layout."""
+    """The primal and dual solutions, unscaled; vectors of pairs are in their layout."""
 
     primal: Primal
     upper: Array  # []
     dual: Dual
     convexity: Array  # []
     lower: Array  # []
-    last: WarmStart  # where the method stands; its pairs are not listed
+    last: WarmStart  # the last iterate; its pairs are not listed
     num_cuts: Array  # [] int32
     num_iterations: Array  # [] int32
     num_restarts: Array  # [] int32
@@ -194,16 +201,16 @@ def solve(
     warm: WarmStart,
     may_run: Array,
 ) -> Solved:
-    """The relaxation to a relative gap.
+    """Solves the relaxation to a relative gap.
 
     Args:
       instance: the relaxation.
       config: static.
       layout: static.
       tolerance: [].
-      warm: where to begin, examples in the order of the instance, the pair weights as a vector of
-        pairs [P, O, Q].
-      may_run: [] bool, False for a look at the start alone.
+      warm: the starting point, with examples in the order of the instance and the pair weights as a
+        vector of pairs [P, O, Q].
+      may_run: [] bool, False to compute only the bounds at the starting point.
     """
     solver = _solver(config).first_order
     program, state = halpern.init(instance, layout, warm.primal, *warm.dual, warm.primal_weight)
@@ -244,8 +251,8 @@ def solve(
     )
 
 
-def keeps_grid(config: RelaxationConfig) -> bool:
-    """Whether pairs are not listed."""
+def keeps_vectors(config: RelaxationConfig) -> bool:
+    """Whether solutions keep vectors of pairs instead of lists."""
     return isinstance(config.solver, AllPairsConfig) and config.solver.lists_pairs is False
 
 
@@ -296,7 +303,7 @@ def solve_relaxation(
 
 
 def _start(instance: Instance, layout: Layout, warm: WarmStart | None) -> WarmStart:
-    """A warm start with its pair weights as a vector of pairs, or the even vote."""
+    """The warm start with its pair weights as a vector of pairs, or the uniform vote."""
     dtype = instance.costs.dtype
     zero, none = jnp.zeros((), dtype), jnp.zeros((0, 2), jnp.int32)
     if warm is None:
@@ -323,11 +330,11 @@ def _start(instance: Instance, layout: Layout, warm: WarmStart | None) -> WarmSt
 def _listed_sides(
     instance: Instance, config: RelaxationConfig, layout: Layout, solved: Solved, capacity: int
 ) -> tuple[Array, Dual, WarmStart]:
-    """The pairs [K, 2] in the numbers of the caller, the dual that proves, and where the method
-    stands, with pair weights [K].
+    """The pairs [K, 2] with indices of the caller, the proving dual, and the last iterate, both
+    with pair weights [K].
     """
     duals, pairs = [solved.dual, solved.last.dual], jnp.zeros((0, 2), jnp.int32)
-    if not keeps_grid(config):
+    if not keeps_vectors(config):
         widths = (0, max(capacity - math.prod(layout.shape), 0))
         numbers = numbers_of(instance, listed(instance, layout))
         pairs = jnp.pad(numbers, (widths, (0, 0)), constant_values=-1)[:capacity]

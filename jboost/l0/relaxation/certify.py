@@ -1,15 +1,16 @@
-"""Bounds on the relaxation (18) of paper 001 that hold in exact arithmetic, from a dual or a primal
-point alone.
+"""Bounds on the relaxation (18) of Goldberg and Eckstein (2009) that hold in exact arithmetic, each
+from a dual or a primal point alone.
 
-Lower: any w, v >= 0 with (19b), (1 + rho) w_i + sum of v over the cuts of i <= weight_i, prove rho
-sum w + sum v - b r + min_u (c_u + r - s_u - g_u), where s_u is the sum of v over the cuts that u
-serves, g_u = sum_i y_i H_iu w_i, r = max_u [s_u - c_u]_+ and b bounds sum mu at an optimum: r is
-the price of making the dual feasible, which the printed (20) and (22) leave out. Sums are rounded
-outwards.
+Lower bound: let w, v >= 0 satisfy (19b), (1 + rho) w_i + sum of v over the cuts of i <= weight_i.
+Let s_u be the sum of v over the cuts that count u, g_u = sum_i y_i H_iu w_i, r = max_u
+[s_u - c_u]_+, and b an upper bound on sum mu at an optimum. Then rho sum w + sum v - b r + min_u
+(c_u + r - s_u - g_u) is a lower bound. The term b r makes the dual feasible; the printed (20) and
+(22) omit it. Sums are rounded outwards.
 
-Upper: lambda, mu and xi are multiples of the power of two of which 2 has as many as a float can
-count. So every sum below 2 is exact, products of matrices included, and no other sum of mu comes
-out below 1, which is all that a cut asks for; xi is what all cuts of both orders want.
+Upper bound: lambda, mu and xi are multiples of 2^-nmant, nmant the number of bits of the fraction
+of a float. So every sum below 2 is exact, also in products of matrices. A larger sum of mu is never
+computed as less than 1, and a cut requires no more than 1. xi is the least that all cuts of both
+orders require.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ def lower_bound(
     least: Array,
     selected_bound: Array | float,
 ) -> Array:
-    """What a dual proves about the relaxation over all hypotheses, [], rounded down (paper 001,
-    (19), with q >= 0 kept).
+    """The lower bound on the relaxation over all hypotheses that a dual proves, [], rounded down:
+    the dual (19) of Goldberg and Eckstein (2009), with q >= 0 kept.
 
     Args:
-      example_weights: [m] w >= 0 that with v satisfy (19b), as those of an `L0Relaxation` do.
+      example_weights: [m] w >= 0 that satisfy (19b) together with v, as in an `L0Relaxation`.
       pair_weights: [K] v >= 0.
       margin: [] rho.
-      excess: [] r, at least max_u [s_u - c_u]_+ over all hypotheses.
-      least: [] at most min_u (c_u + r - s_u - g_u) over all hypotheses, with this r.
-      selected_bound: [] b, at least sum mu at some optimum.
+      excess: [] r, an upper bound on max_u [s_u - c_u]_+ over all hypotheses.
+      least: [] a lower bound on min_u (c_u + r - s_u - g_u) over all hypotheses, with this r.
+      selected_bound: [] b, an upper bound on sum mu at some optimum.
 
     >>> import jax.numpy as jnp
     >>> from jboost.l0.relaxation import certify
@@ -72,7 +73,7 @@ def lower_bound(
 
 
 def allowed(instance: Instance, held: Held, dual: Dual) -> Dual:
-    """A dual near this one that satisfies (19b) in exact arithmetic, and s_u <= c_u on the pool up
+    """A dual near this one that satisfies (19b) in exact arithmetic, and s_u <= c_u for the pool up
     to rounding.
     """
     eps = float(jnp.finfo(instance.costs.dtype).eps)
@@ -91,7 +92,7 @@ def allowed(instance: Instance, held: Held, dual: Dual) -> Dual:
 
 
 def cleaned(values: Array) -> Array:
-    """Positive numbers that are far from the subnormal ones, 0 for all others."""
+    """The finite values above 1e-30, which is far from subnormal numbers; 0 for all others."""
     return jnp.where((values > 1e-30) & (values < jnp.inf), values, 0.0)
 
 
@@ -110,8 +111,8 @@ def _load(instance: Instance, held: Held, dual: Dual) -> Array:
 
 
 def prove_lower(instance: Instance, held: Held, dual: Dual) -> tuple[Array, Array]:
-    """What an allowed dual proves about the pool, [], and alpha, []; -inf and 0 without
-    a column.
+    """The lower bound over the pool that a dual from `allowed` proves, [], and alpha, []. Without a
+    column they are -inf and 0.
     """
     return prove_from_sums(
         instance, dual.example_weights, held.most_serving(dual.pair_weights), dual.pair_weights
@@ -121,8 +122,13 @@ def prove_lower(instance: Instance, held: Held, dual: Dual) -> tuple[Array, Arra
 def prove_from_sums(
     instance: Instance, example_weights: Array, served: Array, sums: Array
 ) -> tuple[Array, Array]:
-    """`prove_lower` from sums of pair weights: over the cuts of each hypothesis [U], rounded up,
-    and of parts [k], rounded down.
+    """`prove_lower` from sums of pair weights.
+
+    Args:
+      instance: of m examples and U columns.
+      example_weights: [m] w.
+      served: [U] sums over the cuts that count each hypothesis, rounded up.
+      sums: [k] sums over disjoint parts of all cuts, rounded down.
     """
     _, edges = brackets.bracket_dot(instance.margins.T, example_weights[None, :])
     is_column, costs = instance.is_column, instance.costs
@@ -139,7 +145,7 @@ def prove_from_sums(
     parts = jnp.stack([costs, jnp.broadcast_to(excess, costs.shape), -served, -edges], axis=1)
     reduced, _ = brackets.bracket_dot(parts, jnp.ones((1, 4), costs.dtype))
     least = reduce.least(jnp.where(is_column, reduced, jnp.inf))
-    most = jnp.sum(is_column, dtype=costs.dtype)  # mu <= 1 may be assumed
+    most = jnp.sum(is_column, dtype=costs.dtype)  # as mu <= 1 at some optimum
     proven = lower_bound(
         example_weights,
         sums,
@@ -152,8 +158,8 @@ def prove_from_sums(
 
 
 def on_grid(instance: Instance, primal: Primal) -> tuple[Primal, Array]:
-    """The point on its grid, lambda on the simplex and mu >= lambda; and the least slacks [m] that
-    its margins allow, on the grid too.
+    """The point rounded to the grid, with lambda on the simplex and mu >= lambda; and the least
+    slacks [m] that its margins allow, also on the grid.
     """
     dtype = instance.costs.dtype
     unit = jnp.asarray(2.0 ** -jnp.finfo(dtype).nmant, dtype)
@@ -164,14 +170,16 @@ def on_grid(instance: Instance, primal: Primal) -> tuple[Primal, Array]:
     selected = jnp.maximum(jnp.round(selected / unit) * unit, coefficients)
     reached = jnp.matmul(instance.margins, coefficients, precision=lax.Precision.HIGHEST)
 
-    def wanted(reached: Array, margin: Array) -> Array:
+    def least_slacks(reached: Array, margin: Array) -> Array:
         margin = brackets.widen(margin)
         return numerics.round_up(
             (margin - brackets.widen(reached)) / (1 + margin) + 2.0**-50, reached.dtype
         )
 
     least = (
-        jnp.ceil(jnp.maximum(numerics.in_64_bits(wanted)(reached, instance.margin), 0.0) / unit)
+        jnp.ceil(
+            jnp.maximum(numerics.in_64_bits(least_slacks)(reached, instance.margin), 0.0) / unit
+        )
         * unit
     )
     least = jnp.where(jnp.arange(least.shape[0]) < instance.num_real, least, 0.0)
@@ -184,22 +192,24 @@ def on_grid(instance: Instance, primal: Primal) -> tuple[Primal, Array]:
     return Primal(coefficients, selected, jnp.maximum(slacks, least)), least
 
 
-def raised(instance: Instance, primal: Primal, least: Array, wanted: pair_cuts.Wanted) -> Primal:
-    """The point with the slacks of one class raised, or lowered, to what all cuts want: the class
-    where that is cheaper.
+def raised(
+    instance: Instance, primal: Primal, least: Array, required: pair_cuts.LeastSlacks
+) -> Primal:
+    """The point with the slacks of one class set to the least values with which all cuts hold; the
+    class is the one for which that is cheaper.
     """
     is_few = jnp.arange(least.shape[0]) < instance.num_few
-    full = jnp.maximum(least, wanted.least)
+    full = jnp.maximum(least, required.least)
     candidates = jnp.where(is_few, full, primal.slacks), jnp.where(is_few, primal.slacks, full)
     prices = [jnp.sum(instance.weights * slacks) for slacks in candidates]
     return primal._replace(slacks=jnp.where(prices[0] <= prices[1], *candidates))
 
 
-def shared(primal: Primal, wanted: pair_cuts.Wanted) -> Primal:
-    """The point with the slacks raised to meet all cuts, each end of a cut by a half of what it
-    misses at most.
+def shared(primal: Primal, required: pair_cuts.LeastSlacks) -> Primal:
+    """The point with slacks raised so that all cuts hold. Both examples of a cut are raised by at
+    least half of its violation, and each by half of its largest violation.
     """
-    missing = jnp.maximum(wanted.least - primal.slacks, 0.0)
+    missing = jnp.maximum(required.least - primal.slacks, 0.0)
     return primal._replace(slacks=primal.slacks + 0.5 * missing)
 
 

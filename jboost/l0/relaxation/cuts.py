@@ -1,16 +1,16 @@
-"""Pair cuts looked at all together, none stored but a working set.
+"""Pair cuts: a search over all of them, and a working set of those that are stored.
 
-The cut of (i, i'), of opposite classes, is xi_i + xi_i' >= 1 - sum of mu over S_ii', S_ii' = {u :
-H_iu = y_i != H_i'u} (paper 001, (18)). With `hits` C_iu = 1[H_iu = y_i] and `misses`
-N_i'u = 1[H_i'u != y_i] all sums are products C diag(mu) N', taken slab by slab in both orders. For
-every example the search gives the partner that wants most of its slack, so that new cuts are spread
-over the examples.
+Equation numbers are those of Goldberg and Eckstein (2009). The cut of (i, i'), of opposite classes,
+is xi_i + xi_i' >= 1 - sum of mu over S_ii', with S_ii' = {u : H_iu = y_i != H_i'u}, (18). With
+`hits` C_iu = 1[H_iu = y_i] and `misses` N_i'u = 1[H_i'u != y_i] all sums are products C diag(mu)
+N'. They are computed in slabs, for both orders of a pair. For every example the search finds the
+partner whose cut requires the largest slack of it, so that new cuts are spread over the examples.
 
-Where hypotheses abstain (H_iu = 0), (17) of the paper does not hold of all points of (15), against
-its Theorem 4.1: with lambda = .4 on the constant +1 and .6 on a monomial that says -1 of i' alone,
-both i (positive) and i' (negative) are right, and S_ii' is empty. What holds is one cut for each
-pair, over the hypotheses that tell the two apart either way, S_ii' and S_i'i together (`either` of
-the instance). Without abstention they are the same.
+Where hypotheses abstain (H_iu = 0), the cuts (17) are not valid for all points of (15), contrary to
+Theorem 4.1. Example: lambda is .4 on the constant +1 and .6 on a monomial that outputs -1 on i'
+alone. Then both i (positive) and i' (negative) are right, but S_ii' is empty. The valid cut has one
+sum for each pair, over the hypotheses that separate its examples in either direction: the union of
+S_ii' and S_i'i (`either` of the instance). Without abstention both kinds of cuts are the same.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.l0.types import Cuts, Instance
 
-_ROWS_AT_ONCE = 256  # whose distances to all others are held together
+_ROWS_AT_ONCE = 256  # examples whose distances to all others are in memory at once
 
 
-class Wanted(NamedTuple):
-    """What all cuts together want of each slack, the other slack as it is: 1 - sum of mu - xi of
-    the partner, at most over all partners.
+class LeastSlacks(NamedTuple):
+    """The least value of each slack with which all its cuts hold, if no other slack changes: the
+    maximum over all partners of 1 - sum of mu - xi of the partner.
     """
 
     least: Array  # [m] -inf without a partner
-    partner: Array  # [m] int32
+    partner: Array  # [m] int32 the partner of the maximum; m if there is none
 
 
-def num_few_places(num_examples: int) -> int:
-    """Room for the smaller class, static."""
+def max_minority_size(num_examples: int) -> int:
+    """The largest size of the minority class, static."""
     return num_examples // 2
 
 
 def num_pairs(num_examples: int) -> int:
-    """The most cuts there can be, both orders."""
+    """The largest number of cuts, both orders counted."""
     return 2 * (num_examples // 2) * (num_examples - num_examples // 2)
 
 
 def search(
     instance: Instance, selected: Array, slacks: Array, max_entries: int, only: Array | None = None
-) -> Wanted:
-    """All cuts of both orders, in slabs of the larger class; if it is given, those alone that one
-    of the hypotheses `only` [U] serves either way.
+) -> LeastSlacks:
+    """Searches the cuts of all pairs, in slabs of the majority class. With `only` [U], a pair
+    counts only if one of these hypotheses separates it in either direction.
 
-    With `selected` [U] and `slacks` [m] multiples of the power of two of which 2 has as many as a
-    float can count, what is wanted is not rounded.
+    The result is exact, without rounding, if `selected` [U] and `slacks` [m] are multiples of
+    2^-nmant, nmant the number of bits of the fraction of a float (`certify.on_grid`).
     """
     num_examples, num_columns = instance.hits.shape
-    few = num_few_places(num_examples)
-    nothing = Wanted(
+    few = max_minority_size(num_examples)
+    nothing = LeastSlacks(
         jnp.full((num_examples,), -jnp.inf, slacks.dtype), jnp.zeros((num_examples,), jnp.int32)
     )
     if few == 0 or num_columns == 0:
@@ -76,7 +76,9 @@ def search(
     own = jnp.where(is_few, slacks[:few], jnp.inf)
     numbers = jnp.arange(few, dtype=jnp.int32)
 
-    def look(carry: tuple[Array, Wanted, Wanted]) -> tuple[Array, Wanted, Wanted]:
+    def search_slab(
+        carry: tuple[Array, LeastSlacks, LeastSlacks],
+    ) -> tuple[Array, LeastSlacks, LeastSlacks]:
         start, of_few, of_many = carry
         begin = jnp.minimum(start, num_examples - slab)
         hits, misses = (
@@ -85,9 +87,9 @@ def search(
         )
         one_way, other_way = _product(left, misses), _product(right, hits)  # [few, slab]
         served = jnp.where(instance.either, one_way + other_way, jnp.minimum(one_way, other_way))
-        places = begin + jnp.arange(slab, dtype=jnp.int32)
-        is_many = (places >= instance.num_few) & (places < instance.num_real)
-        theirs = jnp.where(is_many, lax.dynamic_slice_in_dim(slacks, begin, slab), jnp.inf)
+        indices = begin + jnp.arange(slab, dtype=jnp.int32)
+        is_many = (indices >= instance.num_few) & (indices < instance.num_real)
+        of_slab = jnp.where(is_many, lax.dynamic_slice_in_dim(slacks, begin, slab), jnp.inf)
         is_near = are_near(
             instance, instance.bits[:few], lax.dynamic_slice_in_dim(instance.bits, begin, slab)
         )
@@ -99,23 +101,23 @@ def search(
                 > 0
             )
         left_over = jnp.where(is_near, 1 - served, -jnp.inf)
-        for_few, for_many = left_over - theirs[None, :], left_over - own[:, None]
+        for_few, for_many = left_over - of_slab[None, :], left_over - own[:, None]
         best_few, best_many = jnp.max(for_few, axis=1), jnp.max(for_many, axis=0)
         who_few = jnp.min(
-            jnp.where(for_few == best_few[:, None], places[None, :], num_examples), axis=1
+            jnp.where(for_few == best_few[:, None], indices[None, :], num_examples), axis=1
         )
         who_many = jnp.min(
             jnp.where(for_many == best_many[None, :], numbers[:, None], num_examples), axis=0
         )
         is_more = best_few > of_few.least
-        of_few = Wanted(
+        of_few = LeastSlacks(
             jnp.where(is_more, best_few, of_few.least), jnp.where(is_more, who_few, of_few.partner)
         )
-        old = Wanted(*(lax.dynamic_slice_in_dim(part, begin, slab) for part in of_many))
-        taken = Wanted(
+        old = LeastSlacks(*(lax.dynamic_slice_in_dim(part, begin, slab) for part in of_many))
+        taken = LeastSlacks(
             jnp.where(is_many, best_many, old.least), jnp.where(is_many, who_many, old.partner)
         )
-        of_many = Wanted(
+        of_many = LeastSlacks(
             *(
                 lax.dynamic_update_slice_in_dim(part, new, begin, 0)
                 for part, new in zip(of_many, taken, strict=True)
@@ -123,23 +125,25 @@ def search(
         )
         return start + slab, of_few, of_many
 
-    first = (instance.num_few, Wanted(nothing.least[:few], nothing.partner[:few]), nothing)
-    _, of_few, of_many = loops.while_loop(lambda carry: carry[0] < instance.num_real, look, first)
+    first = (instance.num_few, LeastSlacks(nothing.least[:few], nothing.partner[:few]), nothing)
+    _, of_few, of_many = loops.while_loop(
+        lambda carry: carry[0] < instance.num_real, search_slab, first
+    )
     least = of_many.least.at[:few].set(jnp.where(is_few, of_few.least, of_many.least[:few]))
     partner = of_many.partner.at[:few].set(jnp.where(is_few, of_few.partner, of_many.partner[:few]))
-    return Wanted(least, jnp.where(least > -jnp.inf, partner, num_examples).astype(jnp.int32))
+    return LeastSlacks(least, jnp.where(least > -jnp.inf, partner, num_examples).astype(jnp.int32))
 
 
 def distances(one: Array, other: Array) -> Array:
-    """In how many attributes examples differ, [k, N] and [l, N] of -1 and +1: [k, l]; 0, not known,
-    differs from nothing.
+    """The numbers of attributes in which examples [k, N] and [l, N] differ, [k, l]. Attributes are
+    -1 and +1; an unknown attribute is 0 and differs from nothing.
     """
     return (_product(jnp.abs(one), jnp.abs(other)) - _product(one, other)) / 2
 
 
 def least_distance(bits: Array, is_few: Array, is_many: Array) -> Array:
-    """Of all pairs of opposite classes, [], and 1 where that is less; bits [m, N], classes [m]
-    bool.
+    """The least distance of a pair of opposite classes, [], at least 1. `bits` is [m, N], the
+    classes are [m] bool.
     """
 
     def nearest(part: tuple[Array, Array]) -> Array:
@@ -154,7 +158,7 @@ def least_distance(bits: Array, is_few: Array, is_many: Array) -> Array:
 
 
 def are_near(instance: Instance, one: Array, other: Array) -> Array:
-    """Which pairs of examples have cuts, [k, l] bool."""
+    """Which pairs of examples are near enough to have cuts, [k, l] bool."""
     if instance.bits.shape[1] == 0:
         return jnp.ones((one.shape[0], other.shape[0]), bool)
     return distances(one, other) <= instance.reach
@@ -184,16 +188,16 @@ def is_used(instance: Instance, cuts: Cuts) -> Array:
 
 
 def rows(instance: Instance, cuts: Cuts) -> Array:
-    """The rows [K, U] of the cuts in mu; 0 for empty slots."""
-    mine, theirs = (instance.margins.at[end].get(mode="fill", fill_value=0) for end in cuts)
-    return serves(mine, theirs, instance.either).astype(instance.margins.dtype)
+    """The coefficients [K, U] of mu in the cuts; 0 for empty slots."""
+    first, second = (instance.margins.at[end].get(mode="fill", fill_value=0) for end in cuts)
+    return serves(first, second, instance.either).astype(instance.margins.dtype)
 
 
-def serves(mine: Array, theirs: Array, either: Array | bool) -> Array:
-    """Which hypotheses stand in the cuts of pairs, by their margins -1, 0 or +1 on the first and
-    the second example; none where both are 0.
+def serves(first: Array, second: Array, either: Array | bool) -> Array:
+    """Whether the cuts of pairs count a hypothesis with margins -1, 0 or +1 on the first and the
+    second example. False where both margins are 0.
     """
-    return ((mine == 1) & (theirs != -1)) | (either & (mine == 0) & (theirs == 1))
+    return ((first == 1) & (second != -1)) | (either & (first == 0) & (second == 1))
 
 
 def gather(cuts: Cuts, values: Array) -> Array:
@@ -219,10 +223,10 @@ def scatter_rows(cuts: Cuts, values: Array, num_examples: int) -> Array:
 @register
 @dataclasses.dataclass(frozen=True)
 class Listed:
-    """The cuts of a working set, with their rows: K of them, empty slots among them."""
+    """The cuts of a working set of capacity K, with their rows."""
 
     cuts: Cuts
-    served: Array  # [K, U] their rows in mu
+    served: Array  # [K, U] coefficients of mu
     is_used: Array  # [K] bool
 
     def covered(self, selected: Array) -> Array:
@@ -230,7 +234,7 @@ class Listed:
         return jnp.matmul(self.served, selected, precision=lax.Precision.HIGHEST)
 
     def serving(self, values: Array) -> Array:
-        """The sum [U] of the values [K] of the cuts that each hypothesis serves."""
+        """The sum [U] of the values [K] of the cuts that count each hypothesis."""
         return jnp.matmul(values, self.served, precision=lax.Precision.HIGHEST)
 
     def most_serving(self, values: Array) -> Array:
@@ -238,36 +242,34 @@ class Listed:
         return brackets.bracket_dot(self.served.T, values[None, :])[1]
 
     def largest(self, values: Array) -> Array:
-        """The largest value [U] of a hypothesis of each cut, [K], 0 at least."""
+        """The largest value [U] among the hypotheses of each cut, [K], at least 0."""
         return jnp.max(self.served * values[None, :], axis=1, initial=0.0)
 
     def both_ends(self, values: Array) -> Array:
-        """The sum [K] of the values [m] of the examples of each cut."""
+        """The sum [K] of the values [m] of the two examples of each cut."""
         return gather(self.cuts, values)
 
     def lesser_end(self, values: Array) -> Array:
-        """The lesser [K] of the values [m] of the examples of each cut."""
+        """The lesser [K] of the values [m] of the two examples of each cut."""
         return jnp.minimum(*(values.at[end].get(mode="fill", fill_value=1.0) for end in self.cuts))
 
     def spread(self, values: Array, num_examples: int) -> Array:
-        """The sums [m] of the values [K] of the cuts of each example."""
+        """The sums [m] of the values [K] over the cuts of each example."""
         return scatter(self.cuts, values, num_examples)
 
 
 class Refreshed(NamedTuple):
-    """A working set after new cuts came in."""
+    """A working set after new cuts were added."""
 
     cuts: Cuts
-    place_before: Array  # [K] int32 where a cut stood, K for a new one or none
+    former_slot: Array  # [K] int32 the former slot of each cut, K for a new cut or an empty slot
     num_new: Array  # [] int32
-    num_left_out: Array  # [] int32 violated cuts there was no room for
+    num_left_out: Array  # [] int32 violated cuts that found no slot
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkingSet:
-    """Cuts that are violated come in, as many as there is room for; those that do not
-    matter leave.
-    """
+    """The strategy that adds violated cuts up to the capacity and drops unimportant ones."""
 
     capacity: int
 
@@ -280,7 +282,7 @@ class WorkingSet:
         return known, values
 
     def listed(self, instance: Instance, cuts: Cuts) -> Cuts:
-        """The list itself."""
+        """The cuts as a list: unchanged."""
         return cuts
 
     def refresh(
@@ -288,41 +290,41 @@ class WorkingSet:
         instance: Instance,
         cuts: Cuts,
         importance: Array,
-        wanted: Wanted,
+        required: LeastSlacks,
         selected: Array,
         slacks: Array,
         threshold: Array,
     ) -> Refreshed:
-        """The next one."""
-        return refresh(instance, cuts, importance, wanted, selected, slacks, threshold)
+        """The next working set."""
+        return refresh(instance, cuts, importance, required, selected, slacks, threshold)
 
 
 def refresh(
     instance: Instance,
     cuts: Cuts,
     importance: Array,
-    wanted: Wanted,
+    required: LeastSlacks,
     selected: Array,
     slacks: Array,
     threshold: Array,
 ) -> Refreshed:
-    """The working set with the violated cuts that the search found, in the place of those that
-    matter least.
+    """Adds the violated cuts that the search found to the working set. If it is full, they replace
+    the least important cuts.
 
     Args:
       instance: of m examples and U columns.
       cuts: of capacity K.
-      importance: [K] positive for cuts that are not to go.
-      wanted: by `search` at these `selected` [U] and `slacks` [m].
-      selected: mu.
-      slacks: xi.
+      importance: [K] positive for cuts that must stay.
+      required: the result of `search` at `selected` and `slacks`.
+      selected: [U] mu.
+      slacks: [m] xi.
       threshold: [] the least violation that counts.
     """
     num_examples, capacity = instance.hits.shape[0], cuts.first.shape[0]
-    mine, theirs = jnp.arange(num_examples, dtype=jnp.int32), wanted.partner
-    found = Cuts(jnp.concatenate([mine, theirs]), jnp.concatenate([theirs, mine]))
+    indices, partners = jnp.arange(num_examples, dtype=jnp.int32), required.partner
+    found = Cuts(jnp.concatenate([indices, partners]), jnp.concatenate([partners, indices]))
     has_partner = jnp.concatenate(
-        [theirs < num_examples, (theirs < num_examples) & ~instance.either]
+        [partners < num_examples, (partners < num_examples) & ~instance.either]
     )
     found = Cuts(
         *(
@@ -358,5 +360,5 @@ def refresh(
     kept = Cuts(*(jnp.where(stays, part[chosen], num_examples) for part in both))
     num_new = jnp.sum(stays & is_new[chosen], dtype=jnp.int32)
     num_found = jnp.sum(counts & is_new, dtype=jnp.int32)
-    place = jnp.where(stays & ~is_new[chosen], chosen, capacity).astype(jnp.int32)
-    return Refreshed(kept, place, num_new, num_found - num_new)
+    former = jnp.where(stays & ~is_new[chosen], chosen, capacity).astype(jnp.int32)
+    return Refreshed(kept, former, num_new, num_found - num_new)

@@ -1,7 +1,7 @@
-"""The first-order method for the relaxation over a working set of cuts, or over all:
-`jboost.lp.first_order`, with the rows as products.
+"""The first-order method for the relaxation over a working set of cuts: `jboost.lp.first_order`
+with an operator that computes the rows as products.
 
-Variables are (lambda, mu, xi), all in [0, 1]; rows are the margins, sum lambda = 1,
+Variables are (lambda, mu, xi), all in [0, 1]. Rows are the margins, sum lambda = 1,
 mu - lambda >= 0, and the cuts.
 """
 
@@ -21,13 +21,13 @@ from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import NO_PROOF
 
-_IDLE = 1e-4  # of the weight of an example: a cut of less weight may go
+_IDLE = 1e-4  # a cut may be dropped if its dual, in units of the largest weight, is below this
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """The operator of the program."""
+    """The operator of the rows of the program."""
 
     margins: Array  # [m, U]
     held: Held  # of K cuts
@@ -36,7 +36,7 @@ class Rows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The numbers of rows and of columns."""
         (num_examples, num_columns), num_cuts = self.margins.shape, self.held.is_used.shape[0]
         return num_examples + 1 + num_columns + num_cuts, 2 * num_columns + num_examples
 
@@ -70,24 +70,24 @@ class Rows:
         )
 
     def matvec(self, vector: Array) -> Array:
-        """Two products of matrices, and a gather."""
+        """The matrix times a vector: two products of matrices and a gather."""
         return self._forward(vector, self.margins, -1.0)
 
     def rmatvec(self, vector: Array) -> Array:
-        """Two products of matrices, and a scatter."""
+        """The transposed matrix times a vector: two products of matrices and a scatter."""
         return self._backward(vector, self.margins, -1.0)
 
     def row_norms(self, weights: Array) -> Array:
-        """Sums of weighted sizes of entries: the product with their sizes."""
+        """The weighted sums of the absolute entries of each row."""
         return self._forward(weights, jnp.abs(self.margins), 1.0)
 
     def column_norms(self, weights: Array) -> Array:
-        """Sums of weighted sizes of entries: the product with their sizes."""
+        """The weighted sums of the absolute entries of each column."""
         return self._backward(weights, jnp.abs(self.margins), 1.0)
 
 
 def make_program(instance: Instance, held: Held) -> LinearProgram:
-    """The program over these cuts; rows of padding and of empty slots bound nothing."""
+    """The program over these cuts. Rows of padding and of empty slots have infinite bounds."""
     dtype = instance.costs.dtype
     is_real = jnp.arange(instance.weights.shape[0]) < instance.num_real
     row_lower = jnp.concatenate(
@@ -114,7 +114,7 @@ def make_program(instance: Instance, held: Held) -> LinearProgram:
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """The first-order method, as the rounds see it; its iterate is a `jboost.lp.WarmStart`."""
+    """The first-order method for the rounds of cuts; its iterate is a `jboost.lp.WarmStart`."""
 
     config: FirstOrderConfig
     share_of_gap = 0.01
@@ -122,7 +122,7 @@ class Method:
     def begin(
         self, instance: Instance, held: Held, primal: Primal, warm: WarmStart | None
     ) -> first_order.WarmStart:
-        """A feasible point without a dual, or a warm start."""
+        """The start: a feasible point with dual 0, or the warm start."""
         num_columns, dtype = instance.costs.shape[0], instance.costs.dtype
         if warm is None:
             dual = jnp.zeros(
@@ -144,7 +144,7 @@ class Method:
         scale: Array,
         tolerance: Array,
     ) -> Solved:
-        """Iterations over a working set; residuals and gap are relative."""
+        """Solves over a working set; residuals and gap are relative."""
         last = first_order.run(
             make_program(instance, held),
             tolerance,
@@ -159,17 +159,17 @@ class Method:
     def refresh(
         self,
         instance: Instance,
-        place_before: Array,
+        former_slot: Array,
         primal: Primal,
         iterate: first_order.WarmStart,
     ) -> first_order.WarmStart:
-        """The same point for the next working set, new cuts with dual 0."""
-        first = iterate.dual.shape[0] - place_before.shape[0]
-        kept = iterate.dual[first:].at[place_before].get(mode="fill", fill_value=0.0)
+        """The same point for the next working set; new cuts have dual 0."""
+        first = iterate.dual.shape[0] - former_slot.shape[0]
+        kept = iterate.dual[first:].at[former_slot].get(mode="fill", fill_value=0.0)
         return iterate._replace(dual=iterate.dual.at[first:].set(kept))
 
     def sides(self, instance: Instance, iterate: first_order.WarmStart) -> tuple[Primal, Dual]:
-        """What a point says about the relaxation."""
+        """The primal and dual solutions of an iterate."""
         num_examples, num_columns = instance.margins.shape
         primal = Primal(*jnp.split(iterate.primal, [num_columns, 2 * num_columns]))
         return primal, Dual(
@@ -177,9 +177,9 @@ class Method:
         )
 
     def convexity(self, instance: Instance, iterate: first_order.WarmStart) -> Array:
-        """alpha."""
+        """The dual alpha of sum lambda = 1."""
         return iterate.dual[instance.weights.shape[0]]
 
     def primal_weight(self, iterate: first_order.WarmStart) -> Array:
-        """Of the method's last restart."""
+        """The primal weight after the last restart."""
         return iterate.primal_weight

@@ -1,5 +1,5 @@
-"""The examples of a relaxation in order, the minority class first; and the way back to the order of
-the caller.
+"""Sorts the examples of a relaxation, the minority class first, and restores the order of the
+caller.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ def make_instance(
     margin: Array,
     either: Array | bool = False,
 ) -> tuple[Instance, Array]:
-    """The relaxation with its examples in order, and whether all values are allowed, [] bool; where
-    they are not, they are replaced.
+    """The relaxation with sorted examples, and whether all values are valid, [] bool. If they are
+    not, valid values replace all of them.
     """
     dtype = jnp.result_type(float)
     matters = mask[:, None] & column_mask[None, :]
-    said = jnp.where(matters, outputs, 0).astype(dtype)
+    used = jnp.where(matters, outputs, 0).astype(dtype)
     signs = jnp.where(mask, labels, 1).astype(dtype)
     prices = jnp.where(column_mask, costs, 0).astype(dtype)
     worth = jnp.where(mask, weights, 1).astype(dtype)
     is_valid = (
-        jnp.all((said == -1) | (said == 0) | (said == 1))
+        jnp.all((used == -1) | (used == 0) | (used == 1))
         & jnp.all(jnp.abs(signs) == 1)
         & (margin > 0)
         & (margin <= 1)
@@ -41,7 +41,7 @@ def make_instance(
         & jnp.all((prices >= 0) & (prices < jnp.inf))
         & jnp.all((worth > 0) & (worth < jnp.inf))
     )
-    said, signs = jnp.where(is_valid, said, 0), jnp.where(is_valid, signs, 1)
+    used, signs = jnp.where(is_valid, used, 0), jnp.where(is_valid, signs, 1)
     prices, worth, margin = (
         jnp.where(is_valid, prices, 0),
         jnp.where(is_valid, worth, 1),
@@ -49,15 +49,15 @@ def make_instance(
     )
 
     is_positive, is_negative = mask & (signs > 0), mask & (signs < 0)
-    few_are_positive = jnp.sum(is_positive) <= jnp.sum(is_negative)
-    is_few, is_many = (
-        jnp.where(few_are_positive, is_positive, is_negative),
-        jnp.where(few_are_positive, is_negative, is_positive),
+    minority_is_positive = jnp.sum(is_positive) <= jnp.sum(is_negative)
+    is_minority, is_majority = (
+        jnp.where(minority_is_positive, is_positive, is_negative),
+        jnp.where(minority_is_positive, is_negative, is_positive),
     )
-    order = jnp.argsort(jnp.where(is_few, 0, jnp.where(is_many, 1, 2)), stable=True).astype(
-        jnp.int32
-    )
-    signed = (said * signs[:, None])[order]
+    order = jnp.argsort(
+        jnp.where(is_minority, 0, jnp.where(is_majority, 1, 2)), stable=True
+    ).astype(jnp.int32)
+    signed = (used * signs[:, None])[order]
     matters = matters[order]
     instance = Instance(
         margins=jnp.where(matters, signed, 0),
@@ -71,7 +71,7 @@ def make_instance(
             jnp.max(jnp.where(mask, worth, 0), initial=0), jnp.max(prices, initial=0)
         ),
         either=jnp.asarray(either),
-        num_few=jnp.sum(is_few, dtype=jnp.int32),
+        num_few=jnp.sum(is_minority, dtype=jnp.int32),
         num_real=jnp.sum(mask, dtype=jnp.int32),
         order=order,
         bits=jnp.zeros((order.shape[0], 0), dtype),
@@ -81,21 +81,22 @@ def make_instance(
 
 
 def with_distances(instance: Instance, features: Array, factor: float | None) -> Instance:
-    """The instance with cuts for pairs alone that differ in at most `factor` times the fewest
-    attributes [m, N] of a pair; None for all pairs.
+    """The instance with cuts only for pairs at a distance of at most `factor` times the least
+    distance of a pair; None for all pairs. The distance is the number of attributes that differ.
     """
     if factor is None:
         return instance
     bits = jnp.where(features == 1, 1.0, jnp.where(features == 0, -1.0, 0.0)).astype(
         instance.margins.dtype
     )[instance.order]
-    places = jnp.arange(bits.shape[0])
-    is_few = places < instance.num_few
-    least = pair_cuts.least_distance(bits, is_few, ~is_few & (places < instance.num_real))
+    indices = jnp.arange(bits.shape[0])
+    is_few = indices < instance.num_few
+    least = pair_cuts.least_distance(bits, is_few, ~is_few & (indices < instance.num_real))
     return instance._replace(bits=bits, reach=factor * least)
 
 
 def _first_positive(*values: Array) -> Array:
+    """The first positive value, 1 if there is none."""
     unit = jnp.ones((), values[0].dtype)
     for value in reversed(values):
         unit = jnp.where(value > 0, value, unit)
@@ -103,11 +104,11 @@ def _first_positive(*values: Array) -> Array:
 
 
 def known_cuts(instance: Instance, warm: WarmStart) -> Cuts:
-    """The cuts of a warm start in the order of the instance; those of no pair of opposite classes
-    are left out.
+    """The cuts of a warm start, with indices in the order of the instance. Cuts of pairs that are
+    not of opposite classes, or have no cut in this instance, are left out.
     """
     num_examples = instance.weights.shape[0]
-    place = (
+    position = (
         jnp.zeros((num_examples + 1,), jnp.int32)
         .at[instance.order]
         .set(jnp.arange(num_examples, dtype=jnp.int32))
@@ -115,7 +116,7 @@ def known_cuts(instance: Instance, warm: WarmStart) -> Cuts:
         .set(num_examples)
     )
     inside = jnp.all((warm.pairs >= 0) & (warm.pairs < num_examples), axis=1)
-    ends = place[jnp.where(inside[:, None], warm.pairs, num_examples)]
+    ends = position[jnp.where(inside[:, None], warm.pairs, num_examples)]
     cuts = Cuts(ends[:, 0], ends[:, 1])
     are_opposite = (jnp.min(ends, axis=1) < instance.num_few) & (
         jnp.max(ends, axis=1) >= instance.num_few
@@ -130,7 +131,7 @@ def known_cuts(instance: Instance, warm: WarmStart) -> Cuts:
 
 
 def ordered(instance: Instance, warm: WarmStart) -> WarmStart:
-    """A warm start with its examples in the order of the instance."""
+    """The warm start with its examples in the order of the instance."""
     primal, dual = warm.primal, warm.dual
     return warm._replace(
         primal=primal._replace(slacks=primal.slacks[instance.order]),
@@ -139,12 +140,12 @@ def ordered(instance: Instance, warm: WarmStart) -> WarmStart:
 
 
 def unordered(instance: Instance, values: Array) -> Array:
-    """Values [m] of the instance in the order of the caller."""
+    """Values [m] in the order of the instance, rearranged to the order of the caller."""
     return jnp.zeros_like(values).at[instance.order].set(values)
 
 
 def numbers_of(instance: Instance, cuts: Cuts) -> Array:
-    """The pairs [K, 2] in the numbers of the caller, -1 for an empty slot."""
+    """The pairs [K, 2] with indices in the order of the caller, -1 for an empty slot."""
     return jnp.stack(
         [instance.order.at[end].get(mode="fill", fill_value=-1) for end in cuts], axis=1
     )

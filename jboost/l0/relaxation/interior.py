@@ -1,5 +1,5 @@
-"""The interior point method as the rounds see it: in which floats, and where it begins: from
-nothing, a smaller program, or other cuts.
+"""The interface of the interior point method to the rounds of cuts: the float type of a solve, and
+its starting point without a warm start, from a smaller program, or from other cuts.
 """
 
 from __future__ import annotations
@@ -21,31 +21,35 @@ from jboost.l0.relaxation.system import Parts, Point, Program
 from jboost.l0.types import Dual, Instance, Primal, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
 
-_FIRST_PRODUCT = 0.05  # of the complementary parts, in units of a weight
+# The complementary products of the first iterate, in units of the largest weight: without a warm
+# start, and with one.
+_FIRST_PRODUCT = 0.05
 _RESUMED_PRODUCT = 3e-3
-_IDLE = 1e-2  # of the weight of a cut, in units of a weight over its surplus: below it may go
-# how far from its bounds an iterate begins: times the products, and within these
+# A cut may be dropped if its dual, in units of the largest weight, is below this times its surplus.
+_IDLE = 1e-2
+# The distance of the first iterate from its bounds: this factor times the complementary product in
+# units of the largest weight, clipped to the interval.
 _LIFT, _LIFTS = 30.0, (1e-4, 0.1)
-# the error that 32 bits are good for, and examples from which a second program is worth its
-# compilation
+# 32 bits reach an error of `_COARSE`. From this number of examples on, a second program in 64 bits
+# is worth its compilation.
 _COARSE, _WORTH_TWO_FLOATS = 1e-3, 1024
-_LEAST_UNIT = 1e-15  # of a weight, where 32 bits are far from their ends
-_FULL = 0.95  # of the weight of an example, what the cuts and the margin take of it at the start
+_LEAST_UNIT = 1e-15  # largest weights outside [1e-15, 1e15] could overflow or underflow in 32 bits
+_FULL = 0.95  # at the start, the duals of an example use at most this share of its weight
 
 
 class Start(NamedTuple):
-    """Where a solve begins: next to both sides, nearly feasible where they are, with no
-    complementary product much below `product`.
+    """The data of a starting point. The first iterate is near these solutions, nearly feasible if
+    they are feasible, and its complementary products are not much below `product`.
     """
 
-    primal: Primal  # that meets all cuts
-    dual: Dual  # 0 for cuts that are new
+    primal: Primal  # satisfies all cuts
+    dual: Dual  # 0 for new cuts
     convexity: Array  # [] alpha
     product: Array  # [] positive
 
 
 def enter(program: Program, start: Start) -> Point:
-    """The first iterate."""
+    """The first iterate of a solve."""
     primal, dual, convexity, product = start
     instance, rho, used = (
         program.instance,
@@ -116,14 +120,14 @@ def enter(program: Program, start: Start) -> Point:
 
 
 def product_of(program: Program, point: Point) -> Array:
-    """The complementary products on average, []."""
+    """The mean of the complementary products, []."""
     return reduce.total(point.sides[0] * point.sides[1]) / jnp.maximum(
         reduce.count(program.is_used, dtype=point.sides.dtype), 1
     )
 
 
 def sides(program: Program, point: Point) -> tuple[Primal, Dual]:
-    """What the iterate says about the relaxation."""
+    """The primal and dual solutions of an iterate."""
     primal = system.parts_of(program, jnp.where(program.is_used, point.sides[0], 0.0))
     dual = system.parts_of(program, point.sides[1])
     return Primal(primal.coefficients, primal.coefficients + primal.extra, primal.slacks), Dual(
@@ -132,25 +136,25 @@ def sides(program: Program, point: Point) -> tuple[Primal, Dual]:
 
 
 def _cast(tree: PyTree, *, dtype: jnp.dtype) -> PyTree:
-    """The same with its floats in another type."""
+    """The tree with its floats cast to another type."""
     return jax.tree.map(
         lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree
     )
 
 
 class Solved(NamedTuple):
-    """What a solve over a working set gives."""
+    """The result of a solve over a working set."""
 
     iterate: Any
     primal: Primal
     dual: Dual
-    importance: Array  # [K] positive for cuts that are not to go
+    importance: Array  # [K] positive for cuts that must stay
     num_iterations: Array  # [] int32
 
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """The interior point method, as the rounds see it; its iterate is a `Start`."""
+    """The interior point method for the rounds of cuts; its iterate is a `Start`."""
 
     config: InteriorPointConfig
     share_of_gap = 0.1
@@ -158,7 +162,7 @@ class Method:
     def begin(
         self, instance: Instance, held: Listed, primal: Primal, warm: WarmStart | None
     ) -> Start:
-        """From nothing, or from a warm start."""
+        """The start without or with a warm start."""
         unit = instance.unit
         if warm is None:
             nothing = Dual(
@@ -170,7 +174,7 @@ class Method:
     def solve(
         self, instance: Instance, held: Listed, iterate: Start, *, scale: Array, tolerance: Array
     ) -> Solved:
-        """Iterations over a working set."""
+        """Solves over a working set."""
         program = system.make_program(instance, held.cuts, held.served)
         point, count = self._iterated(program, enter(program, iterate), scale, tolerance)
         primal, dual = sides(program, point)
@@ -189,8 +193,8 @@ class Method:
     def _iterated(
         self, program: Program, iterate: Point, scale: Array, tolerance: Array
     ) -> tuple[Point, Array]:
-        """The last iterate and their number; of a large program in 32 bits as long as these carry
-        what is asked for, in 64 afterwards.
+        """The last iterate and the number of iterations. A large program is solved in 32 bits if
+        these reach the tolerance, otherwise in 64 bits.
         """
         narrow, wide, unit = jnp.dtype("float32"), jnp.dtype("float64"), program.instance.unit
 
@@ -214,14 +218,14 @@ class Method:
 
         if program.instance.weights.shape[0] < _WORTH_TWO_FLOATS:
             return in_float(tolerance.dtype, tolerance)
-        dearest = jnp.max(program.instance.costs, initial=0.0)
-        is_carried = (
+        largest_cost = jnp.max(program.instance.costs, initial=0.0)
+        fits_32_bits = (
             (tolerance >= _COARSE)
             & (unit > _LEAST_UNIT)
-            & (jnp.maximum(unit, dearest) < 1 / _LEAST_UNIT)
+            & (jnp.maximum(unit, largest_cost) < 1 / _LEAST_UNIT)
         )
         return loops.one_of(
-            is_carried,
+            fits_32_bits,
             tolerance,
             jnp.inf,
             functools.partial(in_float, narrow),
@@ -229,20 +233,20 @@ class Method:
         )
 
     def refresh(
-        self, instance: Instance, place_before: Array, primal: Primal, iterate: Start
+        self, instance: Instance, former_slot: Array, primal: Primal, iterate: Start
     ) -> Start:
-        """Where to begin over the next working set, from a feasible point."""
-        known = iterate.dual.pair_weights.at[place_before].get(mode="fill", fill_value=0.0)
+        """The start over the next working set, from a feasible point."""
+        known = iterate.dual.pair_weights.at[former_slot].get(mode="fill", fill_value=0.0)
         return iterate._replace(primal=primal, dual=Dual(iterate.dual.example_weights, known))
 
     def sides(self, instance: Instance, iterate: Start) -> tuple[Primal, Dual]:
-        """What an iterate says about the relaxation."""
+        """The primal and dual solutions of an iterate."""
         return iterate.primal, iterate.dual
 
     def convexity(self, instance: Instance, iterate: Start) -> Array:
-        """alpha."""
+        """The dual alpha of sum lambda = 1."""
         return iterate.convexity
 
     def primal_weight(self, iterate: Start) -> Array:
-        """There is none."""
+        """0, as the method has no primal weight."""
         return jnp.zeros_like(iterate.convexity)

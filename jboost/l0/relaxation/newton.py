@@ -1,8 +1,8 @@
 """The iterations of the interior point method over a working set: Mehrotra's predictor and
-corrector, and further correctors (Gondzio 1996).
+corrector (Mehrotra 1992), and further correctors (Gondzio 1996).
 
-The program and its notation are those of `system`. All right-hand sides of an iteration go through
-one loop: one copy is compiled.
+The program and its notation are those of `system`. One loop handles all right-hand sides of an
+iteration, so that the solve is compiled only once.
 """
 
 from __future__ import annotations
@@ -28,23 +28,27 @@ from jboost.l0.relaxation.system import (
     reached,
 )
 
+# The share of the step to the boundary that is taken, so that iterates stay inside.
 _TO_BOUNDARY = 0.995
-# an iteration that leaves more of the error stalls, and so many in a row end the solve
+# An iteration stalls if it does not reduce the error below this share; so many in a row end the
+# solve.
 _PROGRESS, _MAX_STALLED = 0.9, 5
-# of the tolerance, what the products are left to sum to: far below it rounding spoils the residuals
+# The least sum of the complementary products, as a share of the tolerance: far below the tolerance
+# rounding increases the residuals.
 _SHARE = 0.3
-# examples of the smaller class, from which a program for fewer to be left is worth its compilation
+# From this size of the minority class on, a second program for a small cover is worth its
+# compilation. The small cover has at most the share `_FEWER` of the minority class.
 _WORTH_TWO = 512
-_FEWER = 9 / 16  # of the smaller class, what that one has room for
-_AMBITION = 0.3  # how much longer a step a further corrector aims at
-# by how much the two steps together are to be longer for a further corrector to count
+_FEWER = 9 / 16
+_AMBITION = 0.3  # a further corrector aims at steps longer by this
+# A further corrector is accepted if it increases the sum of the primal and dual steps by this.
 _LONGER = 0.01
 _UNIT, _PREDICTOR, _CORRECTOR = range(3)  # stages of an iteration
-_LEAST_RATE = 1e-30  # at which a part of an iterate falls, so that steps are finite
+_LEAST_RATE = 1e-30  # least relative rate of decrease, so that steps to the boundary are finite
 
 
 class Residuals(NamedTuple):
-    """What an iterate misses."""
+    """The residuals of an iterate."""
 
     duals: Array  # [m + 2 U] of x = (xi, lambda, mu)
     room: Array  # [U]
@@ -60,18 +64,18 @@ def _no_residuals(program: Program) -> Residuals:
 
 
 class _Aim(NamedTuple):
-    """A direction."""
+    """A direction and its targets."""
 
-    targets: Array  # [n] by how much the complementary products are to change
+    targets: Array  # [n] intended changes of the complementary products
     change: Point
-    reach: Array  # [2] the steps at which the first part of either side is 0
-    goal: Array  # [] what all products are to be
+    reach: Array  # [2] the primal and dual steps at which the first entry becomes 0
+    goal: Array  # [] the intended value of all products
 
 
 class _Stage(NamedTuple):
-    """Between two right-hand sides of an iteration."""
+    """The state between two right-hand sides of an iteration."""
 
-    unit: Array  # [m + 2 U] x for a unit of alpha
+    unit: Array  # [m + 2 U] solution x for a unit change of alpha
     aim: _Aim
     trial: Point
     missing: Residuals  # of the trial
@@ -80,12 +84,13 @@ class _Stage(NamedTuple):
 def _advance(
     program: Program, cover: Cover, point: Point, least: Array, num_correctors: int
 ) -> tuple[Point, Residuals, Array]:
-    """A predictor, a corrector and further ones, to products that sum to `least` at least; the next
-    iterate, what it misses, and its lesser step.
+    """One iteration: a predictor, a corrector and further correctors, with products that sum to at
+    least `least`. Returns the next iterate, its residuals, and the lesser of its two steps.
 
-    Stages are the unit of alpha, the predictor, the corrector, and those that aim further. Then
-    `mend` takes back what rounding left of the dual residuals at the end of the direction; those of
-    rows are no more than rounding there. The last stage is to look at the next iterate.
+    The stages are the solve for a unit change of alpha, the predictor, the corrector, and the
+    further correctors. The stage `mend` removes the dual residuals that rounding leaves at the end
+    of the direction; the residuals of rows are only rounding there. The last stage computes the
+    residuals of the next iterate.
     """
     system = linear.factorise(program, cover, point.sides[1] / point.sides[0])
     mend, most = (
@@ -100,9 +105,9 @@ def _advance(
         ahead = jnp.where(number < mend, 0.0, jnp.where(is_mending, 1.0, _steps(aim.reach)))
         trial = _moved(point, aim.change, ahead)
         targets = jnp.where(
-            program.is_used & ~is_mending, aim.targets + _pull(point, aim, number), 0.0
+            program.is_used & ~is_mending, aim.targets + _correction(point, aim, number), 0.0
         )
-        missing, right = _look(system, point, trial, targets, is_mending)
+        missing, right = _residuals(system, point, trial, targets, is_mending)
 
         def aimed() -> tuple[Array, _Aim]:
             found = linear.solve_refined(
@@ -143,7 +148,7 @@ def _advance(
 
 
 def _unit_of_alpha(program: Program) -> Array:
-    """The right-hand side [m + 2 U] for it."""
+    """The right-hand side [m + 2 U] for a unit change of alpha."""
     used = parts_of(program, program.is_used)
     return jnp.concatenate(
         [jnp.zeros_like(used.slacks), used.coefficients, jnp.zeros_like(used.extra)]
@@ -151,7 +156,7 @@ def _unit_of_alpha(program: Program) -> Array:
 
 
 def _moved(point: Point, change: Point, steps: Array) -> Point:
-    """The point after steps [2], or [] for both sides, along a change."""
+    """The point after the primal and dual steps [2], or one step [] for both, along a direction."""
     both = jnp.broadcast_to(steps, (2,))
     return Point(
         point.sides + both[:, None] * change.sides, point.convexity + both[1] * change.convexity
@@ -163,16 +168,17 @@ def _steps(reach: Array) -> Array:
 
 
 def _reach(program: Program, point: Point, change: Point) -> Array:
-    """The steps [2] at which the first part of either side is 0."""
+    """The primal and dual steps [2] at which the first entry becomes 0."""
     sides = jnp.where(program.is_used[None, :], point.sides, 1.0)
     return 1 / jnp.maximum(-reduce.least(change.sides / sides), _LEAST_RATE)
 
 
-def _pull(point: Point, aim: _Aim, number: Array) -> Array:
-    """What takes the complementary products [n] ahead to the goal.
+def _correction(point: Point, aim: _Aim, number: Array) -> Array:
+    """The changes that bring the complementary products [n] of the trial point to the goal.
 
-    Further correctors look a longer step ahead than the direction allows, take products to between
-    a tenth of the goal and ten times it only, and large ones no further than that at once.
+    A further corrector (Gondzio 1996) computes the products at a longer step than the direction
+    allows. It brings them only into the interval from a tenth of the goal to ten times the goal,
+    and decreases none by more than ten times the goal.
     """
     is_further = number > _CORRECTOR
     ahead = _moved(
@@ -183,18 +189,18 @@ def _pull(point: Point, aim: _Aim, number: Array) -> Array:
         jnp.where(is_further, 0.1 * aim.goal, aim.goal),
         jnp.where(is_further, 10 * aim.goal, aim.goal),
     )
-    pull = jnp.clip(product, low, high) - product
-    return jnp.where(is_further, jnp.maximum(pull, -10 * aim.goal), pull)
+    change = jnp.clip(product, low, high) - product
+    return jnp.where(is_further, jnp.maximum(change, -10 * aim.goal), change)
 
 
-def _look(
+def _residuals(
     system: System, point: Point, trial: Point, targets: Array, is_mending: Array
 ) -> tuple[Residuals, Array]:
-    """What a trial point misses, 0 where unused, and the right-hand side [m + 2 U] for the change
-    of products to targets.
+    """The residuals of a trial point, 0 where unused, and the right-hand side [m + 2 U] for changes
+    of the products by `targets`.
 
-    What rows miss is 0 also where it is no more than rounding, which a row near its bound would
-    magnify.
+    A residual of a row is set to 0 if it is no more than rounding: a row near its bound would
+    amplify it.
     """
     program, instance = system.program, system.program.instance
     used, num_rows = parts_of(program, program.is_used), sum(linear.num_rows(program))
@@ -214,26 +220,26 @@ def _look(
         used.room & ~is_mending, _beyond_rounding(primal.extra + primal.room - 1), 0.0
     )
 
-    push, ratio = targets / point.sides[0], parts_of(program, system.ratio)
+    scaled, ratio = targets / point.sides[0], parts_of(program, system.ratio)
     both = priced(
         program,
         jnp.stack(
-            [trial.sides[1, -num_rows:], push[-num_rows:] - system.ratio[-num_rows:] * of_rows]
+            [trial.sides[1, -num_rows:], scaled[-num_rows:] - system.ratio[-num_rows:] * of_rows]
         ),
     )
-    turned = dual.room - dual.extra
-    prices = [
+    of_bounds = dual.room - dual.extra
+    slopes = [
         instance.weights - dual.slacks,
-        -trial.convexity - dual.coefficients - turned,
-        instance.costs + turned,
+        -trial.convexity - dual.coefficients - of_bounds,
+        instance.costs + of_bounds,
     ]
-    of_duals = jnp.where(is_used, jnp.concatenate(prices) - both[0], 0.0)
-    pushes = parts_of(program, push)
-    to_extra = pushes.extra - pushes.room - ratio.room * of_room
+    of_duals = jnp.where(is_used, jnp.concatenate(slopes) - both[0], 0.0)
+    of_scaled = parts_of(program, scaled)
+    to_extra = of_scaled.extra - of_scaled.room - ratio.room * of_room
     right = (
         both[1]
         - of_duals
-        + jnp.concatenate([pushes.slacks, pushes.coefficients - to_extra, to_extra])
+        + jnp.concatenate([of_scaled.slacks, of_scaled.coefficients - to_extra, to_extra])
     )
     return Residuals(
         of_duals, of_room, of_rows, jnp.sum(columns_of(program, columns)[1]) - 1
@@ -247,7 +253,7 @@ def _beyond_rounding(residual: Array) -> Array:
 def _complete(
     system: System, point: Point, missing: Residuals, targets: Array, unit: Array, found: Array
 ) -> Point:
-    """All parts of a direction, from the solutions [m + 2 U] for a unit of alpha and for the
+    """All parts of a direction, from the solutions [m + 2 U] for a unit change of alpha and for the
     right-hand side.
     """
     program = system.program
@@ -266,19 +272,19 @@ def _complete(
 
 
 class State(NamedTuple):
-    """An iterate, and the best so far."""
+    """The current iterate and the best one so far."""
 
     point: Point
     best: Point
     error: Array  # [] of the best
     num_iterations: Array  # [] int32
-    num_stalled: Array  # [] int32 iterations in a row that brought little
-    is_sound: Array  # [] bool
+    num_stalled: Array  # [] int32 stalled iterations in a row
+    is_sound: Array  # [] bool, False after a step of length 0 or an error that is not finite
 
 
 def error_of(program: Program, point: Point, missing: Residuals, scale: Array) -> Array:
-    """The complementary products and what the residuals may cost, over a scale of the objective,
-    [].
+    """The sum of the complementary products and a bound on the cost of the residuals, relative to a
+    scale of the objective, [].
     """
     slacks, coefficients, selected = columns_of(program, missing.duals)
     margins, cuts = linear.rows_of(program, jnp.abs(missing.rows))
@@ -296,26 +302,25 @@ def error_of(program: Program, point: Point, missing: Residuals, scale: Array) -
 def solve(
     program: Program, point: Point, *, scale: Array, tolerance: Array, config: Any
 ) -> tuple[Point, Array, Array]:
-    """Iterates until gap and residuals are within the tolerance, which may be infinite for no
-    iteration.
+    """Iterates until the error is within the tolerance; an infinite tolerance means no iteration.
 
     Returns the best iterate, its error, and the number of iterations.
     """
     is_in = linear.is_in_cover(program)
-    most = pair_cuts.num_few_places(is_in.shape[0])
+    most = pair_cuts.max_minority_size(is_in.shape[0])
     fewer = int(_FEWER * most)
 
-    def with_room(size: int, tolerance: Array) -> tuple[Point, Array, Array]:
+    def with_capacity(size: int, tolerance: Array) -> tuple[Point, Array, Array]:
         return _solve(program, linear.cover_of(is_in, size), point, scale, tolerance, config)
 
     if most < _WORTH_TWO:
-        return with_room(most, tolerance)
+        return with_capacity(most, tolerance)
     return loops.one_of(
         reduce.count(is_in) <= fewer,
         tolerance,
         jnp.inf,
-        functools.partial(with_room, fewer),
-        functools.partial(with_room, most),
+        functools.partial(with_capacity, fewer),
+        functools.partial(with_capacity, most),
     )
 
 

@@ -1,10 +1,10 @@
-"""Vectors with one number for every pair of examples of opposite classes, gone through block by
-block of rows.
+"""Vectors with one number for every pair of examples of opposite classes, processed in blocks of
+rows.
 
 A vector is an array [P, O, Q]: P examples of the minority class, O orders of a pair, Q examples of
 the majority class. Products with the cuts are computed in the body of one loop over blocks of rows,
-so that nothing is stored that has the size of pairs times columns. On a mesh each device holds an
-equal number of rows of every vector and loops over its own blocks.
+so that no array has the size of pairs times columns. On a mesh each device holds an equal number of
+rows of every vector and loops over its own blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jboost.base.types import Array
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import Instance
 
-_ARRAYS_OF_A_BLOCK = 6  # that are held at once, counted in numbers of the default float type
+_ARRAYS_OF_A_BLOCK = 6  # arrays of the size of a block in memory at once, in the default float type
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Layout:
     num_columns: int
     """Q."""
     orders: str
-    """"ordered": two cuts for a pair; "single": one, where no hypothesis abstains and both are the
-    same; "either": one, over the hypotheses of both; "traced": two, of which `Instance.either`
-    leaves the first with the hypotheses of both.
+    """"ordered": two cuts for a pair. "single": one cut, for instances without abstention, where
+    both cuts are the same. "either": one cut, over the hypotheses of both. "traced": two cuts; if
+    `Instance.either` is True, only the first one is used, over the hypotheses of both.
     """
     rows_at_once: int
 
@@ -53,7 +53,9 @@ class Layout:
 def make_layout(
     num_few: int, first_column: int, num_columns: int, orders: str, block_bytes: int
 ) -> Layout:
-    """The layout of so many rows and columns; blocks of as many rows as `block_bytes` allow."""
+    """The layout for these numbers of rows and columns, with as many rows in a block as
+    `block_bytes` allows.
+    """
     num_few, num_columns, devices = max(num_few, 1), max(num_columns, 1), meshes.num_devices()
     num_orders = 1 if orders in ("single", "either") else 2
     row_bytes = (
@@ -69,7 +71,7 @@ def make_layout(
 
 
 class Rows(NamedTuple):
-    """What is divided over devices: data of the examples of the minority class."""
+    """Data of the examples of the minority class, divided over the devices."""
 
     factors: tuple[tuple[Array, ...], ...]  # by order, then by term: [P, U]
     is_few: Array  # [P] bool
@@ -87,8 +89,8 @@ class Columns(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """The cuts of all pairs: a cut's coefficients in mu are the sum over terms of the products of
-    its two factors.
+    """The cuts of all pairs. The coefficients of mu in a cut are the sum over terms of the products
+    of its two factors.
     """
 
     rows: Rows
@@ -96,7 +98,7 @@ class Pairs(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The cuts of some rows."""
+    """The cuts of a block of rows."""
 
     rows: Rows  # of R rows
     columns: Columns
@@ -114,8 +116,8 @@ class Block(NamedTuple):
         return jnp.stack(of_orders, axis=1)
 
     def serving(self, values: Array) -> Array:
-        """The sum [U] of values [R, O, Q] over the cuts of each hypothesis; legal in the 64-bit
-        scope.
+        """The sum [U] of values [R, O, Q] over the cuts that count each hypothesis. It may be used
+        inside `numerics.in_64_bits`.
         """
         total = jnp.zeros((self.rows.factors[0][0].shape[1],), values.dtype)
         for order, (lefts, rights) in enumerate(
@@ -128,21 +130,21 @@ class Block(NamedTuple):
 
     @property
     def num_terms(self) -> int:
-        """How many numbers a sum of `serving` has at most."""
+        """The largest number of terms of a sum of `serving`."""
         rows, orders, columns = self.is_cut.shape
         return rows * orders * columns * max(map(len, self.rows.factors))
 
 
 def make_pairs(instance: Instance, layout: Layout) -> Pairs:
-    """The cuts of an instance; needs no memory of the size of the pairs."""
+    """The cuts of an instance, without arrays of the size of the pairs."""
     last = layout.first_column + layout.num_columns
     few, many = (slice(0, layout.num_rows), slice(layout.first_column, last))
     hits, misses = (
         _padded(part, layout.num_rows, last) for part in (instance.hits, instance.misses)
     )
-    places = jnp.arange(hits.shape[0])
-    is_few = places < instance.num_few
-    is_many = (places >= instance.num_few) & (places < instance.num_real)
+    indices = jnp.arange(hits.shape[0])
+    is_few = indices < instance.num_few
+    is_many = (indices >= instance.num_few) & (indices < instance.num_real)
     bits = _padded(instance.bits, layout.num_rows, last)
     forward, backward = (hits[few], misses[many]), (misses[few], hits[many])
     terms, has_order = _terms(forward, backward, layout.orders, instance.either)
@@ -160,8 +162,8 @@ def _padded(matrix: Array, *sizes: int) -> Array:
 def _terms(
     forward: tuple[Array, Array], backward: tuple[Array, Array], orders: str, either: Array
 ) -> tuple[Any, Array]:
-    """The factors of each order, and which orders have cuts [O]."""
-    # misses - hits of the first: hypotheses that do not serve the pair forward
+    """The factors of each order, and whether each order has cuts, [O] bool."""
+    # With misses - hits, only hypotheses count that the forward cut of the pair does not count.
     only_backward = backward[0] - forward[0], backward[1]
     if orders == "single":
         return ((forward,),), jnp.ones((1,), bool)
@@ -198,7 +200,7 @@ def sweep(
       updated: vectors [P, O, Q] that are overwritten in place, block by block.
       read: vectors [P, O, Q].
       of_rows: a pytree of arrays [P, ...].
-      whole: a pytree of which every block gets all.
+      whole: a pytree that every block receives entirely.
 
     Returns:
       The updated vectors, and the results of all blocks, stacked.
@@ -244,20 +246,20 @@ def _block(rows: Rows, columns: Columns) -> Block:
 
 
 class Sums(NamedTuple):
-    """Of a vector of pairs: its product with the transposed cuts."""
+    """The product of the transposed cuts with a vector of pairs."""
 
     selected: Array  # [U]
     slacks: Array  # [m]
 
 
 def sums_of_block(block: Block, values: Array) -> tuple[Array, Array, Array]:
-    """By hypothesis [U], by row [R] and by column [Q]."""
+    """The sums of values [R, O, Q] by hypothesis [U], by row [R] and by column [Q]."""
     by_column = jnp.sum(values, axis=(0, 1))
     return block.serving(values), jnp.sum(values, axis=(1, 2)), by_column
 
 
 def gather_sums(results: tuple[Array, Array, Array], layout: Layout, num_examples: int) -> Sums:
-    """The sums of all blocks."""
+    """Adds the sums of all blocks."""
     selected, by_row, by_column = results
     return Sums(
         jnp.sum(selected, axis=0),
@@ -284,8 +286,8 @@ def of_ends(values: Array, layout: Layout) -> tuple[Array, Array]:
 
 
 def most_serving(block: Block, values: Array) -> Array:
-    """The sums [U] of values [R, O, Q], not negative and none subnormal, over the cuts of each
-    hypothesis, rounded up.
+    """The sums [U] of values [R, O, Q] over the cuts that count each hypothesis, rounded up. The
+    values must be 0 or positive normal numbers.
     """
 
     def rounded(block: Block, values: Array) -> Array:
@@ -298,8 +300,8 @@ def most_serving(block: Block, values: Array) -> Array:
 
 
 def bound_sums(values: Array) -> tuple[Array, Array, Array]:
-    """Sums of values [R, O, Q], not negative, by row [R] and by column [Q], rounded up, and of all
-    [], rounded down.
+    """The sums of non-negative values [R, O, Q] by row [R] and by column [Q], rounded up, and the
+    sum of all values [], rounded down.
     """
 
     def rounded(values: Array) -> tuple[Array, Array, Array]:

@@ -1,9 +1,9 @@
-"""The linear relaxation of L0-RBoost over a pool of hypotheses, with all pair cuts (paper 001,
-Goldberg and Eckstein 2009, (18)).
+"""The linear relaxation of L0-RBoost over a pool of hypotheses, with all pair cuts: (18) of
+Goldberg and Eckstein (2009).
 
-Rounds of a solve over a working set of cuts and a search among all pairs; each round proves both
-bounds (`jboost.l0.relaxation.certify`). lambda are the `coefficients`, mu `selected`, xi `slacks`,
-rho `margin`, w `example_weights`, v `pair_weights`, alpha `convexity`.
+Each round solves over a working set of cuts, searches all pairs for violated cuts, and proves both
+bounds (`jboost.l0.relaxation.certify`). Names in the code: lambda is `coefficients`, mu `selected`,
+xi `slacks`, rho `margin`, w `example_weights`, v `pair_weights`, alpha `convexity`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0.relaxation import all_pairs, certify, first_order, interior
 from jboost.l0.relaxation import cuts as pair_cuts
-from jboost.l0.relaxation.cuts import Wanted
+from jboost.l0.relaxation.cuts import LeastSlacks
 from jboost.l0.relaxation.instance import (
     known_cuts,
     make_instance,
@@ -43,13 +43,17 @@ from jboost.l0.types import (
 )
 from jboost.lp.interior_point import InteriorPointConfig
 
-_FIRST_ERROR = 0.1  # relative, of the first solve
+_FIRST_ERROR = 0.1  # relative tolerance of the first solve
+# The smallest tolerance of a solve, as a share of the tolerance of the relaxation.
 _SHARE_OF_TOLERANCE = 0.3
-_FINEST = {4: 2e-5, 8: 1e-10}  # by the size of a float: what a solve may be asked for
-_MAX_LOST = 3  # rounds that bring nothing
-# held in any case; and at most, where columns are few and more cuts than examples matter
-_FEW_CUTS, _CUTS_TO_AN_EXAMPLE = 1024, 8
-_FEW_ENTRIES = 1 << 17  # numbers in the rows of cuts that cost next to nothing
+# The smallest tolerance of a solve, by the bytes of a float: rounding allows no less.
+_FINEST = {4: 2e-5, 8: 1e-10}
+_MAX_LOST = 3  # rounds in a row that hardly reduce the gap, after which the solver stops
+# The default capacity is at least `_FEW_CUTS`. It is up to `_CUTS_PER_EXAMPLE` per example while
+# the rows of the cuts have at most `_FEW_ENTRIES` entries, whose cost is negligible: with few
+# columns more cuts than examples may be binding.
+_FEW_CUTS, _CUTS_PER_EXAMPLE = 1024, 8
+_FEW_ENTRIES = 1 << 17
 
 
 @meshes.takes_gathered
@@ -68,8 +72,8 @@ def solve_relaxation(
     config: RelaxationConfig | None = None,
     initial: L0Relaxation | WarmStart | None = None,
 ) -> L0Relaxation:
-    """The relaxation of the sparse minimum disagreement problem over a pool, all pair cuts of both
-    orders enforced, or those that `config` asks for (paper 001, (18)).
+    """Solves the relaxation (18) of Goldberg and Eckstein (2009), of the sparse minimum
+    disagreement problem over a pool, with all pair cuts of both orders or with those of `config`.
 
     Minimises sum_i weight_i xi_i + sum_u c_u mu_u s.t. sum_u y_i H_iu lambda_u + (1 + rho)
     xi_i >= rho, sum lambda = 1, mu >= lambda >= 0, xi >= 0, xi_i + xi_i' + sum of mu over
@@ -81,31 +85,33 @@ def solve_relaxation(
       labels: [m] -1 or +1.
       costs: c [U] >= 0.
       margin: [] rho in (0, 1].
-      weights: [m] price of a slack, not negative, 0 as `mask` False; None for ones.
+      weights: [m] cost of a slack, not negative; 0 has the effect of `mask` False; None for ones.
       mask: [m] bool, False for examples that only pad; None for all True.
       column_mask: [U] bool, False for slots of the pool that hold no hypothesis; None for all True.
-      tolerance: [] the gap between the bounds to be reached, relative to the upper one (to the
-        largest weight, where that is more); None for 1e-6 in float64 and 3e-4 in float32, which as
-        a rule can prove 1e-4 (from 1,024 examples on, where it ends in 64 bits, 3e-5).
-      features: [m, N] of 0 and 1, NaN where not known: what the distance of two examples is counted
-        in, for `config.distance_factor`.
-      config: static; None for cuts added by rounds and the interior point method, at every size:
-        `AllPairsConfig` was slower where measured.
-      initial: a solution with as many examples, as many columns or fewer, and any capacity up to
-        this one: the columns it knows come first. Of the same columns the bounds are no worse than
-        its own, but for rounding: so a float64 call can go on from a float32 solution.
+      tolerance: [] the gap between the bounds at which to stop, relative to the larger of the upper
+        bound and the largest weight; None for 1e-6 in float64 and 3e-4 in float32. In float32 the
+        solver usually reaches 1e-4, and 3e-5 from 1,024 examples on, where it ends in 64 bits.
+      features: [m, N] of 0 and 1, NaN where unknown: the attributes that `config.distance_factor`
+        compares.
+      config: static; None for the interior point method with cuts added in rounds, at every size:
+        `AllPairsConfig` was slower at every size measured.
+      initial: a solution to start from. It has the same number of examples, at most as many columns
+        and at most this capacity; its columns are the first of this pool. For the same columns the
+        bounds are no worse than its own, up to rounding. So a float64 call can refine a float32
+        solution.
 
     Returns:
-      An `L0Relaxation`. lower_bound <= optimum over this pool <= upper_bound: `certify.lower_bound`
-      proves the one from example_weights and pair_weights, and coefficients, selected and slacks
-      attain the other, in exact arithmetic. Statuses: OPTIMAL; ROUND_LIMIT; CAPACITY_LIMIT, where
-      more cuts were needed than there is room for; ITERATION_LIMIT (`AllPairsConfig`);
-      NUMERICAL_ERROR, where rounding forbids more; PRIMAL_INFEASIBLE without a column;
-      INVALID_INPUT, with bounds -inf and inf. Wherever a solve stops, its bounds hold.
+      An `L0Relaxation` with lower_bound <= optimum over this pool <= upper_bound.
+      `certify.lower_bound` proves the lower bound from example_weights and pair_weights.
+      coefficients, selected and slacks attain the upper bound in exact arithmetic. Statuses:
+      OPTIMAL; ROUND_LIMIT; CAPACITY_LIMIT if more cuts were needed than the capacity;
+      ITERATION_LIMIT (`AllPairsConfig`); NUMERICAL_ERROR if rounding prevents a smaller gap;
+      PRIMAL_INFEASIBLE without a column; INVALID_INPUT, with bounds -inf and inf. The bounds hold
+      whatever the status is.
 
     Raises:
-      ValueError: at trace time, naming the argument, where shapes do not fit; and, where values are
-        known, for what is not allowed.
+      ValueError: at trace time, naming the argument, for shapes that do not fit, and for invalid
+        values where they are known.
 
     >>> import jboost
     >>> solution = jboost.l0.solve_relaxation(
@@ -129,7 +135,7 @@ def solve_relaxation(
     config = check.config("config", config, RelaxationConfig)
     shape = data[0].shape
     bits = validate_features(features, data[4], config)
-    if _has_grid(config, shape) and 0 not in shape:
+    if _holds_all_pairs(config, shape) and 0 not in shape:
         config = all_pairs.with_listing(config, shape[0])
         layout = all_pairs.known_layout(config, data[0], data[1], data[4])
         return _solve(
@@ -155,8 +161,8 @@ def solve_relaxation(
 
 
 def validate_features(features: ArrayLike | None, mask: Array, config: RelaxationConfig) -> Array:
-    """Features [m, N], 0 outside `mask` [m], where the config counts distances in them, else [m,
-    0]. ValueError for others than 0, 1 and NaN.
+    """The features [m, N], 0 outside `mask` [m], if `config.distance_factor` is set, else an empty
+    array [m, 0]. Raises ValueError for values other than 0, 1 and NaN.
     """
     num_examples = mask.shape[0]
     if config.distance_factor is None:
@@ -204,7 +210,7 @@ def validate_program(
 
 
 def with_one_masked(data: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The data with an example and a column more, masked out."""
+    """The data with one more example and one more column, both masked out."""
     outputs, *vectors = data
     return jnp.pad(outputs, ((0, 1), (0, 1))), *(jnp.pad(vector, (0, 1)) for vector in vectors)
 
@@ -228,57 +234,56 @@ def _without(solution: L0Relaxation, shape: tuple[int, ...]) -> L0Relaxation:
 
 
 def _validate_values(*data: Array) -> None:
-    """Raises ValueError, naming the first argument with a value that is not allowed; traced ones
-    are not looked at.
+    """Raises ValueError naming the first argument with an invalid value. Traced values are not
+    checked.
     """
     if any(isinstance(part, jax.core.Tracer) for part in data):
         return
     outputs, costs, mask, column_mask = (np.asarray(part) for part in data)
-    places = {
+    checks = {
         "outputs": (
             outputs,
             np.isin(outputs, (-1, 0, 1)) | ~mask[:, None] | ~column_mask[None, :],
             "outputs are -1, 0 or +1",
         )
     }
-    places["costs"] = (
+    checks["costs"] = (
         costs,
         ((costs >= 0) & (costs < np.inf)) | ~column_mask,
         "costs are finite and not negative",
     )
-    for name, (values, is_allowed, wanted) in places.items():
-        for place in np.argwhere(~is_allowed)[:1].tolist():
-            raise ValueError(f"{name}{place} is {values[tuple(place)]:g}: {wanted}")
+    for name, (values, is_allowed, rule) in checks.items():
+        for index in np.argwhere(~is_allowed)[:1].tolist():
+            raise ValueError(f"{name}{index} is {values[tuple(index)]:g}: {rule}")
 
 
 def capacity_of(config: RelaxationConfig, shape: tuple[int, ...]) -> int:
-    """How many cuts are held at a time, static."""
-    if _has_grid(config, shape):
-        return all_pairs.num_places(shape[0])
+    """The number of cuts held at a time, static."""
+    if _holds_all_pairs(config, shape):
+        return all_pairs.num_entries(shape[0])
     everything = max(1, pair_cuts.num_pairs(shape[0]))
     if config.capacity is not None:
         return min(everything, config.capacity)
     num_examples, num_columns = shape
-    cheap = min(_CUTS_TO_AN_EXAMPLE * num_examples, _FEW_ENTRIES // max(num_columns, 1))
+    cheap = min(_CUTS_PER_EXAMPLE * num_examples, _FEW_ENTRIES // max(num_columns, 1))
     return min(everything, max(num_examples + 2 * num_columns, _FEW_CUTS, cheap))
 
 
 def _validate_layout(weights: Array, layout: Layout | None) -> None:
-    """Raises ValueError where a vector of pairs is of another layout."""
+    """Raises ValueError unless unlisted pair weights have the shape of the layout."""
     expected = None if layout is None else list(layout.shape)
     if list(weights.shape) != expected:
         raise ValueError(
             f"initial has pair weights of shape {list(weights.shape)} whose pairs are not listed:"
-            f" expected {expected or 'a list of pairs'}; solve for it with"
-            " AllPairsConfig(lists_pairs=True), and it begins any other program of the same"
-            " examples"
+            f" expected {expected or 'a list of pairs'}; compute it with"
+            " AllPairsConfig(lists_pairs=True), then it can start any program of the same examples"
         )
 
 
 def _warm(
     initial: Any, shape: tuple[int, ...], config: RelaxationConfig, layout: Layout | None = None
 ) -> WarmStart | None:
-    """`initial` with room for all columns and cuts. ValueError where it does not fit."""
+    """`initial` padded to this number of columns and cuts. Raises ValueError if it does not fit."""
     if initial is None:
         return None
     warm = _of_proof(initial) if isinstance(initial, L0Relaxation) else initial
@@ -290,15 +295,15 @@ def _warm(
     weights, is_vector = warm.dual.pair_weights, warm.dual.pair_weights.ndim == 3
     if is_vector:
         _validate_layout(weights, layout)
-    elif all_pairs.keeps_grid(config):
+    elif all_pairs.keeps_vectors(config):
         capacity = weights.shape[0]
 
     def extended(name: str, values: Array, size: int, fill: int = 0) -> Array:
         missing = size - values.shape[0]
         if missing < 0:
             raise ValueError(
-                f"initial has {values.shape[0]} {name}: expected at most {size}, as this program"
-                " has room for"
+                f"initial has {values.shape[0]} {name}: expected at most {size}, the number in this"
+                " program"
             )
         widths = [(0, missing)] + [(0, 0)] * (values.ndim - 1)
         return jnp.pad(values, widths, constant_values=fill)
@@ -321,8 +326,8 @@ def _warm(
 
 
 def _of_proof(solution: L0Relaxation) -> WarmStart:
-    """A warm start from the sides that prove the bounds, rather than from the last ones: so the
-    first look proves as much.
+    """A warm start from the primal and dual solutions that prove the bounds, not from the last
+    iterate. So the first round proves the same bounds without a solve.
     """
     return WarmStart(
         Primal(solution.coefficients, solution.selected, solution.slacks),
@@ -334,7 +339,7 @@ def _of_proof(solution: L0Relaxation) -> WarmStart:
 
 
 def cold(num_examples: int, num_columns: int, config: RelaxationConfig) -> WarmStart:
-    """A warm start that knows nothing."""
+    """A warm start of the right shapes without any information."""
     dtype = jnp.result_type(float)
     capacity = capacity_of(config, (num_examples, num_columns))
     examples, columns, cuts = (
@@ -351,7 +356,7 @@ def cold(num_examples: int, num_columns: int, config: RelaxationConfig) -> WarmS
 
 
 class _Best(NamedTuple):
-    """What proves the bounds so far."""
+    """The best bounds so far and the solutions that prove them."""
 
     primal: Primal
     upper: Array  # []
@@ -362,17 +367,17 @@ class _Best(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Between two rounds: a working set to be solved over."""
+    """The state between two rounds."""
 
     cuts: Cuts
     iterate: Any  # of the method
-    has_begun: Array  # [] bool, False before the first look
+    has_begun: Array  # [] bool, False before the first round, which solves nothing
     best: _Best
     gap: Array  # [] relative
-    wanted: Array  # [] the error that the next solve is asked for
-    num_lost: Array  # [] int32 rounds in a row that brought nothing
-    is_full: Array  # [] bool, a violated cut found no room
-    is_new: Array  # [U] bool, columns that the warm start did not know or use
+    tolerance: Array  # [] of the next solve
+    num_lost: Array  # [] int32 rounds in a row that hardly reduced the gap
+    is_full: Array  # [] bool, whether a violated cut found no free slot
+    is_new: Array  # [U] bool, columns that the warm start did not have or use
     num_iterations: Array  # [] int32
     num_rounds: Array  # [] int32
 
@@ -403,18 +408,18 @@ def solve_instance(
     most_rounds: Array | None = None,
     layout: Layout | None = None,
 ) -> L0Relaxation:
-    """`solve_relaxation` of arrays (outputs, labels, costs, weights, mask, column_mask, features),
-    where which cuts are meant may be traced.
+    """`solve_relaxation` for validated arrays, where the kind of cuts may be traced.
 
     Args:
       config: static.
-      data: of the default float type, masks apart.
+      data: outputs, labels, costs, weights, mask, column_mask and features; all but the masks are
+        of the default float type.
       margin: [] rho.
       tolerance: [].
-      either: [] bool, in place of `config.cuts`.
-      warm: None, or of this capacity.
-      most_rounds: [] int32, where fewer are wanted than `config.max_rounds`.
-      layout: static, of `AllPairsConfig`; None for one that fits all classes there can be.
+      either: [] bool, whether the cuts are "either"; replaces `config.cuts`.
+      warm: None, or a warm start of this capacity.
+      most_rounds: [] int32, a further limit on the number of rounds besides `config.max_rounds`.
+      layout: static, of `AllPairsConfig`; None for one that fits any sizes of the classes.
     """
     most_rounds = jnp.asarray(config.max_rounds, jnp.int32) if most_rounds is None else most_rounds
     outputs, labels, costs, weights, mask, column_mask, features = data
@@ -423,7 +428,7 @@ def solve_instance(
     )
     instance = with_distances(instance, features, config.distance_factor)
     is_valid &= jnp.all((features == 0) | (features == 1) | jnp.isnan(features) | ~mask[:, None])
-    if _has_grid(config, instance.margins.shape):
+    if _holds_all_pairs(config, instance.margins.shape):
         layout = (
             all_pairs.any_layout(config, instance.weights.shape[0]) if layout is None else layout
         )
@@ -431,7 +436,7 @@ def solve_instance(
         return all_pairs.solve_relaxation(
             instance, config, layout, is_valid, tolerance, warm, most_rounds, capacity
         )
-    pairs, method = _ways(config, instance.margins.shape)
+    pairs, method = _strategies(config, instance.margins.shape)
     state = _begin(instance, warm, pairs, method, config)
     is_hopeless = ~is_valid | ~jnp.any(instance.is_column)
     state = state._replace(gap=jnp.where(is_hopeless, 0.0, state.gap))
@@ -450,13 +455,13 @@ def solve_instance(
     return _finish(instance, last, pairs, method, is_valid, tolerance)
 
 
-def _has_grid(config: RelaxationConfig, shape: tuple[int, ...]) -> bool:
-    """Whether all pairs are held, and there are any."""
+def _holds_all_pairs(config: RelaxationConfig, shape: tuple[int, ...]) -> bool:
+    """Whether the solver holds all pairs and there are any."""
     return isinstance(config.solver, AllPairsConfig) and pair_cuts.num_pairs(shape[0]) > 0
 
 
-def _ways(config: RelaxationConfig, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Which cuts are held, and the method between two searches."""
+def _strategies(config: RelaxationConfig, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The strategy of the working set and the method that solves over it."""
     solver = (
         config.solver.first_order if isinstance(config.solver, AllPairsConfig) else config.solver
     )
@@ -469,14 +474,14 @@ def _ways(config: RelaxationConfig, shape: tuple[int, ...]) -> tuple[Any, Any]:
 
 
 def _scale(instance: Instance, upper: Array) -> Array:
-    """What gaps are relative to, []."""
+    """The scale of relative gaps, []."""
     return jnp.maximum(jnp.where(jnp.isfinite(upper), upper, 0.0), instance.unit)
 
 
 def _begin(
     instance: Instance, warm: WarmStart | None, pairs: Any, method: Any, config: RelaxationConfig
 ) -> _State:
-    """Before the first look: what a warm start knows, or the even vote, and no bound."""
+    """The state before the first round: a warm start or the uniform vote, without bounds."""
     num_examples, num_columns = instance.margins.shape
     dtype = instance.costs.dtype
     capacity = capacity_of(config, (num_examples, num_columns))
@@ -529,25 +534,25 @@ def _round(
     tolerance: Array,
     config: RelaxationConfig,
 ) -> _State:
-    """One solve, what it proves, one search, and the cuts that it brings; the first round looks at
-    where it all begins, without a solve.
+    """One round: a solve, the proof of its bounds, a search, and the update of the working set. The
+    first round does the same for the starting point, without a solve.
     """
     scale, held = _scale(instance, state.best.upper), pairs.hold(instance, state.cuts)
 
     def solve(tolerance: Array) -> Solved:
         return method.solve(instance, held, state.iterate, scale=scale, tolerance=tolerance)
 
-    def as_it_is(_: Array) -> Solved:
+    def keep(_: Array) -> Solved:
         primal, dual = method.sides(instance, state.iterate)
         importance = jnp.ones(held.is_used.shape, scale.dtype)
         return Solved(state.iterate, primal, dual, importance, jnp.zeros((), jnp.int32))
 
-    solved = loops.one_of(state.has_begun, state.wanted, jnp.inf, solve, as_it_is)
+    solved = loops.one_of(state.has_begun, state.tolerance, jnp.inf, solve, keep)
     dual = certify.allowed(instance, held, solved.dual)
     lower, convexity = certify.prove_lower(instance, held, dual)
     point, least = certify.on_grid(instance, solved.primal)
-    wanted = pair_cuts.search(instance, point.selected, point.slacks, config.max_pair_entries)
-    primal = certify.raised(instance, point, least, wanted)
+    required = pair_cuts.search(instance, point.selected, point.slacks, config.max_pair_entries)
+    primal = certify.raised(instance, point, least, required)
     upper = certify.price(instance, primal)
     best = _better(state.best, _Best(primal, upper, dual, state.cuts, convexity, lower))
 
@@ -558,27 +563,27 @@ def _round(
         state.has_begun, jnp.maximum(0.01 * jnp.minimum(gap, 1.0), least_gap), 0.0
     )
     candidates = (
-        wanted
+        required
         if config.selection == "violated"
-        else _of_new_columns(instance, state, point, wanted, threshold, config)
+        else _of_new_columns(instance, state, point, required, threshold, config)
     )
     fresh = pairs.refresh(
         instance, state.cuts, solved.importance, candidates, point.selected, point.slacks, threshold
     )
     finest = jnp.asarray(_FINEST[gap.dtype.itemsize], gap.dtype)
     aim = jnp.maximum(method.share_of_gap * gap, _SHARE_OF_TOLERANCE * tolerance)
-    was_coarse = state.wanted > jnp.maximum(aim, finest)
+    was_coarse = state.tolerance > jnp.maximum(aim, finest)
     is_lost = (gap > 0.9 * state.gap) & ~was_coarse
-    next_wanted = jnp.where(is_lost, 0.1, 1.0) * jnp.minimum(aim, state.wanted)
+    next_tolerance = jnp.where(is_lost, 0.1, 1.0) * jnp.minimum(aim, state.tolerance)
     return _State(
         cuts=fresh.cuts,
         iterate=method.refresh(
-            instance, fresh.place_before, certify.shared(point, wanted), solved.iterate
+            instance, fresh.former_slot, certify.shared(point, required), solved.iterate
         ),
         has_begun=jnp.ones((), bool),
         best=best,
         gap=jnp.where(state.has_begun, gap, jnp.inf),
-        wanted=jnp.where(state.has_begun, jnp.maximum(next_wanted, finest), state.wanted),
+        tolerance=jnp.where(state.has_begun, jnp.maximum(next_tolerance, finest), state.tolerance),
         num_lost=jnp.where(is_lost, state.num_lost + 1, 0).astype(jnp.int32),
         is_full=fresh.num_left_out > 0,
         is_new=state.is_new,
@@ -591,22 +596,22 @@ def _of_new_columns(
     instance: Instance,
     state: _State,
     point: Primal,
-    wanted: Wanted,
+    required: LeastSlacks,
     threshold: Array,
     config: RelaxationConfig,
-) -> Wanted:
-    """What the cuts of pairs want that a new column tells apart, (24), while one of them is
-    violated.
+) -> LeastSlacks:
+    """The search result for the pairs that a new column separates, as in (24), while one of their
+    cuts is violated; `required` otherwise.
     """
-    theirs = pair_cuts.search(
+    of_new = pair_cuts.search(
         instance, point.selected, point.slacks, config.max_pair_entries, only=state.is_new
     )
-    is_violated = jnp.any(theirs.least - point.slacks > threshold)
-    return jax.tree.map(lambda one, other: jnp.where(is_violated, one, other), theirs, wanted)
+    is_violated = jnp.any(of_new.least - point.slacks > threshold)
+    return jax.tree.map(lambda one, other: jnp.where(is_violated, one, other), of_new, required)
 
 
 def _better(old: _Best, new: _Best) -> _Best:
-    """The better primal side and the better dual side."""
+    """The better primal solution and, independently, the better dual solution."""
     attains, proves = new.upper <= old.upper, new.lower > old.lower  # infinite before the first
     primal, upper = jax.tree.map(
         lambda fresh, kept: jnp.where(attains, fresh, kept),

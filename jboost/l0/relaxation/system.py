@@ -1,19 +1,19 @@
 """The linear program over a working set, and the linear system of a direction of the interior point
 method (`newton`).
 
-With mu = lambda + extra: minimise weights . xi + c . (lambda + extra) s.t. A lambda + (1 + rho)
-xi - margin = rho, S mu + E xi - cut = 1, sum lambda = 1, extra + room = 1; lambda, extra, room, xi,
-margin, cut >= 0. A_iu = y_i H_iu; E has two ones in a row, the ends of a cut, and S is what serves
-it.
+With mu = lambda + extra the program is: minimise weights . xi + c . (lambda + extra) s.t.
+A lambda + (1 + rho) xi - margin = rho, S mu + E xi - cut = 1, sum lambda = 1, extra + room = 1;
+lambda, extra, room, xi, margin, cut >= 0. A_iu = y_i H_iu. Row k of E has two ones, at the examples
+of cut k; row k of S has ones at the hypotheses that the cut counts.
 
-All variables that are not negative lie in one vector, and their duals in another one of the same
-order (`Parts`). A direction is found in x = (xi, lambda, mu), the rest of it follows. Rows are the
-margins and the cuts, J x = (A lambda + (1 + rho) xi, S mu + E xi).
+All non-negative variables are stored in one vector, and their duals in another one in the same
+order (`Parts`). The system is solved for the direction of x = (xi, lambda, mu); the other parts
+follow. The rows are the margins and the cuts, J x = (A lambda + (1 + rho) xi, S mu + E xi).
 
-Work of an iteration: xi is eliminated by way of the graph of the cuts. Examples of which no two
-share a cut have a diagonal block, so one Cholesky factor is left of the size of the others, which
-hold an end of each cut at least: the smaller class would do, and half of it does as a rule. Then
-there is one of twice the number of columns.
+Cost of an iteration: xi is eliminated along the graph whose edges are the cuts. Examples of which
+no two share a cut have a diagonal block. The other examples form a cover, with an end of each cut.
+The minority class is a cover, and usually half of it is enough. So one Cholesky factor has the size
+of the cover, and a second one twice the number of columns.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from jboost.base.types import Array
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import Cuts, Instance
 
-# entries of the graph to an edge, from which a CPU goes along edges faster than it multiplies
-# matrices
+# If the matrix of the graph has more entries per edge than this, a CPU computes products faster
+# along the edges than with the matrix.
 _DENSITY = 100
-# products and solves with the factor for a direction, by the size of a float
+# The largest number of steps of conjugate gradients for a direction, by the bytes of a float.
 MOST_REFINEMENTS = {4: 8, 8: 3}
-# of a right-hand side, in the norm of the inverse: what a direction may leave of it
+# The relative residual of a direction, in the norm of the inverse, by the bytes of a float.
 _EXACT = {4: 1e-2, 8: 1e-4}
 
 
 class Parts(NamedTuple):
-    """One number for each of the variables that are not negative, or for their duals, in the order
-    in which they lie in a vector.
+    """The parts of a vector with one number for each non-negative variable, or for its dual, in the
+    order in which they are stored.
     """
 
     coefficients: Array  # [..., U] lambda
     extra: Array  # [..., U] mu - lambda
     room: Array  # [..., U] 1 - extra
     slacks: Array  # [..., m] xi
-    margins: Array  # [..., m] what a margin has beyond what it needs; its dual is w
-    cuts: Array  # [..., K] what a cut has beyond 1; its dual is v
+    margins: Array  # [..., m] surplus of each margin row; its dual is w
+    cuts: Array  # [..., K] surplus of each cut; its dual is v
 
 
 class Point(NamedTuple):
-    """An iterate, or changes of it."""
+    """An iterate, or a direction."""
 
-    # [2, n] primal, 1 where unused, and dual, 0 where unused; of changes 0 where unused
+    # [2, n] primal and dual; unused entries are 1 and 0 in an iterate, 0 in a direction
     sides: Array
     convexity: Array  # [] alpha
 
@@ -70,15 +70,15 @@ class Program(NamedTuple):
 
 
 class Cover(NamedTuple):
-    """Examples among which each cut has an end."""
+    """A set of examples that contains an example of each cut."""
 
     is_in: Array  # [m] bool
-    places: Array  # [k] int32 which they are; m for padding
-    slots: Array  # [m] int32 where they stand among `places`; k for the others
+    places: Array  # [k] int32 indices of its examples; m for padding
+    slots: Array  # [m] int32 index of each example in `places`; k for the others
 
 
 def make_program(instance: Instance, cuts: Cuts, served: Array) -> Program:
-    """The program over these cuts, served [K, U] as their rows say."""
+    """The program over these cuts with the coefficients `served` [K, U] of mu."""
     is_real = jnp.arange(instance.weights.shape[0]) < instance.num_real
     columns = (instance.is_column,) * 3
     return Program(
@@ -90,13 +90,13 @@ def make_program(instance: Instance, cuts: Cuts, served: Array) -> Program:
 
 
 def parts_of(program: Program, vector: Array) -> Parts:
-    """A vector [..., n], part by part."""
+    """Splits a vector [..., n] into its parts."""
     (num_examples, num_columns), num_cuts = program.instance.margins.shape, program.served.shape[0]
     return Parts(*_split(vector, 3 * [num_columns] + 2 * [num_examples] + [num_cuts]))
 
 
 def _split(vector: Array, sizes: list[int]) -> list[Array]:
-    """Pieces of such sizes along the last axis."""
+    """Splits the last axis into pieces of these sizes."""
     ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
     return [vector[..., end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
@@ -137,8 +137,8 @@ def priced(program: Program, rows: Array) -> Array:
 
 
 def is_in_cover(program: Program) -> Array:
-    """For each cut the end that more cuts share, where that makes fewer than the smaller class, [m]
-    bool.
+    """A small cover, [m] bool: from each cut the example that is in more cuts. It is the minority
+    class if that is smaller.
     """
     num_examples = program.instance.weights.shape[0]
     degrees = pair_cuts.scatter(
@@ -156,7 +156,7 @@ def is_in_cover(program: Program) -> Array:
 
 
 def cover_of(is_in: Array, size: int) -> Cover:
-    """Those examples, with room for so many, static."""
+    """The cover of these examples, of static capacity `size`."""
     slots = jnp.where(is_in, jnp.cumsum(is_in, dtype=jnp.int32) - 1, size)
     places = (
         jnp.full((size,), is_in.shape[0], jnp.int32)
@@ -167,16 +167,18 @@ def cover_of(is_in: Array, size: int) -> Cover:
 
 
 class Graph(NamedTuple):
-    """The cuts between the cover and the examples outside it, with their ratios."""
+    """The cuts between the cover and the examples outside it, with their ratios of dual to
+    primal.
+    """
 
-    outside: Array  # [K] int32 the example; m or more for a cut without one
-    inside: Array  # [K] int32 the slot of the cover; k for an empty slot
+    outside: Array  # [K] int32 the example outside; m or more if both are in the cover
+    inside: Array  # [K] int32 the slot in the cover; k for an empty slot
     ratio: Array  # [K]
-    matrix: Array  # [m, k] their sums
+    matrix: Array  # [m, k] sums of the ratios
 
     @property
     def is_sparse(self) -> bool:
-        """Whether products go along edges."""
+        """Whether products are computed along edges."""
         return devices.platform() == "cpu" and _DENSITY * self.ratio.shape[0] < self.matrix.size
 
     def to_cover(self, values: Array) -> Array:
@@ -201,21 +203,21 @@ class Graph(NamedTuple):
 
 
 class System(NamedTuple):
-    """What is to be solved for a direction, a matrix in x = (xi, lambda, mu), and the factors of
-    one next to it.
+    """The linear system of a direction in x = (xi, lambda, mu), and the factors of a slightly
+    regularised matrix.
     """
 
     program: Program
     ratio: Array  # [n] of dual to primal
     cover: Cover
     graph: Graph
-    inverse: Array  # [m] of the diagonal, of the examples that are eliminated; else 0
+    inverse: Array  # [m] inverse diagonal of the eliminated examples; 0 in the cover
     roots: Array  # [k] scale of the cover
-    factor: Array  # [k, k] Cholesky's of the cover, the other examples eliminated
-    # [m + k, 2 U] the columns' rows in the eliminated, and in what is left of the cover
+    factor: Array  # [k, k] Cholesky factor of the cover after elimination of the other examples
+    # [m + k, 2 U] blocks that couple the columns with the eliminated examples and with the cover
     ties: Array
     unit: Array  # [2 U] scale of the columns
-    top: Array  # [2 U, 2 U] Cholesky's of the columns, all examples eliminated
+    top: Array  # [2 U, 2 U] Cholesky factor of the columns after elimination of all examples
 
 
 def factorise(program: Program, cover: Cover, ratio: Array) -> System:
@@ -223,25 +225,28 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
     instance, served, of = program.instance, program.served, parts_of(program, ratio)
     is_real = parts_of(program, program.is_used).slacks
     num_columns = served.shape[1]
-    eps, size, stiff = jnp.finfo(served.dtype).eps, cover.places.shape[0], 1 + instance.margin
-    graded = of.cuts[:, None] * served
+    eps, size, stiffness = jnp.finfo(served.dtype).eps, cover.places.shape[0], 1 + instance.margin
+    weighted = of.cuts[:, None] * served
     ends = pair_cuts.scatter_rows(
-        program.cuts, jnp.concatenate([graded, of.cuts[:, None]], axis=1), instance.margins.shape[0]
+        program.cuts,
+        jnp.concatenate([weighted, of.cuts[:, None]], axis=1),
+        instance.margins.shape[0],
     )
-    pulled, degrees = ends[:, :-1], ends[:, -1]
-    own = jnp.where(is_real, stiff**2 * of.margins + of.slacks, 1.0)
+    coupling, degrees = ends[:, :-1], ends[:, -1]
+    own = jnp.where(is_real, stiffness**2 * of.margins + of.slacks, 1.0)
     inverse = jnp.where(cover.is_in, 0.0, 1 / (own + degrees))
-    sides = jnp.concatenate([stiff * of.margins[:, None] * instance.margins, pulled], axis=1)
+    sides = jnp.concatenate([stiffness * of.margins[:, None] * instance.margins, coupling], axis=1)
 
     graph, among = _make_graph(program, cover, of.cuts)
-    swept = graph.to_cover(
+    reduction = graph.to_cover(
         inverse[:, None] * jnp.concatenate([graph.matrix, sides, own[:, None]], axis=1)
     )
-    # between two of the cover, the other class's part is of one sign and its own of the other
-    among = among + among.T - swept[:, :size]
+    # No entry of `among` cancels: a cut joins examples of opposite classes, while elimination
+    # couples examples of the same class.
+    among = among + among.T - reduction[:, :size]
     among = jnp.where(jnp.eye(size, dtype=bool), 0.0, among)
-    # no difference: rounding stays relative
-    kept = own.at[cover.places].get(mode="fill", fill_value=1.0) + swept[:, -1]
+    # A sum of positive terms instead of a difference, so that the rounding error stays relative.
+    kept = own.at[cover.places].get(mode="fill", fill_value=1.0) + reduction[:, -1]
     roots = jnp.where(
         cover.places < own.shape[0], lax.rsqrt(kept + reduce.total(jnp.abs(among))), 0.0
     )
@@ -249,40 +254,40 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
         jnp.eye(size, dtype=served.dtype) * (1 + 30 * eps) + roots[:, None] * among * roots[None, :]
     )
     factor = lax.linalg.cholesky(inner, symmetrize_input=False)
-    halved = solve_triangular(
+    half_solved = solve_triangular(
         factor,
         roots[:, None]
-        * (sides.at[cover.places].get(mode="fill", fill_value=0.0) - swept[:, size:-1]),
+        * (sides.at[cover.places].get(mode="fill", fill_value=0.0) - reduction[:, size:-1]),
         lower=True,
     )
 
-    bend = of.extra + of.room
-    # the rest is gone
+    of_bounds = of.extra + of.room
+    # The ratio of a margin after the elimination of its slack.
     left = of.margins * jnp.where(cover.is_in, 1.0, (degrees + of.slacks) * inverse)
-    mixed = (-stiff * of.margins * inverse)[:, None] * pulled
+    mixed = (-stiffness * of.margins * inverse)[:, None] * coupling
     of_margins = jnp.concatenate([left[:, None] * instance.margins, mixed], axis=1)
     of_margins = times_transposed(instance.margins, of_margins)
-    whole = times_transposed(served, graded)
+    whole = times_transposed(served, weighted)
     of_cuts = jnp.concatenate(
         [
             of_margins[:, num_columns:].T,
-            whole - times_transposed(pulled, inverse[:, None] * pulled),
+            whole - times_transposed(coupling, inverse[:, None] * coupling),
         ],
         axis=1,
     )
-    of_extra = jnp.diag(bend)
+    of_extra = jnp.diag(of_bounds)
     outer = jnp.concatenate([of_margins, of_cuts]) + jnp.block(
         [[of_extra, -of_extra], [-of_extra, of_extra]]
     )
-    outer = outer - times_transposed(halved, halved)
+    outer = outer - times_transposed(half_solved, half_solved)
     steepness = jnp.concatenate(
         [
             reduce.total(of.margins[:, None] * instance.margins**2, axis=0) + of.coefficients,
             jnp.diagonal(whole),
         ]
     )
-    unit = numerics.inverse_root(steepness + jnp.tile(bend, 2))
-    added = jnp.concatenate([of.coefficients, jnp.zeros_like(bend)]) * unit**2 + jnp.where(
+    unit = numerics.inverse_root(steepness + jnp.tile(of_bounds, 2))
+    added = jnp.concatenate([of.coefficients, jnp.zeros_like(of_bounds)]) * unit**2 + jnp.where(
         jnp.tile(instance.is_column, 2), 30 * eps, 1.0
     )
     top = lax.linalg.cholesky(
@@ -296,14 +301,14 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
         inverse,
         roots,
         factor,
-        jnp.concatenate([sides, halved]),
+        jnp.concatenate([sides, half_solved]),
         unit,
         top,
     )
 
 
 def _make_graph(program: Program, cover: Cover, ratio: Array) -> tuple[Graph, Array]:
-    """The graph, and the sums [k, k] of cuts with both ends in the cover, below the diagonal."""
+    """The graph, and the sums of ratios of cuts inside the cover, [k, k] lower triangular."""
     num_examples, size = cover.is_in.shape[0], cover.places.shape[0]
     first, second = (cover.slots.at[end].get(mode="fill", fill_value=size) for end in program.cuts)
     inside = jnp.minimum(first, second)
@@ -322,7 +327,9 @@ def _make_graph(program: Program, cover: Cover, ratio: Array) -> tuple[Graph, Ar
 
 
 def solve_roughly(system: System, right: Array) -> Array:
-    """The solution x [m + 2 U] by the factors alone, for a right-hand side alike."""
+    """The approximate solution x [m + 2 U] from the factors alone, for a right-hand side of the
+    same shape.
+    """
     num_examples, size = system.inverse.shape[0], system.roots.shape[0]
     slacks, columns = right[:num_examples], right[num_examples:]
     own = system.inverse * slacks
@@ -346,47 +353,51 @@ def apply(system: System, columns: Array, rows: Array) -> Array:
     program = system.program
     of, is_real = parts_of(program, system.ratio), parts_of(program, program.is_used).slacks
     slacks, coefficients, selected = columns_of(program, columns)
-    bent = (of.extra + of.room) * (selected - coefficients)
-    own = [jnp.where(is_real, of.slacks, 1.0) * slacks, of.coefficients * coefficients - bent, bent]
+    of_extra = (of.extra + of.room) * (selected - coefficients)
+    own = [
+        jnp.where(is_real, of.slacks, 1.0) * slacks,
+        of.coefficients * coefficients - of_extra,
+        of_extra,
+    ]
     return jnp.concatenate(own) + priced(program, system.ratio[-rows.shape[0] :] * rows)
 
 
 class _Refined(NamedTuple):
-    """A solution on its way."""
+    """The state of the conjugate gradients."""
 
-    found: Array  # [m + 2 U]
-    rest: Array  # [m + 2 U] what it misses
-    toward: Array  # [m + 2 U]
-    size: Array  # [] of the rest, squared
-    whole: Array  # [] of the right-hand side
+    found: Array  # [m + 2 U] solution
+    rest: Array  # [m + 2 U] residual
+    toward: Array  # [m + 2 U] search direction
+    size: Array  # [] squared norm of the residual
+    whole: Array  # [] squared norm of the right-hand side
     is_coarse: Array  # [] bool
     count: Array  # [] int32
 
 
 def solve_refined(system: System, right: Array, most: Array) -> Array:
-    """The solution x [m + 2 U] for a right-hand side alike.
+    """The solution x [m + 2 U] for a right-hand side of the same shape.
 
-    By conjugate gradients, at most so many steps [], preconditioned by the factors: what was added
-    to the diagonals is taken back.
+    At most `most` [] steps of conjugate gradients, preconditioned by the factors, remove the error
+    of the regularisation.
     """
     exact = _EXACT[right.dtype.itemsize] ** 2
 
     def refine(state: _Refined) -> _Refined:
-        bent = solve_roughly(system, state.rest)
-        size = reduce.total(state.rest * bent)
+        preconditioned = solve_roughly(system, state.rest)
+        size = reduce.total(state.rest * preconditioned)
         whole = jnp.where(state.count == 0, size, state.whole)
         is_coarse = size > exact * whole
         return loops.cond(
             is_coarse,
-            lambda: advanced(state, bent, size, whole),
+            lambda: advanced(state, preconditioned, size, whole),
             lambda: state._replace(is_coarse=is_coarse),
         )
 
-    def advanced(state: _Refined, bent: Array, size: Array, whole: Array) -> _Refined:
-        toward = bent + numerics.safe_divide(size, state.size) * state.toward
+    def advanced(state: _Refined, preconditioned: Array, size: Array, whole: Array) -> _Refined:
+        toward = preconditioned + numerics.safe_divide(size, state.size) * state.toward
         applied = apply(system, toward, reached(system.program, toward))
         length = numerics.safe_divide(size, jnp.maximum(reduce.total(toward * applied), 0.0))
-        # of one step it is next to 1, and what is computed of it may be rounding
+        # The length of a single step is close to 1, and its difference to 1 may be rounding.
         length = jnp.where(most == 1, 1.0, length)
         found, rest = state.found + length * toward, state.rest - length * applied
         return _Refined(found, rest, toward, size, whole, jnp.ones((), bool), state.count + 1)
@@ -401,4 +412,5 @@ def solve_refined(system: System, right: Array, most: Array) -> Array:
 
 
 def num_rows(program: Program) -> tuple[int, int]:
+    """The numbers of margins and of cuts."""
     return program.instance.margins.shape[0], program.served.shape[0]

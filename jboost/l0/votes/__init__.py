@@ -1,3 +1,3 @@
-"""Votes of few columns: local search on (15) of Goldberg and Eckstein (2009), and
-rounded coefficients of the relaxation.
+"""Votes of few columns: a local search on (15) of Goldberg and Eckstein (2009), and approximations
+of the vote of the relaxation.
 """

@@ -1,5 +1,5 @@
-"""Points of the simplex whose coefficients are multiples of a power of two: on a grid every margin
-that they reach is an exact sum.
+"""Points of the simplex whose coefficients are multiples of a power of two. Their margins are sums
+without rounding.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ import jax.numpy as jnp
 
 from jboost.base.types import Array
 
-# columns whose coefficients are rounded to the nearest: what is too much in all is less than the
-# largest
+# Up to this number of columns, coefficients are rounded to the nearest multiple: the total error is
+# less than the largest coefficient, which compensates it.
 _MOST_FOR_NEAREST = 1024
-_NEARLY = 1e-3  # of a unit, what may be missing to the next multiple
+# `coarse` rounds up coefficients that are this close, in units, to the next multiple.
+_NEARLY = 1e-3
 
 
 def nearest(coefficients: Array, is_column: Array, unit: Array) -> Array:
-    """The point next to coefficients [n] that are not negative and 0 off the columns; the even one
-    where all are 0. `unit` is as fine as rounding.
+    """The grid point nearest to coefficients [n] >= 0 that are 0 outside the columns; the uniform
+    point if all are 0. `unit` is the rounding unit of the float type.
     """
     shares, num_columns = _shares(coefficients, is_column), coefficients.shape[0]
     if num_columns <= _MOST_FOR_NEAREST:
@@ -28,8 +29,8 @@ def nearest(coefficients: Array, is_column: Array, unit: Array) -> Array:
 
 
 def coarse(coefficients: Array, is_column: Array, unit: Array) -> Array:
-    """The point below the same on a grid of any unit up to 1, where rounding may have moved them
-    off it.
+    """The coefficients rounded down on a grid with any unit up to 1. Coefficients that rounding
+    moved slightly below a multiple are rounded to it.
     """
     return _filled_up(
         jnp.floor(_shares(coefficients, is_column) / unit + _NEARLY) * unit, is_column
@@ -47,7 +48,7 @@ def _shares(coefficients: Array, is_column: Array) -> Array:
 
 
 def _filled_up(coefficients: Array, is_column: Array) -> Array:
-    """The largest gets what is missing to one."""
+    """Adds the difference of the sum to one to the largest coefficient."""
     if coefficients.shape[0] == 0:
         return coefficients
     largest = jnp.argmax(jnp.where(is_column, coefficients, -1.0))

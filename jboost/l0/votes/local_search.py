@@ -1,15 +1,15 @@
-"""The sparse minimum disagreement problem (15) of paper 001 over a pool: points of it, and a local
-search.
+"""The sparse minimum disagreement problem (15) of Goldberg and Eckstein (2009) over a pool: its
+feasible points, and a local search.
 
     minimise sum_i weight_i I(y_i H_i lambda < rho) + sum_u c_u I(lambda_u > 0)
     s.t.  lambda >= 0, sum lambda = 1.
 
-Coefficients are multiples of a power of two that sum to one exactly, so that for outputs -1, 0, +1
-every margin is exact in the float type at hand, and `loss` is the loss of the coefficients as they
-are, rounded up. The local search moves lambda towards or away from one hypothesis at a time,
-(1 - t) lambda + t e_u, with an exact line search: margins are linear in t, so the loss is constant
-between sorted break points; among the best places it takes the middle of the widest interval. Where
-no such move gains, all of one coefficient goes to another hypothesis.
+Coefficients are multiples of a power of two and sum to one exactly. So for outputs -1, 0, +1 every
+margin is exact in the float type, and `loss` is the objective of these very coefficients, rounded
+up. The local search moves lambda towards or away from one hypothesis at a time, (1 - t) lambda +
+t e_u, with an exact line search. Margins are linear in t, so the objective is constant between
+sorted break points; the search takes the middle of the widest of the best intervals. Where no such
+move reduces the objective, a transfer moves one whole coefficient to another hypothesis.
 """
 
 from __future__ import annotations
@@ -25,29 +25,31 @@ from jboost.base import brackets, check, loops, numerics
 from jboost.base.types import Array
 from jboost.l0.votes import grids
 
-_NARROW = 1e-5  # an interval that rounding may have made
-_DUST = 1e-6  # what rounding leaves of a coefficient that a move takes away
-# grids on which a margin may be met with equality
+_NARROW = 1e-5  # narrower intervals of t are ignored, as they may be rounding errors
+_DUST = 1e-6  # a coefficient below this after a move away from it is a rounding error
+# Units of coarse grids: votes on them can meet a margin with equality.
 _COARSE = tuple(2.0**-digits for digits in range(9))
-# break points that are passed in one turn of a loop, which itself costs as much as they do
+# Break points per iteration of the loop: the overhead of an iteration equals the work for a few.
 _AT_ONCE = 4
-_MOST_GIVERS = 32  # the largest coefficients, whose transfer is tried
-_MOST_STARTED = 16  # the largest coefficients, with which a search may begin
-_MOST_PRICED = 1024  # hypotheses that the values of (15) are looked at for
-# relative, by which a bound must exceed a value that the loss can have to rule it out
+_MOST_GIVERS = 32  # transfers are tried for this many of the largest coefficients
+_MOST_STARTED = 16  # a sparse starting point has at most this many of the largest coefficients
+_MOST_PRICED = 1024  # the values of (15) are enumerated for up to this many hypotheses
+# Relative tolerance: a bound rules out a value of the objective only if it exceeds it by this.
 _SLACK = 1e-5
-_CAUTION = 1e-6  # by which an example is to exceed the margin to count as right after a transfer
+# After a transfer an example counts as right only if it exceeds the margin by this much, so that
+# rounding to the grid does not make it wrong.
+_CAUTION = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchConfig:
-    """Static sizes of the local search."""
+    """Static options of the local search."""
 
     max_moves: int = 200
-    """Moves, at most, from one starting point."""
+    """The largest number of moves from one starting point."""
     max_hypotheses: int | None = None
-    """How many may vote, at most, the constants not counted; None for as many as are
-    worth their cost.
+    """The largest number of hypotheses that vote, without the constants. None for no limit besides
+    their costs.
     """
 
     def __post_init__(self) -> None:
@@ -57,7 +59,7 @@ class SearchConfig:
 
 
 class Instance(NamedTuple):
-    """(15) over n columns."""
+    """An instance of (15) with n columns."""
 
     margins: Array  # [n, m] y_i H_iu, 0 for padding
     weights: Array  # [m] 0 for padding
@@ -67,14 +69,16 @@ class Instance(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """A point of (15)."""
+    """A feasible point of (15)."""
 
     coefficients: Array  # [n] lambda
-    loss: Array  # []
+    loss: Array  # [] objective of (15)
 
 
 def evaluate(instance: Instance, coefficients: Array) -> Vote:
-    """The point of (15) next to coefficients [n] that are about on the simplex, with its loss."""
+    """Rounds coefficients [n], which are nearly on the simplex, to the nearest point of (15), and
+    computes its loss.
+    """
     unit = jnp.asarray(jnp.finfo(coefficients.dtype).eps, coefficients.dtype)
     return _valued(
         instance, grids.nearest(_usable(instance, coefficients), instance.is_column, unit)
@@ -82,8 +86,8 @@ def evaluate(instance: Instance, coefficients: Array) -> Vote:
 
 
 def evaluate_near(instance: Instance, coefficients: Array) -> Vote:
-    """The best point of (15) next to coefficients [n] that rounding may have moved off halves,
-    quarters and so on, with its loss.
+    """The best of several roundings of coefficients [n] to points of (15), also to coarse grids:
+    rounding errors may have moved them away from halves, quarters and so on.
     """
     usable = _usable(instance, coefficients)
     votes = jax.vmap(
@@ -116,8 +120,8 @@ def best_alone(instance: Instance) -> Vote:
 
 
 def best_pair(instance: Instance) -> Vote:
-    """The best point of (15) with two hypotheses that share the vote, both of which no single step
-    of a search may bring; else infinite.
+    """The best point of (15) with two hypotheses of coefficient 1/2 each, which a search may miss
+    as it moves one hypothesis at a time. The loss is infinite without two columns.
     """
     is_right, is_quiet = (
         (instance.margins == value).astype(instance.weights.dtype) for value in (1, 0)
@@ -136,8 +140,8 @@ def best_pair(instance: Instance) -> Vote:
         + jnp.where(jnp.eye(len(prices), dtype=bool), jnp.inf, 0.0)
     )
     best = jnp.argmin(losses)
-    places = jnp.arange(len(prices))
-    chosen = (places == best // len(prices)) | (places == best % len(prices))
+    indices = jnp.arange(len(prices))
+    chosen = (indices == best // len(prices)) | (indices == best % len(prices))
     vote = _valued(instance, jnp.where(chosen, 0.5, 0.0).astype(losses.dtype))
     return vote._replace(loss=jnp.where(jnp.isfinite(jnp.min(losses)), vote.loss, jnp.inf))
 
@@ -154,20 +158,20 @@ def _valued(instance: Instance, coefficients: Array) -> Vote:
 
 
 def have_met(lower: Array, upper: Array, tolerance: Array) -> Array:
-    """Whether bounds [] are as close as asked for, relative to the upper one where that is above 1;
-    what overflows has not met anything.
+    """Whether the gap between bounds [] is within the tolerance, relative to the upper one where
+    that is above 1. False for an infinite upper bound.
     """
     return (upper < jnp.inf) & (upper - lower <= tolerance * jnp.maximum(upper, 1.0))
 
 
 def round_up(bound: Array, weights: Array, prices: Array) -> Array:
-    """The least value at or above a lower bound [] that (15) can have, where weights are whole, and
-    prices too, or 0 or one number; else the bound.
+    """The least possible objective of (15) at or above a lower bound [], if weights are integers
+    and costs are integers or all 0 or one value; otherwise the bound itself.
 
     Args:
       bound: [].
       weights: [m], 0 for padding.
-      prices: [p] what a hypothesis may cost, inf for one that is not allowed.
+      prices: [p] the possible costs of hypotheses, inf for a hypothesis that is not allowed.
     """
     paid, is_lattice = _values_paid(weights, prices)
     is_lattice &= (paid[-1] > bound) | (paid[-1] == 0)
@@ -178,8 +182,8 @@ def round_up(bound: Array, weights: Array, prices: Array) -> Array:
 
 
 def enough(goal: Array, weights: Array, prices: Array) -> Array:
-    """The least bound [] that `round_up` takes to the goal [], about, which (15) can attain; the
-    goal where weights and prices are not as there.
+    """Approximately the least bound [] that `round_up` raises to the goal [], an attainable value
+    of (15); the goal itself if the conditions of `round_up` do not hold.
     """
     paid, is_lattice = _values_paid(weights, prices)
     is_lattice &= (paid[-1] > goal) | (paid[-1] == 0)
@@ -191,8 +195,8 @@ def enough(goal: Array, weights: Array, prices: Array) -> Array:
 
 
 def _values_paid(weights: Array, prices: Array) -> tuple[Array, Array]:
-    """What 0, 1, 2, ... hypotheses cost, 0 throughout where all prices [p] are whole; and whether
-    that is all there can be beside whole numbers.
+    """The costs of 0, 1, 2, ... hypotheses, all 0 if all prices [p] are integers; and whether the
+    objective is always one of them plus an integer.
     """
     prices = jnp.where(prices < jnp.inf, prices, 0.0)
     are_whole = jnp.all(prices == jnp.round(prices))
@@ -204,46 +208,46 @@ def _values_paid(weights: Array, prices: Array) -> tuple[Array, Array]:
 
 
 def better(first: Vote, second: Vote) -> Vote:
-    """The one of less loss, the first where both have the same."""
+    """The vote of less loss; the first one if the losses are equal."""
     return jax.tree.map(
         lambda one, two: jnp.where(second.loss < first.loss, two, one), first, second
     )
 
 
 def sparse_starts(coefficients: Array) -> Array:
-    """Points [s, n] next to which a local search may begin: the largest few of some coefficients
-    [n], as they are and all alike.
+    """Sparse starting points [s, n] for a local search: only the largest coefficients [n], with
+    their values or with equal values.
     """
-    values, places = lax.top_k(coefficients, min(coefficients.shape[0], _MOST_STARTED))
+    values, indices = lax.top_k(coefficients, min(coefficients.shape[0], _MOST_STARTED))
     ranks = jnp.arange(values.shape[0])
 
     def largest(count: Array, is_even: Array) -> Array:
         kept = jnp.where((ranks < count) & (values > 0), jnp.where(is_even, 1.0, values), 0.0)
-        return jnp.zeros_like(coefficients).at[places].set(kept)
+        return jnp.zeros_like(coefficients).at[indices].set(kept)
 
     return jax.vmap(largest)(jnp.array([2, 4, 8, 16, 3, 6, 12]), jnp.arange(7) >= 4)
 
 
 def limited(coefficients: Array, most: int | None, free: tuple[int, ...]) -> Array:
-    """The largest of coefficients [n], `most` beside those that are `free`, which do not count; all
-    of the first one that is where none is left.
+    """Keeps the `most` largest of coefficients [n] and all `free` ones, and sets the others to 0.
+    If none is left, the first free coefficient becomes 1.
     """
     if most is None:
         return coefficients
     is_free = _among(free, coefficients)
-    values, places = lax.top_k(
+    values, indices = lax.top_k(
         jnp.where(is_free, 0.0, coefficients), min(most, coefficients.shape[0])
     )
-    kept = jnp.where(is_free, coefficients, jnp.zeros_like(coefficients).at[places].set(values))
+    kept = jnp.where(is_free, coefficients, jnp.zeros_like(coefficients).at[indices].set(values))
     return kept.at[free[0] if free else 0].add(jnp.where(jnp.any(kept > 0), 0.0, 1.0))
 
 
-def _among(places: tuple[int, ...], coefficients: Array) -> Array:
-    return jnp.zeros(coefficients.shape, bool).at[jnp.array(places, int)].set(True)
+def _among(indices: tuple[int, ...], coefficients: Array) -> Array:
+    return jnp.zeros(coefficients.shape, bool).at[jnp.array(indices, int)].set(True)
 
 
-def _shut_out(coefficients: Array, most: int | None, free: tuple[int, ...]) -> Array:
-    """The hypotheses [n] that have no vote, and get none unless another one loses its own."""
+def _excluded(coefficients: Array, most: int | None, free: tuple[int, ...]) -> Array:
+    """The hypotheses [n] with coefficient 0 that must keep it, since `most` others vote already."""
     if most is None:
         return jnp.zeros(coefficients.shape, bool)
     counts = ~_among(free, coefficients)
@@ -253,38 +257,40 @@ def _shut_out(coefficients: Array, most: int | None, free: tuple[int, ...]) -> A
 class _Moves(NamedTuple):
     """The best move towards or away from each hypothesis."""
 
-    loss: Array  # [n] as estimated
+    loss: Array  # [n] before rounding to the grid
     width: Array  # [n] of the interval of t
     step: Array  # [n] t
 
 
 class _Break(NamedTuple):
-    """Where an example is lost or won on the way to a hypothesis that says -1, 0 or +1 of it times
-    its label.
+    """A break point: the t at which an example becomes right or wrong, for all hypotheses with the
+    same margin on it.
     """
 
-    place: Array  # [] t, inf for none
+    step: Array  # [] t, inf for none
     example: Array  # [] int32
-    said: Array  # []
+    own_margin: Array  # [] -1, 0 or +1, margin of the hypothesis on the example
     change: Array  # [] of the errors
 
 
 class _Walk(NamedTuple):
-    """Towards all hypotheses at once, t growing: the errors here, and the best interval so far."""
+    """The line searches for all hypotheses at once, with increasing t: the errors at the current t
+    and the best interval so far.
+    """
 
     errors: Array  # [n]
-    begin: Array  # [n] of the interval that t is in
+    begin: Array  # [n] of the current interval of t
     least: Array  # [n] errors of the best interval
     width: Array  # [n]
     middle: Array  # [n]
 
 
 def _moves(instance: Instance, coefficients: Array, may_vote: Array) -> _Moves:
-    """The best t of (1 - t) lambda + t e_u for each u, at the end where lambda_u vanishes or within
-    an interval; others stay in the support.
+    """The best t of (1 - t) lambda + t e_u for each u. It is the least t, where lambda_u is 0, or
+    the middle of an interval, where the support keeps all other hypotheses.
 
-    All hypotheses have their break points in three lists, one for each answer, so that one sort and
-    one walk do for all.
+    The break points of a hypothesis depend only on its margin -1, 0 or +1 on each example. So one
+    sorted list of 3 m break points, and one scan over it, serve all hypotheses.
     """
     reached = jnp.matmul(coefficients, instance.margins, precision=lax.Precision.HIGHEST)
     rest = jnp.sum(jnp.where(coefficients > 0, instance.costs, 0.0)) - jnp.where(
@@ -305,15 +311,15 @@ def _moves(instance: Instance, coefficients: Array, may_vote: Array) -> _Moves:
         return _Walk(walk.errors, jnp.where(ends, end, walk.begin), least, width, middle)
 
     def pass_by(walk: _Walk, point: _Break) -> tuple[_Walk, None]:
-        is_met = by_example[point.example] == point.said
-        walk = close(walk, jnp.clip(point.place, low, 1.0), is_met)
+        is_met = by_example[point.example] == point.own_margin
+        walk = close(walk, jnp.clip(point.step, low, 1.0), is_met)
         return (
             walk._replace(errors=jnp.where(is_met, walk.errors + point.change, walk.errors)),
             None,
         )
 
     here, weights = reached[None, :], instance.weights[None, :]
-    # where t is -inf
+    # The errors in the limit of t to -inf.
     is_error = (instance.margins > here) | ((instance.margins == here) & (here < instance.margin))
     errors = jnp.sum(jnp.where(is_error, weights, 0.0), axis=1)
     nothing = jnp.zeros_like(low)
@@ -337,24 +343,24 @@ def _moves(instance: Instance, coefficients: Array, may_vote: Array) -> _Moves:
 
 
 def _breaks(instance: Instance, reached: Array) -> _Break:
-    """All break points, [3 m] each, in order of t."""
-    said = jnp.repeat(jnp.array([-1, 0, 1], reached.dtype), reached.shape[0])
+    """All break points, [3 m] each, sorted by t."""
+    own = jnp.repeat(jnp.array([-1, 0, 1], reached.dtype), reached.shape[0])
     slope, need, weights = (
-        said - jnp.tile(reached, 3),
+        own - jnp.tile(reached, 3),
         jnp.tile(instance.margin - reached, 3),
         jnp.tile(instance.weights, 3),
     )
     moves = slope != 0
-    place = jnp.where(moves, need / jnp.where(moves, slope, 1.0), jnp.inf)
+    steps = jnp.where(moves, need / jnp.where(moves, slope, 1.0), jnp.inf)
     change = jnp.where(slope > 0, -weights, jnp.where(slope < 0, weights, 0.0))
     example = jnp.tile(jnp.arange(reached.shape[0], dtype=jnp.int32), 3)
-    order = jnp.argsort(place)
-    return _Break(place[order], example[order], said[order], change[order])
+    order = jnp.argsort(steps)
+    return _Break(steps[order], example[order], own[order], change[order])
 
 
 def _after_move(instance: Instance, vote: Vote, is_out: Array) -> Vote:
-    """The point after the best move towards or away from one hypothesis, none of those [n] that are
-    out.
+    """The point after the best move towards or away from one hypothesis, except towards those [n]
+    that are excluded.
     """
     moves = _moves(instance, vote.coefficients, instance.is_column & ~is_out)
     least = jnp.min(moves.loss)
@@ -367,10 +373,10 @@ def _after_move(instance: Instance, vote: Vote, is_out: Array) -> Vote:
 def _after_transfer(
     instance: Instance, vote: Vote, is_out: Array, companions: tuple[int, ...]
 ) -> Vote:
-    """The point after the best transfer of all of one coefficient to another hypothesis, a
-    companion growing as much or not.
+    """The point after the best transfer of one whole coefficient to another hypothesis, with or
+    without an equal increase of the coefficient of a companion.
 
-    A companion does not hand its own to one of those [n] that are out.
+    A companion does not transfer its coefficient to an excluded hypothesis.
     """
     own = vote.coefficients
     size = own.shape[0]
@@ -429,17 +435,17 @@ class _State(NamedTuple):
 def search(
     instance: Instance, start: Vote, *, config: SearchConfig, companions: tuple[int, ...] = ()
 ) -> Vote:
-    """The best of a sequence of moves, each the best there is, from a starting point; no worse than
-    it.
+    """A sequence of moves from a starting point, each the best one available. The result is no
+    worse than the start.
 
-    Where no line search gains, all of one coefficient goes to another hypothesis, while one of the
-    `companions`, columns that cost little, may take as much: where they are the constants, a
-    monomial of one literal can stand for the opposite one. They do not count towards
-    `max_hypotheses`, which the start is to keep to (`limited`).
+    Where no line search reduces the loss, one whole coefficient is transferred to another
+    hypothesis, and one of the `companions`, columns of low cost, may increase by as much. With the
+    constants as companions, a monomial of one literal can thus replace the opposite literal.
+    Companions do not count towards `max_hypotheses`, which the start must respect (`limited`).
     """
 
     def move(state: _State) -> _State:
-        is_out = _shut_out(state.vote.coefficients, config.max_hypotheses, companions)
+        is_out = _excluded(state.vote.coefficients, config.max_hypotheses, companions)
         moved = _after_move(instance, state.vote, is_out)
         gains = moved.loss < state.vote.loss
         fresh = loops.cond(

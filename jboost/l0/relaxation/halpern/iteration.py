@@ -1,4 +1,4 @@
-"""One reflected Halpern iteration, and what a pass over the pairs measures of it."""
+"""One reflected Halpern iteration, and the pass over the pairs that measures its progress."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Point(NamedTuple):
 
 
 class Best(NamedTuple):
-    """What proves the bounds so far."""
+    """The best bounds so far and the solutions that prove them."""
 
     primal: Primal
     upper: Array  # []
@@ -43,44 +43,44 @@ class Best(NamedTuple):
 
 
 class State(NamedTuple):
-    """Between two checks."""
+    """The state between two checks."""
 
     point: Point
     pairs: Array  # [P, O, Q] scaled duals of the cuts
     sums: Sums  # of `pairs`
     anchor: Point
     anchor_pairs: Array  # [P, O, Q]
-    norm: Array  # [] the largest singular value, from below
-    direction: Primal  # of the largest singular value, nearly
+    norm: Array  # [] lower bound on the largest singular value
+    direction: Primal  # approximate singular vector of it
     first_weight: Array  # [] primal weight at the start
     primal_weight: Array  # []
-    imbalance: Array  # [] faded sum of log primal move over dual move, at restarts
+    imbalance: Array  # [] discounted sum over restarts of log(primal move / dual move)
     anchor_error: Array  # [] fixed-point error at the anchor
     last_error: Array  # [] fixed-point error at the last check
-    has_begun: Array  # [] bool, False before the look at the first point
+    has_begun: Array  # [] bool, False before the check of the starting point
     num_since: Array  # [] int32 iterations since the restart
     num_iterations: Array  # [] int32
     num_restarts: Array  # [] int32
     best: Best
     gap: Array  # [] relative
-    marked_gap: Array  # [] the gap when it last fell much
-    marked_at: Array  # [] int32 iterations then
+    marked_gap: Array  # [] the gap when it last fell substantially
+    marked_at: Array  # [] int32 number of iterations at that time
 
 
 class Move(NamedTuple):
-    """What T needs of the pairs: the dual step and the extrapolated primal point, in factors of the
-    scaled cuts.
+    """The data from which T computes the duals of the cuts: the dual step and the extrapolated
+    primal point, times the factor of the cuts.
     """
 
     step: Array  # []
-    least: Array  # [] right side of a scaled cut
+    least: Array  # [] right-hand side of a scaled cut
     selected: Array  # [U]
     by_row: Array  # [P]
     by_column: Array  # [Q]
 
 
 def mapped_point(program: Program, state: State, layout: Layout, size: Array) -> tuple[Point, Move]:
-    """T z but for the duals of the cuts, and how those move."""
+    """T z without the duals of the cuts, and the `Move` that computes those."""
     instance, scaling = program.instance, program.scaling
     point, factor = state.point, scaling.columns
     slope = back_product(
@@ -93,8 +93,8 @@ def mapped_point(program: Program, state: State, layout: Layout, size: Array) ->
     trial = unscaled(
         Primal(
             *(
-                old - step * (cost - pulled)
-                for old, cost, pulled in zip(point.primal, costs, slope, strict=True)
+                old - step * (cost - priced)
+                for old, cost, priced in zip(point.primal, costs, slope, strict=True)
             )
         ),
         scaling,
@@ -130,6 +130,7 @@ def trial_of(block: Block, pairs: Array, move: Any, by_row: Array) -> Array:
 
 
 def without_rows(move: Move) -> Move:
+    """The move without the values by row, which a sweep passes separately."""
     return move._replace(by_row=jnp.zeros((0,), move.step.dtype))
 
 
@@ -169,8 +170,8 @@ def iterate(program: Program, state: State, layout: Layout, size: Array) -> Stat
     )
 
 
-class Ways(NamedTuple):
-    """How far z has gone, and what T v sums up to."""
+class Measured(NamedTuple):
+    """The distances that z and T z have moved, and the sums of T v."""
 
     primal_error: Array  # [] |T x - x|
     dual_error: Array  # []
@@ -180,24 +181,24 @@ class Ways(NamedTuple):
     sums: Sums  # of T v
 
 
-def measure(program: Program, state: State, layout: Layout, mapped: Point, move: Move) -> Ways:
-    """One pass, which changes nothing."""
+def measure(program: Program, state: State, layout: Layout, mapped: Point, move: Move) -> Measured:
+    """Measures T z in one pass over the pairs, without changing the state."""
 
     def body(block: Block, _: Any, read: Any, by_row: Array, move: Any) -> Any:
         new = trial_of(block, read[0], move, by_row)
-        error, way = new - read[0], new - read[1]
+        error, moved = new - read[0], new - read[1]
         return (), (
             jnp.sum(error * error),
-            jnp.sum(way * way),
+            jnp.sum(moved * moved),
             pair_blocks.sums_of_block(block, new),
         )
 
     read = (state.pairs, state.anchor_pairs)
-    _, (errors, ways, results) = pair_blocks.sweep(
+    _, (errors, moves, results) = pair_blocks.sweep(
         program.pairs, layout, body, read=read, of_rows=move.by_row, whole=without_rows(move)
     )
     sums = pair_blocks.gather_sums(results, layout, program.is_real.shape[0])
-    change, gone = (
+    change, moved = (
         jax.tree.map(jnp.subtract, mapped, other) for other in (state.point, state.anchor)
     )
     rise = Sums(
@@ -206,6 +207,8 @@ def measure(program: Program, state: State, layout: Layout, mapped: Point, move:
     cross = dot(back_product(program, change.margins, change.orders, rise), change.primal)
     dual_error, dual_moved = (
         jnp.sqrt(dot(part[1:], part[1:]) + jnp.sum(squares))
-        for part, squares in ((change, errors), (gone, ways))
+        for part, squares in ((change, errors), (moved, moves))
     )
-    return Ways(norm_of(change.primal), dual_error, cross, norm_of(gone.primal), dual_moved, sums)
+    return Measured(
+        norm_of(change.primal), dual_error, cross, norm_of(moved.primal), dual_moved, sums
+    )

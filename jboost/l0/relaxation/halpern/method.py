@@ -1,5 +1,5 @@
-"""The loop of `jboost.l0.relaxation.halpern`: where it begins, the bounds at every
-check, and restarts.
+"""The loop of `jboost.l0.relaxation.halpern`: its start, the bounds at every check, and the
+restarts.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from jboost.l0.relaxation import certify, pair_blocks
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation.halpern.iteration import (
     Best,
+    Measured,
     Point,
     State,
-    Ways,
     iterate,
     mapped_point,
     measure,
@@ -32,40 +32,41 @@ from jboost.l0.relaxation.halpern.proof import allow, prove_trial, store
 from jboost.l0.relaxation.pair_blocks import Layout
 from jboost.l0.types import Instance, Primal
 
-_SUFFICIENT, _NECESSARY, _ARTIFICIAL = 0.2, 0.8, 0.36  # restarts: cuPDLPx, Section 3
-# the controller of the primal weight: cuPDLPx, Section 3
+# The criteria of a restart (Lu, Peng and Yang 2025, cuPDLPx, Section 3).
+_SUFFICIENT, _NECESSARY, _ARTIFICIAL = 0.2, 0.8, 0.36
+# The controller of the primal weight (Lu, Peng and Yang 2025, cuPDLPx, Section 3).
 _PROPORTIONAL, _INTEGRAL, _FADING = 0.99, 0.01, 0.3
-_LARGEST_CHANGE = 1e5  # of the primal weight from the first one, and its inverse
-_SAFETY = 0.998  # step size times norm
-_POWER_ITERATIONS = 20
-# a gap that does not fall below this part of itself in as many iterations again as it took, and in
-# the least number, does not fall
+_LARGEST_CHANGE = 1e5  # the primal weight stays within this factor of the first one
+_SAFETY = 0.998  # step size times norm; below 1, as the norm is a lower bound
+_POWER_ITERATIONS = 20  # before the first check; later ones continue with one iteration each
+# The method has stalled if the gap did not fall below this share of itself while the number of
+# iterations doubled, and in at least `_LEAST_STALLED` iterations.
 _STALLED = 0.99
 _LEAST_STALLED = 4_000
 
 
 def _attained(instance: Instance, primal: Primal, max_pair_entries: int) -> tuple[Primal, Array]:
-    """A feasible point near this one, and its price."""
+    """A feasible point near this one, and its objective."""
     point, least = certify.on_grid(instance, primal)
-    wanted = pair_cuts.search(instance, point.selected, point.slacks, max_pair_entries)
-    raised = certify.raised(instance, point, least, wanted)
+    required = pair_cuts.search(instance, point.selected, point.slacks, max_pair_entries)
+    raised = certify.raised(instance, point, least, required)
     return raised, certify.price(instance, raised)
 
 
 def check(
     program: Program, state: State, layout: Layout, size: Array, max_pair_entries: int
 ) -> State:
-    """Both bounds at T z, and a restart where it pays: four passes over the pairs and
-    one search.
+    """Proves both bounds at T z and restarts if a criterion holds. It takes four passes over the
+    pairs and one search.
     """
     instance, scaling = program.instance, program.scaling
     mapped, move = mapped_point(program, state, layout, jnp.where(state.has_begun, size, 0.0))
-    ways = measure(program, state, layout, mapped, move)
+    measured = measure(program, state, layout, mapped, move)
     weights = certify.cleaned(scaling.margins * mapped.margins)
-    weights, allowance = allow(program, state, layout, move, weights, ways.sums)
+    weights, allowance = allow(program, state, layout, move, weights, measured.sums)
     lower, convexity = prove_trial(program, state, layout, move, weights, allowance)
     primal, upper = _attained(instance, unscaled(mapped.primal, scaling), max_pair_entries)
-    error, restarts = _should_restart(state, ways, size)
+    error, restarts = _should_restart(state, measured, size)
     is_better = lower > state.best.lower
     pairs, anchor_pairs, best_pairs = store(
         program, state, layout, move, allowance, is_better, restarts
@@ -83,18 +84,18 @@ def check(
         jnp.where(is_better, lower, state.best.lower),
     )
     moved = state._replace(pairs=pairs, anchor_pairs=anchor_pairs, best=best, last_error=error)
-    return _mark(_restarted(moved, mapped, ways, restarts, size), gap(instance, best))
+    return _mark(_restarted(moved, mapped, measured, restarts, size), gap(instance, best))
 
 
 def gap(instance: Instance, best: Best) -> Array:
-    """Relative to the upper bound, or to the unit where that is more."""
+    """The gap relative to the larger of the upper bound and the largest weight."""
     return (best.upper - best.lower) / jnp.maximum(
         jnp.where(jnp.isfinite(best.upper), best.upper, 0.0), instance.unit
     )
 
 
 def _mark(state: State, gap: Array) -> State:
-    """The state with its gap, and when that last fell."""
+    """The state with its gap, and with the time when the gap last fell substantially."""
     falls = ~(gap > _STALLED * state.marked_gap)
     marked_gap, marked_at = (
         jnp.where(falls, gap, state.marked_gap),
@@ -104,19 +105,21 @@ def _mark(state: State, gap: Array) -> State:
 
 
 def is_stalled(state: State) -> Array:
-    """Whether the gap has not fallen for long, [] bool: rounding forbids more."""
+    """Whether the gap has not fallen for a long time, [] bool, as rounding prevents it."""
     return state.num_iterations - state.marked_at > jnp.maximum(state.marked_at, _LEAST_STALLED)
 
 
-def _error(ways: Ways, weight: Array, size: Array) -> Array:
-    """|z - T z|_P for a primal weight."""
-    square = (weight * ways.primal_error**2 + ways.dual_error**2 / weight) / size + 2 * ways.cross
+def _error(measured: Measured, weight: Array, size: Array) -> Array:
+    """The fixed-point error |z - T z|_P for a primal weight."""
+    square = (
+        weight * measured.primal_error**2 + measured.dual_error**2 / weight
+    ) / size + 2 * measured.cross
     return jnp.sqrt(jnp.maximum(square, 0.0))
 
 
-def _should_restart(state: State, ways: Ways, size: Array) -> tuple[Array, Array]:
-    """The fixed-point error, and whether it has fallen enough or the epoch is long."""
-    error = _error(ways, state.primal_weight, size)
+def _should_restart(state: State, measured: Measured, size: Array) -> tuple[Array, Array]:
+    """The fixed-point error, and whether to restart: it has fallen enough or the epoch is long."""
+    error = _error(measured, state.primal_weight, size)
     restarts = (
         (error <= _SUFFICIENT * state.anchor_error)
         | ((error <= _NECESSARY * state.anchor_error) & (error > state.last_error))
@@ -128,15 +131,19 @@ def _should_restart(state: State, ways: Ways, size: Array) -> tuple[Array, Array
     return error, restarts & (state.num_iterations > 0)
 
 
-def _restarted(state: State, mapped: Point, ways: Ways, restarts: Array, size: Array) -> State:
-    """The state after a restart from T z, whose pairs are stored already; as it is where there is
-    none.
+def _restarted(
+    state: State, mapped: Point, measured: Measured, restarts: Array, size: Array
+) -> State:
+    """The state after a restart from T z, whose pairs are stored already; unchanged if `restarts`
+    is False.
     """
-    is_known = (ways.primal_moved > 0) & (ways.dual_moved > 0)
+    is_known = (measured.primal_moved > 0) & (measured.dual_moved > 0)
     excess = jnp.log(
         jnp.where(
             is_known,
-            state.primal_weight * ways.primal_moved / jnp.where(is_known, ways.dual_moved, 1.0),
+            state.primal_weight
+            * measured.primal_moved
+            / jnp.where(is_known, measured.dual_moved, 1.0),
             1.0,
         )
     )
@@ -148,21 +155,21 @@ def _restarted(state: State, mapped: Point, ways: Ways, restarts: Array, size: A
     weight = jnp.where(is_known, weight, state.primal_weight)
     after = state._replace(
         point=mapped,
-        sums=ways.sums,
+        sums=measured.sums,
         anchor=mapped,
         primal_weight=weight,
         imbalance=imbalance,
-        anchor_error=_error(ways, weight, size),
+        anchor_error=_error(measured, weight, size),
         last_error=jnp.full_like(size, jnp.inf),
         num_since=jnp.zeros_like(state.num_since),
         num_restarts=state.num_restarts + 1,
     )
-    # no copies of vectors of pairs
+    # The vectors of pairs are left out of the selection below, so that they are not copied.
     kept = state._replace(pairs=size, anchor_pairs=size, best=state.best._replace(pairs=size))
     moved = after._replace(pairs=size, anchor_pairs=size, best=kept.best)
     chosen = jax.tree.map(lambda new, old: jnp.where(restarts, new, old), moved, kept)
-    met = jnp.abs(ways.cross) / jnp.maximum(
-        ways.primal_error * ways.dual_error, jnp.finfo(size.dtype).tiny
+    met = jnp.abs(measured.cross) / jnp.maximum(
+        measured.primal_error * measured.dual_error, jnp.finfo(size.dtype).tiny
     )
     norm = jnp.maximum(state.norm, jnp.where(jnp.isfinite(met), met, 0.0))
     return chosen._replace(
@@ -178,15 +185,15 @@ def init(
     pairs: Array,
     primal_weight: Array,
 ) -> tuple[Program, State]:
-    """The program, and the state before the first iteration, at a point in true units.
+    """The program, and the state before the first iteration at an unscaled point.
 
     Args:
       instance: the relaxation.
       layout: static.
-      primal: where to begin.
+      primal: the starting point.
       weights: [m] w.
       pairs: [P, O, Q] v.
-      primal_weight: [] 0 where it is not known.
+      primal_weight: [] 0 if unknown.
     """
     cuts = pair_blocks.make_pairs(instance, layout)
     scaling = scale(instance, cuts, layout)
@@ -231,7 +238,9 @@ def init(
 def step(
     program: Program, state: State, layout: Layout, iterations: int, max_pair_entries: int
 ) -> State:
-    """Iterations between two checks, and the check; the first one is of the starting point."""
+    """The iterations between two checks, and a check. The first call only checks the starting
+    point.
+    """
     count = jnp.where(state.norm > 0, 1, _POWER_ITERATIONS)
     norm, direction = power_iterations(program, layout, state.direction, count)
     norm = jnp.maximum(state.norm, norm)

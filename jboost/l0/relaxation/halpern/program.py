@@ -1,4 +1,4 @@
-"""The scaled program of `jboost.l0.relaxation.halpern`: factors of variables and rows, products
+"""The scaled program of `jboost.l0.relaxation.halpern`: the factors of variables and rows, products
 with its matrix, and the largest singular value.
 """
 
@@ -19,8 +19,8 @@ _SCALING_ROUNDS = 2
 
 
 class Scaling(NamedTuple):
-    """Factors of variables and of rows; one for lambda, so that its projection stays Euclidean, and
-    one for all cuts.
+    """The factors of variables and of rows. There is one factor for lambda, so that its projection
+    stays Euclidean, and one for all cuts.
     """
 
     columns: Primal  # coefficients [], selected [U], slacks [m]
@@ -30,7 +30,7 @@ class Scaling(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What stays the same through all iterations."""
+    """The data that all iterations share."""
 
     instance: Instance
     pairs: Pairs
@@ -39,6 +39,7 @@ class Program(NamedTuple):
 
 
 def dot(one: Any, other: Any) -> Array:
+    """The inner product of two pytrees."""
     parts = [
         jnp.sum(left * right)
         for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
@@ -47,17 +48,18 @@ def dot(one: Any, other: Any) -> Array:
 
 
 def norm_of(tree: Any) -> Array:
+    """The 2-norm of a pytree."""
     return jnp.sqrt(dot(tree, tree))
 
 
 def unscaled(primal: Primal, scaling: Scaling) -> Primal:
-    """Variables in true units."""
+    """The unscaled variables."""
     return Primal(*(part * factor for part, factor in zip(primal, scaling.columns, strict=True)))
 
 
 def scale(instance: Instance, pairs: Pairs, layout: Layout) -> Scaling:
-    """Equilibration by 2-norms (Ruiz 2001), the longest cut standing for all of them and the
-    longest column of lambda for those.
+    """Equilibration by 2-norms (Ruiz 2001). The longest cut determines the factor of all cuts, and
+    the longest column of lambda that of all of lambda.
 
     It took a fifth to a third fewer iterations than the preconditioner of Pock and Chambolle (2011)
     on `benchmarks.l0_relaxation.make_pool("stumps", 100, 20, seed)` for the seeds 3, 6, 7, 10 and
@@ -93,20 +95,20 @@ def scale(instance: Instance, pairs: Pairs, layout: Layout) -> Scaling:
 
     found = loops.fori_loop(0, _SCALING_ROUNDS, refine, start)
     columns = Primal(*(found.cuts * part for part in found.columns))
-    # so that the duals of cuts have no factor
+    # All factors are multiplied so that the factor of the cuts is 1 and their duals are unscaled.
     return Scaling(columns, found.margins / found.cuts, found.orders / found.cuts, one)
 
 
 def _balanced(factors: Array, squares: Array) -> Array:
-    """Factors over the roots of the 2-norms that rows or columns have with them; `squares` are
-    those of the norms without them.
+    """The factors divided by the square roots of the 2-norms of the scaled rows or columns;
+    `squares` are the squared norms without these factors.
     """
     norms = factors * jnp.sqrt(squares)
     return factors * jnp.where(norms > 0, 1 / jnp.sqrt(jnp.where(norms > 0, norms, 1.0)), 1.0)
 
 
 def _sums_of_cuts(pairs: Pairs, layout: Layout, num_examples: int) -> Sums:
-    """How many cuts every hypothesis serves and every example is in."""
+    """The numbers of cuts that count each hypothesis and that contain each example."""
 
     def body(block: Block, *_: Any) -> Any:
         return (), pair_blocks.sums_of_block(
@@ -118,7 +120,7 @@ def _sums_of_cuts(pairs: Pairs, layout: Layout, num_examples: int) -> Sums:
 
 
 def _longest_cut(pairs: Pairs, layout: Layout, columns: Primal) -> Array:
-    """The largest sum of a cut's entries times these values."""
+    """The largest sum over the cuts of the entries times these values."""
 
     def body(block: Block, _: Any, __: Any, by_row: Array, whole: Any) -> Any:
         selected, by_column = whole
@@ -142,7 +144,7 @@ def reached_by(block: Block, selected: Array, by_row: Array, by_column: Array) -
 def power_iterations(
     program: Program, layout: Layout, direction: Primal, count: Array
 ) -> tuple[Array, Primal]:
-    """A lower bound on the largest singular value, and the direction that gives the next."""
+    """A lower bound on the largest singular value, and the vector from which to continue."""
     cuts = program.scaling.cuts
 
     def body(block: Block, _: Any, __: Any, by_row: Array, whole: Any) -> Any:
@@ -204,7 +206,7 @@ def sums_of(cuts: Pairs, layout: Layout, values: Array, num_examples: int) -> Su
 
 
 def num_cuts(cuts: Pairs, layout: Layout) -> Array:
-    """How many cuts there are, [] int32."""
+    """The number of cuts, [] int32."""
 
     def body(block: Block, *_: Any) -> Any:
         return (), jnp.sum(block.is_cut, dtype=jnp.int32)
@@ -213,7 +215,7 @@ def num_cuts(cuts: Pairs, layout: Layout) -> Array:
 
 
 def initial_weight(program: Program) -> Array:
-    """The length of the scaled costs over that of the scaled right sides."""
+    """The norm of the scaled costs divided by that of the scaled right-hand sides."""
     instance, scaling = program.instance, program.scaling
     costs = unscaled(
         Primal(jnp.zeros_like(instance.costs), instance.costs, instance.weights), scaling

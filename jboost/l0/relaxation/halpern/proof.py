@@ -1,5 +1,5 @@
-"""From scaled duals of the cuts to duals that (19b) of Goldberg and Eckstein (2009) allows, and the
-lower bound that these prove.
+"""Converts scaled duals of the cuts to duals that satisfy (19b) of Goldberg and Eckstein (2009),
+and proves their lower bound.
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ from jboost.l0.relaxation.halpern.program import Program
 from jboost.l0.relaxation.pair_blocks import Block, Layout, Pairs, Sums
 from jboost.l0.types import Instance
 
-_POWER = 4  # 2^4 is the order of the norm that stands for a maximum over the hypotheses of a cut
+# The order of the norm that bounds the maximum over the hypotheses of a cut is 2^4: products of
+# matrices compute a sum of powers, but no maximum.
+_POWER = 4
 
 
 class Allowance(NamedTuple):
-    """How a vector of pairs becomes one that (19b) allows: `certify.allowed`, with a norm of high
-    order for the largest excess of a cut.
+    """The factors that make a vector of pairs satisfy (19b), as in `certify.allowed`, with a norm
+    of high order as a bound on the largest excess of a cut.
     """
 
-    scale: Array  # [] from scaled to true
-    excess: Array  # [] the largest 1 - share of a hypothesis
-    excesses: Array  # [U] their powers, relative to it
+    scale: Array  # [] from scaled to unscaled values
+    excess: Array  # [] the largest excess 1 - share of a hypothesis
+    excesses: Array  # [U] powers of the excesses relative to the largest
     keep_rows: Array  # [P]
     keep_columns: Array  # [Q]
 
 
 def _allowed_pairs(block: Block, trial: Array, allowance: Any, keep_row: Array) -> Array:
-    """The true v of a block after both steps of `certify.allowed`, [R, O, Q]."""
+    """The unscaled v of a block after both steps of `certify.allowed`, [R, O, Q]."""
     power = block.covered(allowance.excesses)
     for _ in range(_POWER):
         power = jnp.sqrt(power)
@@ -44,7 +46,7 @@ def _allowed_pairs(block: Block, trial: Array, allowance: Any, keep_row: Array) 
 def allow(
     program: Program, state: State, layout: Layout, move: Move, weights: Array, sums: Sums
 ) -> tuple[Array, Allowance]:
-    """Example weights [m] and the rule for pairs that together satisfy (19b) in exact
+    """Example weights [m] and factors for the pairs that together satisfy (19b) in exact
     arithmetic.
     """
     instance, scale = program.instance, program.scaling.cuts
@@ -92,8 +94,8 @@ def allow(
 
 
 def _proof_of_block(block: Block, values: Array) -> tuple[Array, Array]:
-    """What a lower bound needs of allowed pairs: sums by hypothesis [U], rounded up, and the sum
-    [], rounded down.
+    """The sums of allowed pairs for a lower bound: by hypothesis [U], rounded up, and in all [],
+    rounded down.
     """
     return pair_blocks.most_serving(block, values), pair_blocks.bound_sums(values)[2]
 
@@ -101,7 +103,7 @@ def _proof_of_block(block: Block, values: Array) -> tuple[Array, Array]:
 def prove_trial(
     program: Program, state: State, layout: Layout, move: Move, weights: Array, allowance: Allowance
 ) -> tuple[Array, Array]:
-    """The lower bound by T v and alpha: one pass."""
+    """The lower bound that the allowed T v proves, [], and alpha, [], in one pass."""
 
     def body(block: Block, _: Any, read: Any, of_rows: Any, whole: Any) -> Any:
         values = _allowed_pairs(
@@ -140,8 +142,8 @@ def store(
     is_better: Array,
     restarts: Array,
 ) -> tuple[Array, Array, Array]:
-    """One pass: (v, anchor, best) with T v for v and the anchor at a restart, and the allowed T v
-    for the best where it proves more.
+    """The vectors (v, anchor, best) after a check, in one pass. A restart sets v and the anchor to
+    T v. A better bound sets the best to the allowed T v.
     """
 
     def body(block: Block, updated: Any, read: Any, of_rows: Any, whole: Any) -> Any:
@@ -168,5 +170,5 @@ def store(
         of_rows=of_rows,
         whole=whole,
     )
-    # v is not updated in the pass: XLA would copy it, as two updates read it
+    # The pass does not update v itself: two updates read it, so XLA would copy it.
     return jnp.where(restarts, anchor, state.pairs), anchor, best
