@@ -15,7 +15,7 @@ import jboost
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.data import merging
-from jboost.l0.large import fit, patterns, sizes, table
+from jboost.l0.large import fit, greedy, patterns, sizes, table
 from jboost.monomials import products
 
 KAPPA = 0.4
@@ -377,6 +377,18 @@ def test_fit_large_scales_with_weights(scale: float) -> None:
     assert found.lower_bound <= optimum * (1 + 1e-6)
     assert found.upper_bound >= optimum * (1 - 1e-6)
     assert found.integer_lower_bound <= found.integer_upper_bound * (1 + 1e-6)
+
+
+def test_exchanges_go_on_to_the_next_rule_where_one_is_best_as_it_is() -> None:
+    rng = np.random.default_rng(3)
+    features = rng.integers(0, 2, (60, 5)).astype(np.float32)
+    labels = np.where((features[:, 0] == 1) | (features[:, 1] * features[:, 2] == 1), 1, -1)
+    made, _ = table.make_table(make(features, labels), jboost.learners.monomials(2), 1.0)
+    rules = greedy.refit(made, greedy.Rules(np.array([0, 1]), np.zeros(2), 0.0, np.inf))
+    first, second = greedy.exchanges(made, rules)
+    assert list(first.columns) == [0, 1]
+    assert second.columns[0] == 0
+    assert second.loss < 0.1 < rules.loss
 
 
 def test_fit_large_votes_cost_what_the_certificate_says() -> None:
