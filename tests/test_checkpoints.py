@@ -276,7 +276,7 @@ def test_example_weights_of_many_examples_go_on(tmp_path):
     assert int(stopped.num_iterations) == 2 < int(whole.num_iterations)
     state = checkpoints.restore(tmp_path, example_weights.LargeState, data=data, options=told)
     assert bits(example_weights.fit_large(points, labels, initial=state, **options)) == bits(whole)
-    with pytest.raises(ValueError, match="initial is of 80 examples, and points has 70"):
+    with pytest.raises(ValueError, match="initial has 80 examples, and points has 70"):
         example_weights.fit_large(points[:70], labels[:70], initial=state, **options)
     finished = state._replace(num_rounds=12)
     assert (

@@ -162,31 +162,35 @@ def fit_large(
             )
         config = check.config("config", config, Config)
         centred_points, signs = centred(inputs)
-        state, status = _generate(
-            inputs,
-            centred_points,
-            signs,
-            price,
-            tolerance,
-            capacity,
-            num_entering,
-            max_rounds,
-            config,
-            on_step,
-            initial,
+        live = np.flatnonzero(np.asarray(signs) != 0)
+        problem = _Problem(
+            kernel=inputs.kernel,
+            centred_points=centred_points,
+            signs=signs,
+            live=live,
+            price=price,
+            tolerance=tolerance,
+            capacity=min(capacity, len(live)),
+            num_entering=num_entering,
+            config=config,
         )
-        weights = np.zeros(len(centred_points), centred_points.dtype)
-        weights[state.best_columns] = state.example_weights
-        rounds = jnp.asarray(status[1], jnp.int32)
-        lower, upper = (
-            jnp.asarray(value, centred_points.dtype)
-            for value in (state.lower_bound, state.upper_bound)
-        )
-        code = jnp.asarray(int(status[0]), jnp.int32)
-        solution = Solution(
-            jnp.asarray(weights), jnp.asarray(state.row_weights), lower, upper, rounds, code
-        )
+        state = _begin(problem) if initial is None else initial
+        solution = _solution(problem, *_generate(problem, state, max_rounds, on_step))
         return make_model(inputs, centred_points, signs, price, solution)
+
+
+def _solution(problem: _Problem, state: State, status: Status) -> Solution:
+    dtype = problem.centred_points.dtype
+    weights = np.zeros(len(problem.centred_points), dtype)
+    weights[state.best_columns] = state.example_weights
+    return Solution(
+        example_weights=jnp.asarray(weights),
+        row_weights=jnp.asarray(state.row_weights),
+        lower_bound=jnp.asarray(state.lower_bound, dtype),
+        upper_bound=jnp.asarray(state.upper_bound, dtype),
+        num_iterations=jnp.asarray(state.num_rounds, jnp.int32),
+        status=jnp.asarray(int(status), jnp.int32),
+    )
 
 
 def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None:
@@ -211,92 +215,90 @@ def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None
         )
 
 
+class _Problem(NamedTuple):
+    """What stays the same from round to round."""
+
+    kernel: Kernel
+    centred_points: Array  # [m, d]
+    signs: Array  # [m] the labels, 0 for an example that does not count
+    live: np.ndarray  # the indices of the examples that count
+    price: Array  # []
+    tolerance: float
+    capacity: int
+    num_entering: int
+    config: Config
+
+
 def _generate(
-    inputs: Inputs,
-    centred_points: Array,
-    signs: Array,
-    price: Array,
-    tolerance: float,
-    capacity: int,
-    num_entering: int,
-    max_rounds: int,
-    config: Config,
-    on_step: OnStep | None,
-    initial: State | None,
-) -> tuple[State, tuple[Status, int]]:
-    live = np.flatnonzero(np.asarray(signs) != 0)
-    capacity = min(capacity, len(live))
-    if initial is None:
-        columns = _first_columns(np.asarray(signs), live, max(1, capacity // 2))
-        state = State(
-            columns,
-            np.zeros(0),
-            columns[:0],
-            np.zeros(len(centred_points)),
-            -np.inf,
-            np.inf,
-            0,
-            int(Status.UNFINISHED),
-        )
-    else:
-        state = initial
+    problem: _Problem, state: State, max_rounds: int, on_step: OnStep | None
+) -> tuple[State, Status]:
+    """Runs rounds until the gap is closed, none is left, or `on_step` ends them."""
     while state.num_rounds < max_rounds and state.status == int(Status.UNFINISHED):
-        number = state.num_rounds + 1
-        gap = _relative_gap(state)
-        wanted = min(max(_SHARE_OF_GAP * gap, 0.2 * tolerance), _COARSEST)
-        padded = np.pad(state.columns, (0, capacity - len(state.columns)))
-        is_used = np.arange(capacity) < len(state.columns)
-        solution = _master(
-            inputs.kernel,
-            centred_points,
-            signs,
-            padded,
-            is_used,
-            price,
-            jnp.asarray(wanted, centred_points.dtype),
-            config=config,
-        )
-        weights, rows = (
-            np.asarray(solution.example_weights)[: len(state.columns)],
-            np.asarray(solution.row_weights),
-        )
-        low, high = _priced(inputs.kernel, centred_points, signs, price, solution.row_weights)
-        upper, lower = float(high), float(solution.lower_bound)
-        if lower > state.lower_bound:
-            state = state._replace(
-                example_weights=weights, best_columns=state.columns, lower_bound=lower
-            )
-        if upper < state.upper_bound:
-            state = state._replace(row_weights=rows, upper_bound=upper)
-        info, status = (
-            Info(number, len(state.columns), state.lower_bound, state.upper_bound),
-            Status.UNFINISHED,
-        )
-        if _relative_gap(state) <= tolerance:
-            status = Status.OPTIMAL
-        else:
-            entering = _entering(
-                inputs.kernel,
-                centred_points,
-                np.asarray(low),
-                live,
-                state.columns,
-                float(solution.upper_bound),
-                min(num_entering, capacity),
-            )
-            if len(entering) == 0 and int(solution.status) == int(Status.NO_EDGE):
-                status = Status.NO_EDGE
-            elif len(entering) == 0 and wanted <= 0.2 * tolerance:
-                status = Status.PRECISION_LIMIT
-            else:
-                state = state._replace(
-                    columns=_exchanged(state.columns, weights, entering, capacity)
-                )
-        state = state._replace(num_rounds=number, status=int(status))
-        if not loops.goes_on(on_step, state, info) and status is not Status.OPTIMAL:
-            return state, (Status.TIME_LIMIT, number)
+        num_columns = len(state.columns)
+        state = _one_round(problem, state)
+        info = Info(state.num_rounds, num_columns, state.lower_bound, state.upper_bound)
+        if not loops.goes_on(on_step, state, info) and state.status != int(Status.OPTIMAL):
+            return state, Status.TIME_LIMIT
     status = Status(state.status)
-    return state, (Status.ROUND_LIMIT if status is Status.UNFINISHED else status, state.num_rounds)
+    return state, Status.ROUND_LIMIT if status is Status.UNFINISHED else status
+
+
+def _begin(problem: _Problem) -> State:
+    columns = _first_columns(np.asarray(problem.signs), problem.live, max(1, problem.capacity // 2))
+    return State(
+        columns=columns,
+        example_weights=np.zeros(0),
+        best_columns=columns[:0],
+        row_weights=np.zeros(len(problem.centred_points)),
+        lower_bound=-np.inf,
+        upper_bound=np.inf,
+        num_rounds=0,
+        status=int(Status.UNFINISHED),
+    )
+
+
+def _one_round(problem: _Problem, state: State) -> State:
+    """Solves the restricted master, prices all examples, and lets the best of them enter."""
+    wanted = min(max(_SHARE_OF_GAP * _relative_gap(state), 0.2 * problem.tolerance), _COARSEST)
+    solution = _solve_master(problem, state.columns, wanted)
+    weights = np.asarray(solution.example_weights)[: len(state.columns)]
+    low, high = _priced(
+        problem.kernel, problem.centred_points, problem.signs, problem.price, solution.row_weights
+    )
+    columns = state.columns
+    state = state._replace(num_rounds=state.num_rounds + 1)
+    if float(solution.lower_bound) > state.lower_bound:
+        state = state._replace(
+            example_weights=weights,
+            best_columns=columns,
+            lower_bound=float(solution.lower_bound),
+        )
+    if float(high) < state.upper_bound:
+        state = state._replace(
+            row_weights=np.asarray(solution.row_weights), upper_bound=float(high)
+        )
+    if _relative_gap(state) <= problem.tolerance:
+        return state._replace(status=int(Status.OPTIMAL))
+    entering = _entering(problem, np.asarray(low), columns, float(solution.upper_bound))
+    if len(entering) == 0 and int(solution.status) == int(Status.NO_EDGE):
+        return state._replace(status=int(Status.NO_EDGE))
+    if len(entering) == 0 and wanted <= 0.2 * problem.tolerance:
+        return state._replace(status=int(Status.PRECISION_LIMIT))
+    return state._replace(columns=_exchanged(columns, weights, entering, problem.capacity))
+
+
+def _solve_master(problem: _Problem, columns: np.ndarray, tolerance: float) -> Solution:
+    """The program over the columns, padded to the capacity so that all rounds share a program."""
+    return _master(
+        problem.kernel,
+        problem.centred_points,
+        problem.signs,
+        np.pad(columns, (0, problem.capacity - len(columns))),
+        np.arange(problem.capacity) < len(columns),
+        problem.price,
+        jnp.asarray(tolerance, problem.centred_points.dtype),
+        config=problem.config,
+    )
 
 
 def _relative_gap(state: State) -> float:
@@ -318,17 +320,12 @@ def _first_columns(signs: np.ndarray, live: np.ndarray, count: int) -> np.ndarra
 
 
 def _entering(
-    kernel: Kernel,
-    centred_points: Array,
-    edges: np.ndarray,
-    live: np.ndarray,
-    columns: np.ndarray,
-    level: float,
-    count: int,
+    problem: _Problem, edges: np.ndarray, columns: np.ndarray, level: float
 ) -> np.ndarray:
     """The examples of largest edge among those with an edge above `level`, no two of them near each
     other.
     """
+    live, count = problem.live, min(problem.num_entering, problem.capacity)
     score = np.full(len(edges), -np.inf)
     score[live] = edges[live]
     score[columns] = -np.inf
@@ -338,7 +335,7 @@ def _entering(
     while len(chosen) < count and np.isfinite(score.max()):
         best = int(score.argmax())
         chosen.append(best)
-        near = np.asarray(_one_row(kernel, centred_points, best))
+        near = np.asarray(_one_row(problem.kernel, problem.centred_points, best))
         apart = max(apart, _APART * float(near[live].max()))
         score[near <= apart] = -np.inf
         score[best] = -np.inf
