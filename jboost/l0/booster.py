@@ -222,80 +222,33 @@ class L0(boosting.Booster):
         """Records the upper bound of the relaxation and the lower bound of the pricing problems,
         and stores the new columns.
         """
-        before, was_either = _bounds(memory)[1], memory.either
+        before = memory
         # the increase of the lower bound if no new column cut off the smoothed duals
-        expected_gain = (1 - memory.pull) * (proposal.relaxation.lower_bound - before)
-        memory = self.note(memory, dataset, proposal)
-        has_gained_enough = _bounds(memory)[1] - before > _ENOUGH_GAIN * expected_gain
-        weights = jnp.where(dataset.mask, dataset.weights, 0)
-        prices = jnp.concatenate(
-            [proposal.prices, jnp.asarray(self.constant_cost, proposal.prices.dtype)[None]]
-        )
-        memory = memory._replace(
-            integer_lower=jnp.maximum(
-                memory.integer_lower,
-                local_search.round_up(memory.integer_proof.bound, weights, prices),
-            )
-        )
+        expected_gain = (1 - before.pull) * (proposal.relaxation.lower_bound - _bounds(before)[1])
+        memory = self._with_bounds(memory, dataset, proposal)
         upper, lower = _bounds(memory)
+        has_gained_enough = lower - _bounds(before)[1] > _ENOUGH_GAIN * expected_gain
         is_closed = local_search.have_met(lower, upper, self.tolerance)
         rounded = local_search.evaluate(
             self.instance(dataset, memory.outputs, memory.costs, memory.is_used),
             proposal.relaxation.coefficients,
         )
         best = local_search.better(memory.best, rounded)
-        solved = proposal.relaxation
-        reduced_costs = pricing.reduced_costs(
-            memory.outputs * boosting.signs(dataset)[None, :], memory.costs, solved, was_either
-        )
-        worth = (
-            solved.selected
-            + solved.coefficients
-            - numerics.safe_divide(reduced_costs, memory.costs)
-        )
-        worth = jnp.where(best.coefficients > 0, jnp.inf, worth).at[:_NUM_CONSTANTS].set(jnp.inf)
+        worth = _worth(memory, boosting.signs(dataset), proposal.relaxation, before.either, best)
         entered = enter(memory.outputs, memory.costs, memory.is_used, proposal, worth, ~is_closed)
-        is_full = jnp.all(entered.is_used)
+        memory = _with_columns(memory, entered)._replace(best=best)
         is_smaller = upper - lower < _LEAST_GAIN * memory.gap
-        has_gained = ((entered.num_new > 0) & ~is_full) | is_smaller
-        num_idle = jnp.where(has_gained | is_closed, 0, memory.num_idle + 1).astype(jnp.int32)
-        is_stuck = num_idle >= _MAX_IDLE
-        lacks_cuts = solved.status == int(Status.CAPACITY_LIMIT)
-        missed = jnp.where(
-            is_full | lacks_cuts, int(Status.CAPACITY_LIMIT), int(Status.PRECISION_LIMIT)
-        )
-        is_last = memory.either | (not self.bounds_integer)
-        primal = memory.warm.primal
-        # A new column does not start from the mu of the column that it overwrites.
-        primal = primal._replace(
-            selected=primal.selected.at[_NUM_CONSTANTS + entered.slots].set(0.0, mode="drop")
-        )
-        memory = memory._replace(
-            outputs=entered.outputs,
-            costs=entered.costs,
-            is_used=entered.is_used,
-            best=best,
-            warm=memory.warm._replace(primal=primal),
-        )
-        # Once the gap is closed, the next round solves the other relaxation, whose gap is unknown.
-        gap = jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap))
-        more = jnp.clip(_MORE_SMOOTHING * memory.pull, _LEAST_SMOOTHING, _FIRST_SMOOTHING)
-        smoothing = jnp.where(
-            entered.num_new > 0,
-            jnp.where(has_gained_enough, _LESS_SMOOTHING * memory.pull, more),
-            0.0,
-        )
+        has_gained = ((entered.num_new > 0) & ~jnp.all(entered.is_used)) | is_smaller
         memory = memory._replace(
             either=memory.either | is_closed,
-            gap=gap,
-            num_idle=num_idle,
-            pull=smoothing.astype(upper.dtype),
+            # Once the gap is closed, the next round solves the other relaxation, of unknown gap.
+            gap=jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap)),
+            num_idle=jnp.where(has_gained | is_closed, 0, memory.num_idle + 1).astype(jnp.int32),
+            pull=_next_smoothing(memory.pull, entered.num_new, has_gained_enough).astype(
+                upper.dtype
+            ),
         )
-        is_solved = (is_closed & is_last) | (is_stuck & self.has_solved(memory))
-        status = jnp.where(
-            is_solved, int(Status.OPTIMAL), jnp.where(is_stuck, missed, int(Status.UNFINISHED))
-        )
-        is_invalid = proposal.relaxation.status == int(Status.INVALID_INPUT)
+        is_last = before.either | (not self.bounds_integer)
         return Absorbed(
             memory=memory,
             example_weights=proposal.relaxation.example_weights,
@@ -305,7 +258,35 @@ class L0(boosting.Booster):
             count=jnp.sum(entered.is_used, dtype=jnp.int32) - _NUM_CONSTANTS,
             certificate=self.certificate(memory),
             edge=jnp.max(proposal.values),
-            status=jnp.where(is_invalid, int(Status.INVALID_INPUT), status),
+            status=self._status(memory, proposal.relaxation.status, is_closed & is_last),
+        )
+
+    def _with_bounds(self, memory: Memory, dataset: Dataset, proposal: Priced) -> Memory:
+        """The memory with the bounds of this round on both relaxations and on (15)."""
+        memory = self.note(memory, dataset, proposal)
+        weights = jnp.where(dataset.mask, dataset.weights, 0)
+        prices = jnp.concatenate(
+            [proposal.prices, jnp.asarray(self.constant_cost, proposal.prices.dtype)[None]]
+        )
+        return memory._replace(
+            integer_lower=jnp.maximum(
+                memory.integer_lower,
+                local_search.round_up(memory.integer_proof.bound, weights, prices),
+            )
+        )
+
+    def _status(self, memory: Memory, of_relaxation: Array, is_closed: Array) -> Array:
+        """The status after a round; `is_closed` where the gap of the last relaxation is."""
+        is_stuck = memory.num_idle >= _MAX_IDLE
+        lacks_capacity = jnp.all(memory.is_used) | (of_relaxation == int(Status.CAPACITY_LIMIT))
+        missed = jnp.where(lacks_capacity, int(Status.CAPACITY_LIMIT), int(Status.PRECISION_LIMIT))
+        status = jnp.where(
+            is_closed | (is_stuck & self.has_solved(memory)),
+            int(Status.OPTIMAL),
+            jnp.where(is_stuck, missed, int(Status.UNFINISHED)),
+        )
+        return jnp.where(
+            of_relaxation == int(Status.INVALID_INPUT), int(Status.INVALID_INPUT), status
         )
 
     def note(self, memory: Memory, dataset: Dataset, proposal: Priced) -> Memory:
@@ -397,6 +378,43 @@ class L0(boosting.Booster):
             proof,
             memory.integer_proof,
         )
+
+
+def _worth(
+    memory: Memory, signs: Array, solved: L0Relaxation, was_either: Array, best: local_search.Vote
+) -> Array:
+    """How much each column [2 + capacity] is worth keeping: what it contributes to the relaxation,
+    less its reduced cost relative to its own cost; inf for columns that may not be overwritten.
+    """
+    reduced_costs = pricing.reduced_costs(
+        memory.outputs * signs[None, :], memory.costs, solved, was_either
+    )
+    worth = (
+        solved.selected + solved.coefficients - numerics.safe_divide(reduced_costs, memory.costs)
+    )
+    return jnp.where(best.coefficients > 0, jnp.inf, worth).at[:_NUM_CONSTANTS].set(jnp.inf)
+
+
+def _with_columns(memory: Memory, entered: Entered) -> Memory:
+    primal = memory.warm.primal
+    # A new column does not start from the mu of the column that it overwrites.
+    primal = primal._replace(
+        selected=primal.selected.at[_NUM_CONSTANTS + entered.slots].set(0.0, mode="drop")
+    )
+    return memory._replace(
+        outputs=entered.outputs,
+        costs=entered.costs,
+        is_used=entered.is_used,
+        warm=memory.warm._replace(primal=primal),
+    )
+
+
+def _next_smoothing(smoothing: Array, num_new: Array, has_gained_enough: Array) -> Array:
+    """Less smoothing after a round of enough gain, more after others, none without new columns."""
+    more = jnp.clip(_MORE_SMOOTHING * smoothing, _LEAST_SMOOTHING, _FIRST_SMOOTHING)
+    return jnp.where(
+        num_new > 0, jnp.where(has_gained_enough, _LESS_SMOOTHING * smoothing, more), 0.0
+    )
 
 
 def _bounds(memory: Memory) -> tuple[Array, Array]:
