@@ -224,8 +224,7 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
     """The system for ratios [n] of dual to primal, and its factors."""
     instance, served, of = program.instance, program.served, parts_of(program, ratio)
     is_real = parts_of(program, program.is_used).slacks
-    num_columns = served.shape[1]
-    eps, size, stiffness = jnp.finfo(served.dtype).eps, cover.places.shape[0], 1 + instance.margin
+    stiffness = 1 + instance.margin
     weighted = of.cuts[:, None] * served
     ends = pair_cuts.scatter_rows(
         program.cuts,
@@ -236,50 +235,21 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
     own = jnp.where(is_real, stiffness**2 * of.margins + of.slacks, 1.0)
     inverse = jnp.where(cover.is_in, 0.0, 1 / (own + degrees))
     sides = jnp.concatenate([stiffness * of.margins[:, None] * instance.margins, coupling], axis=1)
-
     graph, among = _make_graph(program, cover, of.cuts)
-    reduction = graph.to_cover(
-        inverse[:, None] * jnp.concatenate([graph.matrix, sides, own[:, None]], axis=1)
-    )
-    # No entry of `among` cancels: a cut joins examples of opposite classes, while elimination
-    # couples examples of the same class.
-    among = among + among.T - reduction[:, :size]
-    among = jnp.where(jnp.eye(size, dtype=bool), 0.0, among)
-    # A sum of positive terms instead of a difference, so that the rounding error stays relative.
-    kept = own.at[cover.places].get(mode="fill", fill_value=1.0) + reduction[:, -1]
-    roots = jnp.where(
-        cover.places < own.shape[0], lax.rsqrt(kept + reduce.total(jnp.abs(among))), 0.0
-    )
-    inner = (
-        jnp.eye(size, dtype=served.dtype) * (1 + 30 * eps) + roots[:, None] * among * roots[None, :]
-    )
-    factor = lax.linalg.cholesky(inner, symmetrize_input=False)
-    half_solved = solve_triangular(
-        factor,
-        roots[:, None]
-        * (sides.at[cover.places].get(mode="fill", fill_value=0.0) - reduction[:, size:-1]),
-        lower=True,
-    )
-
-    of_bounds = of.extra + of.room
+    roots, factor, half_solved = _factorise_cover(cover, graph, among, own, inverse, sides)
     # The ratio of a margin after the elimination of its slack.
     left = of.margins * jnp.where(cover.is_in, 1.0, (degrees + of.slacks) * inverse)
     mixed = (-stiffness * of.margins * inverse)[:, None] * coupling
-    of_margins = jnp.concatenate([left[:, None] * instance.margins, mixed], axis=1)
-    of_margins = times_transposed(instance.margins, of_margins)
     whole = times_transposed(served, weighted)
-    of_cuts = jnp.concatenate(
-        [
-            of_margins[:, num_columns:].T,
-            whole - times_transposed(coupling, inverse[:, None] * coupling),
-        ],
-        axis=1,
+    outer = _of_columns(
+        instance.margins,
+        left,
+        mixed,
+        whole - times_transposed(coupling, inverse[:, None] * coupling),
     )
+    of_bounds = of.extra + of.room
     of_extra = jnp.diag(of_bounds)
-    outer = jnp.concatenate([of_margins, of_cuts]) + jnp.block(
-        [[of_extra, -of_extra], [-of_extra, of_extra]]
-    )
-    outer = outer - times_transposed(half_solved, half_solved)
+    outer += jnp.block([[of_extra, -of_extra], [-of_extra, of_extra]])
     steepness = jnp.concatenate(
         [
             reduce.total(of.margins[:, None] * instance.margins**2, axis=0) + of.coefficients,
@@ -287,9 +257,11 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
         ]
     )
     unit = numerics.inverse_root(steepness + jnp.tile(of_bounds, 2))
-    added = jnp.concatenate([of.coefficients, jnp.zeros_like(of_bounds)]) * unit**2 + jnp.where(
-        jnp.tile(instance.is_column, 2), 30 * eps, 1.0
+    of_coefficients = jnp.concatenate([of.coefficients, jnp.zeros_like(of_bounds)])
+    added = of_coefficients * unit**2 + jnp.where(
+        jnp.tile(instance.is_column, 2), 30 * jnp.finfo(served.dtype).eps, 1.0
     )
+    outer = outer - times_transposed(half_solved, half_solved)
     top = lax.linalg.cholesky(
         outer * unit[:, None] * unit[None, :] + jnp.diag(added), symmetrize_input=False
     )
@@ -305,6 +277,51 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
         unit,
         top,
     )
+
+
+def _factorise_cover(
+    cover: Cover, graph: Graph, among: Array, own: Array, inverse: Array, sides: Array
+) -> tuple[Array, Array, Array]:
+    """The matrix of the slacks in the cover after the elimination of the other slacks.
+
+    Args:
+      among: [k, k] lower triangular, the sums of ratios of cuts inside the cover.
+      own: [m] the diagonal for each slack.
+      inverse: [m] of the diagonal of the eliminated slacks, 0 in the cover.
+      sides: [m, 2 n] the entries that join slacks and columns.
+
+    Returns:
+      The scaling [k] to a unit diagonal, the factor [k, k] of the scaled matrix, and the scaled
+      `sides` of the cover [k, 2 n] after one triangular solve.
+    """
+    size = cover.places.shape[0]
+    reduction = graph.to_cover(
+        inverse[:, None] * jnp.concatenate([graph.matrix, sides, own[:, None]], axis=1)
+    )
+    # No entry of `among` cancels: a cut joins examples of opposite classes, while elimination
+    # couples examples of the same class.
+    among = among + among.T - reduction[:, :size]
+    among = jnp.where(jnp.eye(size, dtype=bool), 0.0, among)
+    # A sum of positive terms instead of a difference, so that the rounding error stays relative.
+    kept = own.at[cover.places].get(mode="fill", fill_value=1.0) + reduction[:, -1]
+    roots = jnp.where(
+        cover.places < own.shape[0], lax.rsqrt(kept + reduce.total(jnp.abs(among))), 0.0
+    )
+    diagonal = jnp.eye(size, dtype=own.dtype) * (1 + 30 * jnp.finfo(own.dtype).eps)
+    factor = lax.linalg.cholesky(
+        diagonal + roots[:, None] * among * roots[None, :], symmetrize_input=False
+    )
+    of_cover = sides.at[cover.places].get(mode="fill", fill_value=0.0) - reduction[:, size:-1]
+    return roots, factor, solve_triangular(factor, roots[:, None] * of_cover, lower=True)
+
+
+def _of_columns(margins: Array, left: Array, mixed: Array, of_cuts: Array) -> Array:
+    """The matrix [2 n, 2 n] of the columns in margins and in cuts, without the cover's share."""
+    of_margins = jnp.concatenate([left[:, None] * margins, mixed], axis=1)
+    of_margins = times_transposed(margins, of_margins)
+    num_columns = margins.shape[1]
+    of_cuts = jnp.concatenate([of_margins[:, num_columns:].T, of_cuts], axis=1)
+    return jnp.concatenate([of_margins, of_cuts])
 
 
 def _make_graph(program: Program, cover: Cover, ratio: Array) -> tuple[Graph, Array]:
