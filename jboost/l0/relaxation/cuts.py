@@ -101,26 +101,14 @@ def search(
                 > 0
             )
         left_over = jnp.where(is_near, 1 - served, -jnp.inf)
-        for_few, for_many = left_over - of_slab[None, :], left_over - own[:, None]
-        best_few, best_many = jnp.max(for_few, axis=1), jnp.max(for_many, axis=0)
-        who_few = jnp.min(
-            jnp.where(for_few == best_few[:, None], indices[None, :], num_examples), axis=1
-        )
-        who_many = jnp.min(
-            jnp.where(for_many == best_many[None, :], numbers[:, None], num_examples), axis=0
-        )
-        is_more = best_few > of_few.least
-        of_few = LeastSlacks(
-            jnp.where(is_more, best_few, of_few.least), jnp.where(is_more, who_few, of_few.partner)
-        )
+        in_rows = _greatest(left_over - of_slab[None, :], indices[None, :], 1, num_examples)
+        in_columns = _greatest(left_over - own[:, None], numbers[:, None], 0, num_examples)
+        of_few = _where(in_rows.least > of_few.least, in_rows, of_few)
         old = LeastSlacks(*(lax.dynamic_slice_in_dim(part, begin, slab) for part in of_many))
-        taken = LeastSlacks(
-            jnp.where(is_many, best_many, old.least), jnp.where(is_many, who_many, old.partner)
-        )
         of_many = LeastSlacks(
             *(
                 lax.dynamic_update_slice_in_dim(part, new, begin, 0)
-                for part, new in zip(of_many, taken, strict=True)
+                for part, new in zip(of_many, _where(is_many, in_columns, old), strict=True)
             )
         )
         return start + slab, of_few, of_many
@@ -129,9 +117,23 @@ def search(
     _, of_few, of_many = loops.while_loop(
         lambda carry: carry[0] < instance.num_real, search_slab, first
     )
-    least = of_many.least.at[:few].set(jnp.where(is_few, of_few.least, of_many.least[:few]))
-    partner = of_many.partner.at[:few].set(jnp.where(is_few, of_few.partner, of_many.partner[:few]))
+    first_rows = _where(is_few, of_few, LeastSlacks(of_many.least[:few], of_many.partner[:few]))
+    least = of_many.least.at[:few].set(first_rows.least)
+    partner = of_many.partner.at[:few].set(first_rows.partner)
     return LeastSlacks(least, jnp.where(least > -jnp.inf, partner, num_examples).astype(jnp.int32))
+
+
+def _greatest(values: Array, numbers: Array, axis: int, none: int) -> LeastSlacks:
+    """The maximum along an axis, and the least of the `numbers` that attain it, or `none`."""
+    most = jnp.max(values, axis=axis, keepdims=True)
+    attained = jnp.where(values == most, numbers, none)
+    return LeastSlacks(jnp.squeeze(most, axis), jnp.min(attained, axis=axis))
+
+
+def _where(condition: Array, one: LeastSlacks, other: LeastSlacks) -> LeastSlacks:
+    return LeastSlacks(
+        *(jnp.where(condition, mine, its) for mine, its in zip(one, other, strict=True))
+    )
 
 
 def distances(one: Array, other: Array) -> Array:
