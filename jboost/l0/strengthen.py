@@ -24,7 +24,7 @@ from jboost.l0 import relaxation
 from jboost.l0.branch_and_cut import row_cuts
 from jboost.l0.relaxation.instance import make_instance
 from jboost.l0.types import Cuts, Instance, RelaxationConfig
-from jboost.lp import make_program, solve
+from jboost.lp import LinearProgram, make_program, solve
 
 # Cuts that are violated by less are not added: the violation may be the error of the solver.
 _LEAST_VIOLATION = 1e-3
@@ -220,43 +220,9 @@ def _round(
     solution violates. Returns the next state and the number of cuts added.
     """
     num_examples, num_columns = instance.margins.shape
-    extra = _triple_rows(rows, state.triples)
-    is_cut = state.triples[:, 0] >= 0
-    selected, slacks = jnp.split(jnp.concatenate([rows, extra]), [num_columns], axis=1)
-    dtype = rows.dtype
-    # The variables are (lambda, mu - lambda, xi), so that mu >= lambda is a bound.
-    matrix = jnp.concatenate(
-        [
-            jnp.concatenate(
-                [
-                    instance.margins,
-                    jnp.zeros_like(instance.margins),
-                    (1 + instance.margin) * jnp.eye(num_examples, dtype=dtype),
-                ],
-                axis=1,
-            ),
-            jnp.concatenate([selected, selected, slacks], axis=1),
-            jnp.concatenate(
-                [
-                    jnp.ones((1, num_columns), dtype),
-                    jnp.zeros((1, num_columns + num_examples), dtype),
-                ],
-                axis=1,
-            ),
-        ]
-    )
+    extra, is_cut = _triple_rows(rows, state.triples), state.triples[:, 0] >= 0
     is_example = instance.weights > 0
-    right = jnp.concatenate([jnp.where(is_pair, 1.0, -jnp.inf), jnp.where(is_cut, 2.0, -jnp.inf)])
-    one = jnp.ones((1,), dtype)
-    program = make_program(
-        jnp.concatenate([instance.costs, instance.costs, instance.weights]),
-        matrix,
-        row_lower=jnp.concatenate([jnp.where(is_example, instance.margin, -jnp.inf), right, one]),
-        row_upper=jnp.concatenate([jnp.full((num_examples + len(right),), jnp.inf, dtype), one]),
-        upper=jnp.concatenate(
-            [jnp.tile(jnp.where(instance.is_column, 1.0, 0.0), 2), jnp.where(is_example, 1.0, 0.0)]
-        ),
-    )
+    program = _make_program(instance, jnp.concatenate([rows, extra]), is_pair, is_cut)
     solution = solve(program)
     dual = jnp.where(jnp.isfinite(solution.dual), jnp.maximum(solution.dual, 0.0), 0.0)
     w, v, t = (
@@ -283,6 +249,44 @@ def _round(
     after = state.triples.at[slots].set(triples[chosen], mode="drop")
     num_found = jnp.sum(is_found, dtype=jnp.int32)
     return _State(after, state.count + num_found, jnp.maximum(lower, state.lower), best), num_found
+
+
+def _make_program(instance: Instance, cuts: Array, is_pair: Array, is_cut: Array) -> LinearProgram:
+    """The relaxation with pair cuts and rounded cuts.
+
+    Its variables are (lambda, mu - lambda, xi), so that mu >= lambda is a bound. Rows of examples
+    that do not count, and of cuts that are not in use, have no bound.
+    """
+    num_examples, num_columns = instance.margins.shape
+    dtype = cuts.dtype
+    selected, slacks = jnp.split(cuts, [num_columns], axis=1)
+    of_examples = [
+        instance.margins,
+        jnp.zeros_like(instance.margins),
+        (1 + instance.margin) * jnp.eye(num_examples, dtype=dtype),
+    ]
+    of_convexity = [
+        jnp.ones((1, num_columns), dtype),
+        jnp.zeros((1, num_columns + num_examples), dtype),
+    ]
+    matrix = jnp.concatenate(
+        [
+            jnp.concatenate(parts, axis=1)
+            for parts in (of_examples, [selected, selected, slacks], of_convexity)
+        ]
+    )
+    is_example = instance.weights > 0
+    right = jnp.concatenate([jnp.where(is_pair, 1.0, -jnp.inf), jnp.where(is_cut, 2.0, -jnp.inf)])
+    one = jnp.ones((1,), dtype)
+    return make_program(
+        jnp.concatenate([instance.costs, instance.costs, instance.weights]),
+        matrix,
+        row_lower=jnp.concatenate([jnp.where(is_example, instance.margin, -jnp.inf), right, one]),
+        row_upper=jnp.concatenate([jnp.full((num_examples + len(right),), jnp.inf, dtype), one]),
+        upper=jnp.concatenate(
+            [jnp.tile(jnp.where(instance.is_column, 1.0, 0.0), 2), jnp.where(is_example, 1.0, 0.0)]
+        ),
+    )
 
 
 def _separate(rows: Array, is_pair: Array, point: Array) -> tuple[Array, Array]:

@@ -104,7 +104,7 @@ def test_an_odd_cycle_is_closed():
 
 
 def test_what_is_not_allowed():
-    with pytest.raises(ValueError, match='cuts="either" of all pairs'):
+    with pytest.raises(ValueError, match='cuts="either" and distance_factor=None'):
         l0.StrengthenConfig(relaxation=l0.RelaxationConfig())
     with pytest.raises(ValueError, match="config is a int"):
         l0.strengthen([[1]], [1], [0.5], margin=0.1, config=3)

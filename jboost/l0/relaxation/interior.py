@@ -50,17 +50,21 @@ class Start(NamedTuple):
 
 def enter(program: Program, start: Start) -> Point:
     """The first iterate of a solve."""
-    primal, dual, convexity, product = start
-    instance, rho, used = (
-        program.instance,
-        program.instance.margin,
-        system.parts_of(program, program.is_used),
+    above = _enter_primal(program, start)
+    above_zero = jnp.where(program.is_used, jnp.concatenate(above), 1.0)
+    below, convexity = _enter_dual(program, start, system.parts_of(program, above_zero))
+    return Point(
+        jnp.stack([above_zero, jnp.where(program.is_used, jnp.concatenate(below), 0.0)]), convexity
     )
+
+
+def _enter_primal(program: Program, start: Start) -> Parts:
+    """The primal of a start, moved inside its bounds."""
+    primal, product, instance = start.primal, start.product, program.instance
+    rho = instance.margin
     unit = jnp.maximum(instance.unit, jnp.finfo(product.dtype).tiny)
     lift = jnp.clip(_LIFT * product / unit, *_LIFTS)
     count = jnp.maximum(jnp.sum(instance.is_column), 1).astype(product.dtype)
-    least = 0.1 * product
-
     coefficients = jnp.where(
         instance.is_column, jnp.maximum(primal.coefficients, lift / count), 0.0
     )
@@ -70,7 +74,7 @@ def enter(program: Program, start: Start) -> Point:
     slacks = jnp.maximum(primal.slacks + lift, (rho + lift - margins) / (1 + rho))
     selected = jnp.where(instance.is_column, coefficients + extra, 0.0)
     covered = matvec(program.served, selected) + pair_cuts.gather(program.cuts, slacks) - 1
-    above = Parts(
+    return Parts(
         coefficients,
         extra,
         1 - extra,
@@ -78,14 +82,19 @@ def enter(program: Program, start: Start) -> Point:
         margins + (1 + rho) * slacks - rho,
         jnp.maximum(covered, lift),
     )
-    above_zero = jnp.where(program.is_used, jnp.concatenate(above), 1.0)
-    above = system.parts_of(program, above_zero)
 
+
+def _enter_dual(program: Program, start: Start, above: Parts) -> tuple[Parts, Array]:
+    """The dual of a start, moved inside its bounds so that no complementary product with the primal
+    `above` is far below the mean; and the multiplier of the convexity row.
+    """
+    dual, instance, rho = start.dual, program.instance, program.instance.margin
+    used, least = system.parts_of(program, program.is_used), 0.1 * start.product
     weights = jnp.maximum(dual.example_weights, least / above.margins)
     pair_weights = jnp.where(
         used.cuts,
         jnp.maximum(
-            dual.pair_weights, jnp.where(dual.pair_weights > 0, least, product) / above.cuts
+            dual.pair_weights, jnp.where(dual.pair_weights > 0, least, start.product) / above.cuts
         ),
         0.0,
     )
@@ -101,7 +110,7 @@ def enter(program: Program, start: Start) -> Point:
     reduced = instance.costs - served
     slope = reduced - edges
     convexity = jnp.minimum(
-        convexity, reduce.least(jnp.where(instance.is_column, slope, jnp.inf)) - least
+        start.convexity, reduce.least(jnp.where(instance.is_column, slope, jnp.inf)) - least
     )
     convexity = jnp.where(jnp.isfinite(convexity), convexity, 0.0)
     room = jnp.maximum(least / above.room, least / above.extra - reduced)
@@ -114,9 +123,7 @@ def enter(program: Program, start: Start) -> Point:
         weights,
         pair_weights,
     )
-    return Point(
-        jnp.stack([above_zero, jnp.where(program.is_used, jnp.concatenate(below), 0.0)]), convexity
-    )
+    return below, convexity
 
 
 def product_of(program: Program, point: Point) -> Array:
