@@ -192,19 +192,19 @@ def least_squared_distance_separator(
     mask: ArrayLike | None = None,
     ridge: ArrayLike = 1e-3,
 ) -> DistanceSeparator:
-    """The line of least mean squared slack and ridge / 2 (|v|^2 + v0^2), a quadratic program; for
-    comparison with `optimal_separator`.
+    """The line of least mean squared slack plus ridge / 2 (|v|^2 + v0^2), by a quadratic program;
+    for comparison with `optimal_separator`.
 
-    By the finite Newton method (Mangasarian 2002) in the three unknowns. It may be jitted and
-    vmapped.
+    The method is the finite Newton method (Mangasarian 2002) in the three unknowns. The function
+    may be jitted and vmapped.
 
     Args:
       points: [n, 2], real, n at least 1.
       labels: [n], +1 or -1.
       weights: [n], not negative, 0 as `mask` False; None for ones.
       mask: [n] bool, False for rows that only pad.
-      ridge: [] positive, in coordinates whose larger extent is 2: the smaller, the narrower a gap
-        may be.
+      ridge: [] positive, in coordinates whose larger extent is 2. A smaller ridge finds narrower
+        gaps.
 
     Returns:
       `DistanceSeparator`, whose bounds are of the program in scaled coordinates: OPTIMAL where they
@@ -260,7 +260,7 @@ def _solve_quadratic(
         return value(slacks_of(line), line)
 
     def lower_bound(line: Array) -> Array:
-        """The value of the dual at the multipliers 2 s xi, with all that rounding can take away."""
+        """The dual value at the multipliers 2 s xi, less a bound of the rounding error."""
         slacks = slacks_of(line)
         multipliers = 2 * examples.share * slacks
         rounding = (rows.shape[0] + 16) * eps
@@ -312,7 +312,7 @@ def _solve_quadratic(
 
 
 class _Newton(NamedTuple):
-    """Where the Newton method stands."""
+    """The state of the Newton method."""
 
     line: Array  # [3] v and v0 in scaled coordinates
     lower_bound: Array  # []
@@ -364,7 +364,7 @@ def _evaluate(
 
 
 def _shares(weights: Array, members: Array) -> Array:
-    """Each member's share of the weight of its class, 0 for others."""
+    """The share of each member in the weight of its class, 0 for others."""
     own = numerics.to_unit(jnp.where(members, weights, 0))
     total = jnp.sum(own)
     return own / jnp.where(total > 0, total, 1)

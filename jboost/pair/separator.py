@@ -26,9 +26,10 @@ from jboost.pair.sweep.encoding import certify, encode, pad_rows
 from jboost.pair.sweep.line import draw_line
 from jboost.pair.types import Fat, Separator
 
-# points; beyond it branch and bound is several times faster, though it takes longer to compile
+# The most points for which "auto" chooses the sweep. Above it branch and bound is several times
+# faster, although it takes longer to compile.
 LARGEST_SWEEP = 8192
-_LARGEST_SPACE_SWEEP = 64  # likewise, of points in space
+_LARGEST_SPACE_SWEEP = 64  # the same for points in space
 _Config = TypeVar("_Config")
 
 
@@ -217,7 +218,7 @@ def _choose_method(
     on_step: OnStep | None,
     initial: BranchAndBoundState | None,
 ) -> Literal["sweep", "branch_and_bound"]:
-    """What suits the size, unless an argument says which method is meant."""
+    """The method for the number of points, unless another argument implies a method."""
     if on_step is not None or initial is not None or isinstance(config, BranchAndBoundConfig):
         return "branch_and_bound"
     if is_traced or isinstance(config, SweepConfig) or num_points <= LARGEST_SWEEP:
@@ -226,7 +227,7 @@ def _choose_method(
 
 
 def validate_config(config: object, wanted: type[_Config], method: str) -> _Config | None:
-    """The config, if there is one; ValueError where it is another method's."""
+    """The config, or None. Raises ValueError if it belongs to another method."""
     if config is not None and not isinstance(config, wanted):
         raise ValueError(
             f"config is a {type(config).__name__}: expected a jboost.pair.{wanted.__name__} for"

@@ -1,5 +1,5 @@
-"""The front of concrete arrays: cells of directions say where to look, problems of a few points say
-what is there.
+"""The front of concrete arrays. Cells of directions restrict the slabs that may be points of the
+front, and exact problems of few points determine the slabs.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _PLACES_AT_ONCE = 256
 
 
 class _Pages(NamedTuple):
-    """The widest slab known for every loss between those of the first point and of the constant."""
+    """The widest known slab for each loss between those of the first point and the constant."""
 
     losses: np.ndarray  # [J] integer
-    squared_gap: np.ndarray  # [J, 2] double words; 0 where none is known
+    squared_gap: np.ndarray  # [J, 2] double words; 0 if no slab is known
     slabs: list[tuple[Place, Slab] | None]  # [J]
     doubtful: bool
 
