@@ -1,10 +1,10 @@
 """The exact minimum-weight combination of two classifiers, from arrays to a `Separator`.
 
-Paper 000 (Boyarshinov, Magdon-Ismail 2005): points [n, 2] are the scores (g_1, g_2) of the two
-classifiers, `weights` is W, `misclassified` is Q, and `normal`, `anchor`, `bias` are the line l.
-The path of the data: arrays -> `instance` (scaled points, integer weights) -> bounds round all
-centres (`sweep`) -> exact visits (`visits`) -> a line in the result's float type, whose loss is
-evaluated again (`line`).
+In the notation of Boyarshinov and Magdon-Ismail (2005), points [n, 2] are the scores (g_1, g_2) of
+the two classifiers, `weights` is W, `misclassified` is Q, and `normal`, `anchor`, `bias` are the
+line l. The steps are: arrays -> `instance` (scaled points, integer weights) -> bounds around all
+centres (`sweep`) -> exact evaluation (`visits`) -> a line in the float type of the result, whose
+loss is evaluated again (`line`).
 """
 
 from __future__ import annotations
