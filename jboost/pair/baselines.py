@@ -1,12 +1,14 @@
-"""Separators whose cost grows with the distance of the points that they get wrong: the two programs
-of the literature, as baselines.
+"""Baselines: separators whose cost grows with the distance of the misclassified points.
 
-Paper 000, Section 4, sets such weights beside its own and says that they solve another problem;
-here they can be compared. With slacks xi_i = max(0, 1 - y_i (v . x_i + v0)) the linear program of
-Bennett and Mangasarian 1992 (the paper's [2]) minimises the weighted mean slack of either class,
-summed, so that v = 0 is never better than a line; the quadratic program, in the form of Lee and
-Mangasarian 2001, the same of squared slacks and a ridge. An outlier that costs 1 in the exact
-engine costs here as much as it lies off, or the square of that.
+Boyarshinov and Magdon-Ismail (2005), Section 4, note that such costs define a different problem
+from theirs. This module implements two programs of the literature for comparison. Both use the
+slacks xi_i = max(0, 1 - y_i (v . x_i + v0)).
+
+The linear program of Bennett and Mangasarian (1992) minimises the sum, over the two classes, of the
+weighted mean slack, so that v = 0 is never better than a line. The quadratic program, in the form
+of Lee and Mangasarian (2001), minimises the same sum of squared slacks plus a ridge term. A
+misclassified point of weight 1 costs 1 in `optimal_separator`. Here it costs its distance, or the
+square of its distance.
 """
 
 from __future__ import annotations
@@ -25,21 +27,22 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.pair.sweep.instance import is_kept_by_cast
 
-_MOST_STEPS, _HALVINGS = 60, 12  # of the Newton method, and of its step
-# of v and v0, half the extent of the points being 1: a bound is provable only where variables have
-# one
+# The most steps of the Newton method, and the most halvings of each step.
+_MOST_STEPS, _HALVINGS = 60, 12
+# The bound of v and v0 if half the extent of the points is 1. A lower bound of the objective can be
+# proven only if the variables are bounded.
 _STEEPEST = 2.0**10
 
 
 class DistanceSeparator(NamedTuple):
-    """score(x) = normal . (x - anchor) + bias, of least total distance; a point of score 0 counts
-    as misclassified.
+    """The separator score(x) = normal . (x - anchor) + bias of least total distance. A point of
+    score 0 is misclassified.
     """
 
-    normal: Array  # [2], 0 where no direction helps
+    normal: Array  # [2], 0 if no direction lowers the objective
     anchor: Array  # [2]
     bias: Array  # []
-    objective: Array  # [], the mean slack of either class, summed, of this line
+    objective: Array  # [], the sum of the mean slacks of the two classes for this line
     lower_bound: Array  # [], proven for the program in scaled coordinates
     loss: Array  # [], weight misclassified, as `optimal_separator` counts it
     status: Array  # [] int32
@@ -72,8 +75,8 @@ def least_distance_separator(
     """The line of least mean slack, by a linear program; for comparison with `optimal_separator`,
     which counts errors instead.
 
-    Gaps narrower than about 2^-10 of the extent of the points are not sought. It may be jitted and
-    vmapped.
+    Gaps narrower than about 2^-10 of the extent of the points are not found. The function may be
+    jitted and vmapped.
 
     Args:
       points: [n, 2], real, n at least 1.
@@ -82,10 +85,10 @@ def least_distance_separator(
       mask: [n] bool, False for rows that only pad.
 
     Returns:
-      `DistanceSeparator`; statuses are those of `jboost.lp.solve`: without 64-bit types
-      NUMERICAL_ERROR is common where gaps are narrow. If the points are of one class it is the
-      constant classifier. PRECISION_LIMIT where the float type does not hold the points or the
-      line; of points that it does not hold nothing is proven.
+      `DistanceSeparator`, the constant classifier if all points are of one class. The statuses are
+      those of `jboost.lp.solve`. Without 64-bit types NUMERICAL_ERROR is common if gaps are narrow.
+      The status is PRECISION_LIMIT if the float type cannot represent the points or the line. If it
+      cannot represent the points, nothing is proven.
 
     Raises:
       ValueError: at trace time, naming the argument, where a shape or a kind is wrong; for labels
@@ -107,7 +110,7 @@ def least_distance_separator(
 
 
 class _Scaled(NamedTuple):
-    """The examples in coordinates whose extent is 2 at most, and what takes a line back."""
+    """The examples scaled to an extent of at most 2, and the inverse of the scaling."""
 
     points: Array  # [n, 2], 0 where not live
     given: Array  # [n, 2], in the units of the data
@@ -117,7 +120,7 @@ class _Scaled(NamedTuple):
     anchor: Array  # [2]
     size: Array  # []
     valid: Array  # [] bool
-    faithful: Array  # [] bool, whether the float type holds the points that were handed in
+    faithful: Array  # [] bool, whether the float type represents the points that were passed
     one_class: Array  # [] bool
 
 
@@ -189,19 +192,19 @@ def least_squared_distance_separator(
     mask: ArrayLike | None = None,
     ridge: ArrayLike = 1e-3,
 ) -> DistanceSeparator:
-    """The line of least mean squared slack and ridge / 2 (|v|^2 + v0^2), a quadratic program; for
-    comparison with `optimal_separator`.
+    """The line of least mean squared slack plus ridge / 2 (|v|^2 + v0^2), by a quadratic program;
+    for comparison with `optimal_separator`.
 
-    By the finite Newton method (Mangasarian 2002) in the three unknowns. It may be jitted and
-    vmapped.
+    The method is the finite Newton method (Mangasarian 2002) in the three unknowns. The function
+    may be jitted and vmapped.
 
     Args:
       points: [n, 2], real, n at least 1.
       labels: [n], +1 or -1.
       weights: [n], not negative, 0 as `mask` False; None for ones.
       mask: [n] bool, False for rows that only pad.
-      ridge: [] positive, in coordinates whose larger extent is 2: the smaller, the narrower a gap
-        may be.
+      ridge: [] positive, in coordinates whose larger extent is 2. A smaller ridge finds narrower
+        gaps.
 
     Returns:
       `DistanceSeparator`, whose bounds are of the program in scaled coordinates: OPTIMAL where they
@@ -257,7 +260,7 @@ def _solve_quadratic(
         return value(slacks_of(line), line)
 
     def lower_bound(line: Array) -> Array:
-        """The value of the dual at the multipliers 2 s xi, with all that rounding can take away."""
+        """The dual value at the multipliers 2 s xi, less a bound of the rounding error."""
         slacks = slacks_of(line)
         multipliers = 2 * examples.share * slacks
         rounding = (rows.shape[0] + 16) * eps
@@ -309,7 +312,7 @@ def _solve_quadratic(
 
 
 class _Newton(NamedTuple):
-    """Where the Newton method stands."""
+    """The state of the Newton method."""
 
     line: Array  # [3] v and v0 in scaled coordinates
     lower_bound: Array  # []
@@ -361,7 +364,7 @@ def _evaluate(
 
 
 def _shares(weights: Array, members: Array) -> Array:
-    """Each member's share of the weight of its class, 0 for others."""
+    """The share of each member in the weight of its class, 0 for others."""
     own = numerics.to_unit(jnp.where(members, weights, 0))
     total = jnp.sum(own)
     return own / jnp.where(total > 0, total, 1)

@@ -1,10 +1,10 @@
 """The exact minimum-weight combination of two classifiers, from arrays to a `Separator`.
 
-Paper 000 (Boyarshinov, Magdon-Ismail 2005): points [n, 2] are the scores (g_1, g_2) of the two
-classifiers, `weights` is W, `misclassified` is Q, and `normal`, `anchor`, `bias` are the line l.
-The path of the data: arrays -> `instance` (scaled points, integer weights) -> bounds round all
-centres (`sweep`) -> exact visits (`visits`) -> a line in the result's float type, whose loss is
-evaluated again (`line`).
+In the notation of Boyarshinov and Magdon-Ismail (2005), points [n, 2] are the scores (g_1, g_2) of
+the two classifiers, `weights` is W, `misclassified` is Q, and `normal`, `anchor`, `bias` are the
+line l. The steps are: arrays -> `instance` (scaled points, integer weights) -> bounds around all
+centres (`sweep`) -> exact evaluation (`visits`) -> a line in the float type of the result, whose
+loss is evaluated again (`line`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from jboost.pair.sweep.encoding import certify, encode, pad_rows
 from jboost.pair.sweep.line import draw_line
 from jboost.pair.types import Fat, Separator
 
-# points; beyond it branch and bound is several times faster, though it takes longer to compile
+# The most points for which "auto" chooses the sweep. Above it branch and bound is several times
+# faster, although it takes longer to compile.
 LARGEST_SWEEP = 8192
-_LARGEST_SPACE_SWEEP = 64  # likewise, of points in space
+_LARGEST_SPACE_SWEEP = 64  # the same for points in space
 _Config = TypeVar("_Config")
 
 
@@ -217,7 +218,7 @@ def _choose_method(
     on_step: OnStep | None,
     initial: BranchAndBoundState | None,
 ) -> Literal["sweep", "branch_and_bound"]:
-    """What suits the size, unless an argument says which method is meant."""
+    """The method for the number of points, unless another argument implies a method."""
     if on_step is not None or initial is not None or isinstance(config, BranchAndBoundConfig):
         return "branch_and_bound"
     if is_traced or isinstance(config, SweepConfig) or num_points <= LARGEST_SWEEP:
@@ -226,7 +227,7 @@ def _choose_method(
 
 
 def validate_config(config: object, wanted: type[_Config], method: str) -> _Config | None:
-    """The config, if there is one; ValueError where it is another method's."""
+    """The config, or None. Raises ValueError if it belongs to another method."""
     if config is not None and not isinstance(config, wanted):
         raise ValueError(
             f"config is a {type(config).__name__}: expected a jboost.pair.{wanted.__name__} for"

@@ -22,10 +22,10 @@ class ConfidentLabels(NamedTuple):
 
 @meshes.takes_sharded
 def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> ConfidentLabels:
-    """Turns the probability that each label is right into weights: w = log(p / (1 - p)), of paper
-    000, Section 1.
+    """Converts the probability that each label is correct to weights w = log(p / (1 - p))
+    (Boyarshinov and Magdon-Ismail 2005, Section 1).
 
-    The separator of least weight is then the one of greatest likelihood. Labels with p < 1/2 are
+    The separator of least weight then has the greatest likelihood. Labels with p < 1/2 are
     flipped, and labels with p = 1/2 are masked out. A certain label (p = 0 or 1) would weigh
     infinitely much: it gets the largest finite logit of its dtype's resolution, so p is clipped to
     [eps, 1 - eps].

@@ -249,9 +249,9 @@ def fit(
       relaxation: f; `jboost.relaxations.soft_margin(nu=0.1)` where None.
       tolerance: [] the gap between the bounds at which to stop.
       update: how votes move: "fully_corrective" over all columns seen, "pairwise" or "line_search"
-        along one direction, or "analytic", the paper's own step, which is eps-accurate after 32
-        log(1 / p) / eps^2 rounds at most and as a rule not long before, p the least share of the
-        weights (Theorem 8, where all are 1 / m).
+        along one direction, or "analytic", the step of Shalev-Shwartz and Singer (2008). With p the
+        least share of the weights, "analytic" is eps-accurate after at most 32 log(1 / p) / eps^2
+        rounds (Theorem 8, where all shares are 1 / m), and usually not much earlier.
       votes: g, the cost of votes; None for |w|_1 <= 1. Others require "fully_corrective".
       stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all
         where the learner proves a bound and over those seen where it proves none ("provable").

@@ -20,9 +20,9 @@ _REMEDY = (
 
 
 def game_of(examples: Dataset) -> tuple[Any, Array]:
-    """The margins [m, n], 0 where an example only pads, and the shares of the examples [m]."""
+    """The margins [m, n], 0 on padding rows, and the prior of the examples [m]."""
     matrix: Any = examples.features
-    if not operators.is_operator(matrix):  # of an operator rows that only pad have no weight
+    if not operators.is_operator(matrix):  # in an operator, padding rows have no weight
         matrix = jnp.where(examples.mask[:, None], matrix.astype(jnp.result_type(float)), 0.0)
         matrix = jnp.pad(matrix, ((0, 0), (0, max(0, 1 - matrix.shape[1]))))
     return matrix, boosting.initial_distribution(examples)

@@ -1,7 +1,8 @@
 """The votes with the largest relaxed margin, smoothed so that they are unique and differentiable.
 
-Maximises over votes w in the simplex phi(A w) - votes_smoothing * KL(w || uniform), where phi is
-the least of <A w, d> + f(d) + smoothing * KL(d || prior) over distributions d. With w = softmax(z)
+The objective is phi(A w) - votes_smoothing * KL(w || uniform), maximised over votes w in the
+simplex. phi(A w) is the minimum of <A w, d> + f(d) + smoothing * KL(d || prior) over distributions
+d. With w = softmax(z)
 the optimality condition is z = A'd(A w) / votes_smoothing up to a constant: Newton's method finds
 z. Its direction ascends the objective, which is concave in the votes. A line search halves the step
 until the objective does not decrease.
@@ -35,8 +36,8 @@ class SmoothedSolution(NamedTuple):
 
     coefficients: Array  # [n] votes, positive, of sum 1
     example_weights: Array  # [m]
-    value: Array  # [] of the smoothed problem, to rounding: no certified bound
-    logits: Array  # [n] of the votes; `initial` of a problem nearby
+    value: Array  # [] of the smoothed problem, up to rounding; not a certified bound
+    logits: Array  # [n] of the votes; may be passed as `initial` of a similar problem
     num_iterations: Array  # [] int32
     status: Array  # [] int32: OPTIMAL, ITERATION_LIMIT, INFEASIBLE or INVALID_INPUT
 
@@ -52,24 +53,23 @@ def solve_smoothed(
     mask: ArrayLike | None = None,
     initial: ArrayLike | None = None,
 ) -> SmoothedSolution:
-    """The votes of largest smoothed relaxed margin: for training loops, where they are
-    differentiated.
+    """The votes of largest smoothed relaxed margin, for training loops that differentiate them.
 
-    As the two numbers go to 0 the votes go to those of `jboost.relaxed_margin.solve` over votes
-    that are not negative; the value differs by at most smoothing * log(1 / min
+    As both smoothings go to 0, the votes converge to those of `jboost.relaxed_margin.solve` over
+    votes that are not negative; the value differs by at most smoothing * log(1 / min
     p_i) + votes_smoothing * log n. Derivatives are those of the implicit function, in both modes
-    and of any order, in the margins, the numbers of the relaxation, both smoothings and the
-    weights; `initial` has none.
+    and of any order, with respect to the margins, the numbers of the relaxation, both smoothings
+    and the weights; `initial` has none.
 
     Args:
       margins: A [m, n], y_i h_j(x_i). A hypothesis whose negation counts has two columns.
       relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`.
       smoothing: [] positive, the strength of the entropy of the example weights, in units of
         margin.
-      votes_smoothing: [] positive, that of the votes; None for the same.
+      votes_smoothing: [] positive, the strength of the entropy of the votes. None for `smoothing`.
       weights: [m] importance of each example, not negative. None for ones.
-      mask: [m] bool, False for rows that only pad.
-      initial: [n] the logits of a solution nearby, to begin with.
+      mask: [m] bool, False for padding rows.
+      initial: [n] the logits of the solution of a similar problem, as a start.
 
     Returns:
       A `SmoothedSolution`; NaN with another status than OPTIMAL and ITERATION_LIMIT.
@@ -148,19 +148,19 @@ _product = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
 def _divergence(votes: Array) -> Array:
-    """KL of votes to equal votes."""
+    """The KL divergence of votes from uniform votes."""
     return jnp.sum(votes * jnp.log(jnp.maximum(votes, jnp.finfo(votes.dtype).tiny))) + jnp.log(
         float(votes.shape[0])
     )
 
 
 def _residual(game: _Game, logits: Array) -> Array:
-    """How far logits are from those that their votes imply, [n]; the free constant is held at 0."""
+    """The difference of logits from those that their votes imply, [n]. The free constant is 0."""
     return _evaluate(game, logits)[0]
 
 
 def _evaluate(game: _Game, logits: Array) -> tuple[Array, tuple[Array, Array]]:
-    """The residual [n]; and once more with the objective []."""
+    """The residual [n], and as auxiliary output the residual and the objective []."""
     votes = jax.nn.softmax(logits)
     margins = _product(game.matrix, votes)
     given = (game.relaxation, margins, game.smoothing, game.prior, None)
@@ -172,7 +172,7 @@ def _evaluate(game: _Game, logits: Array) -> tuple[Array, tuple[Array, Array]]:
 
 
 def _solve_tangent(linear: Any, value: Array) -> Array:
-    """The inverse of a linear map of [n] numbers, by its matrix."""
+    """Solves a linear map of [n] numbers by its matrix."""
     return jnp.linalg.solve(jax.jacobian(linear)(value), value)
 
 
@@ -180,7 +180,7 @@ class _Search(NamedTuple):
     logits: Array  # [n]
     gain: Array  # [] the objective there
     move: Array  # [n] the Newton step that is tried next, to be subtracted
-    share: Array  # [] of the step
+    share: Array  # [] of the step that is tried next
     error: Array  # [] the largest entry of the step
 
 

@@ -62,8 +62,8 @@ def solve(
       relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`.
       tolerance: [] the gap between the bounds at which to stop; in float32 not below 3e-6, as
         rounding alone takes 2e-6 of them.
-      votes: g, what votes cost: `jboost.relaxations.unit_ball()` where None, which is the paper's
-        |w|_1 <= 1.
+      votes: g, the cost of votes. None for `jboost.relaxations.unit_ball()`, which is |w|_1 <= 1 as
+        in Shalev-Shwartz and Singer (2008).
       weights: [m] importance of each example, not negative, 0 as `mask` False; two examples of
         weight one count as one of weight two. None for ones.
       mask: [m] bool, False for rows that only pad.

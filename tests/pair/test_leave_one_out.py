@@ -190,7 +190,7 @@ def test_room_that_does_not_suffice_is_said_and_made():
 @pytest.mark.parametrize("model", MODELS)
 def test_room_grows_outside_of_jit(model, monkeypatch):
     # by its name it is the function in the module
-    monkeypatch.setattr(sys.modules["jboost.pair.leave_one_out.solve"], "_FIRST_ROOM", 2)
+    monkeypatch.setattr(sys.modules["jboost.pair.leave_one_out.solve"], "_FIRST_CAPACITY", 2)
     points, labels, weights, _ = (field[0] for field in random_degenerate_sets(66, 1, 8))
     result = jboost.pair.leave_one_out(
         points.astype(np.float32), labels, weights=weights, model=model

@@ -1,5 +1,5 @@
-"""One step of the search: cells of lines are cut into narrower directions, and all their offsets
-are bounded by two histograms.
+"""One step of the search: divides cells of lines into narrower directions, and bounds the loss for
+all offsets by two histograms.
 
 A line is a x + b y = t with (a, b) = (1, u), or (u, 1) where `swapped`, and |u| <= 1. A cell is the
 set of lines with |u - slope| <= half_width and low <= t <= high. For all directions of a cell a
@@ -10,8 +10,9 @@ below it, a line below the interval has it above. So for every bin of offsets
 
 (own class above the line)
 
-and the same with the sides exchanged. Bins whose bounds reach the incumbent die; every run of live
-bins is a cell of the next step, which keeps only the nodes that are certain for none of its lines.
+and the same with the sides exchanged. Bins whose bound is at least the loss of the incumbent are
+discarded. Every run of remaining bins is a cell of the next step. The new cell keeps only the nodes
+that are certain for none of its lines.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from jboost.pair.branch_and_bound import sites
 from jboost.pair.branch_and_bound.scans import running_max, running_sum
 from jboost.pair.branch_and_bound.sites import FAN, Tree
 
-NUM_DIRECTIONS = 4  # into which a step cuts the directions of a cell
-# offsets this close are never certain: far more than projections of coordinates up to 1 are rounded
-# by
+NUM_DIRECTIONS = 4  # parts into which a step divides the directions of a cell
+# A node this close to a line is never certain. This is far more than the rounding error of
+# projections of coordinates up to 1.
 SAFETY = 2.0**-46
-NARROWEST = 2.0**-40  # half width of directions below which a cell is not cut
+NARROWEST = 2.0**-40  # half width of directions below which a cell is not divided
 _BINS_PER_HALF_WIDTH = 6.0
 _ENTRIES_PER_BIN = 12
 _SHORTEST_RUN = 16  # bins
@@ -40,7 +41,7 @@ _COARSENESS = 0.3  # boxes wider than this times the half width are replaced by 
 
 
 class Cells(NamedTuple):
-    """Sets of lines, each with what all of its lines lose for certain."""
+    """Sets of lines, each with the loss that all of its lines have."""
 
     swapped: Array  # [C] bool
     slope: Array  # [C]
@@ -48,7 +49,7 @@ class Cells(NamedTuple):
     high: Array  # [C]
     own_above: Array  # [C] integer, loss of the certain nodes with the own class above the line
     own_below: Array  # [C]
-    bound: Array  # [C] integer, no line of the cell loses less
+    bound: Array  # [C] integer, a lower bound of the loss of the lines
     num_bins: Array  # [C] int32
 
 
@@ -59,46 +60,44 @@ class Frontier(NamedTuple):
 
     cells: Cells
     cell: Array  # [E] int32
-    node: Array  # [E] int32, -1 where the entry is void
+    node: Array  # [E] int32, -1 on padding
     num_cells: Array  # [] int32
     half_width: Array  # []
 
 
 class Division(NamedTuple):
-    """What a step found: runs of live bins, and for each entry and each narrower direction the runs
-    that it belongs to.
+    """The result of a step: the runs of remaining bins, and for each entry and each narrower
+    direction the runs to which it belongs.
     """
 
     runs: Cells  # [R]
     begin: Array  # [K, E] int32, first run
-    end: Array  # [K, E] int32, one past the last run; not above `begin` where the node is in none
-    is_coarse: Array  # [E] bool, whether the nodes in the box take its place
-    branch_rank: Array  # [R + 1] int32, how many of the earlier runs are to be cut further
+    end: Array  # [K, E] int32, one past the last run; at most `begin` if the node is in no run
+    is_coarse: Array  # [E] bool, whether the next step replaces the box by the nodes in it
+    branch_rank: Array  # [R + 1] int32, how many of the earlier runs are divided further
     leaf_rank: Array  # [R + 1] int32, how many of the earlier runs are leaves
     num_entries: Array  # [R] int32, nodes of each run
-    num_children: Array  # [R] int32, entries that each run hands to the next step
+    num_children: Array  # [R] int32, entries of each run in the next step
     # [5] int64: cells and entries of the next step, its slots, leaves, entries of leaves
     totals: Array
     largest_leaf: Array  # [] int32
 
 
 def choose_num_bins(low: Array, high: Array, half_width: Array, num_entries: Array) -> Array:
-    """Bins narrower than what directions of this half width blur, and no more than there are
-    entries to fill them.
+    """The number of bins. Bins are narrower than the uncertainty of offsets for directions of this
+    half width, and there are at most as many as the number of entries justifies.
     """
     wanted = jnp.ceil((high - low) / half_width * _BINS_PER_HALF_WIDTH)
     return jnp.clip(wanted, 1, jnp.maximum(4, num_entries // _ENTRIES_PER_BIN)).astype(jnp.int32)
 
 
 def num_slots(num_bins: Array) -> Array:
-    """How many slots the histograms of cells need; one for each bin and one more for each
-    direction.
-    """
+    """The number of slots of the histograms of cells: one per bin and one more, per direction."""
     return NUM_DIRECTIONS * (num_bins + 1)
 
 
 class _Slots(NamedTuple):
-    """Where the bins of each narrower cell stand in the histograms."""
+    """The positions of the bins of each narrower cell in the histograms."""
 
     begin: Array  # [K, C] int32
     owner: Array  # [B + 1] int32, the narrower cell of each slot
@@ -167,9 +166,9 @@ def _project(tree: Tree, frontier: Frontier, slots: _Slots) -> tuple[Array, Arra
 def _cuts(cells: Cells, narrow: Array, slots: _Slots) -> Array:
     """Bins before which a run ends in any case, [B + 1] bool.
 
-    A run is no longer than a quarter of its cell, or some blurs if that is more: where directions
-    matter little, as on points of one line, cells would not lose nodes otherwise. Few wide bins may
-    all be runs.
+    A run is at most a quarter of its cell, or `_SHORTEST_RUN` bins if that is more. Without this
+    limit cells would keep all their nodes if the direction matters little, as for points on one
+    line. If bins are few and wide, each may be a run.
     """
     quarter = jnp.maximum(cells.num_bins // 4, 1)
     is_wide = (cells.high - cells.low) * _BINS_PER_HALF_WIDTH > cells.num_bins * narrow * (
@@ -192,7 +191,7 @@ def _histogram(slot: Array, weights: Array, capacity: int) -> Array:
 
 
 class _Sums(NamedTuple):
-    """For each slot, what the lines of its bin lose for certain, and the numbers of nodes."""
+    """For each slot, the certain loss of the lines of its bin, and the numbers of nodes."""
 
     own_below: Array  # [B + 1] integer, loss of the nodes of the own class certainly below
     other_below: Array  # [B + 1]

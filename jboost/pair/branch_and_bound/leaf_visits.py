@@ -1,9 +1,9 @@
-"""The exact part: lines through a centre of a leaf in exact angular order, and the separations that
-lose least.
+"""The exact step of the search: lines through a centre of a leaf in exact angular order, and the
+separations of least loss.
 
-As in `jboost.pair.sweep.visits`: an optimal set has an open class at each of its support points.
-Here the classes are those whose lines meet the cell of the leaf, and all sites outside the leaf are
-certain.
+As in `jboost.pair.sweep.visits`, an optimal separator set has an open class of lines at each of its
+support points. Here only the classes whose lines meet the cell of the leaf are listed. Every site
+outside the leaf is certain: it is on the same side of all lines of the cell.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from jboost.pair.types import Fat
 
 
 class Classes(NamedTuple):
-    """The open classes of lines through one centre: `M + 1` with the own class above, then as many
-    with it below.
+    """The open classes of lines through one centre: `M + 1` with the own class above the line, then
+    `M + 1` with it below.
     """
 
-    # [2 (M + 1)] integer, the largest where there is no class or none that meets the cell
+    # [2 (M + 1)] integer; the largest integer where no class exists or the class misses the cell
     losses: Array
-    position: Array  # [M] int32, the place of each site in angular order
-    upper: Array  # [M] bool
+    position: Array  # [M] int32, the position of each site in angular order
+    upper: Array  # [M] bool, see `jboost.geometry.angular.is_upper`
     away: Array  # [M] bool, not at the centre
 
 
 class Separation(NamedTuple):
-    """How one class separates the sites, and what its leaf alone says of its margin."""
+    """How one class separates the sites, and a bound of its margin from the sites of its leaf."""
 
     own_above: Array  # [] bool, whether the own class has the larger projections
     on_own_side: Array  # [M] bool, of the sites of the leaf
-    margin_bound: Array  # [] no smaller than the margin
-    # [2] in metric coordinates, from the other side to the own one; meaningless where the bound is
+    margin_bound: Array  # [] an upper bound of the margin
+    # [2] in metric coordinates, from the other side to the own side; undefined where the bound is
     # infinite
     normal: Array
 
@@ -93,7 +93,7 @@ def _classes(local: Local, frame: Frame, centre: Array) -> Classes:
 
 
 def _sides(classes: Classes, chosen: Array) -> tuple[Array, Array]:
-    """Whether a class has the own class above its lines, [], and which sites of the leaf are on the
+    """Whether a class of lines has the own class above, [], and which sites of the leaf are on the
     own side, [M] bool.
     """
     num_classes = classes.position.shape[0] + 1
@@ -122,8 +122,8 @@ def _separation(
 
 
 def counted_sides(own: Array, other: Array, on_own_side: Array, fat: Fat) -> tuple[Array, Array]:
-    """Which sites the margin counts on the own side and on the other side: those classified well,
-    or all.
+    """Which sites the margin counts on the own side and on the other side: all of them if `fat` is
+    "flipped", else those that are classified correctly.
     """
     if fat == "flipped":
         occupied = (own > 0) | (other > 0)
@@ -134,8 +134,8 @@ def counted_sides(own: Array, other: Array, on_own_side: Array, fat: Fat) -> tup
 def sides_of_all(
     points: Sites, frame: Frame, leaf: Leaves, own_above: Array, on_own_side: Array
 ) -> Array:
-    """Which sites are on the own side, [N] bool, where those of one leaf are known, [M]; all others
-    are certain for its cell.
+    """Which sites are on the own side, [N] bool, from those of one leaf [M]. All other sites are
+    certain for the cell of the leaf.
     """
     cell, size = leaf.cells, points.x.shape[0]
     along, across = (

@@ -1,9 +1,10 @@
-"""Cells with few sites, finished: a line turns round every site of the own class that its cell
-leaves uncertain.
+"""Leaves: cells with few uncertain sites. The module bounds the least loss of the lines of a leaf
+through each uncertain site of the own class.
 
-As in `jboost.pair.sweep`, quick keys give a bracket of the least loss round every centre, and exact
-orders decide where the bracket leaves a question (`jboost.pair.branch_and_bound.leaf_visits`). Only
-lines of the cell count: for those outside the certain sites are not.
+As in `jboost.pair.sweep`, approximate sort keys give a lower and an upper bound of the least loss
+around each centre. If these bounds do not decide, exact orders do
+(`jboost.pair.branch_and_bound.leaf_visits`). Only lines of the cell are considered, because the
+certain sites are certain only for them.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from jboost.pair.branch_and_bound.cells import Cells, Leaves
 from jboost.pair.branch_and_bound.scans import running_max, running_min, running_sum
 from jboost.pair.branch_and_bound.sites import Sites
 
-# lines this close to a cell count as its lines: less than `cells.SAFETY`, more than their own
-# rounding
+# A line at most this far from a cell is treated as a line of the cell. The tolerance is less than
+# `cells.SAFETY` and more than the rounding of a line.
 TOLERANCE = 2.0**-48
 # with a finest key of 2^-49: equal or two apart for directions on the grids of `Instance`, up to
 # the width below
@@ -32,8 +33,8 @@ _FINEST_KEY = 2.0**-49
 
 
 class Local(NamedTuple):
-    """The sites of one leaf; x is along and y across, so that a line of slope u through a site has
-    normal (1, u).
+    """The sites of one leaf. The axes are exchanged if the cell is swapped, so that a line of slope
+    u has normal (1, u).
     """
 
     x: Array  # [M] as in `Instance`
@@ -53,7 +54,7 @@ class Bracket(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What turns coordinates of `Instance` into those of cells: (coordinate - middle) / size."""
+    """The map from coordinates of `Instance` to those of cells: (coordinate - middle) / size."""
 
     middle: Array  # [2]
     size: Array  # [2] powers of two
@@ -61,12 +62,12 @@ class Frame(NamedTuple):
 
 @devices.host_jit
 def frame_of(points: Sites) -> Frame:
-    """The frame in which the tree of these sites stands."""
+    """The frame of the tree of these sites."""
     return Frame(*sites.centre_and_scale(points))
 
 
 def gather_local(points: Sites, leaf: Leaves) -> Local:
-    """One leaf with its sites; fields of `leaf` without the leading axis."""
+    """The sites of one leaf. The fields of `leaf` have no leading axis."""
     live = leaf.site >= 0
     place = jnp.maximum(leaf.site, 0)
     x, y = points.x[place], points.y[place]

@@ -1,9 +1,9 @@
-"""The host loop of branch and bound: frontiers on a stack, each divided by compiled steps of few
-sizes.
+"""The host loop of branch and bound. It holds a stack of frontiers and divides each by compiled
+steps of few sizes.
 
-A first dive keeps only the best bins of every step and so meets a good line after few steps. Then
-the stack is worked off depth first in chunks, breadth first within a chunk, so that memory stays
-bounded. The heavy work is compiled; the host chooses capacities.
+A first descent keeps only the best bins of each step, and finds a good line after few steps. Then
+the loop processes the stack in chunks: depth first over chunks, breadth first within a chunk. This
+bounds the memory. The expensive steps are compiled; the host chooses their capacities.
 """
 
 from __future__ import annotations
@@ -22,36 +22,39 @@ from jboost.pair.branch_and_bound.sites import Sites, Tree
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundState, OpenLeaves
 
 _SMALLEST_CHUNK = 1 << 12
-# capacities of cells and slots go with those of entries: fewer shapes to compile
+# The capacities of cells and slots are proportional to those of entries, so that fewer shapes are
+# compiled.
 _ENTRIES_PER_CELL = 16
 _ENTRIES_PER_SLOT = 2
 _MOST_ROOT_BOXES = 4096
-_LEAF_SITES = 1 << 12  # of leaves that are collected at once
-_LEAF_TRIPLES = 1 << 14  # (leaf, centre, site) that are swept at once
+_LEAF_SITES = 1 << 12  # sites of the leaves that are collected at once
+_LEAF_TRIPLES = 1 << 14  # triples (leaf, centre, site) that are swept at once
 _GROWTH = 8
-_LEAST_FILLED = 0.4  # of a chunk, from where it costs less than several of the next smaller size
+# If a larger share of a chunk is filled, it costs less than several chunks of the next smaller
+# size.
+_LEAST_FILLED = 0.4
 
 
 class Problem(NamedTuple):
-    """What the search reads: sites, boxes over them, the frame of both, and what may be pruned."""
+    """The input of the search: sites, the tree of boxes, their frame, and the pruning rule."""
 
     points: Sites
     tree: Tree
     frame: Frame
-    constant_loss: int  # what the better constant classifier loses, in integer units
-    all_optima: bool  # whether lines that tie with the best are wanted
-    excess: int = 0  # lines that lose so much more than the best are wanted too, integer units
+    constant_loss: int  # loss of the better constant classifier, in integer units
+    all_optima: bool  # whether lines that tie with the best are kept
+    excess: int = 0  # lines up to this much worse than the best are kept, integer units
 
 
 def prepare(points: Sites, *, all_optima: bool, excess: int = 0) -> Problem:
-    """Boxes over the sites, and the constant classifiers."""
+    """Builds the tree of boxes and computes the loss of the constant classifiers."""
     own, other = np.asarray(sites.class_weights(points)).tolist()
     tree = sites.build_tree(points, packed=own + other < 2**sites.PACKED_BITS)
     return Problem(points, tree, leaves.frame_of(points), min(own, other), all_optima, excess)
 
 
 def start(problem: Problem) -> BranchAndBoundState:
-    """All lines in two cells, one for each half of the directions."""
+    """The initial state: all lines, in two cells, one for each half of the directions."""
     points, tree = problem.points, problem.tree
     begins, sizes = sites.level_starts(points.x.shape[0]), np.asarray(tree.sizes)
     level = next(
@@ -85,7 +88,7 @@ def start(problem: Problem) -> BranchAndBoundState:
 
 
 def checksum(points: Sites) -> np.uint32:
-    """A number that two different data sets hardly share."""
+    """A checksum of the data set."""
     found = 0
     for part in (points.x, points.y, points.own, points.other):
         found = zlib.crc32(np.ascontiguousarray(part).data, found)
@@ -93,7 +96,7 @@ def checksum(points: Sites) -> np.uint32:
 
 
 def _capacities(num_entries: int, num_cells: int, num_slots: int) -> tuple[int, int, int]:
-    """The smallest standard capacities that hold so many entries, cells and slots."""
+    """The smallest standard capacities for given numbers of entries, cells and slots."""
     wanted = max(num_entries, num_cells * _ENTRIES_PER_CELL, num_slots * _ENTRIES_PER_SLOT)
     size = _SMALLEST_CHUNK
     while size < wanted:
@@ -228,7 +231,7 @@ def _sweep_leaves(
 
 
 def highest_loss(problem: Problem, state: BranchAndBoundState) -> Array:
-    """What a line may lose to be wanted."""
+    """The largest loss of a line that is kept."""
     return state.upper_bound + problem.excess
 
 
@@ -262,7 +265,7 @@ def dive(
 
 
 def lower_bound(state: BranchAndBoundState) -> int:
-    """No line loses less, in integer units."""
+    """A lower bound of the loss of all lines, in integer units."""
     open_leaves = [int(np.min(part.brackets.lower)) for part in state.open_leaves]
     return min(
         [
@@ -274,5 +277,5 @@ def lower_bound(state: BranchAndBoundState) -> int:
 
 
 def num_waiting(state: BranchAndBoundState) -> int:
-    """Entries of all frontiers, those that only pad included."""
+    """The number of entries of all frontiers, including padding."""
     return sum(frontier.node.shape[0] for frontier in state.frontiers)

@@ -1,10 +1,9 @@
-"""The places of the points along a Hilbert curve, and boxes round runs of neighbours: what the
-search tests instead of points.
+"""The sites of the points in the order of a Hilbert curve, and a tree of boxes over them.
 
-Points at one place are one site with the weight of either class. A node is a site or a box round
-`FAN` consecutive nodes of the level below (D. Hilbert 1891 for the curve; I. Kamel, C. Faloutsos
-1994 for trees packed along it), so that a wide slab of lines is compared with few boxes, and a
-narrow one with the sites near it.
+Points with equal coordinates form one site, which has a weight for each class. A node of the tree
+is a site, or a box around `FAN` consecutive nodes of the level below (Hilbert 1891 for the curve;
+Kamel and Faloutsos 1994 for trees packed along it). The search compares a wide slab of lines with a
+few large boxes, and a narrow slab only with the sites near it.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from jboost.base.types import Array
 from jboost.pair.branch_and_bound.scans import running_sum
 from jboost.pair.sweep.instance import Instance
 
-FAN = 16
-PACKED_BITS = 31  # of a weight, where the weights of both classes share a word
+FAN = 16  # children of a node
+PACKED_BITS = 31  # bits of a weight, where one word stores the weights of both classes
 
 
 class Sites(NamedTuple):
-    """Places in the order of the curve; the first `count` are real. Capacity N."""
+    """Sites in the order of the curve. The capacity is N; the first `count` sites are real."""
 
     x: Array  # [N] as in `Instance`
     y: Array  # [N]
-    own: Array  # [N] weight of the class that serves as centres, in units of `grain`
-    other: Array  # [N]
+    own: Array  # [N] weight of the class of the centres, in units of `grain`
+    other: Array  # [N] weight of the other class
     grain: Array  # [] integer, the largest power of two that divides the weights of all points
     count: Array  # [] int32
     metric: Array  # [2] powers of two: metric coordinates are x * metric[0] and y * metric[1]
     on_grid: Array  # [] bool
-    of_point: Array  # [N] int32, the place of each live point
+    of_point: Array  # [N] int32, the site of each live point
 
 
 class Tree(NamedTuple):
-    """Nodes of all levels, the sites first; coordinates centred and scaled to [-1, 1]."""
+    """Nodes of all levels, the sites first. Coordinates are centred and scaled to [-1, 1]."""
 
     x: Array  # [T] middle of the box
     y: Array  # [T]
@@ -59,7 +58,7 @@ def level_starts(capacity: int) -> tuple[int, ...]:
 
 
 def gather_sites(instance: Instance) -> Sites:
-    """One site for every place that a live point occupies, along the curve."""
+    """One site for each position of a live point, in the order of the curve."""
     size = instance.x.shape[0]
     index_bits = max(1, (size - 1).bit_length())
     bits = min((63 - index_bits) // 2, 30)
@@ -120,15 +119,13 @@ def _common_power_of_two(weights: Array) -> Array:
 
 
 def _ratio(metric: Array, scaled: Array) -> Array:
-    """The power of two between two scales of one axis; 1 where the axis holds nothing but 0."""
+    """The ratio of two scales of one axis, a power of two; 1 if all coordinates are 0."""
     size = jnp.max(jnp.abs(scaled))
     return jnp.where(size > 0, jnp.max(jnp.abs(metric)) / jnp.where(size > 0, size, 1), 1)
 
 
 def _extent(values: Array, live: Array) -> tuple[Array, Array]:
-    """The middle of the live values, and the power of two at least as large as their distances from
-    it.
-    """
+    """The middle of the live values, and a power of two that bounds their distances from it."""
     high, low = (
         numerics.masked_max(values, live, fill=-jnp.inf),
         numerics.masked_min(values, live, fill=jnp.inf),
@@ -148,7 +145,7 @@ def _to_grid(values: Array, live: Array, bits: int) -> Array:
 
 
 def _hilbert_key(x: Array, y: Array, bits: int) -> Array:
-    """The place of cells of a grid along the curve, [n] uint64."""
+    """The positions of grid cells along the curve, [n] uint64."""
     key = jnp.zeros(x.shape, jnp.uint64)
     for bit in reversed(range(bits)):
         side = jnp.uint32(1 << bit)
@@ -179,7 +176,7 @@ def class_weights(points: Sites) -> Array:
 
 
 def unpack(words: Array) -> tuple[Array, Array]:
-    """Weights of the two classes from sums of `Tree.weights`, whose channels come first."""
+    """The weights of the two classes from sums of `Tree.weights`. Channels are the first axis."""
     if words.shape[0] == 2:
         return words[0], words[1]
     return words[0] & (2 ** (PACKED_BITS + 1) - 1), words[0] >> (PACKED_BITS + 1)

@@ -1,14 +1,16 @@
-"""All separator sets whose weight comes near the optimum, each once: what leave-one-out errors are
-made of.
+"""Lists all separator sets whose weight is near the optimum, each once. Leave-one-out errors are
+computed from them.
 
-Paper 000, Section 3. A centre's class of oriented lines is open (no further point on the line) or
-exact (some lie on it; those of the own class count as right, Definition 2.4). A *split* says which
-points lie on the own side. Many classes may make the same split: an occurrence is one of them.
-Splits are told apart by a hash of their rows and then bit by bit.
+The definitions are those of Boyarshinov and Magdon-Ismail (2005), Section 3. A class of oriented
+lines through a centre is open (no further point is on the line) or exact (further points are on it;
+those of the own class count as correct, Definition 2.4). A *split* is the set of points on the own
+side. Several classes may make the same split; each of them is an occurrence. Splits are compared by
+a hash of their rows, and then bit by bit.
 
-Centres are taken in the order of their lower bounds and left when none can come near any more, so
-that most are never looked at twice. All room is set aside beforehand (`Room`); what did not fit is
-counted, never forgotten.
+The search visits centres by increasing lower bound and stops when no later centre can have a
+near-optimal set, so that most centres are visited at most once. All arrays have a fixed capacity
+(`Room`). Entries beyond the capacity are not stored, but they are counted, so that the caller can
+detect the overflow.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ from jboost.pair.sweep.visits import class_weights
 
 
 class Splits(NamedTuple):
-    """Distinct ways to split the points by a line, in the order in which they were met; rows from
-    `count` on are empty.
+    """Distinct splits of the points by a line, in the order of the search. Rows from `count` on are
+    empty.
     """
 
     on_own_side: Array  # [s, n] bool, False for points that are not live
     losses: Array  # [s] integer
     hashes: Array  # [s] unsigned
-    count: Array  # [] int32, more than s if room was short
+    count: Array  # [] int32, more than s if the capacity was exceeded
 
 
 class Occurrences(NamedTuple):
@@ -44,60 +46,61 @@ class Occurrences(NamedTuple):
     split: Array  # [o] int32, a row of `Splits`
     # [o] int32, an example at the centre; the class of the centre is that of the example
     centre: Array
-    # [o, 2] int32, points whose removal merges this class with another that still has the point
-    # wrong; -1 for none
+    # [o, 2] int32, points whose removal merges this class with another class that also
+    # misclassifies them; -1 for none
     merged: Array
-    count: Array  # [] int32, more than o if room was short
+    count: Array  # [] int32, more than o if the capacity was exceeded
 
 
 class Search(NamedTuple):
-    """What has been found so far."""
+    """The results of the search so far."""
 
     splits: Splits
     occurrences: Occurrences
-    # [n] bool, in a separator set that loses less than the optimum and the point
+    # [n] bool, misclassified by a split that loses less than the optimum plus the weight of the
+    # point
     always_wrong: Array
     optimum: Array  # [] integer
 
 
-class _Tour(NamedTuple):
-    """Where a search stands: first it looks for the optimum, then it collects, each time from the
-    first centre on.
+class _Loop(NamedTuple):
+    """The state of the loop over centres. The first pass finds the optimum, the second pass
+    collects the near-optimal classes.
     """
 
-    collects: Array  # [] bool
-    rank: Array  # [] int32
+    collects: Array  # [] bool, whether this is the second pass
+    rank: Array  # [] int32, of the next centre
     search: Search
 
 
 class Room(NamedTuple):
-    """How many splits and occurrences there is room for."""
+    """The capacity for splits and for occurrences."""
 
     splits: int
     occurrences: int
 
 
 class _View(NamedTuple):
-    """All classes through one centre by rank in angular order: open ones first, with the own class
-    on the left, then on the right.
+    """All classes through one centre by rank in angular order. Open classes come first: those with
+    the own class on the left, then those with it on the right.
     """
 
-    losses: Array  # [2n], or [4n] with exact classes; the largest integer where there is no class
+    losses: Array  # [2n], [4n] with exact classes; the largest integer where no class exists
     position: Array  # [n] int32, the rank of each point
     run_start: Array  # [n] int32, the first rank of the run that the rank belongs to
-    single: Array  # [n] int32, the point that is a run by itself and ends at this rank, else -1
+    single: Array  # [n] int32, the only point of the run that ends at this rank, else -1
     following: Array  # [n] int32, the same of the next run
     upper: Array  # [n] bool
     off_centre: Array  # [n] bool
 
 
 def swap_classes(instance: Instance) -> Instance:
-    """The same with the other class as its own."""
+    """The same instance with the classes exchanged."""
     return instance._replace(own=instance.live & ~instance.own)
 
 
 def empty_lists(instance: Instance, room: Room) -> tuple[Splits, Occurrences]:
-    """Room for splits and occurrences, with nothing in it."""
+    """Empty arrays for splits and occurrences."""
     size, weight_type = instance.x.shape[0], instance.weights.dtype
     word = jnp.uint64 if weight_type.itemsize == 8 else jnp.uint32
     none = jnp.zeros((), jnp.int32)
@@ -117,7 +120,7 @@ def empty_lists(instance: Instance, room: Room) -> tuple[Splits, Occurrences]:
 
 
 def list_rows(on_own_side: Array, losses: Array, count: Array) -> Splits:
-    """Splits that are known, [s, n] with `count` of them first."""
+    """`Splits` from rows [s, n], of which the first `count` are real."""
     word = jnp.dtype("uint64" if losses.dtype.itemsize == 8 else "uint32")
     return Splits(on_own_side, losses, jax.vmap(lambda row: _hash(row, word))(on_own_side), count)
 
@@ -125,7 +128,7 @@ def list_rows(on_own_side: Array, losses: Array, count: Array) -> Splits:
 def add_split(
     splits: Splits, on_own_side: Array, loss: Array, wanted: Array
 ) -> tuple[Splits, Array]:
-    """The splits with one more where `wanted`, unless it is there; and its row."""
+    """Adds a split where `wanted` is True and it is not listed yet. Also returns its row."""
     room = splits.on_own_side.shape[0]
     code = _hash(on_own_side, splits.hashes.dtype)
     known, first = _find(splits, on_own_side, code)
@@ -142,7 +145,7 @@ def add_split(
 
 
 def is_listed(splits: Splits, on_own_side: Array) -> Array:
-    """Whether the very split is among the splits, [] bool."""
+    """Whether a split is listed, [] bool."""
     return _find(splits, on_own_side, _hash(on_own_side, splits.hashes.dtype))[0]
 
 
@@ -160,8 +163,8 @@ def _write(rows: Array, place: Array, value: Array, wanted: Array) -> Array:
 
 
 def _hash(row: Array, word: jnp.dtype) -> Array:
-    """A sum of scrambled numbers of the places that are True (S. Vigna's splitmix64
-    finaliser), [].
+    """The sum over the True entries of their mixed indices (the finaliser of splitmix64 by S.
+    Vigna), [].
     """
     place = lax.iota(word, row.shape[0]) + 1
     if jnp.dtype(word).itemsize == 8:
@@ -175,13 +178,13 @@ def _hash(row: Array, word: jnp.dtype) -> Array:
 
 
 def start_search(instance: Instance, room: Room) -> Search:
-    """A search that knows the loss of the two constant classifiers."""
+    """The initial search. Its optimum is the smaller loss of the two constant classifiers."""
     never = jnp.zeros_like(instance.live)
     return Search(*empty_lists(instance, room), never, jnp.minimum(*class_weights(instance)))
 
 
 def add_constants(instance: Instance, search: Search) -> Search:
-    """The search with the two constant classifiers, in so far as they matter."""
+    """Adds the two constant classifiers if they may be optimal without some point."""
     own_weight, other_weight = class_weights(instance)
     losses = jnp.stack([other_weight, own_weight])
 
@@ -194,8 +197,8 @@ def add_constants(instance: Instance, search: Search) -> Search:
 def _consider(
     instance: Instance, search: Search, on_own_side: Array, loss: Array
 ) -> tuple[Search, Array, Array]:
-    """The search with a split, if that may be optimal without some point; its row, and whether it
-    is listed.
+    """Adds a split if it may be optimal without some point. Also returns its row, and whether it is
+    listed.
     """
     excess = loss - search.optimum
     misclassified = instance.live & (on_own_side != instance.own)
@@ -208,10 +211,10 @@ def _consider(
 
 
 class _Collection(NamedTuple):
-    """Where the classes of one centre stand that may be optimal without some point."""
+    """The state of the loop over the near-optimal classes of one centre."""
 
-    cursor: Array  # [] int32, the last one, -1 before the first
-    more: Array  # [] bool, whether there is another one
+    cursor: Array  # [] int32, the last class, -1 before the first
+    more: Array  # [] bool, whether another class follows
     search: Search
 
 
@@ -230,37 +233,37 @@ def gather(
     Args:
       instance: the problem, its own class that of the centres.
       centres: [c] int32.
-      bounds: [c] integer, lower bounds of the loss round the centres; of exact classes too if they
-        count.
-      search: what is known already.
-      exact_classes: whether lines through further points count as classes of their own.
-      whole: the problem as the search sees it, where that is not `instance` but the one with the
-        classes swapped.
+      bounds: [c] integer, lower bounds of the loss of the classes through each centre, including
+        the exact classes if `exact_classes` is True.
+      search: the results so far.
+      exact_classes: whether lines through further points form classes of their own.
+      whole: the original problem, if `instance` is that problem with the classes exchanged.
 
     Returns:
-      The search; its optimum is that of the problem if the centres are all of the smaller class.
+      The search. Its optimum is that of the problem if the centres are all points of the smaller
+      class.
     """
     whole = instance if whole is None else whole
     swapped = whole is not instance
     lower, order = lax.sort((bounds, centres), num_keys=1)
     last = order.shape[0] - 1
 
-    def is_near(tour: _Tour) -> Array:
-        least = lower[jnp.minimum(tour.rank, last)]
-        return (tour.rank <= last) & jnp.where(
-            tour.collects, least <= _highest_loss(whole, tour.search), least < tour.search.optimum
+    def is_near(loop: _Loop) -> Array:
+        least = lower[jnp.minimum(loop.rank, last)]
+        return (loop.rank <= last) & jnp.where(
+            loop.collects, least <= _highest_loss(whole, loop.search), least < loop.search.optimum
         )
 
-    def unfinished(tour: _Tour) -> Array:
-        return ~tour.collects | is_near(tour)
+    def unfinished(loop: _Loop) -> Array:
+        return ~loop.collects | is_near(loop)
 
-    def visit(tour: _Tour) -> _Tour:
-        centre = order[jnp.minimum(tour.rank, last)]
+    def visit(loop: _Loop) -> _Loop:
+        centre = order[jnp.minimum(loop.rank, last)]
         view = _look_closely(instance, centre, exact_classes)
         place = lax.iota(jnp.int32, view.losses.shape[0])
-        goes_on = is_near(tour)
-        least, highest = reduce.least(view.losses), _highest_loss(whole, tour.search)
-        optimum = jnp.where(goes_on, jnp.minimum(tour.search.optimum, least), tour.search.optimum)
+        goes_on = is_near(loop)
+        least, highest = reduce.least(view.losses), _highest_loss(whole, loop.search)
+        optimum = jnp.where(goes_on, jnp.minimum(loop.search.optimum, least), loop.search.optimum)
 
         def collect(now: _Collection) -> _Collection:
             is_waiting = (view.losses <= highest) & (place > now.cursor)
@@ -276,19 +279,19 @@ def gather(
 
         start = _Collection(
             jnp.full((), -1, jnp.int32),
-            tour.collects & (least <= highest),
-            tour.search._replace(optimum=optimum),
+            loop.collects & (least <= highest),
+            loop.search._replace(optimum=optimum),
         )
         search = loops.while_loop(lambda now: now.more, collect, start).search
-        return _Tour(tour.collects | ~goes_on, jnp.where(goes_on, tour.rank + 1, 0), search)
+        return _Loop(loop.collects | ~goes_on, jnp.where(goes_on, loop.rank + 1, 0), search)
 
-    start = _Tour(jnp.zeros((), bool), jnp.zeros((), jnp.int32), search)
+    start = _Loop(jnp.zeros((), bool), jnp.zeros((), jnp.int32), search)
     return loops.while_loop(unfinished, visit, start).search
 
 
 def _highest_loss(instance: Instance, search: Search) -> Array:
-    """No split that loses more is optimal without a point that may still be right, or were it one
-    that is always wrong.
+    """The largest loss of interest: the optimum plus the largest weight of a point that is not
+    known to be always wrong.
     """
     return search.optimum + numerics.masked_max(
         instance.weights, instance.live & ~search.always_wrong, fill=0
@@ -343,13 +346,12 @@ def _look_closely(instance: Instance, centre: Array, exact_classes: bool) -> _Vi
 
 
 def _on_the_line(passed: list[Array], steps: Array, own: Array, run_start: Array) -> list[Array]:
-    """The losses of the lines through each run, at the last rank of the run: the own class on it is
-    right, the other wrong.
+    """The losses of the lines through each run, at the last rank of the run. Own points on the line
+    are correct, other points on it are wrong.
 
     Args:
-      passed: [n] twice, what is lost after each rank, with the own class on the left and on the
-        right.
-      steps: [n] what is added at each rank with the own class on the left.
+      passed: [n] twice, the loss after each rank, with the own class on the left and on the right.
+      steps: [n] the change of the loss at each rank with the own class on the left.
       own: [n] bool, in angular order.
       run_start: [n] int32.
     """
@@ -361,8 +363,8 @@ def _on_the_line(passed: list[Array], steps: Array, own: Array, run_start: Array
 
 
 def _read_class(instance: Instance, view: _View, chosen: Array) -> tuple[Array, Array]:
-    """Which points the class has on its own side, [n] bool, and the points whose removal merges it
-    with another, [2].
+    """Which points a class has on the own side, [n] bool, and the points whose removal merges it
+    with another class, [2].
     """
     size = view.position.shape[0]
     kind, rank = chosen // size, chosen % size

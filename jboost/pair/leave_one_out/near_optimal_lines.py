@@ -1,9 +1,9 @@
-"""The fat separator of a split, and which side of it a point lies on; compared without rounding
-error on integer grids.
+"""The fat separator of a split, and the side of it on which a point lies. Comparisons have no
+rounding error on integer grids.
 
-Paper 000, Definition 1.3: the bisector of the hulls of the points that the split keeps. Squared
-margins are quotients of two integers on a grid; as double words two of them that differ are told
-apart up to grids of 14 bits.
+The fat separator is the bisector of the hulls of the points that the split keeps (Boyarshinov and
+Magdon-Ismail 2005, Definition 1.3). On a grid, squared margins are quotients of two integers.
+Double words represent two different quotients differently on grids of up to 14 bits.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class FatLine(NamedTuple):
     constant_side: Array
 
 
-_RESOLUTION = {4: 2.0**-40, 8: 2.0**-90}  # relative differences of squared gaps below this are ties
-# relative; what the direction of a normal, rounded, leaves open
+_RESOLUTION = {4: 2.0**-40, 8: 2.0**-90}  # smaller relative differences of squared gaps are ties
+# Relative; the side of a point is uncertain below this, because the normal is rounded.
 _DOUBT = {4: 2.0**-20, 8: 2.0**-44}
-# between two metric coordinates: products of four differences stay normal
+# Between two metric coordinates. Products of four differences are then normal floats.
 _MOST_BINADES = {4: 20, 8: 200}
 
 

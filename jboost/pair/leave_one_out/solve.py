@@ -1,20 +1,21 @@
 """The leave-one-out error of the exact pair, without solving n times (Boyarshinov and Magdon-Ismail
-2005, Section 3, put right).
+2005, Section 3, corrected).
 
-Let W* be the optimum of all points X (W_opt), Q a separator set, w_i the weight of point i. An
-optimal separator of X without i is one of X with i struck out: its loss on X is at most W* + w_i if
-it misclassifies i (Lemma 3.5), and W* if it does not. So, over the near-optimal separator sets of
-X:
+Let X be all points, W* their optimal loss (W_opt in the paper), Q the set of points that a
+separator misclassifies, and w_i the weight of point i. Consider an optimal separator of X without
+i. Its loss on X is at most W* + w_i if it misclassifies i (Lemma 3.5), and W* if it does not. The
+near-optimal sets Q of X therefore determine the result for point i:
 
-* i lies in some Q that loses less than W* + w_i: every optimal separator of X without i
-  misclassifies it (Lemma 3.6, kind 2).
-* otherwise the optimum without i is W* too, and is attained by the optimal sets of X, which have i
-  right (its removal can turn their bisector if i supports it), and by the sets of loss W* + w_i
-  exactly that hold i (their bisector is what it was). A set of the latter sort that differs from
-  one of the former in i alone is the same separator of X without i: it counts once.
+* Some Q contains i and loses less than W* + w_i. Then every optimal separator of X without i
+  misclassifies i (Lemma 3.6, kind 2).
+* Otherwise the optimal loss without i is also W*. Two groups of sets attain it. The first are the
+  optimal sets of X. They classify i correctly, but the removal of i can change their bisector if i
+  supports it. The second are the sets that contain i and lose exactly W* + w_i. Their bisector does
+  not change. If a set of the second group differs from one of the first in i alone, both are the
+  same separator of X without i, which counts once.
 
-The printed algorithm counts only the latter, and forgets that the bisector turns. The definitions
-computed here are those of `leave_one_out`'s docstring.
+The algorithm in the paper counts only the second group and does not account for the change of the
+bisector. The docstring of `leave_one_out` gives the definitions that are computed here.
 """
 
 from __future__ import annotations
@@ -43,9 +44,12 @@ from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
 from jboost.pair.sweep.instance import Instance, weight_bits
 from jboost.pair.types import LeaveOneOut
 
-_FIRST_ROOM = 256  # splits; ordinary data have a few dozen
-_LEAST_ROOM = 32  # for splits that are listed beforehand
-_MOST_BYTES = 2**31  # that a repetition with more room may set aside for splits
+# The initial capacity, in splits. Ordinary data have a few dozen.
+_FIRST_CAPACITY = 256
+# The smallest capacity of the arrays for splits that branch and bound has listed.
+_LEAST_CAPACITY = 32
+# The most memory that a repetition with a larger capacity may allocate for splits.
+_MOST_BYTES = 2**31
 
 
 class _Tally(NamedTuple):
@@ -70,48 +74,51 @@ def leave_one_out(
     method: Literal["auto", "sweep", "branch_and_bound"] = "auto",
     config: SweepConfig | BranchAndBoundConfig | None = None,
 ) -> LeaveOneOut:
-    """What `optimal_separator` does to each point when it is trained on the others; exactly, at
-    about the cost of one search.
+    """The exact leave-one-out errors of `optimal_separator`, at about the cost of one search.
 
-    Optimal separators of least weight are not unique, and neither is what they do to a point:
+    Each point is classified by the optimal separators of the other points. Several separators may
+    attain the least weight, and they may classify the point differently. `model` defines the error:
 
-      * "max_margin": of the separators of least weight of the other points those of largest margin
-        are equally likely. The error of a point is its weight times the share of those that
-        misclassify it. (With no other point both constants are equally likely.)
-      * "occurrence": the paper's model. An occurrence is an example of the point's class other than
-        the point, together with one of the cyclic classes of oriented lines through it (open or
-        through further points), whose separator set is of least weight; and the constant classifier
-        that gives up the point's class, if it is of least weight. Each has the bisector of its
-        hulls; all are equally likely.
+      * "max_margin": among the separators of least weight of the other points, those of largest
+        margin are equally likely. The error of a point is its weight times the share of those that
+        misclassify it. (If there is no other point, both
+        constant classifiers are equally likely.)
+      * "occurrence": the model of Boyarshinov and Magdon-Ismail (2005). An occurrence is a pair of
+        another example of the point's class and a cyclic class of oriented lines through that
+        example (an open class, or one through further points) whose separator set has the least
+        weight. The constant classifier that misclassifies the point's whole class is one more
+        occurrence if it has the least weight. Each occurrence classifies by the bisector of its two
+        hulls. All are equally likely.
 
-    A point on a bisector is misclassified. It may be jitted and vmapped; what is promised of
-    general floats is what `optimal_separator` promises. Squared margins that differ by less than
+    A point on a bisector is misclassified. The function may be jitted and vmapped. Its guarantees
+    for general floats are those of `optimal_separator`. Squared margins that differ by less than
     2^-90 of their size count as equal.
 
     Args:
       points: [n, 2], real.
       labels: [n], +1 or -1.
-      weights: [n], not negative, 0 as `mask` False; None for ones.
-      mask: [n] bool, False for rows that only pad.
+      weights: [n], not negative; a weight of 0 has the effect of `mask` False. None for ones.
+      mask: [n] bool, False for padding rows.
       model: which separators are equally likely.
-      max_separators: room for distinct separators that may be optimal without some point; static.
-        With None it starts at 256, and outside of jit and vmap the computation is repeated with
-        four times as much until all fit.
-      method: "sweep"; "branch_and_bound", of the model "max_margin", outside jit and vmap, for very
-        many points; "auto" for the latter past 8,192 points where it may, else the sweep. Errors
-        are the same.
-      config: static sizes, a `SweepConfig` or a `BranchAndBoundConfig`; chosen for the device where
-        None.
+      max_separators: the capacity for distinct separators that may be optimal without some point;
+        static. With None it starts at 256. Outside of jit and vmap the computation is then repeated
+        with four times the capacity until all separators fit.
+      method: "sweep", "branch_and_bound" or "auto". "branch_and_bound" suits very many points; it
+        requires the model "max_margin" and does not work inside jit or vmap. "auto" chooses it
+        above 8,192 points where it is supported, else "sweep". The errors do not depend on the
+        method.
+      config: static sizes, a `SweepConfig` or a `BranchAndBoundConfig`. None chooses them for the
+        device.
 
     Returns:
-      `LeaveOneOut`. If the room did not suffice the status is CAPACITY_LIMIT, errors are NaN and
-      kinds 0. If rounding left the side of a point or a tie of margins open, on points that are no
-      integer grid, it is PRECISION_LIMIT; so it is where coordinates, of one axis or of both, lie
-      more than 2^200 apart (2^20 with 32-bit words).
+      `LeaveOneOut`. If the capacity does not suffice, the status is CAPACITY_LIMIT, errors are NaN
+      and kinds are 0. The status is PRECISION_LIMIT if the points are not on an integer grid and
+      rounding leaves the side of a point or a tie of margins undecided. It is also PRECISION_LIMIT
+      if coordinates, of one axis or of both, lie more than 2^200 apart (2^20 with 32-bit words).
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong;
-        for labels and weights that are known and not allowed. Other values that are not allowed
+      ValueError: if a shape, a dtype or an option is wrong (at trace time), or if labels or weights
+        are concrete and invalid. The message names the argument. Invalid values that are traced
         give status INVALID_INPUT and NaN.
 
     >>> import jboost
@@ -154,8 +161,8 @@ def leave_one_out(
             " bits"
         )
     size = max(points.shape[0], 2)
-    most = size * (size - 1) + 2  # all strict splits of n points by lines
-    room = min(max_separators or _FIRST_ROOM, most)
+    most = size * (size - 1) + 2  # the number of strict splits of n points by lines
+    capacity = min(max_separators or _FIRST_CAPACITY, most)
     while True:
         result = _by_sweep(
             points,
@@ -163,13 +170,15 @@ def leave_one_out(
             weights,
             mask,
             by_margin=model == "max_margin",
-            num_splits=room,
+            num_splits=capacity,
             config=sweep_config,
         )
-        may_repeat = max_separators is None and room < most and 4 * room * size <= _MOST_BYTES
+        may_repeat = (
+            max_separators is None and capacity < most and 4 * capacity * size <= _MOST_BYTES
+        )
         if not may_repeat or is_traced or int(result.status) != Status.CAPACITY_LIMIT:
             return result
-        room = min(4 * room, most)
+        capacity = min(4 * capacity, most)
 
 
 def _by_branch_and_bound(
@@ -183,12 +192,12 @@ def _by_branch_and_bound(
     result_dtype, num_points = jnp.result_type(float), points.shape[0]
     found = list_splits(points, labels, weights, mask, most_bytes=_MOST_BYTES, config=config)
     count = len(found.losses)
-    room = max(_LEAST_ROOM, 1 << (count - 1).bit_length())
+    capacity = max(_LEAST_CAPACITY, 1 << (count - 1).bit_length())
     fits = found.fits and (max_separators is None or count <= max_separators)
     with jax.enable_x64(True):
         rows = (
-            jnp.asarray(np.pad(found.on_own_side, ((0, room - count), (0, 0)))),
-            jnp.asarray(np.pad(found.losses, (0, room - count))),
+            jnp.asarray(np.pad(found.on_own_side, ((0, capacity - count), (0, 0)))),
+            jnp.asarray(np.pad(found.losses, (0, capacity - count))),
         )
         result = _validate_splits(
             *found.arrays, *rows, jnp.int32(count), jnp.asarray(fits), result_dtype=result_dtype
@@ -209,8 +218,8 @@ def _validate_splits(
     *,
     result_dtype: jnp.dtype,
 ) -> LeaveOneOut:
-    """Leave-one-out errors from all splits [s, n] that lose the optimum and the heaviest point at
-    most; `count` of them are real.
+    """Leave-one-out errors from all splits [s, n] whose loss is at most the optimum plus the
+    largest weight of a point. The first `count` splits are real.
     """
     instance, encoding = encode(points, labels, weights, mask, jnp.dtype("float64"))
     is_real = lax.iota(jnp.int32, losses.shape[0]) < count
@@ -338,8 +347,8 @@ def _gather(
 
 
 def _by_margin(instance: Instance, near: Near) -> tuple[Array, _Counts]:
-    """Which points [n] are not wrong by every optimal separator of the others, and how many of
-    largest margin have each right and wrong.
+    """Which points [n] some optimal separator of the others classifies correctly, and how many
+    separators of largest margin classify each point correctly and wrongly.
     """
 
     def add(tally: _Tally, row: Array, verdict: Verdict) -> _Tally:
@@ -366,7 +375,7 @@ def _by_margin(instance: Instance, near: Near) -> tuple[Array, _Counts]:
         jnp.zeros((), bool),
     )
     tally = tour_splits(instance, near, tally, add, floor)
-    is_alone = jnp.sum(instance.live, dtype=jnp.int32) == 1  # without it both constants are best
+    is_alone = jnp.sum(instance.live, dtype=jnp.int32) == 1  # both constants are then optimal
     counts = _Counts(
         jnp.where(is_alone, 1, tally.right), jnp.where(is_alone, 1, tally.wrong), tally.doubtful
     )
@@ -374,7 +383,7 @@ def _by_margin(instance: Instance, near: Near) -> tuple[Array, _Counts]:
 
 
 def _by_occurrence(instance: Instance, near: Near, own: Occurrences, other: Occurrences) -> _Counts:
-    """How many of the occurrences of each point's class have it right and wrong."""
+    """How many occurrences of each point's class classify it correctly and wrongly."""
 
     def add(judged: tuple[Array, Array], row: Array, verdict: Verdict) -> tuple[Array, Array]:
         return (

@@ -1,9 +1,10 @@
-"""What every near-optimal split says about every point left out: one bisector a step, in a flat
-loop.
+"""Classifies every point by every near-optimal split of the other points. One loop computes one
+bisector in each step.
 
-A split of least weight is bisected once with all points, and once more without each point that
-supports its bisector; a split of greater weight once. Splits of least weight come first, so that
-the margins of the others can be given up early.
+For a split of least weight the loop computes the bisector with all points, and the bisector without
+each point that supports it. For a split of larger weight it computes one bisector. Splits of least
+weight come first: the margin of a later split then need not be computed exactly if it is known to
+be too small.
 """
 
 from __future__ import annotations
@@ -36,24 +37,24 @@ class Near(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What one split says about every point left out."""
+    """The result of one split for every point left out."""
 
     squared_gap: Wide  # [n]
-    right: Array  # [n] bool
+    right: Array  # [n] bool, whether the point is classified correctly
     # [n] bool, the split without the point is optimal, and no other split is the same without it
     counts: Array
-    doubtful: Array  # [] bool, rounding left something open
+    doubtful: Array  # [] bool, whether rounding leaves a result undecided
 
 
 class _Tour(NamedTuple):
-    """Where the loop stands: a rank among the rows, the point left out (n for none), and what the
-    row has said so far.
+    """The state of the loop: the rank of the row, the point left out (n for none), and the result
+    of the row so far.
     """
 
     rank: Array  # [] int32
     removed: Array  # [] int32
     supports: Array  # [n] bool, of the row's bisector with all points
-    touched: tuple[Array, Array]  # two support points of it
+    touched: tuple[Array, Array]  # a support point of that bisector on each side
     verdict: Verdict
 
 
@@ -69,8 +70,8 @@ def matters_to(instance: Instance, near: Near, row: Array) -> Array:
 
 
 def _matters(instance: Instance, near: Near, on_own_side: Array, excess: Array) -> Array:
-    """The undecided points without which splits [..., n] are optimal that lose more than the
-    optimum by an excess.
+    """The undecided points without which splits [..., n] are optimal. `excess` is the loss of each
+    split less the optimum.
     """
     own, weights, undecided = (
         jnp.broadcast_to(each, on_own_side.shape)
@@ -92,10 +93,10 @@ def tour_splits(
     Args:
       instance: the problem.
       near: its near-optimal splits.
-      tally: what is added to.
+      tally: the initial tally.
       add: (tally, row, verdict) -> tally.
-      floor: (tally, points that the split matters to) -> the gap between hulls that is too narrow
-        to be of interest, negative for none.
+      floor: (tally, points that the split matters to) -> gap. Gaps up to this one need not be
+        computed exactly; negative if all must be.
     """
     room, size = near.splits.on_own_side.shape
     place, rows = lax.iota(jnp.int32, size), lax.iota(jnp.int32, room)
@@ -180,7 +181,7 @@ def _is_right(instance: Instance, line: FatLine) -> tuple[Array, Array]:
 
 
 def _guess(instance: Instance, own_side: Array, other_side: Array) -> tuple[Array, Array]:
-    """A point of the one side, and the nearest to it of the other."""
+    """A point of the own side, and the nearest point to it of the other side."""
     last = own_side.shape[0] - 1
     first = jnp.minimum(numerics.first_true(own_side), last)
     dx, dy = instance.metric - instance.metric[:, first, None]

@@ -1,13 +1,14 @@
-"""What a slab of given width loses as it turns round a centre: arcs of directions instead of half
-turns.
+"""The loss of a slab of given width as a function of its direction, for slabs through one centre.
 
-Notes to Boyarshinov and Magdon-Ismail 2005, Section 4: to keep only points at a distance of a line
-is the same problem with the classes shifted apart along the normal. A slab hangs from a centre a of
-the own class; with unit normal u (to the own side) it keeps own points with u . (x - a) >= 0 and
-others with u . (x - a) < -gap. Each point is so kept on one arc of directions, and a class of slabs
-is an interval between two ends of arcs. Ends are rounded: where two stand too close to be told
-apart, what any order could keep is a class of its own (`shared`), which is a candidate until its
-hulls have been measured.
+This extends Boyarshinov and Magdon-Ismail (2005), Section 4. A separator with a margin is a
+separator of the two classes after they are shifted apart along the normal. A slab touches a centre
+a of the own class. With unit normal u, which points to the own side, it keeps (classifies correctly
+outside the slab) the own points with u . (x - a) >= 0 and the other points with
+u . (x - a) < -gap. Hence each point is kept on one arc of directions, and the ends of all arcs
+divide the directions into intervals. A class of slabs is one such interval.
+
+Ends are rounded. If the order of close ends is uncertain, one more class (`shared`) contains all
+points that any of the possible orders keeps. It remains a candidate until its hulls are measured.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ from jboost.pair.sweep.instance import Instance
 
 
 class Arcs(NamedTuple):
-    """All classes of slabs hung from one centre: those between ends of arcs first, then those
-    shared by ends that stand too close.
+    """All classes of slabs that touch one centre: those between ends of arcs first, then those
+    shared by ends whose order is uncertain.
     """
 
-    losses: Array  # [4n] integer, the largest where there is no class
+    losses: Array  # [4n] integer; the largest integer where there is no class
     turns: Array  # [n] bool, kept in some directions and not in others
     starts: Array  # [n] int32, the rank of the direction that begins the arc
     stops: Array  # [n] int32, the rank of the direction that ends the arc
     wraps: Array  # [n] bool, kept in direction 0
     ends: Array  # [2n] in [0, 4), the directions where arcs begin or end, by rank
     num_ends: Array  # [] int32
-    run_start: Array  # [2n] int32, the first rank of the ends that stand too close to this one
+    run_start: Array  # [2n] int32, the first rank of the run of ends in uncertain order
     weights: Array  # [2n] integer, of the point whose arc ends or begins at this rank
     at_centre: Array  # [n] bool, own points at the centre, kept by every slab
-    doubtful: Array  # [] bool, ends stand too close across direction 0
+    doubtful: Array  # [] bool, the order of ends is uncertain across direction 0
 
 
 def turn_slab(instance: Instance, centre: Array, gap: Array) -> Arcs:
-    """The classes of slabs of a width hung from a centre."""
+    """The classes of slabs of width `gap` that touch a centre."""
     size, real = instance.own.shape[0], instance.metric.dtype
     dx, dy = instance.metric - instance.metric[:, centre, None]
     squared = dx * dx + dy * dy
@@ -111,8 +112,8 @@ def turn_slab(instance: Instance, centre: Array, gap: Array) -> Arcs:
 
 
 def _sorted(ends: Array, place: Array) -> tuple[Array, Array, float]:
-    """Numbers in [0, 4], those of 4 last among equals, in order; their places; and what their
-    rounding may have changed.
+    """Sorts numbers in [0, 4]. Returns the sorted numbers, their indices, and a bound of the
+    rounding of the sort keys.
     """
     if ends.dtype.itemsize == 4:
         ends, order = lax.sort((ends, place), num_keys=1)
@@ -143,10 +144,11 @@ def kept_by(instance: Instance, arcs: Arcs, chosen: Array) -> Array:
 
 
 def lost_with(arcs: Arcs, chosen: Array) -> Array:
-    """If a class turns out too narrow: what any class that it hides loses at least, [] integer.
+    """A lower bound of the loss of the classes that a class hides, for a class whose gap is too
+    narrow, [] integer.
 
-    A shared class hides those that keep some of its ends only. Of two ends these are the classes
-    before and after, which are listed.
+    A shared class hides the classes that keep the points of only some of its ends. If it has two
+    ends, these are the classes before and after it, which are listed themselves.
     """
     size = arcs.run_start.shape[0]
     shared, rank = chosen >= size, chosen % size

@@ -1,20 +1,21 @@
-"""The Pareto front of weight against margin: what it costs to ask for a wider gap (Boyarshinov and
-Magdon-Ismail 2005, Section 4).
+"""The Pareto front of weight against margin (Boyarshinov and Magdon-Ismail 2005, Section 4).
 
-A separator set Q (Definition 2.1) may hold points that its line has right, if they stand too close:
-W(Q) is what is given up, and the margin that of the rest (Definition 2.12). The front is walked
-from its light end: after a point of margin g the next is the least weight of any slab wider than 2
-g, and of all slabs of that weight the widest. Widening a slab never makes it lighter, so what a
-centre lost at its last visit bounds what it loses from then on: only the few centres whose bound
-comes below the next weight are looked at again (method "sweep").
+A separator set Q (Definition 2.1) may contain points that the line classifies correctly but that
+are too close to it. W(Q) is the weight that is lost, and the margin is that of the other points
+(Definition 2.12).
 
-Of many points those are still too many looks. Method "branch_and_bound" turns the question round:
-for every loss the widest slab, first bounded over cells of directions for all losses at once
-(`jboost.pair.pareto.slope_cells`), then found exactly where the bounds leave it open, in problems
-of a few points (`jboost.pair.pareto.subproblems`, `jboost.pair.pareto.slabs`).
+Method "sweep" computes the points of the front by increasing weight. After a point of margin g, the
+next point is the widest slab among those of least weight that are wider than 2 g. A wider slab
+never loses less, so that the loss found at a centre is a lower bound for all later visits. Only the
+few centres whose bound is at most the next weight are visited again.
 
-`E(W, mar)` of the paper is the `energy` of `best_trade_off`: any energy that grows with the weight
-and falls with the margin has its least value on the front.
+For many points these are still too many visits. Method "branch_and_bound" computes the widest slab
+for each loss. It first bounds the width over cells of directions, for all losses at once
+(`jboost.pair.pareto.slope_cells`). If the bounds do not decide, it solves problems of few points
+exactly (`jboost.pair.pareto.subproblems`, `jboost.pair.pareto.slabs`).
+
+The `energy` of `best_trade_off` is `E(W, mar)` in Section 4. An energy that grows with the weight
+and falls with the margin has its minimum on the front.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import encode, pad_rows
 from jboost.pair.types import ParetoFront, TradeOff
 
-# points; beyond it cells are ten times faster, though they take longer to compile
+# The most points for which "auto" chooses the sweep. Above it "branch_and_bound" is ten times
+# faster, although it takes longer to compile.
 _LARGEST_SWEEP = 1000
 
 

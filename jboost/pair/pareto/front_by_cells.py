@@ -1,5 +1,5 @@
-"""The front of concrete arrays: cells of directions say where to look, problems of a few points say
-what is there.
+"""The front of concrete arrays. Cells of directions restrict the slabs that may be points of the
+front, and exact problems of few points determine the slabs.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _PLACES_AT_ONCE = 256
 
 
 class _Pages(NamedTuple):
-    """The widest slab known for every loss between those of the first point and of the constant."""
+    """The widest known slab for each loss between those of the first point and the constant."""
 
     losses: np.ndarray  # [J] integer
-    squared_gap: np.ndarray  # [J, 2] double words; 0 where none is known
+    squared_gap: np.ndarray  # [J, 2] double words; 0 if no slab is known
     slabs: list[tuple[Place, Slab] | None]  # [J]
     doubtful: bool
 
@@ -50,12 +50,12 @@ class _Pages(NamedTuple):
 def solve(
     points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int
 ) -> ParetoFront | None:
-    """The front of concrete arrays, arguments as of `jboost.pair.pareto_front`, judged there; None
-    where cells are of no use.
+    """The front of concrete arrays. The arguments are those of `jboost.pair.pareto_front`, which
+    validates them. Returns None if the method does not apply.
 
-    That is where values are not allowed, where weights are no small multiples of one of them, where
-    rounding spoils the first point, and where it leaves open whether another one is missing: of
-    nearly coincident directions the sweep may know more.
+    It does not apply to invalid values, and to weights that are not small multiples of one unit. It
+    also fails if rounding affects the first point, or leaves undecided whether a point is missing.
+    The sweep may still succeed for nearly coincident directions.
     """
     result_dtype = jnp.result_type(float)
     lightest = optimal_separator(points, labels, weights=weights, mask=mask)
@@ -75,8 +75,8 @@ def solve(
 
 
 def _padded_size(num_points: int, least: int) -> int:
-    """Few sizes in every octave, so that data sets of like sizes share what is compiled; multiples
-    of the least, a power of two.
+    """Rounds the size up to one of few sizes per octave, so that data sets of similar size share
+    compiled programs. Sizes are multiples of `least`, a power of two.
     """
     step = max(least, (1 << num_points.bit_length()) // 8)
     return max(-(-num_points // step), 1) * step
@@ -86,9 +86,7 @@ def _padded_size(num_points: int, least: int) -> int:
 def _read(
     points: Array, labels: Array, weights: Array, mask: Array, misclassified: Array
 ) -> tuple[Instance, Encoding, Array, Point, Point]:
-    """The problem, its centres (below 0 from their number on), the first point of the front and the
-    last.
-    """
+    """The problem, its centres (padded with -1), and the first and the last point of the front."""
     instance, encoding = encode(points, labels, weights, mask, _REAL)
     centres, num_centres = sweep.list_centres(instance)
     centres = jnp.where(lax.iota(jnp.int32, centres.shape[0]) < num_centres, centres, -1)
@@ -110,8 +108,8 @@ def _read(
 def _fill_pages(
     instance: Instance, centres: np.ndarray, first: Point, constant: int
 ) -> _Pages | None:
-    """The widest slab for each loss, or None where weights, duplicates or the number of slabs to
-    look at do not suit.
+    """The widest slab for each loss, or None if the weights, the duplicates or the number of slabs
+    make the method unsuitable.
     """
     metric, own, live, weights = (
         np.asarray(part)

@@ -1,16 +1,16 @@
-"""The widest slab of a cell of directions that hangs from a given centre and loses no more than
-given, exactly.
+"""The widest slab that touches a given centre, has its normal in a given cell of directions, and
+loses at most a given weight; exactly.
 
-For the directions of one narrow cell almost all points are certain: so far on one side of the slab
-that each slab as wide as wanted keeps them, or loses them. What is left is a problem of a few
-points, with what the certain ones lose. It is solved as the whole one would be, by the arcs on
-which points are kept (`jboost.pair.pareto.arcs`), but only its slabs with normals of the cell that
-touch the centre mean anything. Any point of a front is such a slab for one of the points that it
-touches; a slab of another sort is not needed here, and is dropped.
+For the directions of one narrow cell almost all points are certain: every slab of the required
+width keeps them, or every such slab loses them. What remains is a problem of few points and the
+loss of the certain ones. It is solved by the arcs on which points are kept
+(`jboost.pair.pareto.arcs`). Only slabs that touch the centre and have a normal in the cell are
+valid for this problem. Each point of a front is such a slab for one of the points that it touches,
+so that all other slabs can be dropped.
 
-A class of slabs as wide as some gap may hide one that gives up more and is wider. So once a class
-has been seen only slabs are looked at that are wider than its own: than the gap of its hulls, if
-that is a slab of the place, or than at the sides of the cell, where it leaves it.
+A class of slabs of some width may hide a class that loses more and is wider. Hence, after a class
+has been measured, the search continues with slabs that are wider than those of the class. Their
+width is the gap of its hulls, if that slab is valid, else the width at the sides of the cell.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ from jboost.pair.sweep.instance import Instance
 
 
 class Place(NamedTuple):
-    """Where to look for a slab."""
+    """One problem: a centre, a cell of directions, and bounds of the loss and the width."""
 
-    points: Array  # [S] int32, those that are not certain, the centre first; below 0 where void
-    base: Array  # [] integer, what the certain ones lose
-    most: Array  # [] integer, what a slab may lose
-    gap: Array  # [] the width of some slab that loses no more
-    reach: Array  # [] no slab of this place is wider
+    points: Array  # [S] int32, the uncertain points, the centre first; negative on padding
+    base: Array  # [] integer, the loss at the certain points
+    most: Array  # [] integer, the largest loss that is allowed
+    gap: Array  # [] the width of a known slab whose loss is allowed
+    reach: Array  # [] an upper bound of the width
     sides: Array  # [2, 2] unit vectors, the first and the last direction of the cell
 
 
 class Slab(NamedTuple):
-    """The widest slab of a place."""
+    """The widest slab of a `Place`."""
 
     squared_gap: Wide  # [] 0 if there is none
     normal: Array  # [2] in metric coordinates
     kept: Array  # [S] bool
-    doubtful: Array  # [] bool, rounding left open whether there is a wider one
+    doubtful: Array  # [] bool, whether rounding leaves undecided if a wider slab exists
 
 
 class _Search(NamedTuple):
-    """Where the search for the widest slab stands."""
+    """The state of the search for the widest slab."""
 
-    gap: Array  # [] slabs as wide are looked at
-    taken: Array  # [4S] bool, the classes of such slabs that have been
+    gap: Array  # [] the width of the slabs in `arcs`
+    taken: Array  # [4S] bool, the classes of `arcs` that have been measured
     best: Slab
     arcs: Arcs
-    chosen: Array  # [] int32, the next class; 4S if there is none
+    chosen: Array  # [] int32, the next class to measure; 4S if there is none
 
 
 def take(instance: Instance, points: Array) -> Instance:
-    """The problem of some points [S], of those that are not below 0."""
+    """The problem restricted to points [S]; negative indices are padding."""
     place = jnp.maximum(points, 0)
     real = points >= 0
     points, metric, own, live, weights = (field[..., place] for field in instance[:-1])
@@ -72,13 +72,13 @@ def take(instance: Instance, points: Array) -> Instance:
 
 @jax.jit
 def widest_slabs(instance: Instance, places: Place, tolerance: Array) -> Slab:
-    """The widest slab of each place, fields [P, ...]: hung from its centre, no narrower than its
-    gap, and losing no more than it may.
+    """The widest slab of each place, fields [P, ...], among those that touch its centre, are at
+    least as wide as its gap, and lose at most `most`.
 
     Args:
       instance: the problem.
-      places: P of them.
-      tolerance: [], own points this close to the edge of a slab touch it.
+      places: P places.
+      tolerance: [], an own point at most this far from the edge of a slab touches it.
     """
     return lax.map(
         lambda place: _widest_slab(take(instance, place.points), place, tolerance), places
@@ -105,7 +105,9 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
         return _Search(gap, taken, best, arcs, chosen)
 
     def at_sides(arcs: Arcs, chosen: Array, kept: Array) -> Array:
-        """The width at those sides of the cell that a class has slabs at."""
+        """The larger width of the slabs of a class at the sides of the cell; 0 if it has none
+        there.
+        """
         size = arcs.ends.shape[0]
         has_side = jnp.stack(_meets(arcs, begin, length)[1:])[:, chosen % size] & (chosen < size)
         dx, dy = local.metric[:, :1] - local.metric
@@ -173,8 +175,8 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
 
 
 def _meets(arcs: Arcs, begin: Array, length: Array) -> tuple[Array, Array, Array]:
-    """Which classes have slabs with normals of the cell, [4S] bool; and which that are not shared
-    have its first and its last one, [2S] bool.
+    """Which classes have a slab whose normal is in the cell, [4S] bool. Which of the classes that
+    are not shared contain the first and the last direction of the cell, [2S] bool each.
     """
     size = arcs.ends.shape[0]
     rank = lax.iota(jnp.int32, size)

@@ -1,17 +1,19 @@
-"""Which slabs may be points of a front: cells of directions, and for every loss the widest slab
-that a cell could hold.
+"""Bounds by cells of directions: for each loss, an upper bound of the width of a slab in each cell.
+They restrict the slabs that may be points of a front.
 
 For one direction u let t[a] be the heights p . u of the own points, ascending, and d[b] those of
 the others along -u. The widest slab that loses a own points below and b others above is
-t[a] + d[b]; the widest that loses so many points is the largest over a + b = loss. Over a cell of
-directions every height has an upper bound, and the sorted upper bounds bound the sorted heights of
-each direction in it. So one sort of a cell bounds the widest slab for every loss (its reach), and
-one sort of the direction in its middle gives slabs that exist (attained). A cell is needed for the
-losses for which it reaches as far as the widest slab known. Cells are halved until few are left,
-and what is left is listed by the own points that such a slab could hang from.
+t[a] + d[b]. The widest slab of a given loss is the largest of these over a + b = loss. Over a cell
+of directions every height has an upper bound, and the sorted upper bounds bound the sorted heights
+for each direction of the cell. Hence one sort per cell bounds the widest slab for every loss
+(`reach`), and one sort for the middle direction of the cell gives slabs that exist (`attained`). A
+cell is needed for a loss if its reach is at least the width of the widest known slab. Cells are
+halved until few are left. For these cells the module lists the own points that such a slab may
+touch (the centres).
 
-The error of a height is its distance along the slab times the half width of the cell. As a slab
-that turns by one radian meets about n points, cells narrower than 1 / n say little more.
+The error of a height is its distance along the slab times the half width of the cell. A slab that
+turns by one radian meets about n points, so that cells narrower than 1 / n improve the bounds
+little.
 
 A point of weight w counts as w points here. Heights are integers, in units of 2^-28 of the extent
 of the data, rounded outwards.
@@ -31,7 +33,7 @@ from jboost.base import loops
 from jboost.base.types import Array
 
 ONE = 2.0**28  # the extent of the data, in units of heights
-_WINDOW = 32  # losses
+_WINDOW = 32  # losses in a window
 _FIRST_CELLS = 512  # directions of a full turn
 _FINENESS = 0.5  # half width of the last cells times the number of points
 _CELLS_AT_ONCE = 32
@@ -39,55 +41,52 @@ _PAIRS_AT_ONCE = 64  # of a cell and a window
 BLOCK = 128  # heights
 _NONE = -(2**30)  # the height of no point
 _MOST_ENTRIES = 1 << 24  # of centres and losses, before they are sorted
-_MOST_PAIRS = 256  # for each window, of cells that are still worth halving
+_MOST_PAIRS = 256  # cells for each window; with more, the cells are not halved again
 
 
 class Cloud(NamedTuple):
-    """The points that count, each as often as it weighs; centred and scaled to lie between -1 and
-    1.
-    """
+    """The points, each repeated as often as its weight; centred and scaled to [-1, 1]."""
 
     # [2, N, 2] own points, and the others with the opposite sign; N is a multiple of `BLOCK`
     sides: np.ndarray
-    counts: np.ndarray  # [2] int32, how many of them are not void
-    centres: np.ndarray  # [c, 2] the places of the own class
+    counts: np.ndarray  # [2] int32, how many points of each side are not padding
+    centres: np.ndarray  # [c, 2] the distinct positions of the own class
 
 
 class Shortlist(NamedTuple):
-    """Cells and centres that may hold a point of the front, for one loss after the other, the
-    farthest reach first.
+    """Pairs of a cell and a centre that may contain a point of the front, by loss and then by
+    decreasing reach.
     """
 
-    loss: np.ndarray  # [e] int64, points
+    loss: np.ndarray  # [e] int64, number of points lost
     centre: np.ndarray  # [e] number of the centre
     cell: np.ndarray  # [e] number of the cell in the full turn
-    reach: np.ndarray  # [e] int64, no slab of the cell hung from it that loses so many is wider
-    attained: np.ndarray  # [e] int64, some slab that loses so many is as wide
+    reach: np.ndarray  # [e] int64, an upper bound of the width of such a slab
+    attained: np.ndarray  # [e] int64, the width of a known slab of this loss
     num_cells: int  # in the full turn
 
 
 class _Cells(NamedTuple):
-    """Cells of directions, each with a window of losses that it may be needed for."""
+    """Pairs of a cell of directions and a window of losses for which it may be needed."""
 
     number: np.ndarray  # [p] of the cell in the full turn, ascending
     window: np.ndarray  # [p]
 
 
 class _Goals(NamedTuple):
-    """Windows of losses, and what is known of them."""
+    """Windows of losses, and the widest known slab of each loss."""
 
-    losses: np.ndarray  # [v, _WINDOW] points, ascending throughout
-    attained: np.ndarray  # [v, _WINDOW] int64, some slab that loses so many is as wide
+    losses: np.ndarray  # [v, _WINDOW] numbers of points lost, ascending throughout
+    attained: np.ndarray  # [v, _WINDOW] int64, width of a known slab
 
 
 def shortlist(cloud: Cloud, first: int, last: int, known: float) -> Shortlist | None:
-    """The centres for each loss from `first` up to, and without, `last`; None where there are too
-    many.
+    """The centres for each loss from `first` to `last` - 1; None if there are too many.
 
     Args:
       cloud: the points; each class has at least `last`.
-      first: in points.
-      last: in points.
+      first: the first loss, in points.
+      last: the end of the losses, in points.
       known: the width of a slab that loses less than `first`, scaled.
     """
     num_windows = -(-(last - first) // _WINDOW)
@@ -105,7 +104,7 @@ def shortlist(cloud: Cloud, first: int, last: int, known: float) -> Shortlist | 
 
 
 def _start(cloud: Cloud, goals: _Goals, num_cells: int) -> tuple[_Cells, _Goals]:
-    """The cells of a full turn that are needed; of each window only the ends are looked at."""
+    """The cells of a full turn that are needed. Only the ends of each window are tested."""
     num_windows = len(goals.losses)
     cells = _Cells(
         np.repeat(np.arange(num_cells), num_windows), np.tile(np.arange(num_windows), num_cells)
@@ -123,7 +122,7 @@ def _start(cloud: Cloud, goals: _Goals, num_cells: int) -> tuple[_Cells, _Goals]
 
 
 def _halve(cloud: Cloud, goals: _Goals, cells: _Cells, num_cells: int) -> tuple[_Cells, _Goals]:
-    """The halves of cells that are needed, of `num_cells` in the full turn."""
+    """The halves of cells that are needed. A full turn now has `num_cells` cells."""
     cells = _Cells(
         np.concatenate([2 * cells.number, 2 * cells.number + 1]), np.tile(cells.window, 2)
     )
@@ -153,14 +152,14 @@ def _chosen(cells: _Cells, which: np.ndarray) -> _Cells:
 
 
 def directions_of(number: np.ndarray, num_cells: int) -> np.ndarray:
-    """The middles of cells, [p, 2]."""
+    """The middle directions of cells, unit vectors [p, 2]."""
     angle = (number + 0.5) * (2 * np.pi / num_cells)
     return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
 def blur_of(half_width: float) -> np.ndarray:
-    """What the directions of a cell add to a height at most, for each unit along and across its
-    middle, [2].
+    """The most that the directions of a cell add to a height, for each unit of distance along and
+    across its middle direction, [2].
     """
     return np.array([2 * np.sin(half_width / 2) ** 2, np.sin(half_width)])
 

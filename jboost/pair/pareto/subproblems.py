@@ -1,5 +1,5 @@
-"""From the cells and centres that are left to problems of a few points: which points are certain
-for a cell, and what those lose.
+"""Builds the problems of few points for the remaining pairs of a cell and a centre: finds the
+points that are certain for a cell, and their loss.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 from jboost.pair.pareto.slabs import Place
 from jboost.pair.pareto.slope_cells import ONE, Shortlist, blur_of, directions_of
 
-_SIZES = 64, 16  # the least room for points that are not certain, and by what it grows
-_WIDENED = 2.0**-20  # radians: slabs are drawn along directions that are rounded by less
+_SIZES = 64, 16  # the least capacity for uncertain points, and its growth factor
+_WIDENED = 2.0**-20  # radians; more than the rounding of the directions of slabs
 
 
 class Ground(NamedTuple):
@@ -27,7 +27,7 @@ class Ground(NamedTuple):
 
 
 class _Local(NamedTuple):
-    """A place before it is padded."""
+    """A `Place` before padding."""
 
     entry: int
     points: np.ndarray  # int32, the centre first
@@ -42,16 +42,16 @@ def list_places(
     gap: np.ndarray,
     at_once: int,
 ) -> Iterator[tuple[np.ndarray, Place]]:
-    """The places of some entries of a list in batches of one shape: the entries [b], and the
-    places, of which the first b count.
+    """The problems of some entries of a list, in batches of one shape. Yields the entries [b], and
+    the places, of which the first b are real.
 
     Args:
       ground: the points.
       found: the list, with e entries; centres are rows of the points.
       which: some of these entries.
-      most: [e] integer, what a slab may lose.
-      gap: [e] metric, slabs narrower than this are not wanted.
-      at_once: how many places there are in a batch.
+      most: [e] integer, the largest loss of a slab.
+      gap: [e] metric, the least width of a slab.
+      at_once: the number of places in a batch.
     """
     waiting: dict[int, list[_Local]] = {}
     for local in _locals(ground, found, which, gap):

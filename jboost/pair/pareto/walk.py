@@ -1,8 +1,7 @@
-"""The walk along a front, and the exact part of it: slabs of a width hung from one centre after the
-other, and the points that they are.
+"""Lists the points of a front in order, by an exact search over the slabs that touch each centre.
 
-After a point of margin g the next is the least weight of any slab wider than 2 g, and of all slabs
-of that weight the widest. Looked at are all centres whose last bound does not rule them out.
+After a point of margin g, the next point is the widest slab among those of least loss that are
+wider than 2 g. A centre is searched only if its last lower bound does not exclude it.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from jboost.pair.pareto.arcs import kept_by, lost_with, turn_slab
 from jboost.pair.sweep import SweepConfig, visits
 from jboost.pair.sweep.instance import Instance
 
-WIDER = {4: 1 + 2.0**-10, 8: 1 + 2.0**-36}  # the least ratio of two neighbouring margins
+WIDER = {4: 1 + 2.0**-10, 8: 1 + 2.0**-36}  # least ratio of successive margins, by itemsize
 
 
 class Point(NamedTuple):
-    """A point of the front, found or still to be beaten."""
+    """A point of the front, or the best candidate for the next one."""
 
     loss: Array  # [] integer
     squared_gap: Wide  # [] infinite for a constant
@@ -35,39 +34,39 @@ class Point(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The front as far as it is known."""
+    """The points of the front that have been found."""
 
     points: Point  # fields [k]
     count: Array  # [] int32
-    ended: Array  # [] bool, the last point is a constant
-    doubtful: Array  # [] bool, rounding left open whether a point is missing
+    ended: Array  # [] bool, the last point is a constant classifier
+    doubtful: Array  # [] bool, whether rounding leaves undecided if a point is missing
 
 
 class _Look(NamedTuple):
-    """What the slabs of a width hung from one centre say."""
+    """The result of the search over the slabs of one width that touch one centre."""
 
-    bound: Array  # [] integer, no slab hung from it that is as wide loses less
+    bound: Array  # [] integer, a lower bound of the loss of these slabs
     best: Point  # the best so far
-    # [] integer, the least that a class may lose which one that turned out too narrow hides
+    # [] integer, a lower bound of the loss of classes hidden by classes that proved too narrow
     lost: Array
     doubtful: Array  # [] bool
 
 
 class _Walk(NamedTuple):
-    """Where the sweep of all centres stands."""
+    """The state of the sweep over all centres."""
 
-    gap: Array  # [] the next slab is at least so wide
+    gap: Array  # [] the least width of the next slab
     squared_gap: Wide  # [] of the last point of the front, which the next has to exceed
-    bounds: Array  # [c] integer, no slab hung from the centre that is as wide loses less
-    fresh: Array  # [c] bool, looked at for this width
+    bounds: Array  # [c] integer, lower bounds of the loss of slabs that touch each centre
+    fresh: Array  # [c] bool, whether the centre has been searched for this width
     best: Point
-    lost: Array  # [] integer, as of `_Look`, over all of them
+    lost: Array  # [] integer, the least `lost` of `_Look` over the centres
     found: Found
 
 
 def _first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array, Array]:
-    """The lightest point, that of the optimal separator; places [c] of the centres, and what no
-    slab hung from each loses less than, [c].
+    """The point of least loss, which is that of the optimal separator; the indices of the centres
+    [c]; and lower bounds of the loss of slabs that touch each centre [c].
     """
     centres, num_centres = sweep.list_centres(instance)
     bounds = sweep.bound_centres(instance, centres, num_centres, config)
@@ -79,8 +78,8 @@ def _first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array,
 
 
 def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Found:
-    """The front, its lightest `max_points` points at most, from looks at whatever centre may come
-    next.
+    """The front, at most the `max_points` points of least loss. The centre with the lowest bound is
+    searched next.
     """
     lightest, centres, bounds = _first_point(instance, config)
     constant = best_constant(instance)
@@ -125,7 +124,7 @@ def _visit(instance: Instance, centres: Array, walk: _Walk, chosen: Array) -> _W
 
 
 def _advance(walk: _Walk, constant: Point) -> _Walk:
-    """Writes the next point of the front down, and asks for a wider slab."""
+    """Adds the best candidate to the front, and starts the search for a wider slab."""
     found = _add_point(walk.found, walk.best)
     return walk._replace(
         gap=_wider_than(walk.best),
@@ -138,20 +137,20 @@ def _advance(walk: _Walk, constant: Point) -> _Walk:
 
 
 def _wider_than(point: Point) -> Array:
-    """The gap of the next point of the front, at least."""
+    """The least gap of the next point of the front."""
     gap = jnp.sqrt(point.squared_gap.hi)
     return gap * WIDER[gap.dtype.itemsize]
 
 
 def _nothing_found(constant: Point, max_points: int) -> Found:
-    """A front with no points and room for `max_points`."""
+    """An empty front with capacity for `max_points`."""
     points = jax.tree.map(lambda leaf: jnp.zeros((max_points, *leaf.shape), leaf.dtype), constant)
     no = jnp.zeros((), bool)
     return Found(points, jnp.zeros((), jnp.int32), no, no)
 
 
 def _add_point(found: Found, point: Point) -> Found:
-    """The front with one more point, for which there is room."""
+    """The front with one more point. It must not be full."""
     points = jax.tree.map(
         lambda rows, new: lax.dynamic_update_index_in_dim(rows, new, found.count, 0),
         found.points,
@@ -163,7 +162,7 @@ def _add_point(found: Found, point: Point) -> Found:
 
 
 def best_constant(instance: Instance) -> Point:
-    """The constant classifier that gives up the lighter class, the other class if they tie."""
+    """The constant classifier that misclassifies the lighter class, or the other class in a tie."""
     constant = visits.best_constant(instance)
     infinite = Wide(constant.margin, jnp.zeros_like(constant.margin))
     return Point(
@@ -175,8 +174,8 @@ def best_constant(instance: Instance) -> Point:
 
 
 def measure(instance: Instance, kept: Array, loss: Array, first: Array, floor: Array) -> Point:
-    """The point that keeps given points, an own one among them, with the gap of their hulls; any
-    gap up to the floor if it does not exceed that.
+    """The point that keeps given points, with the gap of their hulls. At least one own point must
+    be kept. If the gap is at most `floor`, the result is any number up to `floor`.
     """
     own_side, other_side = kept & instance.own, kept & ~instance.own
     dx, dy = instance.metric - instance.metric[:, first, None]
@@ -188,14 +187,14 @@ def measure(instance: Instance, kept: Array, loss: Array, first: Array, floor: A
 
 
 def _look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point) -> _Look:
-    """Measures the lightest classes of one centre that may be better than the best point so far.
+    """Measures the classes of one centre, by increasing loss, that may improve on the best point.
 
     Args:
       instance: the problem.
       centre: [] int32.
-      gap: [], only slabs as wide are looked at.
-      last: [], the squared gap of the last point of the front, which a better point has to exceed.
-      best: what is to be beaten: a lighter point, or one as light and wider, is better.
+      gap: [], the width of the slabs.
+      last: [], the squared gap of the last point of the front. A better point must exceed it.
+      best: the best point so far. A point is better if it loses less, or as much and is wider.
     """
     arcs = lax.optimization_barrier(turn_slab(instance, centre, gap))
     place = lax.iota(jnp.int32, arcs.losses.shape[0])

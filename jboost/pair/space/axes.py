@@ -1,5 +1,5 @@
-"""The points as an axis through two of them shows them: a plane that contains the axis is a line
-through one point of the projection.
+"""Projection of the points along an axis through two of them. A plane that contains the axis
+projects to a line through one point, the origin.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from jboost.pair.sweep.instance import Instance
 
 
 class Axis(NamedTuple):
-    """What a plane sees that turns about an axis."""
+    """The problem of the planes that contain an axis."""
 
-    flat: Instance  # the points projected along the axis, which is the origin
+    flat: Instance  # the points projected along the axis, which projects to the origin
     ahead: Array  # [n] bool, on the axis, from the centre towards the second point
     behind: Array  # [n] bool, on the axis, on the other side of the centre
-    # [2] int64, what is lost on the axis and by all planes if the points ahead, or those behind, go
-    # to the own side
+    # [2] int64, the loss on the axis plus that of all planes, if the points ahead, or the points
+    # behind, are on the own side
     tilts: Array
-    # [n] int32, 1 to 4 for four lines through the origin, if it is certain that the projected point
-    # lies on one; else 0
+    # [n] int32, the number 1 to 4 of a line through the origin on which the projected point is
+    # certain to lie, see `_straight`; else 0
     straight: Array
-    doubt: Array  # [] int64, weight of the points whose direction rounding may have spoiled
+    doubt: Array  # [] int64, weight of the points whose direction is uncertain by rounding
 
 
 class _Vector(NamedTuple):
-    """Differences of points, with what is lost where they are rounded to floats."""
+    """Differences of points, in double words so that nothing is rounded away."""
 
     first: Wide
     second: Wide
     third: Wide
 
 
-# of a product: a difference of two products that is larger than this keeps all bits of a float
+# As a share of the product: a larger difference of two products has all bits of a float right.
 _SURE_PART = 2.0**-44
-_SIGNED_PART = 2.0**-94  # and one that is larger than this keeps its sign
+_SIGNED_PART = 2.0**-94  # likewise: a larger difference has the right sign
 
 
 def look_along(problem: Problem, centre: Array, second: Array) -> Axis:
-    """Projects all points along the axis from the place of one point through that of another, []
-    int32 each, which must not coincide.
+    """Projects all points along the axis from the point `centre` through the point `second`, []
+    int32 each. The two points must be distinct.
     """
     origin, towards = problem.points[centre], problem.points[second]
     along = jnp.abs(towards - origin)
@@ -84,7 +84,7 @@ def look_along(problem: Problem, centre: Array, second: Array) -> Axis:
 
 
 def _turn(vectors: Array, longest: Array) -> tuple[Array, ...]:
-    """The three coordinates of vectors [..., 3] in cyclic order, from the place `longest` on."""
+    """The three coordinates of vectors [..., 3] in cyclic order, from the index `longest` on."""
     x, y, z = (vectors[..., i] for i in range(3))
     orders = ((x, y, z), (y, z, x), (z, x, y))
     return tuple(
@@ -94,8 +94,8 @@ def _turn(vectors: Array, longest: Array) -> tuple[Array, ...]:
 
 
 def _project_exactly(seen: _Vector, axis: _Vector) -> tuple[Array, Array, Array]:
-    """The projection [n], [n] on the plane across the longest component of the axis, times that
-    component; none is unsure.
+    """The projection [n], [n] on the plane perpendicular to the coordinate of the longest component
+    of the axis, times that component. No point is uncertain.
     """
     x = axis.first.hi * seen.second.hi - axis.second.hi * seen.first.hi
     y = axis.first.hi * seen.third.hi - axis.third.hi * seen.first.hi
@@ -103,9 +103,7 @@ def _project_exactly(seen: _Vector, axis: _Vector) -> tuple[Array, Array, Array]
 
 
 def _project_widely(seen: _Vector, axis: _Vector) -> tuple[Array, Array, Array]:
-    """The same for any floats, rounded, and which points [n] may have lost their direction to
-    rounding.
-    """
+    """The projection of any floats, rounded, and which points [n] have an uncertain direction."""
 
     def minor(part: Wide, component: Wide) -> Array:
         return exact.wide_add(
@@ -126,8 +124,8 @@ def _project_widely(seen: _Vector, axis: _Vector) -> tuple[Array, Array, Array]:
 
 
 def _straight(seen: _Vector, axis: _Vector, x: Array, y: Array) -> Array:
-    """Which points [n] lie for certain on x = 0, y = 0, x = y or x = -y: as all do where a
-    classifier is constant, or repeats or reverses another.
+    """Which points [n] are certain to lie on x = 0 (1), y = 0 (2), x = y (3) or x = -y (4). All
+    points do if a classifier is constant, or equals another one or its negation.
     """
     same, reverse = _likeness(seen.second, axis.second, seen.third, axis.third)
     return jnp.where(
@@ -138,8 +136,8 @@ def _straight(seen: _Vector, axis: _Vector, x: Array, y: Array) -> Array:
 def _likeness(
     part: Wide, component: Wide, other_part: Wide, other_component: Wide
 ) -> tuple[Array, Array]:
-    """Whether one coordinate, of points [n] and of the axis, is the other one, and whether it is
-    its negative, [n] bool.
+    """Whether one coordinate equals another, and whether it equals its negative, for the points and
+    the axis, [n] bool each.
     """
     same = _agree(part, other_part) & _agree(component, other_component)
     reverse = _agree(part, exact.wide_negative(other_part)) & _agree(

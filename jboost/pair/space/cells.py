@@ -1,11 +1,15 @@
-"""Cells of planes, their quarters, and what all planes of a quarter lose.
+"""Cells of planes, their division into quarters, and lower bounds of the loss in each quarter.
 
 A plane is x + s y + t z = offset with |s|, |t| <= 1, where x is the coordinate number `face` and y,
-z are the two that follow in cyclic order. A cell holds the planes with |s - s0| <= a, |t - t0| <= b
-and |offset - offset0| <= c. Over all of them the height of a place above the plane moves by a
-|y| + b |z| + c at most: what lies farther from the middle plane is certain, and what it loses is
-lost by every plane of the cell. Two multiplications and additions bound a place for a piece of a
-cell, and only places that no piece has decided are handed on, in rows of one length.
+z are the two that follow in cyclic order. A cell contains the planes with |s - s0| <= a,
+|t - t0| <= b and |offset - offset0| <= c. Among these planes the height of a site above the plane
+varies by at most a |y| + b |z| + c. A site that is farther than this from the middle plane is
+certain: it is on the same side of every plane of the cell. The loss at the certain sites is a lower
+bound of the loss of every plane of the cell. The test of a site for a piece of a cell takes two
+multiplications and additions. Only the undecided sites are tested again in the piece. They are
+stored in rows of equal length.
+
+A site is a position that one or more points occupy; the code calls it a place.
 """
 
 from __future__ import annotations
@@ -19,54 +23,54 @@ from jax import lax
 
 from jboost.base.types import Array
 
-NUM_PIECES = 4  # two halvings
+NUM_PIECES = 4  # of a cell: each division consists of two halvings
 NUM_DEPTHS = 48
-ROW = 32  # places
-# heights this small are never certain: coordinates are 1 at most, offsets 3, and heights rounded by
-# 2^-48
+ROW = 32  # places in a row
+# A smaller height is never certain. Coordinates are at most 1 and offsets at most 3, so that the
+# rounding error of a height is at most 2^-48.
 SAFETY = 2.0**-44
-_NUM_ROWS = (64, 512, 4096)  # that are looked at in one call
+_NUM_ROWS = (64, 512, 4096)  # the numbers of rows for which `_look` is compiled
 
 
 class Places(NamedTuple):
-    """One entry for each place, centred and scaled; those from `num_places` on are void."""
+    """One entry for each place, centred and scaled; padding from entry `num_places` on."""
 
     points: np.ndarray  # [N + 1, 3] from -1 to 1
-    # [N + 1] integer, of the own class; that of the other class counts as negative
+    # [N + 1] integer, the weight of the own class, or minus the weight of the other class
     weights: np.ndarray
-    is_centre: np.ndarray  # [N + 1] bool, whether a point of the own class is there
+    is_centre: np.ndarray  # [N + 1] bool, whether the place has a point of the own class
     num_places: int
 
     @property
     def void(self) -> int:
-        """The last entry."""
+        """The index of the last entry, which pads rows."""
         return len(self.weights) - 1
 
 
 class Plan(NamedTuple):
-    """How cells of each face are halved: at any depth along the parameters to which heights are
-    most sensitive.
+    """How cells of each face are halved. At each depth the halved parameters are those to which the
+    heights are most sensitive.
     """
 
-    halvings: np.ndarray  # [3, NUM_DEPTHS + 1, 3] int64, of s, t and the offset so far
+    halvings: np.ndarray  # [3, NUM_DEPTHS + 1, 3] int64, how often s, t and offset are halved
     half_widths: np.ndarray  # [3, NUM_DEPTHS + 1, 3]
 
 
 class Cells(NamedTuple):
-    """Some cells with the places that they leave undecided, each from a new row on."""
+    """Some cells with their undecided places. The places of each cell begin with a new row."""
 
     face: np.ndarray  # [K] int32
     depth: np.ndarray  # [K] int32
-    middle: np.ndarray  # [K, 3] s, t and the offset
-    above: np.ndarray  # [K] integer, what certain places lose if the own class is above the plane
-    below: np.ndarray  # [K] if it is below
+    middle: np.ndarray  # [K, 3] s, t and the offset of the middle plane
+    above: np.ndarray  # [K] integer, loss at the certain places with the own class above
+    below: np.ndarray  # [K] the same with the own class below
     num_undecided: np.ndarray  # [K] places
-    stuck: np.ndarray  # [K] int32, cuts since the last one that decided a place
-    rows: np.ndarray  # [R, ROW] int32, places, filled up with the void one
+    stuck: np.ndarray  # [K] int32, divisions since the last one that decided a place
+    rows: np.ndarray  # [R, ROW] int32, places, padded with `Places.void`
 
     @property
     def bound(self) -> np.ndarray:
-        """No plane of a cell loses less, [K]."""
+        """A lower bound of the loss of all planes of each cell, [K]."""
         return np.minimum(self.above, self.below)
 
     @property
@@ -81,18 +85,20 @@ class Cells(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """What the places of rows lose in each piece of their cells."""
+    """The losses at the places of rows, for each piece of their cells."""
 
-    above: Array  # [R, NUM_PIECES] those certainly lost if the own class is above
-    below: Array  # [R, NUM_PIECES]
-    # [R, NUM_PIECES] those lost by the middle plane, or so close to it that they may be
+    above: Array  # [R, NUM_PIECES] at certain places, with the own class above
+    below: Array  # [R, NUM_PIECES] the same, with the own class below
+    # [R, NUM_PIECES] loss of the middle plane; places within rounding of it count as lost
     middle_above: Array
     middle_below: Array  # [R, NUM_PIECES]
     undecided: Array  # [R, NUM_PIECES, ROW] bool
 
 
 def make_plan(places: Places) -> Plan:
-    """Halvings in the order of what they take from the slack of a place at a mean distance."""
+    """Orders the halvings by how much each reduces the slack of a place at a mean distance. The
+    slack is the variation of its height over a cell.
+    """
     points = places.points[: places.num_places]
     slope_slack = np.abs(points).mean(axis=0)
     offset_slack = np.abs(points).sum(axis=1).max()
@@ -108,7 +114,7 @@ def make_plan(places: Places) -> Plan:
 
 
 def root(places: Places, base: int) -> Cells:
-    """All planes, with the loss of all of them."""
+    """The three cells that contain all planes; `base` is a loss that every plane has."""
     face, lost, count = (
         np.arange(3, dtype=np.int32),
         np.full(3, base, np.int64),
@@ -121,21 +127,21 @@ def root(places: Places, base: int) -> Cells:
 
 
 def join(parts: list[Cells]) -> Cells:
-    """One cell after the other."""
+    """Concatenates groups of cells."""
     return Cells(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
 
 
 def divide(places: Places, plan: Plan, cells: Cells, best: int) -> tuple[Cells, int]:
-    """The pieces of cells that may hold a plane which loses no more than the best one.
+    """Divides cells, and keeps the pieces that may contain a plane whose loss is at most `best`.
 
     Args:
-      places: all of them.
-      plan: of these places.
-      cells: K cells with at least one place each, none at the last depth.
-      best: what some plane loses at most.
+      places: all places.
+      plan: the plan of these places.
+      cells: K cells above the last depth, each with at least one undecided place.
+      best: an upper bound of the least loss.
 
     Returns:
-      Pieces in the order of their bounds, the least one last, and the loss of the best plane now.
+      The pieces by decreasing lower bound, and the new upper bound of the least loss.
     """
     middle = _middles(plan, cells)
     first_row = before(cells.num_rows)
@@ -168,7 +174,7 @@ def divide(places: Places, plan: Plan, cells: Cells, best: int) -> tuple[Cells, 
 
 
 def _middles(plan: Plan, cells: Cells) -> np.ndarray:
-    """The middles of all pieces, [K, NUM_PIECES, 3]."""
+    """The parameters of the middle plane of each piece, [K, NUM_PIECES, 3]."""
     number = 1 << (
         plan.halvings[cells.face, cells.depth + 1] - plan.halvings[cells.face, cells.depth]
     )
@@ -183,7 +189,7 @@ def _middles(plan: Plan, cells: Cells) -> np.ndarray:
 
 
 def before(counts: np.ndarray) -> np.ndarray:
-    """The sums of the counts before each."""
+    """The sum of the counts before each entry."""
     return np.cumsum(counts) - counts
 
 
@@ -194,7 +200,7 @@ def ranges(first: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _in_rows(places: np.ndarray, count: np.ndarray, void: int) -> np.ndarray:
-    """Lists of places, one after the other, each from a new row on."""
+    """Writes consecutive lists of places into rows; each list begins with a new row."""
     num_rows = -(-count // ROW)
     rows = np.full((num_rows.sum(), ROW), void, np.int32)
     slot, _ = ranges(ROW * before(num_rows), count)
@@ -203,7 +209,7 @@ def _in_rows(places: np.ndarray, count: np.ndarray, void: int) -> np.ndarray:
 
 
 def _sums(places: Places, cells: Cells, middle: np.ndarray, half_width: np.ndarray) -> _Sums:
-    """Of all rows, looked at in parts of few sizes."""
+    """The losses of all rows. The rows are padded to one of few sizes, to limit compilations."""
     owner = np.repeat(np.arange(len(cells.num_undecided)), cells.num_rows)
     parts, first = [], 0
     while first < len(owner):
@@ -226,8 +232,8 @@ def _sums(places: Places, cells: Cells, middle: np.ndarray, half_width: np.ndarr
 def _look(
     points: Array, weights: Array, rows: Array, face: Array, middle: Array, half_width: Array
 ) -> _Sums:
-    """What the places of rows [R, ROW] lose in the pieces of cells with middles [R, NUM_PIECES, 3]
-    and half widths [R, 3].
+    """The losses at the places of rows [R, ROW], for pieces of cells with middles
+    [R, NUM_PIECES, 3] and half widths [R, 3].
     """
     x, y, z = (points.reshape(-1)[3 * rows + ((face + i) % 3)[:, None]] for i in range(3))
     reach = (

@@ -1,10 +1,10 @@
 """The shortest distance between the convex hulls of two finite sets in space, by support points.
 
-As `jboost.geometry.hulls` does in the plane (E. G. Gilbert, D. W. Johnson, S. S. Keerthi 1988): the
-Minkowski difference of the two sets is searched for its point nearest to the origin. A step keeps
-the face, a corner, an edge or a triangle through the new corner, that comes closest. Normals are
-differences of points, perpendiculars to one, or cross products of two, so that on an integer grid
-of 11 bits they are exact.
+The method is that of Gilbert, Johnson and Keerthi (1988); `jboost.geometry.hulls` applies it in the
+plane. It searches the Minkowski difference of the two sets for the point nearest to the origin.
+Each step adds a corner, and keeps the nearest of the faces through it: the corner, an edge or a
+triangle. Normals are differences of points, perpendiculars to such a difference, or cross products
+of two differences. They are exact on an integer grid of 11 bits.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class HullDistance(NamedTuple):
 
 
 class _Face(NamedTuple):
-    """A face of the Minkowski difference with up to three corners, of which the first
-    may repeat.
+    """A face of the Minkowski difference with up to three corners. With fewer than three, the first
+    corner is repeated.
     """
 
-    first: Array  # [3] int32, places in the first set
-    second: Array  # [3] int32, places in the second set
+    first: Array  # [3] int32, point indices in the first set
+    second: Array  # [3] int32, point indices in the second set
     normal: Array  # [3]
     distance: Array  # [] of its nearest point from the origin
     moving: Array  # [] bool
@@ -69,14 +69,14 @@ def hull_distance(
       points: [n, 3] float64.
       in_first: [n] bool, the first set.
       in_second: [n] bool, the second set.
-      start: places of a point of the first set and of one of the second.
-      floor: [], the search may end as soon as the distance is known not to exceed this; negative to
-        go to the end.
+      start: indices of a point of the first set and of a point of the second set.
+      floor: [], the search may stop when the distance is known to be at most this; negative for a
+        full search.
 
     Returns:
-      The distance and its direction; an upper bound of at most `floor` if the search ended early.
-      Distance 0 if the hulls meet; the direction is then without meaning, as all is where a set is
-      empty.
+      The distance and its direction. If the search stopped early, the distance is an upper bound of
+      at most `floor`. If the hulls intersect, the distance is 0 and the direction is undefined. If
+      a set is empty, both are undefined.
     """
     last = points.shape[0] - 1
     reach = jnp.max(jnp.abs(points))
@@ -143,8 +143,8 @@ def _corner(new: Array) -> tuple[Array, Array]:
 
 
 def _edges(new: Array, old: Array) -> tuple[Array, Array]:
-    """Normals [k, 3] and distances [k] of the edges from the new corner to old ones; infinite where
-    the nearest point is an end.
+    """Normals [k, 3] and distances [k] of the edges from the new corner to old corners. A distance
+    is infinite if the nearest point of the edge is one of its ends.
     """
     edge = old - new[None]
     along, squared = -dot(new[None], edge), dot(edge, edge)
@@ -155,7 +155,9 @@ def _edges(new: Array, old: Array) -> tuple[Array, Array]:
 
 
 def _triangles(new: Array, left: Array, right: Array) -> tuple[Array, Array]:
-    """The same of triangles; infinite where the nearest point is not inside."""
+    """Normals and distances of triangles. A distance is infinite if the nearest point of the plane
+    is outside the triangle.
+    """
     normal = _cross(left - new, right - new)
     shares = (
         dot(normal, _cross(new, left)),

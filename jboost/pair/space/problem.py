@@ -1,5 +1,5 @@
-"""The problem as the search in space sees it: points scaled by powers of two, weights as integers,
-and which arithmetic is exact on them.
+"""The input of the search in space: points scaled by powers of two, integer weights, and flags that
+say which arithmetic is exact.
 """
 
 from __future__ import annotations
@@ -16,38 +16,39 @@ from jboost.pair.sweep.instance import is_integer, scale_axes
 
 
 class Problem(NamedTuple):
-    """The problem as the sweep sees it: scaled points, integer weights, own class (the smaller one,
-    whose points are the centres) and other class.
+    """Scaled points, integer weights, and the classes. The own class is the smaller one; its points
+    are the centres.
     """
 
-    # [n, 3] float64, |x| <= 2^13 or so, each coordinate scaled by itself: the sides of planes do
-    # not depend on units
+    # [n, 3] float64, |x| at most about 2^13. Each coordinate has its own scale, because the sides
+    # of planes do not depend on units.
     points: Array
-    metric: Array  # [n, 3] float64, in one unit: for distances
+    metric: Array  # [n, 3] float64, all coordinates in one unit, for distances
     own: Array  # [n] bool, live and of the class that serves as centres
     live: Array  # [n] bool
-    # [n] int64, what is lost for the point beyond `base`: one point of the heavier class at each
-    # place has all of it
+    # [n] int64, net weights: at each position one point of the heavier class has the difference
+    # of the two class weights, all other points have 0
     weights: Array
-    base: Array  # [] int64, what every plane loses where both classes share a place
-    on_grid: Array  # [] bool, round every axis equal keys are equal directions
+    base: Array  # [] int64, the loss of every plane at positions shared by both classes
+    on_grid: Array  # [] bool, around every axis, equal sort keys mean equal directions
     is_exact: Array  # [] bool, projections along an axis are floats without rounding
 
 
-# between two coordinates: products of differences, to twice the working precision, stay normal
+# The most binades between two coordinates. Products of differences, in twice the working precision,
+# are then normal floats.
 _MOST_BINADES = 300
-# of a coordinate: differences have 26, their products 52, and a difference of two products fits a
-# float64
+# The bits of a coordinate for which arithmetic is exact: differences have 26 bits, products of
+# these 52, and the difference of two products is a float64 without rounding.
 _EXACT_BITS = 25
 
 
 def grid_bits(num_points: int) -> int:
-    """The largest g such that on integer coordinates of at most 2^g, and round any axis, the keys
-    of two directions are equal or three apart.
+    """The largest g such that, for integer coordinates of at most 2^g and around any axis, the sort
+    keys of two directions are equal or differ by at least three.
 
-    With differences of at most D = 2^(g + 1), two directions round an axis whose longest component
-    is d are at least 1 / (16 d D^2) apart as keys: their cross product is a multiple of d, and the
-    1-norm of a projected point is at most 4 d D.
+    Let D = 2^(g + 1) bound all differences, and let d be the longest component of the axis. The
+    keys of two distinct directions differ by at least 1 / (16 d D^2), because their cross product
+    is a multiple of d and the 1-norm of a projected point is at most 4 d D.
     """
     fraction_bits = 2 * angular.grid_bits(jnp.dtype("float64"), num_points) + 6
     return (fraction_bits - 9) // 3
@@ -76,11 +77,11 @@ def encode(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[P
 
 
 def _net_weights(points: Array, own: Array, live: Array, weights: Array) -> Array:
-    """By how much one class outweighs the other at each place, [n]: at one point of that class, 0
-    at all others.
+    """The difference of the class weights at each position, [n]. One point of the heavier class has
+    it, all other points have 0.
 
-    Planes send all that lies at one place the same way: what the lighter class weighs there is lost
-    by any of them.
+    Points at one position are on the same side of every plane. Every plane therefore loses at least
+    the weight of the lighter class at this position.
     """
     size = points.shape[0]
     index = lax.iota(jnp.int32, size)
@@ -99,8 +100,8 @@ def _net_weights(points: Array, own: Array, live: Array, weights: Array) -> Arra
 
 
 def run_totals(values: Array, opens: Array, closes: Array) -> Array:
-    """The sum over the run that each entry of a vector [n] belongs to; runs begin where `opens` and
-    end where `closes`.
+    """For each entry of a vector [n] the sum over its run. Runs begin where `opens` is True and end
+    where `closes` is True.
     """
     index = lax.iota(jnp.int32, values.shape[0])
     first = lax.cummax(jnp.where(opens, index, 0))
@@ -110,8 +111,8 @@ def run_totals(values: Array, opens: Array, closes: Array) -> Array:
 
 
 def list_places(points: Array, wanted: Array) -> tuple[Array, Array]:
-    """One index for every place that the wanted points [n] occupy, first of all: indices [n] int32,
-    and how many of them count.
+    """One point index for each distinct position of the `wanted` points. Returns indices [n] int32,
+    with these first, and their number.
     """
     skipped, x, y, z, index = lax.sort(
         (~wanted, *points.T, lax.iota(jnp.int32, points.shape[0])), num_keys=4

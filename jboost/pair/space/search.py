@@ -1,11 +1,13 @@
-"""Branch and bound over cells of planes: which axes may hold an optimal plane.
+"""Branch and bound over cells of planes: finds the axes that may contain an optimal plane.
 
-The arc of an optimal class that belongs to its centre and its second point, with the planes through
-both, runs through some cell at every depth: the class loses what is certain there, and neither
-point is. So the cells that lose more than the best plane met so far may die, and once few places of
-the others are undecided only planes about the axes through two of these are left for the sweep. The
-host drives the steps, the deepest cells of the least bounds first, so that few wait and a good
-plane is met early.
+An optimal class has a centre and a second point. The planes through both whose normals are in the
+arc of the class are in some cell at every depth. The class loses at least the loss of the certain
+places of this cell, and neither of the two points is certain. Hence a cell that loses more than the
+best known plane can be discarded. If few places of a cell are undecided, only the axes through two
+of these places remain for the sweep.
+
+The host runs the loop. It takes the deepest cells with the least bounds first, so that few cells
+wait and a good plane is found early.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from jboost.pair.space.cells import Cells, Places, Plan
 from jboost.pair.space.problem import Problem
 from jboost.pair.space.sweep import ListedAxes
 
-_MOST_UNDECIDED = 3  # places that a cell may leave to the sweep: those of a corner
-# and if so many cuts have decided none of them: they are coplanar, as a rule
+_MOST_UNDECIDED = 3  # undecided places of a leaf; the planes through three places are a corner
+# A cell with up to 32 undecided places is also a leaf if 4 divisions have decided none of them.
+# Such places are usually coplanar.
 _MOST_STUCK, _CUTS_STUCK = 32, 4
 _ROWS_AT_ONCE = 4096
 _PAIRS_AT_ONCE = 1 << 20
-# places in rows, before the search compares itself with the sweep of all axes
+# The work, in places of rows, that the search may always do, even if the sweep of all axes is
+# cheap.
 _LEAST_WORK = 1 << 22
 _LEAST_AXES = 64
 
@@ -34,12 +38,12 @@ class Promising(NamedTuple):
     """The axes of all planes that may be optimal."""
 
     axes: ListedAxes
-    attained: int  # what some plane loses at most; every plane about another axis loses more
+    attained: int  # an upper bound of the least loss; every plane about another axis loses more
 
 
 def promising_axes(problem: Problem) -> Promising | None:
-    """The axes that branch and bound leaves, or None where it leaves about all of them. The problem
-    is concrete, the call in the 64-bit scope.
+    """The axes that remain after branch and bound, or None if most axes remain. The problem must be
+    concrete, and the call must be in the 64-bit scope.
     """
     places, index = _gather(problem)
     if not places.num_places:
@@ -64,7 +68,7 @@ def promising_axes(problem: Problem) -> Promising | None:
 
 
 def _gather(problem: Problem) -> tuple[Places, np.ndarray]:
-    """The places, and one point of each."""
+    """The places, and the index of one point at each."""
     points, own, weights, live = (
         np.asarray(part) for part in (problem.points, problem.own, problem.weights, problem.live)
     )
@@ -85,8 +89,8 @@ def _gather(problem: Problem) -> tuple[Places, np.ndarray]:
 
 
 def _search(places: Places, plan: Plan, base: int, most_work: int) -> tuple[Cells | None, int]:
-    """Cells with few places that hold the arcs of all optimal classes, None where that takes too
-    much work; and the loss of the best plane met.
+    """Leaves that contain the arcs of all optimal classes, or None if the search takes too much
+    work; and the loss of the best plane found.
     """
     own, other = np.maximum(places.weights, 0).sum(), np.maximum(-places.weights, 0).sum()
     best, work = base + int(min(own, other)), 0
@@ -108,7 +112,7 @@ def _search(places: Places, plan: Plan, base: int, most_work: int) -> tuple[Cell
 
 
 def _take(waiting: list[Cells], best: int) -> Cells:
-    """The last cells of those that wait, less those that are no longer needed."""
+    """The last of the waiting cells, without those that are no longer needed."""
     taken, room = [], _ROWS_AT_ONCE
     while waiting and room > 0:
         part = waiting.pop()
@@ -123,8 +127,8 @@ def _take(waiting: list[Cells], best: int) -> Cells:
 
 
 def _list_pairs(places: Places, plan: Plan, leaves: Cells) -> np.ndarray:
-    """The pairs of a centre and a second place, as centre (N + 1) + place, with arcs that may lie
-    in leaves; int64.
+    """The pairs of a centre and a second place whose arcs may intersect leaves, encoded as
+    centre (N + 1) + place; int64.
     """
     part = np.cumsum(leaves.num_undecided**2) // _PAIRS_AT_ONCE
     found = [_pairs_of(places, plan, leaves.chosen(part == number)) for number in np.unique(part)]

@@ -1,8 +1,9 @@
-"""Every plane through a centre and a second point: bounds of the least loss round each axis.
+"""Bounds of the least loss around each axis, over all planes through a centre and a second point.
 
-One axis is one centre of the plane sweep: the points are projected along it, sorted once and
-scanned once (`jboost.pair.sweep`), and the points on the axis add the cheaper of two tilts. O(m n)
-axes for m centres, O(m n^2 log n) work in all (Boyarshinov and Magdon-Ismail 2005, Theorem 4.1).
+Each axis is one centre of the sweep in the plane: the points are projected along the axis, sorted
+once and scanned once (`jboost.pair.sweep`). The points on the axis add the loss of the cheaper
+tilt. There are O(m n) axes for m centres, and the work is O(m n^2 log n) (Boyarshinov and
+Magdon-Ismail 2005, Theorem 4.1).
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from jboost.pair.sweep import SweepConfig, Turn
 
 
 class AllAxes(NamedTuple):
-    """All axes of a problem; the first `count` count, less those whose two points are one."""
+    """All axes of a problem: the first `count` entries, except those whose two points coincide."""
 
-    centres: Array  # [n] int32, one index for each place of the own class
-    seconds: Array  # [n] int32, one index for each place
+    centres: Array  # [n] int32, a point index for each position of the own class
+    seconds: Array  # [n] int32, a point index for each position
     num_seconds: Array  # [] int32
     count: Array  # [] int32
 
@@ -43,7 +44,7 @@ class AllAxes(NamedTuple):
 
 
 class ListedAxes(NamedTuple):
-    """Some axes of a problem; the first `count` count."""
+    """Some axes of a problem: the first `count` entries."""
 
     centres: Array  # [a] int32
     seconds: Array  # [a] int32
@@ -70,14 +71,14 @@ def list_axes(problem: Problem) -> AllAxes:
 
 
 class _View(NamedTuple):
-    """A plane that turns half a circle about an axis, tilted for the better."""
+    """The half turn of a plane about an axis, with the cheaper tilt."""
 
     turn: Turn
-    plain: Array  # [n] bool, True at j if j - 1 and j are seen in one direction for certain
+    plain: Array  # [n] bool, True at j if j - 1 and j are certain to have one direction
 
 
 class _Look(NamedTuple):
-    """The points as one axis sees them."""
+    """The points projected along one axis."""
 
     round: sweep.Round
     straight: Array  # [n] int32, as of `Axis`
@@ -92,7 +93,7 @@ def _look_from(problem: Problem, centre: Array, second: Array) -> _Look:
 
 
 def _turned(look: _Look) -> _View:
-    """The view from an axis, once keys are in order."""
+    """The `_View` of an axis whose keys are sorted."""
     turn, index = sweep.in_order(look.round)
     straight = numerics.take(look.straight, index)
     plain = jnp.concatenate(
@@ -102,8 +103,8 @@ def _turned(look: _Look) -> _View:
 
 
 def _possible_loss(view: _View) -> Array:
-    """The least loss that any order within the uncertain runs could give; a run of plain ties is
-    passed at once.
+    """The least loss over all orders within the uncertain runs. A run of points that are certain to
+    have one direction is passed at once.
     """
     turn = view.turn
     doubts = (turn.joined & ~view.plain).astype(turn.steps.dtype)
@@ -142,13 +143,13 @@ def _bound_axes(problem: Problem, axes: Axes, index: Array, num_parts: int) -> A
 
 
 def bound_all(problem: Problem, axes: Axes, config: SweepConfig) -> Array:
-    """Lower bounds of the loss round axes, in chunks, [capacity of the axes]; the largest integer
-    where there is no axis.
+    """Lower bounds of the loss around axes, [capacity of the axes], computed in chunks. An entry
+    without an axis has the largest integer.
 
     Args:
-      problem: with n points.
-      axes: of the problem.
-      config: resolved.
+      problem: the problem, with n points.
+      axes: axes of the problem.
+      config: a resolved config.
     """
     capacity = axes.capacity
     chunk, num_parts = sweep.divide_work(capacity, problem.points.shape[0], config)

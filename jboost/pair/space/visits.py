@@ -1,8 +1,8 @@
-"""The exact part in space: axes that may hold the optimum are visited one by one, and the margins
-of optimal sets compared.
+"""The exact step in space: evaluates the axes that may be optimal one by one, and compares the
+margins of the optimal sets.
 
-The tour is that of `jboost.pair.sweep.visits`: an optimal set has a class at each support point of
-its own side, so that the visits meet every optimal set.
+The loop is that of `jboost.pair.sweep.visits`. An optimal set has a class at each support point of
+its own side, so that the loop finds every optimal set.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Incumbent(NamedTuple):
 
 
 class _Classes(NamedTuple):
-    """All classes about one axis, [2 tilts, 2 orientations, n intervals] in a row."""
+    """All classes of one axis, [2 tilts, 2 orientations, n intervals] flattened."""
 
     axis: Axis
-    losses: Array  # [4n] integer, the largest where there is no class
-    margin_bounds: Array  # [4n] no separator set of the class has a larger margin
-    position: Array  # [n] int32, the place of each point in the angular order
+    losses: Array  # [4n] integer; the largest integer where there is no class
+    margin_bounds: Array  # [4n] upper bounds of the margin of the separator sets of each class
+    position: Array  # [n] int32, the position of each point in angular order
     upper: Array  # [n] bool
     off_axis: Array  # [n] bool
 
@@ -61,8 +61,8 @@ def best_constant(problem: Problem) -> Incumbent:
 def visit_axes(
     problem: Problem, axes: Axes, bounds: Array, *, all_optima: bool, fat: Fat
 ) -> Incumbent:
-    """The optimum, from lower bounds of the loss round every axis; where `problem.is_exact` is
-    False, the best that is certainly attained.
+    """The optimum, from lower bounds of the loss around every axis. If `problem.is_exact` is False,
+    it is the best separator that is certain to attain its loss.
 
     Args:
       problem: the problem.
@@ -132,8 +132,8 @@ def _own_side(classes: _Classes, chosen: Array) -> Array:
 def _fat_separator(
     problem: Problem, centre: Array, classes: _Classes, chosen: Chosen, fat: Fat
 ) -> Incumbent:
-    """The bisector of the hulls on the two sides of one class, if its margin exceeds the floor;
-    else any margin up to that.
+    """The bisector of the hulls on the two sides of one class. If its margin is at most the floor,
+    the returned margin is any number up to the floor.
     """
     on_own_side = _own_side(classes, chosen.number)
     kept = problem.live & (on_own_side == problem.own)

@@ -1,14 +1,17 @@
-"""Every line through every centre: bounds of the least loss round each central point.
+"""Bounds of the least loss around each centre, over all lines through it.
 
-Paper 000: the centre is the point a+ of Lemma 2.5, the mirrored angle is theta, an open class is an
-interval (theta_j, theta_j+1) of Lemma 2.7, and the loss is W(Q+). The smaller class serves as the
-centres ("own"), so that m <= n / 2; points at the same place are one centre. A centre is swept by
-one sort and one scan. Where the sorted keys cannot tell two directions apart (never on integer
-grids of 20 bits and n <= 65,536) a run of joined points may stand in any order, which gives a lower
-bound instead of a value; `jboost.pair.sweep.visits` settles the centres that matter exactly.
+In the notation of Boyarshinov and Magdon-Ismail (2005), the centre is the point a+ of Lemma 2.5,
+the mirrored angle is theta, an open class is an interval (theta_j, theta_j+1) of Lemma 2.7, and the
+loss is W(Q+). The points of the smaller class ("own") are the centres, so that m <= n / 2. Points
+with equal coordinates are one centre.
 
-The floor is the sort of one 64-bit word per (centre, point) pair; the rest streams about ten words
-per pair.
+The sweep of a centre takes one sort and one scan. Two distinct directions may have equal sort keys,
+but never on integer grids of 20 bits with n <= 65,536. The order of a run of joined points is then
+uncertain, and the result is a lower bound instead of a value. `jboost.pair.sweep.visits` evaluates
+the centres that may be optimal exactly.
+
+The dominant cost is the sort of one 64-bit word per (centre, point) pair. The remaining steps read
+or write about ten words per pair.
 """
 
 from __future__ import annotations
@@ -31,10 +34,10 @@ from jboost.pair.sweep.instance import Instance
 class SweepConfig:
     """Sizes and types of the sweep. The defaults are chosen for the device; all fields are static.
 
-    `chunk_pairs`: how many (centre, point) pairs are held at once; a pair costs about 100 bytes of
-    working memory. `parallel_sorts`: into how many independent parts a chunk is split to be sorted,
-    so that a CPU sorts them side by side. `word_bits`: 64, or 32 for devices without 64-bit types;
-    on grids of 20 bits the answers are the same, the speed is not.
+    `chunk_pairs`: the number of (centre, point) pairs in memory at once. A pair takes about 100
+    bytes. `parallel_sorts`: the number of independent parts of a chunk, which a CPU sorts in
+    parallel. `word_bits`: 64, or 32 for devices without 64-bit types. On grids of 20 bits the
+    results do not depend on it, but the speed does.
     """
 
     chunk_pairs: int | None = None
@@ -49,7 +52,7 @@ class SweepConfig:
                 raise ValueError(f"{name} is {value!r}: it is an integer, at least 1")
 
     def resolved(self) -> SweepConfig:
-        """The same with every None replaced by what suits the default device."""
+        """A copy with every None replaced by the value for the default device."""
         platform = devices.platform()
         on_cpu = platform == "cpu"
         return SweepConfig(

@@ -1,5 +1,5 @@
-"""The two ends of every search: from arrays to the examples that it sees, and from a line or plane
-to a `Separator` whose loss is evaluated again.
+"""Input and output of every search: converts arrays to examples, and a line or plane to a
+`Separator` with a newly evaluated loss.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from jboost.pair.types import Separator
 
 
 class Examples(NamedTuple):
-    """What of the arrays counts, before the points are scaled; the smaller class is the own one."""
+    """The valid examples before the points are scaled. The smaller class is the own class."""
 
     points: Array  # [n, d] in the float type of the search, 0 where not live
     own: Array  # [n] bool, live and of the own class
@@ -36,7 +36,7 @@ class Examples(NamedTuple):
 
 
 class Encoding(NamedTuple):
-    """What it takes to read the answer of a search."""
+    """The data needed to convert the result of a search."""
 
     points: Array  # [n, d] in the units of the data, 0 where not live
     live: Array  # [n] bool
@@ -46,13 +46,13 @@ class Encoding(NamedTuple):
     integers: Array  # [n] the same in units of `weight_unit`
     unit: Array  # [] of metric coordinates
     weight_unit: Array  # [] of integer weights
-    rounding: Array  # [] what rounding can add up to
+    rounding: Array  # [] a bound of the total rounding error of the weights
     valid: Array  # [] bool
     faithful: Array  # [] bool, nothing is lost by the cast or by underflow
 
 
 def pad_rows(size: int, *arrays: Array) -> list[Array]:
-    """Arrays [n, ...] with rows of zeros after them, [size, ...]; derivatives end here."""
+    """Arrays [n, ...] padded with rows of zeros, [size, ...]. Derivatives are stopped."""
     return [
         jnp.pad(
             lax.stop_gradient(array), ((0, size - array.shape[0]),) + ((0, 0),) * (array.ndim - 1)

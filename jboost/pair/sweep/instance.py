@@ -1,9 +1,9 @@
-"""The problem as the search sees it: points scaled by powers of two, weights as integers, and what
-that may lose.
+"""The input of the search: points scaled by powers of two, integer weights, and bounds of the error
+of this conversion.
 
-Scaling is exact. Angular order does not depend on the units of the two axes, so each axis is scaled
-by itself to fill the integer grid of the angular keys; distances are measured in coordinates that
-share one unit.
+Scaling is exact. Angular order does not depend on the units of the two axes. Each axis therefore
+has its own scale, which fills the integer grid of the angular keys. Distances use coordinates with
+one common unit.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from jboost.geometry import angular
 
 
 class Instance(NamedTuple):
-    """The problem as the sweep sees it: scaled points, integer weights, own class and
-    other class.
-    """
+    """The input of the sweep: scaled points, integer weights, own class and other class."""
 
-    # [2, n], |x| <= 2^grid_bits, each axis scaled by itself: angular order does not depend on the
-    # units of the two
+    # [2, n], |x| <= 2^grid_bits. Each axis has its own scale, because angular order does not depend
+    # on the units.
     points: Array
     metric: Array  # [2, n], both axes in one unit: for distances
     own: Array  # [n] bool, live and of the class that serves as centres

@@ -1,5 +1,5 @@
-"""From a separation of the points to a line that can be written down: direction, anchor and bias in
-the result's float type.
+"""Converts a separation of the points to a line: direction, anchor and bias in the float type of
+the result.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from jboost.pair.types import Fat
 
 
 class Line(NamedTuple):
-    """A line, or a plane; one that is drawn has numbers that are all exact in the result's float
-    type.
-    """
+    """A line, or a plane. The numbers of a result are exact in its float type."""
 
     normal: Array  # [d]
     anchor: Array  # [d]
@@ -39,8 +37,8 @@ def draw_line(
     unit: Array,
     result_dtype: jnp.dtype,
 ) -> Line:
-    """The bisector of the two sides, in the units of the data, along the direction of the result's
-    float type that leaves the widest gap.
+    """The bisector of the two sides, in the units of the data. Its direction is the one in the
+    float type of the result that gives the widest gap.
     """
     on_positive_side = best.on_own_side == own_is_positive
     kept = instance.live & (best.on_own_side == instance.own)

@@ -1,10 +1,10 @@
-"""The exact part: centres that may hold the optimum are visited one by one, every comparison
-without rounding error.
+"""The exact step of the sweep: evaluates the centres that may be optimal one by one. All
+comparisons are free of rounding errors.
 
-Paper 000, Section 2.1 and Theorem 2.13: among all separator sets of least weight the one of largest
-margin. An optimal set has an open class at each of its support points, so the visits meet every
-optimal set. One step of the loop visits one class that is optimal so far: under `vmap` the loop
-stays flat.
+The result is the separator set of largest margin among those of least weight (Boyarshinov and
+Magdon-Ismail 2005, Section 2.1 and Theorem 2.13). An optimal set has an open class at each of its
+support points, so that the loop finds every optimal set. One step of the loop evaluates one class
+that is optimal so far. There is no inner loop, which keeps `vmap` efficient.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Incumbent(NamedTuple):
 
 
 class _Tour(NamedTuple):
-    """Where the visits stand: the rank of a place by lower bound, the last class seen there, and
-    the best so far.
+    """The state of the loop: the rank of a centre by lower bound, the last class evaluated there,
+    and the best result so far.
     """
 
     rank: Array  # [] int32
-    cursor: Array  # [] int32, -1 before the first class of a place
+    cursor: Array  # [] int32, -1 before the first class of a centre
     best: PyTree
 
 
@@ -48,9 +48,9 @@ class _Classes(NamedTuple):
     with it on the right.
     """
 
-    losses: Array  # [2n] integer, the largest where there is no class
-    margin_bounds: Array  # [2n] no separator set of the class has a larger margin
-    position: Array  # [n] int32, the place of each point in the angular order
+    losses: Array  # [2n] integer; the largest integer where there is no class
+    margin_bounds: Array  # [2n] upper bounds of the margin of the separator sets of each class
+    position: Array  # [n] int32, the position of each point in angular order
     upper: Array  # [n] bool
     off_centre: Array  # [n] bool
 
