@@ -1,5 +1,6 @@
-"""What a person sees of long work, and how it is stopped: progress for host-driven loops, which
-take it as `on_step`.
+"""Progress bars, time limits and interrupts for host-driven loops.
+
+A host-driven loop takes a progress bar or a time limit as its argument `on_step`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from jboost.base.loops import OnStep
 
 @functools.cache
 def console() -> Any:
-    """The console of rich on the standard error: all that is shown while work goes on shares it, so
-    that nothing overlaps.
+    """Returns the shared console of rich on the standard error.
+
+    All output during a computation must use it, so that the output does not overlap.
     """
     from rich.console import Console
 
@@ -29,16 +31,18 @@ def console() -> Any:
 
 @contextlib.contextmanager
 def progress(description: str, num_steps: int, *, enabled: bool | None = None) -> Iterator[OnStep]:
-    """A bar on the standard error that goes away at the end; nothing where that is no terminal.
+    """Shows a progress bar on the standard error until the end of the block.
+
+    Nothing is shown if the standard error is not a terminal.
 
     Args:
-      description: what is going on, in a few words.
-      num_steps: how many calls of `on_step` make the bar full.
-      enabled: True or False to decide by hand.
+      description: a short description of the computation.
+      num_steps: the number of calls of `on_step` that fill the bar.
+      enabled: whether the bar is shown. None to show it on a terminal only.
 
     Yields:
-      `on_step(state, info)` for a host-driven loop: it moves the bar by one step, shows `info` and
-      returns True, to go on.
+      `on_step(state, info)` for a host-driven loop. It advances the bar by one step, shows `info`
+      and returns True, so that the loop continues.
 
     >>> with progress("counting", 3, enabled=False) as on_step:
     ...     [on_step(state, "") for state in range(3)]
@@ -66,11 +70,12 @@ def progress(description: str, num_steps: int, *, enabled: bool | None = None) -
 
 
 def time_limit(seconds: float) -> OnStep:
-    """An `on_step` that lets a host-driven loop go on until the time is up; at least one step is
-    made.
+    """Returns an `on_step` that ends a host-driven loop after a time limit.
+
+    The loop makes at least one step.
 
     Args:
-      seconds: from now on.
+      seconds: the time limit, counted from this call.
 
     Raises:
       ValueError: for a negative number or NaN.
@@ -95,14 +100,16 @@ def time_limit(seconds: float) -> OnStep:
 
 
 def all_of(*on_steps: OnStep | None) -> OnStep:
-    """One `on_step` of several: each is called after every step, and the loop ends where any
-    returns False.
+    """Combines several functions `on_step` into one.
+
+    All of them are called after each step. The loop ends if any of them returns False.
 
     Args:
-      on_steps: in the order of the calls; None for none. What returns None does not end the loop.
+      on_steps: the functions, in the order of the calls. None is skipped. A function that returns
+        None does not end the loop.
 
     Raises:
-      ValueError: for what is no function.
+      ValueError: if an argument is not a function.
 
     >>> seen = []
     >>> on_step = all_of(time_limit(0.0), lambda state, info: seen.append(state), None)
@@ -113,17 +120,19 @@ def all_of(*on_steps: OnStep | None) -> OnStep:
         check.watcher(f"on_steps[{number}]", on_step)
 
     def call(state: Any, info: Any) -> bool:
-        # all are called, whatever the first says
-        answers = [loops.goes_on(on_step, state, info) for on_step in on_steps]
-        return all(answers)
+        # A list, not a generator: all functions are called even if the first returns False.
+        results = [loops.goes_on(on_step, state, info) for on_step in on_steps]
+        return all(results)
 
     return call
 
 
 @contextlib.contextmanager
 def lasting_interrupts() -> Iterator[None]:
-    """Ctrl-C counts even where it strikes in a callback whose exceptions Python ignores, as the one
-    of JAX at garbage collection.
+    """Raises KeyboardInterrupt again if it was raised where Python ignores exceptions.
+
+    Python ignores exceptions in some callbacks, such as that of JAX at garbage collection. Without
+    this context manager, Ctrl-C during such a callback has no effect.
 
     >>> with lasting_interrupts():
     ...     pass

@@ -56,17 +56,20 @@ from jboost.slipper import Rules
 FORMAT = "jboost-model"
 FORMAT_VERSION = 1
 _HEADER = "header.json"
-_LEARNER = "learner"  # the field of an ensemble that is no array
-_BFLOAT16 = np.dtype(jnp.bfloat16)  # which NumPy does not know: a file holds its bits, as uint16
+_LEARNER = "learner"  # the only field of an ensemble that is not an array
+_BFLOAT16 = np.dtype(jnp.bfloat16)  # no dtype of NumPy itself: a file holds its bits as uint16
 _TYPES: dict[str, Any] = {}
 _RECORDS: dict[str, Any] = {}
 _CONTAINERS: dict[str, Any] = {kind.__name__: kind for kind in (dict, list, tuple)}
 
 
 def register(model_type: Any) -> None:
-    """Lets `save` and `load` know a type by its name: a NamedTuple of arrays (and of registered
-    models), a hypothesis of one's own too; or a frozen dataclass of numbers, words, tuples of them,
-    arrays and registered dataclasses, such as a learner or a cost function.
+    """Registers a type under its name, so that `save` and `load` accept it.
+
+    Args:
+      model_type: a NamedTuple of arrays and registered models, such as a custom hypothesis. Or a
+        frozen dataclass whose fields are numbers, strings, arrays, registered dataclasses or tuples
+        of these, such as a learner or a cost function.
     """
     (_RECORDS if dataclasses.is_dataclass(model_type) else _TYPES)[model_type.__name__] = model_type
 
@@ -104,17 +107,17 @@ for _known in (*_KNOWN, *_KNOWN_RECORDS):
 def save(
     model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes a model to a file, atomically: the file is either the old one or the whole new one.
+    """Writes a model to a file atomically: if the write fails, the old file is unchanged.
 
     Args:
       model: a fitted model of a registered type, such as `jboost.pair.Separator` or the ensemble of
         a booster, of concrete arrays.
-      path: of the file, `.npz` by custom; its folder exists.
-      metadata: what else the file shall hold, JSON.
+      path: the path of the file, usually ending in `.npz`. Its folder must exist.
+      metadata: additional data to store, which must be serializable as JSON.
 
     Raises:
-      ValueError: if the type of the model is not registered, or a field is neither an array of
-        numbers nor what a record may hold.
+      ValueError: if the type of the model is not registered, or if a field has a type that a file
+        cannot hold (see `register`).
 
     >>> import jboost, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.npz"
@@ -146,21 +149,22 @@ def save(
 
 
 def load(path: str | os.PathLike[str], *, learner: Any = None) -> Any:
-    """Reads a model back, bit for bit.
+    """Reads a model from a file that `save` wrote. The arrays are equal bit for bit.
 
     Args:
-      path: of a file that `save` wrote.
-      learner: for ensembles of a learner that holds functions, which a file cannot
-        (`jboost.learners.trained`, or one's own): the learner they were fitted with. None for all
-        others.
+      path: the path of the file.
+      learner: the learner that the ensemble was fitted with. It is required if the learner holds
+        functions, which a file cannot store (`jboost.learners.trained`, or a custom learner). Pass
+        None otherwise.
 
     Returns:
-      The model, of JAX arrays; a record has NumPy arrays where it had them.
+      The model, with JAX arrays. A field of a dataclass that was a NumPy array is one again.
 
     Raises:
-      ValueError: if the file is missing, damaged, no model file, of a newer format or of an unknown
-        type; if it holds 64-bit arrays and 64-bit types are not enabled; if a `learner` is given
-        for a model that has none; or if it is missing, or another than the file's.
+      ValueError: if the file is missing, is damaged, is not a model file, has a newer format or
+        holds an unknown type; if it holds 64-bit arrays and 64-bit types are not enabled; if
+        `learner` is given for a model without a learner, is missing where it is required, or
+        differs from the learner in the file.
     """
     with _opened(path) as archive:
         description = _read_header(archive, path)["model"]
@@ -170,14 +174,14 @@ def load(path: str | os.PathLike[str], *, learner: Any = None) -> Any:
 
 
 def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What `save` was given as metadata; raises what `load` raises."""
+    """Returns the metadata that was passed to `save`. Raises the same errors as `load`."""
     with _opened(path) as archive:
         metadata: dict[str, Any] = _read_header(archive, path)["metadata"]
         return metadata
 
 
 def package_version(name: str) -> str:
-    """The installed version of a package, "not installed" where there is none."""
+    """Returns the version of an installed package, or "not installed"."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -188,7 +192,7 @@ def package_version(name: str) -> str:
 
 
 def _describe(model: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The header's description of a model; its arrays are added to `arrays`."""
+    """Returns the description of a model for the header, and adds its arrays to `arrays`."""
     name = type(model).__name__
     if _RECORDS.get(name) is type(model):
         return {
@@ -232,8 +236,9 @@ def _describe_array(value: Any, name: str, arrays: dict[str, np.ndarray]) -> dic
 
 
 def _describe_setting(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """A field of a record: JSON as it is, tuples as lists, arrays and records by their
-    descriptions.
+    """Returns the JSON for a field of a record.
+
+    JSON scalars are unchanged, tuples become lists, and arrays and records become descriptions.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -247,7 +252,7 @@ def _describe_setting(value: Any, name: str, arrays: dict[str, np.ndarray]) -> A
 
 
 def _parts(model: Any) -> dict[str, Any]:
-    """The fields of a NamedTuple or a record, or the entries of a list, tuple or dict, by name."""
+    """Returns a dict of the fields of a NamedTuple or record, or of the entries of a container."""
     if dataclasses.is_dataclass(model):
         return {field.name: getattr(model, field.name) for field in dataclasses.fields(model)}
     if isinstance(model, dict):
@@ -265,7 +270,7 @@ def _parts(model: Any) -> dict[str, Any]:
 
 
 def _describe_learner(learner: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """A learner as a record; its settings are None where a file cannot hold them."""
+    """Returns the description of a learner. Its settings are None if a file cannot hold them."""
     name = type(learner).__name__
     if isinstance(learner, Signs):
         return {
@@ -281,14 +286,14 @@ def _describe_learner(learner: Any, prefix: str, arrays: dict[str, np.ndarray]) 
             if _RECORDS.get(name) is type(learner)
             else {"type": name, "settings": None}
         )
-    except ValueError:  # a function, or a record of one's own
+    except ValueError:  # a field is a function, or a record that is not registered
         return {"type": name, "settings": None}
     arrays |= held
     return description
 
 
 def _write_member(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    info = zipfile.ZipInfo(name)  # its date is fixed, so that equal models make equal files
+    info = zipfile.ZipInfo(name)  # has a fixed date, so that equal models give equal files
     info.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(info, data)
 
@@ -331,7 +336,7 @@ def _read_header(archive: zipfile.ZipFile, path: str | os.PathLike[str]) -> dict
 
 
 def _check_description(description: Mapping[str, Any]) -> None:
-    """Raises ValueError, TypeError or AttributeError where a header does not describe a model."""
+    """Raises ValueError, TypeError or AttributeError if `description` is malformed."""
     if not isinstance(description.get("type"), str):
         raise ValueError("it names no type of model")
     if "settings" in description:
@@ -357,7 +362,7 @@ def _check_record(description: Mapping[str, Any]) -> None:
 
 
 def _has_learner(description: Mapping[str, Any]) -> bool:
-    """Whether a model has a learner, or holds one that has."""
+    """Whether a model has a learner, or contains a model that has one."""
     fields = description.get("fields", {})
     return _LEARNER in fields or any(_has_learner(part) for part in fields.values())
 
@@ -401,7 +406,7 @@ def _rebuild_record(
     description: Mapping[str, Any],
     prefix: str,
 ) -> Any:
-    """A record, if this jboost knows its type and the fields that it had."""
+    """Returns the record. Raises ValueError if its type is not registered or its fields differ."""
     name, settings = description["type"], description["settings"] or {}
 
     def rebuild(value: Any, place: str) -> Any:
@@ -432,8 +437,9 @@ def _rebuild_learner(
     prefix: str,
     given: Any,
 ) -> Any:
-    """The learner of an ensemble: from the file where it can hold it, else the one that the caller
-    hands in.
+    """Returns the learner of an ensemble.
+
+    It is read from the file if the file holds its settings, and is `given` otherwise.
     """
     name, settings = description["type"], description["settings"]
     if name == Signs.__name__:

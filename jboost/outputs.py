@@ -1,8 +1,8 @@
-"""Writing what a user names as output: whole or not at all, and without damage to what is there.
+"""Atomic output to files and folders.
 
-A regular file is written beside and renamed, so that it is the old one or the new one whatever
-happens. What is no file (a device, a named pipe, a descriptor such as /dev/stdout) is written to as
-a stream once all is ready, and stays what it is. All files of jboost are written by `file`.
+A regular file is written under a temporary name and then renamed, so that an error leaves the old
+file unchanged. A device, a named pipe or a descriptor such as /dev/stdout is not replaced: the
+complete content is written to it as a stream. All files of jboost are written by `file`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def check_file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> None:
-    """Raises ValueError, in one line that names the path, where `file` would not write there.
+    """Raises ValueError, with a message of one line, if `file` would not write to `path`.
 
     Args:
-      path: of a file, a device or a pipe.
-      endings: what the names of files of this kind end with, such as ".csv"; an existing file that
-        ends otherwise is not replaced. Empty for any.
+      path: the path of a file, a device or a pipe.
+      endings: the allowed endings of the name, such as ".csv". An existing file with another ending
+        is not replaced. Empty to allow all endings.
 
     >>> check_file("")
     Traceback (most recent call last):
@@ -62,17 +62,18 @@ def check_file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> 
 
 @contextlib.contextmanager
 def file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> Iterator[Path]:
-    """A temporary file to write to, whose content goes to `path` at the end; if anything goes wrong
-    before, nothing does.
+    """Yields a temporary file, and moves its content to `path` at the end of the block.
+
+    If the block raises, nothing is written to `path`.
 
     Args:
-      path: as of `check_file`, which is called first. Links are followed; a file that is replaced
+      path: as in `check_file`, which is called first. Links are followed. A file that is replaced
         keeps its permissions.
-      endings: as of `check_file`.
+      endings: as in `check_file`.
 
     Raises:
-      ValueError: as `check_file`.
-      OSError: where the folder or the device cannot be written to.
+      ValueError: as in `check_file`.
+      OSError: if the folder or the device is not writable.
 
     >>> path = Path(tempfile.mkdtemp()) / "numbers.txt"
     >>> with file(path) as temporary:
@@ -100,11 +101,10 @@ def file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> Iterat
 
 @contextlib.contextmanager
 def folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary folder beside `path`, which takes its place at the end and disappears if anything
-    goes wrong.
+    """Yields a temporary folder, and renames it to `path` at the end of the block.
 
-    What was at `path` before is gone afterwards; whether it may go is the caller's question. Links
-    are followed.
+    If the block raises, the temporary folder is removed and `path` is unchanged. An existing folder
+    at `path` is deleted without a check: the caller must check first. Links are followed.
     """
     if not os.fspath(path):
         raise ValueError("the name of the output folder is empty: expected a path")
@@ -128,33 +128,29 @@ def folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _followed(path: str | os.PathLike[str]) -> Path:
-    """The path itself, or what a link leads to."""
+    """Returns the path with all links resolved."""
     return Path(os.path.realpath(path))
 
 
 def _descriptor(path: str | os.PathLike[str]) -> int | None:
-    """The descriptor of this process that a path stands for, such as 1 for /dev/stdout; None for
-    all other paths.
-    """
+    """Returns the file descriptor that a path denotes, such as 1 for /dev/stdout, or None."""
     name = os.path.abspath(path)
     number = _DESCRIPTOR.fullmatch(name)
     return int(number[1]) if number else _STANDARD.get(name)
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is written to as it stands: a descriptor, or what exists and is no regular
-    file.
-    """
+    """Whether `path` is written to as a stream: a descriptor, or an existing non-regular file."""
     return _descriptor(path) is not None or (os.path.exists(path) and not os.path.isfile(path))
 
 
 def _send(content: Path, path: str | os.PathLike[str]) -> None:
-    """Writes the content of a file to a stream; what exists is opened as it is, never made anew."""
+    """Writes the content of a file to a stream, which is opened without creating or truncating."""
     number = _descriptor(path)
     stream = os.open(path, os.O_WRONLY) if number is None else os.dup(number)
     try:
         with content.open("rb") as source, os.fdopen(stream, "wb") as target:
             shutil.copyfileobj(source, target)
     except OSError as error:
-        # with the name that was given
+        # The message names the path that the caller passed.
         raise type(error)(error.errno, error.strerror, os.fspath(path)) from None

@@ -1,5 +1,6 @@
-"""The options of the command line, in one table: flags, keys of a configuration file, defaults and
-help come from here.
+"""The table of all options of the command line.
+
+The flags, the keys of a configuration file, the defaults and the help texts are made from it.
 """
 
 from __future__ import annotations
@@ -28,16 +29,17 @@ from jboost.cli.reading import READING_OPTIONS
 EMBEDDED = "sklearn:"
 AUTO = "auto"
 NU_OF_NETWORKS = 0.1
-MARGINS = (AUTO, 0.05, 0.1, 0.2, 0.4)  # of --margin cv
+MARGINS = (AUTO, 0.05, 0.1, 0.2, 0.4)  # the candidates of --margin cv
 ORDERS = {L0: 1, SLIPPER: 16}
-ROUNDS, L0_ROUNDS = 100, 30  # a round of l0 brings many columns, and one of the others a few
-# room is made for all rounds; seeds are those of scikit-learn
+ROUNDS, L0_ROUNDS = 100, 30  # a round of l0 adds more columns than a round of the others
+# Arrays are allocated for all rounds, so their number is bounded. scikit-learn accepts seeds below
+# 2**32.
 _MOST_ROUNDS, _MOST, _LARGEST_SEED = 100_000, 2**31 - 1, 2**32 - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Everything that `fit` and `evaluate` can be told."""
+    """The validated values of all options of `fit` and `evaluate`."""
 
     data: str
     label: str | None

@@ -1,4 +1,4 @@
-"""The options that say how a data file is written and which of its columns are special."""
+"""The options for the format of a data file and for the roles of its columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jboost.data.kinds import Kind
 from jboost.data.table import Table
 
 _ALL = ("fit", "evaluate", "predict")
-# with a model, as prediction needs them
+# The options that a model file stores, because prediction needs them.
 _KEPT = ("separator", "decimal", "comment", "encoding", "missing_values", "id")
 
 READING_OPTIONS = (
@@ -101,11 +101,12 @@ READING_OPTIONS = (
 
 
 def make_reading(values: Mapping[str, Any]) -> Reading:
-    """How a file is read, from the values of options; those that a command does not have are
-    missing.
+    """Returns the `Reading` for the given option values.
+
+    Options that the command does not have are absent from `values`.
 
     Raises:
-      ValueError: naming the option, for a value that means nothing.
+      ValueError: if a value is invalid. The message names the option.
     """
     spellings = values.get("missing_values")
     return Reading(
@@ -123,7 +124,10 @@ def make_reading(values: Mapping[str, Any]) -> Reading:
 
 
 def keep_reading(table: Table) -> dict[str, Any] | None:
-    """What a model file keeps of how its training rows were read; None where they are embedded."""
+    """Returns the description of the training file that a model file stores.
+
+    It is None for an embedded data set.
+    """
     if table.reading is None:
         return None
     columns = {name: dataclasses.asdict(kind) for name, kind in table.kinds.items()}
@@ -133,8 +137,10 @@ def keep_reading(table: Table) -> dict[str, Any] | None:
 
 
 def recall_reading(kept: Mapping[str, Any]) -> tuple[dict[str, Kind], Reading]:
-    """The kinds of columns and the reading that a model file keeps; none of them where an older
-    jboost wrote it."""
+    """Returns the kinds of columns and the `Reading` that a model file stores.
+
+    They are absent if an older version of jboost wrote the file.
+    """
     kinds = {
         name: Kind(**{**kind, "categories": tuple(kind["categories"])})
         for name, kind in kept.get("columns", {}).items()

@@ -1,5 +1,7 @@
-"""The settings of a run: a configuration file read, flags put above it, and what contradicts itself
-refused.
+"""Reads a configuration file, merges it with the flags, and validates the resulting settings.
+
+A flag takes precedence over the configuration file. Options that contradict each other raise
+ValueError.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ _LEARNERS = {L0: "monomials", SLIPPER: "rules"}
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """The options in a TOML file; a relative path in `data` is relative to the file.
+    """Reads the options in a TOML file. A relative path in `data` is relative to that file.
 
     Raises:
-      ValueError: if the file is missing or is no TOML, a key is no option (with those that come
-        close), or a value is of the wrong type.
+      ValueError: if the file is missing or is not valid TOML, if a key is not an option (the
+        message lists similar options), or if a value has the wrong type.
     """
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -59,15 +61,16 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
 
 def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
-    """Settings from the values of the options, where a flag displaces what it contradicts in a
-    configuration file.
+    """Returns the validated settings for the given option values.
+
+    If a flag contradicts a value from the configuration file, the flag takes precedence.
 
     Args:
-      values: by option; those that a command does not have are filled with their defaults.
-      is_flag: by option, whether it was given as a flag.
+      values: the value of each option. Options that the command does not have get their defaults.
+      is_flag: for each option, whether its value was given as a flag.
 
     Raises:
-      ValueError: if options contradict each other, or the data are not named.
+      ValueError: if options contradict each other, or if no data are given.
     """
     filled = {option.name: option.default for option in OPTIONS} | dict(values)
     if filled["data"] is None:
@@ -151,8 +154,10 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
 
 
 def _keep_to_method(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
-    """Refuses flags that the method does not know; what a configuration file says for other methods
-    rests, but for a column that is no feature.
+    """Raises ValueError for a flag that the method does not have.
+
+    A value from a configuration file that is meant for another method is ignored and replaced by
+    the default. The exception is `weights`: its column would become a feature if it were ignored.
     """
     for option in OPTIONS:
         if values["method"] in option.methods:
@@ -235,7 +240,7 @@ def _check_type(
 
 
 def _is_one(option: Option, value: Any) -> bool:
-    """Whether a value of a configuration file may stand for the option."""
+    """Whether `value`, from a configuration file, is one valid value of the option."""
     if isinstance(option.kind, tuple):
         return value in option.kind
     if option.kind is float:

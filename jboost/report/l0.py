@@ -1,5 +1,7 @@
-"""What a run of L0-RBoost found, for people: rules as text, which of them hold for a row, the
-certificate in words, code length and risk bound.
+"""Reports of a run of L0-RBoost.
+
+They contain the rules as text, the rules that cover a row, the certificate, the code length and the
+risk bound.
 
 Code length (6) and risk bound (5) are those of Goldberg and Eckstein (2009), with
 ln(1 / delta) where (5) prints ln delta. ||lambda||_0 is the `support`, M the examples, N the binary
@@ -31,7 +33,7 @@ class TextRule:
     """One monomial that votes."""
 
     text: str  # `41.5 < age <= 64.5 and cp != 3`
-    label: str  # the class that it speaks for
+    label: str  # the class that the rule predicts
     sign: int  # +1 or -1, the same
     coefficient: float
     order: int  # literals
@@ -47,14 +49,14 @@ def describe_rules(
     labels: np.ndarray,
     mapping: LabelMapping,
 ) -> list[TextRule]:
-    """The rules in words with what they cover, in the order of `voting`.
+    """Returns the rules as text with the numbers of rows they cover, in the order of `voting`.
 
     Args:
       ensemble: of monomials, concrete.
       binarizer: of the attributes that the monomials ask.
       bits: [m, N] the training rows.
       labels: [m] -1 or +1.
-      mapping: of the labels, to say in their words which class a rule speaks for.
+      mapping: from -1 and +1 to the labels of the user.
     """
     covered = fired(ensemble, bits)
     prices = costs(ensemble, bits)
@@ -105,7 +107,7 @@ def certificate(fit: Fit) -> dict[str, Any]:
 
 
 def describe_search(found: ExactFit) -> dict[str, Any]:
-    """How the branch and cut went."""
+    """Returns the size and the status of the branch and cut, ready for JSON."""
     named = {"hypotheses": int(found.num_hypotheses), "nodes": int(found.num_nodes)}
     return named | {
         "status": status.Status(int(found.status)).name,

@@ -1,4 +1,4 @@
-"""Processes that compute together."""
+"""Initialisation of a cluster of processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax
 
 from jboost.base import check
 
-# prefixes of variables of a job
+# Prefixes of the environment variables that job schedulers set.
 _CLUSTERS = (
     "SLURM_",
     "OMPI_",
@@ -21,7 +21,7 @@ _CLUSTERS = (
     "MEGASCALE_",
 )
 _NUM_TASKS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-# after so long without a sign of life a process counts as lost, and the others end
+# After this time without a heartbeat, a process counts as lost and the other processes end.
 _HEARTBEAT_SECONDS = 30
 
 
@@ -35,10 +35,10 @@ def initialize_cluster(
 ) -> int:
     """Joins this process to the others of its job; call it first, before anything touches a device.
 
-    With no argument the job is what JAX detects (Slurm, Open MPI, Kubernetes, TPU pods), or what
-    the environment says: JBOOST_COORDINATOR, JBOOST_NUM_PROCESSES and JBOOST_PROCESS_ID, which
-    `scripts/cluster` sets. In a single process it does nothing, and so it does where it was called
-    before. A process that is lost ends the others within a minute.
+    Without arguments, the job is detected by JAX (Slurm, Open MPI, Kubernetes, TPU pods), or is
+    read from the environment variables JBOOST_COORDINATOR, JBOOST_NUM_PROCESSES and
+    JBOOST_PROCESS_ID, which `scripts/cluster` sets. In a single process, or if called again, the
+    function does nothing. If a process is lost, the others end within a minute.
 
     Args:
       coordinator_address: "host:port" of process 0, where it listens.
@@ -156,8 +156,9 @@ def _check_numbers(address: str | None, total: int | None, number: int | None) -
 
 
 def _await_coordinator(address: str, timeout: int) -> None:
-    """Waits until something listens there. Raises TimeoutError: JAX itself would end the process
-    without a word to Python.
+    """Waits until `address` accepts a connection, or raises TimeoutError.
+
+    On a timeout JAX itself ends the process without a Python exception.
     """
     host, port = address.rsplit(":", 1)
     deadline, reason = time.monotonic() + timeout, ""

@@ -1,5 +1,6 @@
-"""Cross-validation of boosting, for `jboost evaluate`: the method, and scikit-learn's AdaBoost
-beside it where no value is missing.
+"""Cross-validation of boosting, for `jboost evaluate`.
+
+scikit-learn's AdaBoost is evaluated for comparison if no value is missing.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from jboost.report.rules import Rule
 def evaluate_folds(
     source: Source, settings: Settings, masks: Sequence[np.ndarray]
 ) -> Callable[[int], Losses]:
-    """What gives the losses on a fold; features are fitted, and nu is chosen, anew on the training
-    rows of each. One compilation serves all folds.
+    """Returns a function that computes the losses on a fold.
+
+    The features are fitted and nu is chosen on the training rows of each fold. All folds are padded
+    to the same number of features, so that the program compiles once.
     """
     parts = [source.rows(np.flatnonzero(~held_out)) for held_out in masks]
     fitted = [features.fit(part, settings) for part in parts]
     width = max(one.size for one in fitted)
     unpadded = [features.read_examples(one, source, settings) for one in fitted]
-    # scikit-learn's takes no gaps
+    # scikit-learn's AdaBoost does not accept NaN.
     has_peer = not any(np.isnan(one.points).any() for one in unpadded)
 
     def evaluate_fold(number: int) -> Losses:
@@ -58,7 +61,7 @@ def _peer(
     num_features: int,
     settings: Settings,
 ) -> Rule:
-    """scikit-learn's AdaBoost of stumps on the first features, those that do not only pad."""
+    """Fits scikit-learn's AdaBoost of stumps to the first features, without the padding."""
     from sklearn.ensemble import AdaBoostClassifier
 
     model = AdaBoostClassifier(n_estimators=settings.rounds, random_state=settings.seed)

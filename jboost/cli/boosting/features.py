@@ -1,11 +1,12 @@
-"""What boosting sees of a table: numeric columns as they are, and bits for categories and for
-missing values.
+"""The features that boosting computes from a table.
 
-A learner of stumps finds thresholds of its own, so that numeric columns stay as they are; --cuts
-makes bits of them, too. A stump abstains where the number that it looks at is missing, and whether
-one is missing is a bit of its own (--missing literal). The learner literals takes bits alone. A
-network takes what stumps take, and 0 for what is missing. A pool takes numeric columns alone:
-outputs of classifiers.
+The features depend on the learner:
+
+- stumps: numeric columns unchanged, and bits for categories and missing values. With --cuts,
+  numeric columns become bits too. A stump abstains on a missing number.
+- literals: bits only.
+- mlp: the features of stumps, with 0 for a missing value.
+- pool: numeric columns only, which must be outputs of classifiers.
 """
 
 from __future__ import annotations
@@ -25,34 +26,36 @@ from jboost.data.binarization import Binarizer
 from jboost.data.table import Table
 
 _TEXT_IS_LEFT_OUT = "pool"
-_COPIES = 8  # of all bits, that are held at a time: on the host, padded, and sorted by the learner
+_COPIES = (
+    8  # copies of all bits in memory at a time: on the host, padded, and sorted by the learner
+)
 _TAKES_GAPS = ("stumps", "literals")
 
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """Which features a table is turned into: some columns as they are, then bits."""
+    """The features of a table: first the unchanged numeric columns, then the bits."""
 
-    numeric: tuple[str, ...]  # columns that are read, as numbers
-    categorical: tuple[str, ...]  # and as text
-    plain: tuple[str, ...]  # of the numeric ones, those that are features as they are
-    binarizer: Binarizer  # of the numeric and categorical columns
+    numeric: tuple[str, ...]  # the columns that are read as numbers
+    categorical: tuple[str, ...]  # the columns that are read as text
+    plain: tuple[str, ...]  # the numeric columns that are features without a change
+    binarizer: Binarizer  # makes the bits from the numeric and categorical columns
 
     @property
     def size(self) -> int:
-        """N."""
+        """The number of features, N."""
         return len(self.plain) + self.binarizer.num_bits
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each feature is, in words: a column, or a condition."""
+        """The name of each feature: a column, or the condition of a bit."""
         return (
             *(words.quoted(" ".join(name.splitlines())) for name in self.plain),
             *self.binarizer.bit_names,
         )
 
     def columns_at(self, places: Sequence[int]) -> set[str]:
-        """The columns of the table that features at these places are made of."""
+        """Returns the columns of the table from which the features at these indices are made."""
         bits = [place - len(self.plain) for place in places if place >= len(self.plain)]
         attributes = np.asarray(self.binarizer.attributes)[bits]
         return {self.plain[place] for place in places if place < len(self.plain)} | {
@@ -61,7 +64,7 @@ class Features:
 
 
 def fit(source: Source, settings: Settings) -> Features:
-    """The features that training rows call for; ValueError where there are none."""
+    """Returns the features for the training rows. Raises ValueError if there are none."""
     table, labels = source.table, source.table.labels
     assert labels is not None
     numeric, categorical = tuple(table.numeric), tuple(table.categorical)
@@ -99,7 +102,7 @@ def fit(source: Source, settings: Settings) -> Features:
 
 
 def left_out_notes(table: Table, settings: Settings) -> tuple[str, ...]:
-    """Which columns boosting does not look at."""
+    """Returns notes on the columns that the learner does not use."""
     names = ", ".join(table.categorical) if settings.learner == _TEXT_IS_LEFT_OUT else ""
     return (
         (f"the learner pool takes numeric columns: text columns are left out ({names})",)
@@ -109,14 +112,16 @@ def left_out_notes(table: Table, settings: Settings) -> tuple[str, ...]:
 
 
 def read_examples(features: Features, source: Source, settings: Settings) -> Examples:
-    """Features, labels and weights in the precision that was asked for."""
+    """Returns the features, labels and weights in the precision of the settings."""
     matrix = read_features(features, source.table, settings.learner, settings.precision)
     return inputs.cast_examples(matrix, source, settings, may_miss=True)
 
 
 def read_features(features: Features, table: Table, learner: str, precision: str) -> np.ndarray:
-    """The features [m, N] of the rows of a table, NaN where missing; ValueError with the row where
-    the learner cannot take a value.
+    """Returns the features [m, N] of the rows of a table, with NaN for missing values.
+
+    Raises:
+      ValueError: if the learner does not accept a value. The message names its row.
     """
     if learner == _TEXT_IS_LEFT_OUT:
         columns = [table.numbers(name) for name in features.plain]
@@ -131,8 +136,9 @@ def read_features(features: Features, table: Table, learner: str, precision: str
 
 
 def widened(examples: Examples, width: int, learner: str) -> Examples:
-    """With columns behind that change no result, `width` in all: missing everywhere, or of zeros
-    for a learner that takes no gaps.
+    """Returns the examples with padding columns appended, so that there are `width` columns.
+
+    The padding does not change the result: it is NaN, or 0 for a learner that does not accept NaN.
     """
     fill = np.nan if learner in _TAKES_GAPS else 0.0
     points = np.pad(
@@ -142,7 +148,7 @@ def widened(examples: Examples, width: int, learner: str) -> Examples:
 
 
 def _check_output(table: Table, name: str, column: np.ndarray) -> None:
-    """Raises ValueError, naming the row, unless a column is the output of a classifier."""
+    """Raises ValueError, naming the row, if a value of the column is outside [-1, 1]."""
     wrong = ~(np.abs(column) <= 1)
     if wrong.any():
         row = int(wrong.argmax())

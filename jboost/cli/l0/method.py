@@ -1,5 +1,7 @@
-"""L0-RBoost for the command line: every column as bits, the choice of kappa, margin and vote, one
-fit, and what is said about it.
+"""L0-RBoost for the command line.
+
+The columns are converted to bits, kappa, margin and vote are chosen, the rules are fitted, and the
+result is described for the report.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from jboost.data.table import LabelMapping, Table
 from jboost.monomials import SearchConfig, costs
 from jboost.report import l0 as report_room
 
-NUM_PROPOSED = 64  # rules that the answer to a question may bring
+NUM_PROPOSED = 64  # rules that one call of the learner returns at most
 _MARGIN_TIMES_ROWS = 20.0
 _MOST_LITERALS = 3  # of a rule whose order is chosen
 _VOTES: dict[str, Callable[..., Any]] = {"sparse": l0.SearchConfig, "relaxed": l0.RelaxedConfig}
@@ -58,8 +60,10 @@ def binarize(
     settings: Settings,
     source: str,
 ) -> Binarizer:
-    """The bits that the training rows call for; ValueError where there are none, or fewer than a
-    rule may have literals.
+    """Fits the binarizer to the training rows.
+
+    Raises:
+      ValueError: if there are no bits, or fewer bits than literals allowed in a rule.
     """
     binarizer = bit_room.binarizer_of(rows, labels, weights, names, settings)
     bit_room.refuse_none(binarizer, source)
@@ -82,7 +86,7 @@ class Inner:
     bits: np.ndarray  # [F, m, N'], columns of 0 after those of a fold
 
     def widened(self, width: int) -> Inner:
-        """With so many columns in all."""
+        """Returns the folds with padding columns, so that there are `width` columns."""
         return Inner(self.held_out, bit_room.widened(self.bits, width))
 
     def side_by_side(self) -> np.ndarray:
