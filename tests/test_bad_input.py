@@ -442,7 +442,7 @@ TABLE = OF_LABELS | {
         lambda: jboost.example_weights.fit(POINTS, LABELS, penalty=0.1, radius=9.0),
         "penalty",
         "is 0.1",
-        "raise it to 1 / m at least",
+        "raise it to at least 1 / m",
     ),
     "neither radius nor kernel": Row(
         lambda: jboost.example_weights.fit(POINTS, LABELS, penalty=1.0),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.paper001 import command, data, folds, methods
-from benchmarks.paper001 import lines as line_room
+from benchmarks.paper001 import lines as line_module
 from jboost.data import binarization
 
 SETTINGS = """
@@ -134,9 +134,9 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
     ]
     with pytest.raises(KeyboardInterrupt):
         command.main(arguments)
-    assert len(line_room.read_lines(folder / "out.jsonl")) == 5
+    assert len(line_module.read_lines(folder / "out.jsonl")) == 5
     assert command.main(arguments) == 0
-    lines = line_room.read_lines(folder / "out.jsonl")
+    lines = line_module.read_lines(folder / "out.jsonl")
     assert len(lines) == len({(it["method"], it["replication"], it["fold"]) for it in lines}) == 18
     calls.remove("cut off")
     assert len(set(calls)) == 18
@@ -202,11 +202,11 @@ def test_folds_in_one_program_are_as_one_by_one(folder, names):
             )
             == 0
         )
-        lines = line_room.read_lines(folder / f"out-{together}.jsonl")
+        lines = line_module.read_lines(folder / f"out-{together}.jsonl")
         found.append(
             sorted(
                 ({**line, "cpu_seconds": None} for line in lines),
-                key=lambda line: [line[key] for key in line_room.KEYS[:4]],
+                key=lambda line: [line[key] for key in line_module.KEYS[:4]],
             )
         )
     assert len(found[0]) == 6 * len(names)
@@ -234,7 +234,7 @@ def test_folds_that_do_not_fit_a_device_together_are_fewer(folder, fits, monkeyp
     assert command.main([*arguments_of(folder), "--together", "6"]) == 0
     assert tried == [6, 3, 2, 3, 2] * 3
     assert fits == ["l0"] * 2 + ["lpboost"] * 2 + ["slipper"] * 2  # threes are ones and twos
-    assert len(line_room.read_lines(folder / "out.jsonl")) == 18
+    assert len(line_module.read_lines(folder / "out.jsonl")) == 18
     assert (
         "6 folds do not fit the device's memory together: 3 are tried (--together)"
         in capsys.readouterr().err
@@ -368,7 +368,7 @@ def test_a_line_that_was_cut_off_is_made_again(folder, fits):
     lines.write_text(lines.read_text()[:-30])
     assert command.main(arguments_of(folder)) == 0
     assert len(fits) == 19
-    assert len(line_room.read_lines(lines)) == 18
+    assert len(line_module.read_lines(lines)) == 18
     lines.write_text("{\n" + lines.read_text())
     with pytest.raises(ValueError, match=r"out.jsonl, line 1: .*: delete this line"):
         command.main(arguments_of(folder))
@@ -475,7 +475,7 @@ def test_l0_with_inner_folds_learns(folder):
         )
         == 0
     )
-    lines = line_room.read_lines(folder / "out.jsonl")
+    lines = line_module.read_lines(folder / "out.jsonl")
     assert len(lines) == 3
     assert all(
         line["lower_bound"] <= line["upper_bound"] and 0 <= line["accuracy"] <= 1 for line in lines

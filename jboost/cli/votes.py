@@ -11,7 +11,7 @@ import numpy as np
 
 from jboost.base.boosting import Ensemble
 from jboost.base.predict import predict_scores
-from jboost.cli import bits as bit_room
+from jboost.cli import bits as bit_module
 from jboost.cli import sizes
 from jboost.data.table import LabelMapping
 from jboost.report import monomials
@@ -39,8 +39,8 @@ def scores(ensemble: Ensemble, bits: np.ndarray, precision: str) -> np.ndarray:
     width = ensemble.hypotheses.literals.shape[1]
     parts = []
     with jax.enable_x64(precision == "float64"):
-        for rows in bit_room.parts_of(len(bits)):
-            part = bit_room.widened(bits[rows], width).astype(precision)
+        for rows in bit_module.parts_of(len(bits)):
+            part = bit_module.widened(bits[rows], width).astype(precision)
             padded = np.pad(part, ((0, sizes.linear(len(part)) - len(part)), (0, 0)))
             parts.append(np.asarray(_scores(ensemble, padded), np.float64)[: len(part)])
     return np.concatenate(parts)

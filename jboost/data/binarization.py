@@ -28,7 +28,7 @@ from jboost.base import check, labelled, words
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.data import attributes as tables
-from jboost.data import cuts as cut_room
+from jboost.data import cuts as cut_module
 from jboost.data import frames
 from jboost.data.support_sets import select_support_set
 
@@ -169,7 +169,7 @@ def fit(
         weights=weights,
         mask=mask,
     )
-    check.choice("cuts", cuts, cut_room.RULES)
+    check.choice("cuts", cuts, cut_module.RULES)
     check.choice("missing", missing, ("literal", "none"))
     check.choice("drop_redundant", drop_redundant, (True, False))
     if names is None and frames.is_frame(features):
@@ -202,7 +202,7 @@ def fit(
         as_value = missing == "literal" and not known.all()
         missing_is_value.append(as_value)
         distinct = np.unique(values[known, column])
-        categories_held = distinct[np.unique(cut_room.as_held(distinct), return_index=True)[1]]
+        categories_held = distinct[np.unique(cut_module.as_held(distinct), return_index=True)[1]]
         if len(categories_held) < len(distinct):
             coarse.append(name)
         if len(categories_held) + as_value < 2:
@@ -211,7 +211,7 @@ def fit(
             asked += [_Asked(column, Kind.EQUAL, float(category)) for category in categories_held]
         else:
             column_values, column_labels = values[known, column], labels_of_rows[known]
-            points = cut_room.cut_points(
+            points = cut_module.cut_points(
                 column_values,
                 column_labels,
                 weights=sizes[known],
@@ -476,7 +476,7 @@ def _answers(
     """The bits of the training rows [N, m] int8, `_MISSING_BIT` for NaN."""
     answers = np.empty((len(asked), len(values)), np.int8)
     held, limits = (
-        cut_room.as_held(numbers)
+        cut_module.as_held(numbers)
         for numbers in (values, np.array([one.threshold for one in asked]))
     )
     for index, (column, kind, _) in enumerate(asked):

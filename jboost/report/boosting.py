@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost import ensemble as ensemble_room
+from jboost import ensemble as ensemble_module
 from jboost.base import status
 from jboost.base.boosting import Ensemble, Fit
 from jboost.report import verdict
@@ -74,7 +74,7 @@ def rules(ensemble: Ensemble, names: Sequence[str]) -> list[str] | None:
         return None
     if num_voting(ensemble) == 0:
         return []
-    return ensemble_room.describe(ensemble, names).split("\n")
+    return ensemble_module.describe(ensemble, names).split("\n")
 
 
 def lines(

@@ -17,7 +17,7 @@ from jboost.combine.types import LinearVote
 from jboost.data.classifiers import BaseFit
 from jboost.data.table import LabelMapping, Table
 from jboost.pair.types import Separator
-from jboost.report import rules as rules_room
+from jboost.report import rules as rules_module
 from jboost.report.rules import Rule
 
 ENDINGS = (".json", ".txt")  # of the files that a report may replace
@@ -165,7 +165,7 @@ def write(report: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
 def _loss(
     rule: Rule, points: np.ndarray, labels: np.ndarray, weights: np.ndarray
 ) -> dict[str, float]:
-    weight = rules_room.loss(rule, points, labels, weights)
+    weight = rules_module.loss(rule, points, labels, weights)
     return {"weight": weight, "rate": weight / math.fsum(weights)}
 
 

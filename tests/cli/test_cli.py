@@ -20,7 +20,7 @@ import threadpoolctl
 import jboost
 from jboost import cli, drive, files
 from jboost.cli import devices, options, programs, resolution
-from jboost.cli import evaluate as evaluate_room
+from jboost.cli import evaluate as evaluate_module
 from jboost.cli.inputs import Examples
 from jboost.cli.pair import method as solve
 from jboost.data import classifiers
@@ -261,13 +261,13 @@ def test_evaluate_shows_mean_and_error(run, data):
 def test_evaluate_stops_when_told(frame, data):
     settings = resolution.resolve({"data": str(data), "label": "ill", "scores": ("a", "b")}, {})
     with devices.restored():
-        source = evaluate_room.inputs.read_source(settings)
-    masks = evaluate_room.inputs.hold_out_masks(source.table.labels, settings)
-    folds = evaluate_room.cross_validate(
+        source = evaluate_module.inputs.read_source(settings)
+    masks = evaluate_module.inputs.hold_out_masks(source.table.labels, settings)
+    folds = evaluate_module.cross_validate(
         source, settings, masks, on_step=lambda folds, info: len(folds) < 2
     )
     assert len(folds) == 2
-    assert evaluate_room.summarise(folds)[-1]["rule"] == OPTIMAL
+    assert evaluate_module.summarise(folds)[-1]["rule"] == OPTIMAL
 
 
 def test_a_second_fit_needs_leave_and_spares_foreign_files(run, data):

@@ -17,7 +17,7 @@ from jboost import cli, example_weights, files
 from jboost.cli import resolution
 from jboost.cli.example_weights import method as room
 from jboost.cli.inputs import Examples
-from jboost.report import example_weights as report_room
+from jboost.report import example_weights as report_module
 
 ROWS = 32
 DATA = ("--data", "data.csv", "--label", "class", "--method", "example-weights")
@@ -242,7 +242,7 @@ def test_a_choice_of_the_penalty_that_is_ended_early_says_so(monkeypatch, is_int
         on_step=lambda found, info: is_interrupted or info != "penalty 0.4",
     )
     assert (choice.penalty, len(choice.losses), choice.num_candidates) == (0.4, 2, 3)
-    said = report_room.choice_lines(
+    said = report_module.choice_lines(
         {"chosen": choice.penalty, "losses": choice.losses, "candidates": choice.num_candidates}
     )
     assert said[-1] == "note: the choice of the penalty was ended after 2 of 3 values"

@@ -18,7 +18,7 @@ import jboost
 from jboost import cli, files
 from jboost.cli import resolution, sizes
 from jboost.data import binarization, readers
-from jboost.report import l0 as report_room
+from jboost.report import l0 as report_module
 
 ROWS = 60
 
@@ -576,21 +576,22 @@ def test_padding_changes_nothing(folder, report, run, monkeypatch, more):
     ],
 )
 def test_certificates_in_words(lower, upper, message):
-    assert message in report_room.in_words(
+    assert message in report_module.in_words(
         {"integer_lower_bound": lower, "integer_upper_bound": upper}, max_order=1, margin=0.1
     )
 
 
 def test_rules_of_any_order_are_told():
     bounds = {"integer_lower_bound": 4.0, "integer_upper_bound": 5.0}
-    assert "no vote of monomials of any number of literals with margin 0.1" in report_room.in_words(
-        bounds, max_order=None, margin=0.1
+    assert (
+        "no vote of monomials of any number of literals with margin 0.1"
+        in report_module.in_words(bounds, max_order=None, margin=0.1)
     )
-    assert "no vote of constants with margin 0.1" in report_room.in_words(
+    assert "no vote of constants with margin 0.1" in report_module.in_words(
         bounds, max_order=0, margin=0.1
     )
     sizes = {"has_constant": False, "num_errors": 4, "num_examples": 16, "num_attributes": 3}
-    assert report_room.code_length([2], **sizes, max_order=None) == report_room.code_length(
+    assert report_module.code_length([2], **sizes, max_order=None) == report_module.code_length(
         [2], **sizes, max_order=3
     )
     bits = np.array([[0, 1, 1], [1, 0, 1]], np.float32)
@@ -599,12 +600,12 @@ def test_rules_of_any_order_are_told():
     )
     wanted = jboost.monomials.costs.mdl(0.5)(np.arange(1, 4), 3, 2.0, 3)
     np.testing.assert_allclose(
-        report_room.costs(ensemble, bits), [0, *np.asarray(wanted)], rtol=1e-6
+        report_module.costs(ensemble, bits), [0, *np.asarray(wanted)], rtol=1e-6
     )
 
 
 def test_code_length_of_no_rule():
-    nothing = report_room.code_length(
+    nothing = report_module.code_length(
         [], has_constant=True, num_errors=4, num_examples=16, num_attributes=3, max_order=1
     )
     assert nothing == {"support": 1, "model": 1 + 1 + 2 * 4, "errors": 16, "total": 26}

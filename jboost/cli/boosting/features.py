@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jboost.base import words
-from jboost.cli import bits as bit_room
+from jboost.cli import bits as bit_module
 from jboost.cli import inputs
 from jboost.cli.inputs import Examples, Source
 from jboost.cli.option import UNCUT
@@ -78,7 +78,7 @@ def fit(source: Source, settings: Settings) -> Features:
             numeric,
             (),
             numeric,
-            bit_room.fit(
+            bit_module.fit(
                 table.matrix((), ()),
                 labels,
                 source.weights,
@@ -89,7 +89,7 @@ def fit(source: Source, settings: Settings) -> Features:
             ),
         )
     rows, names = table.matrix(numeric, categorical), (*numeric, *categorical)
-    binarizer = bit_room.fit(
+    binarizer = bit_module.fit(
         rows, labels, source.weights, names, settings, source=table.source, copies=_COPIES
     )
     found = Features(numeric, categorical, numeric if settings.cuts == UNCUT else (), binarizer)
@@ -128,7 +128,7 @@ def read_features(features: Features, table: Table, learner: str, precision: str
         for name, column in zip(features.plain, columns, strict=True):
             _check_output(table, name, column)
         return np.stack(columns, axis=1)
-    bits = bit_room.apply(
+    bits = bit_module.apply(
         features.binarizer, table.matrix(features.numeric, features.categorical), precision
     )
     matrix = np.concatenate([table.matrix(features.plain, ()), bits.astype(np.float64)], axis=1)

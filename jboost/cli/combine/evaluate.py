@@ -11,7 +11,7 @@ from jboost.cli.combine import method as combine
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.report import build
-from jboost.report import combine as report_room
+from jboost.report import combine as report_module
 from jboost.report.build import Losses
 
 
@@ -29,7 +29,7 @@ def evaluate_folds(
         )
         others = inputs.score_other_rows(source.rows(np.flatnonzero(held_out)), settings, base)
         vote, stacked = combine.solve(training, settings, num_rows=source.table.num_rows)
-        rules = report_room.make_rules(*training.in_float64(), names, stacked, vote)
+        rules = report_module.make_rules(*training.in_float64(), names, stacked, vote)
         return build.losses(rules, training.in_float64(), others.in_float64())
 
     return evaluate_fold

@@ -16,7 +16,7 @@ from jboost.cli.options import Settings
 from jboost.cli.output import BASE, MARGINS, timed
 from jboost.data import classifiers
 from jboost.report import build, text
-from jboost.report import combine as report_room
+from jboost.report import combine as report_module
 
 
 def fit(settings: Settings, say: Any) -> None:
@@ -46,7 +46,7 @@ def fit(settings: Settings, say: Any) -> None:
     training = examples.in_float64()
 
     def draw(folder: Path) -> None:
-        heights = training[1] * report_room.scores(vote, training[0])
+        heights = training[1] * report_module.scores(vote, training[0])
         plots.plot_margins(
             heights / max(np.abs(heights).max(), 1e-300),
             path=folder / MARGINS,
@@ -72,10 +72,10 @@ def fit(settings: Settings, say: Any) -> None:
                 source.table, len(apart), source.weights, base.notes if base else ()
             ),
             "base_classifiers": build.describe_base(names, base),
-            "combination": report_room.describe(vote, names, opening.mapping, settings.strategy),
+            "combination": report_module.describe(vote, names, opening.mapping, settings.strategy),
             "certificate": build.certificate(vote),
             "losses": build.losses(
-                report_room.make_rules(*training, names, stacked, vote), training, held_out
+                report_module.make_rules(*training, names, stacked, vote), training, held_out
             ),
         },
         draw=draw,

@@ -19,7 +19,7 @@ from jboost.data import classifiers
 from jboost.data.classifiers import BaseFit
 from jboost.data.table import LabelMapping, Table, UsedColumns
 from jboost.report import build, text
-from jboost.report import combine as report_room
+from jboost.report import combine as report_module
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ def predict_columns(fitted: FittedVote, table: Table) -> dict[str, Any]:
         .astype(fitted.precision)
         .astype(np.float64)
     )
-    values = report_room.scores(fitted.vote, points)
+    values = report_module.scores(fitted.vote, points)
     columns: dict[str, Any] = {
         f"score_{name}": points[:, axis] for axis, name in enumerate(fitted.names)
     }
@@ -91,6 +91,6 @@ def show(fitted: FittedVote, say: Any) -> None:
     say(f"labels      {fitted.mapping}")
     wrong = np.asarray(fitted.vote.misclassified)
     say(f"examples    {len(wrong)}, {int(wrong.sum())} misclassified")
-    description = report_room.describe(fitted.vote, fitted.names, fitted.mapping, fitted.strategy)
+    description = report_module.describe(fitted.vote, fitted.names, fitted.mapping, fitted.strategy)
     for line in text.certificate_lines(build.certificate(fitted.vote), description):
         say(line)

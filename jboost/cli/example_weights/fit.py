@@ -18,7 +18,7 @@ from jboost.cli.output import BOUNDARY, MARGINS, timed
 from jboost.data.table import LabelMapping
 from jboost.example_weights import ExampleWeightModel
 from jboost.report import build, verdict
-from jboost.report import example_weights as report_room
+from jboost.report import example_weights as report_module
 from jboost.report.rules import Rule
 
 _REMEDY = "another --penalty, --penalty cv, or other columns"
@@ -52,7 +52,7 @@ def fit(settings: Settings, say: Any) -> None:
         choice = example_weights.choose(examples, everything, settings, on_step=on_step)
     with timed(opening.seconds, "weights"):
         model = example_weights.fit(examples, everything, settings, choice.penalty)
-    description = report_room.describe(model, names, float(model.kernel.radius))  # type: ignore[attr-defined]
+    description = report_module.describe(model, names, float(model.kernel.radius))  # type: ignore[attr-defined]
     found = build.losses([make_rule(model, settings)], examples.in_float64(), others)
     _, labels, weights = examples.in_float64()
     description["verdict"] = verdict.assess(
@@ -84,8 +84,8 @@ def fit(settings: Settings, say: Any) -> None:
             model, examples.points, examples.labels, names, mapping, settings, folder
         ),
         lines=lambda report: [
-            *report_room.choice_lines(report["penalty"]),
-            *report_room.lines(report["model"], mapping),
+            *report_module.choice_lines(report["penalty"]),
+            *report_module.lines(report["model"], mapping),
         ],
     )
 

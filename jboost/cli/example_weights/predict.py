@@ -15,7 +15,7 @@ from jboost import files
 from jboost.cli.example_weights import method as example_weights
 from jboost.data.table import LabelMapping, Table, UsedColumns
 from jboost.example_weights import ExampleWeightModel
-from jboost.report import example_weights as report_room
+from jboost.report import example_weights as report_module
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,5 +65,5 @@ def show(fitted: FittedExampleWeights, say: Any) -> None:
     )
     say(f"columns     {', '.join(fitted.names)}")
     say(f"labels      {fitted.mapping}")
-    for line in report_room.lines(fitted.description, fitted.mapping, num_shown=None):
+    for line in report_module.lines(fitted.description, fitted.mapping, num_shown=None):
         say(line)

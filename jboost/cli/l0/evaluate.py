@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost.cli import bits as bit_room
+from jboost.cli import bits as bit_module
 from jboost.cli import limits
 from jboost.cli.inputs import Source
 from jboost.cli.l0 import method as l0
@@ -46,7 +46,7 @@ def evaluate_folds(
     binarizers = [binarize(held_out) for held_out in masks]
     width = l0.common_width(binarizers)
     bits_of_folds = [
-        bit_room.apply(one, rows, settings.precision, width=width) for one in binarizers
+        bit_module.apply(one, rows, settings.precision, width=width) for one in binarizers
     ]
     inner_of_folds = _of_one_width(
         [

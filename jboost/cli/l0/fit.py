@@ -9,14 +9,14 @@ import numpy as np
 
 from jboost import plots
 from jboost.base.boosting import Ensemble, Fit
-from jboost.cli import bits as bit_room
+from jboost.cli import bits as bit_module
 from jboost.cli import fitting, limits
 from jboost.cli.l0 import method as l0
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
 from jboost.cli.votes import make_rules, ones_for_none, scores, voting_part
 from jboost.report import build
-from jboost.report import l0 as report_room
+from jboost.report import l0 as report_module
 
 _NUM_SHOWN = 25
 
@@ -39,7 +39,7 @@ def fit(settings: Settings, say: Any) -> None:
     with timed(opening.seconds, "binarization"):
         rows = l0.read_rows(part.table, numeric, categorical)
         binarizer = l0.binarize(rows, labels, part.weights, table.columns, settings, table.source)
-        bits = bit_room.apply(binarizer, rows, settings.precision)
+        bits = bit_module.apply(binarizer, rows, settings.precision)
         everything = np.ones(len(kept), bool)
         inner = l0.choosing_folds(rows, labels, part.weights, everything, table.columns, settings)
     with timed(opening.seconds, "rules"), limits.progress("l0", l0.num_steps(settings)) as on_step:
@@ -60,7 +60,7 @@ def fit(settings: Settings, say: Any) -> None:
     others = None
     if len(apart):
         held_out = source.rows(apart)
-        other_bits = bit_room.apply(
+        other_bits = bit_module.apply(
             binarizer, l0.read_rows(held_out.table, numeric, categorical), settings.precision
         )
         others = (other_bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart)))
@@ -84,9 +84,9 @@ def fit(settings: Settings, say: Any) -> None:
         draw=lambda folder: _draw(fitted, ensemble, bits, labels, settings, folder),
         lines=lambda report: [
             f"attributes  {report['model']['attributes']['bits']} yes-or-no questions",
-            *(report_room.choice_lines(report["choice"]) if report["choice"] else []),
-            *report_room.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
-            *(report_room.search_lines(report["search"]) if report["search"] else []),
+            *(report_module.choice_lines(report["choice"]) if report["choice"] else []),
+            *report_module.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
+            *(report_module.search_lines(report["search"]) if report["search"] else []),
         ],
     )
 

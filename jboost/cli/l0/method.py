@@ -22,7 +22,7 @@ from jboost.base.loops import OnStep
 from jboost.base.padding import pad_dataset
 from jboost.base.status import Status
 from jboost.base.types import Dataset
-from jboost.cli import bits as bit_room
+from jboost.cli import bits as bit_module
 from jboost.cli import checkpointing, inputs, sizes
 from jboost.cli.l0 import large as l0_large
 from jboost.cli.option import CV
@@ -32,7 +32,7 @@ from jboost.data import merging
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping, Table
 from jboost.monomials import SearchConfig, costs
-from jboost.report import l0 as report_room
+from jboost.report import l0 as report_module
 
 NUM_PROPOSED = 64  # rules that one call of the learner returns at most
 _MARGIN_TIMES_ROWS = 20.0
@@ -65,8 +65,8 @@ def binarize(
     Raises:
       ValueError: if there are no bits, or fewer bits than literals allowed in a rule.
     """
-    binarizer = bit_room.binarizer_of(rows, labels, weights, names, settings)
-    bit_room.refuse_none(binarizer, source)
+    binarizer = bit_module.binarizer_of(rows, labels, weights, names, settings)
+    bit_module.refuse_none(binarizer, source)
     if settings.max_order != CV and settings.max_order > binarizer.num_bits:
         most = binarizer.num_bits
         raise ValueError(
@@ -87,7 +87,7 @@ class Inner:
 
     def widened(self, width: int) -> Inner:
         """Returns the folds with padding columns, so that there are `width` columns."""
-        return Inner(self.held_out, bit_room.widened(self.bits, width))
+        return Inner(self.held_out, bit_module.widened(self.bits, width))
 
     def side_by_side(self) -> np.ndarray:
         """The bits of all folds, [m, F N']."""
@@ -114,7 +114,7 @@ def choosing_folds(
     held_out = np.zeros((settings.folds, len(labels)), bool)
     held_out[:, chosen] = inputs.hold_out_masks(labels[chosen], settings, stream=_STREAM)
     binarizers = [
-        bit_room.binarizer_of(rows, labels, weights, names, settings, mask=chosen & ~fold)
+        bit_module.binarizer_of(rows, labels, weights, names, settings, mask=chosen & ~fold)
         for fold in held_out
     ]
     width = max(
@@ -123,7 +123,7 @@ def choosing_folds(
     return Inner(
         held_out,
         np.stack(
-            [bit_room.apply(one, rows, settings.precision, width=width) for one in binarizers]
+            [bit_module.apply(one, rows, settings.precision, width=width) for one in binarizers]
         ),
     )
 
@@ -232,7 +232,7 @@ def fit(
         return _fit_large(bits, labels, weights, chosen, settings, seconds, on_step)
     if inner is not None and l0_large.chooses_size(settings):
         return _choose_size(bits, labels, weights, chosen, settings, inner, seconds, on_step)
-    bits = bit_room.widened(bits, sizes.literals(bits.shape[1]))
+    bits = bit_module.widened(bits, sizes.literals(bits.shape[1]))
     inner = None if inner is None else inner.widened(sizes.literals(inner.bits.shape[2]))
     with jax.enable_x64(settings.precision == "float64"):
         looks = bits if inner is None else np.concatenate([bits, inner.side_by_side()], axis=1)
@@ -276,7 +276,7 @@ def fit(
                     losses=found.losses,
                 )
     if Status(int(found.fit.status)) is Status.INVALID_INPUT:
-        raise ValueError(f"l0 found no vote: {report_room.certificate(found.fit)['explanation']}")
+        raise ValueError(f"l0 found no vote: {report_module.certificate(found.fit)['explanation']}")
     return found
 
 
@@ -437,7 +437,7 @@ def _prove(
             l0.fit_exact(dataset, learner, on_step=save, initial=initial, **exactly)
         )
     fitted = proven.columns._replace(ensemble=proven.ensemble, certificate=proven.certificate)
-    return Found(fitted, settings, (), report_room.describe_search(proven))
+    return Found(fitted, settings, (), report_module.describe_search(proven))
 
 
 def _bounds(info: Any) -> str:
@@ -567,12 +567,12 @@ def describe(
       settings: all options, with one kappa, margin and vote.
     """
     with jax.enable_x64(settings.precision == "float64"):
-        rules = report_room.describe_rules(ensemble, binarizer, bits, labels, mapping)
+        rules = report_module.describe_rules(ensemble, binarizer, bits, labels, mapping)
     values = scores(ensemble, bits, settings.precision)
     (rho,) = margins(settings, len(labels))
-    bounds = report_room.certificate(fitted)
+    bounds = report_module.certificate(fitted)
     spent = sum(rule.cost for rule in rules)
-    code = report_room.code_length(
+    code = report_module.code_length(
         [rule.order for rule in rules],
         has_constant=float(ensemble.constant) != 0,
         num_errors=int((labels * values <= 0).sum()),
@@ -595,9 +595,9 @@ def describe(
         "cost_of_rules": spent,
         "margin_errors": _beyond(bounds["integer_upper_bound"] or spent, spent),
         "certificate": bounds,
-        "proven": report_room.in_words(bounds, max_order=settings.max_order, margin=rho),
+        "proven": report_module.in_words(bounds, max_order=settings.max_order, margin=rho),
         "code_length": code,
-        "risk_bound": report_room.risk_bound(code["total"], len(labels)),
-        "delta": report_room.DELTA,
+        "risk_bound": report_module.risk_bound(code["total"], len(labels)),
+        "delta": report_module.DELTA,
         "notes": [_LOOKED] if looked else [],
     }

@@ -11,12 +11,12 @@ import numpy as np
 
 from jboost import files
 from jboost.base.boosting import Ensemble
-from jboost.cli import bits as bit_room
+from jboost.cli import bits as bit_module
 from jboost.cli.l0 import method as l0
 from jboost.cli.votes import scores
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping, Table, UsedColumns
-from jboost.report import l0 as report_room
+from jboost.report import l0 as report_module
 from jboost.report import monomials
 
 
@@ -73,7 +73,7 @@ def predict_columns(fitted: FittedRules, table: Table) -> dict[str, Any]:
 
 def explain(fitted: FittedRules, table: Table) -> list[str]:
     """The rules that hold, row by row."""
-    return report_room.explanations(
+    return report_module.explanations(
         fitted.model["rules"], monomials.fired(fitted.ensemble, bits_of(fitted, table))
     )
 
@@ -81,7 +81,7 @@ def explain(fitted: FittedRules, table: Table) -> list[str]:
 def bits_of(fitted: FittedRules, table: Table) -> np.ndarray:
     """The rows as bits, [k, N]."""
     whole = table.with_unused(fitted.numeric, fitted.categorical)
-    return bit_room.apply(
+    return bit_module.apply(
         fitted.binarizer, l0.read_rows(whole, fitted.numeric, fitted.categorical), fitted.precision
     )
 
@@ -94,5 +94,5 @@ def show(fitted: FittedRules, say: Any) -> None:
     )
     say(f"columns     {', '.join(fitted.binarizer.names)}")
     say(f"labels      {fitted.mapping}")
-    for line in report_room.lines(fitted.model, fitted.mapping):
+    for line in report_module.lines(fitted.model, fitted.mapping):
         say(line)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jboost import files
-from jboost.base import predict as predict_room
+from jboost.base import predict as predict_module
 from jboost.cli import inputs
 from jboost.cli.output import BASE
 from jboost.cli.pair import method as solve
@@ -69,8 +69,8 @@ def predict_columns(fitted: FittedPair, table: Table) -> dict[str, Any]:
         .astype(np.float64)
     )
     with jax.enable_x64(True):
-        scores = np.asarray(predict_room.predict_scores(fitted.separator, points))
-        signs = np.asarray(predict_room.predict(fitted.separator, points))
+        scores = np.asarray(predict_module.predict_scores(fitted.separator, points))
+        signs = np.asarray(predict_module.predict(fitted.separator, points))
     columns: dict[str, Any] = {
         f"score_{name}": points[:, axis] for axis, name in enumerate(fitted.names)
     }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jboost.cli import bits as bit_room
+from jboost.cli import bits as bit_module
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.cli.slipper import method as slipper
@@ -38,7 +38,9 @@ def evaluate_folds(
 
     def evaluate_fold(number: int) -> Losses:
         held_out = masks[number]
-        bits = bit_room.widened(bit_room.apply(binarizers[number], rows, settings.precision), width)
+        bits = bit_module.widened(
+            bit_module.apply(binarizers[number], rows, settings.precision), width
+        )
         ensemble = slipper.fit(bits, labels, source.weights, ~held_out, settings).fit.ensemble
         training, others = (
             (bits[chosen], labels[chosen], weights[chosen]) for chosen in (~held_out, held_out)

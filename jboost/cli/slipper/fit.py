@@ -12,14 +12,14 @@ import numpy as np
 
 from jboost import drive, plots
 from jboost.base.boosting import Ensemble, Fit
-from jboost.cli import bits as bit_room
+from jboost.cli import bits as bit_module
 from jboost.cli import fitting, limits
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
 from jboost.cli.slipper import method as slipper
 from jboost.cli.votes import make_rules, ones_for_none, scores, voting_part
 from jboost.report import build, verdict
-from jboost.report import slipper as report_room
+from jboost.report import slipper as report_module
 
 _NUM_SHOWN = 25
 _REMEDY = "a greater --num-rounds, --rules-for the other class, finer --cuts, or other columns"
@@ -44,7 +44,7 @@ def fit(settings: Settings, say: Any) -> None:
         binarizer = slipper.binarize(
             rows, labels, part.weights, table.columns, settings, table.source
         )
-        bits = bit_room.apply(binarizer, rows, settings.precision)
+        bits = bit_module.apply(binarizer, rows, settings.precision)
     everything = np.ones(len(kept), bool)
     with timed(opening.seconds, "rules"):
         if settings.time_limit is None and settings.checkpoint is None:
@@ -66,7 +66,7 @@ def fit(settings: Settings, say: Any) -> None:
     others = None
     if len(apart):
         held_out = source.rows(apart)
-        other_bits = bit_room.apply(
+        other_bits = bit_module.apply(
             binarizer, held_out.table.matrix(numeric, categorical), settings.precision
         )
         others = (other_bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart)))
@@ -75,7 +75,7 @@ def fit(settings: Settings, say: Any) -> None:
         training,
         others,
     )
-    model = report_room.describe(
+    model = report_module.describe(
         found.fit, ensemble, binarizer, bits, labels, opening.mapping, found.errors
     )
     model["verdict"] = verdict.assess(
@@ -95,7 +95,7 @@ def fit(settings: Settings, say: Any) -> None:
         draw=lambda folder: _draw(found.fit, ensemble, bits, labels, settings, folder),
         lines=lambda report: [
             f"attributes  {report['model']['attributes']['bits']} yes-or-no questions",
-            *report_room.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
+            *report_module.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
         ],
     )
 

@@ -16,12 +16,12 @@ from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Dataset
-from jboost.cli import bits as bit_room
+from jboost.cli import bits as bit_module
 from jboost.cli import checkpointing, inputs, sizes
 from jboost.cli.option import CV
 from jboost.cli.options import Settings
 from jboost.data.binarization import Binarizer
-from jboost.report import slipper as report_room
+from jboost.report import slipper as report_module
 
 # of all bits, that are held at a time: as such, and as literals with their negations; and for each
 # fold at once
@@ -50,8 +50,8 @@ def binarize(
 ) -> Binarizer:
     """The bits that the training rows call for; ValueError where there are none."""
     copies = _COPIES + (_COPIES_OF_FOLD * settings.folds if settings.num_rounds == CV else 0)
-    binarizer = bit_room.fit(rows, labels, weights, names, settings, source=source, copies=copies)
-    bit_room.refuse_none(binarizer, source)
+    binarizer = bit_module.fit(rows, labels, weights, names, settings, source=source, copies=copies)
+    bit_module.refuse_none(binarizer, source)
     return binarizer
 
 
@@ -98,7 +98,9 @@ def fit(
                 slipper.fit(dataset, learner, on_step=watch, initial=initial, **options)
             )
     if Status(int(fitted.status)) is Status.INVALID_INPUT:
-        raise ValueError(f"slipper found no vote: {report_room.certificate(fitted)['explanation']}")
+        raise ValueError(
+            f"slipper found no vote: {report_module.certificate(fitted)['explanation']}"
+        )
     return Found(fitted, num_rounds, tuple(float(error) for error in errors))
 
 
@@ -111,7 +113,7 @@ def _padded(
 ) -> Dataset:
     """The data set in a size that others share; columns of 0 are no candidates of the learner."""
     rows = sizes.linear(len(labels)) - len(labels)
-    features = np.pad(bit_room.widened(bits, sizes.literals(bits.shape[1])), ((0, rows), (0, 0)))
+    features = np.pad(bit_module.widened(bits, sizes.literals(bits.shape[1])), ((0, rows), (0, 0)))
     prices = np.ones(len(labels)) if weights is None else weights
     signs, prices = (
         np.pad(part.astype(precision), (0, rows), constant_values=1) for part in (labels, prices)

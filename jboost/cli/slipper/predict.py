@@ -10,14 +10,14 @@ from jboost import files
 from jboost.cli.l0.predict import FittedRules, bits_of, predict_columns, read, used_columns
 from jboost.data.table import Table
 from jboost.report import monomials
-from jboost.report import slipper as report_room
+from jboost.report import slipper as report_module
 
 __all__ = ["explain", "predict_columns", "read", "show", "used_columns"]
 
 
 def explain(fitted: FittedRules, table: Table) -> list[str]:
     """The rules that hold, row by row."""
-    return report_room.explanations(
+    return report_module.explanations(
         fitted.model["rules"], monomials.fired(fitted.ensemble, bits_of(fitted, table))
     )
 
@@ -30,5 +30,5 @@ def show(fitted: FittedRules, say: Any) -> None:
     )
     say(f"columns     {', '.join(fitted.binarizer.names)}")
     say(f"labels      {fitted.mapping}")
-    for line in report_room.lines(fitted.model, fitted.mapping):
+    for line in report_module.lines(fitted.model, fitted.mapping):
         say(line)
