@@ -31,7 +31,7 @@ _ENDINGS = (".csv", ".tsv", ".txt")  # of the files that predictions may replace
 _NOTE = "note"
 # Each has read(path, metadata), used_columns(fitted), predict_columns(fitted, table) and
 # show(fitted, say); those of rules explain(fitted, table), too.
-_ROOMS: dict[str, ModuleType] = {
+_MODULES: dict[str, ModuleType] = {
     PAIR: pair_predict,
     COMBINE: combine_predict,
     EXAMPLE_WEIGHTS: example_weights_predict,
@@ -42,15 +42,15 @@ _ROOMS: dict[str, ModuleType] = {
 
 
 def read_folder(folder: str) -> tuple[ModuleType, Any, dict[str, Any]]:
-    """The room of the method, the model that `fit` wrote, and its metadata; ValueError in one line
+    """The module of the method, the model that `fit` wrote, and its metadata; ValueError in one line
     if something is missing or damaged."""
     path = Path(folder) / MODEL
     if not path.is_file():
         raise ValueError(f"{folder}: {_flaw(Path(folder))}")
     metadata = files.load_metadata(path)
-    room = _ROOMS.get(metadata.get("method", PAIR), pair_predict)
+    module = _MODULES.get(metadata.get("method", PAIR), pair_predict)
     try:
-        return room, room.read(path, metadata), metadata
+        return module, module.read(path, metadata), metadata
     except (KeyError, TypeError):
         raise ValueError(
             f"{path}: the model was not written by jboost fit: use jboost.files.load"
@@ -98,16 +98,16 @@ def predict(
         raise ValueError(
             f"{output}: the predictions would replace the data: choose another --output"
         )
-    room, fitted, metadata = read_folder(folder)
-    if explain and not hasattr(room, "explain"):
+    module, fitted, metadata = read_folder(folder)
+    if explain and not hasattr(module, "explain"):
         raise ValueError(
             f"{folder}: the model has no rules to explain by: leave --explain out, or fit one with"
             " --method l0 or slipper"
         )
-    rows = _read_rows(data, room.used_columns(fitted), metadata.get("reading"), reading)
-    columns = room.predict_columns(fitted, rows.table)
+    rows = _read_rows(data, module.used_columns(fitted), metadata.get("reading"), reading)
+    columns = module.predict_columns(fitted, rows.table)
     if explain:
-        columns |= {"rules": room.explain(fitted, rows.table)}
+        columns |= {"rules": module.explain(fitted, rows.table)}
     frame = polars.DataFrame(_in_all_rows(columns, rows))
     if output == "-":
         import click
@@ -161,5 +161,5 @@ def _in_all_rows(columns: Mapping[str, Any], rows: NewRows) -> dict[str, Any]:
 
 def inspect(folder: str, say: Any) -> None:
     """Shows the model, its formula and what is proven about it."""
-    room, fitted, _ = read_folder(folder)
-    room.show(fitted, say)
+    module, fitted, _ = read_folder(folder)
+    module.show(fitted, say)
