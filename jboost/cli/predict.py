@@ -42,8 +42,11 @@ _MODULES: dict[str, ModuleType] = {
 
 
 def read_folder(folder: str) -> tuple[ModuleType, Any, dict[str, Any]]:
-    """The module of the method, the model that `fit` wrote, and its metadata; ValueError in one line
-    if something is missing or damaged."""
+    """The module of the method, the model that `fit` wrote, and its metadata.
+
+    Raises:
+      ValueError: in one line, if something is missing or damaged.
+    """
     path = Path(folder) / MODEL
     if not path.is_file():
         raise ValueError(f"{folder}: {_flaw(Path(folder))}")
