@@ -17,7 +17,7 @@ from jboost.base import check
 from jboost.base.types import ArrayLike
 from jboost.pair.types import Separator
 
-# Blue and vermilion of Okabe and Ito, told apart with every kind of colour vision; the shapes
+# Blue and vermilion of Okabe and Ito, distinct with every kind of colour vision; the shapes
 # differ too.
 _CLASSES = ((-1, "#0072B2", "o"), (1, "#D55E00", "^"))
 _INK, _FAINT = "#222222", "#8a8a8a"

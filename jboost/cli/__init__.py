@@ -1,5 +1,6 @@
-"""The command line: `jboost fit`, `predict`, `evaluate` and `inspect`. `main` is its door, and
-turns every error into one line.
+"""The command line: `jboost fit`, `predict`, `evaluate` and `inspect`.
+
+`main` is the entry point. It turns every error into one line.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _LARGEST_SCORE = 4e307  # so that differences of scores are finite
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Scored examples on the host, in the precision that was asked for."""
+    """Scored examples on the host, in the requested precision."""
 
     points: np.ndarray  # [n, 2] scores, or [n, N] features
     labels: np.ndarray  # [n]
@@ -61,7 +61,7 @@ class Source:
 
 
 def read_source(settings: Settings) -> Source:
-    """Reads the data and judges the columns that are named, and chooses the device; ValueError in
+    """Reads the data, checks the named columns, and chooses the device; ValueError in
     one line where something is wrong.
     """
     if settings.data.startswith(EMBEDDED):
@@ -198,7 +198,7 @@ def _columns(table: Table, names: Sequence[str]) -> np.ndarray:
 def cast_examples(
     points: np.ndarray, source: Source, settings: Settings, *, may_miss: bool = False
 ) -> Examples:
-    """Casts to the precision and judges all values before any work; with `may_miss`, NaN is a
+    """Casts to the precision and checks all values before any work; with `may_miss`, NaN is a
     missing value and allowed.
     """
     dtype = np.dtype(settings.precision)
@@ -207,9 +207,9 @@ def cast_examples(
     weights = np.ones(len(labels)) if source.weights is None else source.weights
     with np.errstate(over="ignore"):
         examples = Examples(points.astype(dtype), labels.astype(dtype), weights.astype(dtype))
-    judged = (
+    checked = (
         np.where(np.isnan(examples.points), 0, examples.points) if may_miss else examples.points
     )
     with jax.enable_x64(settings.precision == "float64"):
-        types.validate(types.make_dataset(judged, examples.labels, weights=examples.weights))
+        types.validate(types.make_dataset(checked, examples.labels, weights=examples.weights))
     return examples

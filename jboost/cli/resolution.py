@@ -236,7 +236,7 @@ def _check_type(
     else:
         fits, wanted = _is_one(option, value), _name_of_one(option)
     if not fits:
-        raise ValueError(f"{path}: {option.name} is {value!r}: {wanted} is wanted")
+        raise ValueError(f"{path}: {option.name} is {value!r}: expected {wanted}")
 
 
 def _is_one(option: Option, value: Any) -> bool:

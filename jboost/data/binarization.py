@@ -77,7 +77,7 @@ class Binarizer:
     categories: tuple[tuple[str, ...] | None, ...] = dataclasses.field(metadata={"static": True})
     # of one value in training: no bit
     constant_attributes: tuple[str, ...] = dataclasses.field(metadata={"static": True})
-    # with values that differ in 64 bits alone: not told apart
+    # with values that differ only in 64 bits: they count as equal
     coarse_attributes: tuple[str, ...] = dataclasses.field(metadata={"static": True})
     # bits dropped for an equal or complementary one
     num_redundant: int = dataclasses.field(metadata={"static": True})

@@ -34,7 +34,7 @@ _MOST_NAMED = 3  # categories in a message
 class NewRows:
     """Rows to predict: those that can be, and what is wrong with the others."""
 
-    table: Table  # of the rows that can be predicted, with the columns that were asked for
+    table: Table  # of the rows that can be predicted, with the requested columns
     is_usable: np.ndarray  # [m] bool, of all rows
     reasons: tuple[str, ...]  # [m] why a row cannot be predicted, "" where it can
     id_name: str = ""  # of the column of identifiers

@@ -1,4 +1,4 @@
-"""A linear program, and what is judged about it.
+"""A linear program, and the checks of its shapes and values.
 
 minimise objective . x  subject to  row_lower <= A x <= row_upper,  lower <= x <= upper;
 infinite bounds stand for none.
@@ -42,7 +42,8 @@ def prepare(problem: LinearProgram) -> LinearProgram:
     """
     if not isinstance(problem, LinearProgram):
         raise ValueError(
-            f"problem is a {type(problem).__name__}: a jboost.lp.LinearProgram is wanted"
+            f"problem is a {type(problem).__name__}: expected a jboost.lp.LinearProgram;"
+            " jboost.lp.make_program makes one"
         )
     operator = operators.as_operator(problem.operator)
     num_rows, num_columns = operator.shape
@@ -124,7 +125,7 @@ def _are_proper(values: Array) -> Array:
 
 
 def validate(problem: LinearProgram) -> None:
-    """Judges the values of a program on the host.
+    """Checks the values of a program on the host.
 
     Raises:
       ValueError: naming the argument, its first bad entry and the remedy, for NaN, an infinite
@@ -162,7 +163,7 @@ def validate(problem: LinearProgram) -> None:
 def _validate_finite(name: str, array: np.ndarray) -> None:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"{name}{list(index)} is {array[index]}: finite numbers are wanted")
+        raise ValueError(f"{name}{list(index)} is {array[index]}: expected finite numbers")
     _validate_normal(name, array)
 
 
@@ -170,16 +171,16 @@ def _validate_normal(name: str, array: np.ndarray) -> None:
     if array.dtype.kind != "f":
         return
     for index in np.argwhere(numerics.is_subnormal(jnp.asarray(array)))[:1]:
-        place = [int(i) for i in index]
+        position = [int(i) for i in index]
         raise ValueError(
-            f"{name}{place} is {array[tuple(place)]}, below the normal range of {array.dtype}: hand"
-            " in 0, or other units"
+            f"{name}{position} is {array[tuple(position)]}, below the normal range of"
+            f" {array.dtype}: pass 0, or use other units"
         )
 
 
 def _validate_products(operator: Any) -> None:
-    """Functions may hold numbers that no leaf shows; of small vectors, since large finite entries
-    may sum to an infinite one.
+    """Checks products with small vectors. Functions may hold numbers that are no leaves, and large
+    finite entries may have an infinite sum.
     """
     num_rows, num_columns = operator.shape
     for name, product, size in (
@@ -193,9 +194,7 @@ def _validate_products(operator: Any) -> None:
 
 def _validate_bounds(name: str, array: np.ndarray, wrong: float) -> None:
     for i in np.flatnonzero(np.isnan(array) | (array == wrong))[:1]:
-        raise ValueError(
-            f"{name}[{i}] is {array[i]}: a number, or {-wrong} for no bound, is wanted"
-        )
+        raise ValueError(f"{name}[{i}] is {array[i]}: expected a number, or {-wrong} for no bound")
     _validate_normal(name, array)
 
 

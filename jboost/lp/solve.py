@@ -1,4 +1,4 @@
-"""One door to both solvers of linear programs."""
+"""`solve`, the interface of both solvers of linear programs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def solve(
 
     Raises:
       ValueError: at trace time, naming the argument, where shapes do not agree, and for a config of
-        another method. Values are judged by `jboost.lp.validate` on the host.
+        another method. `jboost.lp.validate` checks values on the host.
 
     >>> import jboost
     >>> program = jboost.lp.make_program(

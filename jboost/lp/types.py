@@ -42,12 +42,12 @@ def validate_proof(proof: Any) -> None:
     """Raises ValueError unless `proof`, of the config of a solver, is a `ProofConfig`."""
     if not isinstance(proof, ProofConfig):
         raise ValueError(
-            f"config.proof is a {type(proof).__name__}: a jboost.lp.ProofConfig is wanted"
+            f"config.proof is a {type(proof).__name__}: expected a jboost.lp.ProofConfig"
         )
 
 
 class History(NamedTuple):
-    """One number per check; +inf past the last. Length 0 unless the config asks for more."""
+    """One number per check; +inf past the last. The length is 0 unless the config sets another."""
 
     primal_residuals: Array  # [length]
     dual_residuals: Array  # [length]
@@ -55,7 +55,7 @@ class History(NamedTuple):
 
 
 def empty_history(length: int, dtype: jnp.dtype) -> History:
-    """Room for `length` checks."""
+    """A history with the capacity for `length` checks."""
     unused = jnp.full((length,), jnp.inf, dtype)
     return History(unused, unused, unused)
 

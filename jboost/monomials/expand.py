@@ -500,7 +500,7 @@ def _flow_all(
       capacity: [R, B], 0 from row `extent` on.
       period: [], R at most.
       extent: [], `period` at most.
-      rounds: [], `period` at most, and what `line` has room for.
+      rounds: [], `period` at most, and the rows that `line` has beyond R.
     """
     size = capacity.shape[0]
     at_once = layout(size).group

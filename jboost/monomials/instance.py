@@ -42,7 +42,7 @@ class Rows(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """What the search for one sign knows; `make` returns what that for both signs does."""
+    """The data of the search for one sign. `make` returns the data for both signs."""
 
     rows: Rows
     # [2, R] what each wanted example can gain at most, rewards included, and what each unwanted one

@@ -54,7 +54,7 @@ class Sizes(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What a search knows beside its nodes."""
+    """The state of a search without its nodes."""
 
     # in the instance's own literals; with every bit set where a monomial was known before
     found: Found

@@ -25,7 +25,7 @@ def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 
     float32 those of some hundredths.
 
     Args:
-      operator: the operator to judge; or a matrix, of which `as_operator` makes one.
+      operator: the operator to check, or a matrix, which `as_operator` converts.
       key: a key of `jax.random`; None for jax.random.key(0).
       num_trials: how many pairs of vectors, static.
 

@@ -1,4 +1,4 @@
-"""Operators from what a user hands in."""
+"""Conversion of matrices and other arguments to operators."""
 
 from __future__ import annotations
 

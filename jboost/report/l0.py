@@ -178,7 +178,7 @@ def code_length(
     num_attributes: int,
     max_order: int | None,
 ) -> dict[str, Any]:
-    """The length of the labels in bits by (6), told by the model and its errors.
+    """The length in bits of the labels by (6), encoded by the model and its errors.
 
         |lambda|_0 ceil(log2 T) + sum over u with lambda_u > 0 of ceil(log2 |U_k(u)|)
         + (|lambda|_0 + 1) ceil(log2 M) + errors ceil(log2 M)

@@ -380,20 +380,20 @@ def test_score_columns_example(run, tmp_path, frame):
     ("values", "message"),
     [
         ({"fold": 3}, "there is no option 'fold'; did you mean 'folds'?"),
-        ({"folds": "3"}, "folds is '3': a whole number is wanted"),
-        ({"folds": True}, "folds is True: a whole number is wanted"),
-        ({"holdout": "0.5"}, "holdout is '0.5': a number is wanted"),
-        ({"data": 3}, "data is 3: a string is wanted"),
+        ({"folds": "3"}, "folds is '3': expected a whole number"),
+        ({"folds": True}, "folds is True: expected a whole number"),
+        ({"holdout": "0.5"}, "holdout is '0.5': expected a number"),
+        ({"data": 3}, "data is 3: expected a string"),
         (
             {"method": "triple"},
             (
-                "method is 'triple': 'l0' or 'pair' or 'combine' or 'example-weights' or"
-                " 'relaxed-margin' or 'lpboost' or 'adaboost' or 'infoboost' or 'slipper' is wanted"
+                "method is 'triple': expected 'l0' or 'pair' or 'combine' or 'example-weights' or"
+                " 'relaxed-margin' or 'lpboost' or 'adaboost' or 'infoboost' or 'slipper'"
             ),
         ),
-        ({"scores": ["a"]}, "scores is ['a']: a list of 2 strings is wanted"),
-        ({"scores": "ab"}, "scores is 'ab': a list of 2 strings is wanted"),
-        ({"overwrite": 1}, "overwrite is 1: true or false is wanted"),
+        ({"scores": ["a"]}, "scores is ['a']: expected a list of 2 strings"),
+        ({"scores": "ab"}, "scores is 'ab': expected a list of 2 strings"),
+        ({"overwrite": 1}, "overwrite is 1: expected true or false"),
         ({"folds": 1}, "1 is not in the range x>=2"),
         (
             {"scores": ["a", "b"], "classifiers": ["lda", "tree"]},

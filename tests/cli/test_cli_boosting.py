@@ -668,7 +668,7 @@ def test_a_nu_in_a_configuration_is_a_number(run, tmp_path):
     (tmp_path / "job.toml").write_text('nu = ["0.1"]', encoding="utf-8")
     code, _, err = run("fit", "--config", "job.toml")
     assert code == 2
-    assert "nu is ['0.1']: a number or 'cv' or a list of them is wanted" in err
+    assert "nu is ['0.1']: expected a number or 'cv' or a list of them" in err
 
 
 def test_an_end_in_the_middle_leaves_nothing(run, monkeypatch):

@@ -236,8 +236,8 @@ def test_what_is_not_said_is_the_library_s():
 
 def test_a_number_of_rounds_in_a_configuration(folder):
     for value, message in (
-        ("2.5", "num_rounds is 2.5: a whole number or 'cv' is wanted"),
-        ('"all"', "num_rounds is 'all': a whole number or 'cv'"),
+        ("2.5", "num_rounds is 2.5: expected a whole number or 'cv'"),
+        ('"all"', "num_rounds is 'all': expected a whole number or 'cv'"),
     ):
         (folder / "job.toml").write_text(f"num_rounds = {value}\n", encoding="utf-8")
         with pytest.raises(ValueError, match=message):

@@ -950,7 +950,9 @@ def test_arguments_of_the_wrong_type():
     with pytest.raises(ValueError, match="tolerance"):
         lp.solve(small(), tolerance=0.0)
     for config in (lp.InteriorPointConfig, lp.FirstOrderConfig):
-        with pytest.raises(ValueError, match="config.proof is a NoneType: a jboost.lp.ProofConfig"):
+        with pytest.raises(
+            ValueError, match="config.proof is a NoneType: expected a jboost.lp.ProofConfig"
+        ):
             config(proof=None)
     with pytest.raises(ValueError, match="LinearProgram"):
         lp.solve(([1.0], [[1.0]]))

@@ -63,7 +63,7 @@ def read_points(table: Table, names: tuple[str, ...]) -> np.ndarray:
 
 
 def read_examples(source: Source, names: tuple[str, ...], settings: Settings) -> Examples:
-    """Points and labels in the precision that was asked for."""
+    """Points and labels in the requested precision."""
     return inputs.cast_examples(read_points(source.table, names), source, settings)
 
 

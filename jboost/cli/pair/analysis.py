@@ -27,7 +27,7 @@ _MOST_POINTS = 256  # of a front; a longer one is shown from its light end
 def analyse(
     examples: Examples, settings: Settings
 ) -> tuple[LeaveOneOut | None, ParetoFront | None]:
-    """What was asked for, in the precision that was asked for."""
+    """The requested analyses, in the requested precision."""
     count = len(examples.labels)
     padded = examples.padded(sizes.quadratic(count))
     mask = np.arange(len(padded.labels)) < count
@@ -45,7 +45,7 @@ def analyse(
 
 
 def describe(loo: LeaveOneOut | None, front: ParetoFront | None, num_rows: int) -> dict[str, Any]:
-    """Both as sections of the report, None where not asked for."""
+    """Both as sections of the report; None for one that was not requested."""
     sections: dict[str, Any] = {"leave_one_out": None, "pareto": None}
     if loo is not None:
         kinds = np.asarray(loo.kinds)
@@ -97,7 +97,7 @@ def draw(
     names: tuple[str, ...],
     folder: Path,
 ) -> None:
-    """The figures of what was asked for."""
+    """The figures of the requested analyses."""
     points, labels, _ = examples.in_float64()
     if loo is not None:
         plots.plot_kinds(points, labels, np.asarray(loo.kinds), names=names, path=folder / KINDS)

@@ -59,11 +59,11 @@ def dual_side(problem: LinearProgram, dual: Array) -> Side:
 
 
 def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
-    """Judges both; each row by its own bound, each column by its own objective, so that no large
-    number elsewhere makes them lenient.
+    """The residuals and the gap of a primal and a dual point.
 
-    A bound that a variable is far from counts as none, as where any large number was taken for a
-    bound.
+    Each row is measured relative to its own bound and each column relative to its own objective, so
+    that a large number elsewhere does not hide an error. A bound that is far from the variable
+    counts as no bound: some programs use a large number for "none".
     """
     reduced_costs = problem.objective - dual.product
     below, above = problem.row_lower - primal.product, primal.product - problem.row_upper
@@ -93,8 +93,8 @@ def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
 
 
 def _near(problem: LinearProgram, primal: Array) -> tuple[Array, Array]:
-    """The bounds [n] of the variables, infinite where they are far: what a slope misses by rounding
-    then counts for more than what it asks for.
+    """The bounds [n] of the variables, infinite where they are far from the variables. With a far
+    bound, the rounding error of a reduced cost would count for more than the reduced cost.
     """
     reach = _FAR * (1 + jnp.abs(primal))
     is_near = primal - problem.lower <= reach, problem.upper - primal <= reach

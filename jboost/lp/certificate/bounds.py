@@ -56,8 +56,8 @@ def recompute_bounds(
     for name in ("primal", "dual", "status"):
         if not hasattr(solution, name):
             raise ValueError(
-                f"solution is a {type(solution).__name__} without `{name}`: a jboost.lp.LPSolution,"
-                " or the like, is wanted"
+                f"solution is a {type(solution).__name__} without `{name}`: expected a"
+                " jboost.lp.LPSolution, or a record with the fields primal, dual and status"
             )
     num_rows, num_columns = problem.operator.shape
     dtype = problem.objective.dtype

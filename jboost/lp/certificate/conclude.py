@@ -1,5 +1,5 @@
-"""The solution that a solver's last points make: moved to where they prove most, judged, and with
-the bounds that they prove.
+"""The solution from the last points of a solver: the points are moved to where they prove the best
+bounds, then their residuals, their bounds and the status are computed.
 """
 
 from __future__ import annotations

@@ -139,8 +139,8 @@ def _as_it_is(problem: LinearProgram, primal: Array) -> Array:
 
 
 def _nearness(number: Array) -> Array:
-    """In turn with the rows that a move would spoil, and, as those may leave no room to move,
-    without.
+    """Even numbers include the rows that a move would violate, odd numbers do not: with them there
+    may be no direction to move in.
     """
     return jnp.where(number % 2 == 0, _NEAR, 0.0)
 

@@ -4,8 +4,8 @@ wrong sign by rounding alone proves nothing at all.
 First the dual is multiplied: with (1 - t) y in the place of y the reduced costs are (1 - t)
 (c - A'y) + t c, and where c has the right sign a small t > 0 is enough, where it has the wrong one
 t < 0. Else it is moved: with B the variables of one bound whose reduced costs are near 0 or wrong,
-dy = W A_B (A_B' W A_B)^-1 s gives them the reduced costs that s asks for, a few roundings to the
-right side; with w_i the square of y_i where its sign is not free it hardly moves what is close to
+dy = W A_B (A_B' W A_B)^-1 s gives them the reduced costs s, a few rounding errors on the right
+side; with w_i the square of y_i where its sign is not free it hardly moves what is close to
 0, and what is closer than the miss becomes 0 (Jansson 2004).
 """
 
@@ -30,7 +30,7 @@ _NEAR = 16.0  # times the worst miss: reduced costs that a move would spoil
 
 
 class _Signs(NamedTuple):
-    """What reduced costs miss of the sign that the only bound of a variable asks for."""
+    """How far reduced costs are from the sign that the only bound of a variable requires."""
 
     toward: Array  # [n] the sign
     is_one_sided: Array  # [n] bool

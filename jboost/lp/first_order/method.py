@@ -4,10 +4,10 @@ PDHG.
 With z = (x, y), T one step of PDHG (Chambolle and Pock 2011) and z_0 the anchor,
 z_{k+1} = (k+1)/(k+2) (2 T z_k - z_k) + 1/(k+2) z_0 (Lu and Yang 2024, "Restarted Halpern PDHG for
 linear programming"). Restarts by the fixed-point error |z - T z|_P, and a controller of the primal
-weight (Lu, Peng and Yang 2025, "cuPDLPx"). Programs without solution are told by the way that z has
-gone since the restart, whose direction converges to a ray (Applegate, Diaz, Lu and Lubin 2021,
-"Infeasibility detection with primal-dual hybrid gradient"). The method meets the matrix in products
-only.
+weight (Lu, Peng and Yang 2025, "cuPDLPx"). Programs without a solution are detected by the change
+of z since the restart, whose direction converges to a ray (Applegate, Diaz, Lu and Lubin 2021,
+"Infeasibility detection with primal-dual hybrid gradient"). The method uses the matrix only in
+products.
 
 Work: two products an iteration, and at a check two with several vectors at once and two more. The
 step is .998 of the inverse of the largest singular value, whose estimate rises at checks by a power
@@ -228,8 +228,8 @@ def extend(initial: Any, *, num_columns: int, num_rows: int) -> WarmStart:
     is_record = isinstance(initial, (WarmStart, LPSolution))
     if not is_record and not (isinstance(initial, (tuple, list)) and len(initial) == 2):
         raise ValueError(
-            f"initial is a {type(initial).__name__}: an LPSolution, a WarmStart, or a pair of"
-            " primal [n] and dual [m] is wanted"
+            f"initial is a {type(initial).__name__}: expected an LPSolution, a WarmStart, or a pair"
+            " of primal [n] and dual [m]"
         )
     primal, dual = (initial.primal, initial.dual) if is_record else initial
     weight = initial.primal_weight if isinstance(initial, WarmStart) else 0.0
@@ -247,7 +247,7 @@ def _padded(name: str, vector: Any, size: int) -> Array:
     missing = size - vector.shape[0]
     if missing < 0:
         raise ValueError(
-            f"{name} has length {vector.shape[0]}: at most {size}, as the program has, is wanted"
+            f"{name} has length {vector.shape[0]}: expected at most {size}, as the program has"
         )
     return jnp.pad(vector, (0, missing))
 

@@ -83,7 +83,7 @@ def _norm(vector: Array) -> Array:
 
 
 def scale(problem: LinearProgram, scaling: Scaling) -> LinearProgram:
-    """The scaled program; its operator knows its two products only."""
+    """The scaled program. Its operator has the two products and nothing else."""
     return LinearProgram(
         scaling.objective_scale * scaling.columns * problem.objective,
         Scaled(problem.operator, scaling.rows, scaling.columns),

@@ -1,4 +1,4 @@
-"""The homogeneous self-dual embedding of a linear program with its matrix dense.
+"""The homogeneous self-dual embedding of a linear program with a dense matrix.
 
 With s = A x the program is: minimise cost . w over w = (x, s) with K w = 0, K = [A, -I],
 low <= w <= high; embedded, low tau <= w <= high tau, and the dual is cost tau - K'y = zl - zu with
@@ -17,9 +17,10 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, bounds_nothing, row_sizes
 
-_ROUNDINGS = 8  # units of rounding between two bounds that are taken for one
-_LEAST_STEP = 2.0**-8  # from a bound to the first point, relative to the bound where that is large
-# of a column, and its inverse the smallest: a column of tiny entries is left for what it is
+_ROUNDINGS = 8  # bounds that differ by at most this many rounding errors count as equal
+# The least distance of the first point from a bound, relative to the bound if that is large.
+_LEAST_STEP = 2.0**-8
+# The largest scale of a column; the inverse is the smallest. Columns of tiny entries stay small.
 _LARGEST_SCALE = 1e4
 
 
@@ -48,14 +49,14 @@ class Point(NamedTuple):
 
 
 class Images(NamedTuple):
-    """What the matrix makes of an iterate."""
+    """The products of an iterate with the matrix."""
 
-    rows: Array  # [m] K w, what the iterate misses of the rows
+    rows: Array  # [m] K w, the residuals of the rows
     columns: Array  # [n + m] K'y
 
 
 class Start(NamedTuple):
-    """The first iterate, and products that are needed from then on."""
+    """The first iterate, and the products that later iterations need."""
 
     point: Point
     image: Images

@@ -3,8 +3,8 @@ under `vmap`.
 
 Predictor and corrector on the homogeneous self-dual embedding (Mehrotra 1992; Xu, Hung, Ye 1996;
 Andersen, Andersen 2000): `jboost.lp.interior_point.embedding` holds the equations,
-`jboost.lp.interior_point.newton` the directions. In float64 residuals and gap come to 1e-8 and
-less, in float32 as a rule to 1e-5.
+`jboost.lp.interior_point.newton` the directions. Residuals and gap reach 1e-8 or less in float64,
+and usually 1e-5 in float32.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from jboost.lp.types import (
     validate_proof,
 )
 
-_NEARLY = 2.0  # times the tolerance, of the best iterate once rounding lets none be better
+# Once rounding errors stop all progress, the best iterate counts as optimal if its error is at most
+# this many times the tolerance.
+_NEARLY = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +44,7 @@ class InteriorPointConfig:
     """Static sizes of the interior point method."""
 
     max_iterations: int = 100
-    num_correctors: int = 3  # beyond Mehrotra's: a solve each, for fewer iterations
+    num_correctors: int = 3  # besides Mehrotra's; each takes one solve and saves iterations
     scaling_rounds: int = 6
     history_length: int = 0
     proof: ProofConfig = dataclasses.field(default_factory=ProofConfig)
@@ -121,8 +123,8 @@ def _unscaled(run: _Run, point: Point, tau: Array) -> tuple[Array, Array]:
 
 
 def _measure(run: _Run, point: Point, has_ray: Array) -> assess.Quality:
-    """How good the solution is that the iterate would make, but for the repair of its rows; with a
-    ray at hand, of the program without objective.
+    """The residuals and the gap of the iterate as a solution, before the repair of its rows. If a
+    ray is known, they are those of the program without objective.
     """
     problem = run.problem._replace(objective=jnp.where(has_ray, 0.0, run.problem.objective))
     primal, dual = _unscaled(run, point, point.scale)
@@ -294,8 +296,8 @@ def _step(
 
 
 def _status_of(has_ray: Array, is_sound: Array, is_infeasible: Array, is_solved: Array) -> Array:
-    """What an iterate settles, [] int32. With a ray at hand a feasible point, or none to be found,
-    makes the program unbounded.
+    """The status after an iterate, [] int32. If a ray is known, the program is unbounded, whether a
+    feasible point is found or not.
     """
     status = jnp.where(
         is_sound,

@@ -1,11 +1,11 @@
-"""The directions of the interior point method, and how far to go: Mehrotra's predictor and
+"""The directions and the step lengths of the interior point method: Mehrotra's predictor and
 corrector, and further correctors (Gondzio 1996).
 
-Work of an iteration: the normal matrix K Theta^-1 K' by one product, of the smaller size of A, or
-of its rows where that loses less; one Cholesky factor; a solve for a unit of tau, one for the
-predictor and one for each corrector. All solves are turns of one loop, whose body is compiled once.
-Variables without bounds and rows that are equalities are regularised by proximal terms that leave
-the solution where it is.
+An iteration computes the normal matrix K Theta^-1 K' by one product and factorises it by Cholesky.
+The matrix has the smaller dimension of A, or the number of rows if that is more accurate. Then it
+solves for a unit of tau, for the predictor, and for each corrector. All solves are iterations of
+one loop, so that the body is compiled once. Variables without bounds and equality rows are
+regularised by proximal terms, which do not change the solution.
 """
 
 from __future__ import annotations
@@ -30,18 +30,21 @@ from jboost.lp.interior_point.embedding import (
     sides,
 )
 
-_TO_BOUNDARY = 0.995
-_AMBITION = 0.3  # how much longer a step a further corrector aims at
-_UNIT, _PREDICTOR, _CORRECTOR = 0, 1, 2  # the first turns; those after them are further correctors
+_TO_BOUNDARY = 0.995  # a step goes this share of the way to the boundary
+_AMBITION = 0.3  # the increase of the step length that a further corrector aims at
+# The first iterations of the loop of solves. All later ones are further correctors.
+_UNIT, _PREDICTOR, _CORRECTOR = 0, 1, 2
 
 
 class _Care(NamedTuple):
-    """What a float type asks for, to lose little to rounding."""
+    """Settings that keep the rounding error of a float type small."""
 
-    few_rows: int  # so many are cheap to factor where the columns are fewer still, and lose less
-    rows_to_a_column: int  # up to which that is done however many there are
-    refinements: int  # of a direction by its rows, for what it misses
-    roundings: int  # added to a diagonal of ones, so that it can be factored
+    # The matrix of the rows is factorised instead of that of the columns, as its rounding error is
+    # smaller, if there are at most this many rows,
+    few_rows: int
+    rows_to_a_column: int  # or at most this many rows for each column.
+    refinements: int  # steps of iterative refinement of a direction
+    roundings: int  # rounding errors added to the unit diagonal before the factorisation
 
 
 _CARE = {  # by bytes
@@ -51,7 +54,7 @@ _CARE = {  # by bytes
 
 
 class _Pair(NamedTuple):
-    """Parts of a direction."""
+    """The primal and the dual part of a direction."""
 
     primal: Array  # [n + m] dw, 0 where fixed
     dual: Array  # [m] dy
@@ -71,10 +74,10 @@ def _factor(program: Embedded, inverse: Array) -> Callable[[Array, Array], _Pair
 
 
 def _factor_rows(program: Embedded, inverse: Array, care: _Care) -> Callable[[Array, Array], _Pair]:
-    """By the normal matrix A Theta_x^-1 A' + Theta_s^-1 [m, m].
+    """Solves by the normal matrix A Theta_x^-1 A' + Theta_s^-1 [m, m].
 
-    Rows that are nearly dependent, as at degenerate vertices, cost it digits: what a direction
-    misses of the target is solved for again.
+    Nearly dependent rows, as at degenerate vertices, make the matrix ill-conditioned. Therefore the
+    direction is refined: the residual is solved for again.
     """
     matrix, num_columns = program.matrix, program.matrix.shape[1]
     normal = jnp.matmul(
@@ -98,11 +101,10 @@ def _factor_rows(program: Embedded, inverse: Array, care: _Care) -> Callable[[Ar
 def _factor_columns(
     program: Embedded, inverse: Array, care: _Care
 ) -> Callable[[Array, Array], _Pair]:
-    """By the normal matrix 1 + Theta_x^-1/2 A' Theta_s A Theta_x^-1/2 [n, n]; equalities are held
-    by a stiff spring.
+    """Solves by the normal matrix 1 + Theta_x^-1/2 A' Theta_s A Theta_x^-1/2 [n, n].
 
-    Springs of active rows are stiff, and turn what rounding leaves of a direction into forces: each
-    is solved for once more, for what it misses.
+    Equality rows get a large finite weight. The weights of active rows are large too, and amplify
+    the rounding error of a direction. Therefore each direction is refined once.
     """
     num_columns = program.matrix.shape[1]
     stiffness = jnp.finfo(inverse.dtype).eps ** 0.5
