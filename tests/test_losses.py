@@ -508,6 +508,14 @@ def test_margins_of_logits_are_those_of_a_loop():
     assert np.isnan(jax.jit(losses.max_of_others_margins)(logits, labels + 1)).any()
 
 
+def test_max_of_others_margins_of_many_examples_are_nan_where_a_logit_is():
+    logits, labels = np.zeros((2000, 3), np.float32), np.zeros(2000, int)
+    logits[5, 2] = np.nan
+    found = np.asarray(jax.jit(losses.max_of_others_margins)(logits, labels))
+    assert np.isnan(found[5])
+    assert not np.isnan(np.delete(found, 5)).any()
+
+
 # --- several devices ------------------------------------------------------------------------------
 
 

@@ -70,7 +70,7 @@ def largest(values: Array, mask: Array, axis_name: AxisName) -> Array:
 
 
 def pmax(values: Array, axis_name: AxisName) -> Array:
-    """`lax.pmax` of floats, and NaN where one is NaN: XLA (jaxlib 0.10.2) ignores NaN there."""
+    """`lax.pmax` of floats; NaN where one is NaN, which XLA for CPUs (jaxlib 0.10.2) ignores."""
     has_nan = lax.psum(jnp.isnan(values).astype(jnp.int32), axis_name) > 0
     return jnp.where(has_nan, jnp.asarray(jnp.nan, values.dtype), lax.pmax(values, axis_name))
 
@@ -81,7 +81,7 @@ def pmin(values: Array, axis_name: AxisName) -> Array:
 
 
 def several(*parts: tuple[Any, Array], axis_name: AxisName) -> tuple[Array, ...]:
-    """`reduce.several` over the last axis and the devices, for SUM, LARGEST and LEAST."""
+    """`reduce.several` over the last axis and the devices: SUM, and LARGEST and LEAST of floats."""
     found = reduce.several(*parts)
     if axis_name is None:
         return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import meshes, reduce
+from jboost.base import reduce
 from jboost.base.types import Array, PyTree
 
-# `greatest` compares this many rows elementwise. A round number; not tuned.
-_MAX_ROWS = 4
-# From this length on, `greatest` is not faster with rows (found by trial, jaxlib 0.10.2).
-_LONG = 4096
 # `lax.top_k` on a GPU does not finish compiling some sizes above 2^20 that are multiples of 1024
 # (found by trial); `top_k` adds one entry to these.
 _TOP_K_SIZE_LIMIT, _TOP_K_DIVISOR = 1 << 20, 1 << 10
@@ -125,29 +120,9 @@ def _derivative_of_sum(primals: tuple[Array], tangents: tuple[Array]) -> tuple[A
     return precise_sum(*primals), jnp.sum(*tangents, axis=-1)
 
 
-def greatest(values: Array) -> Array:
-    """The maximum of floats [k], NaN if one is NaN; -inf if k is 0.
-
-    XLA for CPUs compares floats one after the other, and each comparison waits for the one before.
-    Therefore four rows of a short vector are compared elementwise first. Inside a loop on a CPU
-    this takes 0.3 to 0.9 of the time of `jnp.max` below 4,096 entries, and more from there on.
-    """
-    # On a mesh, the reshape would gather a vector that is sharded over devices.
-    if values.shape[0] >= _LONG or meshes.is_set():
-        return reduce.largest(values)
-    padding = -values.shape[0] % _MAX_ROWS
-    rows = jnp.pad(values, (0, padding), constant_values=-jnp.inf).reshape(_MAX_ROWS, -1)
-    return reduce.largest(functools.reduce(jnp.maximum, rows))
-
-
-def least(values: Array) -> Array:
-    """The minimum of floats [k]; inf if k is 0."""
-    return -greatest(-values)
-
-
 def first_greatest(values: Array) -> tuple[Array, Array]:
     """The index of the first maximum of floats [k], and the maximum; the index is k for NaN."""
-    largest = greatest(values)
+    largest = reduce.largest(values)
     return first_true(values == largest), largest
 
 

@@ -130,7 +130,7 @@ class Columns(Learner):
             Column(index, sign),
             outputs,
             best,
-            jnp.max(values) + prices.slack(example_weights, pairs, price),
+            reduce.largest(values) + prices.slack(example_weights, pairs, price),
             state,
         )
 
@@ -245,7 +245,8 @@ def _edges(columns: Any, signed: Array, has_negations: bool) -> tuple[Array, Arr
     """
     if is_packed(columns):
         low, high = columns.bracket_rmatvec(signed)
-        return low / 2 + high / 2, jnp.max(jnp.maximum(high, -low) if has_negations else high)
+        sizes = jnp.maximum(high, -low) if has_negations else high
+        return low / 2 + high / 2, reduce.largest(sizes)
     dtype = columns.dtype
     roundings = (columns.shape[1] + 1) * float(jnp.finfo(dtype).eps) / 2
 
@@ -255,7 +256,7 @@ def _edges(columns: Any, signed: Array, has_negations: bool) -> tuple[Array, Arr
             signed
         )
         return edges.astype(dtype), numerics.round_up(
-            jnp.max(jnp.abs(edges) if has_negations else edges) + slack, dtype
+            reduce.largest(jnp.abs(edges) if has_negations else edges) + slack, dtype
         )
 
     edges, bound = numerics.in_64_bits(finish)(

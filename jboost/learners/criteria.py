@@ -52,7 +52,7 @@ def edges(outputs: Array, signed_weights: Array) -> tuple[Array, Array]:
     def summed(outputs: Array, signed_weights: Array) -> tuple[Array, Array]:
         wide = signed_weights.astype(jnp.float64)
         sums = reduce.total(outputs.astype(jnp.float64) * wide[None, :])
-        bound = jnp.max(jnp.abs(sums), initial=0.0) + slack(signed_weights)
+        bound = reduce.largest_size(sums) + slack(signed_weights)
         return sums.astype(dtype), numerics.round_up(bound, dtype)
 
     sums, bound = numerics.in_64_bits(summed)(outputs, signed_weights)

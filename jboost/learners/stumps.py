@@ -144,7 +144,7 @@ class Stumps(Learner):
         outputs = jnp.where(
             state.labels[None, :] == 0, 0.0, jax.vmap(_answers)(hypotheses, columns)
         )
-        upper_bound = jnp.maximum(jnp.max(best.bound), constant.bound[0])
+        upper_bound = jnp.maximum(reduce.largest(best.bound), constant.bound[0])
         return Proposal(
             hypotheses, outputs, jnp.where(has_split, values, nothing), upper_bound, state
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from jboost.base import check
+from jboost.base import check, reduce
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array, ArrayLike
 from jboost.losses.robust import worst_case
@@ -52,7 +52,7 @@ def max_of_others_margins(logits: ArrayLike, labels: ArrayLike) -> Array:
     """
     scores, is_own = _classes(logits, labels)
     own = jnp.sum(jnp.where(is_own, scores, 0.0), axis=1)
-    others = jnp.max(jnp.where(is_own, -jnp.inf, scores), axis=1)
+    others = reduce.largest(jnp.where(is_own, -jnp.inf, scores), axis=1)
     return jnp.where(is_own.any(axis=1), own - others, jnp.nan)
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets
+from jboost.base import brackets, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.operators import sums
@@ -67,7 +67,7 @@ class Dense:
 
     def largest_entry(self) -> Array:
         """The largest absolute value; NaN where an entry is."""
-        return jnp.max(jnp.abs(self.matrix), initial=0.0)
+        return reduce.largest_size(self.matrix)
 
     def to_dense(self) -> Array:
         """The matrix itself."""

@@ -6,7 +6,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jboost.base import brackets, check
+from jboost.base import brackets, check, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.operators import sums
@@ -97,7 +97,7 @@ class Diagonal:
 
     def largest_entry(self) -> Array:
         """The largest absolute value."""
-        return jnp.max(jnp.abs(self.values), initial=0.0)
+        return reduce.largest_size(self.values)
 
     def to_dense(self) -> Array:
         """The values on the diagonal."""

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import brackets, check, labelled, numerics
+from jboost.base import brackets, check, labelled, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.operators import sums
@@ -110,7 +110,7 @@ class PairCuts:
 
     def largest_entry(self) -> Array:
         """That of the products of the two largest factors."""
-        return jnp.max(jnp.abs(self.hits), initial=0.0) * jnp.max(jnp.abs(self.misses), initial=0.0)
+        return reduce.largest_size(self.hits) * reduce.largest_size(self.misses)
 
     def to_dense(self) -> Array:
         """All cuts."""
@@ -195,7 +195,7 @@ class PairCutList:
 
     def largest_entry(self) -> Array:
         """That of the products of the two largest factors."""
-        return jnp.max(jnp.abs(self.hits), initial=0.0) * jnp.max(jnp.abs(self.misses), initial=0.0)
+        return reduce.largest_size(self.hits) * reduce.largest_size(self.misses)
 
     def to_dense(self) -> Array:
         """The gathered rows."""

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jax.experimental.sparse import BCOO, BCSR, COO, CSC, CSR
 
-from jboost.base import brackets, numerics
+from jboost.base import brackets, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.operators import sums
@@ -69,7 +69,7 @@ class Sparse:
 
     def largest_entry(self) -> Array:
         """The largest absolute value."""
-        return jnp.max(jnp.abs(self.data), initial=0.0)
+        return reduce.largest_size(self.data)
 
     def to_dense(self) -> Array:
         """One scatter."""

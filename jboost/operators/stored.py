@@ -117,9 +117,14 @@ class Stored:
         return self._scaled_outwards(*numerics.in_64_bits(bracket)(self.matrix, vector))
 
     def largest_entry(self) -> Array:
-        """The largest absolute value, rounded up."""
+        """The largest absolute value, rounded up; NaN where an entry is."""
         dtype = jnp.result_type(float)
-        largest = jnp.max(jnp.abs(_widened(self.matrix, dtype)), initial=0.0)
+        if self.matrix.dtype == jnp.uint16:
+            # Without their signs, bfloat16 numbers are ordered as their bits are, and NaN is last.
+            largest = _widened(jnp.max(self.matrix & 0x7FFF, initial=0), dtype)
+        else:
+            low, high = (end(self.matrix, initial=0).astype(dtype) for end in (jnp.min, jnp.max))
+            largest = jnp.maximum(-low, high)
         return self._scaled_outwards(largest[None], largest[None])[1][0]
 
     def columns_at(self, index: Array) -> Array:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, labelled, loops, meshes
+from jboost.base import boosting, check, labelled, loops, meshes, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import envelope
@@ -188,14 +188,14 @@ def _find(game: _Game, start: Array) -> tuple[Array, Array, Array]:
     """The logits [n], the number of steps [], and whether they are a solution to rounding []."""
     dtype = start.dtype
     eps = jnp.finfo(dtype).eps
-    largest = jnp.max(jnp.abs(game.matrix))
+    largest = reduce.largest_size(game.matrix)
     newton = jax.jacfwd(functools.partial(_evaluate, game), has_aux=True)
 
     def step(now: _Search) -> _Search:
         tried = now.logits - now.share * now.move
         matrix, (residual, gain) = newton(tried)
         move = jnp.linalg.solve(matrix, residual)
-        error = jnp.max(jnp.abs(move))
+        error = reduce.largest_size(move)
         move = move * jnp.minimum(1.0, _LONGEST / jnp.where(error > 0, error, 1.0))
         taken = _Search(tried, gain, move, jnp.ones((), dtype), error)
         rounding = 32 * eps * (largest + jnp.abs(now.gain))

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, numerics
+from jboost.base import boosting, reduce
 from jboost.base.types import Array, Dataset
 from jboost.operators import Streamed
 from jboost.relaxations import certify, games
@@ -113,7 +113,7 @@ def _prove(
     prior: Array,
 ) -> tuple[Array, Array]:
     lower = certify.lower_from_margins(reached, norm_bound(coefficients), relaxation, votes, prior)
-    edge = certify.scaled_edge(numerics.greatest(jnp.maximum(high, -low)), weights)
+    edge = certify.scaled_edge(reduce.largest(jnp.maximum(high, -low)), weights)
     return lower, certify.upper_from_edge(jnp.maximum(edge, 0.0), weights, relaxation, votes, prior)
 
 

@@ -411,8 +411,8 @@ def test_a_watcher_ends_a_loop_by_false_alone():
         } == {wanted}
 
 
-@pytest.mark.parametrize("size", [*range(10), 4095, 4096, 4097, 16384, 30_000])
-def test_greatest_and_least_match_numpy(size):
+@pytest.mark.parametrize("size", [*range(10), 4095, 4096, 30_000])
+def test_first_greatest_matches_numpy(size):
     random = np.random.default_rng(size)
     for values in (
         random.integers(-2, 3, size).astype(float),
@@ -420,12 +420,9 @@ def test_greatest_and_least_match_numpy(size):
         np.full(size, -np.inf),
         np.full(size, np.inf),
     ):
-        assert numerics.greatest(jnp.asarray(values)) == np.float32(values.max(initial=-np.inf))
-        assert numerics.least(jnp.asarray(values)) == np.float32(values.min(initial=np.inf))
-        place, largest = numerics.first_greatest(jnp.asarray(values))
-        assert place == (values.argmax() if size else 0)
+        index, largest = numerics.first_greatest(jnp.asarray(values))
+        assert index == (values.argmax() if size else 0)
         assert largest == np.float32(values.max(initial=-np.inf))
     if size:
         spoilt = jnp.asarray(random.normal(size=size)).at[size // 2].set(jnp.nan)
-        assert jnp.isnan(numerics.greatest(spoilt))
         assert numerics.first_greatest(spoilt)[0] == size

@@ -722,3 +722,23 @@ def test_partial_sums_of_duplicates_may_overflow():
     indices = jnp.zeros((3, 2), jnp.int32)
     made = jax.jit(lambda data: operators.sparse(BCOO((data, indices), shape=(1, 1))).to_dense())
     assert made(jnp.array([3e38, 3e38, -3e38], jnp.float32)).tolist() == [[np.float32(3e38)]]
+
+
+@pytest.mark.parametrize("make", ["as_operator", "stored", "sparse", "diagonal"])
+def test_largest_entry_of_many_entries_is_nan_where_one_is(make):
+    """Solvers take an operator whose largest entry is at most 1, and NaN may not pass for one."""
+    values = np.random.default_rng(0).uniform(-1, 1, (100, 60)).astype(np.float32)
+
+    @jax.jit
+    def largest_entry(values):
+        if make == "sparse":
+            return operators.sparse(BCOO.fromdense(values, nse=values.size)).largest_entry()
+        if make == "diagonal":
+            return operators.diagonal(values.ravel()).largest_entry()
+        if make == "stored":
+            return operators.stored(values, "bfloat16").largest_entry()
+        return operators.as_operator(values).largest_entry()
+
+    assert 0.95 < largest_entry(values) <= 1
+    values[7, 3] = np.nan
+    assert jnp.isnan(largest_entry(values))

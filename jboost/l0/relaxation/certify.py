@@ -132,16 +132,10 @@ def prove_from_sums(
     """
     _, edges = brackets.bracket_dot(instance.margins.T, example_weights[None, :])
     is_column, costs = instance.is_column, instance.costs
-    excess = jnp.max(
-        jnp.where(
-            is_column,
-            brackets.bracket_dot(
-                jnp.stack([served, -costs], axis=1), jnp.ones((1, 2), costs.dtype)
-            )[1],
-            0.0,
-        ),
-        initial=0.0,
-    )
+    above = brackets.bracket_dot(
+        jnp.stack([served, -costs], axis=1), jnp.ones((1, 2), costs.dtype)
+    )[1]
+    excess = jnp.maximum(reduce.largest(jnp.where(is_column, above, 0.0)), 0.0)
     parts = jnp.stack([costs, jnp.broadcast_to(excess, costs.shape), -served, -edges], axis=1)
     reduced, _ = brackets.bracket_dot(parts, jnp.ones((1, 4), costs.dtype))
     least = reduce.least(jnp.where(is_column, reduced, jnp.inf))

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, loops
+from jboost.base import brackets, loops, reduce
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.l0.types import Cuts, Instance
@@ -125,9 +125,9 @@ def search(
 
 def _greatest(values: Array, numbers: Array, axis: int, none: int) -> LeastSlacks:
     """The maximum along an axis, and the least of the `numbers` that attain it, or `none`."""
-    most = jnp.max(values, axis=axis, keepdims=True)
-    attained = jnp.where(values == most, numbers, none)
-    return LeastSlacks(jnp.squeeze(most, axis), jnp.min(attained, axis=axis))
+    most = reduce.largest(values, axis=axis)
+    attained = jnp.where(values == jnp.expand_dims(most, axis), numbers, none)
+    return LeastSlacks(most, jnp.min(attained, axis=axis))
 
 
 def _where(condition: Array, one: LeastSlacks, other: LeastSlacks) -> LeastSlacks:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from jboost.base import brackets, numerics
+from jboost.base import brackets, numerics, reduce
 from jboost.base.types import Array
 from jboost.l0.relaxation import certify, pair_blocks
 from jboost.l0.relaxation.halpern.iteration import Move, State, trial_of, without_rows
@@ -56,7 +56,7 @@ def allow(
     excesses = jnp.where(
         served > limit, 1 - numerics.safe_divide(instance.costs, served) * (1 - 64 * eps), 0.0
     )
-    excess = jnp.max(excesses, initial=0.0)
+    excess = jnp.maximum(reduce.largest(excesses), 0.0)
     powers = numerics.safe_divide(excesses, excess)
     for _ in range(_POWER):
         powers = powers * powers
