@@ -4,7 +4,6 @@ to it is refused by name.
 
 import contextlib
 import gc
-import io
 import json
 import os
 import random
@@ -22,10 +21,10 @@ import numpy as np
 import pytest
 
 import jboost
+from command_line import run_in
 from jboost import (
     adaboost,
     checkpoints,
-    cli,
     combine,
     drive,
     example_weights,
@@ -616,20 +615,6 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bits(num_kills, tmp_path):
     assert bits(adaboost.finish(last)) == bits(whole)
 
 
-def run_in(folder, *arguments):
-    """Runs jboost in-process in a folder; returns (status, errors)."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.chdir(folder)
-        with pytest.raises(SystemExit) as exit:
-            cli.main([str(argument) for argument in arguments])
-    return exit.value.code, err.getvalue()
-
-
 def write_table(folder):
     generator = np.random.default_rng(0)
     scores = generator.random((60, 2)).round(3)
@@ -673,23 +658,25 @@ def test_sigterm_saves_and_resume_ends_in_the_same_model(method, tmp_path, monke
         return call(self, state, info)
 
     monkeypatch.setattr(checkpoints.Checkpointer, "__call__", terminate)
-    status, errors = run_in(tmp_path, *fit, *keep, "--resume", "--output", "stopped")
+    status, _, errors = run_in(tmp_path, *fit, *keep, "--resume", "--output", "stopped")
     assert status == 143
     assert "starts anew, as there is no checkpoint in states" in errors
     assert "stopped by SIGTERM; the state is saved in states: go on with --resume" in errors
     assert not (tmp_path / "stopped").exists()
     monkeypatch.undo()
 
-    status, errors = run_in(tmp_path, *fit, *keep, "--output", "resumed")
+    status, _, errors = run_in(tmp_path, *fit, *keep, "--output", "resumed")
     assert status == 2
     assert (
         "--checkpoint states: holds checkpoints of this run: go on from them with --resume"
         in errors
     )
-    status, errors = run_in(tmp_path, *fit, *keep, "--resume", "--seed", 1, "--output", "resumed")
+    status, _, errors = run_in(
+        tmp_path, *fit, *keep, "--resume", "--seed", 1, "--output", "resumed"
+    )
     assert status == 2
     assert "states: the checkpoint is of another run: seed was 0 and is 1" in errors
-    status, errors = run_in(tmp_path, *fit, *keep, "--resume", "--output", "resumed")
+    status, _, errors = run_in(tmp_path, *fit, *keep, "--resume", "--output", "resumed")
     assert (status, errors.strip()) == (0, "jboost: goes on from the checkpoint in states")
     assert (tmp_path / "resumed" / "model.npz").read_bytes() == (
         tmp_path / "whole" / "model.npz"
@@ -724,7 +711,7 @@ def test_ctrl_c_writes_the_best_so_far_and_saves(tmp_path, monkeypatch):
         return call(self, state, info)
 
     monkeypatch.setattr(checkpoints.Checkpointer, "__call__", interrupt)
-    status, errors = run_in(tmp_path, *fit, "--checkpoint", "states", "--output", "out")
+    status, _, errors = run_in(tmp_path, *fit, "--checkpoint", "states", "--output", "out")
     assert status == 0
     assert "ends with the best so far" in errors
     assert (
@@ -749,13 +736,13 @@ def test_resume_and_checkpoint_are_refused_where_they_mean_nothing(tmp_path):
     fit = ("fit", "--data", "sklearn:wine")
     assert (
         "name it by --checkpoint FOLDER"
-        in run_in(tmp_path, *fit, "--method", "adaboost", "--resume")[1]
+        in run_in(tmp_path, *fit, "--method", "adaboost", "--resume")[2]
     )
     assert (
         "cannot be gone on with: take --exact"
-        in run_in(tmp_path, *fit, "--method", "l0", "--checkpoint", "states")[1]
+        in run_in(tmp_path, *fit, "--method", "l0", "--checkpoint", "states")[2]
     )
     assert (
         "--checkpoint is for the method"
-        in run_in(tmp_path, *fit, "--method", "combine", "--checkpoint", "states")[1]
+        in run_in(tmp_path, *fit, "--method", "combine", "--checkpoint", "states")[2]
     )

@@ -17,21 +17,21 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, derivatives, devices, loops, meshes, numerics
+from jboost.base import boosting, check, derivatives, devices, meshes
 from jboost.base.boosting import Absorbed, Ensemble, Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
-from jboost.l0 import pricing, relaxation
+from jboost.l0 import columns, pricing, relaxation
+from jboost.l0.columns import NUM_CONSTANTS
 from jboost.l0.pricing import Priced, Proof
 from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
 from jboost.l0.votes import local_search, rounded
 
 VoteConfig = local_search.SearchConfig | rounded.RelaxedConfig
 
-_NUM_CONSTANTS = 2  # the columns 0 and 1 are the hypotheses +1 and -1
-_CONSTANTS = tuple(range(_NUM_CONSTANTS))
+_CONSTANTS = tuple(range(NUM_CONSTANTS))
 # The smallest tolerance of a relaxation, as a share of the tolerance of the fit.
 _SHARE_OF_TOLERANCE = 0.3
 # The tolerance of the relaxation is this share of the gap over all hypotheses, at most `_COARSEST`:
@@ -58,8 +58,6 @@ _FINEST = {4: 1e-6, 8: 1e-10}
 _FINER = 0.5  # factor on the tolerance of the relaxation after each idle round
 # The gap has fallen if it is below this share of the gap after the last round in which it fell.
 _LEAST_GAIN = 0.98
-# A column may be overwritten if mu + lambda minus (reduced cost / cost) is below this.
-_WORTHLESS = 1e-3
 
 
 class L0Certificate(NamedTuple):
@@ -97,8 +95,8 @@ class Memory(NamedTuple):
     best: local_search.Vote  # the best point of (15) so far
     gap: Array  # [] after the last round in which it fell
     num_idle: Array  # [] int32 idle rounds in a row
-    # [] smoothing: the share of the duals of the best proof in the next duals that are priced
-    pull: Array
+    # [] the share of the duals of the best proof in the next duals that are priced
+    smoothing: Array
 
 
 @register
@@ -136,17 +134,15 @@ class L0(boosting.Booster):
         dtype, num_examples = signs.dtype, signs.shape[0]
         constants = jnp.where(dataset.mask[None, :], jnp.array([[1.0], [-1.0]], dtype), 0.0)
         outputs = (
-            jnp.zeros((_NUM_CONSTANTS + capacity, num_examples), dtype)
-            .at[:_NUM_CONSTANTS]
+            jnp.zeros((NUM_CONSTANTS + capacity, num_examples), dtype)
+            .at[:NUM_CONSTANTS]
             .set(constants)
         )
         costs = (
-            jnp.zeros((_NUM_CONSTANTS + capacity,), dtype)
-            .at[:_NUM_CONSTANTS]
-            .set(self.constant_cost)
+            jnp.zeros((NUM_CONSTANTS + capacity,), dtype).at[:NUM_CONSTANTS].set(self.constant_cost)
         )
-        is_used = jnp.arange(_NUM_CONSTANTS + capacity) < _NUM_CONSTANTS
-        cold = relaxation.cold(num_examples, _NUM_CONSTANTS + capacity, self.config)
+        is_used = jnp.arange(NUM_CONSTANTS + capacity) < NUM_CONSTANTS
+        cold = relaxation.cold(num_examples, NUM_CONSTANTS + capacity, self.config)
         memory = self.begin(dataset, outputs, costs, is_used, cold, jnp.ones_like(costs))
         first = boosting.before_first_round(
             memory, boosting.initial_distribution(dataset), self.certificate(memory), capacity
@@ -183,7 +179,7 @@ class L0(boosting.Booster):
             ),
             gap=infinite,
             num_idle=jnp.zeros((), jnp.int32),
-            pull=jnp.full((), _FIRST_SMOOTHING, outputs.dtype),
+            smoothing=jnp.full((), _FIRST_SMOOTHING, outputs.dtype),
         )
 
     def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: PyTree) -> Priced:
@@ -213,7 +209,8 @@ class L0(boosting.Booster):
             memory.integer_proof,
             memory.proof,
         )
-        duals = pricing.smoothed(best, solved, jnp.where(best.bound > -jnp.inf, memory.pull, 0.0))
+        share = jnp.where(best.bound > -jnp.inf, memory.smoothing, 0.0)
+        duals = pricing.smoothed(best, solved, share)
         return pricing.solve(learner, state, duals, solved, memory.either)
 
     def absorb(
@@ -224,7 +221,8 @@ class L0(boosting.Booster):
         """
         before = memory
         # the increase of the lower bound if no new column cut off the smoothed duals
-        expected_gain = (1 - before.pull) * (proposal.relaxation.lower_bound - _bounds(before)[1])
+        full_gain = proposal.relaxation.lower_bound - _bounds(before)[1]
+        expected_gain = (1 - before.smoothing) * full_gain
         memory = self._with_bounds(memory, dataset, proposal)
         upper, lower = _bounds(memory)
         has_gained_enough = lower - _bounds(before)[1] > _ENOUGH_GAIN * expected_gain
@@ -234,8 +232,16 @@ class L0(boosting.Booster):
             proposal.relaxation.coefficients,
         )
         best = local_search.better(memory.best, rounded)
-        worth = _worth(memory, boosting.signs(dataset), proposal.relaxation, before.either, best)
-        entered = enter(memory.outputs, memory.costs, memory.is_used, proposal, worth, ~is_closed)
+        worth = columns.worth(
+            memory.outputs * boosting.signs(dataset)[None, :],
+            memory.costs,
+            proposal.relaxation,
+            before.either,
+            best.coefficients > 0,
+        )
+        entered = columns.enter(
+            memory.outputs, memory.costs, memory.is_used, proposal, worth, ~is_closed
+        )
         memory = _with_columns(memory, entered)._replace(best=best)
         is_smaller = upper - lower < _LEAST_GAIN * memory.gap
         has_gained = ((entered.num_new > 0) & ~jnp.all(entered.is_used)) | is_smaller
@@ -244,7 +250,7 @@ class L0(boosting.Booster):
             # Once the gap is closed, the next round solves the other relaxation, of unknown gap.
             gap=jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap)),
             num_idle=jnp.where(has_gained | is_closed, 0, memory.num_idle + 1).astype(jnp.int32),
-            pull=_next_smoothing(memory.pull, entered.num_new, has_gained_enough).astype(
+            smoothing=_next_smoothing(memory.smoothing, entered.num_new, has_gained_enough).astype(
                 upper.dtype
             ),
         )
@@ -255,7 +261,7 @@ class L0(boosting.Booster):
             slots=entered.slots,
             votes=self.votes(best),
             constant=self.constant(best),
-            count=jnp.sum(entered.is_used, dtype=jnp.int32) - _NUM_CONSTANTS,
+            count=jnp.sum(entered.is_used, dtype=jnp.int32) - NUM_CONSTANTS,
             certificate=self.certificate(memory),
             edge=jnp.max(proposal.values),
             status=self._status(memory, proposal.relaxation.status, is_closed & is_last),
@@ -276,7 +282,7 @@ class L0(boosting.Booster):
         )
 
     def _status(self, memory: Memory, of_relaxation: Array, is_closed: Array) -> Array:
-        """The status after a round; `is_closed` where the gap of the last relaxation is."""
+        """The status after a round; `is_closed` if the gap of the last relaxation is closed."""
         is_stuck = memory.num_idle >= _MAX_IDLE
         lacks_capacity = jnp.all(memory.is_used) | (of_relaxation == int(Status.CAPACITY_LIMIT))
         missed = jnp.where(lacks_capacity, int(Status.CAPACITY_LIMIT), int(Status.PRECISION_LIMIT))
@@ -355,7 +361,7 @@ class L0(boosting.Booster):
 
     def votes(self, best: local_search.Vote) -> Array:
         """The coefficients of the hypotheses, equal for the outputs -1 and +1, [capacity, 2]."""
-        own = best.coefficients[_NUM_CONSTANTS:]
+        own = best.coefficients[NUM_CONSTANTS:]
         return jnp.stack([own, own], axis=1)
 
     def constant(self, best: local_search.Vote) -> Array:
@@ -380,26 +386,11 @@ class L0(boosting.Booster):
         )
 
 
-def _worth(
-    memory: Memory, signs: Array, solved: L0Relaxation, was_either: Array, best: local_search.Vote
-) -> Array:
-    """How much each column [2 + capacity] is worth keeping: what it contributes to the relaxation,
-    less its reduced cost relative to its own cost; inf for columns that may not be overwritten.
-    """
-    reduced_costs = pricing.reduced_costs(
-        memory.outputs * signs[None, :], memory.costs, solved, was_either
-    )
-    worth = (
-        solved.selected + solved.coefficients - numerics.safe_divide(reduced_costs, memory.costs)
-    )
-    return jnp.where(best.coefficients > 0, jnp.inf, worth).at[:_NUM_CONSTANTS].set(jnp.inf)
-
-
-def _with_columns(memory: Memory, entered: Entered) -> Memory:
+def _with_columns(memory: Memory, entered: columns.Entered) -> Memory:
     primal = memory.warm.primal
     # A new column does not start from the mu of the column that it overwrites.
     primal = primal._replace(
-        selected=primal.selected.at[_NUM_CONSTANTS + entered.slots].set(0.0, mode="drop")
+        selected=primal.selected.at[NUM_CONSTANTS + entered.slots].set(0.0, mode="drop")
     )
     return memory._replace(
         outputs=entered.outputs,
@@ -436,69 +427,6 @@ def _nothing_proven(cold: WarmStart) -> Proof:
         zero,
         zero,
     )
-
-
-class Entered(NamedTuple):
-    """The columns after a round."""
-
-    outputs: Array  # [2 + capacity, m]
-    costs: Array  # [2 + capacity]
-    is_used: Array  # [2 + capacity] bool
-    # [k] int32 the slot in the ensemble of each proposal; its capacity for one that is not stored
-    slots: Array
-    num_new: Array  # [] int32
-
-
-def enter(
-    outputs: Array, costs: Array, is_used: Array, priced: Priced, worth: Array, is_wanted: Array
-) -> Entered:
-    """Writes new columns into free slots first, and then over columns whose worth is below
-    `_WORTHLESS`. A proposal equal to a stored column replaces it if it costs less.
-
-    Args:
-      outputs: [n, m].
-      costs: [n].
-      is_used: [n] bool.
-      priced: the proposals; entries of value -inf are empty.
-      worth: [n] of the columns in use; inf for those that must stay.
-      is_wanted: [] bool, whether to store any proposal.
-    """
-    size = costs.shape[0]
-    # A constant keeps its slot. A proposal that equals it and costs less gets a slot of its own.
-    is_proposed = jnp.arange(size) >= _NUM_CONSTANTS
-    available = jnp.argsort(jnp.where(is_used, worth, -1.0))
-    num_available = jnp.sum(~is_used | (worth < _WORTHLESS), dtype=jnp.int32)
-
-    def write(carry: tuple[Array, ...], item: tuple[Array, ...]) -> tuple[tuple[Array, ...], Array]:
-        outputs, costs, is_used, num_new = carry
-        row, cost, is_proposal = item
-        is_same = (
-            jnp.all(outputs == row[None, :], axis=1) & is_used & (is_proposed | (costs <= cost))
-        )
-        index, is_known = jnp.argmax(is_same), jnp.any(is_same)
-        pays = (
-            is_wanted
-            & is_proposal
-            & jnp.where(
-                is_known, is_proposed[index] & (cost < costs[index]), num_new < num_available
-            )
-        )
-        slot = jnp.where(
-            pays, jnp.where(is_known, index, available[jnp.minimum(num_new, size - 1)]), size
-        ).astype(jnp.int32)
-        carry = (
-            outputs.at[slot].set(row, mode="drop"),
-            costs.at[slot].set(cost, mode="drop"),
-            is_used.at[slot].set(True, mode="drop"),
-            num_new + (pays & ~is_known).astype(jnp.int32),
-        )
-        return carry, slot - _NUM_CONSTANTS
-
-    start = (outputs, costs, is_used, jnp.zeros((), jnp.int32))
-    (outputs, costs, is_used, num_new), slots = loops.scan(
-        write, start, (priced.outputs, priced.costs, priced.values > -jnp.inf)
-    )
-    return Entered(outputs, costs, is_used, slots, num_new)
 
 
 def make_booster(

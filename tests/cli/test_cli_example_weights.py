@@ -2,10 +2,8 @@
 tests.
 """
 
-import contextlib
 import io
 import json
-import sys
 
 import jax
 import numpy as np
@@ -13,9 +11,10 @@ import polars
 import pytest
 
 import jboost
-from jboost import cli, example_weights, files
+from command_line import run_in
+from jboost import example_weights, files
 from jboost.cli import resolution
-from jboost.cli.example_weights import method as room
+from jboost.cli.example_weights import method
 from jboost.cli.inputs import Examples
 from jboost.report import example_weights as report_module
 
@@ -40,21 +39,6 @@ def make_frame():
             "class": np.where(signs > 0, "yes", "no"),
         }
     )
-
-
-def run_in(folder, *arguments):
-    """Runs jboost in-process in a folder; returns (status, output, errors)."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.chdir(folder)
-        patch.setattr("os._exit", sys.exit)
-        with pytest.raises(SystemExit) as exit:
-            cli.main([str(argument) for argument in arguments])
-    return exit.value.code, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +156,7 @@ def test_the_automatic_radius_is_enough_for_what_the_fit_sees(shift, scale):
     for size in (1, 2, 7, 30):
         points = ((generator.normal(size=(size, 3)) + shift) * scale).astype(np.float32)
         chosen = np.arange(size) % 3 != 1
-        centre, radius = room.cube_for(points, chosen, settings_of(precision="float32"))
+        centre, radius = method.cube_for(points, chosen, settings_of(precision="float32"))
         example_weights.validate(points, np.ones(size), radius=radius, centre=centre, mask=chosen)
         if size > 2:
             with pytest.raises(ValueError, match="needs"):
@@ -187,7 +171,7 @@ def test_columns_whose_distances_overflow_are_named(dtype, size):
     with pytest.raises(
         ValueError, match=f"distances between such rows overflow {dtype}: rescale the columns"
     ):
-        room.cube_for(points, np.ones(2, bool), settings_of(precision=dtype))
+        method.cube_for(points, np.ones(2, bool), settings_of(precision=dtype))
 
 
 def test_more_folds_than_rows_are_refused():
@@ -199,16 +183,16 @@ def test_more_folds_than_rows_are_refused():
             " 2 or fewer"
         ),
     ):
-        room.choose(examples, np.ones(6, bool), settings_of(folds=1_000_000))
+        method.choose(examples, np.ones(6, bool), settings_of(folds=1_000_000))
 
 
 def test_cv_stands_for_multiples_of_one_over_the_rows():
     assert (
-        room.penalties(settings_of(), 20)
-        == room.penalties(settings_of(penalty=("cv",)), 20)
+        method.penalties(settings_of(), 20)
+        == method.penalties(settings_of(penalty=("cv",)), 20)
         == (0.075, 0.1, 0.15, 0.25, 0.45)
     )
-    assert room.penalties(settings_of(penalty=("cv", 0.5)), 20) == (
+    assert method.penalties(settings_of(penalty=("cv", 0.5)), 20) == (
         0.075,
         0.1,
         0.15,
@@ -216,7 +200,7 @@ def test_cv_stands_for_multiples_of_one_over_the_rows():
         0.45,
         0.5,
     )
-    assert room.penalties(settings_of(penalty=(0.5,)), 20) == (0.5,)
+    assert method.penalties(settings_of(penalty=(0.5,)), 20) == (0.5,)
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
@@ -234,8 +218,8 @@ def test_a_choice_of_the_penalty_that_is_ended_early_says_so(monkeypatch, is_int
             {"penalty": one, "mean": rates[one], "rates": [rates[one]] * 2} for one in candidates
         ]
 
-    monkeypatch.setattr(room, "_losses", losses)
-    choice = room.choose(
+    monkeypatch.setattr(method, "_losses", losses)
+    choice = method.choose(
         examples,
         np.ones(6, bool),
         settings,
@@ -246,7 +230,7 @@ def test_a_choice_of_the_penalty_that_is_ended_early_says_so(monkeypatch, is_int
         {"chosen": choice.penalty, "losses": choice.losses, "candidates": choice.num_candidates}
     )
     assert said[-1] == "note: the choice of the penalty was ended after 2 of 3 values"
-    assert room.choose(examples, np.ones(6, bool), settings).penalty == 0.8
+    assert method.choose(examples, np.ones(6, bool), settings).penalty == 0.8
 
 
 @pytest.mark.slow

@@ -2,8 +2,6 @@
 one cross-validation serve nearly all tests.
 """
 
-import contextlib
-import io
 import json
 import math
 import sys
@@ -14,6 +12,7 @@ import numpy as np
 import polars
 import pytest
 
+import command_line
 import jboost
 from jboost import cli, files
 from jboost.cli import resolution, sizes
@@ -82,17 +81,11 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def said(folder):
     """The text that the one fit printed."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.chdir(folder)
-        with pytest.raises(SystemExit) as exit:
-            cli.main(["fit", *DATA, *QUICK, "--weights", "cost", "--output", "out"])
-    assert (exit.value.code, err.getvalue()) == (0, "")
-    return out.getvalue()
+    status, out, err = command_line.run_in(
+        folder, "fit", *DATA, *QUICK, "--weights", "cost", "--output", "out"
+    )
+    assert (status, err) == (0, "")
+    return out
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,7 @@
 serves nearly all tests.
 """
 
-import contextlib
-import io
 import json
-import sys
 
 import jax
 import numpy as np
@@ -13,7 +10,8 @@ import polars
 import pytest
 
 import jboost
-from jboost import cli, files, slipper
+from command_line import run_in
+from jboost import files, slipper
 from jboost.base import memory
 from jboost.cli import resolution, sizes
 from jboost.data import binarization, readers
@@ -53,21 +51,6 @@ def make_frame():
             "ill": np.where(ill, "yes", "no"),
         }
     )
-
-
-def run_in(folder, *arguments):
-    """Runs jboost in-process in a folder; returns (status, output, errors)."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.chdir(folder)
-        patch.setattr("os._exit", sys.exit)
-        with pytest.raises(SystemExit) as exit:
-            cli.main([str(argument) for argument in arguments])
-    return exit.value.code, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")

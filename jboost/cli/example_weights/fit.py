@@ -52,7 +52,8 @@ def fit(settings: Settings, say: Any) -> None:
         choice = example_weights.choose(examples, everything, settings, on_step=on_step)
     with timed(opening.seconds, "weights"):
         model = example_weights.fit(examples, everything, settings, choice.penalty)
-    description = report_module.describe(model, names, float(model.kernel.radius))  # type: ignore[attr-defined]
+    radius = float(model.kernel.radius)  # type: ignore[attr-defined]
+    description = report_module.describe(model, names, radius)
     found = build.losses([make_rule(model, settings)], examples.in_float64(), others)
     _, labels, weights = examples.in_float64()
     description["verdict"] = verdict.assess(

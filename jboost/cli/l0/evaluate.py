@@ -67,15 +67,15 @@ def evaluate_folds(
     def evaluate_fold(number: int) -> Losses:
         bits, held_out, inner = parts[number]
         training_rows = ~held_out
-        room: dict[str, Any] = {
+        options: dict[str, Any] = {
             "num_attributes": binarizers[number].num_bits,
             "has_gaps": has_gaps,
             "inner": inner,
             "num_rows": num_rows,
         }
         left = limits.left()
-        room["seconds"] = None if left is None else left / (len(masks) - number)
-        found = l0.fit(bits, labels, source.weights, training_rows, settings, **room)
+        options["seconds"] = None if left is None else left / (len(masks) - number)
+        found = l0.fit(bits, labels, source.weights, training_rows, settings, **options)
         fitted = found.fit
         training, others = (
             (bits[chosen], labels[chosen], weights[chosen]) for chosen in (training_rows, held_out)

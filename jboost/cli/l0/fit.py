@@ -44,12 +44,12 @@ def fit(settings: Settings, say: Any) -> None:
         inner = l0.choosing_folds(rows, labels, part.weights, everything, table.columns, settings)
     with timed(opening.seconds, "rules"), limits.progress("l0", l0.num_steps(settings)) as on_step:
         has_gaps = bool(np.isnan(bits).any()) or (inner is not None and inner.have_gaps(everything))
-        room: dict[str, Any] = {
+        options: dict[str, Any] = {
             "num_attributes": binarizer.num_bits,
             "has_gaps": has_gaps,
             "inner": inner,
         }
-        found = l0.fit(bits, labels, part.weights, everything, settings, on_step=on_step, **room)
+        found = l0.fit(bits, labels, part.weights, everything, settings, on_step=on_step, **options)
     fitted = found.fit
     ensemble = voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
 

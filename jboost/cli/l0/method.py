@@ -245,7 +245,7 @@ def fit(
         make_learner = Partial(
             _maker(settings.max_order, has_gaps), num_attributes, int(chosen.sum())
         )
-        room: dict[str, Any] = {
+        fixed: dict[str, Any] = {
             "tolerance": settings.tolerance,
             "max_rounds": settings.rounds,
             "max_columns": settings.max_columns,
@@ -258,7 +258,7 @@ def fit(
                 dataset,
                 make_learner,
                 dataclasses.replace(settings, margin=tuple(rhos)),
-                room,
+                fixed,
                 on_step,
             )
         else:
@@ -269,10 +269,10 @@ def fit(
                 "held_out": _hold_out(merged, weights, chosen, inner, settings),
                 "fold_features": features.swapaxes(0, 1),
             }
-            found = _choose(dataset, make_learner, folds, settings, rhos, room, on_step)
+            found = _choose(dataset, make_learner, folds, settings, rhos, fixed, on_step)
             if settings.exact > 0:
                 found = dataclasses.replace(
-                    _prove(dataset, make_learner, found.settings, room, on_step),
+                    _prove(dataset, make_learner, found.settings, fixed, on_step),
                     losses=found.losses,
                 )
     if Status(int(found.fit.status)) is Status.INVALID_INPUT:
@@ -381,7 +381,7 @@ def _fit_one(
     dataset: Dataset,
     make_learner: Partial,
     settings: Settings,
-    room: dict[str, Any],
+    fixed: dict[str, Any],
     on_step: OnStep | None,
 ) -> Found:
     """The vote for one kappa, margin and kind of vote."""
@@ -392,7 +392,7 @@ def _fit_one(
     (kappa,), (margin,), (vote,) = settings.kappa, settings.margin, settings.vote
     learner, options = (
         make_learner(kappa),
-        {"margin": float(margin), "search": _search(vote, settings), **room},
+        {"margin": float(margin), "search": _search(vote, settings), **fixed},
     )
     with checkpointing.kept(
         settings, watch, lambda: l0.init(dataset, learner, **options), dataset
@@ -410,7 +410,7 @@ def _prove(
     dataset: Dataset,
     make_learner: Partial,
     settings: Settings,
-    room: dict[str, Any],
+    fixed: dict[str, Any],
     on_step: OnStep | None,
 ) -> Found:
     """The vote that branch and cut over all rules comes to within its seconds, for one kappa and
@@ -426,7 +426,7 @@ def _prove(
         return goes_on and (not is_search or bool(limit()(state, info)))
 
     (kappa,), (margin,) = settings.kappa, settings.margin
-    learner, options = make_learner(kappa), {"margin": float(margin), **room}
+    learner, options = make_learner(kappa), {"margin": float(margin), **fixed}
 
     def like() -> l0.ExactFitState:
         return l0.ExactFitState(l0.init(dataset, learner, **options), None)
@@ -450,7 +450,7 @@ def _choose(
     folds: dict[str, Any],
     settings: Settings,
     rhos: list[float],
-    room: dict[str, Any],
+    fixed: dict[str, Any],
     on_step: Any,
 ) -> Found:
     def watch(errors: Any, progress: tuple[int, int]) -> bool:
@@ -465,7 +465,7 @@ def _choose(
         on_step=watch,
         **folds,
         **grid,
-        **room,
+        **fixed,
     )
     means, spreads = (
         np.asarray(choice.errors, np.float64),

@@ -1,0 +1,98 @@
+"""The columns of the restricted relaxation: which ones are worth keeping, and where new ones go."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from jboost.base import loops, numerics
+from jboost.base.types import Array
+from jboost.l0 import pricing
+from jboost.l0.pricing import Priced
+from jboost.l0.types import L0Relaxation
+
+NUM_CONSTANTS = 2  # the columns 0 and 1 are the hypotheses +1 and -1
+# A column may be overwritten if mu + lambda minus (reduced cost / cost) is below this.
+_WORTHLESS = 1e-3
+
+
+def worth(
+    margins: Array, costs: Array, solved: L0Relaxation, is_either: Array, must_stay: Array
+) -> Array:
+    """How much each column [n] is worth keeping: its share in the relaxation, less its reduced cost
+    relative to its own cost; inf for columns that may not be overwritten.
+
+    Args:
+      margins: [n, m].
+      costs: [n].
+      solved: the relaxation over these columns.
+      is_either: [] bool, whether its cuts are those of either order.
+      must_stay: [n] bool; the constants stay in any case.
+    """
+    reduced_costs = pricing.reduced_costs(margins, costs, solved, is_either)
+    share = solved.selected + solved.coefficients - numerics.safe_divide(reduced_costs, costs)
+    return jnp.where(must_stay, jnp.inf, share).at[:NUM_CONSTANTS].set(jnp.inf)
+
+
+class Entered(NamedTuple):
+    """The columns after a round."""
+
+    outputs: Array  # [2 + capacity, m]
+    costs: Array  # [2 + capacity]
+    is_used: Array  # [2 + capacity] bool
+    # [k] int32 the slot in the ensemble of each proposal; its capacity for one that is not stored
+    slots: Array
+    num_new: Array  # [] int32
+
+
+def enter(
+    outputs: Array, costs: Array, is_used: Array, priced: Priced, worth: Array, is_wanted: Array
+) -> Entered:
+    """Writes new columns into free slots first, and then over columns whose worth is below
+    `_WORTHLESS`. A proposal equal to a stored column replaces it if it costs less.
+
+    Args:
+      outputs: [n, m].
+      costs: [n].
+      is_used: [n] bool.
+      priced: the proposals; entries of value -inf are empty.
+      worth: [n] of the columns in use; inf for those that must stay.
+      is_wanted: [] bool, whether to store any proposal.
+    """
+    size = costs.shape[0]
+    # A constant keeps its slot. A proposal that equals it and costs less gets a slot of its own.
+    is_proposed = jnp.arange(size) >= NUM_CONSTANTS
+    available = jnp.argsort(jnp.where(is_used, worth, -1.0))
+    num_available = jnp.sum(~is_used | (worth < _WORTHLESS), dtype=jnp.int32)
+
+    def write(carry: tuple[Array, ...], item: tuple[Array, ...]) -> tuple[tuple[Array, ...], Array]:
+        outputs, costs, is_used, num_new = carry
+        row, cost, is_proposal = item
+        is_same = (
+            jnp.all(outputs == row[None, :], axis=1) & is_used & (is_proposed | (costs <= cost))
+        )
+        index, is_known = jnp.argmax(is_same), jnp.any(is_same)
+        pays = (
+            is_wanted
+            & is_proposal
+            & jnp.where(
+                is_known, is_proposed[index] & (cost < costs[index]), num_new < num_available
+            )
+        )
+        slot = jnp.where(
+            pays, jnp.where(is_known, index, available[jnp.minimum(num_new, size - 1)]), size
+        ).astype(jnp.int32)
+        carry = (
+            outputs.at[slot].set(row, mode="drop"),
+            costs.at[slot].set(cost, mode="drop"),
+            is_used.at[slot].set(True, mode="drop"),
+            num_new + (pays & ~is_known).astype(jnp.int32),
+        )
+        return carry, slot - NUM_CONSTANTS
+
+    start = (outputs, costs, is_used, jnp.zeros((), jnp.int32))
+    (outputs, costs, is_used, num_new), slots = loops.scan(
+        write, start, (priced.outputs, priced.costs, priced.values > -jnp.inf)
+    )
+    return Entered(outputs, costs, is_used, slots, num_new)
