@@ -2,6 +2,9 @@
 proof in the result.
 """
 
+import importlib
+from types import ModuleType
+
 from jboost import (
     adaboost,
     checkpoints,
@@ -34,6 +37,14 @@ from jboost.base.predict import predict, predict_scores
 from jboost.base.types import Dataset, make_dataset, validate
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`jboost.sklearn`, which needs scikit-learn, is imported when it is first used."""
+    if name == "sklearn":
+        return importlib.import_module("jboost.sklearn")
+    raise AttributeError(f"module 'jboost' has no attribute {name!r}")
+
 
 __all__ = [
     "Dataset",

@@ -38,6 +38,9 @@ RUNTIME = frozenset({"jax", "jaxlib", "optax", "numpy", "chex"})
 LOWEST_LAYER_WITH_EXTRAS = 5
 # Modules of no layer. They may import every other, and no other may import them.
 FRONT = frozenset({"jboost", "jboost.__main__"})
+# (module, extra) for classes that subclass those of the extra: it is imported at the top, and
+# `import jboost` does not import the module.
+SUBCLASSES: frozenset[tuple[str | None, str]] = frozenset({("sklearn", "sklearn")})
 # (module, module of the same layer that it may import). The command line calls the others. A model
 # file is an output, and may hold a binarizer. Pairwise boosting calls learners as AdaBoost does.
 # Checkpoints resume a driven loop; they are outputs, and store the version as a model file does.
@@ -138,7 +141,7 @@ def find_violations(
                     violations.append(
                         f"{where}: imports the extra {top} below layer {LOWEST_LAYER_WITH_EXTRAS}"
                     )
-                elif not in_function:
+                elif not in_function and (own, top) not in SUBCLASSES:
                     violations.append(f"{where}: imports the extra {top} outside a function")
     try:
         TopologicalSorter(edges).prepare()

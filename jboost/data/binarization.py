@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ __all__ = [
     "Binarizer",
     "Kind",
     "apply",
+    "apply_on_host",
     "describe_literal",
     "describe_monomial",
     "encode",
@@ -276,22 +278,53 @@ def apply(binarizer: Binarizer, features: Any) -> Array:
         held,
         binarizer.attributes,
         binarizer.kinds,
-        binarizer.thresholds,
-        binarizer.missing_is_value,
+        jnp.asarray(binarizer.thresholds),
+        jnp.asarray(binarizer.missing_is_value),
     )
 
 
-@jax.jit
-def _bits(
-    features: Array, attributes: Array, kinds: Array, thresholds: Array, missing_is_value: Array
-) -> Array:
+def apply_on_host(binarizer: Binarizer, numbers: np.ndarray) -> np.ndarray:
+    """The bits of rows, computed by NumPy: nothing is compiled, whatever the number of rows.
+
+    Args:
+      binarizer: of `fit`.
+      numbers: [m, n] floats as `encode` gives them.
+
+    Returns:
+      [m, N] floats as `apply` gives them.
+
+    >>> binarizer = fit([[1.0], [2.0], [np.nan]], [1, -1, -1], names=["size"])
+    >>> apply_on_host(binarizer, np.asarray(encode(binarizer, [[1.2], [np.nan]]))).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    fields = (
+        binarizer.attributes,
+        binarizer.kinds,
+        binarizer.thresholds,
+        binarizer.missing_is_value,
+    )
+    return _bits_by(np, numbers, *(np.asarray(field) for field in fields))
+
+
+def _bits_by(
+    module: Any,
+    features: Any,
+    attributes: Any,
+    kinds: Any,
+    thresholds: Any,
+    missing_is_value: Any,
+) -> Any:
+    """The bits, computed by NumPy or `jax.numpy`."""
     values = features[:, attributes]
-    limits = jnp.asarray(thresholds).astype(features.dtype)[None, :]
-    is_missing = jnp.isnan(values)
-    holds = jnp.where((kinds == Kind.AT_MOST)[None, :], values <= limits, values == limits)
-    holds = jnp.where((kinds == Kind.MISSING)[None, :], is_missing, holds)
-    unmatched = is_missing & ~jnp.asarray(missing_is_value)[attributes][None, :]
-    return jnp.where(unmatched, jnp.nan, holds).astype(features.dtype)
+    limits = thresholds.astype(features.dtype)[None, :]
+    is_missing = module.isnan(values)
+    holds = module.where((kinds == Kind.AT_MOST)[None, :], values <= limits, values == limits)
+    holds = module.where((kinds == Kind.MISSING)[None, :], is_missing, holds)
+    unmatched = is_missing & ~missing_is_value[attributes][None, :]
+    return module.where(unmatched, module.nan, holds).astype(features.dtype)
+
+
+_bits = jax.jit(functools.partial(_bits_by, jnp))
 
 
 def encode(binarizer: Binarizer, features: Any) -> Array:

@@ -1,0 +1,318 @@
+"""What all estimators share: one vote for each class, choice of numbers, calibration, prediction.
+
+A subclass defines `_fit_vote`, which fits the vote of one class against the others.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from jboost.sklearn import calibration, folds, rules, tables
+from jboost.sklearn.folds import Fold
+from jboost.sklearn.tables import Rows
+from jboost.sklearn.votes import Constant
+from jboost.sklearn.watch import Watch
+
+CV = "cv"
+_MOST_IDLE = 2  # one worse value may be noise; not tuned
+
+
+class _Scored(NamedTuple):
+    """Scores of labelled rows."""
+
+    scores: np.ndarray  # [k, V] of V votes
+    is_covered: np.ndarray  # [k, V] bool, whether anything votes
+    codes: np.ndarray  # [k] the index of the class
+    weights: np.ndarray  # [k]
+
+
+def _has_probabilities(estimator: Any) -> bool:
+    if estimator.calibration is None:
+        raise AttributeError(
+            "predict_proba needs calibration='sigmoid' or 'isotonic' in the constructor; it is None"
+        )
+    return True
+
+
+def _is_cv(value: Any) -> bool:
+    return isinstance(value, str) and value == CV
+
+
+class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    """The base class of the estimators. Two classes have one vote, K > 2 classes have K."""
+
+    # set by the constructors of the subclasses
+    calibration: str | None
+    cv: Any
+    class_weight: Any
+    false_positive_cost: float
+    false_negative_cost: float
+    max_seconds: float | None
+    random_state: Any
+
+    # the parameters that may be "cv", each with its values in the order in which they are tried
+    _grids: Mapping[str, Sequence[Any]] = {}
+    # whether the choice ends after `_MOST_IDLE` values without a lower loss
+    _is_ordered: bool = False
+
+    def _fit_vote(
+        self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
+    ) -> Any:
+        """Fits the vote for the rows of sign +1 against those of sign -1."""
+        raise NotImplementedError
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Any:
+        """Fits the estimator.
+
+        Args:
+          X: [m, n] numbers, or numbers and text: an array, a sparse matrix, or a DataFrame of
+            pandas or polars. NaN or None where a value is missing.
+          y: [m] labels of two or more classes.
+          sample_weight: [m] not negative; a row of weight 0 counts as absent. None for ones.
+          groups: [m] the group of each row, for a `cv` that takes groups. None for no groups.
+
+        Returns:
+          The estimator.
+
+        Raises:
+          ValueError: naming the argument or the parameter.
+        """
+        watch = Watch(self, self.max_seconds)
+        self._validate()
+        table, labels, weights = tables.read_training(self, X, y, sample_weight)
+        self.classes_ = np.unique(labels[weights > 0])
+        # a class of weight 0 is none: its rows are dropped by `tables.merge`
+        codes = np.minimum(np.searchsorted(self.classes_, labels), len(self.classes_) - 1)
+        weights = weights * self._cost_of_classes(codes, weights)[codes]
+        rows = self._rows(table, codes, weights)
+        self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        parts: list[Fold] = []
+        if self._needs_folds() and len(self.classes_) > 1:
+            parts = folds.make(self.cv, rows, table, codes, weights, groups, self._seed)
+        self.options_, scored = self._choose(parts, watch)
+        self.votes_ = self._fit_votes(rows, self.options_, watch)
+        self.calibrators_ = self._calibrate(scored or self._score(self.votes_, rows), rows)
+        self.n_iter_ = max((getattr(vote, "num_rounds", 0) for vote in self.votes_), default=0)
+        watch.end()
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The scores: [k] for two classes, positive for `classes_[1]`; [k, K] for K > 2 classes."""
+        check_is_fitted(self)
+        scores = self._scores(tables.read_features(self, X, reset=False))
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of the highest score, [k]; for two classes `classes_[1]` where the score is
+        positive.
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 2:
+            return self.classes_[scores.argmax(axis=1)]
+        return self.classes_[np.where(scores > 0, len(self.classes_) - 1, 0)]
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, [k, K], a nondecreasing function of its score.
+
+        It is fitted to scores of rows that the vote was not trained on (`calibration`, `cv`). A row
+        on which nothing votes has the base rates of the training rows.
+        """
+        check_is_fitted(self)
+        table = tables.read_features(self, X, reset=False)
+        if len(self.classes_) == 1:
+            return np.ones((len(table), 1))
+        scores, covered = self._scores(table), self._covered(self.votes_, table)
+        found = np.stack(
+            [
+                calibrate(scores[:, index], covered[:, index])
+                for index, calibrate in enumerate(self.calibrators_)
+            ],
+            axis=1,
+        )
+        if len(self.classes_) == 2:
+            return np.concatenate([1 - found, found], axis=1)
+        return calibration.normalize(found, scores.argmax(axis=1))
+
+    @property
+    def certificate_(self) -> Any:
+        """The certificate of the fit; of K > 2 classes a list, one for each."""
+        return self._of_votes("certificate")
+
+    @property
+    def status_(self) -> Any:
+        """The status of the fit (`jboost.status.explain`); of K > 2 classes a list."""
+        return self._of_votes("status")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.input_tags.sparse = True
+        return tags
+
+    def _rows(self, table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Rows:
+        """The training rows in a form that does not depend on their order."""
+        return tables.merge(table, codes, weights)
+
+    def _validate(self) -> None:
+        if self.calibration not in (None, *calibration.METHODS):
+            raise ValueError(
+                f"calibration is {self.calibration!r}: expected None, 'sigmoid' or 'isotonic'"
+            )
+        for name in ("false_positive_cost", "false_negative_cost"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)!r}: expected a positive number")
+
+    def _names(self) -> list[str]:
+        """The names of the columns."""
+        named = getattr(self, "feature_names_in_", None)
+        return [f"x{index}" for index in range(self.n_features_in_)] if named is None else [*named]
+
+    def _targets(self) -> np.ndarray:
+        """The class that each vote is for."""
+        return self.classes_ if len(self.classes_) > 2 else self.classes_[1:]
+
+    def _of_votes(self, name: str) -> Any:
+        check_is_fitted(self)
+        found = [getattr(vote, name, None) for vote in self.votes_]
+        return found if len(self.classes_) > 2 else next(iter(found), None)
+
+    def _cost_of_classes(self, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """The factor of the weight of each class, [K]."""
+        kept = weights > 0
+        factors = tables.class_weights(self.class_weight, self.classes_, codes[kept], weights[kept])
+        costs = np.array([self.false_positive_cost, self.false_negative_cost], np.float64)
+        if (costs == 1).all() or len(self.classes_) == 1:
+            return factors
+        if len(self.classes_) > 2:
+            raise ValueError(
+                "false_positive_cost and false_negative_cost are for two classes, and y has"
+                f" {len(self.classes_)}: pass class_weight"
+            )
+        return factors * costs
+
+    def _needs_folds(self) -> bool:
+        chooses = any(_is_cv(getattr(self, name)) for name in self._grids)
+        return chooses or self.calibration is not None
+
+    def _fit_votes(self, rows: Rows, options: dict[str, Any], watch: Watch) -> list[Any]:
+        """One vote for two classes, K votes for K > 2 classes, none for one class."""
+        count = len(self.classes_)
+        positives = range(count) if count > 2 else range(1, count)
+        return [self._vote_for(rows, positive, options, watch) for positive in positives]
+
+    def _vote_for(self, rows: Rows, positive: int, options: dict[str, Any], watch: Watch) -> Any:
+        signs = rows.signs(positive)
+        if (signs == signs[0]).all():
+            return Constant(float(signs[0]))
+        return self._fit_vote(rows, signs, options, watch)
+
+    def _scores(self, table: np.ndarray) -> np.ndarray:
+        """[k, V]; zeros [k, 1] where there is one class."""
+        if not self.votes_:
+            return np.zeros((len(table), 1))
+        return np.stack([vote.scores(table) for vote in self.votes_], axis=1)
+
+    def _covered(self, votes: Sequence[Any], table: np.ndarray) -> np.ndarray:
+        """Whether anything votes on each row, [k, V] bool."""
+        return np.stack([vote.covers(table) for vote in votes], axis=1)
+
+    def _score(self, votes: Sequence[Any], rows: Rows) -> _Scored:
+        if not votes:
+            empty = np.zeros((len(rows.codes), 0))
+            return _Scored(empty, empty.astype(bool), rows.codes, rows.weights)
+        scores = np.stack([vote.scores(rows.table) for vote in votes], axis=1)
+        return _Scored(scores, self._covered(votes, rows.table), rows.codes, rows.weights)
+
+    def _choose(self, parts: list[Fold], watch: Watch) -> tuple[dict[str, Any], _Scored | None]:
+        """The options of the fit, and the scores of held-out rows under them.
+
+        Of several values the one of least held-out loss is taken; among equals the first.
+        A choice that the time limit ends has the best value so far.
+        """
+        candidates = self._candidates()
+        if not parts:
+            return candidates[len(candidates) // 2], None
+        best: tuple[dict[str, Any], _Scored | None] = (candidates[0], None)
+        least, num_idle = np.inf, 0
+        for options in candidates:
+            scored = self._cross_fit(parts, options, watch)
+            loss = self._loss(scored)
+            is_better = loss < least
+            best, least = ((options, scored), loss) if is_better else (best, least)
+            num_idle = 0 if is_better else num_idle + 1
+            if watch.is_over or (self._is_ordered and num_idle == _MOST_IDLE):
+                break
+        return best
+
+    def _candidates(self) -> list[dict[str, Any]]:
+        """The options to choose from: all combinations of the values of parameters at "cv"."""
+        values = [
+            grid if _is_cv(getattr(self, name)) else (getattr(self, name),)
+            for name, grid in self._grids.items()
+        ]
+        return [
+            dict(zip(self._grids, chosen, strict=True)) for chosen in itertools.product(*values)
+        ]
+
+    def _cross_fit(self, parts: list[Fold], options: dict[str, Any], watch: Watch) -> _Scored:
+        """The scores of the rows of each fold by votes that were not trained on them."""
+        found = [
+            self._score(self._fit_votes(part.training, options, watch), part.testing)
+            for part in parts
+        ]
+        return _Scored(*(np.concatenate(leaves) for leaves in zip(*found, strict=True)))
+
+    def _loss(self, scored: _Scored) -> float:
+        """The weight of the rows that the scores misclassify."""
+        scores = scored.scores
+        said = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
+        return float(scored.weights[said != scored.codes].sum())
+
+    def _calibrate(self, scored: _Scored, rows: Rows) -> list[Any]:
+        if self.calibration is None:
+            return []
+        first = 0 if len(self.classes_) > 2 else 1
+        found = []
+        for index in range(scored.scores.shape[1]):
+            positive = index + first
+            base_rate = rows.weights[rows.codes == positive].sum() / rows.weights.sum()
+            found.append(
+                calibration.fit(
+                    scored.scores[:, index],
+                    scored.codes == positive,
+                    scored.weights,
+                    self.calibration,
+                    is_covered=scored.is_covered[:, index],
+                    base_rate=float(base_rate),
+                )
+            )
+        return found
+
+
+class RuleVoteClassifier(VoteClassifier):
+    """The base class of the estimators whose hypotheses read columns of the table."""
+
+    @property
+    def rules_(self) -> rules.RuleList:
+        """The hypotheses that vote, the largest votes first."""
+        check_is_fitted(self)
+        return rules.rules_of(zip(self._targets(), self.votes_, strict=True))
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """The share of each column in the votes, [n]."""
+        check_is_fitted(self)
+        return rules.importances(self.votes_, self.n_features_in_)

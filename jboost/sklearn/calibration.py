@@ -1,0 +1,159 @@
+"""Probabilities from scores: scikit-learn's sigmoid (Platt 1999) or isotonic regression, fitted to
+scores of rows that the vote was not trained on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+
+METHODS = ("sigmoid", "isotonic")
+_TINY = 1e-6  # keeps a quotient finite where the fitted function is 0 or 1 at the score 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Sigmoid:
+    """1 / (1 + exp(slope * score + intercept)), with slope <= 0."""
+
+    slope: float
+    intercept: float
+
+    def __call__(self, scores: np.ndarray) -> np.ndarray:
+        """The probability of each score."""
+        exponent = np.clip(self.slope * scores + self.intercept, -700.0, 700.0)  # exp is finite
+        return 1.0 / (1.0 + np.exp(exponent))
+
+
+@dataclasses.dataclass(frozen=True)
+class Isotonic:
+    """A nondecreasing function that is linear between its knots."""
+
+    scores: np.ndarray  # [k] increasing
+    probabilities: np.ndarray  # [k] nondecreasing
+
+    def __call__(self, scores: np.ndarray) -> np.ndarray:
+        """The probability of each score."""
+        return np.interp(scores, self.scores, self.probabilities)
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """The probability of a class as a nondecreasing function of the score.
+
+    The probability of a positive score is above 1/2, and that of others is at most 1/2, so that the
+    class of highest probability is the predicted one: the fitted function is stretched linearly on
+    each side of the score 0. That changes little where the fitted function is near 1/2 at 0.
+    """
+
+    function: Sigmoid | Isotonic
+    base_rate: float  # of rows on which nothing votes
+    at_zero: float  # the fitted function at the score 0, inside (0, 1)
+
+    def __call__(self, scores: np.ndarray, is_covered: np.ndarray) -> np.ndarray:
+        """The probability of each score [k]; the base rate where `is_covered` [k] is False."""
+        found, middle = self.function(scores), self.at_zero
+        above = 0.5 + 0.5 * (found - middle) / (1 - middle)
+        below = 0.5 * found / middle
+        return np.where(is_covered, np.where(scores > 0, above, below), self.base_rate)
+
+
+def fit(
+    scores: np.ndarray,
+    is_class: np.ndarray,
+    weights: np.ndarray,
+    method: str,
+    *,
+    is_covered: np.ndarray,
+    base_rate: float,
+) -> Calibration:
+    """The probability of a class as a nondecreasing function of the score.
+
+    Args:
+      scores: [k] of rows that the vote was not trained on.
+      is_class: [k] bool.
+      weights: [k] positive.
+      method: of `METHODS`.
+      is_covered: [k] bool, whether anything votes on the row.
+      base_rate: the probability where nothing votes.
+
+    >>> import numpy as np
+    >>> scores, is_class = np.array([-1.0, 1.0, 2.0]), np.array([False, True, True])
+    >>> covered = np.ones(3, bool)
+    >>> found = fit(scores, is_class, np.ones(3), "sigmoid", is_covered=covered, base_rate=0.5)
+    >>> bool((np.diff(found(scores, covered)) > 0).all())
+    True
+    """
+    function = _function(scores[is_covered], is_class[is_covered], weights[is_covered], method)
+    function = function or _constant(base_rate)
+    at_zero = float(np.clip(function(np.zeros(1))[0], _TINY, 1 - _TINY))
+    return Calibration(function, base_rate, at_zero)
+
+
+def normalize(probabilities: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """Probabilities [k, K] of each class against the others, as ones whose sum is 1.
+
+    The classes are calibrated one by one, so the class of highest score need not have the highest
+    probability. Where it has not, the two probabilities are exchanged.
+
+    >>> import numpy as np
+    >>> normalize(np.array([[0.4, 0.2, 0.2]]), np.array([1])).tolist()
+    [[0.25, 0.5, 0.25]]
+    """
+    total = probabilities.sum(axis=1, keepdims=True)
+    shares = np.where(
+        total > 0, probabilities / np.where(total > 0, total, 1), 1 / probabilities.shape[1]
+    )
+    rows, highest = np.arange(len(shares)), shares.argmax(axis=1)
+    at_predicted, at_highest = shares[rows, predicted], shares[rows, highest]
+    shares[rows, predicted], shares[rows, highest] = at_highest, at_predicted
+    return shares
+
+
+def _function(
+    scores: np.ndarray, is_class: np.ndarray, weights: np.ndarray, method: str
+) -> Sigmoid | Isotonic | None:
+    """The fitted function; None where the scores of the class are not higher than the others.
+
+    Equal scores are merged and sorted first, so that a weight of 2 equals a row that occurs twice.
+    """
+    keys = np.column_stack([scores, is_class])
+    distinct, group = np.unique(keys, axis=0, return_inverse=True)
+    sums = np.bincount(group.reshape(-1), weights=weights, minlength=len(distinct))
+    values, labels = distinct[:, 0], distinct[:, 1].astype(int)
+    if len(np.unique(labels)) < 2 or len(np.unique(values)) < 2:
+        return None
+    everything = np.arange(len(values))
+    calibrated = CalibratedClassifierCV(
+        _Scores(), method=method, cv=[(everything, everything)], ensemble=False
+    ).fit(values[:, None], labels, sample_weight=sums)
+    (calibrator,) = calibrated.calibrated_classifiers_[0].calibrators
+    if method == "isotonic":
+        knots = (calibrator.X_thresholds_, calibrator.y_thresholds_)
+        return Isotonic(*(np.asarray(knot, np.float64) for knot in knots))
+    slope, intercept = float(calibrator.a_), float(calibrator.b_)
+    return Sigmoid(slope, intercept) if slope < 0 else None
+
+
+def _constant(rate: float) -> Isotonic:
+    return Isotonic(np.zeros(1), np.full(1, rate))
+
+
+class _Scores(ClassifierMixin, BaseEstimator):
+    """A classifier whose only feature is its score."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> _Scores:
+        """Nothing is fitted."""
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The feature."""
+        return np.asarray(X)[:, 0]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class by the sign of the feature; scikit-learn expects the method."""
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]

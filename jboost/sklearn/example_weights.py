@@ -1,0 +1,198 @@
+"""The classifier of example weights as an estimator."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jboost import example_weights
+from jboost.base.padding import shared_size
+from jboost.base.predict import predict_scores
+from jboost.base.status import Status, explain
+from jboost.example_weights import ExampleWeightModel
+from jboost.sklearn import features, tables
+from jboost.sklearn.base import CV, VoteClassifier
+from jboost.sklearn.features import Features, padded_rows
+from jboost.sklearn.tables import Rows
+from jboost.sklearn.watch import Watch
+
+AUTO = "auto"
+_SLACK = 1 + 1e-5  # keeps points inside the cube after rounding to float32
+# C is such a multiple of 1 / m: at 1 all margins count alike. Round numbers; not tuned.
+_FACTORS = (2.0, 4.0, 8.0)
+_LEAST_ROWS, _ROWS_DOUBLE_TO = 128, 512  # padded sizes: programs are shared among few of them
+_scores = jax.jit(predict_scores)
+
+
+class Bounds(NamedTuple):
+    """The bounds of the largest soft margin."""
+
+    lower_bound: float
+    upper_bound: float
+
+
+@dataclasses.dataclass(frozen=True)
+class PointsVote:
+    """A fitted classifier for one class against the others."""
+
+    features: Features
+    model: ExampleWeightModel
+
+    @property
+    def certificate(self) -> Bounds:
+        """The bounds of the largest soft margin."""
+        return Bounds(float(self.model.lower_bound), float(self.model.upper_bound))
+
+    @property
+    def status(self) -> int:
+        """The status of the fit."""
+        return int(self.model.status)
+
+    @property
+    def num_rounds(self) -> int:
+        """The number of iterations."""
+        return int(self.model.num_iterations)
+
+    def scores(self, table: np.ndarray) -> np.ndarray:
+        """The scores [k] of the rows of a table, in float64."""
+        points = _points(self.features, table)
+        rows = padded_rows(len(points)) - len(points)
+        found = _scores(self.model, np.pad(points, ((0, rows), (0, 0))))
+        return np.asarray(found, np.float64)[: len(points)]
+
+    def covers(self, table: np.ndarray) -> np.ndarray:
+        """Every row is covered, [k] bool."""
+        return np.ones(len(table), bool)
+
+
+class ExampleWeightsClassifier(VoteClassifier):
+    """A kernel classifier of weighted examples, as an estimator of scikit-learn
+    (`jboost.example_weights.fit`).
+
+    It compares distances between rows, so columns should have similar scales. A category becomes a
+    column of 0 and 1. Missing values are not allowed, and neither are weights. The work grows with
+    the cube of the number of rows: `jboost.example_weights.fit_large` is for many thousands.
+
+    Args:
+      penalty: C, the cost of a unit of shortfall, at least 1 / m; "cv" chooses by cross-validation
+        among multiples of 1 / m.
+      radius: R, half the width of the cube that hyperplanes are drawn from; "auto" for the least
+        that the rows allow.
+      tolerance: the relative gap between the bounds at which the fit ends; None for the least that
+        the float type allows.
+      categorical: names or indices of columns whose numbers are categories.
+      calibration: "sigmoid" or "isotonic" for `predict_proba`, fitted to scores of rows that the
+        classifier was not trained on; None for no probabilities.
+      cv: the number of folds, or a splitter of scikit-learn, or pairs of indices.
+      max_seconds: the time after which no further value is tried; None for no limit.
+      random_state: the seed of the folds.
+
+    Naish-Guzman, Holden and Paquet.
+
+    >>> import numpy as np
+    >>> X = np.arange(20.0)[:, None]
+    >>> model = ExampleWeightsClassifier(penalty=0.2).fit(X, X[:, 0] > 9)
+    >>> model.predict([[2.0], [15.0]]).tolist()
+    [False, True]
+    """
+
+    # a penalty of "cv" is chosen as a multiple of 1 / m
+    _grids = MappingProxyType({"penalty": _FACTORS})
+    class_weight = None
+    false_positive_cost = false_negative_cost = 1.0
+
+    def __init__(
+        self,
+        *,
+        penalty: Any = CV,
+        radius: Any = AUTO,
+        tolerance: float | None = None,
+        categorical: Any = (),
+        calibration: str | None = "sigmoid",
+        cv: Any = 5,
+        max_seconds: float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.penalty = penalty
+        self.radius = radius
+        self.tolerance = tolerance
+        self.categorical = categorical
+        self.calibration = calibration
+        self.cv = cv
+        self.max_seconds = max_seconds
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Any:  # type: ignore[override]
+        """Fits the estimator; see `VoteClassifier.fit`. There are no weights."""
+        return super().fit(X, y, groups=groups)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = False
+        return tags
+
+    def _rows(self, table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Rows:
+        return tables.sort(table, codes)
+
+    def _fit_vote(
+        self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
+    ) -> PointsVote:
+        seen = features.numbers_and_bits(rows, self._names(), self.categorical)
+        points, count = _points(seen, rows.table), len(signs)
+        if np.isnan(points).any():
+            raise ValueError(
+                "Input X contains NaN: ExampleWeightsClassifier takes no missing values"
+            )
+        penalty = options["penalty"]
+        penalty = min(1.0, penalty / count) if self.penalty == CV else penalty
+        centre, radius = _cube(points, self.radius)
+        missing = shared_size(count, least=_LEAST_ROWS, doubles_to=_ROWS_DOUBLE_TO) - count
+        model = _fit(
+            np.pad(points, ((0, missing), (0, 0)), mode="edge"),
+            np.pad(signs, (0, missing), constant_values=1).astype(points.dtype),
+            np.arange(count + missing) < count,
+            *(points.dtype.type(number) for number in (penalty, radius)),
+            centre,
+            self.tolerance,
+        )
+        if int(model.status) in (Status.INVALID_INPUT, Status.INFEASIBLE):
+            raise ValueError(
+                f"penalty is {penalty:g} and radius {radius:g}: {explain(int(model.status))}"
+            )
+        return PointsVote(seen, jax.tree.map(np.asarray, model))
+
+
+def _points(seen: Features, table: np.ndarray) -> np.ndarray:
+    """The rows as points [k, d], without padding: the measure depends on the dimension."""
+    return seen.matrix(table)[:, : max(seen.size, 1)]
+
+
+def _cube(points: np.ndarray, radius: Any) -> tuple[np.ndarray, float]:
+    """The centre [d] and the radius of the cube that hyperplanes are drawn from."""
+    centre = points.mean(axis=0, dtype=np.float64).astype(points.dtype)
+    if radius != AUTO:
+        return centre, float(radius)
+    # the hyperplane between two points of the cube has its nearest point to the centre inside it
+    centred = (points - centre).astype(np.float64)
+    reach = np.abs(centred).max(axis=1, initial=0) + np.linalg.norm(centred, axis=1)
+    least = float(reach.max(initial=0)) / 2 * _SLACK
+    return centre, least or 1.0
+
+
+@jax.jit
+def _fit(
+    points: Any, labels: Any, mask: Any, penalty: Any, radius: Any, centre: Any, tolerance: Any
+) -> ExampleWeightModel:
+    return example_weights.fit(
+        points,
+        labels,
+        mask=mask,
+        penalty=penalty,
+        radius=radius,
+        centre=centre,
+        tolerance=tolerance,
+    )

@@ -1,0 +1,127 @@
+"""What the boosters of stumps share: features, data sets, early stopping, warm starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from jboost import learners
+from jboost.base.boosting import Fit
+from jboost.base.types import Dataset
+from jboost.sklearn import features
+from jboost.sklearn.base import RuleVoteClassifier
+from jboost.sklearn.features import Features, padded_rows
+from jboost.sklearn.tables import Rows
+from jboost.sklearn.votes import Vote, of_fit
+from jboost.sklearn.watch import Watch
+
+_STUMPS = learners.stumps()  # one object, so that nothing compiles twice
+
+
+def dataset_of(matrix: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> Dataset:
+    """The data set of a fit, padded to one of a few numbers of rows.
+
+    Weights are divided by their mean: their scale does not matter to a booster, and sums of large
+    weights lose digits in float32.
+    """
+    missing, dtype = padded_rows(len(signs)) - len(signs), matrix.dtype
+    weights = (weights / weights.mean()).astype(dtype)
+    parts = (
+        np.pad(matrix, ((0, missing), (0, 0))),
+        np.pad(signs.astype(dtype), (0, missing), constant_values=1),
+        np.pad(weights, (0, missing), constant_values=1),
+        np.arange(len(signs) + missing) < len(signs),
+    )
+    return Dataset(*(jax.numpy.asarray(part) for part in parts))
+
+
+class StumpsClassifier(RuleVoteClassifier):
+    """A booster of decision stumps on numbers, categories and missing values."""
+
+    categorical: Any
+    max_rounds: int
+    min_weight_fraction_leaf: float
+    early_stopping: bool
+    validation_fraction: float
+    n_iter_no_change: int
+    warm_start: bool
+
+    def prepare(self, rows: Rows, signs: np.ndarray) -> tuple[Features, Dataset]:
+        """The features of training rows, and the data set that the booster is called with."""
+        seen = features.numbers_and_bits(rows, self._names(), self.categorical)
+        matrix = features.limit_cuts(
+            seen.matrix(rows.table), rows.weights, self.min_weight_fraction_leaf
+        )
+        return seen, dataset_of(matrix, signs, rows.weights)
+
+    def _boost(self, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The module of the booster, and the options of its `init` and `fit`."""
+        raise NotImplementedError
+
+    def _fit_vote(
+        self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
+    ) -> Vote:
+        common = {"key": jax.random.key(self._seed), "max_rounds": self.max_rounds}
+        booster, options = self._boost(options | common)
+        if self.early_stopping:
+            return self._stopped_early(rows, signs, booster, options, watch)
+        seen, dataset = self.prepare(rows, signs)
+        return of_fit(self._fit(booster, dataset, options, watch), seen)
+
+    def _fit(self, booster: Any, dataset: Dataset, options: dict[str, Any], watch: Watch) -> Fit:
+        if not (watch.is_needed or self.warm_start):
+            fitted: Fit = booster.fit(dataset, _STUMPS, **options)
+            return fitted
+        states = self.__dict__.setdefault("_states", {}) if self.warm_start else {}
+        name = _fingerprint(dataset)
+
+        def on_step(state: Any, info: Any) -> bool:
+            states[name] = state
+            return watch.on_step(state, info)
+
+        initial = states.get(name)
+        return booster.fit(dataset, _STUMPS, on_step=on_step, initial=initial, **options)
+
+    def _stopped_early(
+        self, rows: Rows, signs: np.ndarray, booster: Any, options: dict[str, Any], watch: Watch
+    ) -> Vote:
+        """The vote of the round of least error on held-out rows."""
+        if np.bincount(signs + 1)[[0, 2]].min() < 2:
+            raise ValueError(
+                "early_stopping holds out rows of each class: expected at least two distinct rows"
+                " of each; pass early_stopping=False"
+            )
+        training, testing = train_test_split(
+            np.arange(len(signs)),
+            test_size=max(2, int(np.ceil(self.validation_fraction * len(signs)))),
+            stratify=signs,
+            random_state=self._seed,
+        )
+        seen, dataset = self.prepare(rows.among(training), signs[training])
+        held_out = rows.among(testing)
+        state = booster.init(dataset, _STUMPS, **options)
+        best, least, num_idle = None, np.inf, 0
+        for _ in range(self.max_rounds):
+            state, info = booster.step(state, dataset)
+            vote = of_fit(booster.finish(state, dataset), seen)
+            wrong = (vote.scores(held_out.table) > 0) != (signs[testing] > 0)
+            loss = held_out.weights[wrong].sum()
+            best, least, num_idle = (vote, loss, 0) if loss < least else (best, least, num_idle + 1)
+            is_over = not watch.on_step(state, info) or num_idle >= self.n_iter_no_change
+            if is_over or int(state.status) != 0:
+                break
+        assert best is not None
+        return best
+
+
+def _fingerprint(dataset: Dataset) -> bytes:
+    """A name of the data set, by its bytes."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for part in dataset:
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.digest()

@@ -1,0 +1,165 @@
+"""Tables, classes and weights of scikit-learn's calls, as arrays.
+
+Every fit starts from the same form of its training rows: rows of weight 0 are dropped, equal rows
+of one class are merged to one row of the sum of their weights, and the rows are sorted. So a weight
+of 2 and a row that occurs twice give the same model, and the order of the rows does not matter.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+
+from jboost.data import attributes, frames
+
+
+class Rows(NamedTuple):
+    """Labelled training rows."""
+
+    table: np.ndarray  # [r, n] float64, or objects where a column holds text
+    codes: np.ndarray  # [r] int, the index of the class
+    weights: np.ndarray  # [r] float64, positive
+
+    def signs(self, positive: int) -> np.ndarray:
+        """+1 for the class of this index, -1 for the others, [r]."""
+        return np.where(self.codes == positive, 1, -1)
+
+    def among(self, keep: np.ndarray) -> Rows:
+        """The rows at these indices, or where a mask is True."""
+        return Rows(self.table[keep], self.codes[keep], self.weights[keep])
+
+
+def read_training(
+    estimator: Any, X: Any, y: Any, sample_weight: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Reads the arguments of `fit`, and sets `n_features_in_` and `feature_names_in_`.
+
+    Returns:
+      The table [m, n], the labels [m] and the weights [m].
+
+    Raises:
+      ValueError: in the words of scikit-learn, where an argument is not as it must be.
+    """
+    if frames.is_frame(X):
+        validate_data(estimator, X=X, y=y, skip_check_array=True)
+        table = _table_of_frame(X)
+    else:
+        options = _options(estimator)
+        checked, y = validate_data(estimator, X=X, y=y, multi_output=True, **options)
+        table = attributes.as_table(checked)
+    labels = _labels(y, len(table))
+    weights = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
+    return _with_numbers(table), labels, weights
+
+
+def read_features(estimator: Any, X: Any, *, reset: bool) -> np.ndarray:
+    """Reads a table [k, n]; with `reset` it sets the number and the names of the columns.
+
+    Raises:
+      ValueError: in the words of scikit-learn, naming the columns that are not those of `fit`.
+    """
+    if frames.is_frame(X):
+        validate_data(estimator, X=X, reset=reset, skip_check_array=True)
+        return _with_numbers(_table_of_frame(X))
+    checked = validate_data(estimator, X=X, reset=reset, **_options(estimator))
+    return _with_numbers(attributes.as_table(checked))
+
+
+def merge(table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Rows:
+    """The rows of positive weight, sorted, equal rows of one class as one of the sum of weights.
+
+    >>> import numpy as np
+    >>> rows = merge(
+    ...     np.array([[2.0], [1.0], [2.0]]), np.array([1, 0, 1]), np.array([1.0, 2.0, 3.0])
+    ... )
+    >>> rows.table.tolist(), rows.codes.tolist(), rows.weights.tolist()
+    ([[1.0], [2.0]], [0, 1], [2.0, 4.0])
+    """
+    kept = np.flatnonzero(weights > 0)
+    table, codes, weights = table[kept], codes[kept], weights[kept]
+    numbers = _numbers(table) + 0.0  # -0 becomes 0
+    numbers[np.isnan(numbers)] = np.nan  # one bit pattern for all missing values
+    keys = np.ascontiguousarray(np.column_stack([numbers, codes.astype(np.float64)]))
+    _, first, group = np.unique(
+        _order_preserving(keys), axis=0, return_index=True, return_inverse=True
+    )
+    sums = np.bincount(group.reshape(-1), weights=weights, minlength=len(first))
+    return Rows(table[first], codes[first], sums)
+
+
+def sort(table: np.ndarray, codes: np.ndarray) -> Rows:
+    """All rows, sorted, each with the weight 1."""
+    keys = np.column_stack([_numbers(table) + 0.0, codes.astype(np.float64)])
+    order = np.lexsort(keys.T[::-1])
+    return Rows(table[order], codes[order], np.ones(len(order)))
+
+
+def class_weights(
+    class_weight: Any, classes: np.ndarray, codes: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The factor of the weight of each class, [K], of scikit-learn's `class_weight`."""
+    if class_weight is None:
+        return np.ones(len(classes))
+    return compute_class_weight(
+        class_weight, classes=classes, y=classes[codes], sample_weight=weights
+    )
+
+
+def _options(estimator: Any) -> dict[str, Any]:
+    tags = estimator.__sklearn_tags__().input_tags
+    return {
+        "dtype": None if tags.string else np.float64,
+        "accept_sparse": ("csr",) if tags.sparse else False,
+        "ensure_all_finite": "allow-nan" if tags.allow_nan else True,
+    }
+
+
+def _table_of_frame(frame: Any) -> np.ndarray:
+    if 0 in frame.shape:
+        raise ValueError(
+            f"Found array with {frame.shape[0]} sample(s) and {frame.shape[1]} feature(s)"
+            f" (shape={frame.shape}) while a minimum of 1 is required."
+        )
+    return frames.to_table(frame)
+
+
+def _with_numbers(table: np.ndarray) -> np.ndarray:
+    """Numbers as float64; objects where a column holds text."""
+    if table.dtype != object:
+        return table.astype(np.float64)
+    if any(_texts(column, index) is not None for index, column in enumerate(table.T)):
+        return table
+    return _numbers(table)
+
+
+def _numbers(table: np.ndarray) -> np.ndarray:
+    """The table as float64 [m, n], text as its index among the texts of its column."""
+    if table.dtype != object:
+        return np.array(table, np.float64)
+    names = [str(index) for index in range(table.shape[1])]
+    categories = [_texts(column, index) for index, column in enumerate(table.T)]
+    return attributes.to_numbers(table, categories, names, np.arange(len(table)))
+
+
+def _texts(column: np.ndarray, index: int) -> tuple[str, ...] | None:
+    return attributes.texts_of(column, str(index), np.arange(len(column)))
+
+
+def _labels(y: Any, num_rows: int) -> np.ndarray:
+    labels = column_or_1d(y, warn=True)
+    if len(labels) != num_rows:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: {[num_rows, len(labels)]}"
+        )
+    check_classification_targets(labels)
+    return labels
+
+
+def _order_preserving(keys: np.ndarray) -> np.ndarray:
+    """Integers in the order of the floats; NaN is the greatest, and equal to itself."""
+    bits = keys.view(np.int64)
+    return np.where(bits >= 0, bits, bits ^ np.int64(0x7FFFFFFFFFFFFFFF))

@@ -1,0 +1,218 @@
+"""New votes for the members of a fitted ensemble, most of them 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import train_test_split
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+    indexable,
+)
+
+from jboost import lpboost, relaxations, relaxed_margin
+from jboost.base.padding import shared_size
+from jboost.sklearn.features import padded_rows
+
+_METHODS = ("lpboost", "relaxed_margin")
+_LEAST_MEMBERS = 32  # padded numbers of members: programs are shared among few of them
+
+
+class MarginCertificate(NamedTuple):
+    """The bounds of the largest soft margin over all votes of the members."""
+
+    lower_bound: float  # of the returned votes
+    upper_bound: float
+    example_weights: np.ndarray  # [m] the weights that prove the upper bound
+
+
+class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Re-weights the members of an ensemble for the largest soft margin, and drops those without a
+    vote, as an estimator of scikit-learn (`jboost.lpboost.solve`, `jboost.relaxed_margin.solve`).
+
+    Args:
+      estimator: a random forest, bagging, AdaBoost or gradient boosting classifier of scikit-learn,
+        for two classes. One that is fitted is used as it is, and all rows of `fit` choose the
+        votes. Another one is fitted to a part of the rows, and the others choose the votes.
+      method: "lpboost" for the simplex method, whose solutions are sparse; "relaxed_margin" for the
+        first-order method, for many rows.
+      nu: the share of the weight that may lie below the soft margin, in (0, 1].
+      tolerance: the gap between the certified bounds.
+      validation_fraction: the share of the rows that choose the votes, if `estimator` is not
+        fitted.
+      random_state: the seed of that split.
+
+    Attributes after `fit`: `classes_`, `estimator_`, `coefficients_` [T], `kept_` (the indices of
+    the members that vote), `certificate_`, `status_`.
+
+    >>> import numpy as np
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X = np.arange(40.0)[:, None]
+    >>> forest = RandomForestClassifier(20, random_state=0).fit(X, X[:, 0] > 19)
+    >>> thin = MarginThinner(forest, nu=0.5).fit(X, X[:, 0] > 19)
+    >>> len(thin.kept_) < 20, thin.predict([[2.0], [30.0]]).tolist()
+    (True, [False, True])
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        method: str = "lpboost",
+        nu: float = 0.3,
+        tolerance: float = 1e-3,
+        validation_fraction: float = 0.3,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.nu = nu
+        self.tolerance = tolerance
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MarginThinner:
+        """Chooses the votes.
+
+        Args:
+          X: [m, n] what the ensemble takes.
+          y: [m] labels of two classes.
+          sample_weight: [m] not negative; None for ones.
+
+        Raises:
+          ValueError: naming the argument or the parameter.
+        """
+        if self.method not in _METHODS:
+            raise ValueError(f"method is {self.method!r}: expected one of {list(_METHODS)}")
+        X, y = indexable(X, y)
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        weights = _check_sample_weight(sample_weight, labels, ensure_non_negative=True)
+        self.classes_ = np.unique(labels)
+        if len(self.classes_) != 2:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is"
+                f" {'multiclass' if len(self.classes_) > 2 else 'of one class'}."
+            )
+        X, labels, weights = self._fit_ensemble(X, labels, weights, sample_weight is not None)
+        outputs = _outputs(_members(self.estimator_), X)
+        self._scales = np.maximum(np.abs(outputs).max(axis=0), np.finfo(np.float64).tiny)
+        signs = np.where(labels == self.classes_[1], 1.0, -1.0)
+        self._solve(signs[:, None] * outputs / self._scales, weights)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The scores [k], in [-1, 1] on the rows of `fit`."""
+        check_is_fitted(self)
+        members = [_members(self.estimator_)[index] for index in self.kept_]
+        scaled = _outputs(members, X) / self._scales[self.kept_]
+        return scaled @ self.coefficients_[self.kept_]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of each row, [k]: `classes_[1]` where the score is positive."""
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = self.estimator.__sklearn_tags__().input_tags
+        for name in ("sparse", "allow_nan", "string", "categorical"):
+            setattr(tags.input_tags, name, getattr(inner, name))
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _fit_ensemble(
+        self, X: Any, labels: np.ndarray, weights: np.ndarray, has_weights: bool
+    ) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Fits the ensemble unless it is fitted; the rows that choose the votes."""
+        try:
+            check_is_fitted(self.estimator)
+        except NotFittedError:
+            parts = train_test_split(
+                X,
+                labels,
+                weights,
+                test_size=self.validation_fraction,
+                stratify=labels,
+                random_state=self.random_state,
+            )
+            if has_weights and not has_fit_parameter(self.estimator, "sample_weight"):
+                raise ValueError(
+                    f"sample_weight is given, and {type(self.estimator).__name__}.fit does not take"
+                    " it"
+                ) from None
+            given = {"sample_weight": parts[4]} if has_weights else {}
+            self.estimator_ = clone(self.estimator).fit(parts[0], parts[2], **given)
+            return parts[1], parts[3], parts[5]
+        if list(self.estimator.classes_) != list(self.classes_):
+            raise ValueError(
+                f"y has the classes {self.classes_.tolist()}, and the fitted estimator has"
+                f" {list(self.estimator.classes_)}: expected the same"
+            ) from None
+        self.estimator_ = self.estimator
+        return X, labels, weights
+
+    def _solve(self, margins: np.ndarray, weights: np.ndarray) -> None:
+        """Sets the votes for the margins [m, T] of the members."""
+        count, size = margins.shape
+        rows, columns = padded_rows(count), shared_size(size, least=_LEAST_MEMBERS)
+        padded = np.zeros((rows, columns), jax.numpy.result_type(float))
+        padded[:count, :size] = margins
+        mass = np.pad(weights, (0, rows - count)).astype(padded.dtype)
+        if self.method == "lpboost":
+            found: Any = lpboost.solve(padded, nu=self.nu, weights=mass, tolerance=self.tolerance)
+        else:
+            found = relaxed_margin.solve(
+                padded,
+                relaxations.soft_margin(nu=self.nu),
+                weights=mass,
+                tolerance=self.tolerance,
+            )
+        votes = np.asarray(found.coefficients, np.float64)[:size]
+        self.coefficients_ = votes
+        self.kept_ = np.flatnonzero(votes)
+        self.status_ = int(found.status)
+        self.certificate_ = MarginCertificate(
+            float(found.lower_bound),
+            float(found.upper_bound),
+            np.asarray(found.example_weights)[:count],
+        )
+
+
+def _members(estimator: Any) -> list[Callable[[Any], np.ndarray]]:
+    """Functions from rows to the output of each member, positive for the second class."""
+    if not hasattr(estimator, "estimators_"):
+        raise ValueError(
+            f"estimator is a {type(estimator).__name__}: expected an ensemble with `estimators_`,"
+            " such as RandomForestClassifier"
+        )
+    members = np.asarray(estimator.estimators_, object).reshape(-1)
+    columns = getattr(estimator, "estimators_features_", [None] * len(members))
+    return [_output(one, used) for one, used in zip(members, columns, strict=True)]
+
+
+def _outputs(members: list[Callable[[Any], np.ndarray]], X: Any) -> np.ndarray:
+    """The outputs [k, T] of members, positive for the second class."""
+    rows = np.asarray(X) if hasattr(X, "columns") else X  # members know no names of columns
+    return np.stack([member(rows) for member in members], axis=1).astype(np.float64)
+
+
+def _output(member: Any, columns: np.ndarray | None) -> Callable[[Any], np.ndarray]:
+    def output(rows: Any) -> np.ndarray:
+        part = rows if columns is None else np.asarray(rows)[:, columns]
+        if hasattr(member, "predict_proba"):
+            return 2 * np.asarray(member.predict_proba(part))[:, 1] - 1
+        return np.asarray(member.predict(part), np.float64)
+
+    return output

@@ -1,0 +1,55 @@
+"""What runs between two steps of a fit: the time limit, and the callbacks of scikit-learn."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+
+class Watch:
+    """Ends a fit when its time is over or a callback asks for it.
+
+    Args:
+      estimator: the estimator that is fitted.
+      max_seconds: the time limit, counted from now; None for none.
+    """
+
+    def __init__(self, estimator: Any, max_seconds: float | None) -> None:
+        if max_seconds is not None and not max_seconds > 0:
+            raise ValueError(f"max_seconds is {max_seconds!r}: expected a positive number or None")
+        self._estimator = estimator
+        self._end = None if max_seconds is None else time.monotonic() + max_seconds
+        self._context = estimator._init_callback_context(max_subtasks=None)
+        self._context.call_on_fit_task_begin(estimator=estimator)
+        self._has_callbacks = bool(getattr(estimator, "_skl_callbacks", []))
+        self._is_stopped = False
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a fit must run step by step."""
+        return self._end is not None or self._has_callbacks
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left; None without a limit."""
+        return None if self._end is None else max(self._end - time.monotonic(), 0.0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more should be started."""
+        return self._is_stopped or self.left == 0.0
+
+    def on_step(self, state: Any, info: Any) -> bool:
+        """Called after each step; False ends the fit with its best result so far."""
+        del state
+        context = self._context.subcontext(task_name="round")
+        context.call_on_fit_task_begin(estimator=self._estimator)
+        metadata = info._asdict() if hasattr(info, "_asdict") else {"info": info}
+        self._is_stopped |= bool(
+            context.call_on_fit_task_end(estimator=self._estimator, metadata=metadata)
+        )
+        return not self.is_over
+
+    def end(self) -> None:
+        """Tells the callbacks that the fit has ended."""
+        self._context.call_on_fit_task_end(estimator=self._estimator)
