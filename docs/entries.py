@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import jboost
 
+# Modules that `import jboost` does not import, because they need an extra.
+_WITH_EXTRAS = ("sklearn",)
 _ENTRY = re.compile(r"^\.\. auto(?:function|class|data):: (jboost\.\S+)$", re.MULTILINE)
 
 
@@ -24,7 +26,8 @@ def names_of(module: types.ModuleType) -> list[str]:
 
 def public_names(module: types.ModuleType = jboost, dotted: str = "jboost") -> Iterator[str]:
     """The dotted names below a module, those of the modules that it declares included."""
-    for name in names_of(module):
+    extra = _WITH_EXTRAS if module is jboost else ()
+    for name in (*names_of(module), *extra):
         value = getattr(module, name)
         if isinstance(value, types.ModuleType):
             yield from public_names(value, f"{dotted}.{name}")

@@ -435,7 +435,7 @@ def test_bad_data_are_refused_in_the_words_of_scikit_learn():
         clone(FIRST).fit(np.where(X > 1, np.inf, X), y)
     with pytest.raises(ValueError, match="max_order is 4"):
         js.RuleClassifier(max_order=4).fit(X, y)
-    with pytest.raises(ValueError, match="missing values"):
+    with pytest.raises(ValueError, match="Input contains NaN"):
         js.ExampleWeightsClassifier(penalty=0.2).fit(np.where(X > 1, np.nan, X).astype(object), y)
 
 
