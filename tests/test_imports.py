@@ -30,7 +30,7 @@ LAYERS = (
         "example_weights",
         "combine",
     ),
-    ("data", "files", "outputs", "sharding", "checkpoints", "drive", "layers"),
+    ("data", "files", "outputs", "sharding", "checkpoints", "drive", "layers", "export"),
     ("cli", "plots", "report", "sklearn"),
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
@@ -39,7 +39,7 @@ LOWEST_LAYER_WITH_EXTRAS = 5
 # Modules of no layer. They may import every other, and no other may import them.
 FRONT = frozenset({"jboost", "jboost.__main__"})
 # (module, module of the same layer that it may import). The command line calls the others. A model
-# file is an output, and may hold a binarizer. Pairwise boosting calls learners as AdaBoost does.
+# file is an output, and may hold a binarizer; so does an export. Pairwise boosting calls learners as AdaBoost does.
 # Checkpoints resume a driven loop; they are outputs, and store the version as a model file does.
 SAME_LAYER: frozenset[tuple[str, str]] = frozenset(
     {
@@ -51,6 +51,8 @@ SAME_LAYER: frozenset[tuple[str, str]] = frozenset(
         ("checkpoints", "drive"),
         ("checkpoints", "files"),
         ("checkpoints", "outputs"),
+        ("export", "data"),
+        ("export", "files"),
     }
 )
 
