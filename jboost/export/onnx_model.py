@@ -223,17 +223,19 @@ def _failed(graph: _Graph, conditions: Sequence[Condition]) -> Any:
     """Which conditions do not hold, [k, conditions] bool."""
     values = graph.columns([one.column for one in conditions])
 
-    def each(field: str, kind: Any) -> Any:
-        return graph.constant(np.array([getattr(one, field) for one in conditions], kind))
+    def given(numbers: Sequence[float], kind: Any = np.float64) -> Any:
+        return graph.constant(np.array(numbers, kind))
 
     inside = graph.op(
         "And",
-        graph.op("GreaterOrEqual", values, each("low", np.float64)),
-        graph.op("LessOrEqual", values, each("high", np.float64)),
+        graph.op("GreaterOrEqual", values, given([one.low for one in conditions])),
+        graph.op("LessOrEqual", values, given([one.high for one in conditions])),
     )
-    holds = graph.op("Xor", inside, each("negated", bool))
-    is_missing = graph.op("IsNaN", values)
-    return graph.op("Not", graph.op("Where", is_missing, each("if_missing", bool), holds))
+    # a missing value is in no interval, so that it answers `negated` up to here
+    differs = given([one.negated != one.if_missing for one in conditions], bool)
+    turned = graph.op("And", graph.op("IsNaN", values), differs)
+    holds = graph.op("Xor", inside, given([one.negated for one in conditions], bool))
+    return graph.op("Not", graph.op("Xor", holds, turned))
 
 
 def _slopes(graph: _Graph, slopes: Sequence[Slope], precision: str) -> Any:

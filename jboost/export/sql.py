@@ -204,36 +204,27 @@ def _wide_scores(vote: ScoreVote, inputs: str, finite: str) -> str:
     is_large = " OR ".join(f"ABS(x.x{index}) > {_number(_LARGE)}" for index in indices)
     if max(*map(abs, vote.anchor), abs(vote.bias)) > _LARGE:
         is_large = "1 = 1"
-    source = (
-        f"(SELECT x.*, CASE WHEN {is_large} THEN 0.0625e0 ELSE 1e0 END AS share FROM {inputs}) AS x"
-    )
+    share = f"CASE WHEN {is_large} THEN 0.0625e0 ELSE 1e0 END AS share"
+    source = f"(SELECT x.*, {share} FROM {inputs}) AS x"
     moved = [
         f"x.x{index} * x.share - {_number(anchor)} * x.share"
         for index, anchor in enumerate(vote.anchor)
     ]
-    source = _layer(
-        source,
-        moved,
-        "x{}",
-        "x.share, " + ", ".join(f"x.x{index} AS y{index}" for index in indices),
-    )
+    source = _layer(source, moved, ["x.share", *(f"x.x{index} AS y{index}" for index in indices)])
     products = [f"{_number(normal)} * x.x{index}" for index, normal in enumerate(vote.normal)]
-    source = _layer(
-        source, products, "x{}", "x.share, " + ", ".join(f"x.y{index}" for index in indices)
-    )
+    source = _layer(source, products, ["x.share", *(f"x.y{index}" for index in indices)])
     terms = ["0e0", *(f"x.x{index}" for index in indices)]
     total = _normal(f"({' + '.join(terms)} + {_number(vote.bias)} * x.share)") + " / x.share"
     finite = finite.replace("x.x", "x.y")
     return f"    SELECT CASE WHEN {finite} THEN {total} END\n    FROM {source}"
 
 
-def _layer(source: str, expressions: Sequence[str], name: str, kept: str) -> str:
-    """A subquery with one column for each expression, 0 where it is subnormal."""
-    columns = ", ".join(
-        f"{_normal(expression)} AS {name.format(index)}"
-        for index, expression in enumerate(expressions)
-    )
-    return f"(SELECT {kept}, {columns} FROM {source}) AS x"
+def _layer(source: str, expressions: Sequence[str], kept: Sequence[str]) -> str:
+    """A subquery with a column x0, x1, ... for each expression, 0 where it is subnormal."""
+    columns = [
+        f"{_normal(expression)} AS x{index}" for index, expression in enumerate(expressions)
+    ]
+    return f"(SELECT {', '.join([*kept, *columns])} FROM {source}) AS x"
 
 
 def _sum(terms: Sequence[str]) -> str:

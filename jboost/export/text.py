@@ -8,7 +8,7 @@ from typing import Any
 
 from jboost.base import words
 from jboost.data.binarization import Binarizer
-from jboost.export.description import RuleVote, ScoreVote, describe
+from jboost.export.description import RuleVote, ScoreVote, describe, one_line
 
 
 def to_text(
@@ -55,7 +55,7 @@ def lines_of(described: RuleVote | ScoreVote) -> list[str]:
         "The class is +1 if the score is above 0, else -1"
         + ("; 0 if a value is missing." if unknown else "."),
     ]
-    return [" ".join(line.splitlines()) if line.strip() else line for line in lines]
+    return [one_line(line) for line in lines]
 
 
 def _rules(vote: RuleVote) -> list[str]:
@@ -67,11 +67,8 @@ def _rules(vote: RuleVote) -> list[str]:
     if vote.constant:
         lines.append(f"  {vote.constant:+} always")
     for rule in others:
-        lines.append(
-            f"  {rule.vote:+} always"
-            if rule.text == "always"
-            else f"  {rule.vote:+} if {rule.text}"
-        )
+        condition = "always" if rule.text == "always" else f"if {rule.text}"
+        lines.append(f"  {rule.vote:+} {condition}")
     for slope in vote.slopes:
         name = words.quoted(vote.columns[slope.column].name)
         lines.append(f"  {slope.if_positive:+} * {name}")
