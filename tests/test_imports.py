@@ -39,8 +39,9 @@ LOWEST_LAYER_WITH_EXTRAS = 5
 # Modules of no layer. They may import every other, and no other may import them.
 FRONT = frozenset({"jboost", "jboost.__main__"})
 # (module, module of the same layer that it may import). The command line calls the others. A model
-# file is an output, and may hold a binarizer; so does an export. Pairwise boosting calls learners as AdaBoost does.
-# Checkpoints resume a driven loop; they are outputs, and store the version as a model file does.
+# file is an output, and may hold a binarizer. Pairwise boosting calls learners as AdaBoost does.
+# Checkpoints resume a driven loop; they are outputs, and store the version as a model file does. An
+# export writes the conditions of a binarizer, and the version.
 SAME_LAYER: frozenset[tuple[str, str]] = frozenset(
     {
         ("cli", "plots"),

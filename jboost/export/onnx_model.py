@@ -61,8 +61,13 @@ class _Graph:
     """Nodes in the order of their evaluation, and where each column of the model is."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        from onnxscript import ir
-
+        try:
+            from onnxscript import ir
+        except ImportError as error:
+            raise ValueError(
+                f"jboost.export.to_onnx needs the package onnxscript ({error}): pip install"
+                " 'jboost[export]'"
+            ) from None
         self.ir, self.tape = ir, ir.tape.Tape()
         self.num_constants = 0
         self.names: dict[str, list[str]] = {

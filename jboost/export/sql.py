@@ -221,9 +221,7 @@ def _wide_scores(vote: ScoreVote, inputs: str, finite: str) -> str:
 
 def _layer(source: str, expressions: Sequence[str], kept: Sequence[str]) -> str:
     """A subquery with a column x0, x1, ... for each expression, 0 where it is subnormal."""
-    columns = [
-        f"{_normal(expression)} AS x{index}" for index, expression in enumerate(expressions)
-    ]
+    columns = [f"{_normal(expression)} AS x{index}" for index, expression in enumerate(expressions)]
     return f"(SELECT {', '.join([*kept, *columns])} FROM {source}) AS x"
 
 
