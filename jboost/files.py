@@ -445,7 +445,9 @@ def _check_description(description: Mapping[str, Any]) -> None:
     name = description.get("type")
     if not isinstance(name, str):
         raise ValueError("it names no type of model")
-    if "settings" in description and "fields" not in description:
+    if "settings" in description:
+        if "fields" in description:
+            raise ValueError(f"the {name[:_SHOWN]} has both fields and settings")
         _check_record(description)
         return
     if not isinstance(description.get("fields"), dict):
@@ -499,7 +501,7 @@ def _rebuild(
     learner: Any,
 ) -> Any:
     name, path = description["type"], archive.path
-    if "settings" in description and "fields" not in description:
+    if "settings" in description:
         return _rebuild_record(archive, description, prefix)
     if name not in _TYPES and name not in _CONTAINERS:
         raise ValueError(
