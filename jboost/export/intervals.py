@@ -9,6 +9,7 @@ Exported code compares float64 numbers with these ends, and needs no arithmetic 
 from __future__ import annotations
 
 import fractions
+import functools
 import math
 
 import numpy as np
@@ -30,6 +31,7 @@ def held(value: float, precision: str) -> float:
     return 0.0 if abs(rounded) < float(np.finfo(dtype).tiny) else rounded
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def at_most(limit: float, precision: str) -> float:
     """The greatest float64 number x with held(x) <= held(limit).
 

@@ -61,6 +61,7 @@ def to_json(
 def _rules(vote: RuleVote) -> dict[str, Any]:
     return {
         "constant": _number(vote.constant),
+        "score_error": _number(vote.score_error),
         "rules": [
             {
                 "vote": _number(rule.vote),

@@ -17,6 +17,7 @@ from jboost.data import binarization
 from jboost.ensemble import Ensemble
 from jboost.learners import Column, Monomial, Stump
 from jboost.pair.types import Separator
+from marks import slow, slow_but
 
 NUM_ROWS = 10_000
 TINY = float(np.finfo(np.float32).tiny)
@@ -154,6 +155,13 @@ def rounded(value, document):
     return 0.0 if abs(value) < np.finfo(document["precision"]).tiny else value
 
 
+HEAD = {"format", "format_version", "jboost_version", "kind", "precision", "columns"}
+BODY = {
+    "rules": {"constant", "score_error", "rules", "slopes"},
+    "scores": {"normal", "anchor", "bias"},
+}
+
+
 def is_missing(value):
     return value is None or value != value
 
@@ -177,6 +185,7 @@ def holds(condition, value):
 
 
 def score_of(document, row):
+    assert set(document) - HEAD == BODY[document["kind"]]
     if document["kind"] == "scores":
         values = [rounded(row[one["name"]], document) for one in document["columns"]]
         if not all(map(math.isfinite, values)):
@@ -225,6 +234,8 @@ def assert_equal(model, columns, features, runner, *, scale=1.0, exact=False, **
 
 
 runners = pytest.mark.parametrize("runner", RUNNERS)
+# The reader of JSON, which is not the package's, evaluates row by row in Python.
+quick_runners = pytest.mark.parametrize("runner", slow_but(RUNNERS, "sqlite", "duckdb", "onnx"))
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -285,7 +296,8 @@ def make_table(binarizer, seed=3):
 
 @runners
 @pytest.mark.parametrize(
-    "missing,votes", [("literal", "integers"), ("none", "reals"), ("literal", "infinite")]
+    "missing,votes",
+    [("literal", "integers"), slow("none", "reals"), slow("literal", "infinite")],
 )
 def test_rules_of_every_kind_of_bit(runner, missing, votes):
     binarizer = make_binarizer(missing=missing)
@@ -311,7 +323,7 @@ def test_rules_of_every_kind_of_bit(runner, missing, votes):
     )
 
 
-@runners
+@quick_runners
 @pytest.mark.parametrize("votes", ["reals", "infinite"])
 def test_stumps_on_numbers_and_bits(runner, votes):
     binarizer = make_binarizer()
@@ -372,9 +384,9 @@ POOLS = {
 }
 
 
-@runners
+@quick_runners
 @pytest.mark.parametrize("name", POOLS)
-@pytest.mark.parametrize("is_infinite", [False, True])
+@pytest.mark.parametrize("is_infinite", [slow(False), True])
 def test_pools_of_classifiers(runner, name, is_infinite):
     votes = np.random.default_rng(5).normal(size=(4, 2))
     votes[1] = votes[1, 0]
