@@ -225,10 +225,9 @@ class _Reader:
         ).reshape(-1, 2)
         rules: list[Rule] = []
         slopes: list[Slope] = []
+        hypotheses = jax.tree.map(np.asarray, self.model.hypotheses)
         for slot in np.flatnonzero(np.any(votes != 0, axis=1)):
-            hypothesis = jax.tree.map(
-                lambda leaf, slot=slot: np.asarray(leaf[slot]), self.model.hypotheses
-            )
+            hypothesis = jax.tree.map(lambda leaf, slot=slot: leaf[slot], hypotheses)
             more, slope = self._terms(hypothesis, *votes[slot].tolist())
             rules += [rule._replace(text=one_line(rule.text)) for rule in more if rule.vote != 0]
             slopes += slope
