@@ -11,11 +11,11 @@ import pytest
 
 import jboost
 import stored_models
+from exported_models import make_binarizer, make_rules, make_separator, make_table
 from jboost import export, learners
 from jboost.data import binarization
 from jboost.ensemble import Ensemble
 from jboost.learners import Stump
-from test_export import make_binarizer, make_rules, make_separator, make_table
 
 WRITERS = (export.to_python, export.to_sql, export.to_onnx, export.to_json, export.to_text)
 writers = pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
@@ -186,7 +186,9 @@ def test_to_jax_is_predict_scores_and_exported(dtype):
         literals = model.hypotheses.literals[:, : binarizer.num_bits]
         model = model._replace(hypotheses=model.hypotheses._replace(literals=literals))
         function = jax.jit(export.to_jax(model, binarizer=binarizer))
-        exported = jax.export.export(function)(jax.ShapeDtypeStruct(codes.shape, codes.dtype))
+        exported = jax.export.export(function, platforms=("cpu", "cuda", "tpu"))(
+            jax.ShapeDtypeStruct(codes.shape, codes.dtype)
+        )
         expected = jboost.predict_scores(model, binarization.apply(binarizer, rows[:64]))
         again = jax.export.deserialize(exported.serialize())
         np.testing.assert_array_equal(again.call(codes), expected)

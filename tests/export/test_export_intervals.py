@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from exported_models import EXTREMES, around
 from jboost.export import intervals
-from test_export import EXTREMES, around
 
 LIMITS = (0.0, -0.0, 54.5, 0.1, -0.1, 1e-40, -1e-40, 1e38, 3.5e38, -1e39, 1e-310, 2.0**24 + 1)
 

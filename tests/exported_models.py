@@ -1,23 +1,19 @@
-"""Exports say what the model says: on 10,000 rows with extreme, missing and unseen values."""
+"""Rows with extreme, missing and unseen values, models of bits, and what runs each export."""
 
 import json
 import math
 import sqlite3
 import tempfile
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import jboost
 from jboost import export, learners
-from jboost.combine.types import LinearVote
 from jboost.data import binarization
 from jboost.ensemble import Ensemble
-from jboost.learners import Column, Monomial, Stump
+from jboost.learners import Monomial
 from jboost.pair.types import Separator
-from marks import slow, slow_but
 
 NUM_ROWS = 10_000
 TINY = float(np.finfo(np.float32).tiny)
@@ -225,20 +221,11 @@ def assert_equal(model, columns, features, runner, *, scale=1.0, exact=False, **
     np.testing.assert_array_equal(prediction, classes)
     with np.errstate(over="ignore"):
         score = np.asarray(score, np.float64).astype(precision)
-    tolerance = {} if exact else {"rtol": 1e-6, "atol": 1e-6 * scale}
     if exact:
         np.testing.assert_array_equal(score, expected)
     else:
-        np.testing.assert_allclose(score, expected, **tolerance)
+        np.testing.assert_allclose(score, expected, rtol=1e-6, atol=1e-6 * scale)
     assert len(np.unique(classes)) > 1
-
-
-runners = pytest.mark.parametrize("runner", RUNNERS)
-# The reader of JSON, which is not the package's, evaluates row by row in Python.
-quick_runners = pytest.mark.parametrize("runner", slow_but(RUNNERS, "sqlite", "duckdb", "onnx"))
-
-
-# --- models ---------------------------------------------------------------------------------------
 
 
 def make_binarizer(*, missing="literal"):
@@ -294,147 +281,8 @@ def make_table(binarizer, seed=3):
     return dict(zip(binarizer.names, ordered, strict=True)), rows
 
 
-@runners
-@pytest.mark.parametrize(
-    "missing,votes",
-    [("literal", "integers"), slow("none", "reals"), slow("literal", "infinite")],
-)
-def test_rules_of_every_kind_of_bit(runner, missing, votes):
-    binarizer = make_binarizer(missing=missing)
-    rng = np.random.default_rng(2)
-    size = binarizer.num_bits + 20
-    numbers = {
-        "integers": rng.integers(-9, 10, size).astype(float),
-        "reals": rng.normal(size=size),
-        "infinite": np.where(rng.random(size) < 0.05, np.inf, rng.normal(size=size)),
-    }[votes]
-    columns, rows = make_table(binarizer)
-    bits = np.pad(np.asarray(binarization.apply(binarizer, rows)), ((0, 0), (0, 3)))
-    model = make_rules(binarizer, votes=numbers)
-    finite = np.where(np.isfinite(numbers), np.abs(numbers), 0)
-    assert_equal(
-        model,
-        columns,
-        bits,
-        runner,
-        binarizer=binarizer,
-        exact=votes == "integers",
-        scale=finite.sum(),
-    )
-
-
-@quick_runners
-@pytest.mark.parametrize("votes", ["reals", "infinite"])
-def test_stumps_on_numbers_and_bits(runner, votes):
-    binarizer = make_binarizer()
-    rng = np.random.default_rng(4)
-    size, num_plain = 40, 2
-    feature = rng.integers(0, num_plain + binarizer.num_bits, size)
-    is_plain = feature < num_plain
-    threshold = np.where(is_plain, rng.choice([0.1, -1e-40, 1e30, 0.0, 1.5], size), 0.5)
-    left = rng.choice([-1.0, 0.0, 1.0], size)
-    right = np.where(left == 0, rng.choice([-1.0, 1.0], size), -left)
-    threshold[0], left[0], right[0] = -np.inf, 1.0, 1.0
-    numbers = rng.normal(size=(size, 2))
-    if votes == "infinite":
-        numbers[5:8, 0] = np.inf
-    model = Ensemble(
-        learners.stumps(abstain=True),
-        Stump(
-            *(
-                jnp.asarray(part, kind)
-                for part, kind in (
-                    (feature, "int32"),
-                    (threshold, "float32"),
-                    (left, "float32"),
-                    (right, "float32"),
-                )
-            )
-        ),
-        jnp.asarray(numbers, "float32"),
-        jnp.float32(0.5),
-        jnp.int32(size),
-    )
-    columns, rows = make_table(binarizer)
-    plain = make_columns(7, threshold[is_plain], num_plain)
-    columns |= {f"plain {index}": plain[:, index] for index in range(num_plain)}
-    features = np.concatenate([plain, binarization.apply(binarizer, rows)], axis=1)
-    names = ["plain 0", "plain 1"]
-    scale = np.abs(numbers[np.isfinite(numbers)]).sum()
-    assert_equal(model, columns, features, runner, binarizer=binarizer, names=names, scale=scale)
-
-
-def make_columns_model(learner, votes):
-    size = len(votes)
-    index = np.arange(size) % 3
-    sign = np.where(np.arange(size) % 2 == 0, 1.0, -1.0)
-    return Ensemble(
-        learner,
-        Column(jnp.asarray(index, "int32"), jnp.asarray(sign, "float32")),
-        jnp.asarray(votes, "float32"),
-        jnp.float32(0.125),
-        jnp.int32(size),
-    )
-
-
-POOLS = {
-    "pool": learners.pool(),
-    "literals": learners.literals(),
-    "signs": learners.signs(learners.pool()),
-}
-
-
-@quick_runners
-@pytest.mark.parametrize("name", POOLS)
-@pytest.mark.parametrize("is_infinite", [slow(False), True])
-def test_pools_of_classifiers(runner, name, is_infinite):
-    votes = np.random.default_rng(5).normal(size=(4, 2))
-    votes[1] = votes[1, 0]
-    if is_infinite:
-        votes[2, 0] = np.inf
-    features = make_columns(8, [0.0], 3).clip(-1, 1)
-    columns = {f"x{index}": features[:, index] for index in range(3)}
-    model = make_columns_model(POOLS[name], votes)
-    assert_equal(model, columns, features, runner, scale=np.abs(votes[votes < 9]).sum())
-
-
 def make_separator(dtype, normal, anchor, bias):
     fields = {"normal": normal, "anchor": anchor, "bias": bias}
     rest = dict.fromkeys(("offset", "loss", "lower_bound", "margin"), 0.0)
     arrays = {name: jnp.asarray(value, dtype) for name, value in (fields | rest).items()}
     return Separator(**arrays, misclassified=jnp.zeros(1, bool), status=jnp.int32(0))
-
-
-SCORES = {
-    "constant": ([0.0, 0.0], [0.0, 0.0], 1.0),
-    "pair": ([1 / 3, -2.0], [0.1, 7.5], 0.1),
-    "through an anchor": ([1.0, 0.0], [0.1, 0.0], 0.0),
-    "three": ([1.0, -1.0, 1e-20], [0.1, 0.1, 1e30], 0.0),
-    "tiny": ([1e-30, -1e-38], [0.0, 1e-30], 0.0),
-}
-
-
-@runners
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", SCORES)
-def test_votes_of_scores(runner, dtype, name):
-    normal, anchor, bias = SCORES[name]
-    with jax.enable_x64(dtype == "float64"):
-        model = make_separator(dtype, normal, anchor, bias)
-        size = len(normal)
-        features = make_columns(9, [*anchor, bias], size)
-        features[: NUM_ROWS // 4] = np.array(anchor)  # score 0, or that of the bias
-        features[1 : NUM_ROWS // 4 : 2, 0] += 1e-8
-        columns = {f"x{index}": features[:, index] for index in range(size)}
-        assert_equal(model, columns, features, runner)
-
-
-@runners
-def test_a_linear_vote_of_three_classifiers(runner):
-    fields = {"coefficients": [0.5, -0.25, 0.25], "offset": 0.25}
-    rest = dict.fromkeys(("loss", "lower_bound", "margin"), 0.0)
-    arrays = {name: jnp.asarray(value, "float32") for name, value in (fields | rest).items()}
-    model = LinearVote(**arrays, misclassified=jnp.zeros(1, bool), status=jnp.int32(0))
-    features = np.random.default_rng(1).integers(-1, 2, (NUM_ROWS, 3)).astype(float)  # ties
-    columns = {f"x{index}": features[:, index] for index in range(3)}
-    assert_equal(model, columns, features, runner, exact=True)
