@@ -131,8 +131,8 @@ def describe(
         return _scores(model, target, binarizer, names)
     if not isinstance(model, Ensemble):
         raise ValueError(
-            f"model is a {type(model).__name__}, which jboost.export.{target} cannot write:"
-            " expected an Ensemble, or one of"
+            f"model is of the type {type(model).__name__}, which jboost.export.{target} cannot"
+            " write: expected an Ensemble, or one of"
             f" {', '.join(kind.__name__ for kind in _SCORES)}; to_jax takes every model"
         )
     refuse_invalid(model)

@@ -3,12 +3,15 @@
 import csv
 import json
 import sqlite3
+import sys
 
 import numpy as np
 import polars
 import pytest
 
 from command_line import run_in
+from exported_models import make_separator
+from jboost import files
 from marks import slow
 
 ROWS = 40
@@ -18,6 +21,16 @@ FITS = {
     "adaboost": ("--method", "adaboost", "--learner", "stumps", "--rounds", 3),
     "pair": ("--scores", "heat", "pulse"),
     "combine": ("--scores", "heat", "pulse", "age", "--method", "combine"),
+}
+
+
+MADE = "made/model.npz"  # a folder as a fit of the method pair writes it
+METADATA = {
+    "method": "pair",
+    "names": ["heat", "pulse"],
+    "score_columns": ["heat", "pulse"],
+    "labels": {"column": "ill", "negative": "no", "positive": "yes"},
+    "precision": "float32",
 }
 
 
@@ -38,6 +51,13 @@ def folders(tmp_path_factory):
     make_frame().write_csv(path / "data.csv")
 
     def fit(name):
+        if name == "made" and not (path / name).exists():
+            (path / name).mkdir()
+            files.save(
+                make_separator("float32", [1 / 3, 1.0], [0.1, 0.2], 0.1),
+                path / MADE,
+                metadata=METADATA,
+            )
         if not (path / name).exists():
             frame = "numbers.csv" if "--scores" in FITS[name] else "data.csv"
             make_frame().drop("face").write_csv(path / "numbers.csv")
@@ -56,7 +76,7 @@ def predictions(path, name):
     return [float(row["score"]) for row in rows], [row["prediction"] for row in rows]
 
 
-@pytest.mark.parametrize("name", [slow("l0"), slow("adaboost"), "pair", slow("combine")])
+@pytest.mark.parametrize("name", ["made", *map(slow, FITS)])
 def test_an_export_says_what_predict_says(folders, name):
     path = folders(name)
     scores, labels = predictions(path, name)
@@ -97,18 +117,30 @@ def test_an_export_says_what_predict_says(folders, name):
     ],
 )
 def test_user_errors_of_export_are_one_line(folders, arguments, message):
-    code, out, err = run_in(folders("pair"), "export", "pair", *arguments)
+    code, out, err = run_in(folders("made"), "export", "made", *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
 
 
 @pytest.mark.slow
-def test_a_model_that_cannot_be_exported_is_named(folders, monkeypatch):
-    path = folders("pair")
-    fit = ("--method", "example-weights", "--penalty", 0.05, "--radius", 2, "--output", "weights")
+def test_a_model_that_cannot_be_exported_is_named(folders):
+    path = folders("made")
+    make_frame().drop("face").write_csv(path / "numbers.csv")
+    fit = ("--method", "example-weights", "--penalty", 0.05, "--radius", 5, "--output", "weights")
     code, _, err = run_in(path, "fit", "--data", "numbers.csv", *SMALL, *fit)
     assert code == 0, err
     code, _, err = run_in(path, "export", "weights", "--format", "sql")
     assert code == 2
-    assert "model is a ExampleWeightModel, which jboost.export.to_sql cannot write" in err
+    assert "model is of the type ExampleWeightModel, which jboost.export.to_sql cannot" in err
+
+
+def test_export_without_onnxscript_names_the_extra(folders, monkeypatch):
+    path = folders("made")
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    given = ("--format", "onnx", "--output", "none.onnx")
+    code, _, err = run_in(path, "export", "made", *given)
+    assert code == 2
+    assert "needs the package onnxscript" in err
+    assert "pip install 'jboost[export]'" in err
+    assert not (path / "none.onnx").exists()

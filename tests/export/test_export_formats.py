@@ -92,8 +92,8 @@ def test_models_that_cannot_be_written_are_named(write):
     network = Ensemble(stored_models.network(), {}, jnp.ones((1, 2)), jnp.float32(0), jnp.int32(1))
     for model, message in (
         (network, f"model is an Ensemble of Trained, which {name}"),
-        (3.0, f"model is a float, which {name}"),
-        (make_binarizer(), f"model is a Binarizer, which {name}"),
+        (3.0, f"model is of the type float, which {name}"),
+        (make_binarizer(), f"model is of the type Binarizer, which {name}"),
         (
             make_stumps()._replace(votes=jnp.ones((1, 2), jnp.bfloat16)),
             f"of bfloat16, which {name}",
