@@ -518,6 +518,12 @@ def _rebuild(
             fields[field] = _read_array(archive, f"{prefix}{field}", part)
     if name in _CONTAINERS:
         return fields if name == "dict" else _CONTAINERS[name](fields.values())
+    for field, value in fields.items():
+        declared = getattr(_TYPES[name].__annotations__.get(field), "__forward_arg__", "")
+        if declared == "Array" and not isinstance(value, jax.Array | np.ndarray):
+            raise ValueError(
+                f"{path}: the model file is damaged ({field} of the {name} is no array)"
+            )
     try:
         return _TYPES[name](**fields)
     except TypeError as error:

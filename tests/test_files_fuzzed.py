@@ -366,6 +366,15 @@ def test_load_of_an_enormous_file_reads_its_end_alone(tmp_path):
     tracemalloc.stop()
 
 
+def test_load_refuses_a_model_in_place_of_an_array(tmp_path):
+    members = members_of((MODELS[0].parent / "separator.npz").read_bytes())
+    header = json.loads(members["header.json"])
+    header["model"]["fields"]["normal"] = {"type": "dict", "fields": {}}
+    members["header.json"] = json.dumps(header).encode()
+    message = load(tmp_path / "model.npz", archive_of(members))
+    assert message.endswith("damaged (normal of the Separator is no array)")
+
+
 def test_load_takes_regular_files_alone(tmp_path):
     with pytest.raises(ValueError, match="is no regular file"):
         files.load(tmp_path)

@@ -51,8 +51,8 @@ def read_folder(folder: str) -> tuple[ModuleType, Any, dict[str, Any]]:
     if not path.is_file():
         raise ValueError(f"{folder}: {_flaw(Path(folder))}")
     metadata = files.load_metadata(path)
-    module = _MODULES.get(metadata.get("method", PAIR), pair_predict)
     try:
+        module = _MODULES.get(metadata.get("method", PAIR), pair_predict)
         return module, module.read(path, metadata), metadata
     except (KeyError, TypeError):
         raise ValueError(

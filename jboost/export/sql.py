@@ -1,4 +1,4 @@
-"""A model as a query of SQL that SQLite, DuckDB and PostgreSQL run."""
+"""A model as a query of SQL that SQLite and DuckDB run."""
 
 from __future__ import annotations
 
