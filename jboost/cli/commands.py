@@ -219,26 +219,7 @@ def _export_command() -> Any:
         callback=run,
         params=[
             click.Argument(["model_dir"]),
-            click.Option(
-                ["--format", "kind"],
-                required=True,
-                type=click.Choice(FORMATS),
-                help="Language of the export; onnx needs jboost[export].",
-            ),
-            click.Option(
-                ["--output"],
-                default="-",
-                show_default=True,
-                metavar="FILE",
-                help="File for the export; - is the standard output.",
-            ),
-            click.Option(
-                ["--table"],
-                default=TABLE,
-                show_default=True,
-                metavar="NAME",
-                help="Table that the query of --format sql reads.",
-            ),
+            *_export_options(),
         ],
         help=(
             "Writes the model in MODEL_DIR as code or data that run without jboost: a Python"
@@ -247,6 +228,33 @@ def _export_command() -> Any:
         ),
         epilog="\b\nExample:\n  jboost export jboost-out --format sql --output model.sql",
     )
+
+
+def _export_options() -> list[Any]:
+    import click
+
+    return [
+        click.Option(
+            ["--format", "kind"],
+            required=True,
+            type=click.Choice(FORMATS),
+            help="Language of the export; onnx needs jboost[export].",
+        ),
+        click.Option(
+            ["--output"],
+            default="-",
+            show_default=True,
+            metavar="FILE",
+            help="File for the export; - is the standard output.",
+        ),
+        click.Option(
+            ["--table"],
+            default=TABLE,
+            show_default=True,
+            metavar="NAME",
+            help="Table that the query of --format sql reads.",
+        ),
+    ]
 
 
 def say(content: Any) -> None:

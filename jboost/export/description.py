@@ -32,6 +32,10 @@ from jboost.pair.baselines import DistanceSeparator
 from jboost.pair.types import Separator, TradeOff
 from jboost.slipper import Rules
 
+# Float64 scores are scaled by `SHARE` where a coordinate is above `LARGE`, as those of
+# `jboost.geometry.linear`, so that differences do not overflow.
+SHARE = 1 / 16
+LARGE = float(np.finfo(np.float64).max) * SHARE
 _SCORES = (Separator, TradeOff, DistanceSeparator, LinearVote)
 
 

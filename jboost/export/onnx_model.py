@@ -11,12 +11,21 @@ import numpy as np
 
 from jboost import files
 from jboost.data.binarization import Binarizer
-from jboost.export.description import Column, Condition, Rule, RuleVote, ScoreVote, Slope, describe
+from jboost.export.description import (
+    LARGE,
+    SHARE,
+    Column,
+    Condition,
+    Rule,
+    RuleVote,
+    ScoreVote,
+    Slope,
+    describe,
+)
 
 # The least versions that have the operators below for these types.
 _OPSET, _ML_OPSET, _IR_VERSION = 18, 2, 8
 _UNSEEN, _MISSING = -1, -2  # codes of texts
-_LARGE = 1.7976931348623157e308 / 16
 
 
 def to_onnx(
@@ -294,7 +303,7 @@ def _share(graph: _Graph, values: Any, largest: float) -> Any:
         keepdims=1,
     )
     size = graph.op("Max", size, graph.constant(np.array([[largest]])))
-    is_large = graph.op("Greater", size, graph.constant(np.float64(_LARGE)))
+    is_large = graph.op("Greater", size, graph.constant(np.float64(LARGE)))
     return graph.op(
-        "Where", is_large, graph.constant(np.float64(0.0625)), graph.constant(np.float64(1))
+        "Where", is_large, graph.constant(np.float64(SHARE)), graph.constant(np.float64(1))
     )

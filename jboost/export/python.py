@@ -9,7 +9,16 @@ from typing import Any
 
 from jboost.data.binarization import Binarizer
 from jboost.export import intervals
-from jboost.export.description import Column, Condition, RuleVote, ScoreVote, Slope, describe
+from jboost.export.description import (
+    LARGE,
+    SHARE,
+    Column,
+    Condition,
+    RuleVote,
+    ScoreVote,
+    Slope,
+    describe,
+)
 from jboost.export.text import lines_of
 
 _PREDICT = '''
@@ -200,11 +209,8 @@ def _scores(vote: ScoreVote) -> tuple[list[str], list[str]]:
     numbers = [*(abs(value) for value in vote.anchor), abs(vote.bias)]
     sizes = ", ".join([*(f"abs({name})" for name in names), repr(max(numbers))])
     # as the model scales coordinates that would overflow
-    body += [f"share = 0.0625 if max({sizes}) > {_LARGE!r} else 1.0", "total = 0.0"]
+    body += [f"share = {SHARE!r} if max({sizes}) > {LARGE!r} else 1.0", "total = 0.0"]
     for name, normal, anchor in zip(names, vote.normal, vote.anchor, strict=True):
         moved = f"_normal(_normal({name}) * share - {anchor!r} * share)"
         body.append(f"total += _normal({normal!r} * {moved})")
     return [*body, f"return _normal(total + {vote.bias!r} * share) / share"], [_NORMAL]
-
-
-_LARGE = 1.7976931348623157e308 / 16

@@ -8,11 +8,20 @@ from typing import Any
 
 from jboost.data.binarization import Binarizer
 from jboost.export import intervals
-from jboost.export.description import Column, Condition, Rule, RuleVote, ScoreVote, Slope, describe
+from jboost.export.description import (
+    LARGE,
+    SHARE,
+    Column,
+    Condition,
+    Rule,
+    RuleVote,
+    ScoreVote,
+    Slope,
+    describe,
+)
 from jboost.export.text import lines_of
 
 _INFINITY = "9e999"  # no name of infinity is known to all; all read this as infinity
-_LARGE = 1.7976931348623157e308 / 16
 
 
 def to_sql(
@@ -201,10 +210,10 @@ def _scores(vote: ScoreVote, values: str) -> str:
 def _wide_scores(vote: ScoreVote, inputs: str, finite: str) -> str:
     """In 64 bits: coordinates that would overflow are scaled, and subnormal results are 0."""
     indices = range(len(vote.columns))
-    is_large = " OR ".join(f"ABS(x.x{index}) > {_number(_LARGE)}" for index in indices)
-    if max(*map(abs, vote.anchor), abs(vote.bias)) > _LARGE:
+    is_large = " OR ".join(f"ABS(x.x{index}) > {_number(LARGE)}" for index in indices)
+    if max(*map(abs, vote.anchor), abs(vote.bias)) > LARGE:
         is_large = "1 = 1"
-    share = f"CASE WHEN {is_large} THEN 0.0625e0 ELSE 1e0 END AS share"
+    share = f"CASE WHEN {is_large} THEN {_number(SHARE)} ELSE 1e0 END AS share"
     source = f"(SELECT x.*, {share} FROM {inputs}) AS x"
     moved = [
         f"x.x{index} * x.share - {_number(anchor)} * x.share"
