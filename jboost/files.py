@@ -1,5 +1,7 @@
 """Model files without pickle.
 
+docs/model-files.md documents the format, and what a reader refuses.
+
 A model file is a zip archive that `numpy.load(path, allow_pickle=False)` reads as well. It holds
 one `<field>.npy` for every array of the model (a field of a model inside a model is
 `<field>.<field>.npy`, an entry of a list `<field>.<index>.npy`) and `header.json`:
@@ -24,7 +26,10 @@ import dataclasses
 import importlib.metadata
 import io
 import json
+import math
 import os
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -57,6 +62,41 @@ FORMAT = "jboost-model"
 FORMAT_VERSION = 1
 _HEADER = "header.json"
 _LEARNER = "learner"  # the only field of an ensemble that is not an array
+# The memory that reading a file takes is at most so many times its size, or so many bytes where
+# that is more: version 0.1 compressed arrays of zeros, which need 1000 times as much.
+_MOST_MEMORY, _LEAST_LIMIT = 100, 1 << 24
+# An array is in memory as the bytes of its member, as one of NumPy and as one of JAX.
+_COPIES = 3
+# The writer compresses nothing further than this, so that its files are read whatever their size.
+_MOST_COMPRESSED = 25
+# Bytes of memory for each of these in JSON, and for each character: bounds, found by trial on
+# CPython 3.11, on an object of one entry, a list, and entries of all kinds.
+_JSON_BYTES = {b"{": 320, b"[": 120, b",": 120}
+_JSON_BYTES_EACH = 8
+_NPY_VERSIONS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# What reading a damaged archive raises in `zipfile`, `zlib`, `json` and NumPy.
+_DAMAGED = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    RecursionError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+_SHOWN = 200  # characters of a message of another package
 _BFLOAT16 = np.dtype(jnp.bfloat16)  # no dtype of NumPy itself: a file holds its bits as uint16
 _TYPES: dict[str, Any] = {}
 _RECORDS: dict[str, Any] = {}
@@ -167,16 +207,16 @@ def load(path: str | os.PathLike[str], *, learner: Any = None) -> Any:
         differs from the learner in the file.
     """
     with _opened(path) as archive:
-        description = _read_header(archive, path)["model"]
+        description = _read_header(archive)["model"]
         if learner is not None and not _has_learner(description):
             raise ValueError(f"{path}: a {description['type']} has no learner: leave `learner` out")
-        return _rebuild(archive, path, description, "", learner)
+        return _rebuild(archive, description, "", learner)
 
 
 def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns the metadata that was passed to `save`. Raises the same errors as `load`."""
     with _opened(path) as archive:
-        metadata: dict[str, Any] = _read_header(archive, path)["metadata"]
+        metadata: dict[str, Any] = _read_header(archive)["metadata"]
         return metadata
 
 
@@ -294,71 +334,158 @@ def _describe_learner(learner: Any, prefix: str, arrays: dict[str, np.ndarray]) 
 
 def _write_member(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     info = zipfile.ZipInfo(name)  # has a fixed date, so that equal models give equal files
-    info.compress_type = zipfile.ZIP_DEFLATED
+    is_small = len(zlib.compress(data)) * _MOST_COMPRESSED < len(data)
+    info.compress_type = zipfile.ZIP_STORED if is_small else zipfile.ZIP_DEFLATED
     archive.writestr(info, data)
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
+class _File(io.BufferedReader):
+    """A file of which a read takes no more memory than the file has bytes."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(io.FileIO(path))
+        self.size = os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(self.size if size is None or size < 0 else min(size, self.size))
+
+
+class _Archive:
+    """The members of a model file, whose reading takes a bounded amount of memory."""
+
+    def __init__(self, file: _File, path: str | os.PathLike[str]) -> None:
+        self.zip, self.path = zipfile.ZipFile(file), path
+        self.left = max(_LEAST_LIMIT, _MOST_MEMORY * file.size)
+
+    def take(self, memory: int) -> None:
+        """Counts memory that is used from now on. Raises ValueError where it is too much."""
+        if memory > self.left:
+            raise ValueError(
+                f"it takes {memory} bytes of memory, and a file may take {_MOST_MEMORY} times its"
+                " size: if you trust it, pack it anew without compression"
+            )
+        self.left -= memory
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a member; one of `_DAMAGED` if it is missing, damaged or too large."""
+        info = self.zip.getinfo(name)
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"it is compressed by method {info.compress_type}: expected 0 or 8")
+        self.take(_COPIES * info.file_size)
+        with self.zip.open(info) as member:
+            # `read()` would unpack all that is there, whatever the directory says
+            return member.read(info.file_size)
+
+
 @contextlib.contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
-    try:
-        archive = zipfile.ZipFile(path)
-    except FileNotFoundError:
-        raise ValueError(f"{path}: there is no such model file") from None
-    except (zipfile.BadZipFile, OSError) as error:
-        raise ValueError(f"{path}: not a model file of jboost, or damaged ({error})") from None
-    with archive:
+def _opened(path: str | os.PathLike[str]) -> Iterator[_Archive]:
+    if not os.path.exists(path):
+        raise ValueError(f"{path}: there is no such model file")
+    if not os.path.isfile(path):
+        raise ValueError(f"{path}: is no regular file: expected a model file of jboost")
+    with contextlib.ExitStack() as stack:
+        try:
+            archive = _Archive(stack.enter_context(_File(path)), path)
+        except _DAMAGED as error:
+            raise ValueError(
+                f"{path}: not a model file of jboost, or damaged ({_brief(error)})"
+            ) from None
         yield archive
 
 
-def _read_header(archive: zipfile.ZipFile, path: str | os.PathLike[str]) -> dict[str, Any]:
+def _brief(error: BaseException) -> str:
+    """The message of an error in one line, not too long."""
+    return " ".join(str(error).split())[:_SHOWN] or type(error).__name__
+
+
+def _read_header(archive: _Archive) -> dict[str, Any]:
+    path = archive.path
     try:
-        header: dict[str, Any] = json.loads(archive.read(_HEADER))
-        if header["format"] != FORMAT:
-            raise KeyError("format")
-        version = int(header["format_version"])
-        if version <= FORMAT_VERSION:
-            _check_description(header["model"])
-            dict(header["metadata"])
+        header = _parse_header(archive)
     except KeyError:
         raise ValueError(f"{path}: not a model file of jboost (it has no header)") from None
-    except (ValueError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path}: the header of the model file is damaged ({error})") from None
-    if version > FORMAT_VERSION:
+    except _DAMAGED as error:
         raise ValueError(
-            f"{path}: the model file has format {version}, written by jboost"
-            f" {header.get('jboost_version')}; this jboost reads up to format {FORMAT_VERSION}:"
-            " install a newer jboost"
+            f"{path}: the header of the model file is damaged ({_brief(error)})"
+        ) from None
+    if header["format_version"] > FORMAT_VERSION:
+        raise ValueError(
+            f"{path}: the model file has format {header['format_version']}, written by jboost"
+            f" {str(header.get('jboost_version'))[:_SHOWN]}; this jboost reads up to format"
+            f" {FORMAT_VERSION}: install a newer jboost"
         )
     return header
 
 
+def _parse_header(archive: _Archive) -> dict[str, Any]:
+    """The header; KeyError if the archive has none, another of `_DAMAGED` if it is malformed."""
+    data = archive.read(_HEADER)
+    counted = sum(size * data.count(letter) for letter, size in _JSON_BYTES.items())
+    archive.take(counted + _JSON_BYTES_EACH * len(data))
+    header: dict[str, Any] = json.loads(data)
+    if header["format"] != FORMAT:
+        raise KeyError("format")
+    version = header["format_version"]
+    if type(version) is not int or version < 1:
+        raise ValueError("format_version is no number from 1 up")
+    if version <= FORMAT_VERSION:
+        if not isinstance(header.get("model"), dict):
+            raise ValueError("it describes no model")
+        _check_description(header["model"])
+        if not isinstance(header.get("metadata"), dict):
+            raise ValueError("it has no metadata")
+    return header
+
+
 def _check_description(description: Mapping[str, Any]) -> None:
-    """Raises ValueError, TypeError or AttributeError if `description` is malformed."""
-    if not isinstance(description.get("type"), str):
+    """Raises ValueError if `description` is malformed."""
+    name = description.get("type")
+    if not isinstance(name, str):
         raise ValueError("it names no type of model")
     if "settings" in description:
+        if "fields" in description:
+            raise ValueError(f"the {name[:_SHOWN]} has both fields and settings")
         _check_record(description)
-    for field, part in description.get("fields", {}).items():
-        if "type" in part:
-            _check_description(part)
-        elif not {"dtype", "shape"} <= set(part):
-            raise ValueError(f"it does not say what {field} is")
+        return
+    if not isinstance(description.get("fields"), dict):
+        raise ValueError(f"it does not say what the fields of the {name[:_SHOWN]} are")
+    for field, part in description["fields"].items():
+        _check_part(field, part)
+
+
+def _check_part(name: str, part: Any) -> None:
+    """Raises ValueError unless `part` describes a model or an array."""
+    if isinstance(part, dict) and "type" in part:
+        _check_description(part)
+        return
+    is_array = isinstance(part, dict) and isinstance(part.get("dtype"), str)
+    shape = part.get("shape") if is_array else None
+    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+        raise ValueError(f"it does not say what {name[:_SHOWN]} is")
 
 
 def _check_record(description: Mapping[str, Any]) -> None:
-    settings = description["settings"]
+    name, settings = description["type"], description["settings"]
     if not (settings is None or isinstance(settings, dict)):
-        raise ValueError(f"it does not say what the settings of the {description['type']} are")
-    if description["type"] == Signs.__name__ and _LEARNER not in (settings or {}):
-        raise ValueError("it does not say whose signs the learner takes")
-    for name, part in (settings or {}).items():
-        if isinstance(part, dict) and "type" in part:
-            _check_description(part)
-        elif isinstance(part, dict) and not {"dtype", "shape"} <= set(part):
-            raise ValueError(f"it does not say what {name} is")
+        raise ValueError(f"it does not say what the settings of the {name[:_SHOWN]} are")
+    if name == Signs.__name__:
+        learner = (settings or {}).get(_LEARNER)
+        if not isinstance(learner, dict) or "settings" not in learner:
+            raise ValueError("it does not say whose signs the learner takes")
+    for field, part in (settings or {}).items():
+        _check_setting(field, part)
+
+
+def _check_setting(name: str, part: Any) -> None:
+    """Raises ValueError for a malformed model or array in a setting."""
+    if isinstance(part, dict):
+        _check_part(name, part)
+    if isinstance(part, list):
+        for each in part:
+            _check_setting(name, each)
 
 
 def _has_learner(description: Mapping[str, Any]) -> bool:
@@ -368,30 +495,35 @@ def _has_learner(description: Mapping[str, Any]) -> bool:
 
 
 def _rebuild(
-    archive: zipfile.ZipFile,
-    path: str | os.PathLike[str],
+    archive: _Archive,
     description: Mapping[str, Any],
     prefix: str,
     learner: Any,
 ) -> Any:
-    name = description["type"]
+    name, path = description["type"], archive.path
     if "settings" in description:
-        return _rebuild_record(archive, path, description, prefix)
+        return _rebuild_record(archive, description, prefix)
     if name not in _TYPES and name not in _CONTAINERS:
         raise ValueError(
-            f"{path}: the file holds a {name}, which this jboost does not know; it knows"
+            f"{path}: the file holds a {name[:_SHOWN]}, which this jboost does not know; it knows"
             f" {', '.join(sorted(_TYPES))}"
         )
     fields = {}
     for field, part in description["fields"].items():
         if name == Ensemble.__name__ and field == _LEARNER and "settings" in part:
-            fields[field] = _rebuild_learner(archive, path, part, f"{prefix}{field}.", learner)
+            fields[field] = _rebuild_learner(archive, part, f"{prefix}{field}.", learner)
         elif "type" in part:
-            fields[field] = _rebuild(archive, path, part, f"{prefix}{field}.", learner)
+            fields[field] = _rebuild(archive, part, f"{prefix}{field}.", learner)
         else:
-            fields[field] = _read_array(archive, path, f"{prefix}{field}", part)
+            fields[field] = _read_array(archive, f"{prefix}{field}", part)
     if name in _CONTAINERS:
         return fields if name == "dict" else _CONTAINERS[name](fields.values())
+    for field, value in fields.items():
+        declared = getattr(_TYPES[name].__annotations__.get(field), "__forward_arg__", "")
+        if declared == "Array" and not isinstance(value, jax.Array | np.ndarray):
+            raise ValueError(
+                f"{path}: the model file is damaged ({field} of the {name} is no array)"
+            )
     try:
         return _TYPES[name](**fields)
     except TypeError as error:
@@ -401,13 +533,12 @@ def _rebuild(
 
 
 def _rebuild_record(
-    archive: zipfile.ZipFile,
-    path: str | os.PathLike[str],
+    archive: _Archive,
     description: Mapping[str, Any],
     prefix: str,
 ) -> Any:
     """Returns the record. Raises ValueError if its type is not registered or its fields differ."""
-    name, settings = description["type"], description["settings"] or {}
+    name, path, settings = description["type"], archive.path, description["settings"] or {}
 
     def rebuild(value: Any, place: str) -> Any:
         if isinstance(value, list):
@@ -415,24 +546,22 @@ def _rebuild_record(
         if not isinstance(value, dict):
             return value
         return (
-            _rebuild(archive, path, value, f"{place}.", None)
+            _rebuild(archive, value, f"{place}.", None)
             if "type" in value
-            else _read_array(archive, path, place, value)
+            else _read_array(archive, place, value)
         )
 
+    values = {field: rebuild(value, f"{prefix}{field}") for field, value in settings.items()}
     try:
-        return _RECORDS[name](
-            **{field: rebuild(value, f"{prefix}{field}") for field, value in settings.items()}
-        )
-    except (KeyError, TypeError):
+        return _RECORDS[name](**values)
+    except (KeyError, TypeError, ValueError):
         raise ValueError(
-            f"{path}: the {name} in the file does not fit this jboost: install a newer one"
+            f"{path}: the {name[:_SHOWN]} in the file does not fit this jboost: install a newer one"
         ) from None
 
 
 def _rebuild_learner(
-    archive: zipfile.ZipFile,
-    path: str | os.PathLike[str],
+    archive: _Archive,
     description: Mapping[str, Any],
     prefix: str,
     given: Any,
@@ -441,12 +570,14 @@ def _rebuild_learner(
 
     It is read from the file if the file holds its settings, and is `given` otherwise.
     """
-    name, settings = description["type"], description["settings"]
+    name, path, settings = description["type"], archive.path, description["settings"]
     if name == Signs.__name__:
         inner = given.learner if isinstance(given, Signs) else given
-        return signs(
-            _rebuild_learner(archive, path, settings[_LEARNER], f"{prefix}{_LEARNER}.", inner)
-        )
+        held = _rebuild_learner(archive, settings[_LEARNER], f"{prefix}{_LEARNER}.", inner)
+        try:
+            return signs(held)
+        except ValueError as error:
+            raise ValueError(f"{path}: the model file is damaged ({_brief(error)})") from None
     if settings is None:
         if given is None:
             raise ValueError(
@@ -459,7 +590,7 @@ def _rebuild_learner(
                 f" {name}: pass that one"
             )
         return given
-    known = _rebuild_record(archive, path, description, prefix)
+    known = _rebuild_record(archive, description, prefix)
     if given is not None and given != known:
         raise ValueError(
             f"{path}: learner is {given!r}, but the model was fitted with {known!r}: leave"
@@ -468,23 +599,21 @@ def _rebuild_learner(
     return known
 
 
-def _read_array(
-    archive: zipfile.ZipFile, path: str | os.PathLike[str], name: str, wanted: Mapping[str, Any]
-) -> jax.Array | np.ndarray:
+def _read_array(archive: _Archive, name: str, wanted: Mapping[str, Any]) -> jax.Array | np.ndarray:
+    path = archive.path
     try:
-        array = np.lib.format.read_array(
-            io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False
-        )
-    except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        array = _parse_npy(archive.read(f"{name}.npy"))
+    except _DAMAGED as error:
         raise ValueError(
-            f"{path}: the array {name} of the model file is missing or damaged ({error})"
+            f"{path}: the array {name[:_SHOWN]} of the model file is missing or damaged"
+            f" ({_brief(error)})"
         ) from None
     if wanted["dtype"] == _BFLOAT16.name and array.dtype == np.uint16:
         array = array.view(_BFLOAT16)
     if str(array.dtype) != wanted["dtype"] or list(array.shape) != wanted["shape"]:
         raise ValueError(
-            f"{path}: the array {name} is {array.dtype}{list(array.shape)}, the header says"
-            f" {wanted['dtype']}{wanted['shape']}"
+            f"{path}: the array {name[:_SHOWN]} is {array.dtype}{list(array.shape)}, the header"
+            f" says {wanted['dtype'][:_SHOWN]}{wanted['shape']}"[: 4 * _SHOWN]
         )
     if wanted.get("host"):
         return array
@@ -494,3 +623,22 @@ def _read_array(
             " (jax.config.update('jax_enable_x64', True))"
         )
     return jnp.asarray(array)
+
+
+def _parse_npy(data: bytes) -> np.ndarray:
+    """The array of a .npy file; one of `_DAMAGED` unless it has exactly the numbers of its shape.
+
+    `np.lib.format.read_array` makes room for any shape before it reads.
+    """
+    stream = io.BytesIO(data)
+    version = np.lib.format.read_magic(stream)
+    if version not in _NPY_VERSIONS:
+        raise ValueError(f"version {version} of the format .npy: expected 1.0 or 2.0")
+    shape, is_fortran, dtype = _NPY_VERSIONS[version](stream)
+    if dtype.kind not in "biuf" or dtype.subdtype is not None:
+        raise ValueError(f"dtype {dtype}: expected numbers")
+    expected, found = math.prod(shape) * dtype.itemsize, len(data) - stream.tell()
+    if expected != found:
+        raise ValueError(f"{found} bytes of numbers: expected {expected}")
+    flat = np.frombuffer(data, dtype, offset=stream.tell())
+    return flat.reshape(shape, order="F" if is_fortran else "C").copy()

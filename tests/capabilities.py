@@ -64,6 +64,7 @@ NOT_ALGORITHMS = {
     "data": "tables on the host",
     "drive": "progress and time limits on the host",
     "ensemble": "evaluates a model",
+    "export": "models as code and data",
     "files": "model files",
     "folds": "draws folds",
     "learners": "make the learners that `fit` takes",

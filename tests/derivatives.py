@@ -606,6 +606,7 @@ EXEMPT = {
     "ensemble.outputs": "outputs of the learner",
     "example_weights.compact": "takes rows of a model, on the host",
     "example_weights.validate": "checks values on the host",
+    "export": "models as code and data; `to_jax` has the derivatives of `predict_scores`",
     "files": "model files",
     "folds": "draws folds",
     "kernels.central_hyperplanes": "makes a kernel",

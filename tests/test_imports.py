@@ -30,7 +30,7 @@ LAYERS = (
         "example_weights",
         "combine",
     ),
-    ("data", "files", "outputs", "sharding", "checkpoints", "drive", "layers"),
+    ("data", "files", "outputs", "sharding", "checkpoints", "drive", "layers", "export"),
     ("cli", "plots", "report", "sklearn"),
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
@@ -43,7 +43,8 @@ FRONT = frozenset({"jboost", "jboost.__main__"})
 SUBCLASSES: frozenset[tuple[str | None, str]] = frozenset({("sklearn", "sklearn")})
 # (module, module of the same layer that it may import). The command line calls the others. A model
 # file is an output, and may hold a binarizer. Pairwise boosting calls learners as AdaBoost does.
-# Checkpoints resume a driven loop; they are outputs, and store the version as a model file does.
+# Checkpoints resume a driven loop; they are outputs, and store the version as a model file does. An
+# export writes the conditions of a binarizer, and the version.
 SAME_LAYER: frozenset[tuple[str, str]] = frozenset(
     {
         ("cli", "plots"),
@@ -54,6 +55,8 @@ SAME_LAYER: frozenset[tuple[str, str]] = frozenset(
         ("checkpoints", "drive"),
         ("checkpoints", "files"),
         ("checkpoints", "outputs"),
+        ("export", "data"),
+        ("export", "files"),
     }
 )
 

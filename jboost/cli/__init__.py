@@ -1,4 +1,4 @@
-"""The command line: `jboost fit`, `predict`, `evaluate` and `inspect`.
+"""The command line: `jboost fit`, `predict`, `evaluate`, `inspect` and `export`.
 
 `main` is the entry point. It turns every error into one line.
 """

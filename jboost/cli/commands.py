@@ -14,6 +14,7 @@ from jboost.cli.combine import fit as combine_fit
 from jboost.cli.combine.method import LISTS, split_lists
 from jboost.cli.evaluate import evaluate
 from jboost.cli.example_weights import fit as example_weights_fit
+from jboost.cli.export import FORMATS, TABLE, export
 from jboost.cli.l0 import fit as l0_fit
 from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER, Option
 from jboost.cli.options import OPTIONS, Settings
@@ -46,6 +47,7 @@ Examples:
   jboost predict pair --data new.csv --output predictions.csv
   jboost evaluate --data train.csv --label ill --folds 10
   jboost inspect pair
+  jboost export pair --format sql --output pair.sql
 """
 
 
@@ -63,7 +65,13 @@ def make_group() -> Any:
     group = click.version_option(
         files.package_version("jboost"), prog_name="jboost", message="%(prog)s %(version)s"
     )(group)
-    for command in (_fit_command(), _predict_command(), _evaluate_command(), _inspect_command()):
+    for command in (
+        _fit_command(),
+        _predict_command(),
+        _evaluate_command(),
+        _inspect_command(),
+        _export_command(),
+    ):
         group.add_command(command)
     return group
 
@@ -195,6 +203,58 @@ def _inspect_command() -> Any:
         help="Shows the model in MODEL_DIR: formula or rules, numbers, certificate and status.",
         epilog="\b\nExample:\n  jboost inspect jboost-out",
     )
+
+
+def _export_command() -> Any:
+    import click
+
+    def run(model_dir: str, kind: str, output: str, table: str) -> None:
+        for note in export(model_dir, kind, output, table=table):
+            click.echo(f"jboost: note: {note}", err=True)
+        if output != "-":
+            click.echo(f"{output}: {kind}", err=outputs.is_stream(output))
+
+    return click.Command(
+        "export",
+        callback=run,
+        params=[
+            click.Argument(["model_dir"]),
+            *_export_options(),
+        ],
+        help=(
+            "Writes the model in MODEL_DIR as code or data that run without jboost: a Python"
+            " module, a query of SQL, an ONNX graph, JSON, or text to read. Predictions are the"
+            " classes -1 and +1; inspect says which label is which."
+        ),
+        epilog="\b\nExample:\n  jboost export jboost-out --format sql --output model.sql",
+    )
+
+
+def _export_options() -> list[Any]:
+    import click
+
+    return [
+        click.Option(
+            ["--format", "kind"],
+            required=True,
+            type=click.Choice(FORMATS),
+            help="Language of the export; onnx needs jboost[export].",
+        ),
+        click.Option(
+            ["--output"],
+            default="-",
+            show_default=True,
+            metavar="FILE",
+            help="File for the export; - is the standard output.",
+        ),
+        click.Option(
+            ["--table"],
+            default=TABLE,
+            show_default=True,
+            metavar="NAME",
+            help="Table that the query of --format sql reads.",
+        ),
+    ]
 
 
 def say(content: Any) -> None:

@@ -174,6 +174,19 @@ def score_other_rows(source: Source, settings: Settings, base: BaseFit | None) -
     return cast_examples(score_rows(source.table, settings.scores, base), source, settings)
 
 
+def exported_columns(
+    names: Sequence[str], columns: Sequence[str] | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns that an exported combination reads, and a note where they are scores of trained
+    classifiers: `jboost predict` writes those.
+    """
+    if columns is not None:
+        return tuple(columns), ()
+    scores = tuple(f"score_{name}" for name in names)
+    note = f"the export has the combination alone: it reads the columns {', '.join(scores)}"
+    return scores, (f"{note} of jboost predict",)
+
+
 def score_rows(table: Table, columns: Sequence[str] | None, base: BaseFit | None) -> np.ndarray:
     """Scores [k, 2] float64 by trained classifiers, or from two columns."""
     if base is not None:

@@ -29,8 +29,8 @@ from jboost.data.table import UsedColumns
 
 _ENDINGS = (".csv", ".tsv", ".txt")  # of the files that predictions may replace
 _NOTE = "note"
-# Each has read(path, metadata), used_columns(fitted), predict_columns(fitted, table) and
-# show(fitted, say); those of rules explain(fitted, table), too.
+# Each has read(path, metadata), used_columns(fitted), predict_columns(fitted, table),
+# exported(fitted) and show(fitted, say); those of rules explain(fitted, table), too.
 _MODULES: dict[str, ModuleType] = {
     PAIR: pair_predict,
     COMBINE: combine_predict,
@@ -51,8 +51,8 @@ def read_folder(folder: str) -> tuple[ModuleType, Any, dict[str, Any]]:
     if not path.is_file():
         raise ValueError(f"{folder}: {_flaw(Path(folder))}")
     metadata = files.load_metadata(path)
-    module = _MODULES.get(metadata.get("method", PAIR), pair_predict)
     try:
+        module = _MODULES.get(metadata.get("method", PAIR), pair_predict)
         return module, module.read(path, metadata), metadata
     except (KeyError, TypeError):
         raise ValueError(

@@ -287,7 +287,9 @@ def test_a_second_fit_needs_leave_and_spares_foreign_files(run, data):
     assert "thesis.tex" in names_in("out")
 
 
-@pytest.mark.parametrize("command", [(), ("fit",), ("predict",), ("evaluate",), ("inspect",)])
+@pytest.mark.parametrize(
+    "command", [(), ("fit",), ("predict",), ("evaluate",), ("inspect",), ("export",)]
+)
 def test_help_is_enough_to_start(run, command):
     code, out, err = run(*command, "--help")
     assert (code, err) == (0, "")

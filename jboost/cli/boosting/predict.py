@@ -81,6 +81,12 @@ def predict_columns(fitted: FittedEnsemble, table: Table) -> dict[str, Any]:
     return {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
 
 
+def exported(fitted: FittedEnsemble) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """The model, the options of `jboost.export`, and notes."""
+    seen = fitted.features
+    return fitted.ensemble, {"binarizer": seen.binarizer, "names": seen.plain}, ()
+
+
 def show(fitted: FittedEnsemble, say: Any) -> None:
     """The model, all its rules and what is proven about it."""
     say(

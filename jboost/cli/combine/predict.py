@@ -79,6 +79,12 @@ def predict_columns(fitted: FittedVote, table: Table) -> dict[str, Any]:
     }
 
 
+def exported(fitted: FittedVote) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """The model, the options of `jboost.export`, and notes."""
+    names, notes = inputs.exported_columns(fitted.names, fitted.score_columns)
+    return fitted.vote, {"names": names}, notes
+
+
 def show(fitted: FittedVote, say: Any) -> None:
     """The model, its formula and what is proven about it."""
     kind = "score columns" if fitted.score_columns else "base classifiers"

@@ -57,6 +57,11 @@ def predict_columns(fitted: FittedExampleWeights, table: Table) -> dict[str, Any
     return {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
 
 
+def exported(fitted: FittedExampleWeights) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """The model, the options of `jboost.export`, and notes."""
+    return fitted.model, {"names": fitted.names}, ()
+
+
 def show(fitted: FittedExampleWeights, say: Any) -> None:
     """The model, its whole support and what is proven about it."""
     say(

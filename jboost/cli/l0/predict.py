@@ -78,6 +78,11 @@ def explain(fitted: FittedRules, table: Table) -> list[str]:
     )
 
 
+def exported(fitted: FittedRules) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """The model, the options of `jboost.export`, and notes."""
+    return fitted.ensemble, {"binarizer": fitted.binarizer}, ()
+
+
 def bits_of(fitted: FittedRules, table: Table) -> np.ndarray:
     """The rows as bits, [k, N]."""
     whole = table.with_unused(fitted.numeric, fitted.categorical)

@@ -80,6 +80,16 @@ def predict_columns(fitted: FittedPair, table: Table) -> dict[str, Any]:
     }
 
 
+def exported(fitted: FittedPair) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """The model in its own precision, the options of `jboost.export`, and notes."""
+    model = jax.tree.map(
+        lambda leaf: leaf.astype(fitted.precision) if leaf.dtype == np.float64 else leaf,
+        jax.tree.map(np.asarray, fitted.separator),
+    )
+    names, notes = inputs.exported_columns(fitted.names, fitted.score_columns)
+    return model, {"names": names}, notes
+
+
 def show(fitted: FittedPair, say: Any) -> None:
     """The model, its formula and what is proven about it."""
     kind = "score columns" if fitted.score_columns else "base classifiers"

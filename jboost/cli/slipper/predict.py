@@ -7,12 +7,19 @@ from __future__ import annotations
 from typing import Any
 
 from jboost import files
-from jboost.cli.l0.predict import FittedRules, bits_of, predict_columns, read, used_columns
+from jboost.cli.l0.predict import (
+    FittedRules,
+    bits_of,
+    exported,
+    predict_columns,
+    read,
+    used_columns,
+)
 from jboost.data.table import Table
 from jboost.report import monomials
 from jboost.report import slipper as report_module
 
-__all__ = ["explain", "predict_columns", "read", "show", "used_columns"]
+__all__ = ["explain", "exported", "predict_columns", "read", "show", "used_columns"]
 
 
 def explain(fitted: FittedRules, table: Table) -> list[str]:

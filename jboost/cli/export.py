@@ -1,0 +1,69 @@
+"""`jboost export`: the model of an output folder of `jboost fit` as code or data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from jboost import export as formats
+from jboost import outputs
+from jboost.cli.predict import read_folder
+
+TABLE = "data"
+# The endings of the files of a format that an export may replace.
+_ENDINGS = {
+    "python": (".py",),
+    "sql": (".sql",),
+    "onnx": (".onnx",),
+    "json": (".json",),
+    "text": (".txt", ".text", ".md"),
+}
+FORMATS = tuple(_ENDINGS)
+_WRITERS: dict[str, Callable[..., Any]] = {
+    "python": formats.to_python,
+    "sql": formats.to_sql,
+    "onnx": formats.to_onnx,
+    "json": formats.to_json,
+    "text": formats.to_text,
+}
+
+
+def export(folder: str, kind: str, output: str, *, table: str = TABLE) -> tuple[str, ...]:
+    """Writes the model of a folder in a format.
+
+    Args:
+      folder: of a fit.
+      kind: one of `FORMATS`.
+      output: a file, or - for the standard output, which takes no ONNX.
+      table: the name of the table, for SQL.
+
+    Returns:
+      What the user should know of it.
+
+    Raises:
+      ValueError: in one line, if the model cannot be written in this format, or the file not at
+        all.
+    """
+    if output == "-" and kind == "onnx":
+        raise ValueError("an ONNX file is not text: name a file with --output, as model.onnx")
+    if output != "-":
+        outputs.check_file(output, endings=_ENDINGS[kind])
+    if table != TABLE and kind != "sql":
+        raise ValueError(f"--table is for --format sql: leave it out for {kind}")
+    module, fitted, metadata = read_folder(folder)
+    model, options, notes = module.exported(fitted)
+    if kind == "sql":
+        options |= {"table": table}
+    with jax.enable_x64(metadata["precision"] == "float64"):
+        content = _WRITERS[kind](model, **options)
+    if output == "-":
+        import click
+
+        click.echo(content, nl=False)
+        return notes
+    data = content.encode() if isinstance(content, str) else content.SerializeToString()
+    with outputs.file(output, endings=_ENDINGS[kind]) as temporary:
+        temporary.write_bytes(data)
+    return notes

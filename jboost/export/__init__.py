@@ -1,0 +1,14 @@
+"""Models as code and data that run without jboost: Python, SQL, ONNX, JSON, text, and JAX.
+
+Rules, stumps and votes of scores are written with conditions on the columns of the table, whose
+ends are such that 64-bit comparisons decide as the model does in its own precision.
+"""
+
+from jboost.export.jax_function import to_jax
+from jboost.export.json_text import FORMAT_VERSION, to_json
+from jboost.export.onnx_model import to_onnx
+from jboost.export.python import to_python
+from jboost.export.sql import to_sql
+from jboost.export.text import to_text
+
+__all__ = ["FORMAT_VERSION", "to_jax", "to_json", "to_onnx", "to_python", "to_sql", "to_text"]

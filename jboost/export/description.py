@@ -1,0 +1,447 @@
+"""What a model computes from a row of a table, as the intermediate form of all formats.
+
+A `RuleVote` is a constant, rules (a vote where all conditions hold) and slopes (a vote times a
+column). A `ScoreVote` is normal . (x - anchor) + bias of columns of scores. Conditions are on
+columns of the table and not on bits: the ends of their intervals are those of
+`jboost.export.intervals`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jboost.base import check, words
+from jboost.base.boosting import Ensemble
+from jboost.base.predict import refuse_invalid
+from jboost.combine.types import LinearVote
+from jboost.data import attributes
+from jboost.data.binarization import Binarizer, Kind, describe_monomial
+from jboost.export import intervals
+from jboost.learners.columns import Columns
+from jboost.learners.monomials import Monomials
+from jboost.learners.quantised import QuantisedStumps
+from jboost.learners.signed import Signs
+from jboost.learners.stumps import Stumps
+from jboost.pair.baselines import DistanceSeparator
+from jboost.pair.types import Separator, TradeOff
+from jboost.slipper import Rules
+
+# Float64 scores are scaled by `SHARE` where a coordinate is above `LARGE`, as those of
+# `jboost.geometry.linear`, so that differences do not overflow.
+SHARE = 1 / 16
+LARGE = float(np.finfo(np.float64).max) * SHARE
+_SCORES = (Separator, TradeOff, DistanceSeparator, LinearVote)
+
+
+class Column(NamedTuple):
+    """A column of the table that a model reads."""
+
+    name: str
+    texts: tuple[str, ...] | None  # of a column of text: the categories by code; else None
+
+
+class Condition(NamedTuple):
+    """Whether a value is from `low` to `high`, or (`negated`) is not; a missing one answers
+    `if_missing`.
+
+    The value of a column of text is its code, -1 of a text that training did not see. An interval
+    with low > high is empty, one from -inf to inf has all values.
+    """
+
+    column: int
+    low: float
+    high: float
+    negated: bool
+    if_missing: bool
+
+
+class Rule(NamedTuple):
+    """A vote where all conditions hold.
+
+    The first rule with an infinite vote that holds decides the score. A vote of NaN makes it NaN.
+    """
+
+    conditions: tuple[Condition, ...]
+    vote: float
+    text: str  # the conditions in words, with the thresholds as the model holds them
+
+
+class Slope(NamedTuple):
+    """A vote times the value of a column of numbers; NaN where it is missing."""
+
+    column: int
+    if_positive: float  # the vote where the value is above 0
+    if_negative: float
+
+
+@dataclasses.dataclass(frozen=True)
+class RuleVote:
+    """The constant, plus the votes of all rules that hold, plus all slopes."""
+
+    columns: tuple[Column, ...]
+    constant: float
+    rules: tuple[Rule, ...]
+    slopes: tuple[Slope, ...]
+    precision: str  # "float32" or "float64": numbers are rounded to it before slopes
+    # The score of the model differs from the exported one by at most this, as its sum is rounded
+    # in its precision; 0 where no sum is rounded, as for votes that are integers. For slopes it
+    # holds where their columns are in [-1, 1].
+    score_error: float
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreVote:
+    """normal . (x - anchor) + bias, in float64; NaN where a score is missing or infinite."""
+
+    columns: tuple[Column, ...]
+    normal: tuple[float, ...]
+    anchor: tuple[float, ...]
+    bias: float
+    precision: str  # "float32" or "float64": scores are rounded to it first
+
+
+def describe(
+    model: Any,
+    target: str,
+    *,
+    binarizer: Binarizer | None = None,
+    names: Sequence[str] | None = None,
+) -> RuleVote | ScoreVote:
+    """The intermediate form of a model.
+
+    Args:
+      model: as in `jboost.export.to_python`.
+      target: the format, for messages.
+      binarizer: as there.
+      names: as there.
+
+    Raises:
+      ValueError: for a model that cannot be written, naming it and the format.
+    """
+    check.on_host(
+        f"jboost.export.{target}",
+        instead="return the model, and export it afterwards",
+        model=model,
+        binarizer=binarizer,
+    )
+    if isinstance(model, _SCORES):
+        refuse_invalid(model)
+        return _scores(model, target, binarizer, names)
+    if not isinstance(model, Ensemble):
+        raise ValueError(
+            f"model is of the type {type(model).__name__}, which jboost.export.{target} cannot"
+            " write: expected an Ensemble, or one of"
+            f" {', '.join(kind.__name__ for kind in _SCORES)}; to_jax takes every model"
+        )
+    refuse_invalid(model)
+    return _Reader(model, target, binarizer, names).read()
+
+
+def _scores(
+    model: Any, target: str, binarizer: Binarizer | None, names: Sequence[str] | None
+) -> ScoreVote:
+    if binarizer is not None:
+        raise ValueError(
+            f"binarizer is given for a {type(model).__name__}, which reads scores: leave it out"
+        )
+    if isinstance(model, LinearVote):
+        normal, bias = model.coefficients, model.offset
+        anchor = np.zeros_like(np.asarray(normal))
+    else:
+        normal, anchor, bias = model.normal, model.anchor, model.bias
+    precision = _precision(model, bias, target)
+    named = attributes.attribute_names(names, np.asarray(normal).shape[0])
+
+    def numbers(values: Any) -> tuple[float, ...]:
+        return tuple(
+            intervals.held(value, precision) for value in np.asarray(values, np.float64).tolist()
+        )
+
+    return ScoreVote(
+        tuple(Column(name, None) for name in named),
+        numbers(normal),
+        numbers(anchor),
+        numbers([bias])[0],
+        precision,
+    )
+
+
+def _precision(model: Any, array: Any, target: str) -> str:
+    precision = str(np.asarray(array).dtype)
+    if precision not in ("float32", "float64"):
+        raise ValueError(
+            f"model is a {type(model).__name__} of {precision}, which jboost.export.{target} cannot"
+            " write: expected float32 or float64"
+        )
+    return precision
+
+
+class _Reader:
+    """Reads the hypotheses of an ensemble one by one, and collects the columns in use."""
+
+    def __init__(
+        self,
+        model: Ensemble,
+        target: str,
+        binarizer: Binarizer | None,
+        names: Sequence[str] | None,
+    ) -> None:
+        self.model, self.target, self.binarizer = model, target, binarizer
+        self.precision = _precision(model, model.votes, target)
+        self.signs = isinstance(model.learner, Signs)
+        self.learner = model.learner.learner if self.signs else model.learner
+        self.num_plain, self.plain_names = self._plain(names)
+        self.columns: dict[str, Column] = {}
+
+    def _plain(self, names: Sequence[str] | None) -> tuple[int, tuple[str, ...]]:
+        """The features that are columns of the table: all of them without a binarizer, else those
+        before the bits.
+        """
+        if self.binarizer is not None:
+            named = tuple(names or ())
+            return len(named), attributes.attribute_names(named, len(named))
+        if names is not None:
+            return len(names), attributes.attribute_names(names, len(names))
+        num_features = self._num_features()
+        return num_features, attributes.attribute_names(None, num_features)
+
+    def _num_features(self) -> int:
+        """How many features the hypotheses in use read, at least."""
+        hypotheses = self.model.hypotheses
+        if isinstance(self.learner, Monomials | Rules):
+            return int(hypotheses.literals.shape[1])
+        places = (
+            hypotheses.index
+            if isinstance(self.learner, Columns)
+            else getattr(hypotheses, "feature", np.zeros(0))
+        )
+        return int(np.max(np.asarray(places), initial=-1)) + 1
+
+    def read(self) -> RuleVote:
+        votes = np.asarray(
+            [[self._held(vote) for vote in pair] for pair in np.asarray(self.model.votes).tolist()]
+        ).reshape(-1, 2)
+        rules: list[Rule] = []
+        slopes: list[Slope] = []
+        hypotheses = jax.tree.map(np.asarray, self.model.hypotheses)
+        for slot in np.flatnonzero(np.any(votes != 0, axis=1)):
+            hypothesis = jax.tree.map(lambda leaf, slot=slot: leaf[slot], hypotheses)
+            more, slope = self._terms(hypothesis, *votes[slot].tolist())
+            rules += [rule._replace(text=one_line(rule.text)) for rule in more if rule.vote != 0]
+            slopes += slope
+        constant = self._held(float(self.model.constant))
+        return RuleVote(
+            tuple(self.columns.values()),
+            constant,
+            tuple(rules),
+            tuple(slopes),
+            self.precision,
+            _score_error([*votes.ravel().tolist(), constant], bool(slopes), self.precision),
+        )
+
+    def _terms(
+        self, hypothesis: Any, positive: float, negative: float
+    ) -> tuple[list[Rule], list[Slope]]:
+        """The rules and slopes of one hypothesis with its votes for both signs."""
+        if isinstance(self.learner, Stumps | QuantisedStumps):
+            return self._stump(hypothesis, positive, negative), []
+        if isinstance(self.learner, Monomials | Rules):
+            sign = float(hypothesis.sign)
+            conditions, text = self._monomial(hypothesis.literals)
+            vote = sign * (positive if sign > 0 else negative)
+            return [] if conditions is None else [Rule(conditions, vote, text)], []
+        if isinstance(self.learner, Columns):
+            return self._column(hypothesis, positive, negative)
+        raise ValueError(
+            f"model is an Ensemble of {type(self.learner).__name__}, which"
+            f" jboost.export.{self.target} cannot write: it writes rules, stumps and votes of"
+            " scores; to_jax takes every model"
+        )
+
+    def _stump(self, stump: Any, positive: float, negative: float) -> list[Rule]:
+        def vote(output: float) -> float:
+            output = math.copysign(1.0, output) if self.signs and output else output
+            return output * (positive if output > 0 else negative) if output else 0.0
+
+        left, right, feature = float(stump.left), float(stump.right), int(stump.feature)
+        if left == right:
+            return [Rule((), vote(right), "always")]
+        threshold = float(stump.threshold)
+        return [
+            *self._rules(feature, threshold, vote(right), is_above=True),
+            *self._rules(feature, threshold, vote(left), is_above=False),
+        ]
+
+    def _rules(self, feature: int, threshold: float, vote: float, *, is_above: bool) -> list[Rule]:
+        """The rule of a feature that is above a threshold, or known and not above it."""
+        if feature < self.num_plain or self.binarizer is None:
+            return [self._side(feature, threshold, vote, is_above=is_above)]
+        answers = [value for value in (0, 1) if (value > threshold) == is_above]
+        found = []
+        for value in answers:
+            condition, text = self._bit(feature - self.num_plain, bool(value))
+            found.append(Rule((condition,), vote, text))
+        return found
+
+    def _side(self, feature: int, threshold: float, vote: float, *, is_above: bool) -> Rule:
+        column, name = self._plain_column(feature), words.quoted(self.plain_names[feature])
+        low, high = -math.inf, math.inf
+        if is_above:
+            low = intervals.above(threshold, self.precision)
+            if math.isnan(low):
+                low, high = math.inf, -math.inf  # nothing is above infinity
+        else:
+            high = intervals.at_most(threshold, self.precision)
+        text = f"{name} {'>' if is_above else '<='} {_number_text(threshold)}"
+        return Rule((Condition(column, low, high, False, False),), vote, text)
+
+    def _column(
+        self, column: Any, positive: float, negative: float
+    ) -> tuple[list[Rule], list[Slope]]:
+        feature, sign = int(column.index), float(column.sign)
+        # the votes where the value of the feature, not its negation, is above and below 0
+        up, down = (positive, negative) if sign > 0 else (negative, positive)
+        signs = [
+            *self._rules_of_sign(feature, sign * up, is_above=True),
+            *self._rules_of_sign(feature, -sign * down, is_above=False),
+        ]
+        if self.learner.boolean:
+            return signs, []
+        if feature >= self.num_plain:
+            raise ValueError(
+                f"model is an Ensemble of {type(self.learner).__name__} of bits, which"
+                f" jboost.export.{self.target} cannot write: fit learners.literals on the bits"
+            )
+        place = self._plain_column(feature)
+        is_missing = Condition(place, math.inf, -math.inf, False, True)
+        name = words.quoted(self.plain_names[feature])
+        unknown = Rule((is_missing,), math.nan, f"{name} is missing")
+        if self.signs:
+            return [*signs, unknown], []
+        if math.isfinite(up) and math.isfinite(down):
+            return [], [Slope(place, sign * up, sign * down)]
+        finite = [sign * vote if math.isfinite(vote) else 0.0 for vote in (up, down)]
+        decisive = [rule for rule in signs if math.isinf(rule.vote)]
+        return [*decisive, unknown], [Slope(place, *finite)]
+
+    def _rules_of_sign(self, feature: int, vote: float, *, is_above: bool) -> list[Rule]:
+        """The rule of a feature above 0; or below it, and of literals 0 too."""
+        if is_above or self.learner.boolean:
+            return self._rules(feature, 0.0, vote, is_above=is_above)
+        column, name = self._plain_column(feature), words.quoted(self.plain_names[feature])
+        below = -intervals.above(0.0, self.precision)
+        return [Rule((Condition(column, -math.inf, below, False, False),), vote, f"{name} < 0")]
+
+    def _monomial(self, literals: np.ndarray) -> tuple[tuple[Condition, ...] | None, str]:
+        """The conditions of a conjunction and their text; None in place of conditions that no row
+        meets.
+        """
+        used = np.flatnonzero(literals)
+        if self.binarizer is None:
+            found = [self._given_bit(int(index), bool(literals[index] > 0)) for index in used]
+        else:
+            num_bits = self.binarizer.num_bits
+            if self.num_plain or np.any(used >= num_bits):
+                raise ValueError(
+                    f"binarizer has {num_bits} bits, and names has {self.num_plain}: the monomials"
+                    f" of model are of {len(literals)} bits; pass the binarizer that made them"
+                    " and no names"
+                )
+            found = [self._bit(int(index), bool(literals[index] > 0)) for index in used]
+            padded = np.zeros(num_bits, np.int8)
+            padded[used] = literals[used]
+            text = describe_monomial(self.binarizer, padded)
+            return None if text == "never" else tuple(one for one, _ in found), text
+        return tuple(one for one, _ in found), " and ".join(text for _, text in found) or "always"
+
+    def _given_bit(self, feature: int, is_one: bool) -> tuple[Condition, str]:
+        """The condition that a feature is 1, or 0."""
+        value = 1.0 if is_one else 0.0
+        condition = Condition(self._plain_column(feature), *self._equal(value), False, False)
+        return condition, f"{words.quoted(self.plain_names[feature])} == {int(is_one)}"
+
+    def _bit(self, index: int, is_one: bool) -> tuple[Condition, str]:
+        """The condition that a bit of the binarizer is 1, or 0, on its column of the table."""
+        binarizer = self.binarizer
+        assert binarizer is not None
+        if index >= binarizer.num_bits:
+            raise ValueError(
+                f"names and binarizer give {self.num_plain + binarizer.num_bits} features, and"
+                f" model reads feature {self.num_plain + index}: pass those of the fit"
+            )
+        attribute, kind = int(binarizer.attributes[index]), Kind(int(binarizer.kinds[index]))
+        as_value = bool(binarizer.missing_is_value[attribute])
+        limit = float(binarizer.thresholds[index])
+        column = self._used(binarizer.names[attribute], binarizer.categories[attribute])
+        if kind is Kind.MISSING:
+            # without `missing_is_value` the bit of a missing value is NaN, and matches neither
+            whole = (math.inf, -math.inf) if is_one else (-math.inf, math.inf)
+            condition = Condition(column, *whole, False, is_one and as_value)
+        elif kind is Kind.AT_MOST:
+            end = intervals.at_most(limit, self.precision)
+            condition = Condition(column, -math.inf, end, not is_one, as_value and not is_one)
+        else:
+            ends = self._equal(limit) if binarizer.categories[attribute] is None else (limit, limit)
+            condition = Condition(column, *ends, not is_one, as_value and not is_one)
+        literals = np.zeros(binarizer.num_bits, np.int8)
+        literals[index] = 1 if is_one else -1
+        return condition, describe_monomial(binarizer, literals)
+
+    def _held(self, value: float) -> float:
+        return intervals.held(value, self.precision)
+
+    def _equal(self, value: float) -> tuple[float, float]:
+        """The least and the greatest number that the model takes for this one."""
+        return intervals.at_least(value, self.precision), intervals.at_most(value, self.precision)
+
+    def _plain_column(self, feature: int) -> int:
+        if feature >= self.num_plain:
+            raise ValueError(
+                f"names holds {self.num_plain} texts, and model reads feature {feature}: pass one"
+                " name for each feature"
+            )
+        return self._used(self.plain_names[feature], None)
+
+    def _used(self, name: str, texts: tuple[str, ...] | None) -> int:
+        self.columns.setdefault(name, Column(name, texts))
+        if (self.columns[name].texts is None) != (texts is None):
+            raise ValueError(
+                f"names holds {name!r}, a column of text of binarizer: a feature is a number"
+            )
+        return list(self.columns).index(name)
+
+
+def _score_error(votes: Sequence[float], has_products: bool, precision: str) -> float:
+    """A bound on the difference of sums of votes that are rounded in this precision and in float64,
+    each in any order (Higham 2002, Section 4.2); 0 where all sums are exact.
+    """
+    sizes = [abs(vote) for vote in votes if math.isfinite(vote) and vote != 0]
+    if not sizes:
+        return 0.0
+    total, digits = math.fsum(sizes), np.finfo(precision).nmant + 1
+    unit = min(_lowest_bit(size) for size in sizes)
+    if total <= unit * 2.0**digits and not has_products:
+        return 0.0
+    errors = [(len(sizes) + has_products) * 2.0**-bits for bits in (digits, 53)]
+    return total * sum(error / (1 - error) if error < 1 else math.inf for error in errors)
+
+
+def _lowest_bit(number: float) -> float:
+    """The largest power of two that a positive number is a multiple of."""
+    numerator, denominator = number.as_integer_ratio()
+    return (numerator & -numerator) / denominator
+
+
+def one_line(text: str) -> str:
+    """A text without characters that end a comment, or that are not shown."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _number_text(number: float) -> str:
+    return attributes.number_text(number) if math.isfinite(number) else f"{number}"

@@ -1,0 +1,105 @@
+"""A model as JSON of a documented, versioned format: docs/export.md."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from jboost import files
+from jboost.data.binarization import Binarizer
+from jboost.export.description import Column, Condition, RuleVote, ScoreVote, describe
+
+FORMAT = "jboost-export"
+FORMAT_VERSION = 1
+
+
+def to_json(
+    model: Any,
+    *,
+    binarizer: Binarizer | None = None,
+    names: Sequence[str] | None = None,
+) -> str:
+    """A model as JSON that programs without jboost can evaluate.
+
+    The page "Export" documents the format, which has a version.
+
+    Args:
+      model: as in `to_python`.
+      binarizer: as in `to_python`.
+      names: as in `to_python`.
+
+    Returns:
+      JSON text (RFC 8259: infinite numbers are the texts "inf" and "-inf", NaN is "nan").
+
+    Raises:
+      ValueError: as in `to_python`.
+
+    >>> import jboost
+    >>> separator = jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
+    >>> document = json.loads(to_json(separator, names=["a", "b"]))
+    >>> document["format_version"], document["kind"], document["normal"]
+    (1, 'scores', [1.0, 0.0])
+    """
+    described = describe(model, "to_json", binarizer=binarizer, names=names)
+    head = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "jboost_version": files.package_version("jboost"),
+        "kind": "rules" if isinstance(described, RuleVote) else "scores",
+        "precision": described.precision,
+        "columns": [
+            {"name": column.name, "kind": "number" if column.texts is None else "text"}
+            for column in described.columns
+        ],
+    }
+    body = _rules(described) if isinstance(described, RuleVote) else _scores(described)
+    return json.dumps(head | body, indent=2, allow_nan=False) + "\n"
+
+
+def _rules(vote: RuleVote) -> dict[str, Any]:
+    return {
+        "constant": _number(vote.constant),
+        "score_error": _number(vote.score_error),
+        "rules": [
+            {
+                "vote": _number(rule.vote),
+                "text": rule.text,
+                "conditions": [_condition(one, vote.columns) for one in rule.conditions],
+            }
+            for rule in vote.rules
+        ],
+        "slopes": [
+            {
+                "column": vote.columns[slope.column].name,
+                "if_positive": _number(slope.if_positive),
+                "if_negative": _number(slope.if_negative),
+            }
+            for slope in vote.slopes
+        ],
+    }
+
+
+def _condition(one: Condition, columns: Sequence[Column]) -> dict[str, Any]:
+    column = columns[one.column]
+    found: dict[str, Any] = {"column": column.name}
+    if one.low > one.high:
+        found["test"] = "missing" if one.if_missing else "never"
+    elif (one.low, one.high) == (-math.inf, math.inf):
+        found["test"] = "always" if one.if_missing else "known"
+    elif column.texts is not None:
+        found |= {"test": "text", "text": column.texts[int(one.low)]}
+    else:
+        found |= {"test": "range", "low": _number(one.low), "high": _number(one.high)}
+    if found["test"] in ("text", "range"):
+        found |= {"negated": one.negated, "if_missing": one.if_missing}
+    return found
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _scores(vote: ScoreVote) -> dict[str, Any]:
+    return {"normal": list(vote.normal), "anchor": list(vote.anchor), "bias": vote.bias}

@@ -1,0 +1,216 @@
+"""A model as the source of a Python module without imports but `math`."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from jboost.data.binarization import Binarizer
+from jboost.export import intervals
+from jboost.export.description import (
+    LARGE,
+    SHARE,
+    Column,
+    Condition,
+    RuleVote,
+    ScoreVote,
+    Slope,
+    describe,
+)
+from jboost.export.text import lines_of
+
+_PREDICT = '''
+def predict(row):
+    """The class of a row, +1 or -1; 0 where the score is NaN."""
+    total = score(row)
+    return 1 if total > 0 else 0 if total != total else -1
+
+
+def _number(value):
+    return math.nan if value is None else float(value)
+'''
+_TEXT = '''
+
+def _text(value):
+    """A category as text; numbers among text are categories, too."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return str(int(value))
+    number = float(value)
+    if number != number:
+        return None
+    whole = number.is_integer() and abs(number) < 2**53
+    return str(int(number)) if whole else repr(number)
+'''
+# Veltkamp's splitting with 2^29 + 1 leaves the 24 bits of a float32, rounded to nearest and even.
+_SINGLE = f'''
+
+def _single(value):
+    """A number rounded to 32 bits, subnormal ones to 0."""
+    size = abs(value)
+    if size >= {intervals.at_least(math.inf, "float32")!r}:
+        return math.copysign(math.inf, value)
+    if size < {intervals.at_least(2.0**-126, "float32")!r}:
+        return 0.0
+    if size < 2.0**-126:
+        return math.copysign(2.0**-126, value)
+    shifted = value * 536870913.0
+    return shifted - (shifted - value)
+'''
+_NORMAL = '''
+
+def _normal(value):
+    """A number, a subnormal one as 0."""
+    return 0.0 if abs(value) < 2.0**-1022 else value
+'''
+
+
+def to_python(
+    model: Any,
+    *,
+    binarizer: Binarizer | None = None,
+    names: Sequence[str] | None = None,
+) -> str:
+    """The source of a Python module with `score(row)` and `predict(row)`.
+
+    The module imports `math` alone. A row maps the names of the columns that the model uses to
+    numbers, None or NaN where missing; to text for columns of text, None where missing. It computes
+    in 64 bits, and compares as the model does in its own precision.
+
+    Args:
+      model: an `Ensemble` of `learners.stumps`, `quantised_stumps`, `monomials`, `literals`,
+        `pool`, of `slipper`, or of `learners.signs` of these; a `Separator`, `TradeOff`,
+        `DistanceSeparator` or `LinearVote`.
+      binarizer: the one that made the bits of the features. None if there are no bits: features
+        are columns of numbers then.
+      names: of the features that are columns of numbers. With a `binarizer` these come before its
+        bits, and None means that there are none. Otherwise None stands for x0, x1, ...
+
+    Returns:
+      Python source.
+
+    Raises:
+      ValueError: naming the model, if it cannot be written; if names or bits are fewer than the
+        features of the model; or if its fit ended in INVALID_INPUT.
+
+    >>> import jboost
+    >>> separator = jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
+    >>> module = {}
+    >>> exec(to_python(separator, names=["a", "b"]), module)
+    >>> module["score"]({"a": 3.0, "b": 1.0}), module["predict"]({"a": 0.0, "b": 1.0})
+    (2.0, -1)
+    """
+    described = describe(model, "to_python", binarizer=binarizer, names=names)
+    head = "\n".join(f"# {line}" for line in lines_of(described))
+    body, helpers = _rules(described) if isinstance(described, RuleVote) else _scores(described)
+    values = [
+        f"v{index} = {'_number' if column.texts is None else '_text'}(row[{column.name!r}])"
+        for index, column in enumerate(described.columns)
+    ]
+    lines = textwrap.indent("\n".join([*values, *body]), "    ")
+    return (
+        f'"""A model of jboost."""\n\n{head}\n\nimport math\n\n\ndef score(row):\n'
+        f'    """The score of a row; its class is +1 where it is above 0."""\n{lines}\n\n'
+        f"{_PREDICT}{''.join(helpers)}"
+    )
+
+
+def _rules(vote: RuleVote) -> tuple[list[str], list[str]]:
+    """The lines of `score`, and the helpers that they call."""
+    body = []
+    for rule in vote.rules:
+        if math.isinf(rule.vote):
+            body += [
+                f"if {_all(rule.conditions, vote.columns)}:  # {rule.text}",
+                f"    return {_float(rule.vote)}",
+            ]
+    body.append(f"total = {_float(vote.constant)}")
+    for rule in vote.rules:
+        if not math.isinf(rule.vote):
+            body += [
+                f"if {_all(rule.conditions, vote.columns)}:  # {rule.text}",
+                f"    total += {_float(rule.vote)}",
+            ]
+    round_to = "_single" if vote.precision == "float32" else "_normal"
+    for slope in vote.slopes:
+        body.append(f"x = {round_to}(v{slope.column})")
+        body.append(f"total += {_slope(slope)}")
+    helpers = [_TEXT] if any(column.texts is not None for column in vote.columns) else []
+    if vote.slopes:
+        helpers.append(_SINGLE if vote.precision == "float32" else _NORMAL)
+    return [*body, "return total"], helpers
+
+
+def _slope(slope: Slope) -> str:
+    up, down = _float(slope.if_positive), _float(slope.if_negative)
+    return f"{up} * x" if up == down else f"({up} if x > 0 else {down} if x < 0 else 0.0) * x"
+
+
+def _all(conditions: Sequence[Condition], columns: Sequence[Column]) -> str:
+    return " and ".join(_condition(one, columns[one.column]) for one in conditions) or "True"
+
+
+def _condition(one: Condition, column: Column) -> str:
+    name = f"v{one.column}"
+    missing, known = (
+        (f"{name} != {name}", f"{name} == {name}")
+        if column.texts is None
+        else (f"{name} is None", f"{name} is not None")
+    )
+    if one.low > one.high:
+        return missing if one.if_missing else "False"
+    if (one.low, one.high) == (-math.inf, math.inf):
+        return "True" if one.if_missing else known
+    inside = _text_equal(one, column) if column.texts is not None else _inside(name, one)
+    # a comparison with NaN or None is false, and its negation true
+    holds = f"not {inside}" if one.negated else inside
+    if one.if_missing == one.negated:
+        return holds
+    return f"({holds} or {missing})" if one.if_missing else f"({known} and {holds})"
+
+
+def _inside(name: str, one: Condition) -> str:
+    if one.low == one.high:
+        return f"{name} == {_float(one.low)}"
+    if one.low == -math.inf:
+        return f"{name} <= {_float(one.high)}"
+    if one.high == math.inf:
+        return f"{name} >= {_float(one.low)}"
+    return f"{_float(one.low)} <= {name} <= {_float(one.high)}"
+
+
+def _text_equal(one: Condition, column: Column) -> str:
+    assert column.texts is not None
+    return f"v{one.column} == {column.texts[int(one.low)]!r}"
+
+
+def _float(value: float) -> str:
+    if math.isfinite(value):
+        return repr(value)
+    return "math.nan" if math.isnan(value) else "math.inf" if value > 0 else "-math.inf"
+
+
+def _scores(vote: ScoreVote) -> tuple[list[str], list[str]]:
+    """The lines of `score` and its helpers: the operations of `jboost.geometry.linear` in their
+    order.
+    """
+    names = [f"v{index}" for index in range(len(vote.columns))]
+    finite = " and ".join(f"math.isfinite({name})" for name in names) or "True"
+    if vote.precision == "float32":
+        body = [f"{name} = _single({name})" for name in names]
+        body += [f"if not ({finite}):", "    return math.nan", "total = 0.0"]
+        for name, normal, anchor in zip(names, vote.normal, vote.anchor, strict=True):
+            body.append(f"total += {normal!r} * ({name} - {anchor!r})")
+        return [*body, f"return total + {vote.bias!r}"], [_SINGLE]
+    body = [f"if not ({finite}):", "    return math.nan"]
+    numbers = [*(abs(value) for value in vote.anchor), abs(vote.bias)]
+    sizes = ", ".join([*(f"abs({name})" for name in names), repr(max(numbers))])
+    # as the model scales coordinates that would overflow
+    body += [f"share = {SHARE!r} if max({sizes}) > {LARGE!r} else 1.0", "total = 0.0"]
+    for name, normal, anchor in zip(names, vote.normal, vote.anchor, strict=True):
+        moved = f"_normal(_normal({name}) * share - {anchor!r} * share)"
+        body.append(f"total += _normal({normal!r} * {moved})")
+    return [*body, f"return _normal(total + {vote.bias!r} * share) / share"], [_NORMAL]

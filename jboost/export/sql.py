@@ -1,0 +1,275 @@
+"""A model as a query of SQL that SQLite and DuckDB run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from jboost.data.binarization import Binarizer
+from jboost.export import intervals
+from jboost.export.description import (
+    LARGE,
+    SHARE,
+    Column,
+    Condition,
+    Rule,
+    RuleVote,
+    ScoreVote,
+    Slope,
+    describe,
+)
+from jboost.export.text import lines_of
+
+_INFINITY = "9e999"  # no name of infinity is known to all; all read this as infinity
+
+
+def to_sql(
+    model: Any,
+    *,
+    binarizer: Binarizer | None = None,
+    names: Sequence[str] | None = None,
+    table: str = "data",
+    score: str = "score",
+    prediction: str = "prediction",
+) -> str:
+    """A query that adds the columns score and prediction to a table.
+
+    The query has `CASE` expressions and arithmetic only; tests run it on SQLite and DuckDB. NULL
+    and NaN are missing. Numbers are cast to DOUBLE PRECISION, and texts to VARCHAR. Where the model
+    gives a score of NaN, the score is NULL and the prediction 0.
+
+    Args:
+      model: as in `to_python`.
+      binarizer: as in `to_python`.
+      names: as in `to_python`.
+      table: the name of the table, which has the columns of the model.
+      score: the name of the new column of scores.
+      prediction: the name of the new column of classes, +1, -1 or 0.
+
+    Returns:
+      One SELECT statement.
+
+    Raises:
+      ValueError: as in `to_python`; and for names that SQL cannot tell apart or hold.
+
+    >>> import sqlite3
+    >>> import jboost
+    >>> separator = jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
+    >>> database = sqlite3.connect(":memory:")
+    >>> _ = database.execute("CREATE TABLE data AS SELECT 3.0 AS a, 1.0 AS b")
+    >>> database.execute(to_sql(separator, names=["a", "b"])).fetchall()
+    [(3.0, 1.0, 2.0, 1)]
+    """
+    described = describe(model, "to_sql", binarizer=binarizer, names=names)
+    columns = described.columns
+    for name in (table, score, prediction, *(column.name for column in columns)):
+        _check_name(name)
+    _check_distinct([score, prediction, *(column.name for column in columns)])
+    values = ", ".join(f"{_cast(column)} AS v{index}" for index, column in enumerate(columns))
+    expression = (
+        _rules(described, values) if isinstance(described, RuleVote) else _scores(described, values)
+    )
+    comments = "\n".join(f"-- {line}" for line in lines_of(described))
+    result = f"scored.{_identifier(score)}"
+    return (
+        f"{comments}\n"
+        f"SELECT scored.*,\n"
+        f"  CASE WHEN {result} > 0 THEN 1 WHEN {result} <= 0 THEN -1 ELSE 0 END"
+        f" AS {_identifier(prediction)}\n"
+        f"FROM (\n"
+        f"  SELECT d.*, (\n{expression}\n  ) AS {_identifier(score)}\n"
+        f"  FROM {_identifier(table)} AS d\n"
+        f") AS scored\n"
+    )
+
+
+def _cast(column: Column) -> str:
+    name = f"d.{_identifier(column.name)}"
+    if column.texts is not None:
+        return f"CAST({name} AS VARCHAR)"
+    return f"NULLIF(CAST({name} AS DOUBLE PRECISION), 'NaN')"  # SQLite has no NaN
+
+
+def _rules(vote: RuleVote, values: str) -> str:
+    decisive = [rule for rule in vote.rules if math.isinf(rule.vote)]
+    terms = [_number(vote.constant)]
+    terms += [
+        f"CASE WHEN {_all(rule, vote.columns)} THEN {_number(rule.vote)} ELSE 0e0 END"
+        for rule in vote.rules
+        if not math.isinf(rule.vote)
+    ]
+    rounded = _rounded_columns(vote)
+    terms += [_slope(slope) for slope in vote.slopes]
+    total = f"NULLIF({_sum(terms)}, 'NaN')"
+    if decisive:
+        cases = "\n".join(
+            f"    WHEN {_all(rule, vote.columns)} THEN {_number(rule.vote)}" for rule in decisive
+        )
+        total = f"CASE\n{cases}\n    ELSE {total} END"
+    source = f"(SELECT {values or '0 AS v0'}) AS v"
+    if rounded:
+        source = f"(SELECT v.*, {rounded} FROM {source}) AS v"
+    return f"    SELECT {total}\n    FROM {source}"
+
+
+def _rounded_columns(vote: RuleVote) -> str:
+    """The numbers of slopes in the precision of the model, as columns r0, r1, ..."""
+    used = sorted({slope.column for slope in vote.slopes})
+    return ", ".join(f"{_rounded(f'v.v{index}', vote.precision)} AS r{index}" for index in used)
+
+
+def _slope(slope: Slope) -> str:
+    value, up, down = f"v.r{slope.column}", _number(slope.if_positive), _number(slope.if_negative)
+    if up == down:
+        return f"{up} * {value}"
+    return f"CASE WHEN {value} > 0 THEN {up} WHEN {value} < 0 THEN {down} ELSE 0e0 END * {value}"
+
+
+def _rounded(value: str, precision: str) -> str:
+    """An expression of a number as a model of this precision holds it.
+
+    Veltkamp's splitting with 2^29 + 1 leaves the 24 bits of a float32, rounded to nearest and even.
+    """
+    if precision == "float64":
+        return _normal(value)
+    tiny = 2.0**-126
+    zero, least = (_number(number) for number in (intervals.at_least(tiny, precision), tiny))
+    infinite = _number(intervals.at_least(math.inf, precision))
+    shifted = f"{value} * 536870913e0"
+    return (
+        f"CASE WHEN {value} >= {infinite} THEN {_INFINITY} WHEN {value} <= -{infinite} THEN"
+        f" -{_INFINITY} WHEN ABS({value}) < {zero} THEN 0e0 WHEN ABS({value}) < {least} THEN"
+        f" CASE WHEN {value} > 0 THEN {least} ELSE -{least} END"
+        f" ELSE {shifted} - ({shifted} - {value}) END"
+    )
+
+
+def _normal(value: str) -> str:
+    """An expression of a number, where a subnormal one is 0."""
+    return f"CASE WHEN ABS({value}) < {_number(2.0**-1022)} THEN 0e0 ELSE {value} END"
+
+
+def _all(rule: Rule, columns: Sequence[Column]) -> str:
+    conditions = [_condition(one, columns[one.column]) for one in rule.conditions]
+    return " AND ".join(conditions) or "1 = 1"
+
+
+def _condition(one: Condition, column: Column) -> str:
+    name = f"v.v{one.column}"
+    if one.low > one.high:
+        return f"{name} IS NULL" if one.if_missing else "1 = 0"
+    if (one.low, one.high) == (-math.inf, math.inf):
+        return "1 = 1" if one.if_missing else f"{name} IS NOT NULL"
+    # a comparison with NULL is NULL, and so is its negation
+    holds = _compared(name, one) if column.texts is None else _text_equal(name, one, column)
+    return f"({holds} OR {name} IS NULL)" if one.if_missing else holds
+
+
+def _compared(name: str, one: Condition) -> str:
+    if one.low == -math.inf:
+        return f"{name} {'>' if one.negated else '<='} {_number(one.high)}"
+    if one.high == math.inf:
+        return f"{name} {'<' if one.negated else '>='} {_number(one.low)}"
+    between = "NOT BETWEEN" if one.negated else "BETWEEN"
+    return f"{name} {between} {_number(one.low)} AND {_number(one.high)}"
+
+
+def _text_equal(name: str, one: Condition, column: Column) -> str:
+    assert column.texts is not None
+    text = column.texts[int(one.low)]
+    if "\0" in text:
+        raise ValueError(
+            f"model asks whether column {column.name!r} is {text!r}, which jboost.export.to_sql"
+            " cannot write: SQL has no text with a character 0"
+        )
+    escaped = text.replace("'", "''")
+    return f"{name} {'<>' if one.negated else '='} '{escaped}'"
+
+
+def _scores(vote: ScoreVote, values: str) -> str:
+    """The operations of `jboost.geometry.linear` in their order; NULL where a score is missing or
+    infinite.
+    """
+    indices = range(len(vote.columns))
+    rounded = ", ".join(
+        f"{_rounded(f'v.v{index}', vote.precision)} AS x{index}" for index in indices
+    )
+    inputs = f"(SELECT {rounded} FROM (SELECT {values}) AS v) AS x"
+    finite = " AND ".join(f"ABS(x.x{index}) < {_INFINITY}" for index in indices)
+    if vote.precision == "float32":
+        terms = [
+            f"{_number(normal)} * (x.x{index} - {_number(anchor)})"
+            for index, (normal, anchor) in enumerate(zip(vote.normal, vote.anchor, strict=True))
+        ]
+        total = " + ".join(["0e0", *terms, _number(vote.bias)])
+        return f"    SELECT CASE WHEN {finite} THEN {total} END\n    FROM {inputs}"
+    return _wide_scores(vote, inputs, finite)
+
+
+def _wide_scores(vote: ScoreVote, inputs: str, finite: str) -> str:
+    """In 64 bits: coordinates that would overflow are scaled, and subnormal results are 0."""
+    indices = range(len(vote.columns))
+    is_large = " OR ".join(f"ABS(x.x{index}) > {_number(LARGE)}" for index in indices)
+    if max(*map(abs, vote.anchor), abs(vote.bias)) > LARGE:
+        is_large = "1 = 1"
+    share = f"CASE WHEN {is_large} THEN {_number(SHARE)} ELSE 1e0 END AS share"
+    source = f"(SELECT x.*, {share} FROM {inputs}) AS x"
+    moved = [
+        f"x.x{index} * x.share - {_number(anchor)} * x.share"
+        for index, anchor in enumerate(vote.anchor)
+    ]
+    source = _layer(source, moved, ["x.share", *(f"x.x{index} AS y{index}" for index in indices)])
+    products = [f"{_number(normal)} * x.x{index}" for index, normal in enumerate(vote.normal)]
+    source = _layer(source, products, ["x.share", *(f"x.y{index}" for index in indices)])
+    terms = ["0e0", *(f"x.x{index}" for index in indices)]
+    total = _normal(f"({' + '.join(terms)} + {_number(vote.bias)} * x.share)") + " / x.share"
+    finite = finite.replace("x.x", "x.y")
+    return f"    SELECT CASE WHEN {finite} THEN {total} END\n    FROM {source}"
+
+
+def _layer(source: str, expressions: Sequence[str], kept: Sequence[str]) -> str:
+    """A subquery with a column x0, x1, ... for each expression, 0 where it is subnormal."""
+    columns = [f"{_normal(expression)} AS x{index}" for index, expression in enumerate(expressions)]
+    return f"(SELECT {', '.join([*kept, *columns])} FROM {source}) AS x"
+
+
+def _sum(terms: Sequence[str]) -> str:
+    """The sum as a balanced tree: SQLite takes expressions of a depth of at most 1000."""
+    if len(terms) <= 2:
+        return "\n      + ".join(terms)
+    middle = (len(terms) + 1) // 2
+    return f"({_sum(terms[:middle])})\n      + ({_sum(terms[middle:])})"
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "NULL"
+    if math.isinf(value):
+        return _INFINITY if value > 0 else f"-{_INFINITY}"
+    return intervals.decimal(value)
+
+
+def _identifier(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def _check_name(name: str) -> None:
+    if not name or "\0" in name:
+        raise ValueError(
+            f"a name of a table or column is {name!r}, which jboost.export.to_sql cannot write:"
+            " rename it"
+        )
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    """Raises ValueError for names that SQL, which ignores case, takes for one."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.casefold(), name)
+        if other is not name:
+            raise ValueError(
+                f"the names {other!r} and {name!r} are one name in SQL: rename a column, or choose"
+                " other names of score and prediction"
+            )

@@ -1,0 +1,87 @@
+"""A model as text for readers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from jboost.base import words
+from jboost.data.binarization import Binarizer
+from jboost.export.description import RuleVote, ScoreVote, describe, one_line
+
+
+def to_text(
+    model: Any,
+    *,
+    binarizer: Binarizer | None = None,
+    names: Sequence[str] | None = None,
+) -> str:
+    """The model as text, one term of the score a line.
+
+    Votes have as many digits as it takes to read them back exactly. Thresholds are those of the
+    model, which compares in its own precision.
+
+    Args:
+      model: as in `to_python`.
+      binarizer: as in `to_python`.
+      names: as in `to_python`.
+
+    Returns:
+      Lines of text.
+
+    Raises:
+      ValueError: as in `to_python`.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [-1, 1, 1, -1])
+    >>> fit = jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=1)
+    >>> print(to_text(fit.ensemble, names=["age"]))
+    The score is the sum of:
+      +0.549306... if age > 0.5
+      -0.549306... if age <= 0.5
+    The class is +1 if the score is above 0, else -1.
+    """
+    described = describe(model, "to_text", binarizer=binarizer, names=names)
+    return "\n".join(lines_of(described)) + "\n"
+
+
+def lines_of(described: RuleVote | ScoreVote) -> list[str]:
+    """The lines of `to_text`; none has a line break, whatever the names hold."""
+    terms = _rules(described) if isinstance(described, RuleVote) else _scores(described)
+    unknown = isinstance(described, ScoreVote) or bool(described.slopes)
+    lines = [
+        *terms,
+        "The class is +1 if the score is above 0, else -1"
+        + ("; 0 if a value is missing." if unknown else "."),
+    ]
+    return [one_line(line) for line in lines]
+
+
+def _rules(vote: RuleVote) -> list[str]:
+    decisive = [rule for rule in vote.rules if math.isinf(rule.vote)]
+    others = [rule for rule in vote.rules if not math.isinf(rule.vote)]
+    lines = ["The score is that of the first rule that holds:"] if decisive else []
+    lines += [f"  {rule.vote:+} if {rule.text}" for rule in decisive]
+    lines.append("Else the score is the sum of:" if decisive else "The score is the sum of:")
+    if vote.constant:
+        lines.append(f"  {vote.constant:+} always")
+    for rule in others:
+        condition = "always" if rule.text == "always" else f"if {rule.text}"
+        lines.append(f"  {rule.vote:+} {condition}")
+    for slope in vote.slopes:
+        name = words.quoted(vote.columns[slope.column].name)
+        lines.append(f"  {slope.if_positive:+} * {name}")
+        if slope.if_positive != slope.if_negative:
+            lines[-1] += f" if {name} > 0, {slope.if_negative:+} * {name} if {name} < 0"
+    is_empty = not (vote.constant or others or vote.slopes)
+    return [*lines, "  0 always"] if is_empty else lines
+
+
+def _scores(vote: ScoreVote) -> list[str]:
+    lines = ["The score is the sum of:"]
+    for column, normal, anchor in zip(vote.columns, vote.normal, vote.anchor, strict=True):
+        name = words.quoted(column.name)
+        moved = name if anchor == 0 else f"({name} - {anchor!r})"
+        lines.append(f"  {normal:+} * {moved}")
+    return [*lines, f"  {vote.bias:+} always"]
