@@ -22,6 +22,8 @@ os.environ.setdefault("NPROC", "1")
 import jax
 import pytest
 
+import costs
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # A fifth of the time: no operation is lowered with the Python frames that it comes from, and what
 # tracing makes, which stays, is seldom searched.
@@ -94,6 +96,20 @@ def _few_memory_maps():
     ):
         jax.clear_caches()
         gc.collect()
+
+
+def pytest_collection_modifyitems(items):
+    """Marks tests by their costs, before `-m` selects some."""
+    costs.mark(items, costs.read())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Measures the processor time of each test, its subprocesses included."""
+    start = sum(os.times()[:4])
+    result = yield
+    costs.append(item.nodeid, sum(os.times()[:4]) - start)
+    return result
 
 
 _NUM_FILES_SHOWN = 15

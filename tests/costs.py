@@ -1,0 +1,65 @@
+"""How long tests take, and so which command runs them.
+
+`scripts/test` runs in some minutes what takes little time: every example of the documentation, the
+contract of every public algorithm, and all other tests below `MOST_SECONDS`. `scripts/test --all`
+adds the tests above that, and those marked slow. `scripts/test --exhaustive` adds the tests marked
+slow that take more than `MOST_SLOW_SECONDS`.
+
+`tests/costs.txt` has the seconds of tests above `MOST_SECONDS`; a test that is not in it is taken
+to be cheap. `JBOOST_TEST_COSTS=FILE scripts/test --exhaustive` appends what it measures to a file,
+and `python -m tests.costs FILE` writes `tests/costs.txt` from it.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).with_suffix(".txt")
+# By these, the three commands take about 6 minutes, 45 minutes and 2 hours on two cores.
+MOST_SECONDS, MOST_SLOW_SECONDS = 0.5, 10.0
+# Of these nothing is left out by its cost: each runs in the default command.
+ALWAYS = ("tests/test_contract.py::",)
+
+
+def read(path: Path = FILE) -> dict[str, float]:
+    """Seconds by the name of the test."""
+    pairs = (line.split(" ", 1) for line in path.read_text(encoding="utf-8").splitlines())
+    return {name: float(seconds) for seconds, name in pairs}
+
+
+def mark(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
+    """Marks tests by their costs: `slow` those above `MOST_SECONDS`, and `exhaustive` those that
+    are marked slow already and are above `MOST_SLOW_SECONDS`.
+    """
+    for item in items:
+        cost = seconds.get(item.nodeid, 0.0)
+        if item.get_closest_marker("slow"):
+            if cost > MOST_SLOW_SECONDS:
+                item.add_marker("exhaustive")
+        elif cost > MOST_SECONDS and _may_be_left_out(item):
+            item.add_marker("slow")
+
+
+def _may_be_left_out(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and not item.nodeid.startswith(ALWAYS)
+
+
+def append(name: str, seconds: float) -> None:
+    """Appends the seconds of a test to the file that JBOOST_TEST_COSTS names, if it is set."""
+    if path := os.environ.get("JBOOST_TEST_COSTS"):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{seconds:.2f} {name}\n")
+
+
+def write(measured: Path) -> None:
+    """Writes `tests/costs.txt` from a file of measurements; the last one of a test counts."""
+    found = {name: cost for name, cost in read(measured).items() if cost > MOST_SECONDS}
+    lines = [f"{cost:.2f} {name}" for name, cost in sorted(found.items())]
+    FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
