@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jboost
 from jboost.base import numerics
 from jboost.geometry import angular, exact, fractions, hulls, linear
 from marks import slow
@@ -427,3 +428,16 @@ def test_scores_of_points_have_derivatives(kind):
             lambda points: jnp.sum(linear.score_points(points, normal, anchor, jnp.float32(0.5)))
         )(points)
         np.testing.assert_allclose(slopes, np.tile(normal, (4, 1)), rtol=1e-6)
+
+
+def test_rounded_product_keeps_the_sign_of_an_overflow_and_nan():
+    large = jnp.float32(1e30)
+    assert exact.rounded_product(large, -large) == -jnp.inf
+    assert exact.rounded_product(large, large) == jnp.inf
+    assert jnp.isnan(exact.rounded_product(jnp.float32(jnp.nan), large))
+
+
+def test_separator_predicts_the_side_of_a_score_that_overflows():
+    separator = jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
+    separator = separator._replace(normal=jnp.array([1e20, 0.0]))
+    assert jboost.predict(separator, [[-1e30, 0.0], [1e30, 0.0]]).tolist() == [-1, 1]

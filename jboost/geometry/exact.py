@@ -53,10 +53,10 @@ def rounded_product(a: Array, b: Array) -> Array:
 
     A compiler may contract a product and a later sum into one operation with a single rounding, for
     one use of the product and not for another. Error-free sums of the product are then wrong. The
-    `where`, which never changes a finite number, prevents this.
+    `where`, which never changes a number, prevents this: twice an infinite product is itself.
     """
     product = a * b
-    return jnp.where(jnp.abs(product) <= jnp.finfo(product.dtype).max, product, jnp.inf)
+    return jnp.where(jnp.abs(product) <= jnp.finfo(product.dtype).max, product, product + product)
 
 
 def two_product(a: Array, b: Array) -> Wide:
