@@ -99,7 +99,10 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         parts: list[Fold] = []
         if self._needs_folds() and len(self.classes_) > 1:
             parts = folds.make(self.cv, rows, table, codes, weights, groups, self._seed)
+        num_votes = len(self._targets())
+        watch.plan((len(parts) * len(self._candidates()) + 1) * num_votes)
         self.options_, scored = self._choose(parts, watch)
+        watch.plan(num_votes)
         self.votes_ = self._fit_votes(rows, self.options_, watch)
         self.calibrators_ = self._calibrate(scored or self._score(self.votes_, rows), rows)
         self.n_iter_ = max((getattr(vote, "num_rounds", 0) for vote in self.votes_), default=0)
@@ -217,6 +220,7 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         signs = rows.signs(positive)
         if (signs == signs[0]).all():
             return Constant(float(signs[0]))
+        watch.begin_fit()
         return self._fit_vote(rows, signs, options, watch)
 
     def _scores(self, table: np.ndarray) -> np.ndarray:

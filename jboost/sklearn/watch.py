@@ -23,6 +23,8 @@ class Watch:
         self._context.call_on_fit_task_begin(estimator=estimator)
         self._has_callbacks = bool(getattr(estimator, "_skl_callbacks", []))
         self._is_stopped = False
+        self._num_fits = 1  # still to come
+        self._end_of_fit = self._end
 
     @property
     def is_needed(self) -> bool:
@@ -31,13 +33,24 @@ class Watch:
 
     @property
     def left(self) -> float | None:
-        """Seconds that are left; None without a limit."""
-        return None if self._end is None else max(self._end - time.monotonic(), 0.0)
+        """Seconds that are left to the fit of the current vote; None without a limit."""
+        return _seconds_to(self._end_of_fit)
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more should be started."""
-        return self._is_stopped or self.left == 0.0
+        return self._is_stopped or _seconds_to(self._end) == 0.0
+
+    def plan(self, num_fits: int) -> None:
+        """Shares the time among so many fits of votes."""
+        self._num_fits = num_fits
+
+    def begin_fit(self) -> None:
+        """Begins the fit of the next vote."""
+        whole = _seconds_to(self._end)
+        if whole is not None:
+            self._end_of_fit = time.monotonic() + whole / max(self._num_fits, 1)
+        self._num_fits -= 1
 
     def on_step(self, state: Any, info: Any) -> bool:
         """Called after each step; False ends the fit with its best result so far."""
@@ -48,8 +61,12 @@ class Watch:
         self._is_stopped |= bool(
             context.call_on_fit_task_end(estimator=self._estimator, metadata=metadata)
         )
-        return not self.is_over
+        return not (self.is_over or self.left == 0.0)
 
     def end(self) -> None:
         """Tells the callbacks that the fit has ended."""
         self._context.call_on_fit_task_end(estimator=self._estimator)
+
+
+def _seconds_to(end: float | None) -> float | None:
+    return None if end is None else max(end - time.monotonic(), 0.0)
