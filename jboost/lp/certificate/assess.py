@@ -128,5 +128,7 @@ def value_at_bounds(slopes: Array, low: Array, high: Array) -> tuple[Array, Arra
 
 
 def ray_tolerance(dtype: Any) -> float:
-    """The largest error of a ray relative to the bound that it proves: 1e-8 in 64 bits, 2e-5 in 32."""
+    """The largest error of a ray relative to the bound that it proves: 1e-8 in 64 bits, 2e-5
+    in 32.
+    """
     return float(jnp.finfo(dtype).eps) ** 0.5 / (1.5 if dtype == jnp.float64 else 17)

@@ -237,7 +237,9 @@ def _take_unit(now: _Iterate, search: _Search, pair: _Pair) -> _Search:
 def _complete(
     now: _Iterate, search: _Search, pair: _Pair, targets: _Targets, share: Array
 ) -> Point:
-    """All parts of a direction, as a `Point` of changes, from its parts in w and y at a fixed tau."""
+    """All parts of a direction, as a `Point` of changes, from its parts in w and y at a fixed
+    tau.
+    """
     program, point = now.program, now.point
     paid = jnp.sum(sides(_by_slack(program, point, targets.sides)), axis=0)
     missing = (
