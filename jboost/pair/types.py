@@ -35,7 +35,9 @@ class Separator(NamedTuple):
 
 
 class LeaveOneOut(NamedTuple):
-    """Leave-one-out errors: each point is classified by the optimal separators of all other points."""
+    """Leave-one-out errors: each point is classified by the optimal separators of all other
+    points.
+    """
 
     error: Array  # [], the mean of `errors`: the leave-one-out estimate of the risk
     errors: Array  # [n], in the unit of the weights; 0 where masked

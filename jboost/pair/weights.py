@@ -26,8 +26,8 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
     (Boyarshinov and Magdon-Ismail 2005, Section 1).
 
     The separator of least weight then has the greatest likelihood. Labels with p < 1/2 are
-    flipped, and labels with p = 1/2 are masked out. A certain label (p = 0 or 1) would have infinite
-    weight. Therefore p is clipped to [eps, 1 - eps], with the eps of its dtype.
+    flipped, and labels with p = 1/2 are masked out. A certain label (p = 0 or 1) would have
+    infinite weight. Therefore p is clipped to [eps, 1 - eps], with the eps of its dtype.
 
     Args:
       labels: [n] +1 or -1.

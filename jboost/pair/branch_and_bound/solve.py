@@ -229,7 +229,7 @@ def _finish(
     fat: Fat,
     result_dtype: jnp.dtype,
 ) -> Separator:
-    """The line of a separation, computed from the sites nearest to it and evaluated on all points."""
+    """The line of a separation, from the sites nearest to it, with its loss on all points."""
     loss, bound = loss * sites.grain, bound * sites.grain
     _, encoding = encode(points, labels, weights, mask, _REAL)
     incumbent = Incumbent(

@@ -36,7 +36,7 @@ class BranchAndBoundConfig:
 
 
 class OpenLeaves(NamedTuple):
-    """Leaves that may contain an optimum, with bounds of the least loss around each of their sites."""
+    """Leaves that may contain an optimum, with bounds of the least loss around each site."""
 
     leaves: Leaves  # fields [L, ...]
     brackets: Bracket  # fields [L, M]

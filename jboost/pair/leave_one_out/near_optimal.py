@@ -153,8 +153,10 @@ def _find(splits: Splits, on_own_side: Array, code: Array) -> tuple[Array, Array
     capacity = splits.on_own_side.shape[0]
     alike = (splits.hashes == code) & (lax.iota(jnp.int32, capacity) < splits.count)
     first = numerics.first_true(alike)
-    row = lax.dynamic_index_in_dim(splits.on_own_side, jnp.minimum(first, capacity - 1),
-    keepdims=False) return (first < capacity) & reduce.all_true(row == on_own_side), first
+    row = lax.dynamic_index_in_dim(
+        splits.on_own_side, jnp.minimum(first, capacity - 1), keepdims=False
+    )
+    return (first < capacity) & reduce.all_true(row == on_own_side), first
 
 
 def _write(rows: Array, place: Array, value: Array, wanted: Array) -> Array:

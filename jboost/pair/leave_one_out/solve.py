@@ -35,9 +35,9 @@ from jboost.geometry.exact import Wide, wide_where
 from jboost.pair import sweep
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, list_splits
 from jboost.pair.leave_one_out import near_optimal
-from jboost.pair.leave_one_out.near_optimal import Occurrences, Capacity
+from jboost.pair.leave_one_out.near_optimal import Capacity, Occurrences
 from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps, holds_gaps
-from jboost.pair.leave_one_out.verdicts import Near, Verdict, matters_to, add_verdicts
+from jboost.pair.leave_one_out.verdicts import Near, Verdict, add_verdicts, matters_to
 from jboost.pair.separator import LARGEST_SWEEP, validate_config
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import Encoding, encode, pad_rows

@@ -186,8 +186,9 @@ def measure(instance: Instance, kept: Array, loss: Array, first: Array, floor: A
     return Point(loss, line.squared_gap, line.normal, kept)
 
 
-def _search_centre(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point) ->
-_Searched:
+def _search_centre(
+    instance: Instance, centre: Array, gap: Array, last: Wide, best: Point
+) -> _Searched:
     """Measures the classes of one centre, by increasing loss, that may improve on the best point.
 
     Args:

@@ -176,7 +176,9 @@ def _best_about(
     config: SweepConfig,
     result_dtype: jnp.dtype,
 ) -> Separator:
-    """The best plane about the given axes. Planes about other axes lose at least `least_elsewhere`."""
+    """The best plane about the given axes. Planes about other axes lose at least
+    `least_elsewhere`.
+    """
     bounds = bound_all(problem, axes, config)
     best = visits.visit_axes(problem, axes, bounds, all_optima=all_optima, fat=fat)
     least = jnp.minimum(reduce.least(bounds), least_elsewhere)

@@ -125,9 +125,11 @@ def _possible_loss(view: _View) -> Array:
 def _bound_axes(problem: Problem, axes: Axes, index: Array, num_parts: int) -> Array:
     centres, seconds = axes.ends(index)
     projected = jax.vmap(_project, in_axes=(None, 0, 0))(problem, centres, seconds)
-    views = jax.vmap(_turned)(projected._replace(round=sweep.sorted_in_parts(projected.round,
-    num_parts))) certain = problem.on_grid | ~reduce.any_true(views.turn.joined, axis=(0, 1)) lower
-    = (
+    views = jax.vmap(_turned)(
+        projected._replace(round=sweep.sorted_in_parts(projected.round, num_parts))
+    )
+    certain = problem.on_grid | ~reduce.any_true(views.turn.joined, axis=(0, 1))
+    lower = (
         loops.cond(
             certain,
             jax.vmap(lambda view: sweep.attained_loss(view.turn)),

@@ -71,8 +71,8 @@ _MOST_BINADES = {4: 40, 8: 400}
 def scale_points(
     points: Array, own: Array, live: Array, weights: Array
 ) -> tuple[Instance, Array, Array]:
-    """The problem in scaled coordinates, the unit of the metric coordinates, which is a power of two,
-    and whether no underflow occurs.
+    """The problem in scaled coordinates, the unit of the metric coordinates, which is a power of
+    two, and whether no underflow occurs.
     """
     bits = angular.grid_bits(points.dtype, points.shape[0])
     scaled, metric, unit, faithful = scale_axes(points, bits, _MOST_BINADES[points.dtype.itemsize])
@@ -117,8 +117,8 @@ def weight_bits(dtype: jnp.dtype) -> int:
 
 
 def scale_weights(weights: Array) -> tuple[Array, Array, Array]:
-    """Weights as integers; the weight of one unit, a power of two; and a bound of the total rounding
-    error.
+    """Weights as integers; the weight of one unit, a power of two; and a bound of the total
+    rounding error.
     """
     integer, bits = (
         jnp.int64 if weights.dtype.itemsize == 8 else jnp.int32,

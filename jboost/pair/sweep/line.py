@@ -57,7 +57,8 @@ def draw_line(
 def choose(
     lines: Line, is_constant: Array, on_positive_side: Array, unit: Array, result_dtype: jnp.dtype
 ) -> Line:
-    """The line of widest margin among several, or the constant classifier, in the units of the data.
+    """The line of widest margin among several, or the constant classifier, in the units of the
+    data.
 
     Args:
       lines: fields [l, ...], in metric coordinates.

@@ -120,8 +120,8 @@ def visit_by_bound(
     *,
     all_optima: bool,
 ) -> PyTree:
-    """The best separator at c places, or `start` if none is better. Places are visited by increasing
-    lower bound of their loss.
+    """The best separator at c places, or `start` if none is better. Places are visited by
+    increasing lower bound of their loss.
 
     Args:
       lower: [c] integer, lower bounds of the losses.
