@@ -171,8 +171,8 @@ def _refuse_traced(function: str, name: str, tree: PyTree) -> None:
 
 
 def _part_of_process(mesh: Mesh, axis: str) -> _Part:
-    """Raises ValueError where a position along the axis belongs to several processes, or this
-    process has no device on the mesh.
+    """The part of the axis that belongs to this process. Raises ValueError if a position along the
+    axis belongs to several processes, or if this process has no device on the mesh.
     """
     along = np.moveaxis(mesh.devices, mesh.axis_names.index(axis), 0).reshape(mesh.shape[axis], -1)
     owners = [{device.process_index for device in devices} for devices in along]
@@ -192,8 +192,8 @@ def _part_of_process(mesh: Mesh, axis: str) -> _Part:
 
 
 def _rows_of_a_device(local: Dataset, part: _Part) -> int:
-    """How many rows each device gets. Raises ValueError, on every process, where the processes'
-    rows do not fit together.
+    """The number of rows of each device. Raises ValueError, on every process, if the data of the
+    processes are inconsistent.
     """
     num_rows, *row_shape = local.features.shape
     needed = -(-num_rows // part.num_positions)
@@ -234,7 +234,7 @@ def _padded(local: Dataset, missing: int) -> Dataset:
 
 
 def _global(leaf: Any, mesh: Mesh, axis: str, total: int) -> jax.Array:
-    """One array over all processes, made of the rows that each of them holds."""
+    """One array over all processes, from the rows of each process."""
     is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     spec = PartitionSpec(axis, *[None] * (np.ndim(leaf) - 1))
     sharding = NamedSharding(mesh, spec)
