@@ -26,7 +26,7 @@ _INK, _FAINT = "#222222", "#8a8a8a"
 # rounding of floats.
 _NARROWEST = 1e-12
 _FARTHEST = 4e307  # the largest coordinate for which the corners of a view are finite
-_MARGIN_BINS = 40
+_MARGIN_BINS = 40  # bins of a histogram of margins
 _GRID = 160  # the number of scores along each axis, from which a boundary is drawn
 _LARGEST_CIRCLE = 34  # the diameter of the largest circle, in points
 _MOST_MARKED = 60  # a curve with more rounds has no markers
@@ -258,8 +258,8 @@ def plot_margins(margins: ArrayLike, *, path: str | os.PathLike[str], title: str
         color=[_INK if middle < 0 else positive for middle in middles],
         zorder=3,
     )
-    settled = {-1.0: int((values == -np.inf).sum()), 1.0: int((values == np.inf).sum())}
-    for side, count in settled.items():
+    infinite = {-1.0: int((values == -np.inf).sum()), 1.0: int((values == np.inf).sum())}
+    for side, count in infinite.items():
         if count:
             place = side * (1 + 2 * width)
             axes.bar(

@@ -17,7 +17,7 @@ from jboost.data.table import Table, close_matches
 if TYPE_CHECKING:
     import os
 
-_LOWEST_PROBABILITY = 1e-3
+_LOWEST_PROBABILITY = 1e-3  # probabilities of classifiers that count examples are clipped to this
 
 
 @dataclasses.dataclass(frozen=True)

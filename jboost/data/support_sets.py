@@ -13,7 +13,7 @@ import numpy as np
 from jboost.base import check, labelled, memory
 from jboost.base.types import ArrayLike
 
-_BYTES_OF_PAIR = 16
+_BYTES_OF_PAIR = 16  # the memory of a pair of examples
 _BATCH = 64  # attributes whose pairs are counted in one product
 
 

@@ -25,7 +25,7 @@ from jboost.lp.first_order.scaling import Scaling, equilibrate
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import LPSolution
 
-_SCALING_ROUNDS = 8
+_SCALING_ROUNDS = 8  # rounds of the scaling in which slacks and multipliers are compared
 _MEASURED = ("primal_residual", "dual_residual", "duality_gap", "history")
 _REMEDY = (
     "it measures the error of the iterations; differentiate the points, an objective or a bound"

@@ -46,7 +46,9 @@ from jboost.monomials.instance import (
     sum_over_rows,
 )
 
-_PAIRS_AT_ONCE = 256
+_PAIRS_AT_ONCE = 256  # pairs with a reward that one iteration of a loop adds
+# The largest number of matchings if all losses together are less than the rewards: then the flow
+# can reduce the bound only a little.
 _MATCHINGS_OF_LITTLE = 16
 _FEW_WORDS = 2  # the number of words that is enough for the literals of most batches
 # If the matrix of rewards has at least this many entries for each nonzero one, a CPU is faster with

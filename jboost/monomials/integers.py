@@ -13,8 +13,8 @@ from jax import lax
 from jboost.base import numerics, reduce
 from jboost.base.types import Array
 
-_LOW_BITS = 6
-_POWER_OF_NOTHING = 100
+_LOW_BITS = 6  # the bits of the low part of an integer of 30 bits; the high part has 24
+_POWER_OF_NOTHING = 100  # the exponent if all weights are 0, see `exponent`
 
 
 def bits(dtype: jnp.dtype) -> int:

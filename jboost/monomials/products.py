@@ -20,7 +20,7 @@ import numpy as np
 from jboost.base import loops
 from jboost.base.types import Array
 
-_PAIRS = 2
+_PAIRS = 2  # the order of a pair of literals
 _ROWS_AT_ONCE = 4096  # rows of a block, which is cast to float64: 1 to 10 MB
 _COLUMNS_AT_ONCE = 32  # widths are padded to multiples of this, so that few sizes are compiled
 _MOST_ROWS_AT_ONCE = 16 * _ROWS_AT_ONCE  # rows of one call of a compiled product

@@ -31,7 +31,7 @@ from jboost.monomials.types import Monomials, MonomialSolution, SearchConfig
 # Costs are padded to at least this many orders, so that problems with a smaller `max_order` share a
 # compiled program.
 _NUM_PADDED_ORDERS = 6
-_LEAST_BATCH = 32
+_LEAST_BATCH = 32  # the least number of nodes measured at once
 _MOST_ROWS = 1 << 18  # with more rows, sums of the low bits of integers are not exact in 32 bits
 _MOST_ROWS_OF_PAIRS = 1 << 15  # with more rows, the index of a pair does not fit into 32 bits
 
@@ -52,7 +52,7 @@ _OF_CACHES = _Scale(entries=1 << 16, batch=64, flows=32, narrow=128, capacity=1 
 _OF_MANY_LANES = _Scale(entries=1 << 22, batch=2048, flows=2048, narrow=0, capacity=1 << 14)
 # The largest number of nodes measured at once, per literal: with few literals there are few nodes.
 _NODES_TO_A_LITERAL = 16
-_CHILDREN_TO_A_NODE = 8
+_CHILDREN_TO_A_NODE = 8  # children made at once, for each node bounded at once
 _LOADS = 16  # the capacity of a stack is at least this many times the children made at once
 
 

@@ -19,7 +19,7 @@ _CLAIMS = {
     "adaboost": ("training error", "training error <= product of the normalisers"),
     "infoboost": ("training error", "training error <= product of the normalisers"),
 }
-_NUM_SHOWN = 12
+_NUM_SHOWN = 12  # the largest number of rules in the text by default
 
 
 def describe_fit(fit: Fit, method: str, learner: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from jboost.data.table import LabelMapping
 from jboost.example_weights import ExampleWeightModel
 from jboost.report import verdict
 
-_NUM_SHOWN = 20
+_NUM_SHOWN = 20  # the largest number of support examples in the text by default
 
 
 def describe(model: ExampleWeightModel, names: tuple[str, ...], radius: float) -> dict[str, Any]:

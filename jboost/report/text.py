@@ -8,7 +8,7 @@ from typing import Any
 
 from jboost.report.rules import OPTIMAL
 
-_NUM_NAMED = 12
+_NUM_NAMED = 12  # the largest number of names in a line
 
 
 def loss_table(losses: Sequence[Mapping[str, Any]]) -> Any:

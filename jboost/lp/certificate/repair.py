@@ -30,7 +30,7 @@ from jboost.lp.certificate.implied_rows import find_implied
 from jboost.lp.certificate.snap import snap_primal
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
-_NUM_MOVES = 4
+_NUM_MOVES = 4  # the largest number of moves
 _CLEAR = 4.0  # slack of an inequality after a move, in rounding units of the terms of its row
 # A move includes the rows that are met by at most this many times the largest violation, because
 # the move could violate them.

@@ -47,7 +47,7 @@ _PROPORTIONAL, _INTEGRAL, _FADING = 0.5, 0.01, 0.3  # the controller of the prim
 # The largest primal weight in units of the scaled program; its inverse is the smallest.
 _LARGEST_WEIGHT = 1e4
 _SAFETY = 0.998  # the step size times the largest singular value
-_POWER_ITERATIONS = 20
+_POWER_ITERATIONS = 20  # power iterations for the first estimate of the largest singular value
 # The repaired solution counts as optimal if its error is at most this many times the tolerance and
 # the iterates met the tolerance.
 _NEARLY = 4.0

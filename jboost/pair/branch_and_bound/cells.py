@@ -33,8 +33,12 @@ NUM_DIRECTIONS = 4  # parts into which a step divides the directions of a cell
 # projections of coordinates up to 1.
 SAFETY = 2.0**-46
 NARROWEST = 2.0**-40  # half width of directions below which a cell is not divided
-_BINS_PER_HALF_WIDTH = 6.0
-_ENTRIES_PER_BIN = 12
+_BINS_PER_HALF_WIDTH = (
+    6.0  # bins for each half width of the directions of a cell, in units of offsets
+)
+_ENTRIES_PER_BIN = (
+    12  # a cell has at most one bin for this many entries, but may always have 4 bins
+)
 _SHORTEST_RUN = 16  # bins
 _FINE = 2.0**-20  # cells whose half width is below this contain sites only, no boxes
 _COARSENESS = 0.3  # boxes wider than this times the half width are replaced by the nodes in them

@@ -28,8 +28,10 @@ TOLERANCE = 2.0**-48
 # The finest unit of a key is 2^-49. On the grids of `Instance`, the keys of two directions are then
 # equal or differ by at least two, up to the width below.
 _KEY_BITS = 50
+# The largest leaf, in sites, for which keys of a grid are certain: equal keys then mean equal
+# directions.
 _WIDEST_CERTAIN = 2048
-_FINEST_KEY = 2.0**-49
+_FINEST_KEY = 2.0**-49  # the finest unit of a key
 
 
 class Local(NamedTuple):

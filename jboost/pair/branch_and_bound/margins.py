@@ -22,9 +22,9 @@ from jboost.pair.branch_and_bound.leaves import Frame
 from jboost.pair.branch_and_bound.sites import Sites
 from jboost.pair.types import Fat
 
-_BLOCK = 64
-_MOST_BLOCKS = 32
-_MAX_ROUNDS = 40
+_BLOCK = 64  # sites in a block
+_MOST_BLOCKS = 32  # blocks of each side whose hulls are compared
+_MAX_ROUNDS = 40  # the largest number of steps of the loop
 _RELATIVE_ERROR = 2.0**-36
 
 

@@ -15,7 +15,7 @@ from jax import lax
 
 from jboost.base.types import Array
 
-_ROW = 64
+_ROW = 64  # a flat array is scanned as rows of this length
 
 
 def running_sum(values: Array) -> Array:

@@ -21,15 +21,15 @@ from jboost.pair.branch_and_bound.leaves import Bracket, Frame
 from jboost.pair.branch_and_bound.sites import Sites, Tree
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundState, OpenLeaves
 
-_SMALLEST_CHUNK = 1 << 12
+_SMALLEST_CHUNK = 1 << 12  # the smallest capacity for entries
 # The capacities of cells and slots are proportional to those of entries, so that fewer shapes are
 # compiled.
 _ENTRIES_PER_CELL = 16
 _ENTRIES_PER_SLOT = 2
-_MOST_ROOT_BOXES = 4096
+_MOST_ROOT_BOXES = 4096  # the search begins with the finest level of at most this many boxes
 _LEAF_SITES = 1 << 12  # sites of the leaves that are collected at once
 _LEAF_TRIPLES = 1 << 14  # triples (leaf, centre, site) that are swept at once
-_GROWTH = 8
+_GROWTH = 8  # the ratio of successive capacities
 # If a larger share of a chunk is filled, it costs less than several chunks of the next smaller
 # size.
 _LEAST_FILLED = 0.4

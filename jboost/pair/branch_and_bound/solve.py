@@ -192,7 +192,7 @@ def _separate(
     problem: Problem, candidates: list[Candidate], fat: Fat
 ) -> list[tuple[float, Candidate, Separation]]:
     """The separations of the candidates, by decreasing upper bound of their margins."""
-    judged = []
+    bounded = []
     for width in sorted({item.leaf.site.shape[0] for item in candidates}):
         items = [item for item in candidates if item.leaf.site.shape[0] == width]
         for batch in batches(items):
@@ -207,11 +207,11 @@ def _separate(
                 fat=fat,
             )
             separations = jax.tree.map(np.asarray, separations)
-            judged += [
+            bounded += [
                 (float(separations.margin_bound[place]), item, member(separations, place))
                 for place, item in enumerate(batch)
             ]
-    return sorted(judged, key=lambda entry: -entry[0])
+    return sorted(bounded, key=lambda entry: -entry[0])
 
 
 @devices.host_jit(static_argnames=("fat", "result_dtype"))

@@ -37,7 +37,7 @@ _MOST_PLACES = 1 << 15, 8
 # On coarse grids the sweep has few centres, and is used if there are fewer centres than
 # (own points - first number) / second number.
 _DUPLICATES = 64, 2
-_PLACES_AT_ONCE = 256
+_PLACES_AT_ONCE = 256  # places that are searched in one call
 
 
 class _WidestSlabs(NamedTuple):

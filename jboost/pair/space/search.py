@@ -31,7 +31,7 @@ _PAIRS_AT_ONCE = 1 << 20
 # The work, in places of rows, that the search may always do, even if the sweep of all axes is
 # cheap.
 _LEAST_WORK = 1 << 22
-_LEAST_AXES = 64
+_LEAST_AXES = 64  # the smallest capacity for listed axes
 
 
 class Promising(NamedTuple):
