@@ -222,7 +222,7 @@ def make_program(
       upper: [n] or [].
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape or a kind is wrong.
+      ValueError: at trace time, naming the argument, if a shape or a kind is wrong.
 
     >>> import jboost
     >>> program = jboost.lp.make_program([1.0, 2.0], [[1.0, 1.0]], row_lower=1.0)

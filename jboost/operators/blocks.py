@@ -180,7 +180,7 @@ def bordered(operator: Any, *, rows: Any = None, columns: Any = None, corner: An
     num_beside = beside.shape[1] if beside is not None else (0 if last is None else last.shape[1])
     if last is not None and last.shape != (num_below, num_beside):
         raise ValueError(
-            f"corner has shape {list(last.shape)}: rows and columns leave room for"
+            f"corner has shape {list(last.shape)}: rows and columns allow only"
             f" {[num_below, num_beside]}"
         )
     top = (core, beside if beside is not None else Zeros((core.shape[0], num_beside)))

@@ -91,7 +91,7 @@ def least_distance_separator(
       cannot represent the points, nothing is proven.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape or a kind is wrong; for labels
+      ValueError: at trace time, naming the argument, if a shape or a kind is wrong; for labels
         and weights that are known and not allowed. Other values that are not allowed give status
         INVALID_INPUT and NaN.
 

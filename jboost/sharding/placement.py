@@ -130,7 +130,7 @@ def gather(tree: PyTree) -> PyTree:
     All processes must call it. It is the only function here that copies all examples to every host.
 
     Raises:
-      ValueError: where arrays are traced.
+      ValueError: if arrays are traced.
 
     >>> import jax.numpy as jnp, jboost
     >>> jboost.sharding.gather({"scores": jnp.arange(3)})

@@ -59,9 +59,9 @@ class FirstOrderConfig:
 
     max_iterations: int = 100_000
     iterations_per_check: int = 40
-    scaling_rounds: int = 2
+    scaling_rounds: int = 2  # rounds of `equilibrate`
     proof: ProofConfig = dataclasses.field(default_factory=ProofConfig)
-    history_length: int = 0
+    history_length: int = 0  # the number of checks that `History` records
 
     def __post_init__(self) -> None:
         check.count("config.max_iterations", self.max_iterations, low=1)

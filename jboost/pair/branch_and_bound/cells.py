@@ -78,8 +78,8 @@ class Division(NamedTuple):
     begin: Array  # [K, E] int32, first run
     end: Array  # [K, E] int32, one past the last run; at most `begin` if the node is in no run
     is_coarse: Array  # [E] bool, whether the next step replaces the box by the nodes in it
-    branch_rank: Array  # [R + 1] int32, how many of the earlier runs are divided further
-    leaf_rank: Array  # [R + 1] int32, how many of the earlier runs are leaves
+    branch_rank: Array  # [R + 1] int32, the number of earlier runs that are divided further
+    leaf_rank: Array  # [R + 1] int32, the number of earlier runs that are leaves
     num_entries: Array  # [R] int32, nodes of each run
     num_children: Array  # [R] int32, entries of each run in the next step
     # [5] int64: cells and entries of the next step, its slots, leaves, entries of leaves

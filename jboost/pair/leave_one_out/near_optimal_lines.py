@@ -151,8 +151,8 @@ def _is_small(instance: Instance, line: FatLine, height: Array) -> Array:
 
 
 def compare_gaps(instance: Instance, first: Wide, second: Wide) -> tuple[Array, Array]:
-    """The sign of first - second, int32, and whether rounding leaves it open; two infinite gaps are
-    equal.
+    """The sign of first - second, int32, and whether rounding makes it uncertain. Two infinite gaps
+    are equal.
     """
     both_infinite = (first.hi == jnp.inf) & (second.hi == jnp.inf)
     one_infinite = ((first.hi == jnp.inf) | (second.hi == jnp.inf)) & ~both_infinite
@@ -170,10 +170,10 @@ def compare_gaps(instance: Instance, first: Wide, second: Wide) -> tuple[Array, 
     sign = jnp.where(
         both_infinite, 0, jnp.where(one_infinite, jnp.where(first.hi == jnp.inf, 1, -1), sign)
     ).astype(jnp.int32)
-    open_question = (
+    is_uncertain = (
         ~instance.on_grid
         & ~both_infinite
         & ~one_infinite
         & (jnp.abs(difference) <= size * _DOUBT[itemsize])
     )
-    return sign, open_question
+    return sign, is_uncertain

@@ -49,7 +49,7 @@ class Cloud(NamedTuple):
 
     # [2, N, 2] own points, and the others with the opposite sign; N is a multiple of `BLOCK`
     sides: np.ndarray
-    counts: np.ndarray  # [2] int32, how many points of each side are not padding
+    counts: np.ndarray  # [2] int32, the number of points of each side without padding
     centres: np.ndarray  # [c, 2] the distinct positions of the own class
 
 

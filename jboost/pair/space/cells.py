@@ -48,8 +48,8 @@ class Places(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How cells of each face are halved. At each depth the halved parameters are those to which the
-    heights are most sensitive.
+    """The order in which the parameters of the cells of each face are halved. At each depth the
+    halved parameters are those to which the heights are most sensitive.
     """
 
     halvings: np.ndarray  # [3, NUM_DEPTHS + 1, 3] int64, how often s, t and offset are halved
