@@ -1,4 +1,4 @@
-"""Figures of results, by matplotlib without its global state: each function makes one figure and
+"""Figures of results with matplotlib, without its global state. Each function makes one figure and
 writes one file.
 """
 
@@ -22,12 +22,14 @@ from jboost.pair.types import Separator
 _CLASSES = ((-1, "#0072B2", "o"), (1, "#D55E00", "^"))
 _INK, _FAINT = "#222222", "#8a8a8a"
 
-_NARROWEST = 1e-12  # a view, as a share of the largest coordinate: floats tell no more apart
-_FARTHEST = 4e307  # a coordinate, so that what lies around all points is finite
-_MARGIN_BINS = 40
-_GRID = 160  # scores along either axis, between which a boundary is drawn
-_LARGEST_CIRCLE = 34  # points across
-_MOST_MARKED = 60  # rounds, past which a curve has no markers
+# The least extent of a view relative to the largest coordinate: smaller differences are lost in the
+# rounding of floats.
+_NARROWEST = 1e-12
+_FARTHEST = 4e307  # the largest coordinate for which the corners of a view are finite
+_MARGIN_BINS = 40  # bins of a histogram of margins
+_GRID = 160  # the number of scores along each axis, from which a boundary is drawn
+_LARGEST_CIRCLE = 34  # the diameter of the largest circle, in points
+_MOST_MARKED = 60  # a curve with more rounds has no markers
 
 
 def plot_separator(
@@ -39,23 +41,23 @@ def plot_separator(
     path: str | os.PathLike[str],
     class_names: tuple[str, str] = ("-1", "+1"),
 ) -> None:
-    """Draws the plane of two scores: both classes, the separator with its margin, and rings round
+    """Draws the plane of two scores: both classes, the separator with its margin, and rings around
     the misclassified points.
 
-    The view covers the bulk of both classes and of the misclassified points; outliers may lie
-    outside, and the figure says how many.
+    The view covers most points of both classes and most misclassified points. Outliers may lie
+    outside the view; the figure tells their number.
 
     Args:
       points: [n, 2], finite.
       labels: [n], +1 or -1.
       separator: of these points, concrete.
       names: of the two scores, for the axes.
-      path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
-      class_names: what -1 and +1 stand for.
+      path: of the picture; its ending selects the format (.png, .svg, .pdf). Written atomically.
+      class_names: the names of the classes -1 and +1.
 
     Raises:
-      ValueError: if the separator is of other points or these are too far for axes, or matplotlib
-        knows no such format.
+      ValueError: if the separator belongs to other points, the points are too large for axes, or
+        matplotlib does not support the format.
 
     >>> import jboost, pathlib, tempfile
     >>> points, labels = [[0.0, 0.0], [2.0, 0.0]], [-1, 1]
@@ -96,19 +98,19 @@ def plot_kinds(
     names: Sequence[str],
     path: str | os.PathLike[str],
 ) -> None:
-    """Draws which points the best lines of all other points get right, which they get wrong, and
-    which some of equally good ones get wrong.
+    """Draws the kinds of leave-one-out errors: points that all optimal lines of the other points
+    classify correctly, points that all misclassify, and points that some misclassify.
 
     Args:
       points: [n, 2], finite.
       labels: [n], +1 or -1.
-      kinds: [n] 1, 2 or 3, of `jboost.pair.leave_one_out`.
+      kinds: [n] 1, 2 or 3, from `jboost.pair.leave_one_out`.
       names: of the two scores, for the axes.
-      path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
+      path: of the picture; its ending selects the format (.png, .svg, .pdf). Written atomically.
 
     Raises:
-      ValueError: if the shapes do not agree or points are too far for axes, or matplotlib knows no
-        such format.
+      ValueError: if the shapes do not agree, points are too large for axes, or matplotlib does not
+        support the format.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "kinds.png"
@@ -167,15 +169,16 @@ def plot_kinds(
 
 
 def plot_front(losses: ArrayLike, margins: ArrayLike, *, path: str | os.PathLike[str]) -> None:
-    """Draws the weight that has to be given up for each margin.
+    """Draws the Pareto front: the weight that is lost for each margin.
 
     Args:
-      losses: [k] increasing, of `jboost.pair.pareto_front`.
-      margins: [k] increasing; that of a constant classifier is infinite and stands at the edge.
-      path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
+      losses: [k] increasing, from `jboost.pair.pareto_front`.
+      margins: [k] increasing. The margin of a constant classifier is infinite and is drawn at the
+        edge.
+      path: of the picture; its ending selects the format (.png, .svg, .pdf). Written atomically.
 
     Raises:
-      ValueError: if the two differ in length, or matplotlib knows no such format.
+      ValueError: if the two differ in length, or matplotlib does not support the format.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "front.png"
@@ -216,18 +219,18 @@ def plot_front(losses: ArrayLike, margins: ArrayLike, *, path: str | os.PathLike
 
 
 def plot_margins(margins: ArrayLike, *, path: str | os.PathLike[str], title: str) -> None:
-    """Draws the histogram of the normalized margins of an ensemble: misclassified examples to the
-    left of 0, the others to the right.
+    """Draws the histogram of the normalized margins of an ensemble. Misclassified examples are to
+    the left of 0, the others to the right.
 
     Args:
-      margins: [n] y F(x) over the sum of the votes, in [-1, 1]; those beyond, as by rounding, count
-        as -1 and 1, and those that are infinite, of settled examples, stand in bins of their own
-        past either end.
-      path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
+      margins: [n] y F(x) over the sum of the votes, in [-1, 1]. Finite margins beyond this interval
+        are moved to its ends. Infinite margins, which infinite votes give, have separate bins at
+        both ends.
+      path: of the picture; its ending selects the format (.png, .svg, .pdf). Written atomically.
       title: of the figure.
 
     Raises:
-      ValueError: if a margin is NaN, or matplotlib knows no such format.
+      ValueError: if a margin is NaN, or matplotlib does not support the format.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "margins.png"
@@ -255,8 +258,8 @@ def plot_margins(margins: ArrayLike, *, path: str | os.PathLike[str], title: str
         color=[_INK if middle < 0 else positive for middle in middles],
         zorder=3,
     )
-    settled = {-1.0: int((values == -np.inf).sum()), 1.0: int((values == np.inf).sum())}
-    for side, count in settled.items():
+    infinite = {-1.0: int((values == -np.inf).sum()), 1.0: int((values == np.inf).sum())}
+    for side, count in infinite.items():
         if count:
             place = side * (1 + 2 * width)
             axes.bar(
@@ -291,15 +294,15 @@ def plot_bounds(
     """Draws a lower and an upper bound per round, and the gap between them.
 
     Args:
-      lower: [rounds]; what is not finite, such as the rounds of a `Trace` that were not needed, is
-        left out.
+      lower: [rounds]; entries that are not finite, such as the unused rounds of a `Trace`, are left
+        out.
       upper: [rounds], likewise.
-      path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
+      path: of the picture; its ending selects the format (.png, .svg, .pdf). Written atomically.
       title: of the figure.
-      quantity: what is bounded, for the axis.
+      quantity: the name of the bounded quantity, for the axis.
 
     Raises:
-      ValueError: if the two differ in length, or matplotlib knows no such format.
+      ValueError: if the two differ in length, or matplotlib does not support the format.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "gap.png"
@@ -359,8 +362,8 @@ def plot_example_weights(
     path: str | os.PathLike[str],
     class_names: tuple[str, str] = ("-1", "+1"),
 ) -> None:
-    """Draws the decision boundary in the plane, both classes, and round each example a circle of a
-    radius proportional to its weight.
+    """Draws the decision boundary in the plane, both classes, and around each example a circle
+    whose radius is proportional to its weight.
 
     Args:
       points: [n, 2], finite.
@@ -368,12 +371,12 @@ def plot_example_weights(
       example_weights: [n], not negative.
       score: [k, 2] -> [k], whose sign is the prediction.
       names: of the two coordinates.
-      path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
-      class_names: what -1 and +1 stand for.
+      path: of the picture; its ending selects the format (.png, .svg, .pdf). Written atomically.
+      class_names: the names of the classes -1 and +1.
 
     Raises:
-      ValueError: if a shape is wrong or points are too far for axes, or matplotlib knows no such
-        format.
+      ValueError: if a shape is wrong, points are too large for axes, or matplotlib does not support
+        the format.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "boundary.png"
@@ -435,8 +438,8 @@ def plot_example_weights(
 
 
 def _numbers(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> np.ndarray:
-    """An argument in float64, whatever the precision of JAX. Raises ValueError, naming it, where it
-    is none of this shape.
+    """An argument as float64, for any precision of JAX. Raises ValueError, naming it, for another
+    shape.
     """
     check.on_host(
         "jboost.plots", instead="return the arrays, and draw them afterwards", **{name: value}
@@ -446,8 +449,8 @@ def _numbers(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> np.nd
 
 
 def _points(points: ArrayLike, size: int | str = "n") -> np.ndarray:
-    """Points [size, 2] in float64. Raises ValueError for another shape, and where they are too far
-    for axes.
+    """Points [size, 2] in float64. Raises ValueError for another shape, and for points that are too
+    large for axes.
     """
     plane = _numbers("points", points, (size, 2))
     farthest = float(np.abs(plane).max(initial=0.0))
@@ -460,7 +463,7 @@ def _points(points: ArrayLike, size: int | str = "n") -> np.ndarray:
 
 
 def _new_axes(title: str, subtitle: str) -> tuple[Any, Any]:
-    """A figure with one pair of axes, in the style of all."""
+    """A figure with one pair of axes, in the common style."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -492,8 +495,8 @@ def _write(figure: Any, path: str | os.PathLike[str]) -> None:
 def _view(
     points: np.ndarray, signs: np.ndarray, wrong: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The corners of the view, [2] and [2]: nine tenths of each class and of the misclassified
-    points, and a third of that around them.
+    """The lower and the upper corner of the view, [2] each. The view contains nine tenths of each
+    class and of the misclassified points, and a border of a third of their extent.
     """
     if len(points) == 0:
         return np.full(2, -1.0), np.full(2, 1.0)
@@ -511,16 +514,16 @@ def _view(
 
 
 def _extent(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """How far a view reaches along either axis, [2]; where there is next to one value alone, far
-    enough for floats to show its surroundings.
+    """The extent of a view along each axis, [2]. If all values are almost equal, the extent is
+    large enough for floats to represent different coordinates.
     """
     largest = np.maximum(np.abs(low), np.abs(high))
     return np.where(high - low > _NARROWEST * largest, high - low, np.maximum(1.0, 0.1 * largest))
 
 
 def _draw_regions(axes: Any, separator: Separator, low: np.ndarray, high: np.ndarray) -> None:
-    """Tints the two sides, and draws the line and the band of its margin; a constant classifier
-    tints the whole plane.
+    """Colours the two sides, and draws the line and the band of its margin. For a constant
+    classifier the whole plane has one colour.
     """
     normal, anchor, bias = (
         np.asarray(part, np.float64)
@@ -585,7 +588,7 @@ def _draw_points(
         )
     if wrong.any():
         label = f"misclassified ({int(wrong.sum()):,})"
-        # many rings are drawn smaller and fainter, so that what they ring stays visible
+        # many rings are drawn smaller and lighter, so that the points stay visible
         crowd = float(np.clip(100 / wrong.sum(), 0, 1))
         look = {
             "s": 2.2 * size + 6 + 20 * crowd,

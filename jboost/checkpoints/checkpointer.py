@@ -1,4 +1,4 @@
-"""An `on_step` that saves the state, and what reads it back."""
+"""An `on_step` that saves the state, and functions that restore it."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from jboost.checkpoints.storage import Store
 
 
 class Checkpointer:
-    """An `on_step` that saves the state of a loop every so many seconds, and at the end.
+    """An `on_step` that saves the state of a loop at regular intervals, and at the end.
 
-    A checkpoint is written in the background and appears under its name when it is whole. The state
-    of the last step is saved when the `with` block ends, however it ends: after Ctrl-C and after an
-    error too.
+    A checkpoint is written in the background and appears under its name when it is complete. The
+    state of the last step is saved when the `with` block ends, also after Ctrl-C and after an
+    error.
 
     Args:
-      folder: for the checkpoints of this run alone; made where there is none.
+      folder: a folder for the checkpoints of this run only; created if it does not exist.
       data: the data of the run, a `Dataset` or any pytree of arrays. A digest of each array is
         stored.
-      options: what the result depends on and the state does not hold, by name: numbers, strings,
-        arrays, records. A booster's state holds the booster, the learner and `max_rounds`; None is
-        refused for other states. {} says that there is nothing.
-      initial: the state that the loop goes on from, as `latest` gave it; None for a run from the
-        start, which a folder with checkpoints is refused to: nothing that could be gone on from is
-        overwritten.
-      every_seconds: between two checkpoints, at least; 0 for one whenever the one before is on the
-        disk.
-      keep: how many checkpoints are kept, the newest ones.
+      options: by name, the options that the result depends on and that the state does not contain:
+        numbers, strings, arrays, records. The state of a booster contains the booster, the learner
+        and `max_rounds`, so None is allowed. For other states None is refused; pass {} if there are
+        no options.
+      initial: the state from which the loop continues, as `latest` returned it; None for a new run.
+        A new run cannot use a folder with checkpoints, so that no checkpoint is overwritten.
+      every_seconds: the least time between two checkpoints; 0 to begin one as soon as the previous
+        one is on disk.
+      keep: the number of checkpoints that are kept, the newest ones.
 
     Raises:
-      ValueError: for a folder with anything else in it, a folder with checkpoints of another run or
-        without `initial`, arguments that are not allowed, or a missing package.
-      OSError: naming the folder, where a checkpoint cannot be written: at the save, or at the next
-        step after it.
+      ValueError: for a folder that contains other files, a folder with checkpoints of another run
+        or without `initial`, arguments that are not allowed, or a missing package.
+      OSError: naming the folder, if a checkpoint cannot be written. It is raised at the save or at
+        the next step.
 
     >>> import jboost, tempfile
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
@@ -106,7 +106,7 @@ class Checkpointer:
         self._is_usable = True
 
     def __call__(self, state: Any, info: Any = None) -> bool:
-        """Saves the state if it is time, and returns True: the loop goes on."""
+        """Saves the state if a checkpoint is due. Returns True, so that the loop continues."""
         del info
         self._require_usable()
         self._guard(self._store.check)
@@ -116,13 +116,13 @@ class Checkpointer:
         return True
 
     def save_now(self, state: Any) -> None:
-        """Saves a state, and returns when it is on the disk."""
+        """Saves a state, and returns when it is on disk."""
         self._require_usable()
         self._begin(state)
         self._guard(self._store.wait)
 
     def close(self) -> None:
-        """Saves the last state, if it is not saved, and waits until it is on the disk."""
+        """Saves the last state if it is not yet saved, and waits until it is on disk."""
         if not self._is_usable:
             return
         try:
@@ -153,7 +153,7 @@ class Checkpointer:
         return _make(described, self._data, self._options)
 
     def _guard(self, work: Any) -> None:
-        """Does what may fail at the disk; after a failure nothing is saved any more."""
+        """Calls `work`, which writes to the disk. After a failure nothing is saved any more."""
         try:
             work()
         except OSError:
@@ -173,10 +173,10 @@ def latest(
     data: Any,
     options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The newest state in a folder that is whole, as `restore` gives it; None where there is no
-    checkpoint, and no folder.
+    """The newest complete state in a folder, as from `restore`; None if there is no checkpoint or
+    no folder.
 
-    Takes and raises what `restore` does.
+    Arguments and errors are those of `restore`.
 
     >>> import jboost, tempfile
     >>> dataset = jboost.make_dataset([[0.0], [1.0]], [1, -1])
@@ -218,25 +218,25 @@ def restore(
     data: Any,
     options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The newest state in a folder that is whole; one that cannot be read is passed over for the
-    one before it.
+    """The newest complete state in a folder. A checkpoint that cannot be read is skipped, and the
+    one before it is tried.
 
     Args:
-      folder: that a `Checkpointer` wrote to.
-      like: a state of the same fit, as its `init` makes it, for the structure, dtypes and
-        shardings; or the type of the state, as `jboost.pair.BranchAndBoundState`, where its shapes
-        change from step to step.
-      data: of this run; its digest must be that of the run that wrote the checkpoint.
-      options: as `Checkpointer` was given them.
+      folder: the folder that a `Checkpointer` wrote to.
+      like: a state of the same fit, as its `init` returns it, for the structure, dtypes and
+        shardings; or the type of the state, such as `jboost.pair.BranchAndBoundState`, if its
+        shapes change from step to step.
+      data: the data of this run. Its digest must equal that of the run that wrote the checkpoint.
+      options: the options that were passed to `Checkpointer`.
 
     Returns:
-      The state, for `initial=` of the same fit, or for its `step`. The booster and the learner are
-      those of `like`.
+      The state, to be passed as `initial=` to the same fit, or to its `step`. The booster and the
+      learner are those of `like`.
 
     Raises:
-      ValueError: where there is no checkpoint; for a checkpoint of other data, other options,
-        another algorithm, another format, or another minor version of jboost, naming all that
-        differs and what to do. Another version of JAX is no reason; XLA may then round otherwise.
+      ValueError: if there is no checkpoint; or for a checkpoint of other data, other options,
+        another algorithm, another format, or another minor version of jboost. The message names all
+        differences and what to do. Another version of JAX is allowed, but may round differently.
 
     >>> import jboost, tempfile
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
@@ -271,28 +271,29 @@ def fit(
     on_step: OnStep | None = None,
     **options: Any,
 ) -> Fit:
-    """A fit by boosting that goes on from the newest checkpoint in a folder, if there is one, and
-    saves its own.
+    """A boosting fit that continues from the newest checkpoint in a folder, if there is one, and
+    saves checkpoints.
 
-    It is driven from the host, one compiled round at a time, and ends in the same bits however
-    often it was stopped in between. Those are the bits of `method.fit` with an `on_step`. Without
-    one it is a single program, which rounds alike as a rule; that of `l0` does not.
+    The host runs the loop, one compiled round at a time. The result is bitwise the same, however
+    often the run was stopped. It is also bitwise equal to that of `method.fit` with an `on_step`.
+    Without an `on_step`, `method.fit` is a single program, which usually rounds in the same way;
+    the one of `l0` does not.
 
     Args:
       method: a module with `init` and `fit`: `jboost.adaboost`, `infoboost`, `relaxed_margin`,
         `lpboost`, `l0` or `slipper`.
       dataset: of m examples.
-      learner: what proposes hypotheses.
-      folder: as of `Checkpointer`.
-      every_seconds: as of `Checkpointer`.
-      keep: as of `Checkpointer`.
-      on_step: called after each round too, as of `method.fit`.
+      learner: the learner, which proposes hypotheses.
+      folder: as for `Checkpointer`.
+      every_seconds: as for `Checkpointer`.
+      keep: as for `Checkpointer`.
+      on_step: called after each round in addition, as in `method.fit`.
       **options: of `method.init` and `method.fit`. `slipper` needs `num_rounds`, or `num_folds` for
         cross-validation.
 
     Raises:
-      ValueError: what `method.fit`, `Checkpointer` and `restore` raise.
-      OSError: what `Checkpointer` raises.
+      ValueError: the errors of `method.fit`, `Checkpointer` and `restore`.
+      OSError: the errors of `Checkpointer`.
 
     >>> import jboost, tempfile
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
@@ -332,7 +333,7 @@ def fit(
 def _make(
     described: Described, data: Mapping[str, str], options: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """The fingerprint of a state and what the caller says of it."""
+    """The fingerprint of a state, with the options and the data of the caller."""
     if options is None and not described.options:
         raise ValueError(
             f"options is None, and a {described.algorithm} does not hold the options of its run:"
@@ -353,8 +354,8 @@ def _read(
     options: Mapping[str, Any] | None,
     folder: Any,
 ) -> Any:
-    """The state of a checkpoint; None where its arrays cannot be read. Raises ValueError where it
-    is of another run.
+    """The state of a checkpoint; None if its arrays cannot be read. Raises ValueError if it belongs
+    to another run.
     """
     fingerprint.check_version(found, folder)
     structure = found["structure"]
@@ -386,7 +387,7 @@ def _read(
 
 
 def _check_run(store: Store, wanted: Mapping[str, Any], folder: Any) -> None:
-    """Raises ValueError where the checkpoints of a folder are of another run."""
+    """Raises ValueError if the checkpoints of a folder belong to another run."""
     for number in store.numbers:
         found = store.read_fingerprint(number)
         if found is not None:
@@ -396,7 +397,7 @@ def _check_run(store: Store, wanted: Mapping[str, Any], folder: Any) -> None:
 
 
 def _agreed(is_due: bool) -> bool:
-    """What the first of several processes says: all of them save, or none does."""
+    """The decision of the first process, so that all processes save or none does."""
     if jax.process_count() == 1:
         return is_due
     from jax.experimental import multihost_utils

@@ -1,8 +1,8 @@
-"""What tells one run from another: the version, the algorithm, the options, the data, and the
-arrays of the state.
+"""Fingerprints, which identify a run: the version, the algorithm, the options, digests of the data,
+and the structure of the state.
 
-A fingerprint is JSON, so that it is stored beside the arrays and two of them are compared word by
-word.
+A fingerprint is JSON. It is stored with the arrays, and two fingerprints are compared entry by
+entry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jboost import files
 
 FORMAT = "jboost-checkpoint"
 FORMAT_VERSION = 1
-_SHOWN = 12  # digits of a digest in a message
+_SHOWN = 12  # the number of digits of a digest in a message
 _REMEDY = "pass the data and the options of the run that wrote it, or name another folder"
 
 
@@ -32,8 +32,8 @@ def make(
     Args:
       algorithm: the name of the booster, or of the type of the state.
       options: by name; numbers, arrays, records, functions, and containers of these.
-      data: a digest of each array, as `digest` makes it.
-      structure: of the state, as `jboost.checkpoints.states.describe` makes it.
+      data: a digest of each array, the result of `digest`.
+      structure: of the state, the `structure` of `jboost.checkpoints.states.Described`.
     """
     return {
         "format": FORMAT,
@@ -52,7 +52,7 @@ def make(
 
 
 def check_version(found: Mapping[str, Any], folder: Any) -> None:
-    """Raises ValueError where a fingerprint is of another format, or of another minor version of
+    """Raises ValueError for a fingerprint of another format or of another minor version of
     jboost.
     """
     if found.get("format") != FORMAT or found.get("format_version") != FORMAT_VERSION:
@@ -70,8 +70,8 @@ def check_version(found: Mapping[str, Any], folder: Any) -> None:
 
 
 def check_run(found: Mapping[str, Any], wanted: Mapping[str, Any], folder: Any) -> None:
-    """Raises ValueError, naming all that differs, where a checkpoint is of another algorithm, of
-    other data or of other options.
+    """Raises ValueError, naming all differences, for a checkpoint of another algorithm, other data
+    or other options.
     """
     if found["algorithm"] != wanted["algorithm"]:
         raise ValueError(
@@ -101,8 +101,8 @@ def _differences(kind: str, found: Mapping[str, str], wanted: Mapping[str, str])
 def digest(data: Any) -> dict[str, str]:
     """The dtype, the shape and the first digits of SHA-256 of every array of a pytree, by name.
 
-    An array that is spread over several processes is digested as it is laid out: another mesh has
-    another digest.
+    The digest of an array that is spread over several processes depends on its sharding: it differs
+    on another mesh.
     """
     leaves = jax.tree_util.tree_leaves_with_path(data)
     return {name_of(path): _describe_array(leaf) for path, leaf in leaves}
@@ -123,7 +123,7 @@ def _describe_array(leaf: Any) -> str:
 
 
 def _bytes_of(host: Any) -> Any:
-    """The bytes of an array, also of a dtype of JAX alone, as bfloat16."""
+    """The bytes of an array, also for dtypes that NumPy lacks, such as bfloat16."""
     return np.ascontiguousarray(host).reshape(-1).view(np.uint8).data
 
 
@@ -139,14 +139,14 @@ def _digest_of_shards(array: jax.Array) -> str:
 
 
 def on_host(leaf: Any) -> np.ndarray:
-    """A leaf as NumPy holds it; the numbers behind a key."""
+    """A leaf as a NumPy array; for a random key, its data."""
     is_key = isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
 
 
 def _describe(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[str, str]]:
-    """All that an option says, by name: a record field by field, and a function with the values
-    that it holds.
+    """The parts of an option by name: the fields of a record, and the values that a function
+    closes over.
     """
     if id(value) in above:
         return

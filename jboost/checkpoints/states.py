@@ -1,7 +1,7 @@
-"""A state as arrays by name, and back.
+"""Converts a state to named arrays, and back.
 
-The description of a state is JSON. It has the types of the NamedTuples, so that a state whose
-shapes change from step to step is made anew without one like it. A booster and a learner are
+The description of a state is JSON. It contains the types of the NamedTuples, so that a state whose
+shapes change from step to step can be rebuilt without a similar state. A booster and a learner are
 options: they are compared, not stored.
 """
 
@@ -24,9 +24,7 @@ Take = Callable[[str, Mapping[str, Any], Any], Any]
 
 
 class Described:
-    """A state in parts: what its structure is, its arrays by name, and the options that
-    it holds.
-    """
+    """The parts of a state: its structure, its arrays by name, and the options that it contains."""
 
     def __init__(self, state: Any) -> None:
         self.arrays: dict[str, Any] = {}
@@ -72,7 +70,7 @@ class Described:
 
 
 def kind_of(leaf: Any) -> dict[str, Any]:
-    """What a leaf is: its kind, its dtype and its shape."""
+    """The kind, the dtype and the shape of a leaf."""
     if isinstance(leaf, jax.Array):
         if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return {
@@ -89,8 +87,8 @@ def kind_of(leaf: Any) -> dict[str, Any]:
 
 
 def to_store(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written of arrays: those that are not empty, on the host, the host's own ones copied
-    as a loop may change them.
+    """The arrays that are written: those that are not empty, on the host. Arrays that are already
+    on the host are copied, because the loop may change them.
     """
     stored: dict[str, Any] = {}
     for name, leaf in arrays.items():
@@ -111,8 +109,8 @@ def leaves_of(structure: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def check_like(structure: Mapping[str, Any], like: Any, folder: Any) -> None:
-    """Raises ValueError, naming the part, where a stored state has another structure, other shapes
-    or dtypes than one like it.
+    """Raises ValueError, naming the part, if a stored state differs from `like` in structure,
+    shapes or dtypes.
     """
 
     def compare(name: str, leaf: Mapping[str, Any], its: Any) -> Any:
@@ -130,7 +128,7 @@ def check_like(structure: Mapping[str, Any], like: Any, folder: Any) -> None:
 
 
 def rebuild(structure: Mapping[str, Any], like: Any, arrays: Mapping[str, Any], folder: Any) -> Any:
-    """The state, of arrays that were read; each is placed as that of `like` is."""
+    """The state from arrays that were read. Each array gets the sharding of that of `like`."""
 
     def place(name: str, leaf: Mapping[str, Any], its: Any) -> Any:
         value = (
@@ -151,8 +149,8 @@ def _as_kind(value: Any, leaf: Mapping[str, Any], like: Any) -> Any:
     if kind == _JAX:
         if isinstance(value, jax.Array) and not value.is_fully_addressable:
             return value
-        # A state of 64 bits is read without these types too: it stays on the host then, as no
-        # device array holds it.
+        # A state of 64 bits can be read even if 64-bit types are disabled. It then stays on the
+        # host, because device arrays cannot represent it.
         is_kept = jax.dtypes.canonicalize_dtype(value.dtype) == value.dtype
         return (
             (jax.device_put(value, None if like is None else like.sharding)) if is_kept else value
@@ -222,7 +220,9 @@ def _rebuild_tree(
 
 
 def _named(stored: str, like: Any, name: str, folder: Any) -> Any:
-    """The NamedTuple of a name; of a type of jboost itself where there is no state like it."""
+    """The NamedTuple type of a stored name. Without a similar state, only types of jboost are
+    allowed.
+    """
     if like is not None:
         if not _is_named(like) or type_name(type(like)) != stored:
             place, here = name or "the state", type(like).__name__
@@ -251,7 +251,7 @@ def _is_named(value: Any) -> bool:
 
 
 def type_name(kind: type) -> str:
-    """Where a type is defined, as it is stored."""
+    """The stored name of a type: its module and its name."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 

@@ -1,5 +1,5 @@
-"""The folder of checkpoints, by orbax: written beside and renamed, so that a checkpoint is whole or
-not there.
+"""The folder of checkpoints, with orbax. A checkpoint is written under a temporary name and then
+renamed, so that it is complete or does not exist.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from jboost.checkpoints.fingerprint import FORMAT, FORMAT_VERSION
 MARK = "jboost-checkpoints.json"
 _STATE, _FINGERPRINT = "state", "fingerprint"
 _OWN = re.compile(rf"{re.escape(MARK)}|\.{re.escape(MARK)}\..*|[0-9]+(\.orbax-checkpoint-tmp.*)?")
-_SPARE = 1 << 20  # bytes beside the arrays that a checkpoint takes
+_SPARE = 1 << 20  # bytes that a checkpoint takes in addition to its arrays
 
 
 def _orbax() -> Any:
-    """The package, which is an extra."""
+    """The orbax package, which is an optional dependency."""
     try:
         import orbax.checkpoint
     except ImportError as error:
@@ -38,9 +38,7 @@ def _orbax() -> Any:
 
 
 def check_folder(folder: str | os.PathLike[str]) -> Path:
-    """The folder as a path. Raises ValueError unless checkpoints may be read from and written to
-    it: nothing else of the user's is in it.
-    """
+    """The folder as a path. Raises ValueError if it contains anything other than checkpoints."""
     if not os.fspath(folder):
         raise ValueError("folder is empty: expected the path of a folder for checkpoints")
     path = Path(os.path.abspath(folder))
@@ -60,8 +58,8 @@ def check_folder(folder: str | os.PathLike[str]) -> Path:
 
 
 def prepare_folder(folder: str | os.PathLike[str]) -> Path:
-    """`check_folder`, and the folder is made where there is none. Raises ValueError or OSError,
-    naming it, where that is not possible.
+    """Checks the folder by `check_folder` and creates it if necessary. Raises ValueError or
+    OSError, naming the folder, if that is not possible.
     """
     path = check_folder(folder)
     try:
@@ -102,7 +100,7 @@ class Store:
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of the checkpoints that are whole, the newest first."""
+        """The numbers of the complete checkpoints, the newest first."""
         return sorted(self._manager.all_steps(), reverse=True)
 
     @property
@@ -111,7 +109,7 @@ class Store:
         return bool(self._manager.is_saving_in_progress())
 
     def write(self, number: int, arrays: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> None:
-        """Begins to write a checkpoint; the arrays are not to change until `wait`."""
+        """Starts to write a checkpoint. The arrays must not change until `wait` returns."""
         needed = sum(array.nbytes for array in arrays.values()) + _SPARE
         with self._explained(needed):
             if not self.folder.is_dir():
@@ -128,34 +126,34 @@ class Store:
             self._manager.save(number, args=args, force=True)
 
     def check(self) -> None:
-        """Raises what went wrong behind the scenes since the last call."""
+        """Raises an error that occurred in the background since the last call."""
         with self._explained(0):
             self._manager.check_for_errors()
 
     def wait(self) -> None:
-        """Returns when what was begun is on the disk."""
+        """Returns when the last checkpoint is on disk."""
         with self._explained(0):
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
 
     def read_fingerprint(self, number: int) -> dict[str, Any] | None:
-        """The fingerprint of a checkpoint; None where it cannot be read."""
+        """The fingerprint of a checkpoint; None if it cannot be read."""
         try:
             restored = self._manager.restore(
                 number, args=self._args.Composite(**{_FINGERPRINT: self._args.JsonRestore()})
             )
             found = restored[_FINGERPRINT]
-        except Exception:  # whatever is wrong with the files, an earlier checkpoint may be whole
+        except Exception:  # for any damage of the files, an earlier checkpoint may be complete
             return None
         return found if isinstance(found, dict) and "structure" in found else None
 
     def read_arrays(self, number: int, names: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The arrays of a checkpoint; None where they cannot be read.
+        """The arrays of a checkpoint; None if they cannot be read.
 
         Args:
           number: of the checkpoint.
-          names: of the arrays; with each an array whose sharding is to be had where it is spread
-            over several processes, or None.
+          names: the names of the arrays. The value is an array with the required sharding, if the
+            array is spread over several processes, or None.
         """
         orbax = self._orbax
 
@@ -173,13 +171,13 @@ class Store:
             return None
 
     def close(self) -> None:
-        """Ends the threads; what is being written is waited for."""
+        """Waits for checkpoints that are being written, and ends the threads."""
         with contextlib.suppress(Exception):  # errors were raised by `wait`
             self._manager.close()
 
     @contextlib.contextmanager
     def _explained(self, needed: int) -> Iterator[None]:
-        """Raises what the disk says as an OSError that names the folder and what to do, and
+        """Converts disk errors to an OSError that names the folder and what to do. Raises
         RuntimeError for a lost process.
         """
         try:

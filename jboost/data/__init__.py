@@ -1,5 +1,5 @@
-"""Real input on the outer floor: tables from files and scikit-learn, classifiers trained on them,
-binarization, equal rows as one, synthetic sets.
+"""Input data: tables from files and from scikit-learn, classifiers trained on them, binarization,
+merging of equal rows, synthetic data sets.
 """
 
 from jboost.data import binarization, classifiers, embedded, merging, readers, synthetic, table

@@ -1,4 +1,4 @@
-"""Features as they come - numbers, text, missing values - as numbers on the host, for
+"""Converts features with numbers, text and missing values to numbers on the host, for
 `jboost.data.binarization`.
 """
 
@@ -13,28 +13,28 @@ from jboost.base import check
 from jboost.data import frames
 from jboost.data.frames import is_missing
 
-UNSEEN = -1.0  # the code of a text that training did not see
-# columns of these alone, as tables have them, are read whole
+UNSEEN = -1.0  # the code of a text that did not occur in training
+# columns with only these types, such as those of tables, are converted at once
 _TEXTS, _NUMBERS = {str, type(None)}, {float, type(None)}
 
 
 def number_text(number: float) -> str:
-    """A number as short as it can be while it reads back exactly; whole ones without a fraction."""
+    """The shortest text that reads back as exactly this number; whole numbers have no fraction."""
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
 
 
 def as_table(features: Any, names: Sequence[str] | None = None) -> np.ndarray:
-    """Features [m, n] on the host: real numbers in their own dtype, or objects; ValueError for
-    anything else.
+    """Features [m, n] on the host: real numbers in their own dtype, or objects. Raises ValueError
+    for anything else.
 
-    Of a DataFrame the columns of these names, all of them for None.
+    `names` are the columns of a DataFrame to use, None for all.
     """
     if frames.is_frame(features):
         return frames.to_table(features, names)
     features = check.without_holes("features", check.densified("features", features))
     try:
         host = np.asarray(features)
-    except ValueError:  # rows of unequal length; `check.numeric` says so
+    except ValueError:  # rows of unequal length; `check.numeric` raises the error below
         host = np.empty(0)
     if host.ndim == 2 and host.dtype.kind in "fiub":
         return host
@@ -44,7 +44,7 @@ def as_table(features: Any, names: Sequence[str] | None = None) -> np.ndarray:
 
 
 def attribute_names(names: Sequence[str] | None, num_attributes: int) -> tuple[str, ...]:
-    """The names as distinct strings, x0, x1, ... in place of None; ValueError for others."""
+    """The names as distinct strings; x0, x1, ... for None. Raises ValueError for other names."""
     chosen = (
         tuple(f"x{column}" for column in range(num_attributes)) if names is None else tuple(names)
     )
@@ -61,7 +61,7 @@ def attribute_names(names: Sequence[str] | None, num_attributes: int) -> tuple[s
 
 
 def columns_of(categorical: Sequence[int | str], names: tuple[str, ...]) -> set[int]:
-    """The columns that `categorical` names; ValueError where there is no such."""
+    """The columns that `categorical` names. Raises ValueError for a column that does not exist."""
     columns = set()
     for entry in categorical:
         column = names.index(entry) if isinstance(entry, str) and entry in names else entry
@@ -79,7 +79,7 @@ def columns_of(categorical: Sequence[int | str], names: tuple[str, ...]) -> set[
 
 
 def _text(value: Any, name: str) -> str:
-    """A category as text; numbers among text are categories too, integers of any size."""
+    """A category as text. Numbers in a column of text are categories too, also large integers."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, (int, np.integer)):
@@ -93,16 +93,16 @@ def _text(value: Any, name: str) -> str:
 
 
 def texts_of(column: np.ndarray, name: str, rows: np.ndarray) -> tuple[str, ...] | None:
-    """The categories of a column of objects, in order, if it holds text or nothing at all; None for
-    one of numbers.
+    """The sorted categories of a column of objects, if it has text or only missing values; None for
+    a column of numbers.
 
     Args:
       column: [m].
-      name: of the column, as errors call it.
-      rows: [m] its rows as the user counts them.
+      name: the name of the column in messages.
+      rows: [m] the row numbers in messages.
 
     Raises:
-      ValueError: for what is neither text nor a finite number, in a column of text.
+      ValueError: for a value in a column of text that is neither text nor a finite number.
     """
     kinds = set(map(type, column))
     if kinds <= _TEXTS:
@@ -121,8 +121,8 @@ def to_numbers(
     names: Sequence[str],
     rows: np.ndarray,
 ) -> np.ndarray:
-    """A table [m, n] as numbers, text as its place in `categories`; `rows` [m] are its rows as the
-    user counts them.
+    """A table [m, n] as numbers. Text becomes its index in `categories`. `rows` [m] are the row
+    numbers in messages.
     """
     if table.dtype != object and all(texts is None for texts in categories):
         return table
@@ -166,8 +166,8 @@ def _number(value: Any, name: str) -> float:
 
 
 def require_finite(values: np.ndarray, rows: np.ndarray) -> None:
-    """Raises ValueError at the first infinite value of `values` [m, n], and for numbers that JAX
-    cannot hold; `rows` as above.
+    """Raises ValueError for the first infinite value of `values` [m, n], and for numbers that JAX
+    cannot represent. `rows` are the row numbers in messages.
     """
     infinite = np.argwhere(np.isinf(values))
     if len(infinite):

@@ -1,16 +1,14 @@
-"""Binarization: attributes with numbers, categories and missing values as bits, fitted on training
-rows and read back as text.
+"""Binarization: converts attributes with numbers, categories and missing values to bits.
 
-Boros, Hammer, Ibaraki and Kogan 1997; in Goldberg and Eckstein 2009 these are the binary attributes
-that monomials are made of. A bit is one question: `age <= 54.5` of a numeric attribute, `cp == 4`
-of a categorical one, `chol is missing` of one with missing values. `fit` looks at the training rows
-alone and
-returns a `Binarizer`; `apply` is a pure function of it. Where to cut is in `jboost.data.cuts`,
-which bits suffice in `jboost.data.support_sets`.
+The method is that of Boros, Hammer, Ibaraki and Kogan (1997). The bits are the binary attributes of
+the monomials of Goldberg and Eckstein (2009). A bit is one condition, such as `age <= 54.5` for a
+numeric attribute, `cp == 4` for a categorical one, or `chol is missing` for one with missing
+values. `fit` uses only the training rows and returns a `Binarizer`. `apply` is a pure function of
+it. `jboost.data.cuts` chooses the cuts, and `jboost.data.support_sets` selects bits.
 
-A monomial over N bits is a vector of `literals` [N]: +1 the bit must be 1, -1 it must be 0, 0 it
-does not matter. A bit that is NaN matches neither. Text is read the same way: a comparison with a
-missing value is false, so `x > 3` does not cover a row without x.
+A monomial over N bits is a vector of `literals` [N]: +1 if the bit must be 1, -1 if it must be 0, 0
+if it is not used. A bit that is NaN satisfies neither literal. The same holds for a monomial as
+text: a comparison with a missing value is false, so `x > 3` does not cover a row without x.
 """
 
 from __future__ import annotations
@@ -45,12 +43,12 @@ __all__ = [
     "select_support_set",
 ]
 
-_MISSING_BIT = 2  # among bits of 0 and 1 in int8
+_MISSING_BIT = 2  # the int8 code of NaN among bits of 0 and 1
 _IN_WORDS = "return the arrays, and describe them afterwards"
 
 
 class Kind(enum.IntEnum):
-    """What a bit asks."""
+    """The kind of condition of a bit."""
 
     AT_MOST = 0  # value <= threshold
     EQUAL = 1  # value == threshold
@@ -66,24 +64,24 @@ class _Asked(NamedTuple):
 @register
 @dataclasses.dataclass(frozen=True)
 class Binarizer:
-    """Which bit asks what of which attribute; `fit` makes one."""
+    """The conditions of the bits; the result of `fit`."""
 
-    attributes: Array  # [N] int32, the column of the features that each bit asks
+    attributes: Array  # [N] int32, the column of the features that each bit depends on
     kinds: Array  # [N] int32, a `Kind`
-    # [N] float64 cut, or category (of text its place in `categories`); 0 for MISSING
+    # [N] float64, the cut, or the category (for text, its index in `categories`); 0 for MISSING
     thresholds: Array
-    # [n] bool: a missing value answers 0 to the bits of this attribute, else NaN
+    # [n] bool, whether bits of this attribute are 0 for a missing value; otherwise they are NaN
     missing_is_value: Array
     names: tuple[str, ...] = dataclasses.field(metadata={"static": True})  # of the n attributes
-    # by attribute: texts by code, None for numbers
+    # for each attribute, the texts by code; None for numbers
     categories: tuple[tuple[str, ...] | None, ...] = dataclasses.field(metadata={"static": True})
-    # of one value in training: no bit
+    # attributes with one value in training, which have no bits
     constant_attributes: tuple[str, ...] = dataclasses.field(metadata={"static": True})
-    # with values that differ only in 64 bits: they count as equal
+    # attributes with values that differ in 64 bits only, and therefore count as equal
     coarse_attributes: tuple[str, ...] = dataclasses.field(metadata={"static": True})
-    # bits dropped for an equal or complementary one
+    # the number of bits dropped because an earlier bit is equal or complementary
     num_redundant: int = dataclasses.field(metadata={"static": True})
-    # bits left out of the support set
+    # the number of bits that are not in the support set
     num_unselected: int = dataclasses.field(metadata={"static": True})
 
     @property
@@ -93,7 +91,7 @@ class Binarizer:
 
     @property
     def bit_names(self) -> tuple[str, ...]:
-        """What each bit asks, as text."""
+        """The condition of each bit, as text."""
         return tuple(describe_literal(self, index, True) for index in range(self.num_bits))
 
 
@@ -111,45 +109,46 @@ def fit(
     drop_redundant: bool = True,
     min_separation: int | None = None,
 ) -> Binarizer:
-    """Learns from training rows, and from no others, which bits to make of each attribute; on the
-    host.
+    """Chooses the bits of each attribute from the training rows, on the host.
 
-    A numeric attribute gets a bit for each cut of `jboost.data.cuts.cut_points`, a categorical one
-    a bit for each category. No bit is constant on the training rows: a constant attribute gives
-    none and is recorded. With labels of one class there is no class change, so no cut (the other
-    rules do not look at labels), and the matrix of bits may be [m, 0].
+    A numeric attribute gets one bit for each cut of `jboost.data.cuts.cut_points`. A categorical
+    attribute gets one bit for each category. No bit is constant on the training rows: a constant
+    attribute has no bits and is recorded. If all labels are of one class, the rule "class_changes"
+    makes no cuts, and the matrix of bits may be [m, 0]. The other rules do not use labels.
 
     Args:
-      features: [m, n] numbers, NaN or masked where missing; an object array (as of
+      features: [m, n] numbers, NaN or masked where missing; an object array (such as that of
         `jboost.data.table.Table.matrix`) of numbers, text, and None or NaN where missing; a sparse
         matrix of scipy; or a DataFrame of pandas or polars, whose columns give the names.
-        Attributes with text are categorical, and so are categories and booleans of a DataFrame; its
-        dates and times are days since 1970-01-01.
-      labels: [m], +1 or -1; None will do unless `cuts` is "class_changes" or `min_separation` is
+        Attributes with text are categorical, and so are categories and booleans of a DataFrame. Its
+        dates and times become days since 1970-01-01.
+      labels: [m], +1 or -1; may be None unless `cuts` is "class_changes" or `min_separation` is
         given.
-      weights: [m] not negative, 0 counts as `mask` False; sizes matter for "quantiles" alone. None
-        for ones.
-      mask: [m] boolean, True for training rows; the others may hold anything. None for all.
+      weights: [m] not negative; 0 has the effect of `mask` False. Other values affect only
+        "quantiles". None for ones.
+      mask: [m] boolean, True for training rows; other rows may have any values. None for all rows.
       names: n distinct names; None for those of a DataFrame, else x0, x1, ...
       categorical: names or columns of attributes whose numbers are categories.
-      cuts: "class_changes", "midpoints" or "quantiles"; "none" where numbers are to give no bits
-        but those for missing values.
+      cuts: "class_changes", "midpoints", "quantiles", or "none" for no cuts: then numbers have only
+        bits for missing values.
       num_quantiles: static, at least 2.
-      missing: "literal": where training has missing values of an attribute, whether one is missing
-        is a bit of its own and the other bits of the attribute are 0 there; a value that is missing
-        for the first time later matches neither a bit nor its negation. "none": every missing value
-        matches neither (its bits are NaN), and there are no bits for missing.
-      drop_redundant: whether to drop bits that are equal or complementary on the training rows to
-        an earlier one.
-      min_separation: None for all bits, else those that `select_support_set` takes with it.
+      missing: "literal" or "none". With "literal", an attribute with missing values in training
+        gets a bit that is 1 if the value is missing; its other bits are then 0. If an attribute has
+        no missing values in training, a later missing value satisfies neither a bit nor its
+        negation. With "none", no missing value satisfies a bit or its negation (its bits are NaN),
+        and there are no bits for missing values.
+      drop_redundant: whether to drop bits that are equal or complementary to an earlier bit on the
+        training rows.
+      min_separation: None to keep all bits, else the argument of `select_support_set`, which
+        selects the bits.
 
     Returns:
       A `Binarizer`.
 
     Raises:
-      ValueError: naming the argument and the remedy, if a shape or option is not as above, a
-        training value is infinite or a label not +1 or -1; for a column of a DataFrame that mixes
-        kinds, and a sparse matrix that is too large for a dense copy.
+      ValueError: naming the argument and the remedy, if a shape or an option is not as above, a
+        training value is infinite or a label is not +1 or -1; for a column of a DataFrame that
+        mixes kinds; and for a sparse matrix that is too large for a dense copy.
 
     >>> binarizer = fit(
     ...     [[50, 1], [59, 4], [61, 4], [48, 2]],
@@ -246,17 +245,18 @@ def fit(
 
 
 def apply(binarizer: Binarizer, features: Any) -> Array:
-    """The bits of rows of features; may be jitted and vmapped over features of numbers.
+    """The bits of rows of features. For features of numbers, it may be jitted and vmapped.
 
     Args:
-      binarizer: of `fit`.
-      features: [m, n] as `fit` takes them. A JAX array, as under jit and vmap, holds numbers, and
-        in place of text the codes of `encode`; the numbers of a list or of a NumPy array are text
-        where training had text. Of a DataFrame the columns of the names of `fit`, in any order.
+      binarizer: from `fit`.
+      features: [m, n] of any kind that `fit` accepts. A JAX array, as under jit and vmap, contains
+        numbers, and the codes of `encode` instead of text. In a list or a NumPy array, numbers are
+        converted to text if training had text. A DataFrame must have the columns of `fit`, in any
+        order.
 
     Returns:
-      [m, N] floats 0 and 1; NaN where the value is missing and `fit` was to match it with nothing,
-      or saw no missing value of the attribute.
+      [m, N] floats 0 and 1. A bit is NaN if the value is missing, and `missing` was "none" or the
+      attribute had no missing values in training.
 
     Raises:
       ValueError: if `features` has a wrong shape or kind, or text where training had numbers.
@@ -328,13 +328,13 @@ _bits = jax.jit(functools.partial(_bits_by, jnp))
 
 
 def encode(binarizer: Binarizer, features: Any) -> Array:
-    """Rows of features as numbers, by the host: text becomes its place among the categories that
-    training saw, -1 if it saw no such text.
+    """Rows of features as numbers, converted on the host. Text becomes its index among the
+    categories of training, or -1 if it did not occur in training.
 
     Args:
-      binarizer: of `fit`.
-      features: [m, n] as `fit` takes them. A JAX array holds such numbers already and comes back as
-        it is.
+      binarizer: from `fit`.
+      features: [m, n] of any kind that `fit` accepts. A JAX array is returned unchanged, because it
+        contains such numbers already.
 
     Returns:
       [m, n] numbers in a JAX array, NaN where missing.
@@ -361,7 +361,7 @@ def encode(binarizer: Binarizer, features: Any) -> Array:
             " training"
         )
     numbers = tables.to_numbers(table, binarizer.categories, binarizer.names, np.arange(len(table)))
-    with np.errstate(over="ignore"):  # an infinite value answers as the one it stands for
+    with np.errstate(over="ignore"):  # a value that overflows gives the same bits as infinity
         return jnp.asarray(numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64))
 
 
@@ -369,12 +369,12 @@ def describe_literal(binarizer: Binarizer, index: int, positive: bool) -> str:
     """One bit, or its negation, as text.
 
     Args:
-      binarizer: of `fit`.
+      binarizer: from `fit`.
       index: of the bit.
       positive: False for the negation.
 
     Returns:
-      Text that holds for exactly the rows that the literal covers.
+      A condition that is true for exactly the rows that the literal covers.
 
     Raises:
       ValueError: if there is no such bit.
@@ -395,16 +395,16 @@ def describe_literal(binarizer: Binarizer, index: int, positive: bool) -> str:
 
 
 def describe_monomial(binarizer: Binarizer, literals: ArrayLike) -> str:
-    """A monomial as text that holds for exactly the rows it covers.
+    """A monomial as text. The condition is true for exactly the rows that the monomial covers.
 
     Args:
-      binarizer: of `fit`.
-      literals: [N] integers: +1 the bit is 1, -1 the bit is 0, 0 not used.
+      binarizer: from `fit`.
+      literals: [N] integers: +1 if the bit must be 1, -1 if it must be 0, 0 if it is not used.
 
     Returns:
-      Conditions joined by " and ", in the order of the attributes, those on one number as an
-      interval: `40.5 < age <= 54.5 and cp != 4`. "always" for the empty monomial, "never" where two
-      literals of one attribute contradict each other.
+      Conditions joined by " and ", in the order of the attributes. The conditions on a numeric
+      attribute form an interval: `40.5 < age <= 54.5 and cp != 4`. The empty monomial is "always".
+      A monomial is "never" if two literals of one attribute contradict each other.
 
     Raises:
       ValueError: if `literals` has a wrong shape or other entries.
@@ -452,8 +452,8 @@ def _asked(binarizer: Binarizer, index: int) -> _Asked:
 
 
 def _conditions(binarizer: Binarizer, literals: Sequence[tuple[_Asked, bool]]) -> list[str] | None:
-    """What literals of one attribute (bit, whether positive) ask together; None if no value
-    answers.
+    """The conditions of the literals (bit, whether positive) of one attribute; None if no value
+    satisfies all of them.
     """
     attribute = literals[0][0].attribute
     name, texts = words.quoted(binarizer.names[attribute]), binarizer.categories[attribute]
@@ -496,7 +496,9 @@ def _conditions(binarizer: Binarizer, literals: Sequence[tuple[_Asked, bool]]) -
 def _training(
     labels: Any, weights: Any, mask: Any, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Labels and weights of the training rows, and which of `size` rows these are."""
+    """Labels and weights of the training rows, and the mask of the training rows among `size`
+    rows.
+    """
     signs, sizes, rows = labelled.validate_on_host(
         np.ones(size, np.int32) if labels is None else labels, weights, mask, size
     )

@@ -1,5 +1,4 @@
-"""Columns of text, and their values as numbers or categories once it is known how they are to be
-read."""
+"""Columns of text, and the conversion of their cells to numbers or categories of a given kind."""
 
 from __future__ import annotations
 
@@ -16,18 +15,18 @@ from jboost.data.dialect import Reading
 from jboost.data.kinds import DATE, GROUPED, NUMBER, PERCENT, TRUTH, Kind
 from jboost.data.table import where
 
-_DASH = "-"  # stands for a missing value among numbers
+_DASH = "-"  # a missing value among numbers
 NUMERAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 TRUTHS = {"true": 1.0, "false": 0.0}
 _OF_ANY = ("'", " ", "\u00a0", "\u202f", "\u2019")
 THOUSANDS = {".": (",", *_OF_ANY), ",": (".", *_OF_ANY)}  # separators by decimal sign
-_LONGEST_SHOWN = 60  # characters of a cell in a message
+_LONGEST_SHOWN = 60  # the largest number of characters of a cell in a message
 
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """The cells of a column and where they stand."""
+    """The cells of a column and their lines in the file."""
 
     source: str
     name: str
@@ -41,17 +40,17 @@ class Column:
 
     @property
     def numbers(self) -> np.ndarray:
-        """The cells [m] that are plain numbers, NaN for others."""
+        """The values [m] of the cells that are plain numbers, NaN for the others."""
         return self._numbers[0]
 
     @property
     def is_odd(self) -> np.ndarray:
-        """Which cells [m] hold something that is no plain number."""
+        """Which cells [m] are neither plain numbers nor missing."""
         return self._numbers[1]
 
     @property
     def dash(self) -> frozenset[str]:
-        """What stands for a missing value among numbers alone."""
+        """The spellings of a missing value that apply only among numbers."""
         return frozenset({_DASH} if self.reading.missing_values is None else ())
 
     @property
@@ -67,22 +66,22 @@ class Column:
         )
 
     def first(self, texts: set[str]) -> int:
-        """The first row whose cell, without blanks around it, is one of some texts."""
+        """The first row whose cell, without surrounding blanks, is one of `texts`."""
         return int(self.cells.str.strip_chars().is_in(list(texts)).arg_max())  # type: ignore[arg-type]
 
 
 def shown(text: str) -> str:
-    """A cell as a message shows it: in one line, and not too long."""
+    """A cell for a message, on one line and shortened."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}..."
 
 
 def to_numbers(column: Column, kind: Kind) -> np.ndarray:
-    """The values [m] float64 of a column that is no category, NaN where missing.
+    """The values [m] float64 of a column that is not categorical, NaN where missing.
 
     Raises:
-      ValueError: with the column, the line and the cell, for one that does not fit the kind or is
-        infinite.
+      ValueError: with the column, the line and the cell, for a cell that does not fit the kind or
+        is infinite.
     """
     is_odd = (column.cells != "").to_numpy() if kind.name in (PERCENT, DATE) else column.is_odd
     values = column.numbers
@@ -98,7 +97,7 @@ def to_numbers(column: Column, kind: Kind) -> np.ndarray:
 
 
 def _values_of(column: Column, kind: Kind, is_odd: np.ndarray) -> list[float]:
-    """The values of the cells that are no plain numbers."""
+    """The values of the cells that are not plain numbers."""
     missing = column.reading.missing | column.dash
     table: dict[str, float] = {}
     odd = column.cells.filter(is_odd)
@@ -117,7 +116,9 @@ def _values_of(column: Column, kind: Kind, is_odd: np.ndarray) -> list[float]:
 
 
 def to_texts(column: Column) -> np.ndarray:
-    """The values [m] object of a category, without blanks around them, None where missing."""
+    """The values [m] object of a categorical column, without surrounding blanks, None where
+    missing.
+    """
     missing = column.reading.missing
     stripped = column.cells.str.strip_chars()
     is_missing = stripped.str.to_lowercase().is_in(list(missing)).to_numpy()
@@ -127,7 +128,7 @@ def to_texts(column: Column) -> np.ndarray:
 
 
 def describe(column: Column, kind: Kind) -> str | None:
-    """What a report should say of how a column was read; None where it is plain."""
+    """A note for reports on how a column was read; None for plain numbers and text."""
     if kind.name == NUMBER and column.cells.str.contains(r"^\s*0[0-9]+\s*$").any():
         return (
             f"column '{column.name}' has numbers such as 01: they are read as 1; --categorical"
@@ -145,8 +146,8 @@ def describe(column: Column, kind: Kind) -> str | None:
 
 
 def plain_number(text: str, decimal: str | None) -> float | None:
-    """The number that a text writes, with a plus or without and possibly infinite; None where it
-    writes none.
+    """The number that a text represents, which may have a plus sign and may be infinite; None if it
+    is not a number.
 
     >>> (
     ...     plain_number("+49", "."),
@@ -162,8 +163,8 @@ def plain_number(text: str, decimal: str | None) -> float | None:
 
 
 def _numbers_of(cells: Any, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
-    """The cells [m] as polars reads numbers, NaN for others; and which of them [m] hold what it
-    does not read or is not to read."""
+    """The values [m] of the cells that polars reads as numbers, NaN for the others; and which cells
+    [m] polars does not read, or must not read, as numbers."""
     import polars
 
     written = cells.str.replace(",", ".", literal=True) if reading.decimal == "," else cells
@@ -190,7 +191,7 @@ def _value(text: str, kind: Kind, decimal: str | None) -> float | None:
 
 
 def expected(kind: Kind) -> str:
-    """What a message says of a cell that does not fit."""
+    """The part of a message that tells what is expected of a cell."""
     wanted = {
         NUMBER: "a number is expected",
         PERCENT: "a percentage such as 5% is expected, as in the other rows or in training",
@@ -213,8 +214,8 @@ def _not_numeric(column: Column, row: int) -> ValueError:
 
 
 def percentage(text: str, decimal: str | None) -> float | None:
-    """The number that a text with a percent sign writes, 5% being 0.05; None where it writes
-    none."""
+    """The number that a text with a percent sign represents, 0.05 for 5%; None if it is not a
+    percentage."""
     number = plain_number(text[:-1].rstrip(), decimal) if text.endswith("%") else None
     return None if number is None else number / 100
 

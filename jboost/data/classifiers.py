@@ -17,7 +17,7 @@ from jboost.data.table import Table, close_matches
 if TYPE_CHECKING:
     import os
 
-_LOWEST_PROBABILITY = 1e-3
+_LOWEST_PROBABILITY = 1e-3  # probabilities of classifiers that count examples are clipped to this
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class BaseFit:
 
 
 def names() -> tuple[str, ...]:
-    """The base classifiers there are.
+    """The names of the available base classifiers.
 
     >>> names()
     ('forest', 'knn', 'lda', 'logistic', 'naive-bayes', 'qda', 'stump', 'svm', 'tree')
@@ -62,27 +62,27 @@ def fit_base(
 ) -> BaseFit:
     """Trains base classifiers on all rows of a table and scores those rows.
 
-    A classifier scores rows that it has memorised far too well, and a combination fitted to such
-    scores trusts it too much. Hence the scores of each fold come from classifiers trained without
-    that fold; `scores="in-sample"` leaves this out. Missing numbers are filled with the median, and
-    a column marks where; missing text is filled with the most frequent; text is one-hot encoded,
-    and unknown text is all zeros.
+    The scores of a classifier on its own training rows are too good, and a combination fitted to
+    them would give the classifier too much weight. Therefore the scores of each fold come from
+    classifiers that are trained without that fold. `scores="in-sample"` disables this. Missing
+    numbers are replaced by the median, and an additional column marks them. Missing text is
+    replaced by the most frequent text. Text is one-hot encoded; unknown text becomes zeros.
 
     Args:
       table: with labels.
-      classifiers: names out of `names()`, each once.
-      seed: of the random parts of scikit-learn.
-      folds: [m] bool each, True where the row is held out; each row is held out once. For
-        out-of-fold scores alone.
-      scores: where the scores of the training rows come from.
+      classifiers: distinct names from `names()`.
+      seed: for the random parts of scikit-learn.
+      folds: [m] bool each, True for held-out rows; each row is held out once. Used for out-of-fold
+        scores only.
+      scores: the origin of the scores of the training rows.
 
     Returns:
-      A `BaseFit`. A score is the decision function or the log-odds of the class +1, always finite;
-      above 0 means +1.
+      A `BaseFit`. A score is the decision function or the log-odds of the class +1. It is finite,
+      and positive scores predict +1.
 
     Raises:
-      ValueError: if a name is unknown or given twice, if no column is left to learn from, or if a
-        fold leaves one class only.
+      ValueError: if a name is unknown or given twice, if no column is left to learn from, or if the
+        training rows of a fold are of one class.
 
     >>> from jboost.data import embedded
     >>> base = fit_base(embedded.load_table("wine"), ["lda", "tree"], scores="in-sample")
@@ -129,11 +129,11 @@ def fit_base(
 
 
 def score(pipeline: Any, matrix: np.ndarray) -> np.ndarray:
-    """Real scores [k] of a trained pipeline, finite; above 0 where it says +1.
+    """Finite real scores [k] of a trained pipeline; positive scores predict +1.
 
-    Its decision function where it has one. Else the log-odds of +1; classifiers that count
-    examples, and so may find a probability of 0, have their probabilities kept 1e-3 away from 0 and
-    1.
+    The score is the decision function if the pipeline has one, else the log-odds of +1. The
+    probabilities of classifiers that count examples, which may be 0, are clipped to
+    [1e-3, 1 - 1e-3].
     """
     if hasattr(pipeline, "decision_function"):
         return np.asarray(pipeline.decision_function(matrix), np.float64)
@@ -153,8 +153,8 @@ def _counts_examples(pipeline: Any) -> bool:
 
 
 def save_base(base: BaseFit, path: str | os.PathLike[str]) -> None:
-    """Writes trained base classifiers to a file of skops, which holds no pickle; the scores stay
-    behind.
+    """Writes trained base classifiers to a file of skops, which contains no pickle. The scores are
+    not written.
     """
     import skops.io
 
@@ -168,11 +168,11 @@ def save_base(base: BaseFit, path: str | os.PathLike[str]) -> None:
 
 
 def load_base(path: str | os.PathLike[str]) -> BaseFit:
-    """Reads what `save_base` wrote; nothing in the file is executed.
+    """Reads a file of `save_base`. No code in the file is executed.
 
     Raises:
-      ValueError: if the file is missing or damaged, or holds types that the base classifiers of
-        jboost do not have.
+      ValueError: if the file is missing or damaged, or contains types that the base classifiers of
+        jboost do not use.
     """
     import skops.io
 
@@ -195,7 +195,7 @@ def load_base(path: str | os.PathLike[str]) -> BaseFit:
         ) from error
 
 
-# --- how each classifier is made ------------------------------------------------------------------
+# --- the classifiers ------------------------------------------------------------------------------
 
 
 def _forest(seed: int) -> Any:
@@ -263,8 +263,8 @@ _MODELS: dict[str, Callable[[int], Any]] = {
     "svm": _svm,
     "tree": _tree,
 }
-# What the pipelines above hold beyond the types that skops trusts by itself: dtypes, and the arrays
-# of a decision tree.
+# The types in the pipelines above that skops does not trust by default: dtypes, and the arrays of a
+# decision tree.
 _TRUSTED = frozenset({"numpy.dtype", "sklearn.tree._tree.Tree"})
 
 
@@ -313,7 +313,7 @@ def _out_of_fold(
     return scores
 
 
-# --- what is checked and what is said -------------------------------------------------------------
+# --- checks and messages --------------------------------------------------------------------------
 
 
 def _check_names(classifiers: Sequence[str]) -> None:
@@ -341,8 +341,8 @@ def _check_classes(table: Table, held_out: np.ndarray) -> None:
 def _check_variation(
     table: Table, matrix: np.ndarray, num_numeric: int, held_out: np.ndarray, rows: str
 ) -> None:
-    """Raises ValueError where no column takes two values, of which one may be missing in a column
-    of numbers.
+    """Raises ValueError if no column takes two values. In a column of numbers, missing counts as a
+    value.
     """
     if any(
         _varies(column, index < num_numeric) for index, column in enumerate(matrix[~held_out].T)
@@ -356,7 +356,9 @@ def _check_variation(
 
 
 def _varies(column: np.ndarray, is_numeric: bool) -> bool:
-    """Whether a column takes two values, or one and a missing one that has a column of its own."""
+    """Whether a column takes two values. In a numeric column, missing counts as a value, because an
+    additional column marks it.
+    """
     values = set(column.tolist())
     known = {value for value in values if not is_missing(value)}
     return len(known) > 1 or (is_numeric and 0 < len(known) < len(values))
@@ -364,7 +366,7 @@ def _varies(column: np.ndarray, is_numeric: bool) -> bool:
 
 @contextlib.contextmanager
 def _named(name: str, source: str) -> Iterator[None]:
-    """Says which classifier it was that scikit-learn could not train."""
+    """Adds the name of the classifier to an error of scikit-learn."""
     try:
         yield
     except (ValueError, IndexError, ArithmeticError, np.linalg.LinAlgError) as error:

@@ -1,8 +1,8 @@
-"""Cut points of one numeric attribute: between which values to cut, and where between them.
+"""Cut points of one numeric attribute.
 
-Class changes are the boundary points of Fayyad and Irani 1992 (Machine Learning 8: 87-102); all
-midpoints are the cut points of Boros, Hammer, Ibaraki and Kogan 1997 (Mathematical Programming 79:
-163-190). A cut c stands for the question `value <= c`.
+Class changes are the boundary points of Fayyad and Irani (1992, Machine Learning 8: 87-102). All
+midpoints are the cut points of Boros, Hammer, Ibaraki and Kogan (1997, Mathematical Programming 79:
+163-190). A cut c defines the condition `value <= c`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jboost.base import check, labelled
 from jboost.base.types import ArrayLike
 
 RULES = ("class_changes", "midpoints", "quantiles", "none")
-_EXACT_DIGITS = 9  # as many as tell all float32 numbers apart; a longer midpoint is shortened
+_EXACT_DIGITS = 9  # enough to distinguish all float32 numbers; a longer midpoint is shortened
 _CONTEXT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_EVEN)
 
 
@@ -31,29 +31,29 @@ def cut_points(
 ) -> np.ndarray:
     """The cut points of one attribute.
 
-    Two neighbouring values v < v' are parted by a decimal c, v <= c < v', that lies on the same
-    side of both whether values and cut are compared in 64 bits or rounded to 32 bits first. It is
-    the midpoint of v and v' as they are written in decimal where that has at most nine digits, else
-    the shortest decimal in the middle half of the gap, else (no decimal lies between) v itself.
-    Values that are equal in the precision of JAX (float32 unless 64-bit types are enabled) are
-    never parted.
+    The cut between two neighbouring values v < v' is a decimal c with v <= c < v'. These relations
+    hold in 64 bits, and also if values and cut are first rounded to 32 bits. c is the midpoint of v
+    and v' in decimal notation if it has at most nine digits; else the shortest decimal in the
+    middle half of the gap; else, if there is no such decimal, v itself. There is no cut between
+    values that are equal in the precision of JAX (float32 unless 64-bit types are enabled).
 
     Args:
       values: [m] finite numbers.
-      labels: [m], +1 or -1; None will do for the rules that do not look at them.
-      weights: [m] not negative, for "quantiles" alone; None for ones.
-      rule: "none": nowhere; "class_changes": between neighbouring values unless the examples of
-        both are all of one class; "midpoints": between all neighbouring values; "quantiles": of
-        these, the ones that leave a share of the weight nearest to k / num_quantiles below.
+      labels: [m], +1 or -1; may be None for the rules that do not use labels.
+      weights: [m] not negative, used by "quantiles" only; None for ones.
+      rule: "none" for no cuts; "class_changes" for cuts between neighbouring values, unless all
+        examples of both values are of one class; "midpoints" for cuts between all neighbouring
+        values; "quantiles" for those of the midpoints whose share of the weight below is nearest to
+        k / num_quantiles.
       num_quantiles: static, at least 2.
 
     Returns:
-      Cuts [k] float64, ascending; none if all values are equal, or, for "class_changes", if there
-      is one class only.
+      Cuts [k] float64, ascending; empty if all values are equal, or, for "class_changes", if there
+      is only one class.
 
     Raises:
-      ValueError: naming the argument, if it has a wrong shape, a value is not finite, or
-        "class_changes" is to do without labels.
+      ValueError: naming the argument, if it has a wrong shape, a value is not finite, or the rule
+        is "class_changes" and there are no labels.
 
     >>> cut_points([0.1, 0.2, 40, 55, 55], [-1, -1, 1, -1, 1]).tolist()
     [20.1, 47.5]
@@ -99,8 +99,8 @@ def cut_points(
 
 
 def as_held(values: np.ndarray) -> np.ndarray:
-    """Numbers [m] as JAX compares them: rounded to its default precision, subnormal
-    ones as zero.
+    """Numbers [m] as JAX compares them: rounded to its default precision, with 0 for
+    subnormal ones.
     """
     return _rounded(values, jnp.asarray(0.0).dtype)
 
@@ -112,8 +112,8 @@ def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _changes_class(gaps: np.ndarray, place: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    """Whether the values left and right of each gap are other than all of one class; values between
-    two gaps are one value.
+    """Whether the examples on both sides of each gap are not all of one class. All values between
+    two neighbouring gaps count as one value.
     """
     group = np.searchsorted(gaps, place)
     num_positive = np.bincount(group, positive, gaps.size + 1)
@@ -124,11 +124,12 @@ def _changes_class(gaps: np.ndarray, place: np.ndarray, positive: np.ndarray) ->
 
 
 def _is_nearest(below: np.ndarray, total: float, num_quantiles: int) -> np.ndarray:
-    """Which of the sums `below` [k], ascending, is for some level j total / n, 0 < j < n, the
-    nearest, or the lower of two as near; [k].
+    """Which of the ascending sums `below` [k] is the nearest one to some level j total / n with
+    0 < j < n, [k] bool. Of two sums at equal distance the lower one counts.
 
-    Each sum has the levels past its middle with the sum before, up to its middle with the next:
-    there may be many more levels than sums.
+    A sum is the nearest one for the levels between its midpoint with the sum before and its
+    midpoint with the next one. The levels are counted per sum, because there may be many more
+    levels than sums.
     """
     up_to_middle = (below[:-1] + below[1:]) * num_quantiles // (2 * total)
     levels = np.concatenate([[0], np.clip(up_to_middle, 0, num_quantiles - 1), [num_quantiles - 1]])
@@ -150,7 +151,9 @@ def _decimal_between(low: float, high: float, written: type) -> float:
 
 
 def _short_decimal(low: float, high: float) -> decimal.Decimal:
-    """The decimal with the fewest places within a quarter of the gap from its middle."""
+    """The decimal with the fewest digits whose distance from the midpoint is at most a quarter of
+    the gap.
+    """
     left, right = decimal.Decimal(low), decimal.Decimal(high)
     middle = _CONTEXT.divide(_CONTEXT.add(left, right), decimal.Decimal(2))
     quarter = _CONTEXT.divide(_CONTEXT.subtract(right, left), decimal.Decimal(4))

@@ -1,4 +1,6 @@
-"""A data file as named columns: of text, as a text file has them, or of their own types."""
+"""A data file as named columns. Columns of a text file are text; columns of other files have
+types.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from jboost.data.table import label_text, where
 
 @dataclasses.dataclass(frozen=True)
 class DataFile:
-    """The columns of a file by name, text or of their own types, in rows that have as many fields
-    as there are columns."""
+    """The columns of a file by name, as text or typed. Rows with a wrong number of fields are left
+    out."""
 
     source: str
     kind: str  # the ending of its name
@@ -37,7 +39,7 @@ class DataFile:
 
     @functools.cached_property
     def places(self) -> dict[str, list[int]]:
-        """Where the columns of each name are."""
+        """The indices of the columns of each name."""
         places: dict[str, list[int]] = {}
         for place, name in enumerate(self.names):
             places.setdefault(name, []).append(place)
@@ -48,8 +50,8 @@ class DataFile:
         return None if self.records is None else self.records.lines[self.records.is_whole]
 
     def require_whole(self) -> None:
-        """Raises ValueError where a row that is no blank line has too few fields or too many, or
-        where there are no rows."""
+        """Raises ValueError if a row that is not a blank line has a wrong number of fields, or if
+        there are no rows."""
         if self.records is not None:
             is_wrong = ~self.records.is_whole & ~self.records.is_blank
             if is_wrong.any():
@@ -64,8 +66,9 @@ class DataFile:
             raise ValueError(f"{self.source}: the file has column names but no rows")
 
     def flaws(self) -> tuple[np.ndarray, tuple[str, ...]]:
-        """Which rows can be predicted, and what is wrong with the others; without blank lines at
-        the end."""
+        """Which rows can be predicted, and what is wrong with the others. Blank lines at the end
+        are
+        ignored."""
         if self.records is None:
             return np.ones(self.num_rows, bool), ("",) * self.num_rows
         count = len(self.records.is_blank) - int(np.cumprod(self.records.is_blank[::-1]).sum())
@@ -77,8 +80,8 @@ class DataFile:
         return is_whole, reasons
 
     def column(self, name: str) -> Column | None:
-        """The cells of a column as text; None where it has another type. Raises ValueError where
-        there are two of the name."""
+        """The cells of a column as text; None if it has another type. Raises ValueError if two
+        columns have the name."""
         places = self.places[name]
         if len(places) > 1:
             numbers = " and ".join(str(place + 1) for place in places)
@@ -108,12 +111,12 @@ class DataFile:
     def recognise(
         self, name: str, *, is_lenient: bool = False
     ) -> tuple[Kind, np.ndarray, str | None] | None:
-        """What a column of training data is, its values, and what a report should say of it; None
-        where it is neither numbers nor text.
+        """The kind of a column of training data, its values, and a note for reports; None if it is
+        neither numbers nor text.
 
         Raises:
-          ValueError: as `jboost.data.recognition.recognise`, unless `is_lenient`, which makes such
-            a column text.
+          ValueError: as `jboost.data.recognition.recognise`. With `is_lenient`, such a column is
+            read as text instead.
         """
         column = self._first_column(name) if is_lenient else self.column(name)
         if column is None:
@@ -141,7 +144,7 @@ class DataFile:
         return cells.to_texts(column) if kind.is_text else cells.to_numbers(column, kind)
 
     def written(self, name: str) -> list[str | None]:
-        """The cells of a column as they are written, without blanks around them."""
+        """The cells of a column as written in the file, without surrounding blanks."""
         column = self.column(name)
         values = (
             _typed_texts(self.frame[name]).tolist()
@@ -151,7 +154,8 @@ class DataFile:
         return [value or None for value in values]
 
     def written_in_all_rows(self, name: str, num_rows: int) -> tuple[str, ...]:
-        """The cells of a column in all rows [num_rows], "" where one is blank or ends before it."""
+        """The cells of a column in all rows [num_rows]; "" for a blank row, and for a row that ends
+        before the column."""
         cells_of_whole, place = iter(self.written(name)), self.places[name][0]
         if self.records is None:
             return tuple(cell or "" for cell in cells_of_whole)
@@ -166,7 +170,7 @@ class DataFile:
         return tuple(values)
 
     def labels(self, name: str) -> tuple[list[str | None] | None, list[Any]]:
-        """The labels as they are spelt, and what they mean; None for those that are missing."""
+        """The labels as written in the file, and their values; None for missing labels."""
         column = self.column(name)
         if column is None:
             series = self.frame[name]
@@ -183,8 +187,7 @@ class DataFile:
         return [kept[cell] for cell in written], [values[cell] for cell in written]
 
     def _is_typed_text(self, name: str) -> bool:
-        """Whether a column of a file with types says that it is text; such a one may hold
-        numbers."""
+        """Whether a column of a typed file has a text type. Its cells may still be numbers."""
         return self.records is None and name not in self.reading.dates
 
     def _recognise_typed(self, name: str) -> tuple[Kind, np.ndarray, str | None] | None:
@@ -237,8 +240,8 @@ class DataFile:
 
 
 def open_file(path: str, reading: Reading, like: Reading = Reading()) -> DataFile:
-    """A file with everything that its first lines show; what neither they nor `reading` say is as
-    in `like`."""
+    """Opens a file. Options that `reading` does not give are detected from the first lines, else
+    taken from `like`."""
     content, kind = sources.open_source(path)
     source, separator = sources.source_name(path), sources.SEPARATORS.get(kind, ",")
     if not isinstance(content, bytes):
@@ -281,7 +284,9 @@ def open_file(path: str, reading: Reading, like: Reading = Reading()) -> DataFil
 
 
 def _check_names(source: str, records: Records, reading: Reading) -> None:
-    """Raises ValueError where the first line holds no column names, or one that holds them all."""
+    """Raises ValueError if the first line has no column names, or if all of them are in one
+    field.
+    """
     names = [name for name in records.names if name]
     if names and all(cells.plain_number(name, reading.decimal) is not None for name in names):
         raise ValueError(
@@ -326,7 +331,7 @@ def _is_empty(series: Any) -> bool:
 
 
 def _days_of(series: Any) -> np.ndarray:
-    """Days since the first of January 1970 of a column of dates, NaN where missing."""
+    """The days since 1970-01-01 of a column of dates, NaN where missing."""
     import polars
 
     moments = series.cast(polars.Datetime("us")).dt.timestamp("us").cast(polars.Float64)
@@ -334,7 +339,7 @@ def _days_of(series: Any) -> np.ndarray:
 
 
 def _typed_texts(series: Any) -> np.ndarray:
-    """The values of a column of any type as text, whole numbers without a fraction; None where
+    """The values of a column of any type as text, with whole numbers without a fraction; None where
     missing."""
     return np.array(
         [None if value is None else label_text(value) for value in series.to_list()], dtype=object
@@ -357,8 +362,8 @@ def _check_label_type(series: Any, source: str) -> None:
 
 
 def _values_of(kept: Mapping[str, str | None]) -> dict[str, Any]:
-    """What the labels of a text file mean, by cell: numbers if all of them are, or truth values;
-    else they are the text that they are."""
+    """The values of the labels of a text file, by cell: numbers if all labels are numbers, truth
+    values if all are truth values, else text."""
     readings: tuple[Callable[[str], Any], ...] = (_as_number, _as_truth)
     for reading in readings:
         values = {
@@ -370,7 +375,7 @@ def _values_of(kept: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def _as_number(text: str) -> Decimal | None:
-    """The number that a text writes, exactly."""
+    """The number that a text represents, exactly; None if it is not a number."""
     return Decimal(text) if cells.NUMERAL.fullmatch(text) else None
 
 

@@ -1,4 +1,4 @@
-"""Dates as people write them, as days."""
+"""Converts dates in common formats to days."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _FIRST_YEAR_OF_TWO_DIGITS = 69  # as POSIX has it: 69 is 1969, and 68 is 2068
 
 
 def days(text: str, order: str) -> float | None:
-    """Days from the first of January 1970 to a date, its time of day as a fraction; None where the
-    text is no date of this order.
+    """The days from 1970-01-01 to a date, with the time of day as a fraction; None if the text is
+    not a date in this order.
 
     >>> (
     ...     days("1970-01-02", YEAR_FIRST),
@@ -65,14 +65,14 @@ def days(text: str, order: str) -> float | None:
 
 
 def is_date(text: str) -> bool:
-    """Whether a text is a date in any order; a whole number is none."""
+    """Whether a text is a date in any order. A whole number is not a date."""
     return not text.isdigit() and any(
         days(text, order) is not None for order in (YEAR_FIRST, DAY_FIRST, MONTH_FIRST, NAMED_MONTH)
     )
 
 
 def order_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """The orders in which all texts are dates; of several the texts do not tell which is meant.
+    """The orders in which all texts are dates. If there are several, the order is ambiguous.
 
     >>> order_of(["3/4/2020", "13/4/2020"]), order_of(["3/4/2020"]), order_of(["3.4.2020"])
     (('day first',), ('day first', 'month first'), ('day first',))
@@ -84,14 +84,14 @@ def order_of(texts: Iterable[str]) -> tuple[str, ...]:
         if all(days(text, one) is not None for text in texts)
     )
     if len(orders) == 2 and all("." in text.split(" ")[0] for text in texts):
-        return (DAY_FIRST,)  # points stand in dates of this order alone
+        return (DAY_FIRST,)  # dates with points have the day first
     if len(orders) == 2 and all(days(text, orders[0]) == days(text, orders[1]) for text in texts):
         return orders[:1]
     return orders
 
 
 def text(number: float) -> str:
-    """A date as ISO 8601 writes it."""
+    """A date in the format of ISO 8601."""
     moment = _EPOCH + datetime.timedelta(days=number)
     return (
         moment.date().isoformat()
@@ -123,7 +123,7 @@ def _days(match: re.Match[str], year: str, month: str, day: str) -> float | None
 
 
 def _offset(zone: str | None) -> datetime.timedelta:
-    """How far ahead of universal time a zone is."""
+    """The offset of a time zone from universal time."""
     if zone is None or zone == "Z":
         return datetime.timedelta()
     size = datetime.timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))

@@ -1,5 +1,5 @@
-"""How a text file is written: its encoding, separator, decimal sign and comments, as given or as
-its first lines show."""
+"""The format of a text file: its encoding, separator, decimal sign and comments, as given or as
+detected from its first lines."""
 
 from __future__ import annotations
 
@@ -20,43 +20,44 @@ MISSING = (
     *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
 DECIMALS = (".", ",")
-# in the order in which they are preferred where several fit
+# in order of preference if several fit
 _SEPARATORS = (",", ";", "\t", "|", " ")
 _WORDS = {"\\t": "\t", "tab": "\t", "space": " ", "comma": ",", "semicolon": ";"}
 _NAMES = {"\t": "tab", " ": "space"}
-_NUM_SNIFFED = 200  # records
-_NUM_BYTES = 1 << 20
-_ENOUGH = 0.5  # of the records, that a separator must cut alike
-_EXCEL = re.compile(r"sep=(.)")  # how Excel is told the separator, in a line before the names
-_BLANKS = " '\u00a0\u202f\u2019"  # between thousands, where it is not the other decimal sign
+_NUM_SNIFFED = 200  # the number of records that the detection uses
+_NUM_BYTES = 1 << 20  # the number of bytes that the detection reads
+_ENOUGH = 0.5  # the share of records that a separator must divide into equally many fields
+_EXCEL = re.compile(r"sep=(.)")  # a line before the names that defines the separator for Excel
+_BLANKS = " '\u00a0\u202f\u2019"  # thousands separators other than point and comma
 _COMMA_DECIMAL = re.compile(
     rf"[+-]?([0-9]+,[0-9]+|[0-9]{{1,3}}([.{_BLANKS}][0-9]{{3}})+,[0-9]+)([eE][+-]?[0-9]+)?"
 )
 _POINT_DECIMAL = re.compile(
     rf"[+-]?([0-9]*\.[0-9]+|[0-9]{{1,3}}([,{_BLANKS}][0-9]{{3}})+\.[0-9]+)([eE][+-]?[0-9]+)?"
 )
-# whole numbers with thousands separators, or three decimals: no evidence
+# Numbers such as 1,200, which may have a thousands separator or three decimals. They do not show
+# the decimal sign.
 _GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}([,.][0-9]{3})+")
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """How a data file is to be read; None where the file itself is to show it, or the default is to
-    hold.
+    """Options for reading a data file. None means that the option is detected from the file, or has
+    its default.
 
     Args:
-      separator: one character; "tab" and "space" are understood.
+      separator: one character, or "tab" or "space".
       decimal: "." or ",".
-      comment: what lines begin with that are left out.
-      encoding: as Python names it, such as utf-8, utf-16, cp1252, latin-1.
-      missing_values: the spellings of a missing value beside the empty field, compared without
-        case, in place of `MISSING` and of a lone "-" among numbers. They hold for the label too,
-        which `MISSING` does not.
+      comment: the prefix of comment lines, which are left out.
+      encoding: a Python encoding, such as utf-8, utf-16, cp1252, latin-1.
+      missing_values: the spellings of a missing value in addition to the empty field, compared
+        without case. They replace `MISSING` and the single "-" among numbers. They also apply to
+        the label, unlike `MISSING`.
       ignore: columns that are left out.
-      id: a column that names the rows: it is no feature.
-      categorical: columns that are categories, whatever is in them.
-      dates: columns of dates, which become the days since the first.
-      positive: the class of the label that is +1; all others are -1.
+      id: a column with identifiers of the rows. It is not a feature.
+      categorical: columns that are categories, whatever their values.
+      dates: columns of dates, which become days since the first date.
+      positive: the label value that becomes +1; all others become -1.
     """
 
     separator: str | None = None
@@ -110,7 +111,7 @@ class Reading:
         return frozenset(value.strip().lower() for value in ("", *values))
 
     def describe(self) -> dict[str, str | None]:
-        """What a report says of it."""
+        """The options as text, for reports."""
         return {
             "separator": self.separator and _NAMES.get(self.separator, self.separator),
             "decimal": self.decimal,
@@ -122,17 +123,17 @@ class Reading:
 def decode(
     data: bytes, source: str, encoding: str | None, likely: str | None = None
 ) -> tuple[bytes, str]:
-    """A text file in UTF-8 with line feeds alone at the ends of lines and no byte order mark, and
-    the encoding that it was in.
+    """Converts a text file to UTF-8 with line feeds as line ends and without a byte order mark.
+    Returns the bytes and the original encoding.
 
     Args:
-      data: the file.
-      source: for messages.
-      encoding: the encoding, None for the one that the bytes show.
-      likely: the encoding of what neither shows one nor is in UTF-8.
+      data: the bytes of the file.
+      source: the name of the file in messages.
+      encoding: the encoding; None to detect it.
+      likely: the encoding to try if none is detected and the file is not UTF-8.
 
     Raises:
-      ValueError: with the line and the character, where a byte does not fit the encoding.
+      ValueError: with the line and the character, if a byte is not valid in the encoding.
     """
     known = encoding or _sniff_encoding(data, likely)
     if codecs.lookup(known).name == "utf-8":
@@ -154,8 +155,8 @@ def decode(
 
 
 def _sniff_encoding(data: bytes, likely: str | None) -> str:
-    """By its byte order mark, or by where it has zeros as UTF-16 has them in what is mostly ASCII;
-    else UTF-8."""
+    """The encoding by the byte order mark, or UTF-16 if zeros alternate as in UTF-16 text that is
+    mostly ASCII; else UTF-8."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     head = data[:1000]
@@ -195,13 +196,14 @@ def _check_bytes(data: bytes, source: str, encoding: str, given: str | None) -> 
 
 
 def sniff(data: bytes, given: Reading, default: str, decimal: str | None = None) -> Reading:
-    """The reading of a text file, with what was not given as its first records show.
+    """The options for reading a text file. Options that are not given are detected from the first
+    records.
 
     Args:
-      data: as of `decode`.
-      given: what is known.
-      default: the separator that the file's name speaks for.
-      decimal: the decimal sign where nothing shows one; None for ".".
+      data: the bytes from `decode`.
+      given: the given options.
+      default: the separator that the name of the file suggests.
+      decimal: the decimal sign if none is detected; None for ".".
     """
     head = data[:_NUM_BYTES].decode(errors="ignore")
     whole = head if len(data) <= _NUM_BYTES else head[: head.rfind("\n") + 1]
@@ -232,12 +234,12 @@ def sniff(data: bytes, given: Reading, default: str, decimal: str | None = None)
 
 
 def is_excel_line(line: str) -> bool:
-    """Whether a line tells Excel the separator and is no record."""
+    """Whether a line defines the separator for Excel, and so is not a record."""
     return _EXCEL.fullmatch(line.strip()) is not None
 
 
 def split_fields(lines: Sequence[str], separator: str) -> list[list[str]]:
-    """The fields of the first records; for sniffing, so that what is no CSV does not raise."""
+    """The fields of the first records, for detection. Invalid CSV does not raise an error."""
     rows = csv.reader(
         io.StringIO("\n".join(lines)), delimiter=separator, skipinitialspace=separator == " "
     )
@@ -255,8 +257,8 @@ def split_fields(lines: Sequence[str], separator: str) -> list[list[str]]:
 def _sniff_comment(
     lines: Sequence[str], separator: str | None, candidates: Sequence[str]
 ) -> str | None:
-    """What comments begin with, if the file begins with one: # or ##; the last such line may hold
-    the names of the columns after a #."""
+    """The prefix of comments, # or ##, if the file begins with one. The last such line may contain
+    the column names after a #."""
     marked = list(itertools.takewhile(lambda line: line.startswith("#"), lines))
     if not marked or len(marked) == len(lines):
         return "#" if marked else None
@@ -284,8 +286,8 @@ def _is_number(text: str) -> bool:
 
 
 def _sniff_separator(lines: Sequence[str], candidates: Sequence[str]) -> str:
-    """The one that cuts most records in as many fields as the first, or one more as R does; of
-    equals the one with most fields."""
+    """The separator that divides most records into as many fields as the first record, or into one
+    more, as files of R have. Of equal ones, the one with most fields is taken."""
     scores = []
     for preference, separator in enumerate(candidates):
         rows = split_fields(lines, separator)
@@ -299,9 +301,10 @@ def _sniff_separator(lines: Sequence[str], candidates: Sequence[str]) -> str:
 
 
 def _sniff_decimal(rows: Sequence[Sequence[str]], default: str | None, separator: str) -> str:
-    """A comma where numbers are written with it and none with a point; the other way round a point;
-    else the default, and without one a point. Only 1,100 and the like, beside semicolons: a comma,
-    as programs write both where the comma is the decimal sign."""
+    """The decimal sign: a comma if some numbers have one and none has a point; a point in the
+    opposite case; else the default, or a point without a default. If the only such numbers are like
+    1,100 and the separator is a semicolon, it is a comma, because programs use semicolons where the
+    comma is the decimal sign."""
     cells = [cell.strip().rstrip("%").rstrip() for row in rows for cell in row]
     grouped = [cell for cell in cells if _GROUPED.fullmatch(cell)]
     cells = [cell for cell in cells if not _GROUPED.fullmatch(cell)]

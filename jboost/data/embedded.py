@@ -45,7 +45,7 @@ def load_table(name: str) -> Table:
 
 
 def names() -> tuple[str, ...]:
-    """The names that `load_table` takes."""
+    """The names that `load_table` accepts."""
     return tuple(_CLASSES)
 
 

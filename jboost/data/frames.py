@@ -1,8 +1,8 @@
-"""DataFrames of pandas, polars, PyArrow and others, through narwhals, as what
-`jboost.data.binarization` takes: columns of numbers and of text.
+"""Converts DataFrames of pandas, polars, PyArrow and others, with narwhals, to columns of numbers
+and of text for `jboost.data.binarization`.
 
-Numbers stay numbers, and dates and times become days since 1970-01-01 (UTC). Texts and categories
-are text, and so are booleans: `smokes == True`.
+Numbers stay numbers. Dates and times become days since 1970-01-01 (UTC). Texts, categories and
+booleans become text: `smokes == True`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _BOOLEAN = "booleans"
 
 
 def is_frame(value: Any) -> bool:
-    """Whether this is a DataFrame of some library."""
-    kind = type(value)  # of a lazy frame the attributes themselves are slow
+    """Whether a value is a DataFrame of some library."""
+    kind = type(value)  # the class is tested, because attributes of a lazy frame are slow
     return hasattr(kind, "columns") and any(
         hasattr(kind, name) for name in ("dtypes", "schema", "__dataframe__")
     )
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell says that nothing is known: None, NaN, NaT, NA or a masked number."""
+    """Whether a cell is missing: None, NaN, NaT, NA or a masked number."""
     if value is None or type(value).__name__ in ("NAType", "NaTType") or value is np.ma.masked:
         return True
     return (isinstance(value, (float, np.floating)) and math.isnan(value)) or (
@@ -45,11 +45,11 @@ def names_of(frame: Any) -> tuple[str, ...]:
 
 
 def to_table(frame: Any, names: Sequence[str] | None = None) -> np.ndarray:
-    """The columns of these names, all of them for None, side by side [m, n]: float64, or objects
-    where one is of text; NaN and None where missing.
+    """The columns with these names (None for all) as an array [m, n]: float64, or objects if a
+    column is text; NaN or None where missing.
 
     Raises:
-      ValueError: naming the column, where one is not there, holds values of several kinds, or
+      ValueError: naming the column, if it does not exist, has values of several kinds, or has
         values that are neither numbers, texts, booleans nor dates.
     """
     opened = _opened(frame)
@@ -84,7 +84,7 @@ def _opened(frame: Any) -> Any:
             f"features is a {type(frame).__name__}: expected a DataFrame of pandas or polars; of a"
             " lazy one pass what collect() gives"
         ) from error
-    except ValueError as error:  # of columns that share a name
+    except ValueError as error:  # raised for columns that share a name
         raise ValueError(
             f"features has columns that cannot be told apart: {' '.join(str(error).split())}; give"
             " each a name of its own"
@@ -140,7 +140,7 @@ def _objects(cells: list[str | None]) -> np.ndarray:
 
 
 def _category(cell: Any) -> str:
-    """A category as text: whole numbers without a fraction."""
+    """A category as text; whole numbers have no fraction."""
     is_whole = isinstance(cell, (float, np.floating)) and float(cell).is_integer()
     return str(int(cell)) if is_whole else str(cell)
 
@@ -156,8 +156,8 @@ def _kind(cell: Any) -> str:
 
 
 def _kind_of_all(name: str, cells: list[Any]) -> str:
-    """The one kind of all cells that are known; ValueError, naming the column and the first cell of
-    the rarer kind, where there are several.
+    """The kind of all cells that are not missing. If there are several kinds, raises ValueError,
+    naming the column and the first cell of the rarest kind.
     """
     kinds = [None if cell is None else _kind(cell) for cell in cells]
     found = sorted({kind for kind in kinds if kind is not None}, key=kinds.count)

@@ -1,4 +1,4 @@
-"""What a column of a data file holds."""
+"""The kinds of columns of a data file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NUMBER, PERCENT, GROUPED, TRUTH, DATE, TEXT = (
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """How the cells of a column are read."""
+    """The format of the cells of a column."""
 
     name: str  # NUMBER, PERCENT, GROUPED, TRUTH, DATE or TEXT
     group: str = ""  # the thousands separator of GROUPED
     order: str = ""  # of the parts of a DATE
-    origin: float = 0.0  # the day that is 0, from the first of January 1970
-    categories: tuple[str, ...] = ()  # of TEXT: those that training saw, where that is known
+    origin: float = 0.0  # the day that becomes 0, in days since 1970-01-01
+    categories: tuple[str, ...] = ()  # of TEXT: the categories of training, if known
 
     @property
     def is_text(self) -> bool:

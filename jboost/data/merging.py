@@ -1,5 +1,5 @@
-"""Equal examples as one, of the sum of their weights: what binarized tables, and those of few
-categories, are mostly made of.
+"""Merges equal examples into one with the sum of their weights. Binarized tables, and tables with
+few categories, often have many equal examples.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from jboost.base.types import Array, Dataset
 
 
 class Merged(NamedTuple):
-    """Distinct examples, in the order in which they first occur, and where each example
-    has gone.
+    """The distinct examples, in the order of their first occurrence, and the row of each
+    example.
     """
 
-    dataset: Dataset  # of r rows; those behind the last distinct one only pad
-    row_of: Array  # [m] int32, -1 for examples that were masked out
+    dataset: Dataset  # of r rows; rows after the last distinct example are padding
+    row_of: Array  # [m] int32, the row of each example; -1 for examples that were masked out
 
 
 def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
-    """One example in place of all that have the same features and the same label, with the sum of
-    their weights; concrete arrays only.
+    """Replaces all examples with the same features and the same label by one example with the sum
+    of their weights. The arrays must be concrete.
 
-    A booster comes to the same bounds, and one that looks at pairs of examples gets there far
-    sooner. NaN equals NaN, and -0 equals 0. What counts examples, as `jboost.monomials.costs.mdl`,
-    is to be told how many there were.
+    The bounds of a booster do not change. A booster that uses pairs of examples is much faster. NaN
+    equals NaN, and -0 equals 0. Functions that depend on the number of examples, such as
+    `jboost.monomials.costs.mdl`, need the original number.
 
     Args:
       dataset: of m examples.
-      num_rows: r, so that data sets of several sizes share what is compiled; None for as many rows
-        as there are distinct examples, one at least.
+      num_rows: r, to pad data sets to a common size, so that they share compiled programs; None for
+        the number of distinct examples, at least one.
 
     Returns:
       A `Merged`.
 
     Raises:
-      ValueError: for traced arrays, for what `jboost.validate` refuses (a sum would hide it), and
-        for a `num_rows` below the number of distinct examples.
+      ValueError: for traced arrays, for data that `jboost.validate` refuses (a sum would hide the
+        error), and for a `num_rows` below the number of distinct examples.
 
     >>> import jboost
     >>> from jboost.data import merging
@@ -102,8 +102,8 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
 
 
 def merge_bits(bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> Dataset:
-    """`merge_equal` for many rows of 0, 1 and NaN: eight bits to a byte, features of 0 and 1 as
-    uint8 where none is NaN, NumPy arrays.
+    """`merge_equal` for many rows of 0, 1 and NaN, with NumPy arrays. Rows are compared with eight
+    bits packed in a byte. The features are uint8 if none is NaN.
 
     Args:
       bits: [m, N].
@@ -126,13 +126,13 @@ def merge_bits(bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None)
 
 
 def _as_words(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Each example as one word [k], equal where the examples are."""
+    """One word per example [k]; words are equal if and only if the examples are equal."""
     table = np.concatenate([_as_bytes(features), _as_bytes(labels[:, None])], axis=1)
     return table.view(np.dtype((np.void, table.shape[1]))).reshape(-1)
 
 
 def _as_bytes(table: np.ndarray) -> np.ndarray:
-    """The bytes of each row [k, b], the same for both zeros and for all missing values."""
+    """The bytes of each row [k, b]; equal for 0 and -0, and for all missing values."""
     same = table + np.zeros((), table.dtype)
     if jnp.issubdtype(table.dtype, jnp.floating):
         same[np.isnan(same)] = np.nan

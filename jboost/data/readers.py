@@ -1,10 +1,10 @@
-"""Data files into tables: text files of any dialect, .parquet and .feather.
+"""Reads data files into tables: text files of any format, .parquet and .feather.
 
-polars reads them. Of the two libraries that people know it is the one that gives back the text of a
-cell as it stands in the file, which is needed to decide by whole columns; it parses with all cores,
-and brings no further dependency, where pandas needs pyarrow for .parquet. What polars leaves open
-is in `jboost.data.dialect` (how a file is written), `jboost.data.records` (where a record stands)
-and `jboost.data.cells` (what a column of text means).
+The files are read with polars. Unlike pandas it returns the text of a cell exactly as in the file,
+which is needed to recognise the kind of a whole column. It parses with all cores, and it needs no
+further dependency, whereas pandas needs pyarrow for .parquet. `jboost.data.dialect` detects the
+format of a file, `jboost.data.records` the position of each record, and `jboost.data.cells`
+converts columns of text.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 __all__ = ["MISSING", "NewRows", "Reading", "read_new_rows", "read_table"]
 
-_MOST_NAMED = 3  # categories in a message
+_MOST_NAMED = 3  # the largest number of categories in a message
 
 
 @dataclasses.dataclass(frozen=True)
 class NewRows:
-    """Rows to predict: those that can be, and what is wrong with the others."""
+    """Rows to predict, and what is wrong with rows that cannot be predicted."""
 
     table: Table  # of the rows that can be predicted, with the requested columns
     is_usable: np.ndarray  # [m] bool, of all rows
-    reasons: tuple[str, ...]  # [m] why a row cannot be predicted, "" where it can
-    id_name: str = ""  # of the column of identifiers
-    ids: tuple[str, ...] | None = None  # [m], if there are any
-    notes: tuple[str, ...] = ()  # what a user should know
+    reasons: tuple[str, ...]  # [m] why a row cannot be predicted, else ""
+    id_name: str = ""  # the name of the column of identifiers
+    ids: tuple[str, ...] | None = None  # [m], if there is such a column
+    notes: tuple[str, ...] = ()  # notes for the user
 
 
 def read_table(
@@ -50,31 +50,29 @@ def read_table(
     reading: Reading = Reading(),
     columns: Collection[str] | None = None,
 ) -> Table:
-    """Reads a data file to learn from, and tells numbers, categories, missing values and labels
-    apart.
+    """Reads a file of training data, and recognises numbers, categories, missing values and labels.
 
     Args:
       path: a text file such as .csv, .csv.gz, .tsv or .txt, which begins with a line of column
         names; .parquet or .feather; or "-", the standard input.
-      label: the column with the labels, which take two values: any two numbers or texts, the
-        smaller of which becomes -1 (the mapping is in the table and its notes; it spells them as a
-        text file does). None where there are none.
-      text: columns that are categories whatever is in them, as in `reading.categorical`; those that
-        are not there are not missed.
-      reading: how the file is written, as far as its first lines do not show it, and which columns
-        are special.
-      columns: those that matter, None for all. What would be refused in another one makes it text.
+      label: the column with the labels, which take two values: any two numbers or texts. The
+        smaller one becomes -1. The mapping is in the table and its notes, in the spelling of the
+        file. None if there are no labels.
+      text: columns that are categories, whatever their values, as in `reading.categorical`. Names
+        of columns that do not exist are ignored.
+      reading: options of the file format that the first lines do not show, and special columns.
+      columns: the columns that matter, None for all. Another column that would raise an error is
+        read as text.
 
     Returns:
       A `Table`. Columns of numbers, percentages, dates (of `reading.dates`) or true and false are
-      numeric, text is categorical. Blank lines of a file of several columns are left out, and a
-      note says how many; rows are counted without them.
+      numeric; text is categorical. Blank lines of a file of several columns are left out and not
+      counted as rows. A note tells their number.
 
     Raises:
-      ValueError: in one line that says where and what to do: column, line and cell for what does
-        not fit its column or is infinite; the column where it holds dates or identifiers; the line
-        where fields are missing or there are too many; and where labels are missing or do not take
-        two values.
+      ValueError: with a message of one line that tells the position and the remedy: for a cell that
+        does not fit its column or is infinite, for a column of dates or identifiers, for a line
+        with a wrong number of fields, and for labels that are missing or do not take two values.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
@@ -139,21 +137,22 @@ def read_new_rows(
     reading: Reading = Reading(),
     like: Reading = Reading(),
 ) -> NewRows:
-    """Reads the rows of a data file that a model is to predict; whatever is in columns other than
-    those of `kinds` does not matter.
+    """Reads the rows of a data file that a model should predict. Columns that are not in `kinds`
+    are ignored.
 
     Args:
       path: as for `read_table`.
-      kinds: how the columns are read that the model uses, as `Table.kinds` of the training data.
-      reading: as for `read_table`; of its columns, `id` alone.
-      like: how the training data were read, which holds where neither `reading` nor the file says
-        otherwise; a file may lack its `id`.
+      kinds: the kinds of the columns that the model uses, from `Table.kinds` of the training data.
+      reading: as for `read_table`; of its columns, only `id` is used.
+      like: the options of the training data. They apply where neither `reading` nor the file tells
+        otherwise. The column `id` may be absent.
 
     Returns:
-      A `NewRows`, one row for each of the file; blank lines at its end are none.
+      A `NewRows` with one entry for each row of the file. Blank lines at the end are not rows.
 
     Raises:
-      ValueError: in one line, where a column is missing, or a cell of it does not fit its kind.
+      ValueError: with a message of one line, if a column is missing, or a cell does not fit its
+        kind.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "new.csv"
@@ -199,7 +198,7 @@ def read_new_rows(
 
 
 def _unseen(name: str, values: np.ndarray, kind: Kind, reading: Reading) -> list[str]:
-    """What a user should know of categories that training did not see."""
+    """Notes on categories that did not occur in training."""
     seen = set(kind.categories)
     unseen = Counter(value for value in values if value is not None and value not in seen)
     if not unseen:

@@ -1,7 +1,7 @@
-"""What a column of training data holds: numbers, percentages, dates or categories.
+"""Recognises the kind of a column of training data: numbers, percentages, dates or categories.
 
-The whole column decides. One cell that does not fit is an error that names it: a column of numbers
-must not become one category per number because of it.
+All cells of the column are used. A single cell that does not fit is an error that names the cell.
+Otherwise one wrong cell would turn a column of numbers into one category per number.
 """
 
 from __future__ import annotations
@@ -28,26 +28,28 @@ from jboost.data.cells import (
 from jboost.data.kinds import DATE, GROUPED, NUMBER, PERCENT, TEXT, TRUTH, Kind
 
 _OTHER_DECIMAL = "other decimal"
-_STYLES = {  # of cells that are numbers to a reader
+_STYLES = {  # of cells that a person would read as numbers
     NUMBER: "a number",
     PERCENT: "a percentage",
     GROUPED: "a number with thousands separators",
     _OTHER_DECIMAL: "a number with another decimal sign",
 }
-_MOST_LOOKED_AT = 10_000  # different texts, of a column that has more and few numbers
-# share of cells with separators that make a column one of numbers with thousands separators
+# The number of distinct texts that are examined, if a column has more of them and few numbers.
+_MOST_LOOKED_AT = 10_000
+# The least share of cells with separators in a column of numbers with thousands separators.
 _LEAST_GROUPED = 0.1
-# from so many cells on, a share of different texts that makes a column an identifier
+# A column with at least this many cells is an identifier if the share of distinct texts is larger
+# than this.
 _FEWEST_TEXTS, _DISTINCT = 20, 0.9
 
 
 def recognise(column: Column) -> Kind:
-    """What a column of training data holds.
+    """The kind of a column of training data.
 
     Raises:
-      ValueError: with the column, the line and the cell, for a number that is infinite, for a cell
-        that is none in a column of numbers, and where a category would have nearly as many values
-        as there are rows, or is a date.
+      ValueError: with the column, the line and the cell, for an infinite number, for a cell in a
+        column of numbers that is not a number, for a category with nearly as many values as rows,
+        and for dates.
     """
     reading = column.reading
     if column.name in reading.categorical:
@@ -75,7 +77,7 @@ def recognise(column: Column) -> Kind:
 
 
 def recognise_text(column: Column) -> Kind:
-    """A column that a file with types says is text; ValueError where it is an identifier."""
+    """The kind of a column of text type in a typed file. Raises ValueError for an identifier."""
     if column.name not in column.reading.categorical:
         cells = Counter(cell.strip() for cell in column.cells.to_list())
         counts = {
@@ -88,15 +90,15 @@ def recognise_text(column: Column) -> Kind:
 
 
 def _from_first_date(column: Column, kind: Kind) -> Kind:
-    """A kind of dates whose day 0 is the first of a column."""
+    """The kind of dates whose day 0 is the first date of the column."""
     values = to_numbers(column, kind)
     known = values[~np.isnan(values)]
     return dataclasses.replace(kind, origin=float(np.floor(known.min()))) if len(known) else kind
 
 
 def _odd_texts(column: Column) -> Counter[str]:
-    """The cells that are no plain number and not missing, without blanks around them, by how many
-    there are."""
+    """The counts of the cells that are neither plain numbers nor missing, by their text without
+    surrounding blanks."""
     texts: Counter[str] = Counter()
     if not column.is_odd.any():
         return texts
@@ -110,8 +112,9 @@ def _odd_texts(column: Column) -> Counter[str]:
 def _thousands(
     known: Set[str], counts: Mapping[str, int], num_plain: int, largest: float, decimal: str | None
 ) -> str:
-    """The thousands separator of a column that is written with it wherever a number has more than
-    three digits; "" where there is none."""
+    """The thousands separator of a column in which all numbers of more than three digits have it;
+    ""
+    if there is none."""
 
     def is_small(text: str) -> bool:
         number = plain_number(text, decimal)
@@ -129,8 +132,8 @@ def _thousands(
 
 
 def _refuse_mixture(column: Column, known: Set[str], num_plain: int) -> None:
-    """Raises where at least half of the different cells are dates, or numbers of one style or
-    another, and the whole column is none of these."""
+    """Raises ValueError if at least half of the distinct cells are dates, or numbers of any style,
+    but not all cells are."""
     if len(known) > _MOST_LOOKED_AT and 10 * num_plain < len(known):
         known, num_plain = set(itertools.islice(known, _MOST_LOOKED_AT)), 0
     styles: dict[str, set[str]] = {}
@@ -197,8 +200,8 @@ def _refuse_identifier(column: Column, counts: Mapping[str, int]) -> None:
 
 
 def _date_kind(column: Column) -> Kind:
-    """The kind of a column that is said to hold dates; ValueError where some are none, or could be
-    read in two ways."""
+    """The kind of a column that is declared to contain dates. Raises ValueError if a cell is not a
+    date, or if the order of day and month is ambiguous."""
     written = [
         text
         for text in (cell.strip() for cell in column.cells.unique())

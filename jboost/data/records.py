@@ -1,7 +1,7 @@
-"""Text files as records of text, by polars, with the number of the line where each begins.
+"""Splits text files into records of text with polars, with the line number of each record.
 
-polars parses the fields. What it does not tell is told here, from the lines that it splits a file
-into: which of them are blank, too short or too long, and where each record stands in the file.
+polars parses the fields. This module computes from the lines of the file what polars does not
+report: which records are blank, too short or too long, and the line at which each record begins.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _BLANKS = re.compile(r'("[^"]*")|[ \t]+')
 class Records:
     """The records of a text file below its line of column names."""
 
-    names: tuple[str, ...]  # of the columns, without blanks around them; some may be empty or equal
-    cells: Any  # [k] text, of the records that are whole; columns are numbered
-    # [m] int64, the line on which each record begins, the first of the file being 1
-    lines: np.ndarray
+    # of the columns, without surrounding blanks; some may be empty or equal
+    names: tuple[str, ...]
+    cells: Any  # [k] text, of the complete records; columns are numbered
+    lines: np.ndarray  # [m] int64, the line on which each record begins, counted from 1
     header_line: int
     is_blank: np.ndarray  # [m] bool
     num_fields: np.ndarray  # [m] int64
-    others: tuple[str, ...]  # the text of each record that is not whole
+    others: tuple[str, ...]  # the text of each record that is not complete
     separator: str
     notes: tuple[str, ...]
 
@@ -41,14 +41,14 @@ class Records:
         return ~self.is_blank & (self.num_fields == self.cells.width)
 
     def fields_of_others(self) -> list[list[str]]:
-        """The fields of each record that is not whole, without blanks around them."""
+        """The fields of each record that is not complete, without surrounding blanks."""
         return [
             [field.strip() for field in _split_one(text, self.separator)] if text.strip() else []
             for text in self.others
         ]
 
     def flaw(self, row: int) -> str:
-        """What is wrong with a record that is not whole."""
+        """A message about what is wrong with a record that is not complete."""
         found, wanted = int(self.num_fields[row]), self.cells.width
         fields = (
             f"{found} field{'s' if found > 1 else ''}, and there {'are' if wanted > 1 else 'is'}"
@@ -67,12 +67,12 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
     """The records of a text file.
 
     Args:
-      data: as `jboost.data.dialect.decode` makes it.
-      source: for messages.
+      data: the bytes from `jboost.data.dialect.decode`.
+      source: the name of the file in messages.
       reading: with separator and comment.
 
     Raises:
-      ValueError: with the line, where there are no records or quotes do not pair.
+      ValueError: with the line, if there are no records or a quote is not closed.
     """
     assert reading.separator is not None
     if reading.separator == " ":
@@ -101,12 +101,12 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
         names, body.filter(~is_blank), num_fields[~is_blank], reading.separator
     )
     if len(names) == 1:
-        is_blank = np.zeros(len(body), bool)  # a missing value of the one column looks the same
+        is_blank = np.zeros(len(body), bool)  # a blank line is a missing value of the one column
     is_whole = ~is_blank & (num_fields == len(names))
     others = tuple(body.filter(~is_whole))
     num_lines_below = data.count(b"\n", 0, len(data) - 1) + 1 - header_line
     if len(body) == num_lines_below > 0 and is_whole.all():  # each line is a record
-        del texts, body  # as large as the file
+        del texts, body  # frees memory: they are as large as the file
         cells = _parse(data, len(names), reading.separator, source, lines, skip_lines=header_line)
     else:
         kept = "\n".join(body.filter(is_whole)).encode()
@@ -127,8 +127,8 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
 
 
 def _split_records(data: bytes, source: str, comment: str | None) -> tuple[Any, np.ndarray]:
-    """The records, with the breaks of lines that stand within quotes, and the line on which each
-    begins; without comments."""
+    """The records without comments, and the line on which each begins. A record may contain line
+    breaks within quotes."""
     import polars
 
     texts = polars.read_lines(data).to_series()
@@ -157,8 +157,8 @@ def _split_records(data: bytes, source: str, comment: str | None) -> tuple[Any, 
 def _within_quotes(
     looks_like_comment: np.ndarray, has_odd_quotes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which lines [k] are comments, as they are outside quotes, and at which ends of lines [k] a
-    quoted field goes on."""
+    """Which lines [k] are comments, which must be outside quotes; and at which line ends [k] a
+    quoted field continues."""
     is_comment, turns = np.zeros_like(looks_like_comment), np.zeros_like(has_odd_quotes)
     is_open = False
     for line in np.flatnonzero(looks_like_comment | has_odd_quotes):
@@ -170,12 +170,13 @@ def _within_quotes(
 
 
 def _are_blank(texts: Any, separator: str) -> np.ndarray:
-    """Which lines hold nothing; one of tabs that are separators holds empty fields."""
+    """Which lines are blank. A line of tabs is not blank if tabs are separators: it has empty
+    fields."""
     return (texts.str.strip_chars(" " if separator == "\t" else None) == "").to_numpy()
 
 
 def _count_fields(texts: Any, separator: str) -> np.ndarray:
-    """How many fields each record has."""
+    """The number of fields of each record."""
     unquoted = (
         texts.str.replace_all(_QUOTED, "") if texts.str.contains('"', literal=True).any() else texts
     )
@@ -185,14 +186,14 @@ def _count_fields(texts: Any, separator: str) -> np.ndarray:
 def _split_one(text: str, separator: str) -> list[str]:
     try:
         return next(csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True))
-    except csv.Error:  # a field too long for it
+    except csv.Error:  # a field is too long for the csv module
         return text.split(separator)
 
 
 def _fit_names(
     names: list[str], texts: Any, num_fields: np.ndarray, separator: str
 ) -> tuple[list[str], tuple[str, ...]]:
-    """The names of the columns that the records have: R leaves out that of the row names, and some
+    """The column names, adjusted to the records: R writes no name for the row names, and some
     programs end each line with a separator."""
     width = len(names)
     if not len(num_fields) or (num_fields == width).any():
@@ -203,7 +204,7 @@ def _fit_names(
     if commonest == width + 1 and texts.str.ends_with(separator).all():
         return [*names, ""], ()
     firsts = texts.str.split(separator).list.first()
-    # what names rows is different in each
+    # row names are distinct
     if commonest == width + 1 > 2 and firsts.n_unique() == len(firsts):
         return ["", *names], (
             (
@@ -217,8 +218,8 @@ def _fit_names(
 def _parse(
     data: bytes, width: int, separator: str, source: str, lines: np.ndarray, *, skip_lines: int = 0
 ) -> Any:
-    """The fields as text, "" where there is nothing; ValueError with the line where quotes stand in
-    the middle of a field."""
+    """The fields as text, "" for empty ones. Raises ValueError with the line if a quote is in the
+    middle of a field."""
     import polars
 
     schema = {str(column): polars.String for column in range(width)}
@@ -247,8 +248,8 @@ def _parse(
 def _first_malformed(
     text: str, separator: str, lines: np.ndarray, skip_lines: int
 ) -> tuple[int, int]:
-    """The line and the field of the first record with a quote that stands neither at the ends of a
-    field nor twice."""
+    """The line and the field of the first record with a quote that is neither at an end of a field
+    nor doubled."""
     field = re.compile(
         f'(?:"(?:[^"]|"")*"|[^"\n{re.escape(separator)}]*)(?={re.escape(separator)}|\n|$)'
     )

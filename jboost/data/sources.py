@@ -1,5 +1,5 @@
-"""Data files as bytes of text or as data frames, by what they are named and what they begin
-with."""
+"""Opens data files as bytes of text or as data frames, depending on their names and their first
+bytes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from jboost.data.table import close_matches
 
 STANDARD_INPUT = "-"
-# what a name speaks for; the content decides
+# The separator that the ending of a name suggests. The content decides.
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 _TEXTS = (*SEPARATORS, ".txt", ".txt.gz", ".tab", ".dat", ".data")
 _FRAMES = (".parquet", ".feather", ".arrow")
 _SHEETS = (".xlsx", ".xls", ".ods")
-KINDS = (*SEPARATORS, *_FRAMES[:2], ".txt")  # that messages name
+KINDS = (*SEPARATORS, *_FRAMES[:2], ".txt")  # the endings that messages list
 _GZIP, _PARQUET, _ARROW, _ZIP, _OLD_EXCEL = (
     b"\x1f\x8b",
     b"PAR1",
@@ -28,13 +28,13 @@ _GZIP, _PARQUET, _ARROW, _ZIP, _OLD_EXCEL = (
 
 
 def source_name(path: str) -> str:
-    """What messages call a file."""
+    """The name of a file in messages."""
     return "standard input" if path == STANDARD_INPUT else path
 
 
 def open_source(path: str) -> tuple[bytes | Any, str]:
-    """The bytes of a text file, unpacked, or the data frame of a .parquet or .feather file; and its
-    kind, an ending of names.
+    """The unpacked bytes of a text file, or the data frame of a .parquet or .feather file; and the
+    kind of the file, which is the ending of its name.
 
     Args:
       path: of a file; "-" is the standard input.
@@ -69,7 +69,7 @@ def open_source(path: str) -> tuple[bytes | Any, str]:
 
 
 def kind_of(path: str) -> str:
-    """The ending of a name, of those that are understood."""
+    """The ending of a name. Raises ValueError, naming the supported endings, for any other."""
     for kind in sorted((*_TEXTS, *_FRAMES), key=len, reverse=True):
         if Path(path).name.lower().endswith(kind):
             return kind
@@ -77,8 +77,8 @@ def kind_of(path: str) -> str:
         raise ValueError(f"{path}: is a folder, not a file")
     sheet = "save the sheet as .csv; " if Path(path).suffix.lower() in _SHEETS else ""
     raise ValueError(
-        f"{path}: {sheet}the kind of file is told by its name: it ends in {', '.join(KINDS)}; - is"
-        " the standard input"
+        f"{path}: {sheet}expected a name that ends in {', '.join(KINDS)}, or - for the standard"
+        " input"
     )
 
 

@@ -1,9 +1,9 @@
-"""Support sets: few binary attributes that still tell every positive example from every negative
-one.
+"""Support sets: small sets of binary attributes in which every positive example differs from every
+negative one.
 
-The set covering problem of Boros, Hammer, Ibaraki and Kogan 1997 (Mathematical Programming 79:
-163-190, Section 4), one row for each pair of examples of opposite class, solved greedily; the
-required separation of a pair is the number of chosen attributes in which it differs.
+This is the set covering problem of Boros, Hammer, Ibaraki and Kogan (1997, Mathematical Programming
+79: 163-190, Section 4), with one row for each pair of examples of opposite class. It is solved
+greedily. The separation of a pair is the number of chosen attributes in which it differs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from jboost.base import check, labelled, memory
 from jboost.base.types import ArrayLike
 
-_BYTES_OF_PAIR = 16
+_BYTES_OF_PAIR = 16  # the memory of a pair of examples
 _BATCH = 64  # attributes whose pairs are counted in one product
 
 
@@ -25,16 +25,16 @@ def select_support_set(
     costs: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> np.ndarray:
-    """Attributes such that each pair of opposite class differs in `min_separation` of them, or in
-    all in which it differs at all.
+    """Attributes such that each pair of opposite class differs in at least `min_separation` of
+    them, or in all attributes in which it differs at all.
 
-    Greedy: the attribute that helps the most pairs still short of their separation, per unit of
-    cost, then the next; the lower index where there is a tie. A pass in reverse drops what later
-    choices made superfluous, so no chosen attribute can be left out. Two examples differ in an
-    attribute if one has 0 and the other 1; NaN differs from nothing. Pairs that no attribute tells
-    apart ask for none.
+    The greedy algorithm repeatedly takes the attribute in which the most pairs with insufficient
+    separation differ, per unit of cost; the lower index in a tie. A pass in reverse order drops
+    attributes that later choices made unnecessary. Then every chosen attribute is necessary. Two
+    examples differ in an attribute if one has 0 and the other 1. NaN does not differ from anything.
+    Pairs that do not differ in any attribute are ignored.
 
-    Memory goes with the number of pairs, not with pairs times attributes: about 16 bytes a pair.
+    Memory is about 16 bytes per pair. It does not depend on the number of attributes.
 
     Args:
       bits: [m, N] of 0, 1 and NaN (missing).
@@ -44,12 +44,12 @@ def select_support_set(
       mask: [m] boolean, False for rows that do not count.
 
     Returns:
-      Indices [k] of the attributes, ascending; none where no pair of opposite class differs.
+      Indices [k] of the attributes, ascending; empty if no pair of opposite class differs.
 
     Raises:
       ValueError: naming the argument, if a shape, a bit, a label or a cost is not as above,
-        `min_separation` is no integer from 1, or there are more pairs than the machine has memory
-        for.
+        `min_separation` is not a positive integer, or the memory of the machine is too small for
+        all pairs.
 
     >>> bits = [[1, 1, 0], [1, 0, 1], [0, 1, 1], [0, 0, 0]]
     >>> select_support_set(bits, [1, 1, -1, -1]).tolist()
@@ -97,8 +97,8 @@ def select_support_set(
 
 
 class _Pairs:
-    """The pairs of a positive (row) and a negative (column) example, and how far the chosen
-    attributes tell them apart.
+    """The pairs of a positive (row) and a negative (column) example, and their separation by the
+    chosen attributes.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class _Pairs:
         )
 
     def counts(self) -> np.ndarray:
-        """How many pairs differ in each attribute [N]."""
+        """The number of pairs that differ in each attribute [N]."""
         sums = [
             part.sum(axis=0, dtype=np.float64)
             for part in (
@@ -134,8 +134,8 @@ class _Pairs:
         return sums[0] * sums[1] + sums[2] * sums[3]
 
     def count_among(self, pairs: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        """How many of `pairs` [p, n] (1 or 0, float32) differ in each of the attributes `indices`
-        [k].
+        """The number of `pairs` [p, n] (1 or 0, float32) that differ in each of the attributes
+        `indices` [k].
         """
         found = self.positive_ones[:, indices] * (pairs @ self.negative_zeros[:, indices])
         found += self.positive_zeros[:, indices] * (pairs @ self.negative_ones[:, indices])
@@ -153,8 +153,8 @@ class _Pairs:
 
 
 def _choose(pairs: _Pairs, prices: np.ndarray) -> list[int]:
-    """The greedy choice, lazily (Minoux 1978): what an attribute helps only shrinks, so an old
-    value bounds the new one from above.
+    """The greedy choice with lazy evaluation (Minoux 1978): the gain of an attribute never
+    increases, so an old value is an upper bound of the new one.
     """
     values = pairs.counts() / prices
     chosen: list[int] = []

@@ -1,4 +1,4 @@
-"""What a data file becomes: named columns of numbers or of text, and labels in {-1, +1}."""
+"""Tables: named columns of numbers or of text, and labels in {-1, +1}."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jboost.data.kinds import Kind
 
 @dataclasses.dataclass(frozen=True)
 class LabelMapping:
-    """Which value of the label column stands for which class."""
+    """The values of the label column for the two classes."""
 
     column: str
     negative: str  # as text, the value that became -1
@@ -31,7 +31,7 @@ class LabelMapping:
 
 
 class UsedColumns(NamedTuple):
-    """The columns that a model looks at."""
+    """The columns that a model uses."""
 
     numeric: tuple[str, ...]
     categorical: tuple[str, ...] = ()
@@ -41,22 +41,22 @@ class UsedColumns(NamedTuple):
 class Table:
     """The columns of one data set, in memory, on the host."""
 
-    source: str  # where it came from, for messages
+    source: str  # the name of the file or data set in messages
     num_rows: int
     numeric: Mapping[str, np.ndarray]  # name -> [m] float64, NaN where missing
     categorical: Mapping[str, np.ndarray]  # name -> [m] object: str, None where missing
-    missing: Mapping[str, int]  # name -> how many values are missing, where any is
+    missing: Mapping[str, int]  # name -> number of missing values, for columns with missing values
     labels: np.ndarray | None = None  # [m] float64, -1 or +1
     mapping: LabelMapping | None = None
-    notes: tuple[str, ...] = ()  # what a reader of the report should know
-    lines: np.ndarray | None = None  # [m] where each row begins in a text file
-    # name -> how the cells of a file were read
+    notes: tuple[str, ...] = ()  # notes for the report
+    lines: np.ndarray | None = None  # [m] the line of a text file at which each row begins
+    # name -> the kind of the column in the file
     kinds: Mapping[str, Kind] = dataclasses.field(default_factory=dict)
-    reading: Reading | None = None  # how the file was read
+    reading: Reading | None = None  # the options with which the file was read
 
     def line(self, row: int) -> str:
-        """Where a row stands in a text file, to be put behind a message that gives its number; ""
-        where that is not known."""
+        """The line of a row in a text file, as the end of a message with the row number; "" if
+        unknown."""
         return "" if self.lines is None else f" (line {self.lines[row]})"
 
     @property
@@ -65,11 +65,11 @@ class Table:
         return (*self.numeric, *self.categorical)
 
     def numbers(self, name: str) -> np.ndarray:
-        """A column as numbers [m], none missing.
+        """A column as numbers [m] without missing values.
 
         Raises:
-          ValueError: naming the first bad row and its value, if there is no such column, or a value
-            is missing or is not a number.
+          ValueError: naming the first invalid row and its value, if there is no such column, or a
+            value is missing or is not a number.
 
         >>> table = Table("memory", 2, {"a": np.array([1.0, np.nan])}, {}, {"a": 1})
         >>> table.numbers("a")
@@ -87,10 +87,10 @@ class Table:
         return values
 
     def weights(self, name: str) -> np.ndarray:
-        """A column as weights [m]; 0 for rows that do not count.
+        """A column as weights [m]; rows of weight 0 do not count.
 
         Raises:
-          ValueError: as `numbers`, and for a negative weight, or where all are 0.
+          ValueError: as `numbers`, and if a weight is negative or all are 0.
         """
         values = self.numbers(name)
         if (values < 0).any():
@@ -107,10 +107,10 @@ class Table:
         return values
 
     def matrix(self, numeric: Sequence[str], categorical: Sequence[str]) -> np.ndarray:
-        """The named columns side by side, [m, N]: float64 if all are numeric, else object; NaN and
+        """The named columns as an array [m, N]: float64 if all are numeric, else object; NaN or
         None where missing.
 
-        A column without any value may be either.
+        A column with only missing values may be in either list.
 
         Raises:
           ValueError: if a column is missing, or one of `numeric` holds text.
@@ -139,8 +139,8 @@ class Table:
     def with_unused(
         self, numeric: Sequence[str], categorical: Sequence[str] = (), *, value: float = np.nan
     ) -> Table:
-        """This table with the columns of these names that it lacks, for a model that does not look
-        at them: full of `value`, or of missing text."""
+        """This table with added columns for the names that it lacks. A model that does not use them
+        gets columns filled with `value`, or with missing text."""
         lacking = [name for name in numeric if name not in self.columns]
         texts = [name for name in categorical if name not in self.columns]
         return dataclasses.replace(
@@ -153,9 +153,7 @@ class Table:
         )
 
     def rows(self, chosen: np.ndarray) -> Table:
-        """The rows of this table at the indices `chosen` [k]; counts of missing values are counted
-        again.
-        """
+        """The rows of this table at the indices `chosen` [k], with new counts of missing values."""
         numeric = {name: values[chosen] for name, values in self.numeric.items()}
         categorical = {name: values[chosen] for name, values in self.categorical.items()}
         labels = None if self.labels is None else self.labels[chosen]
@@ -171,7 +169,7 @@ class Table:
         return dataclasses.replace(self, num_rows=len(chosen), **parts)
 
     def _numbers(self, name: str) -> np.ndarray:
-        """A column as numbers [m], NaN where missing; ValueError naming the first text."""
+        """A column as numbers [m], NaN where missing. Raises ValueError, naming the first text."""
         if name in self.numeric:
             return self.numeric[name]
         found = _first_text(self.categorical[name])
@@ -193,7 +191,7 @@ class Table:
 
 
 def where(row: int, lines: np.ndarray | None) -> str:
-    """A row as the user finds it: by its number and by its line in the file.
+    """The position of a row for messages: its number and its line in the file.
 
     >>> where(0, np.array([2])), where(0, None)
     ('row 1 (line 2)', 'row 1')
@@ -204,15 +202,15 @@ def where(row: int, lines: np.ndarray | None) -> str:
 def count_missing(
     numeric: Mapping[str, np.ndarray], categorical: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
-    """How many values each column lacks, for the columns that lack any."""
+    """The number of missing values of each column that has any."""
     counts = {name: int(np.isnan(values).sum()) for name, values in numeric.items()}
     counts |= {name: sum(value is None for value in values) for name, values in categorical.items()}
     return {name: count for name, count in counts.items() if count}
 
 
 def require_columns(source: str, wanted: Sequence[str], columns: Sequence[str]) -> None:
-    """Raises ValueError naming the first of `wanted` that is not in `columns`, with the names that
-    come close.
+    """Raises ValueError, naming the first of `wanted` that is not in `columns`, and similar
+    names.
     """
     for name in wanted:
         if name not in columns:
@@ -223,7 +221,7 @@ def require_columns(source: str, wanted: Sequence[str], columns: Sequence[str]) 
 
 
 def close_matches(name: str, options: Sequence[str], introduction: str) -> str:
-    """'did you mean ...?', or all the options where none comes close (the first dozen of many).
+    """'did you mean ...?', or all options if none is similar (the first dozen if there are many).
 
     >>> close_matches("agee", ["age", "height"], "the columns are")
     "did you mean 'age'?"
@@ -249,26 +247,26 @@ def map_labels(
     positive: str | None = None,
     lines: np.ndarray | None = None,
 ) -> tuple[np.ndarray, LabelMapping, tuple[str, ...]]:
-    """Labels -1 and +1 for any two distinct values: the smaller becomes -1 (by number where both
-    are, else by text).
+    """Labels -1 and +1 for two distinct values. The smaller value becomes -1; values are compared
+    as numbers if both are numbers, else as text.
 
     Args:
-      source: where the values come from, for messages.
-      column: the name of their column.
+      source: the name of the file or data set in messages.
+      column: the name of the column.
       values: [m] numbers, booleans or text; None (or NaN) where missing.
-      written: [m] how the file spells them, for the mapping: 01, 1.0, true; where it spells one
-        value in several ways, the commonest stands for all. None for the spelling of `label_text`.
-      positive: how the class is spelt that becomes +1, while all others become -1, of any number;
-        None for the rule above.
-      lines: [m] of the file, for messages.
+      written: [m] the spellings in the file, for the mapping, such as 01, 1.0, true. If a value has
+        several spellings, the most frequent one is used. None for the spelling of `label_text`.
+      positive: the spelling of the class that becomes +1. All other values, of any number, become
+        -1. None for the rule above.
+      lines: [m] lines of the file, for messages.
 
     Returns:
-      labels [m] float64, the mapping, and a note that states it unless the values were -1 and +1
-      already.
+      labels [m] float64; the mapping; and a note about the mapping, unless the values were -1 and
+      +1.
 
     Raises:
-      ValueError: if a label is missing, or if there are not exactly two distinct values (of more,
-        `positive` chooses); with the row or the counts.
+      ValueError: with the row or the counts, if a label is missing, or if `positive` is None and
+        there are not exactly two distinct values.
 
     >>> labels, mapping, notes = map_labels("memory", "y", ["no", "yes", "no"])
     >>> labels.tolist(), str(mapping)
@@ -313,7 +311,7 @@ def map_labels(
 
 
 def _class_named(source: str, column: str, name: str, spellings: Mapping[Any, Counter[Any]]) -> Any:
-    """The value that is spelt so; ValueError where there is none."""
+    """The value with this spelling. Raises ValueError if there is none."""
     for value, counts in spellings.items():
         if name.strip() in {label_text(spelling).strip() for spelling in (value, *counts)}:
             return value
@@ -325,7 +323,7 @@ def _class_named(source: str, column: str, name: str, spellings: Mapping[Any, Co
 
 
 def label_text(value: Any) -> str:
-    """A label as a person would write it: whole numbers without a fraction."""
+    """A label as text; whole numbers have no fraction."""
     return _number_as_text(value) if isinstance(value, float) else str(value)
 
 
@@ -349,8 +347,8 @@ def _show_counts(spellings: Mapping[Any, Counter[Any]]) -> str:
 
 
 def _first_text(values: np.ndarray) -> tuple[int, str] | None:
-    """The first row whose text is no number, and that text; the first text where all are numbers in
-    quotes, None where all are missing.
+    """The first row whose text is not a number, and the text. If all texts are numbers, the first
+    text; None if all values are missing.
     """
     known = [(row, value) for row, value in enumerate(values) if value is not None]
     return next((entry for entry in known if not _is_number(entry[1])), known[0] if known else None)

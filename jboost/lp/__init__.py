@@ -1,5 +1,5 @@
-"""Linear programs: two solvers behind one function, and bounds that hold wherever they stop, for
-many programs in one call.
+"""Linear programs: one function for two solvers, which can be vmapped. The bounds that it returns
+hold in exact arithmetic, also if the solver stops early.
 """
 
 from jboost.lp.certificate.bounds import recompute_bounds

@@ -1,12 +1,12 @@
-"""The derivative of a solution with respect to the numbers of its program, by the equations of the
-bounds that hold it.
+"""The derivative of a solution with respect to the numbers of its program.
 
-The objective has the derivative of the Lagrangian (envelope theorem), at degenerate solutions too.
-Where the solution is unique and not degenerate, the variables at a bound follow it, the rows with a
-dual follow theirs, and what is left solves A_RB x_B = b_R - A_RN x_N and A_RB' y_R = c_B (R the
-active rows, B the variables between their bounds). Elsewhere no derivative exists, and these
-equations have many solutions or none: taken is the least-norm one of least squares, either of a
-neighbouring vertex or of all bounds that are active.
+The objective has the derivative of the Lagrangian (envelope theorem), also at degenerate solutions.
+
+Let R be the active rows, B the variables between their bounds and N the others. If the solution is
+unique and not degenerate, each variable in N moves with its bound, and each active row with its
+bound. The others solve A_RB x_B = b_R - A_RN x_N and A_RB' y_R = c_B. At other solutions no
+derivative exists, and these equations have many solutions or none. Then the least-squares solution
+of least norm is taken, either for one vertex or for all active bounds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jboost.lp.first_order.scaling import Scaling, equilibrate
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import LPSolution
 
-_SCALING_ROUNDS = 8
+_SCALING_ROUNDS = 8  # rounds of the scaling in which slacks and multipliers are compared
 _MEASURED = ("primal_residual", "dual_residual", "duality_gap", "history")
 _REMEDY = (
     "it measures the error of the iterations; differentiate the points, an objective or a bound"
@@ -33,7 +33,7 @@ _REMEDY = (
 
 
 class Active(NamedTuple):
-    """Which bounds hold the solution."""
+    """The bounds that are active at the solution."""
 
     at_lower: Array  # [n] bool
     at_upper: Array  # [n] bool
@@ -42,11 +42,11 @@ class Active(NamedTuple):
 
 
 def find_vertex(problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling) -> Active:
-    """As many bounds are active as there are variables: equalities, and those with the least slack
-    for their multiplier.
+    """Takes as many bounds as there are variables to be active: the equalities, and the bounds with
+    the least quotient of slack and multiplier.
 
-    By strict complementarity these quotients lie far apart, in units in which rows and columns are
-    of one size.
+    Under strict complementarity the quotients of active and other bounds differ greatly, in units
+    in which rows and columns have the same size.
     """
     slacks, multipliers, is_equality = _slacks_and_multipliers(problem, primal, dual, scaling)
     quotients = jnp.where(
@@ -58,8 +58,8 @@ def find_vertex(problem: LinearProgram, primal: Array, dual: Array, scaling: Sca
 
 
 def find_face(problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling) -> Active:
-    """Every bound is active whose multiplier is larger than its slack, each beside the largest of
-    its kind: more than variables, or fewer.
+    """Takes every bound to be active whose multiplier exceeds its slack, each relative to the
+    largest of its kind. There may be more or fewer than variables.
     """
     slacks, multipliers, _ = _slacks_and_multipliers(problem, primal, dual, scaling)
     shares = (
@@ -77,8 +77,8 @@ def _finite(values: Array) -> Array:
 def _slacks_and_multipliers(
     problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling
 ) -> tuple[Array, Array, Array]:
-    """Of variables, then rows, [n + m]: how far they are from the bound of their multiplier, its
-    size, and whether both bounds are one.
+    """For variables, then rows, [n + m] each: the distance from the bound that the multiplier
+    belongs to, the size of the multiplier, and whether both bounds are equal.
     """
     units = jnp.concatenate([numerics.safe_divide(1.0, scaling.columns), scaling.rows])
     values = jnp.concatenate([primal, problem.operator.matvec(primal)])
@@ -90,12 +90,14 @@ def _slacks_and_multipliers(
 
 
 def _multipliers(problem: LinearProgram, dual: Array) -> Array:
-    """Of the bounds of variables, then rows, [n + m]; positive for lower ones."""
+    """The multipliers [n + m] of the variables' bounds, then of the rows; positive for lower
+    bounds.
+    """
     return jnp.concatenate([problem.objective - problem.operator.rmatvec(dual), dual])
 
 
 def _active(problem: LinearProgram, dual: Array, is_active: Array) -> Active:
-    """These bounds [n + m], and all equalities."""
+    """The `Active` of these bounds [n + m] and of all equalities."""
     num_columns = problem.objective.shape[0]
     multipliers = _multipliers(problem, dual)
     is_equality = jnp.concatenate(
@@ -111,7 +113,7 @@ def _active(problem: LinearProgram, dual: Array, is_active: Array) -> Active:
 def differentiate(
     problem: LinearProgram, tangent: LinearProgram, solution: LPSolution, *, choice: str = "vertex"
 ) -> LPSolution:
-    """The tangent of a solution along the tangent of its program: NaN without a solution."""
+    """The tangent of a solution for a tangent of its program; NaN without a solution."""
     is_known = solution.status == int(Status.OPTIMAL)
     tangent = derivatives.where(is_known, tangent)
     primal, dual = move_points(problem, tangent, solution.primal, solution.dual, choice)
@@ -127,7 +129,7 @@ def differentiate(
         lower_bound=derivatives.where(jnp.isfinite(solution.lower_bound), objective),
         upper_bound=derivatives.where(jnp.isfinite(solution.upper_bound), objective),
     )
-    # here too: a NaN may be masked on the way, in either direction
+    # repeated here, because the steps above may mask a NaN, in either mode
     change = derivatives.where(is_known, change)
     refused = {
         name: derivatives.refused(
@@ -153,10 +155,10 @@ def _changed_products(
 def change_of_objective(
     problem: LinearProgram, tangent: LinearProgram, primal: Array, dual: Array
 ) -> Array:
-    """The tangent [] of the optimal value, by the envelope theorem: that of the Lagrangian at a
-    primal [n] and a dual [m] that are optimal.
+    """The tangent [] of the optimal value by the envelope theorem: the tangent of the Lagrangian at
+    an optimal primal [n] and an optimal dual [m].
 
-    Where they are not unique the value has a derivative in each direction, and this one belongs to
+    If these are not unique, the value has only directional derivatives, and the result belongs to
     these points.
     """
     reached, _ = _changed_products(problem, tangent, primal, dual)
@@ -177,7 +179,7 @@ def change_of_objective(
 def _on_bounds(
     multipliers: Array, low: Array, high: Array, low_change: Array, high_change: Array
 ) -> Array:
-    """Multipliers times the changes of the bounds that they belong to, 0 for infinite ones."""
+    """Multipliers times the changes of their bounds; 0 for infinite bounds."""
     is_low = multipliers > 0
     counts = jnp.isfinite(jnp.where(is_low, low, high)) & (multipliers != 0)
     return jnp.where(counts, multipliers, 0.0) * jnp.where(
@@ -188,8 +190,8 @@ def _on_bounds(
 def move_points(
     problem: LinearProgram, tangent: LinearProgram, primal: Array, dual: Array, choice: str
 ) -> tuple[Array, Array]:
-    """The tangents of an optimal primal [n] and dual [m], by the least-norm solution of the
-    equations of the bounds that are active.
+    """The tangents of an optimal primal [n] and dual [m]: the least-norm solution of the equations
+    of the active bounds.
     """
     reached, priced = _changed_products(problem, tangent, primal, dual)
     scaling = equilibrate(problem, _SCALING_ROUNDS)

@@ -1,7 +1,7 @@
 """A linear program, and the checks of its shapes and values.
 
-minimise objective . x  subject to  row_lower <= A x <= row_upper,  lower <= x <= upper;
-infinite bounds stand for none.
+minimise objective . x  subject to  row_lower <= A x <= row_upper,  lower <= x <= upper.
+An infinite bound means no bound.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jboost import operators
 from jboost.base import check, numerics, reduce
 from jboost.base.types import Array, ArrayLike
 
-_MOST_ENTRIES = 4_000_000
+_MOST_ENTRIES = 4_000_000  # of a matrix that is stored densely: 16 MB in float32, 32 MB in float64
 
 
 class LinearProgram(NamedTuple):
@@ -37,8 +37,8 @@ def prepare(problem: LinearProgram) -> LinearProgram:
     """The program with an operator, and with vectors of full length in the default float type.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape or a kind is wrong, or where
-        there is no variable.
+      ValueError: at trace time, naming the argument, if a shape or a kind is wrong, or if there is
+        no variable.
     """
     if not isinstance(problem, LinearProgram):
         raise ValueError(
@@ -75,7 +75,7 @@ def prepare(problem: LinearProgram) -> LinearProgram:
 
 
 def fits_in_memory(problem: LinearProgram) -> bool:
-    """Whether the matrix has few enough entries to be written out."""
+    """Whether the matrix is small enough to be stored densely."""
     num_rows, num_columns = problem.operator.shape
     return num_rows * num_columns <= _MOST_ENTRIES
 
@@ -86,8 +86,8 @@ def bounds_nothing(problem: LinearProgram) -> Array:
 
 
 def row_sizes(problem: LinearProgram) -> Array:
-    """The size [m] of the finite bounds of each row, 0 without: of two that are not 0 the smaller
-    one, as the other is often but a large number.
+    """The size [m] of the finite bounds of each row, 0 without one. Of two nonzero bounds it is the
+    smaller one, because the other is often a large number that means no bound.
     """
     low, high = (
         jnp.where(jnp.isfinite(bound), jnp.abs(bound), 0.0)
@@ -97,10 +97,11 @@ def row_sizes(problem: LinearProgram) -> Array:
 
 
 def is_valid(problem: LinearProgram) -> Array:
-    """Whether all values are allowed, [] bool: no NaN, finite objective and matrix, bounds that are
-    not crossed, and none of the wrong infinity.
+    """Whether all values are allowed, [] bool.
 
-    Numbers below the normal range are not, as processors take them for 0 here and not there.
+    No value may be NaN. The objective and the matrix must be finite. Lower bounds must not exceed
+    upper bounds or be +inf, and upper bounds must not be -inf. Subnormal numbers are not allowed,
+    because processors treat them as 0 in some operations only.
     """
     entries = [
         jnp.ravel(leaf)
@@ -179,8 +180,8 @@ def _validate_normal(name: str, array: np.ndarray) -> None:
 
 
 def _validate_products(operator: Any) -> None:
-    """Checks products with small vectors. Functions may hold numbers that are no leaves, and large
-    finite entries may have an infinite sum.
+    """Checks the products with small vectors. The numbers of an operator that is made of functions
+    may not be visible as leaves, and the sum of large finite entries may be infinite.
     """
     num_rows, num_columns = operator.shape
     for name, product, size in (
@@ -207,8 +208,9 @@ def make_program(
     lower: ArrayLike = 0.0,
     upper: ArrayLike = jnp.inf,
 ) -> LinearProgram:
-    """A `LinearProgram` from its parts, with vectors of full length; bounds may be scalars, and
-    variables are not negative unless told otherwise.
+    """A `LinearProgram` from its parts, with vectors of full length.
+
+    Bounds may be scalars. By default variables are not negative and rows have no bounds.
 
     Args:
       objective: [n].
@@ -220,7 +222,7 @@ def make_program(
       upper: [n] or [].
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape or a kind is wrong.
+      ValueError: at trace time, naming the argument, if a shape or a kind is wrong.
 
     >>> import jboost
     >>> program = jboost.lp.make_program([1.0, 2.0], [[1.0, 1.0]], row_lower=1.0)

@@ -19,8 +19,10 @@ from jboost.lp.problem import LinearProgram, fits_in_memory, prepare
 from jboost.lp.simplex.margins import SimplexConfig
 from jboost.lp.types import LPSolution
 
-_NEARLY = 4.0  # times the tolerance, of the residuals and the gap of an optimal solution
-# rows or columns, whichever are fewer, for which a factor in each iteration is cheap
+# A solution whose bounds prove it optimal counts as OPTIMAL if its residuals and gap are at most
+# this many times the tolerance.
+_NEARLY = 4.0
+# The largest smaller side of a matrix for which a factorisation in each iteration is cheap.
 _LARGEST_FACTOR = 600
 
 
@@ -37,56 +39,66 @@ def solve(
 
     minimise objective . x  s.t.  row_lower <= A x <= row_upper,  lower <= x <= upper.
 
-    Jittable, and vmappable over programs of one shape. The lower bound is one that `dual` proves,
-    the upper bound one that a feasible point next to `primal` attains, both in exact arithmetic for
-    the numbers of the program as they are; where a variable without bounds, or rounding, leaves
-    nothing proven they are infinite.
+    The function can be jitted, and vmapped over programs of one shape. `dual` proves the lower
+    bound. A feasible point close to `primal` attains the upper bound. Both bounds hold in exact
+    arithmetic for the floats of the program. A bound is infinite if nothing is proven, because of a
+    variable without bounds or because of rounding.
 
-    Derivatives, in both modes and of any order, with respect to objective, row bounds, finite
-    variable bounds and the entries of the operator; tolerance and `initial` are constants.
-    Objectives and finite bounds have that of the optimal value by the envelope theorem, which at
-    degenerate solutions is the one for the points returned. `primal`, `dual` and `reduced_costs`
-    have theirs where the solution is unique and not degenerate (strict complementarity, as many
-    active rows as variables between their bounds); elsewhere see `derivative`. Of another status
-    than OPTIMAL, and of an infinite bound, it is NaN. Residuals, gap and history have none:
-    TypeError in reverse mode, NaN in forward mode. Memory: m n, and a singular value decomposition
-    of the matrix of active rows and free variables.
+    Derivatives exist in both modes and of any order, with respect to the objective, the row bounds,
+    the finite bounds of variables and the entries of the operator. `tolerance` and `initial` are
+    constants. The objectives and the finite bounds have the derivative of the optimal value by the
+    envelope theorem; at degenerate solutions it is the one for the returned points. `primal`,
+    `dual` and `reduced_costs` have their derivatives where the solution is unique and not
+    degenerate (strict complementarity, as many active rows as variables between their bounds). At
+    other solutions see `derivative`. The derivative is NaN for other statuses than OPTIMAL and for
+    infinite bounds. Residuals, gap and history have no derivative: TypeError in reverse mode, NaN
+    in forward mode. Derivatives take memory for m n numbers and a singular value decomposition of
+    the matrix of active rows and free variables.
 
     Args:
       problem: m rows, n variables; arrays, with a matrix or any operator of `jboost.operators`.
       tolerance: [] for the relative residuals and gap of the solution; None for 1e-8 in float64 and
-        1e-5 in float32, about what it carries.
-      config: an `InteriorPointConfig` or a `FirstOrderConfig`, which choose the method and hold its
-        static sizes. None: interior point where the smaller side of the matrix is at most 600 and
-        all of it at most 4 million entries, else first order.
-      initial: for the first-order method, the solution of a program like this one, with as many
-        rows and columns or fewer.
+        1e-5 in float32, which is close to the accuracy of the type.
+      config: an `InteriorPointConfig` or a `FirstOrderConfig`, which selects the method and holds
+        its static sizes. None selects the interior point method if the smaller side of the matrix
+        is at most 600 and it has at most 4 million entries, else the first-order method.
+      initial: for the first-order method, the solution of a similar program with at most as many
+        rows and columns.
 
-      derivative: static; of which equations `primal` and `dual` are differentiated where they are
-        degenerate. "vertex": those of as many active bounds as there are variables, with the least
-        slack for their multiplier; which ones is arbitrary where more are active. "least_norm":
-        those of all bounds whose multiplier exceeds their slack, each beside the largest of its
-        kind, by least squares of least norm: the mean of its neighbours where two bounds coincide,
-        and no move along a face of optimal points.
+      derivative: static; the equations that define the derivatives of `primal` and `dual` at
+        degenerate solutions. "vertex" uses as many active bounds as there are variables: those with
+        the least quotient of slack and multiplier. If more are active, the choice is arbitrary.
+        "least_norm" uses all bounds whose multiplier exceeds their slack, each relative to the
+        largest of its kind, and takes the least-squares solution of least norm. Where two bounds
+        coincide this is the mean of the two derivatives, and it has no component along a face of
+        optimal points.
 
     Returns:
-      An `LPSolution`. Bounds are never NaN, and cross only where `lower_bound` is inf, as of a
-      program proven infeasible. Of status PRIMAL_INFEASIBLE the upper bound is inf, of
-      DUAL_INFEASIBLE and INVALID_INPUT both are infinite; of the others each is finite or nothing
-      is proven. Statuses: OPTIMAL, ITERATION_LIMIT, PRIMAL_INFEASIBLE (proven where `lower_bound`
-      is inf; else no point whose scaled size is below the inverse of what a ray may miss, 2e-5 in
-      float32 and 1e-8 in float64, is feasible), DUAL_INFEASIBLE (unbounded, or neither side has a
-      feasible point; but for duals whose scaled size is above that inverse), NUMERICAL_ERROR,
-      INVALID_INPUT. OPTIMAL means that the residuals and the gap that are returned are within the
-      tolerance; within four times it where rounding ends the iterations of the interior point
-      method, and the repair of rows, before that. Residuals and gap are relative to 1 + what they
-      are compared with: an objective that is tiny throughout is to be scaled up first. In them a
-      bound counts as none that is more than 100 (1 + |x_j|) from the variable; in what is proven it
-      counts, so that `lower_bound` may be further off than the tolerance there.
+      An `LPSolution`. Its `status` is one of:
+
+      - OPTIMAL: the residuals and the gap are within the tolerance. They are within four times the
+        tolerance if rounding stops the interior point method or the repair of rows earlier.
+      - ITERATION_LIMIT.
+      - PRIMAL_INFEASIBLE: proven if `lower_bound` is inf. Otherwise no point is feasible whose
+        scaled size is below the inverse of the tolerance of a ray, which is 2e-5 in float32 and
+        1e-8 in float64.
+      - DUAL_INFEASIBLE: the program is unbounded, or neither the program nor its dual has a
+        feasible point. Duals whose scaled size is above that inverse are not excluded.
+      - NUMERICAL_ERROR.
+      - INVALID_INPUT.
+
+      Bounds are never NaN. They cross only if `lower_bound` is inf, which proves the program
+      infeasible. With status PRIMAL_INFEASIBLE the upper bound is inf. With DUAL_INFEASIBLE and
+      INVALID_INPUT both are infinite. With the others each bound is finite or not proven.
+
+      Residuals and gap are relative to 1 + the size of the number that they are compared with.
+      Scale up an objective whose entries are all tiny. Residuals and gap ignore a bound whose
+      distance from the variable exceeds 100 (1 + |x_j|). The proofs do not ignore it, so there
+      `lower_bound` may differ from the objective by more than the tolerance.
 
     Raises:
-      ValueError: at trace time, naming the argument, where shapes do not agree, and for a config of
-        another method. `jboost.lp.validate` checks values on the host.
+      ValueError: at trace time, naming the argument, if shapes do not agree or the config is that
+        of another method. `jboost.lp.validate` checks values on the host.
 
     >>> import jboost
     >>> program = jboost.lp.make_program(
@@ -158,13 +170,13 @@ def _solve_one(
     initial: Any,
 ) -> LPSolution:
     if isinstance(config, InteriorPointConfig):
-        return _settled(interior_point.solve(problem, tolerance, config), tolerance)
-    return _settled(first_order.solve(problem, tolerance, config, initial), tolerance)
+        return _with_final_status(interior_point.solve(problem, tolerance, config), tolerance)
+    return _with_final_status(first_order.solve(problem, tolerance, config, initial), tolerance)
 
 
-def _settled(solution: LPSolution, tolerance: Array) -> LPSolution:
-    """OPTIMAL where the iterations ended short of it, by their own measure, and the bounds prove it
-    of the points returned.
+def _with_final_status(solution: LPSolution, tolerance: Array) -> LPSolution:
+    """The solution with status OPTIMAL if the iterations ended before reaching the tolerance but
+    the bounds prove that the returned points are optimal.
     """
     ended_short = (solution.status == int(Status.ITERATION_LIMIT)) | (
         solution.status == int(Status.NUMERICAL_ERROR)

@@ -1,4 +1,4 @@
-"""What a solver of linear programs returns."""
+"""The results of the solvers of linear programs, and the configuration of proofs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from jboost.base.types import Array
 
 @dataclasses.dataclass(frozen=True)
 class ProofConfig:
-    """Static sizes of what is done to prove finite bounds once a solver has ended."""
+    """Static sizes of the computations that prove finite bounds after a solver has ended."""
 
     max_repaired_rows: int = 64
-    """Equalities and missed rows, at most, next to which a feasible point is proven to
-    exist; with more the upper bound may be infinite.
+    """The largest number of equalities and violated rows that a feasible point is moved onto. With
+    more such rows the upper bound may be infinite.
     """
     max_repaired_columns: int = 64
-    """Variables with one bound, at most, whose reduced costs are given its sign at
-    once; with more the lower bound may be infinite.
+    """The largest number of variables with one bound whose reduced costs are corrected at once.
+    With more such variables the lower bound may be infinite.
     """
     num_tightenings: int = 2
-    """Passes over a stored matrix that find bounds for variables without; each may help
-    the next.
+    """The number of passes over a stored matrix that find bounds of variables without one. Later
+    passes use the bounds of earlier ones.
     """
 
     def __post_init__(self) -> None:
@@ -34,7 +34,7 @@ class ProofConfig:
         check.count("config.proof.num_tightenings", self.num_tightenings, low=0)
 
 
-# where nobody looks at the bounds
+# for uses of a solver that ignore the bounds
 NO_PROOF = ProofConfig(max_repaired_rows=0, max_repaired_columns=0, num_tightenings=0)
 
 
@@ -47,7 +47,9 @@ def validate_proof(proof: Any) -> None:
 
 
 class History(NamedTuple):
-    """One number per check; +inf past the last. The length is 0 unless the config sets another."""
+    """One number per check, +inf after the last check. The length is 0 unless the config sets
+    another.
+    """
 
     primal_residuals: Array  # [length]
     dual_residuals: Array  # [length]
@@ -63,7 +65,7 @@ def empty_history(length: int, dtype: jnp.dtype) -> History:
 def record(
     history: History, index: Array, primal_residual: Array, dual_residual: Array, duality_gap: Array
 ) -> History:
-    """Writes the numbers of check `index`; those past the length are dropped."""
+    """Writes the numbers of check `index`. Checks beyond the length are dropped."""
     if history.primal_residuals.shape[0] == 0:
         return history
     measured = (primal_residual, dual_residual, duality_gap)
@@ -76,7 +78,7 @@ def record(
 
 
 class Info(NamedTuple):
-    """One check, as a progress bar would show it."""
+    """The numbers of one check, for a progress display."""
 
     num_iterations: Array  # []
     primal_residual: Array  # []
@@ -85,22 +87,24 @@ class Info(NamedTuple):
 
 
 class LPSolution(NamedTuple):
-    """A primal and a dual point, and what they prove. reduced_costs = objective - A'dual; a
-    positive dual belongs to a lower bound of a row.
+    """A primal and a dual point, and the bounds that they prove.
+
+    reduced_costs = objective - A'dual. A positive dual belongs to the lower bound of its row.
     """
 
-    # [n] x; of status DUAL_INFEASIBLE a ray along which the objective falls without end
+    # [n] x; with status DUAL_INFEASIBLE a ray along which the objective decreases without limit
     primal: Array
-    # [m] y; of status PRIMAL_INFEASIBLE a ray that shows it, and proves it where lower_bound is inf
+    # [m] y; with status PRIMAL_INFEASIBLE a ray that shows infeasibility, and proves it if
+    # lower_bound is inf
     dual: Array
     reduced_costs: Array  # [n]
     primal_objective: Array  # []
-    # [] as estimated: what dual and reduced costs attain on finite bounds, but for those that
-    # variables are far from
+    # [] an estimate: the dual objective on the finite bounds, except bounds that are far from the
+    # variable
     dual_objective: Array
-    lower_bound: Array  # [] proven by `dual` in exact arithmetic; -inf where nothing is
-    # [] attained by a feasible point next to `primal`, proven in exact arithmetic; +inf where none
-    # is
+    lower_bound: Array  # [] proven by `dual` in exact arithmetic; -inf without a proof
+    # [] attained by a feasible point close to `primal`, proven in exact arithmetic; +inf without a
+    # proof
     upper_bound: Array
     # [] largest violation of a row, beyond rounding, relative to 1 + |the bound violated|
     primal_residual: Array

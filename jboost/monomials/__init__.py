@@ -1,5 +1,5 @@
-"""Maximum monomial agreement: the conjunction of literals that agrees best with weighted labels, by
-exact branch and bound.
+"""Maximum monomial agreement: finds the conjunction of literals that agrees best with weighted
+labels, by exact branch and bound.
 """
 
 from jboost.monomials import costs

@@ -1,8 +1,8 @@
-"""Examples of known values, class by class, with equal ones merged and idle ones left out: smaller
-products, same optimum.
+"""Reduces concrete examples on the host: equal ones are merged, and ones without weight or reward
+are left out. The optimum does not change, and products are smaller.
 
-On the host, where arrays are concrete. Sizes are rounded up to one of four in each octave, so that
-few programs are compiled.
+Sizes are rounded up to one of four values between consecutive powers of two, so that few programs
+are compiled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Compact(NamedTuple):
     known: np.ndarray | None  # [2, R, n]
     weights: np.ndarray  # [2, R]
     rewards: np.ndarray | None  # [2, R, R] own class by other class
-    columns: np.ndarray  # [n] which attribute each column stands for; N for padding
+    columns: np.ndarray  # [n] the attribute of each column; N for padding
     is_attribute: np.ndarray  # [n] bool
 
 
@@ -37,11 +37,11 @@ def compact(
     *,
     merge_columns: bool,
 ) -> Compact:
-    """Leaves out examples of no weight and no reward, merges equal ones of a class where there are
-    no rewards, and equal or opposite attributes.
+    """Leaves out examples without weight and reward. Without rewards it merges equal examples of a
+    class. On request it merges equal or opposite attributes.
 
-    Attributes are merged only if asked for: where a higher order costs less, one more literal that
-    changes no cover may pay.
+    Attributes must not be merged if a higher order costs less than a lower one: then a further
+    literal that does not change the cover may increase the value.
 
     Args:
       features: [m, N] 0, 1 or NaN.

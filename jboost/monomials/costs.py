@@ -1,9 +1,9 @@
-"""What a monomial of order k costs beside a misclassified example: the c_u of Goldberg and Eckstein
-(2009).
+"""The cost of a monomial of order k, in units of a misclassified example: the c_u of Goldberg and
+Eckstein (2009).
 
-A cost function maps (orders [D], num_attributes, num_examples, max_order) to costs [D]; `mdl` and
-`rademacher` make two. One's own is any function of this kind, at module level so that equal
-learners compare equal.
+A cost function maps (orders [D], num_attributes, num_examples, max_order) to costs [D]. `mdl` and
+`rademacher` return cost functions. Any other function with this signature can be used. Define it at
+module level, so that equal learners compare equal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CostFunction(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class OwnCost:
-    """A function as a record: alone it would be taken for an array."""
+    """Wraps a cost function in a dataclass, because a bare function would be taken for an array."""
 
     function: CostFunction
 
@@ -45,8 +45,8 @@ register(OwnCost, static=("function",))
 
 
 def log_binomial(num_attributes: ArrayLike, orders: Array) -> Array:
-    """Natural logarithm of the number of ways to choose `orders` [D] of N attributes, where there
-    are as many: factor by factor.
+    """Natural logarithm of the number of ways to choose `orders` [D] of N attributes, computed
+    factor by factor. Orders must be at most N.
     """
     dtype = jnp.result_type(float)
     size, orders = jnp.asarray(num_attributes, dtype), jnp.asarray(orders, jnp.int32)
@@ -124,10 +124,10 @@ def mdl(
     Goldberg and Eckstein (2009).
 
     Args:
-      kappa: [] for the bits of its coefficient, in [1 + 1 / M, 2] by the paper.
-      num_attributes: [] N, where some columns of the features only pad; None for all of them.
-      num_examples: [] M, where a row stands for several examples (`jboost.data.merging`); None for
-        the number of rows.
+      kappa: [] the cost of the coefficient's bits; in [1 + 1 / M, 2] in the paper.
+      num_attributes: [] N, if some columns of the features are padding; None for all columns.
+      num_examples: [] M, if a row represents several examples (`jboost.data.merging`); None for the
+        number of rows.
 
     Raises:
       ValueError: naming the argument, for a number below 0.
@@ -156,13 +156,13 @@ def rademacher(
     num_attributes: ArrayLike | None = None,
     num_examples: ArrayLike | None = None,
 ) -> Rademacher:
-    """A cost that grows with the Rademacher complexity of the monomials of an order (Bartlett,
-    Mendelson 2002), bounded by Massart's lemma.
+    """A cost that is proportional to a bound of the Rademacher complexity of the monomials of an
+    order (Bartlett and Mendelson 2002), by Massart's lemma.
 
     Args:
-      scale: [] how much of it.
-      num_attributes: [] as of `mdl`.
-      num_examples: [] as of `mdl`.
+      scale: [] the factor of the bound.
+      num_attributes: [] as for `mdl`.
+      num_examples: [] as for `mdl`.
 
     Raises:
       ValueError: naming the argument, for a number below 0.

@@ -1,24 +1,26 @@
-"""Nodes of the search, in batches: exact values, the literals that may still pay, bounds, and
-children.
+"""The nodes of the search, in batches: exact values, pruning of literals, bounds and children.
 
-A node is a monomial and a list F of literals that its descendants may add. With C the cover and z
-the value to beat:
+A node is a monomial and a list F of literals that its descendants may add. Let C be the cover of
+the monomial and z the value to exceed. The rules are:
 
-1. a literal leaves F if what its cover can gain, less what cannot be avoided, does not exceed z, or
-  if it removes no unwanted example;
-2. children are ordered by their bounds, ascending, and each keeps the later literals: no monomial
-  comes twice, and large bounds get short lists;
-3. unwanted examples that every literal of F covers can never leave (`lost`);
-4. if every literal of F that covers the wanted p covers the unwanted n, then p stays only with n:
-   weight of p flows to n, and what is left of p bounds what it can gain; all pairs have their turn,
-   near ones first;
-5. literal m beats l if l keeps no wanted example that m loses, and m keeps no unwanted one that l
-  loses: tested where one cover holds the other;
-6. where literals are free and may be many, those that remove no wanted example are added at once.
+1. A literal leaves F if its largest possible gain, minus the unavoidable loss, does not exceed z,
+   or if it removes no unwanted example from C.
+2. Children are sorted by their bounds, ascending. The list of a child holds only the literals of
+   later children. So each monomial is reached once, and children with large bounds have short
+   lists.
+3. Unwanted examples of C that every literal of F covers remain covered in all descendants (`lost`).
+4. Suppose every literal of F that covers the wanted example p also covers the unwanted example n.
+   Then no descendant covers p without n. So weight of p can be cancelled against the loss of n, as
+   a flow from p to n. The remaining weight of p bounds its gain. All pairs are tried, similar ones
+   first.
+5. Literal l is dominated by m if l keeps no wanted example that m removes, and m keeps no unwanted
+   example that l removes. This is tested only if one cover contains the other.
+6. If literals cost nothing and their number is not limited, literals that remove no wanted example
+   are added at once.
 
-`measure` and `screen` value a node and apply 1, 3, 5 and 6; `bound` applies 3 and 4 until F stays
-as it is; `children` are made then. Rule 1 is of Webb 1995 (OPUS), 3 and 4 generalise the class
-bound of Goldberg, Shan 2007 and Eckstein, Goldberg 2012.
+`measure` and `screen` value a node and apply rules 1, 3, 5 and 6. `bound` applies rules 3 and 4
+until F does not change. Then `children` makes the children. Rule 1 is from OPUS (Webb 1995). Rules
+3 and 4 generalise the class bound of Goldberg and Shan (2007) and Eckstein and Goldberg (2012).
 """
 
 from __future__ import annotations
@@ -44,17 +46,22 @@ from jboost.monomials.instance import (
     sum_over_rows,
 )
 
-_PAIRS_AT_ONCE = 256
+_PAIRS_AT_ONCE = 256  # pairs with a reward that one iteration of a loop adds
+# The largest number of matchings if all losses together are less than the rewards: then the flow
+# can reduce the bound only a little.
 _MATCHINGS_OF_LITTLE = 16
-_FEW_WORDS = 2  # of literals, that most batches use no more of
-# of the matrix of rewards, from which a CPU adds pair by pair faster than it multiplies matrices
+_FEW_WORDS = 2  # the number of words that is enough for the literals of most batches
+# If the matrix of rewards has at least this many entries for each nonzero one, a CPU is faster with
+# sums over the nonzero rewards than with products of matrices.
 _ENTRIES_TO_A_PAIR = 64
 
 
 class Node(NamedTuple):
-    """A monomial and what may be added to it; leaves have leading axes in batches."""
+    """A monomial and the literals that descendants may add. In a batch, leaves have a leading
+    axis.
+    """
 
-    words: Array  # [2 W] of L bits each: the literals of the monomial, then F
+    words: Array  # [2 W] W words for the literals of the monomial, then W for F
     numbers: Array  # [3] lost, bound, order
 
     @property
@@ -69,12 +76,12 @@ class Node(NamedTuple):
 
     @property
     def lost(self) -> Array:
-        """[] loss of unwanted examples that can never leave."""
+        """[] the loss of the unwanted examples that all descendants cover."""
         return self.numbers[..., 0]
 
     @property
     def bound(self) -> Array:
-        """[] above the value of every descendant."""
+        """[] an upper bound of the value of every descendant."""
         return self.numbers[..., 1]
 
     @property
@@ -84,47 +91,47 @@ class Node(NamedTuple):
 
 
 def make_node(literals: Array, allowed: Array, lost: Array, bound: Array, order: Array) -> Node:
-    """A node, or several."""
+    """A node, or a batch of nodes."""
     return Node(
         jnp.concatenate([literals, allowed], axis=-1), jnp.stack([lost, bound, order], axis=-1)
     )
 
 
 class Measured(NamedTuple):
-    """What the monomials of a batch attain as they are, and with one more literal in the rows after
-    the first.
+    """Values of the monomials of a batch. Row 0 is for the monomials themselves, the other rows for
+    the monomials with one more literal.
     """
 
     allowed: Array  # [L, B] bool: F
-    # [1 + L, B] exact without rewards; with rewards exact as they are, from below with one more
-    # literal
+    # [1 + L, B] Row 0 is exact. The other rows are exact without rewards, and lower bounds with
+    # rewards
     values: Array
-    gained: Array  # [1 + L, B] what the wanted examples covered can gain, from above
-    kept: Array  # [1 + L, B] loss of the unwanted examples covered; with rewards their number
+    gained: Array  # [1 + L, B] an upper bound of the gain of the covered wanted examples
+    kept: Array  # [1 + L, B] the loss of the covered unwanted examples; with rewards, their number
 
     @property
     def is_useful(self) -> Array:
-        """[L, B] bool: the literal removes an unwanted example."""
+        """[L, B] bool, whether the literal removes an unwanted example."""
         return self.kept[1:] < self.kept[:1]
 
 
 class Screened(NamedTuple):
-    """A batch after the rules that look at one literal at a time."""
+    """A batch after the rules that test one literal at a time."""
 
     nodes: Node
-    is_open: Array  # [B] bool: there may be something better below
-    # [B] bool: literals have been added to the monomial, and it is to be measured again
+    is_open: Array  # [B] bool: whether a descendant may exceed the value to beat
+    # [B] bool: whether literals were added to the monomial, so that it must be measured again
     is_new: Array
 
 
 class Bounded(NamedTuple):
     """A batch with bounds of the children."""
 
-    nodes: Node  # with the literals that are left, and what is lost
-    usable: Array  # [L, B] bool: the same literals
+    nodes: Node  # with the remaining literals and the new `lost`
+    usable: Array  # [L, B] bool: the remaining literals
     bounds: Array  # [L, B] of the children
-    is_settled: Array  # [B] bool: no literal left the list
-    is_open: Array  # [B] bool: there may be something better below
+    is_settled: Array  # [B] bool: whether the rules removed no literal in this pass
+    is_open: Array  # [B] bool: whether a descendant may exceed the value to beat
 
 
 class Children(NamedTuple):
@@ -132,7 +139,7 @@ class Children(NamedTuple):
 
     nodes: Node  # leaves [S, ...]
     is_node: Array  # [S] bool
-    is_done: Array  # [B] bool: the node is settled, and all its children are here
+    is_done: Array  # [B] bool: the node is settled, and all its children are in `nodes`
 
 
 def root(instance: Instance) -> Node:
@@ -143,19 +150,19 @@ def root(instance: Instance) -> Node:
 
 
 def cost(costs: Array, order: Array) -> Array:
-    """The entry of an order, the last one for higher orders."""
+    """The cost of an order; the last entry for higher orders."""
     return costs[jnp.minimum(order, costs.shape[0] - 1)]
 
 
 def measure(instance: Instance, nodes: Node) -> Measured:
-    """Values of the monomials and of those with one more literal, by products of matrices."""
+    """Values of the monomials, and of the monomials with one more literal, by matrix products."""
     literals = nodes.literals.T
     allowed = lax.optimization_barrier(integers.unpack(nodes.allowed, instance.chains.shape[0]).T)
     amounts = [instance.amounts[:, :, None]]
     if instance.rewards is not None:
         beside = covered(of_class(instance.rows, 1), literals)[0]
         missed = _missed(instance, beside)
-        # one without loss may stand in the way of a reward
+        # counted instead of their losses: an unwanted example without loss may cost a reward
         amounts.append(jnp.stack([missed, jnp.ones_like(missed)]))
     (gained, kept), *others = amounts_covered(instance.rows, instance.extent, literals, amounts)
     is_longer = jnp.arange(gained.shape[0]) > 0
@@ -171,8 +178,8 @@ def measure(instance: Instance, nodes: Node) -> Measured:
 
 
 def _missed(instance: Instance, beside: Array) -> Array:
-    """The rewards [R, B] of wanted examples that those unwanted ones cost that are covered too,
-    `beside` [R, B] bool.
+    """The rewards [R, B] that wanted examples do not gain because the unwanted examples `beside`
+    [R, B] bool are covered too.
     """
     assert instance.rewards is not None
     assert instance.pairs is not None
@@ -195,22 +202,21 @@ def _products_of_integers(amounts: Array, flags: Array) -> Array:
 
 
 def is_beaten(instance: Instance, measured: Measured, num_nested: int) -> Array:
-    """Rule 5 among literals at most `num_nested` places apart, [L, B] bool; of literals that are
-    allowed.
+    """Which literals rule 5 removes, [L, B] bool. Only allowed literals whose indices differ by at
+    most `num_nested` are compared.
     """
     num_literals = measured.allowed.shape[0]
     most = min(num_nested, max(num_literals - 1, 0))
     pairs = jnp.stack([measured.gained[1:], measured.kept[1:]])
-    # what is not allowed is like nothing else
+    # literals that are not allowed dominate no literal
     of_allowed = jnp.where(measured.allowed[None], pairs, -1)
-    # slices of what is padded are read side by side, where padded slices would be worked out entry
-    # by entry
+    # slices of padded arrays are contiguous reads; padded slices would be computed entry by entry
     gained, kept = lax.optimization_barrier(
         jnp.pad(of_allowed, ((0, 0), (most, most), (0, 0)), constant_values=-1)
     )
     chains = jnp.pad(instance.chains, most, constant_values=-1)
     beaten = jnp.zeros_like(measured.allowed)
-    # where the other literal stands: before, if it is the tighter one
+    # the offset of the other literal: negative if its cover is the smaller one
     for apart in (*range(-most, 0), *range(1, most + 1)):
 
         def other(values: Array, begin: int = most + apart) -> Array:
@@ -259,8 +265,8 @@ def screen(
 
 
 def _lost(instance: Instance, nodes: Node, usable: Array) -> Array:
-    """Rule 3: loss [B] of the unwanted examples that the monomials and all their literals [L, B]
-    cover.
+    """Rule 3: the loss [B] of the unwanted examples that the monomial and all its usable literals
+    [L, B] cover.
     """
     literals = lax.optimization_barrier(nodes.literals | integers.pack(usable.T)).T
 
@@ -274,28 +280,28 @@ def _lost(instance: Instance, nodes: Node, usable: Array) -> Array:
 
 
 def _least(instance: Instance, nodes: Node) -> Array:
-    """The least cost [B] of what has not been valued below a node: without rewards the children
-    have been.
+    """The least cost [B] of the descendants whose values are not yet known. Without rewards the
+    values of the children are known.
     """
     return cost(instance.least_costs, nodes.order + (1 if instance.rewards is not None else 2))
 
 
 def _is_open(instance: Instance, usable: Array) -> Array:
-    """Whether something below the nodes has not been valued, by their literals [L, B]: without
-    rewards a child's child at least.
+    """Whether nodes have descendants whose values are not known, from their usable literals [L, B].
+    Without rewards these are the descendants of the children.
     """
     return reduce.count(usable, axis=0) > (0 if instance.rewards is not None else 1)
 
 
 def _opposite(instance: Instance, literals: Array) -> Array:
-    """The literals [L, B] that contradict some."""
+    """The negations [L, B] of literals [L, B]."""
     return jnp.pad(literals, ((0, 1), (0, 0)))[instance.opposites]
 
 
 def bound(
     instance: Instance, nodes: Node, is_node: Array, to_beat: Array, *, num_matchings: int
 ) -> Bounded:
-    """Rules 3 and 4, once, and rule 1 by the bounds found."""
+    """Applies rules 3 and 4 once, and rule 1 with the new bounds."""
     live = is_node & (nodes.bound > to_beat)
     allowed = integers.unpack(nodes.allowed, instance.chains.shape[0]).T & live[None]
     literals, usable = nodes.literals.T, nodes.allowed.T
@@ -327,36 +333,36 @@ def residual_gains(
     usable: Array,
     num_matchings: int,
 ) -> tuple[Array, Array, Array]:
-    """Rule 4: what each covered wanted example can gain, less what flows to the unwanted ones it
-    stays with.
+    """Rule 4: the gain of each covered wanted example, minus the flow to unwanted examples that
+    cannot be removed without it.
 
     Args:
-      wanted: [R, B] bool, covered.
-      removable: [R, B] bool, the unwanted examples covered that may leave.
-      is_stuck: [R, B] bool, those that can never leave.
+      wanted: [R, B] bool, the covered wanted examples.
+      removable: [R, B] bool, the covered unwanted examples that a descendant may remove.
+      is_stuck: [R, B] bool, the covered unwanted examples that no descendant removes.
       usable: [W, B] words.
       num_matchings: static.
 
     Returns:
-      An order of the wanted examples [R], what those in this order can gain [R, B], and the number
-      [], 1 at least, of first ones among which are all that can gain anything.
+      An order [R] of the wanted examples, their remaining gains [R, B] in this order, and a number
+      [], at least 1: the gains of all later examples are 0.
     """
     gains, losses = instance.amounts[:, :, None]
     if instance.rewards is not None:
         gains -= _forgone(instance, removable, is_stuck, usable)
-    standing = lax.optimization_barrier(
+    queue = lax.optimization_barrier(
         jnp.stack([jnp.where(wanted, gains, 0), jnp.where(removable, losses, 0)])
     )
     size = wanted.shape[0]
-    takes_part = reduce.any_true(standing > 0, axis=2)
+    takes_part = reduce.any_true(queue > 0, axis=2)
     orders, extents = _with_partners_first(takes_part), reduce.count(takes_part, axis=1)
     period = jnp.max(extents, initial=1)
-    # the wanted rows that take part, round and round
+    # the wanted rows that take part, repeated cyclically
     line = orders[0][jnp.arange(size + min(num_matchings, size)) % period]
     rounds = jnp.where(
         extents[1] > 0, jnp.minimum(_worth_while(instance, line.shape[0] - size), period), 0
     )
-    left, capacity = standing[0][line], standing[1][orders[1]]
+    left, capacity = queue[0][line], queue[1][orders[1]]
 
     def meet(words: Array, other_words: Array, usable: Array, rounds: Array) -> Array:
         words, other_words = words[line], other_words[orders[1]]
@@ -377,8 +383,8 @@ def _by_used_literals(
     rounds: Array,
     meet: Callable[[Array, Array, Array, Array], Array],
 ) -> Array:
-    """What `meet` makes of the words of both classes and of `usable` [W, B]; of shorter ones where
-    the batch uses few literals.
+    """Calls `meet` with the words of both classes and of `usable` [W, B]. If the batch uses few
+    literals, the words are first packed into fewer.
 
     Args:
       meet: (words [R, W], words [R, W], usable [W, B], rounds []) -> [R, B].
@@ -408,16 +414,18 @@ def _by_used_literals(
 
 
 def _with_partners_first(takes_part: Array) -> Array:
-    """Orders of the rows of both classes [2, R] in which those that take part come first, before
-    all those whose row of the other class does too.
+    """Orders [2, R] of the rows of both classes.
 
-    Row i of either class are near one another: those that both take part meet first.
+    The rows i of both classes are similar. Rows that take part in both classes come first, so that
+    they are matched first. Then come rows that take part in one class.
     """
     return integers.stable_order(jnp.where(takes_part, jnp.where(takes_part[::-1], 0, 1), 2))
 
 
 def _worth_while(instance: Instance, num_matchings: int) -> Array:
-    """How many matchings to try, []: few where all that can flow is less than the rewards."""
+    """The number of matchings to try, []. It is small if the total possible flow is less than the
+    rewards.
+    """
     if instance.is_little_lost is None:
         return jnp.asarray(num_matchings, jnp.int32)
     return jnp.where(
@@ -426,8 +434,8 @@ def _worth_while(instance: Instance, num_matchings: int) -> Array:
 
 
 def _parts(words: Array, other_words: Array, usable: Array) -> Array:
-    """Whether some usable literal, words [W, B], covers the example of one row and not that of the
-    other, words [k, W] each: [k, B] bool.
+    """Whether a usable literal, words [W, B], covers the first example but not the other one, words
+    [k, W] each: [k, B] bool.
     """
     parting = words & ~other_words
     return (
@@ -440,8 +448,8 @@ def _parts(words: Array, other_words: Array, usable: Array) -> Array:
 
 
 def _forgone(instance: Instance, removable: Array, is_stuck: Array, usable: Array) -> Array:
-    """The rewards that the wanted examples cannot earn, [R, B]: those whose unwanted example can
-    never leave, or only with the wanted one.
+    """The rewards [R, B] that wanted examples cannot gain, because no descendant removes the
+    unwanted example, or only together with the wanted one.
     """
     words, other_words = instance.rows.words
 
@@ -456,9 +464,9 @@ def _forgone(instance: Instance, removable: Array, is_stuck: Array, usable: Arra
 def _sum_over_pairs(
     instance: Instance, counts: Callable[[Array, Array], Array], width: int
 ) -> Array:
-    """The rewards that count, summed for each wanted example, [R, B].
+    """The sum [R, B], for each wanted example, of the rewards that count.
 
-    `counts` says which of some pairs do: (wanted [k], unwanted [k]) -> [k, B] bool.
+    `counts` tells whether pairs count: (wanted [k], unwanted [k]) -> [k, B] bool.
     """
     rewards, pairs = instance.rewards, instance.pairs
     assert rewards is not None
@@ -490,17 +498,17 @@ def _flow_all(
     extent: Array,
     rounds: Array,
 ) -> Array:
-    """What is left [R, B] after each row has met, in each round, the row of `capacity` that stands
-    so much before it; 0 from row `period` on.
+    """The remaining weights [R, B] after all rounds. In round r, row i + r of the weights, modulo
+    `period`, flows to row i of `capacity`. Rows from `period` on are 0.
 
     Args:
-      flow: (place, other place, rows [k, B], capacity [k, B]) -> what goes from rows of the line to
-        those of `capacity`, from these places on.
-      line: [R + rounds, B] the first `period` rows, round and round.
+      flow: (index, other index, weights [k, B], capacity [k, B]) -> the flow from the rows of the
+        weights that begin at `index` to the rows of `capacity` that begin at the other index.
+      line: [R + rounds, B] the first `period` weights, repeated cyclically.
       capacity: [R, B], 0 from row `extent` on.
-      period: [], R at most.
-      extent: [], `period` at most.
-      rounds: [], `period` at most, and the rows that `line` has beyond R.
+      period: [], at most R.
+      extent: [], at most `period`.
+      rounds: [], at most `period` and at most the number of rows of `line` beyond R.
     """
     size = capacity.shape[0]
     at_once = layout(size).group
@@ -508,50 +516,51 @@ def _flow_all(
     last = period.astype(jnp.uint32)
 
     def one_group(step: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        standing, capacity = carry
+        queue, capacity = carry
         shift, begin = step // num_groups, step % num_groups * at_once
 
         def pair() -> tuple[Array, Array]:
-            rows, room = some(standing, shift + begin, at_once), some(capacity, begin, at_once)
-            gone = flow(shift + begin, begin, rows, room)
-            return rows - gone, room - gone
+            rows, free = some(queue, shift + begin, at_once), some(capacity, begin, at_once)
+            gone = flow(shift + begin, begin, rows, free)
+            return rows - gone, free - gone
 
-        def nobody() -> tuple[Array, Array]:
+        def no_rows() -> tuple[Array, Array]:
             return jnp.zeros((at_once, line.shape[1]), line.dtype), jnp.zeros(
                 (at_once, line.shape[1]), capacity.dtype
             )
 
         is_any = begin < extent.astype(jnp.uint32)
-        # always some; as a branch it is worked out once, before either array is written to
-        rows, room = loops.cond(is_any, pair, nobody)
-        standing = put(standing, rows, shift + begin)
-        # the first one goes to the end of the line
-        standing = put(standing, some(standing, shift, 1), shift + last)
-        return standing, put(capacity, room, begin)
+        # Almost always true. The branch makes XLA compute the result once, before it writes to
+        # either array.
+        rows, free = loops.cond(is_any, pair, no_rows)
+        queue = put(queue, rows, shift + begin)
+        # the first row is appended to the end, for the next round
+        queue = put(queue, some(queue, shift, 1), shift + last)
+        return queue, put(capacity, free, begin)
 
-    standing, _ = loops.fori_loop(
+    queue, _ = loops.fori_loop(
         jnp.uint32(0), rounds.astype(jnp.uint32) * num_groups, one_group, (line, capacity)
     )
     index = jnp.arange(size)
-    left = standing[jnp.where(index < rounds, index + period, index)]
+    left = queue[jnp.where(index < rounds, index + period, index)]
     return jnp.where((index < period)[:, None], left, 0)
 
 
 def some(rows: Array, begin: Array, size: int) -> Array:
-    """So many rows from `begin` on, which is unsigned: a place that may be negative costs an
-    operation of its own.
+    """`size` rows from `begin` on. `begin` is unsigned, because a signed index costs an additional
+    operation that handles negative values.
     """
     return lax.dynamic_slice(rows, (begin, jnp.zeros_like(begin)), (size, rows.shape[1]))
 
 
 def put(rows: Array, part: Array, begin: Array) -> Array:
-    """The rows with a part in their place from `begin` on."""
+    """The rows, with `part` written to them from `begin` on."""
     return lax.dynamic_update_slice(rows, part, (begin, jnp.zeros_like(begin)))
 
 
 def children(instance: Instance, bounded: Bounded, *, num_slots: int) -> Children:
-    """The children of settled nodes in the order of their parents, as many whole families as fit,
-    from the top of the batch.
+    """The children of the settled nodes, in the order of their parents. Parents are taken from the
+    start of the batch as long as all children of a parent fit.
     """
     nodes, usable = bounded.nodes, bounded.usable
     num_literals = usable.shape[0]
@@ -578,6 +587,6 @@ def children(instance: Instance, bounded: Bounded, *, num_slots: int) -> Childre
         nodes.literals[parent] | added, kept, nodes.lost[parent], own, nodes.order[parent] + 1
     )
     is_node = jnp.arange(num_slots) < reduce.total(jnp.where(fits, counts, 0))
-    if instance.rewards is None:  # what has no later literal has been valued
+    if instance.rewards is None:  # the values of children without later literals are known
         is_node &= jnp.any(kept != 0, axis=1)
     return Children(made, is_node, bounded.is_settled & fits)

@@ -1,4 +1,4 @@
-"""The best monomials that a search has met, and what it comes to."""
+"""The best monomials that a search has found, and its result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from jboost.base.types import Array
 
 
 class Found(NamedTuple):
-    """Monomials met, the best first, by integer value; no two of a sign that cover as much of both
-    classes.
+    """The monomials found, the best first, by integer value. No two of one sign have the same gain
+    and loss: these identify a cover.
     """
 
-    numbers: Array  # [k, 4] value, gain and loss of the cover, which tell covers apart, and sign
+    numbers: Array  # [k, 4] value, gain and loss of the cover, and sign
     literals: Array  # [k, W] words
 
     @property
@@ -31,24 +31,24 @@ class Found(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Both searches, in integers."""
+    """The result of the searches of both signs, in integers."""
 
     found: Found
     bound: Array  # [] no monomial has a larger value
     num_nodes: Array  # []
     is_full: Array  # [] bool
     is_cut_off: Array  # [] bool
-    is_enough: Array  # [] bool, whether what the beam found was enough
+    is_enough: Array  # [] bool, whether the beam search found a value above `enough`
 
 
 def nothing(dtype: Any, *, num_best: int, num_words: int) -> Found:
-    """No monomial at all."""
+    """A `Found` without monomials."""
     numbers = jnp.tile(jnp.array([jnp.iinfo(dtype).min, -1, -1, 1], dtype), (num_best, 1))
     return Found(numbers, jnp.zeros((num_best, num_words), jnp.uint32))
 
 
 def merge(found: Found, others: Found) -> Found:
-    """The best of those found and of others, equal ones once."""
+    """The best monomials of both, without duplicates."""
     numbers, literals = (jnp.concatenate(parts) for parts in zip(found, others, strict=True))
     values = jnp.where(
         are_twins(numbers[:, 1:], numbers[:, 0]), jnp.iinfo(numbers.dtype).min, numbers[:, 0]
@@ -58,8 +58,8 @@ def merge(found: Found, others: Found) -> Found:
 
 
 def are_twins(keys: Array, values: Array) -> Array:
-    """Which of monomials with keys [k, j] and values [k] are like one of a larger value, or of the
-    same value before them, [k] bool.
+    """Which monomials are duplicates, [k] bool: another one has the same keys [k, j] and a larger
+    value [k], or the same value and a smaller index.
     """
     index = jnp.arange(keys.shape[0])
     is_before = (values[None, :] > values[:, None]) | (

@@ -1,11 +1,13 @@
-"""An instance of (27), Goldberg and Eckstein 2009, for one sign: the examples that a monomial is to
-cover, those it is not to, what is known at the root.
+"""The data of problem (27) of Goldberg and Eckstein (2009) for one sign.
 
-Symbols: v_ii' `rewards`, c(k) `costs`; w+ and w- are in `amounts`. All amounts are integers of one
-unit (`integers`). Of the 2N literals l < N wants attribute l to be 1, N + l wants it to be 0; an
-instance has L of them, in an order of its own. Examples without gain, loss or reward take no part:
-a cover never holds them. Both signs have the same examples in the same order, with the classes
-exchanged.
+A monomial gains by covering *wanted* examples, which have the sign's class, and loses by covering
+*unwanted* ones, which have the other class. v_ii' is in `rewards`, c(k) in `costs`, w+ and w- in
+`amounts`. All amounts are integers of one unit (`integers`).
+
+Of the 2N literals, literal l < N requires that attribute l is 1, and literal N + l that it is 0. An
+instance has L of them, in its own order. Examples without gain, loss or reward do not take part:
+they count as never covered. The instances of both signs have the same examples in the same order,
+with the classes exchanged.
 """
 
 from __future__ import annotations
@@ -22,22 +24,22 @@ from jboost.base import devices, loops, numerics, reduce
 from jboost.base.types import Array, PyTree
 from jboost.monomials import integers
 
-_ROWS_AT_ONCE = 128  # of a block: what products take at once
-_ROWS_ON_DEVICES = 1 << 14  # on accelerators, which like large products
-_BLOCKS_AT_ONCE = 8  # of a group, at most: what matchings take
-_LEAST_GROUPS = 2  # where there are so many blocks
-_MOST_ENTRIES = 1 << 22  # of the products of literals that are held at once
+_ROWS_AT_ONCE = 128  # rows of a block, which is the unit of matrix products, on a CPU
+_ROWS_ON_DEVICES = 1 << 14  # the same on accelerators, which are faster with large products
+_BLOCKS_AT_ONCE = 8  # the largest number of blocks of a group, which is the unit of matchings
+_LEAST_GROUPS = 2  # the least number of groups, if there are as many blocks
+_MOST_ENTRIES = 1 << 22  # the largest number of entries of products of literals in memory
 
 
 class Rows(NamedTuple):
-    """Examples of two classes, those wanted before those unwanted. Row i of either class is near
-    row i of the other.
+    """Examples of two classes, the wanted ones first. Row i of one class is similar to row i of the
+    other.
     """
 
-    # [2, R, 1 + L] 1 where the literal covers the example, else 0; before all literals 1: no
-    # literal covers every example
+    # [2, R, 1 + L] 1 where the literal covers the example, else 0. The first column, which is no
+    # literal, is 1 everywhere.
     covers: Array
-    words: Array  # [2, R, W] the literals' covers as bits
+    words: Array  # [2, R, W] the covers of the literals as bits
     counts: Array  # [2, R] bool, whether the example takes part
 
 
@@ -45,35 +47,34 @@ class Instance(NamedTuple):
     """The data of the search for one sign. `make` returns the data for both signs."""
 
     rows: Rows
-    # [2, R] what each wanted example can gain at most, rewards included, and what each unwanted one
-    # costs; [2, 2, R] of both signs
+    # [2, R] the largest gain of each wanted example, including rewards, and the loss of each
+    # unwanted one; [2, 2, R] for both signs
     amounts: Array
-    # [R, R] v, wanted by unwanted: earned for the one if covered, where the other is not; [2, R, R]
-    # of both signs
+    # [R, R] v, wanted by unwanted: gained if the wanted example is covered and the unwanted one is
+    # not; [2, R, R] for both signs
     rewards: Array | None
-    # [R R] int32: the places of the rewards that are not 0, in order, then R R; [2, R R] of both
-    # signs
+    # [R R] int32: the flat indices of the nonzero rewards, ascending, then R R as padding; [2, R R]
+    # for both signs
     pairs: Array | None
-    # [] bool, whether all costs of unwanted examples are less than all rewards; [2] of both signs
+    # [] bool, whether the losses of all unwanted examples sum to less than all rewards; [2] for
+    # both signs
     is_little_lost: Array | None
-    # [D + 2] of orders 0 ... D - 1; of higher ones, which are not allowed, more than can be gained
+    # [D + 2] by order. Orders from D on are not allowed: they cost more than any possible gain
     costs: Array
     least_costs: Array  # [D + 2] the least cost of this or a higher order
-    # [] bool, whether no order costs less than a lower one: else literals that change no cover may
-    # still pay
+    # [] bool, whether costs never decrease with the order. Otherwise a literal that does not change
+    # the cover may still increase the value
     costs_rise: Array
-    # [L] int32, the place of the literal that wants the contrary; L where there is none
-    opposites: Array
-    # [L] int32: within a chain, literals side by side, each literal's cover holds that of the one
-    # before it
+    opposites: Array  # [L] int32, the index of the literal's negation; L if there is none
+    # [L] int32, the number of each literal's chain. A chain is a run of literals in which each
+    # literal's cover contains that of the one before it
     chains: Array
-    allowed: Array  # [L] bool: False for literals that only pad
-    # [] int32: the examples that take part are among so many first ones of either class
-    extent: Array
+    allowed: Array  # [L] bool: False for padding literals
+    extent: Array  # [] int32: in each class, only the first `extent` examples can take part
 
 
 def of_sign(both: Instance, index: Array) -> Instance:
-    """The instance of sign +1, index 0, or -1, index 1, of what `make` returns."""
+    """The instance of one sign from the result of `make`: index 0 for sign +1, 1 for sign -1."""
     classes = jnp.stack([index, 1 - index])
     rows = jax.tree.map(lambda leaf: leaf[classes], both.rows)
     own = jax.tree.map(
@@ -95,8 +96,8 @@ def literals_of(ones: Array, known: Array | None) -> Array:
 
 
 def covered(rows: Rows, literals: Array) -> Array:
-    """Which examples all of the literals, words [W, B], cover, [2, R, B] bool; those that take no
-    part are not covered.
+    """Which examples are covered by all literals of monomials, words [W, B]: [2, R, B] bool.
+    Examples that do not take part are not covered.
     """
     missed = functools.reduce(
         jnp.bitwise_or,
@@ -109,18 +110,20 @@ def covered(rows: Rows, literals: Array) -> Array:
 
 
 class Layout(NamedTuple):
-    """How rows are cut into blocks, and these into groups, all of equal size."""
+    """The sizes of the blocks of rows, and of the groups of blocks. All blocks have equal size, and
+    so have all groups.
+    """
 
     block: int  # rows of a block
     group: int  # rows of a group
 
     def whole(self, num_rows: int) -> int:
-        """`num_rows` and as many more as make the groups whole."""
+        """`num_rows`, rounded up to a multiple of the group size."""
         return -(-num_rows // self.group) * self.group if num_rows else 0
 
 
 def layout(num_rows: int) -> Layout:
-    """The layout of so many rows, with or without those that make the groups whole."""
+    """The layout of `num_rows` rows, which may include the padding that `Layout.whole` adds."""
     most = _ROWS_AT_ONCE if devices.platform() == "cpu" else _ROWS_ON_DEVICES
     num_blocks = max(1, -(-num_rows // most))
     per_group = min(_BLOCKS_AT_ONCE, 1 << max(0, (num_blocks // _LEAST_GROUPS).bit_length() - 1))
@@ -132,8 +135,8 @@ def layout(num_rows: int) -> Layout:
 
 
 def sum_over_rows(extent: Array, rows: PyTree, work: Callable[[PyTree], PyTree]) -> PyTree:
-    """The sum of what `work` makes of each block of rows, leaves [k, R, ...], that holds examples
-    that take part.
+    """The sum of `work` over the blocks of rows, leaves [k, R, ...]. Blocks without examples that
+    take part are skipped.
     """
     size = jax.tree.leaves(rows)[0].shape[1]
     at_once = layout(size).block
@@ -159,12 +162,12 @@ def sum_over_rows(extent: Array, rows: PyTree, work: Callable[[PyTree], PyTree])
 def amounts_covered(
     rows: Rows, extent: Array, literals: Array, amounts: Sequence[Array]
 ) -> list[Array]:
-    """Sums of integers over the examples of each class that literals, words [W, B], cover: as they
-    are, and with one more literal.
+    """Sums of integers over the cover of monomials, words [W, B], by class. The first sum is for
+    the monomial itself, the others are for the monomial with one more literal.
 
     Args:
-      rows: R examples of either class.
-      extent: those that take part are among so many first ones.
+      rows: R examples of each class.
+      extent: only the first `extent` examples of each class can take part.
       literals: words [W, B].
       amounts: several, [2, R, B] or [2, R, 1] each.
 
@@ -184,8 +187,8 @@ def amounts_covered(
 
 
 def by_literal(covers: Array, amounts: Array) -> Array:
-    """What integers [k, R, B] of the examples sum to, [k, 1 + L, B]: all, and those in each
-    literal's cover, with covers [k, R, 1 + L].
+    """The sums [k, 1 + L, B] of integers [k, R, B] over all examples, and over each literal's
+    cover, with covers [k, R, 1 + L].
     """
     return lax.optimization_barrier(integers.product(covers.swapaxes(1, 2), amounts))
 
@@ -193,15 +196,15 @@ def by_literal(covers: Array, amounts: Array) -> Array:
 def make(
     covers: Array, amounts: Array, rewards: Array | None, costs: Array, is_attribute: Array
 ) -> tuple[Instance, Array]:
-    """What the searches of both signs know, for `of_sign`, and where each of the 2N literals stands
-    in it, [2N] int32.
+    """The data of both signs, for `of_sign`, and the index of each of the 2N literals in them, [2N]
+    int32.
 
     Args:
       covers: [2, R, 2N] which literals cover R examples of class +1 and R of class -1.
       amounts: [2, R] integers, 0 for padding.
       rewards: [2, R, R] integers, own class by the other one, for sign +1 and -1; None for none.
       costs: [D] integers.
-      is_attribute: [N] bool, False for attributes that only pad.
+      is_attribute: [N] bool, False for padding attributes.
     """
     covers, amounts, rewards = _in_blocks(covers, amounts, rewards)
     gains = amounts if rewards is None else amounts + reduce.total(rewards, axis=2)
@@ -243,7 +246,7 @@ def make(
 def _in_blocks(
     covers: Array, amounts: Array, rewards: Array | None
 ) -> tuple[Array, Array, Array | None]:
-    """Both classes with rows that only pad, so that all blocks are whole."""
+    """Both classes with padding rows added, so that all blocks are full."""
     size = amounts.shape[1]
     missing = layout(size).whole(size) - size
     if missing == 0:
@@ -254,25 +257,25 @@ def _in_blocks(
 
 
 def _in_order(covers: Array, counts: Array, order: Array) -> Rows:
-    """Rows, by their literals' covers [2, R, L], in the order [2, R]."""
+    """The `Rows` with these covers [2, R, L] of their literals, in the order [2, R]."""
     covers = jnp.take_along_axis(covers, order[:, :, None], axis=1)
     with_none = jnp.pad(covers, ((0, 0), (0, 0), (1, 0)), constant_values=1)
     return Rows(with_none, integers.pack(covers > 0), jnp.take_along_axis(counts, order, axis=1))
 
 
 def _extent(counts: Array) -> Array:
-    """How many examples of a class take part, [2, R], at most; 1 at least."""
+    """The larger number of examples of a class that take part, at least 1, from counts [2, R]."""
     return jnp.max(reduce.count(counts, axis=1), initial=1)
 
 
 def below(instance: Instance, node_literals: Array, index: Array, is_literal: Array) -> Instance:
-    """The instance of what a monomial, words [W], covers, with some of the literals.
+    """The instance of the examples that a monomial covers, with some of the literals.
 
     Args:
       instance: an instance.
-      node_literals: words [W].
-      index: [k] places of literals.
-      is_literal: [k] True for those that do not only pad.
+      node_literals: words [W] of the monomial.
+      index: [k] indices of the literals.
+      is_literal: [k] False for padding.
     """
     num_literals = instance.chains.shape[0]
     counts = covered(instance.rows, node_literals[:, None])[:, :, 0]
@@ -314,11 +317,13 @@ def _pairs(rewards: Array) -> Array:
 
 
 def _chains(covers: Array) -> tuple[Array, Array]:
-    """Literals, by their covers [examples, L] at the root, put into chains of nested ones: their
-    order [L], and the chain of each literal there [L].
+    """Sorts literals into chains of nested covers, by their covers [examples, L] at the root.
 
-    Each literal is followed by the one of least cover that holds its own and does not follow
-    another one.
+    A literal is followed by the literal of least cover that contains its own cover and does not yet
+    follow another literal.
+
+    Returns:
+      The order [L] of the literals, and the chain [L] of each literal in this order.
     """
     by_size = jnp.argsort(reduce.total(covers, axis=0), stable=True).astype(jnp.int32)
     covers, size = covers[:, by_size], by_size.shape[0]
@@ -330,7 +335,7 @@ def _chains(covers: Array) -> tuple[Array, Array]:
         return jnp.where(jnp.any(is_wider), jnp.argmax(is_wider), size).astype(jnp.int32)
 
     wider = lax.map(next_wider, places, batch_size=max(1, min(size, _MOST_ENTRIES // size)))
-    # of those that a literal might follow, the largest
+    # the largest cover among the literals that a literal could follow
     last = jnp.full((size + 1,), -1, jnp.int32).at[wider].max(places)[:size]
 
     def leap(_: int, first: Array) -> Array:
@@ -342,10 +347,10 @@ def _chains(covers: Array) -> tuple[Array, Array]:
 
 
 def _near(covers: Array, counts: Array) -> Array:
-    """An order [2, R] of rows of both classes, those that count first, that puts near ones side by
-    side.
+    """An order [2, R] of the rows of both classes in which similar rows have the same index. Rows
+    that count come first.
 
-    Each unwanted one, in turn, takes the nearest wanted one that is free.
+    Each unwanted row in turn gets the nearest wanted row that is not yet taken.
 
     Args:
       covers: [2, R, L] 1 where a literal covers the row.
@@ -353,7 +358,7 @@ def _near(covers: Array, counts: Array) -> Array:
     """
     size, num_literals = covers.shape[1:]
     at_once = layout(size).block
-    # those that do not count are the last ones chosen
+    # rows that do not count are chosen last
     own = jnp.where(counts[0], jnp.sum(covers[0], axis=1), 2 * num_literals)
     choosers = integers.stable_order((~counts[1]).astype(jnp.int32))
     free = jnp.arange(size, 2 * size, dtype=jnp.int32) + jnp.where(counts[0], 0, size)

@@ -1,8 +1,8 @@
 """Weights as integers, and exact sums of them by products of floats.
 
-In 32 bits an integer of 30 bits is handed to the product in two parts, of 24 and 6 bits; in 64
-bits, where the caller has enabled them, one part of 50 bits is enough. Sums over examples stay
-below 2^24 (2^53), so that they are exact in any order.
+In 32 bits an integer of 30 bits is split into two parts of 24 and 6 bits for the product. In 64
+bits, if the caller has enabled them, one part of 50 bits is enough. Sums over examples are less
+than 2^24 (2^53), so they are exact in any order.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from jax import lax
 from jboost.base import numerics, reduce
 from jboost.base.types import Array
 
-_LOW_BITS = 6
-_POWER_OF_NOTHING = 100
+_LOW_BITS = 6  # the bits of the low part of an integer of 30 bits; the high part has 24
+_POWER_OF_NOTHING = 100  # the exponent if all weights are 0, see `exponent`
 
 
 def bits(dtype: jnp.dtype) -> int:
-    """The integers that stand for weights sum to less than 2^bits."""
+    """The number of bits such that the integers of all weights sum to less than 2^bits."""
     return 50 if jnp.dtype(dtype) == jnp.dtype("float64") else 30
 
 
 def largest(dtype: jnp.dtype) -> int:
-    """The largest amount in integers of this type: what costs so much never wins."""
+    """The largest amount in integers of this type. A monomial with this cost is never the best."""
     return 2 ** bits(float_of(dtype)) - 1
 
 
@@ -38,18 +38,18 @@ def float_of(dtype: jnp.dtype) -> jnp.dtype:
 
 
 def exponent(total: Array) -> Array:
-    """e such that weights of this sum, times 2^e and rounded, are integers that sum to less than
-    2^bits, and to nearly half of it at least.
+    """An exponent e such that weights of this sum, times 2^e and rounded, sum to less than 2^bits,
+    and to at least about half of it.
 
-    Without any weight a large number, so that costs that differ at all differ by more than there is
-    to gain.
+    If all weights are 0, e is large, so that any two different costs differ by more than the
+    possible gain.
     """
     _, above = jnp.frexp(total * 1.001)
     return jnp.where(total > 0, bits(total.dtype) - above, _POWER_OF_NOTHING)
 
 
 def to_integers(amounts: Array, power: Array) -> Array:
-    """The integers next to amounts 2^power; at most 2^bits."""
+    """The integers nearest to amounts * 2^power; at most 2^bits."""
     top = 2.0 ** bits(amounts.dtype) - 2.0 ** (bits(amounts.dtype) - 20)
     return jnp.round(jnp.minimum(numerics.times_power_of_two(amounts, power), top)).astype(
         integer_of(amounts.dtype)
@@ -57,11 +57,10 @@ def to_integers(amounts: Array, power: Array) -> Array:
 
 
 def floor_to_integers(costs: Array, power: Array) -> tuple[Array, Array]:
-    """The integers below (costs - least cost) 2^power, the largest integer where that is more; and
-    the most that is cut off of a smaller one.
+    """(costs - least cost) * 2^power, rounded down to integers and limited to `largest`; and the
+    largest amount that rounding removes from a cost below the limit.
 
-    What rounding takes from or adds to a difference is (costs - difference) - least, exactly
-    (Dekker 1971).
+    The rounding error of a difference is exactly (costs - difference) - least (Dekker 1971).
     """
     top, least = 2 ** bits(costs.dtype) - 1, jnp.min(costs)
     differences = costs - least
@@ -82,7 +81,9 @@ def floor_to_integers(costs: Array, power: Array) -> tuple[Array, Array]:
 
 
 def product(matrix: Array, amounts: Array) -> Array:
-    """matrix [..., k, R] of 0 and 1 times amounts [..., R, B], integers: exact, [..., k, B]."""
+    """The exact product [..., k, B] of a matrix [..., k, R] of 0 and 1 with integers [..., R,
+    B].
+    """
     if amounts.dtype == jnp.dtype("int64"):
         return _times(matrix, amounts.astype(matrix.dtype)).astype(amounts.dtype)
     high, low = amounts >> _LOW_BITS, amounts & (2**_LOW_BITS - 1)
@@ -126,8 +127,8 @@ def one_bit(index: Array, num_words: int) -> Array:
 
 
 def nth_set(words: Array, num: int) -> tuple[Array, Array]:
-    """Where the first `num` set bits of words [k, W] are, row by row: rows and bits, [num] int32;
-    any place past the last one.
+    """The rows and the bits, [num] int32 each, of the first `num` set bits of words [k, W], row by
+    row. Entries past the last set bit are arbitrary.
     """
     counts = lax.population_count(words).astype(jnp.int32)
     row, rest = _groups_of(reduce.total(counts, axis=1)[None, :], jnp.arange(num, dtype=jnp.int32))
@@ -141,8 +142,8 @@ def nth_set(words: Array, num: int) -> tuple[Array, Array]:
 
 
 def _groups_of(counts: Array, members: Array) -> tuple[Array, Array]:
-    """The groups of so many members, [k, g] or [1, g], in which members [k] of all groups are, and
-    which of the group's they are.
+    """For groups of `counts` [k, g] or [1, g] members: the group of each member [k], which is
+    numbered over all groups, and its number within the group.
     """
     if counts.shape[1] == 1:
         return jnp.zeros_like(members), members
@@ -152,16 +153,16 @@ def _groups_of(counts: Array, members: Array) -> tuple[Array, Array]:
 
 
 def sums_so_far(numbers: Array) -> Array:
-    """The sums of the first one, two, ... of integers [..., k]. Adding up anew for each is one
-    kernel, a cumulative sum five.
+    """The cumulative sums of integers [..., k]. Computing each sum separately takes one kernel,
+    `cumsum` takes five.
     """
     places = jnp.arange(numbers.shape[-1])
     return reduce.total(jnp.where(places[:, None] >= places[None, :], numbers[..., None, :], 0))
 
 
 def stable_order(kinds: Array) -> Array:
-    """The places of small numbers `kinds` [..., k], 0 to k at most, in ascending order, equal ones
-    as they stand; [..., k] int32.
+    """The indices [..., k] int32 that sort small integers `kinds` [..., k], from 0 to at most k, in
+    ascending order; the sort is stable.
     """
     size = kinds.shape[-1]
     places = lax.broadcasted_iota(jnp.int32, kinds.shape, kinds.ndim - 1)

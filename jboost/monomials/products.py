@@ -1,12 +1,11 @@
-"""All monomials of up to three literals, valued at once by products of matrices.
+"""Computes the values of all monomials of up to three literals by products of matrices.
 
-With L the [m, 2N] matrix of literals, the sum of values v over the cover of "l and l'" is (L'
-diag(v) L)_ll'. A pair of examples (i, j) rewards the monomials that cover i and not j: with P and R
-the literals of i, and those that i and j share, the rewards sum to (P' diag(v) P - R' diag(v)
-R)_ll'. So one product replaces the search over pairs of literals, and every value is known. A third
-literal takes the same product with the pairs on one side. Sums are float64: below 2^53 terms they
-differ from the exact ones by less than the number of terms times 2^-53 of the sum of sizes
-(`slack`).
+Let L be the [m, 2N] matrix of literals. The sum of values v over the cover of "l and l'" is (L'
+diag(v) L)_ll'. A pair of examples (i, j) rewards the monomials that cover i and not j. Let P be the
+literals of i, and R the literals that i and j share. The rewards sum to (P' diag(v) P - R' diag(v)
+R)_ll'. So one product replaces the search over pairs of literals. For three literals, one side of
+the product holds pairs of literals. Sums are in float64. Their relative rounding error is at most
+the number of terms times 2^-53 (`slack`).
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ import numpy as np
 from jboost.base import loops
 from jboost.base.types import Array
 
-_PAIRS = 2
-_ROWS_AT_ONCE = 4096  # of a block that is cast to float64: 1 to 10 MB
-_COLUMNS_AT_ONCE = 32  # widths are multiples of it
-_MOST_ROWS_AT_ONCE = 16 * _ROWS_AT_ONCE  # of one call of a compiled product
+_PAIRS = 2  # the order of a pair of literals
+_ROWS_AT_ONCE = 4096  # rows of a block, which is cast to float64: 1 to 10 MB
+_COLUMNS_AT_ONCE = 32  # widths are padded to multiples of this, so that few sizes are compiled
+_MOST_ROWS_AT_ONCE = 16 * _ROWS_AT_ONCE  # rows of one call of a compiled product
 
 
 class Literals(NamedTuple):
-    """The literals of a table of bits: base columns (1, each bit, "is 0" of a bit with NaN), or 1
-    less one.
+    """The literals of a table of bits. A literal is a base column, or 1 minus a base column. The
+    base columns are a column of ones, each bit, and "is 0" for each bit with NaN.
     """
 
     base: np.ndarray  # [m, B] uint8; the first column is 1
     sources: np.ndarray  # [L] int32, the base column of each literal
-    is_negated: np.ndarray  # [L] bool: the literal is 1 less that column
+    is_negated: np.ndarray  # [L] bool: the literal is 1 minus that column
     attributes: np.ndarray  # [L] int32
     answers: np.ndarray  # [L] int8: +1 where the bit must be 1, -1 where it must be 0
 
@@ -67,33 +66,35 @@ class Literals(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Monomials as three literals each, the last ones equal where there are fewer; pairs and single
-    literals first.
+    """Monomials of up to three literals, those of one and two literals first.
+
+    A monomial of fewer than three literals repeats its last literal.
     """
 
     literals: np.ndarray  # [3, n] int32
-    # [n - n2] int32: of each monomial of three literals, the one of its first two
+    # [n - n2] int32: for each monomial of three literals, the index of the monomial of its first
+    # two
     heads: np.ndarray
 
     @property
     def orders(self) -> np.ndarray:
-        """How many literals each has, [n]."""
+        """The number of literals of each monomial, [n]."""
         first, second, third = self.literals
         return np.asarray(1 + (first != second).astype(np.int64) + (second != third))
 
     @property
     def num_short(self) -> int:
-        """How many have one literal or two."""
+        """The number of monomials of one or two literals."""
         return self.literals.shape[1] - len(self.heads)
 
     def take(self, places: np.ndarray) -> Listed:
-        """Some of them, for their covers."""
+        """A selection of the monomials, which can be used only to compute covers."""
         return Listed(self.literals[:, places], np.zeros(0, np.int32))
 
 
 def literals_of(features: np.ndarray) -> Literals:
-    """The literals of features [m, N] of 0, 1 and NaN; a bit that is NaN satisfies none
-    of its two.
+    """The literals of features [m, N] of 0, 1 and NaN. NaN satisfies neither literal of the
+    attribute.
     """
     num_rows, num_bits = features.shape
     has_gaps = np.array([bool(np.isnan(column).any()) for column in features.T], bool).reshape(-1)
@@ -117,7 +118,7 @@ def literals_of(features: np.ndarray) -> Literals:
 
 
 def sums(literals: Literals, values: np.ndarray) -> np.ndarray:
-    """The sum of values [m] over the cover of each two literals, [L, L] float64."""
+    """The sum of values [m] over the cover of each pair of literals, [L, L] float64."""
     combinations = literals.combinations()
     found: np.ndarray = combinations @ _gram(literals.base, literals.base, values) @ combinations.T
     return found
@@ -159,7 +160,7 @@ def rewards_of(
 def rewards(
     literals: Literals, inside: np.ndarray, outside: np.ndarray, values: np.ndarray
 ) -> np.ndarray:
-    """`rewards_of` each two literals, [L, L] float64."""
+    """The rewards, as in `rewards_of`, of each pair of literals, [L, L] float64."""
     if len(values) == 0:
         return np.zeros((literals.num_literals,) * 2)
     combinations = literals.combinations()
@@ -178,8 +179,8 @@ def _of_three(
     listed: Listed,
     parts: list[tuple[np.ndarray | slice, np.ndarray | None, np.ndarray]],
 ) -> np.ndarray:
-    """Sums over the covers of the monomials of three literals, [n3]: of rows, or where two rows are
-    covered, and values.
+    """Sums [n3] of values over the covers of the monomials of three literals: over rows, or over
+    pairs of rows that are both covered.
     """
     size = listed.num_short
     pairs, heads = np.unique(listed.heads, return_inverse=True)
@@ -204,10 +205,12 @@ def _of_three(
 
 
 def slack(num_terms: int, total: float) -> float:
-    """By how much an entry of `sums` or `rewards` may miss, where sizes of values sum to `total`.
+    """The largest rounding error of an entry of `sums` or `rewards`; the absolute values sum to
+    `total`.
 
-    A sum of n terms in any order misses by at most n 2^-53 of the sum of sizes. An entry adds at
-    most sixteen such sums: four of base columns for each of two products, and the combinations.
+    The error of a sum of n terms, in any order, is at most n 2^-53 times the sum of absolute
+    values. An entry combines at most sixteen such sums: four of base columns for each of two
+    products, and the combinations.
     """
     return 16 * (num_terms + 64) * 2.0**-53 * total
 
@@ -216,14 +219,14 @@ def every_monomial(literals: Literals, max_order: int, *, keeps_redundant: bool)
     """The monomials of up to `max_order` (1 to 3) literals, none with two literals of one
     attribute.
 
-    A monomial is redundant if it covers no row, all rows, or the same rows as it does without one
-    of its literals. Where no literal makes a monomial cheaper, and the constants are not dearer
-    than any, nothing is lost without the redundant ones.
+    A monomial is redundant if it covers no row, all rows, or the same rows as without one of its
+    literals. If costs do not decrease with the number of literals, and the constants cost no more
+    than any monomial, some optimal solution has no redundant monomial.
 
     Args:
       literals: of m rows.
       max_order: 1 to 3.
-      keeps_redundant: whether the redundant ones are in the list.
+      keeps_redundant: whether the list includes the redundant ones.
     """
     ones = np.ones(literals.base.shape[0])
     counts = sums(literals, ones)
@@ -250,7 +253,7 @@ def every_monomial(literals: Literals, max_order: int, *, keeps_redundant: bool)
 
 
 def num_monomials(num_literals: int, max_order: int) -> int:
-    """How many there are at most, of one sign."""
+    """An upper bound of the number of monomials of one sign."""
     number = num_literals
     for order in range(1, max_order):
         number += math.comb(num_literals, order + 1)
@@ -265,8 +268,8 @@ def _with_triples(
     *,
     keeps_redundant: bool,
 ) -> Listed:
-    """With the monomials of three literals, in order; the redundant ones cover no less than two of
-    their literals do.
+    """The list with the monomials of three literals added. A redundant one covers the same rows as
+    two of its literals.
     """
     first, second = listed.literals[:2, num_singles:]
     size = literals.num_literals
@@ -290,8 +293,8 @@ def _with_triples(
 
 
 def _gram(left: np.ndarray, right: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """left' diag(values) right of tables [n, j] and [n, k] uint8, float64, in blocks of rows; sizes
-    are padded to few that are compiled.
+    """left' diag(values) right of tables [n, j] and [n, k] uint8, in float64, by blocks of rows.
+    Sizes are padded so that few are compiled.
     """
     num_rows, widths = len(values), (left.shape[1], right.shape[1])
     size = _bucket(num_rows)
@@ -313,7 +316,7 @@ def _gram(left: np.ndarray, right: np.ndarray, values: np.ndarray) -> np.ndarray
 
 
 def _bucket(num_rows: int) -> int:
-    """How many rows a compiled product takes: a power of two, so that few sizes are compiled."""
+    """The number of rows of a compiled product: a power of two, so that few sizes are compiled."""
     return min(max(256, 1 << max(num_rows - 1, 0).bit_length()), _MOST_ROWS_AT_ONCE)
 
 

@@ -1,8 +1,8 @@
-"""The search for the best monomial: a beam for the first incumbent, then branch and bound for each
-sign, all of it compiled.
+"""The search for the best monomial: a beam search for the first incumbent, then branch and bound
+for each sign, all inside one compiled program.
 
-Both measure batches of nodes in the same way. They are one loop, in which the beam goes on
-differently from there: so all of this is compiled once.
+Both measure batches of nodes in the same way. They share one loop and differ only in what follows
+the measurement, so the code is compiled once.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from jboost.monomials.instance import Instance, below, of_sign
 from jboost.search import stack
 from jboost.search.stack import Stack
 
-_INNER_CAPACITY = 1 << 14  # nodes of an instance of few literals
-_CANDIDATES = 4  # of the beam, to a node that it keeps: some may be alike
+_INNER_CAPACITY = 1 << 14  # the capacity of the stacks of a narrow instance
+# The candidates of the beam search for each node that it keeps; some of them may be duplicates.
+_CANDIDATES = 4
 _NEW, _SCREENED, _NARROW, _NOWHERE = range(4)  # the stacks that nodes are put onto, or none
-_EVERY_BIT = np.uint32(0xFFFFFFFF)  # of a word: literals that no monomial has together
+# A word with all bits set marks a monomial from elsewhere: no monomial has all these literals.
+_EVERY_BIT = np.uint32(0xFFFFFFFF)
 
 
 class Sizes(NamedTuple):
@@ -37,8 +39,9 @@ class Sizes(NamedTuple):
     batch: int  # nodes measured at once
     flows: int  # nodes bounded at once
     children: int  # made at once
-    narrow: int  # literals of an instance of few; 0 for none
-    narrow_batch: int  # nodes measured at once there
+    # the largest number of literals of a node that is searched as a narrow instance; 0 for none
+    narrow: int
+    narrow_batch: int  # nodes measured at once in a narrow instance
     capacity: int
     max_steps: int
     beam_width: int
@@ -49,55 +52,55 @@ class Sizes(NamedTuple):
 
     @property
     def load(self) -> int:
-        """Nodes that a batch leads to, at most."""
+        """The largest number of nodes that one batch adds."""
         return max(self.batch, self.children + self.flows, _CANDIDATES * self.beam_width)
 
 
 class Progress(NamedTuple):
     """The state of a search without its nodes."""
 
-    # in the instance's own literals; with every bit set where a monomial was known before
+    # in the literals of the instance; all bits are set for monomials that were known before
     found: Found
-    given_up: Array  # [] no descendant of a node dropped unfinished has a larger value
+    given_up: Array  # [] an upper bound of the values below nodes that were dropped unfinished
     is_full: Array  # [] bool
     num_nodes: Array  # []
     num_steps: Array  # []
 
 
 class State(NamedTuple):
-    """What the next batch needs."""
+    """The state between batches."""
 
-    # nodes to measure, nodes to bound, and if any are, nodes of few literals to be searched as
-    # instances of their own
+    # nodes to measure, nodes to bound and, unless `narrow` is 0, nodes of few literals, which are
+    # searched as separate instances
     stacks: tuple[Stack, ...]
     progress: Progress
 
 
 class Task(NamedTuple):
-    """What is searched, how, and for how long."""
+    """An instance, the kind of search, and its limit."""
 
     instance: Instance
     sign: Array  # []
-    is_beam: Array  # [] bool: by a beam, else by branch and bound
+    is_beam: Array  # [] bool: True for the beam search, False for branch and bound
     max_steps: Array  # []
 
 
 class Move(NamedTuple):
-    """What a batch leads to. The stacks themselves stay outside: whatever branches return is
+    """The nodes that a batch adds. It does not hold the stacks, because the results of branches are
     copied.
     """
 
     nodes: Node  # leaves [S, ...]
     targets: Array  # [S] int32, the stacks that they are put onto
-    begins: Array  # [2] or [3] where the stacks end before that
+    begins: Array  # [2] or [3] the sizes of the stacks before the nodes are added
     progress: Progress
 
 
 def _better(
     found: Found, nodes: Node, is_node: Array, measured: expand.Measured, sign: Array
 ) -> Found:
-    """The best monomials with those of a batch, as they are or with one more literal, which seldom
-    are better.
+    """The best monomials after a batch, which adds its monomials, and those with one more literal.
+    Most batches do not change them.
     """
     is_allowed = jnp.pad(measured.allowed, ((1, 0), (0, 0)), constant_values=True) & is_node[None]
     values = lax.optimization_barrier(
@@ -106,7 +109,7 @@ def _better(
     size, batch = found.values.shape[0], is_node.shape[0]
 
     def replace() -> Found:
-        # some may be alike
+        # more candidates than needed, because some may be duplicates
         _, best = numerics.top_k(values.reshape(-1), min(2 * size if size > 1 else 1, values.size))
         row, column = best // batch, best % batch
         numbers = [part.reshape(-1)[best] for part in (values, measured.gained, measured.kept)]
@@ -127,8 +130,8 @@ def _better(
 def _widened(
     instance: Instance, nodes: Node, is_node: Array, measured: expand.Measured, width: int
 ) -> tuple[Node, Array]:
-    """The best monomials of one literal more than the first `width` of a batch, and which of them
-    are to be kept, so many at most.
+    """One step of the beam search: the best monomials with one more literal than the first `width`
+    nodes of a batch, and which of them to keep, at most `width`.
     """
     values, gained, kept = (
         part[1:, :width].reshape(-1) for part in (measured.values, measured.gained, measured.kept)
@@ -152,7 +155,7 @@ def _widened(
 def _move(
     parts: Sequence[tuple[Node, Array]], begins: Sequence[Array], progress: Progress, sizes: Sizes
 ) -> Move:
-    """The move of some nodes to their targets, filled up with nodes that go nowhere."""
+    """The move of nodes to their targets, padded with nodes that go to no stack."""
     missing = sizes.load - sum(targets.shape[0] for _, targets in parts)
     nodes = jax.tree.map(
         lambda *leaves: jnp.pad(jnp.concatenate(leaves), ((0, missing), (0, 0))),
@@ -165,7 +168,7 @@ def _move(
 
 
 def _to_bound(nodes: Node, is_open: Array, sizes: Sizes) -> Array:
-    """The targets of nodes to bound; those of few literals are searched as instances."""
+    """The targets of nodes to bound. Nodes of few literals go to the stack of narrow instances."""
     is_narrow = (
         jnp.sum(lax.population_count(nodes.allowed), axis=1) <= sizes.narrow
         if sizes.narrow
@@ -237,7 +240,7 @@ def _bound_some(task: Task, state: State, sizes: Sizes) -> Move:
 
 
 def _search_narrow(task: Task, state: State, sizes: Sizes) -> Move:
-    """The topmost node of few literals, as an instance that has no others."""
+    """Searches the top node of the stack of narrow nodes, as an instance with only its literals."""
     instance = task.instance
     node = jax.tree.map(lambda leaf: leaf[0], stack.top(state.stacks[_NARROW], 1)[0])
     _, index = integers.nth_set(node.allowed[None], sizes.narrow)
@@ -276,8 +279,8 @@ def _search_narrow(task: Task, state: State, sizes: Sizes) -> Move:
 
 
 def _with_new(before: Found, after: Found, literals: Array) -> Found:
-    """The best of those known before and of those with literals afterwards, whose words are
-    `literals` [k, W] here.
+    """The best monomials after the search of a narrow instance. New ones get their words `literals`
+    [k, W] of the outer instance.
     """
     is_new = jnp.any(after.literals != _EVERY_BIT, axis=1)
     values = jnp.where(is_new, after.values, jnp.iinfo(after.values.dtype).min)
@@ -285,7 +288,7 @@ def _with_new(before: Found, after: Found, literals: Array) -> Found:
 
 
 def open_bound(state: State) -> Array:
-    """No monomial that has not been looked at has a larger value."""
+    """An upper bound of the values of all monomials that have not been measured."""
     bound = state.progress.given_up
     for part in state.stacks:
         is_left = jnp.arange(part.nodes.bound.shape[0]) < part.count
@@ -312,7 +315,7 @@ def _after(stacks: tuple[Stack, ...], move: Move) -> tuple[Stack, ...]:
 
 
 def explore(task: Task, start: Node, found: Found, sizes: Sizes, num_steps: Array) -> State:
-    """Searches below a node, until nothing is left or a limit is met."""
+    """Searches below a node until no node is left or a limit is reached."""
     one = stack.start(start, capacity=sizes.capacity, slack=sizes.load)
     none = jnp.zeros((), jnp.int32)
     empty = one._replace(count=none)
@@ -353,11 +356,11 @@ def both_signs(both: Instance, enough: Array | None, sizes: Sizes, *, num_best: 
     """The best monomials of both signs together.
 
     Args:
-      both: what the searches of both signs know.
-      enough: [] where the beam finds a larger value, branch and bound is left out; None for the
-        best of all.
+      both: the instances of both signs, from `make`.
+      enough: [] if the beam search finds a larger value, branch and bound is skipped; None to find
+        the best of all.
       sizes: static.
-      num_best: static, how many to return.
+      num_best: static, the number of monomials to return.
     """
     found = nothing(both.amounts.dtype, num_best=num_best, num_words=both.rows.words.shape[2])
 

@@ -1,10 +1,11 @@
-"""Monomials of at most two literals, with rewards for a list of pairs: all valued at once, in
-integers, by products of matrices.
+"""Computes the values of all monomials of at most two literals, with rewards for a list of pairs.
+It uses integers and products of matrices.
 
-With C the [L + 1, m] covers of no literal and of each literal, the weight that "l and l'" covers is
-(C diag(w) C')_ll'. A pair (i, j) that rewards a cover with i and without j is counted with i, and
-taken back where j is covered too: with R the literals that i and j share, that is (R diag(v)
-R')_ll'. Nothing of size m x m is made; memory is (L + 1) (m + K + 4 (L + 1)) numbers.
+Let C [L + 1, m] be the covers of the empty monomial and of each literal. The weight that "l and l'"
+covers is (C diag(w) C')_ll'. A pair (i, j) rewards a cover with i and without j. Its reward is
+added to the weight of i, and subtracted again where j is covered too. With R the literals that i
+and j share, the second part is (R diag(v) R')_ll'. No array of size m x m is made. Memory is (L +
+1) (m + K + 4 (L + 1)) numbers.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from jboost.monomials.found import Found, merge, nothing
 from jboost.monomials.instance import literals_of
 from jboost.monomials.types import Monomials, MonomialSolution
 
-MOST_LITERALS = 1024  # of two of which all monomials are valued at once
-_ROOM = 8  # times `num_best`: some may be alike
+MOST_LITERALS = 1024  # the largest number of literals for which all pairs are valued at once
+_CANDIDATES = 8  # candidates for each monomial returned, because some may be duplicates
 
 
 class Rewards(NamedTuple):
-    """What a monomial of the sign of example i is paid for a cover with i and without j of the
-    other class.
+    """The rewards of pairs. A monomial whose sign is the label of example i gains the reward if it
+    covers i and not j, which has the other class.
     """
 
     pairs: Array  # [K, 2] int32 (i, j); -1 for an empty slot
@@ -41,9 +42,9 @@ class _Whole(NamedTuple):
 
     weights: Array  # [m]
     rewards: Array  # [K]
-    costs: Array  # [3], those of orders that are not allowed the largest integer
-    power: Array  # [] integers are amounts times 2^power
-    spare: Array  # [] what rounding may hide, as an amount
+    costs: Array  # [3], the largest integer for orders that are not allowed
+    power: Array  # [] the integers are the amounts times 2^power, rounded
+    spare: Array  # [] a bound of the effect of the rounding to integers on a value
 
 
 def best_of_all(
@@ -56,13 +57,14 @@ def best_of_all(
     num_best: int,
     takes_missing: bool,
 ) -> MonomialSolution:
-    """The best monomials of as many literals as there are costs, with either sign, and a bound on
-    all of them.
+    """The best monomials of both signs, and an upper bound of all values. The length of `costs`
+    limits the number of literals.
 
-    As `maximum_agreement`, with its integers, for a list of pairs; traceable, with no search.
+    This is `maximum_agreement` for a list of pairs, with the same integers. It can be traced, and
+    it does no search.
 
     Args:
-      features: [m, N] of 0, 1, and NaN where neither literal holds.
+      features: [m, N] of 0, 1, and NaN, which satisfies neither literal of an attribute.
       labels: [m] -1 or +1.
       weights: [m], not negative, 0 for examples that do not count.
       rewards: of K pairs of examples of opposite classes; others are ignored.
@@ -100,7 +102,7 @@ def _best_of_all(
         jnp.array([1, -1], value.dtype).reshape((2,) + (1,) * (value.ndim - 1)), value.shape
     )
     numbers = jnp.stack([part.reshape(-1) for part in (value, gained, kept, signs)], axis=1)
-    _, best = numerics.top_k(numbers[:, 0], min(numbers.shape[0], _ROOM * num_best))
+    _, best = numerics.top_k(numbers[:, 0], min(numbers.shape[0], _CANDIDATES * num_best))
     num_words = -(-literals.shape[1] // 32)
     words = _words_of(best, covers.shape[1], num_words, has_pairs=has_pairs)
     found = merge(
@@ -111,8 +113,8 @@ def _best_of_all(
 
 
 def _between_classes(rewards: Rewards, labels: Array) -> Rewards:
-    """With empty slots, and pairs within a class, as pairs of the first example with itself that
-    pay nothing.
+    """The rewards, with empty slots and pairs within a class replaced by pairs of the first example
+    with itself and value 0.
     """
     is_used = jnp.all(rewards.pairs >= 0, axis=1)
     pairs = jnp.where(is_used[:, None], rewards.pairs, 0)
@@ -135,7 +137,9 @@ def _as_integers(weights: Array, rewards: Rewards, costs: Array) -> _Whole:
 
 
 def _hidden(part: Array, number: Array, power: Array) -> Array:
-    """What numbers [k] lose as integers, and one for each that is lost whole, []."""
+    """A bound [] of the loss by rounding numbers [k] to integers, plus one unit for each number
+    that becomes 0.
+    """
     lost = jnp.sum(jnp.abs(numerics.times_power_of_two(part, power) - number.astype(part.dtype)))
     return lost + jnp.sum((number == 0) & (part > 0)).astype(part.dtype)
 
@@ -143,8 +147,8 @@ def _hidden(part: Array, number: Array, power: Array) -> Array:
 def _values(
     covers: Array, labels: Array, whole: _Whole, rewards: Rewards, *, has_pairs: bool
 ) -> tuple[Array, Array, Array]:
-    """The worth of all monomials of sign +1 and -1, what their covers gain and what they lose, [2,
-    L + 1, L + 1]; without pairs [2, L + 1].
+    """The values, gains and losses of all monomials of sign +1 and -1, [2, L + 1, L + 1] each;
+    [2, L + 1] for at most one literal.
     """
     first, second = rewards.pairs.T
     paid = jnp.zeros_like(whole.weights).at[first].add(whole.rewards)
@@ -153,8 +157,8 @@ def _values(
     size = covers.shape[1]
 
     def of_sign(sign: Array) -> tuple[Array, Array, Array]:
-        """What each cover gains and loses, and the rewards that it misses since it has both ends of
-        a pair.
+        """The gain and the loss of each cover, and the rewards that it does not gain because it
+        covers both examples of a pair.
         """
         own = labels == sign
         parts = (
@@ -175,8 +179,8 @@ def _values(
 
 
 def _summed(table: Array, amounts: Array, *, has_pairs: bool) -> Array:
-    """Sums of integers [r] over the rows where two columns of a table [r, k] of 0 and 1 are both 1,
-    [k, k]; without pairs where one is, [k].
+    """Sums [k, k] of integers [r] over the rows in which two columns of a table [r, k] of 0 and 1
+    are both 1; without pairs, sums [k] over the rows in which one column is 1.
     """
     if not has_pairs:
         return integers.product(table.T, amounts[:, None])[:, 0]
@@ -184,8 +188,8 @@ def _summed(table: Array, amounts: Array, *, has_pairs: bool) -> Array:
 
 
 def _orders(size: int, *, has_pairs: bool) -> Array:
-    """How many literals the monomial in each place has, -1 where there is none: places are 0 for no
-    literal, then the literals.
+    """The number of literals of the monomial at each index, -1 if the index holds none. Index 0
+    stands for no literal; the literals follow.
     """
     places = jnp.arange(size)
     alone = jnp.where(places == 0, 0, 1)
@@ -242,7 +246,7 @@ def _solution(
     whole: _Whole,
     is_valid: Array,
 ) -> MonomialSolution:
-    """Those found, valued with the caller's amounts, the best first."""
+    """The solution of the monomials found, with the caller's amounts, the best first."""
     num_literals = covers.shape[1] - 1
     flags = integers.unpack(found.literals, num_literals)
     half = num_literals // 2

@@ -1,5 +1,5 @@
-"""Monomials of no literal or one, (27) of Goldberg and Eckstein (2009): all of both signs valued by
-products of matrices, nothing to search.
+"""Problem (27) of Goldberg and Eckstein (2009) for monomials of at most one literal: products of
+matrices compute all values of both signs, so no search is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def both_signs(
     *,
     num_best: int,
 ) -> Outcome:
-    """The best of them, in integers.
+    """The best monomials of both signs, in integers.
 
     Args:
       ones: [m, N] where attributes are 1.
@@ -32,10 +32,10 @@ def both_signs(
       weights: [m] integers.
       rewards: [m, m] integers, 0 within a class; None for none.
       costs: [1] or [2] integers.
-      num_best: static, how many to return.
+      num_best: static, the number of monomials to return.
     """
     dtype, num_literals = weights.dtype, 2 * ones.shape[1]
-    # the monomial without literals first
+    # the first column is the monomial without literals
     covers = jnp.pad(literals_of(ones, known).T, ((1, 0), (0, 0)), constant_values=1)
     own = labels[:, None] == jnp.array([1, -1], labels.dtype)[None, :]  # [m, 2], by sign
     gains = weights if rewards is None else weights + reduce.total(rewards)
@@ -61,7 +61,7 @@ def both_signs(
     signs = jnp.broadcast_to(jnp.array([1, -1], dtype), values.shape)
     numbers = jnp.stack([values, gained, kept, signs], axis=2).reshape(-1, 4)
     found = nothing(dtype, num_best=num_best, num_words=-(-num_literals // 32))
-    # some may be alike
+    # more candidates than needed, because some may be duplicates
     _, best = numerics.top_k(values.reshape(-1), min(values.size, 8 * num_best))
     found = merge(
         found, Found(numbers[best], integers.one_bit(best // 2 - 1, found.literals.shape[1]))

@@ -1,7 +1,7 @@
 """Maximum monomial agreement: problem (27) of Goldberg and Eckstein (2009), solved to proven
 optimality.
 
-Over monomials u (conjunctions of literals) and signs s, with cover C_u and order k_u, the largest
+The maximum over monomials u (conjunctions of literals) and signs s, with cover C_u and order k_u,
 of
 
     s sum_{i in C_u} w_i y_i
@@ -28,29 +28,32 @@ from jboost.monomials.found import Outcome
 from jboost.monomials.search import Sizes
 from jboost.monomials.types import Monomials, MonomialSolution, SearchConfig
 
-_ROOM_FOR_ORDERS = 6  # so many largest orders share a program
-_LEAST_BATCH = 32
-_MOST_ROWS = 1 << 18  # beyond it sums of the low bits of integers are not exact in 32 bits
-_MOST_ROWS_OF_PAIRS = 1 << 15  # of whose square places are counted in 32 bits
+# Costs are padded to at least this many orders, so that problems with a smaller `max_order` share a
+# compiled program.
+_NUM_PADDED_ORDERS = 6
+_LEAST_BATCH = 32  # the least number of nodes measured at once
+_MOST_ROWS = 1 << 18  # with more rows, sums of the low bits of integers are not exact in 32 bits
+_MOST_ROWS_OF_PAIRS = 1 << 15  # with more rows, the index of a pair does not fit into 32 bits
 
 
 class _Scale(NamedTuple):
-    """How much a kind of device works on at once."""
+    """The amounts of work that suit a kind of device."""
 
-    entries: int  # of a batch's products
-    batch: int  # nodes measured, at most
-    flows: int  # nodes bounded, at most
-    narrow: int  # literals of an instance of few
-    capacity: int  # of a stack, at least
+    entries: int  # entries of the products of a batch
+    batch: int  # the largest number of nodes measured at once
+    flows: int  # the largest number of nodes bounded at once
+    narrow: int  # the largest number of literals of a node that is searched as a separate instance
+    capacity: int  # the least capacity of a stack
 
 
-# what is worked on stays near, flows nearest
+# for CPUs: the arrays of a batch stay in the cache
 _OF_CACHES = _Scale(entries=1 << 16, batch=64, flows=32, narrow=128, capacity=1 << 16)
-# a thousand nodes take as long as one
+# for accelerators: a thousand nodes take as long as one
 _OF_MANY_LANES = _Scale(entries=1 << 22, batch=2048, flows=2048, narrow=0, capacity=1 << 14)
-_NODES_TO_A_LITERAL = 16  # measured at once, at most: where literals are few, so are nodes
-_CHILDREN_TO_A_NODE = 8
-_LOADS = 16  # of children that a stack holds, at least
+# The largest number of nodes measured at once, per literal: with few literals there are few nodes.
+_NODES_TO_A_LITERAL = 16
+_CHILDREN_TO_A_NODE = 8  # children made at once, for each node bounded at once
+_LOADS = 16  # the capacity of a stack is at least this many times the children made at once
 
 
 class _Problem(NamedTuple):
@@ -61,12 +64,12 @@ class _Problem(NamedTuple):
     weights: Array  # [m] 0 where masked out
     rewards: Array | None  # [m, m]
     costs: Array  # [D]
-    power: Array  # [] integers are amounts times 2^power
-    whole_weights: Array  # [m]
-    whole_rewards: Array | None  # [m, m]
-    whole_costs: Array  # [D]
-    whole_enough: Array | None  # []
-    spare: Array  # [] what rounding to integers may hide, as an amount
+    power: Array  # [] the integers are the amounts times 2^power, rounded
+    whole_weights: Array  # [m] int
+    whole_rewards: Array | None  # [m, m] int
+    whole_costs: Array  # [D] int
+    whole_enough: Array | None  # [] int
+    spare: Array  # [] a bound of the effect of the rounding to integers on a value
     is_valid: Array  # [] bool
 
 
@@ -84,37 +87,38 @@ def maximum_agreement(
     enough: ArrayLike | None = None,
     config: SearchConfig | None = None,
 ) -> MonomialSolution:
-    """The monomial and sign that agree best with the labels, and a bound on all others: (27) of
-    Goldberg and Eckstein (2009) by branch and bound.
+    """The monomial and the sign that agree best with the labels, and an upper bound of all values:
+    (27) of Goldberg and Eckstein (2009), by branch and bound.
 
-    Weights are rounded to integers that sum to at least 2^29 (2^49 in float64): the monomial is the
-    best one for those, and `upper_bound` adds what the rounding may hide. Jittable and vmappable;
-    called with concrete arrays it merges equal examples first, which is faster.
+    Weights are rounded to integers that sum to at least 2^29 (2^49 in float64). The monomial is
+    optimal for the rounded weights, and `upper_bound` includes the largest effect of the rounding.
+    The function can be jitted and vmapped. With concrete arrays it merges equal examples first,
+    which is faster.
 
     Args:
-      features: [m, N] 0 or 1 (`jboost.data.binarization` makes them); NaN where neither literal of
-        an attribute holds: under jit with `config.missing=True` only.
+      features: [m, N] 0 or 1 (`jboost.data.binarization` makes them). NaN means that neither
+        literal of the attribute holds; under jit it requires `config.missing=True`.
       labels: [m] -1 or +1.
-      example_weights: [m], not negative. The widest float type of features, weights, costs and
-        rewards is computed with.
-      max_order: the largest number of literals, static; None for any.
-      costs: [max_order + 1], or [N + 1], by number of literals, not negative, +inf for orders not
-        allowed; None for 0.
-      pair_weights: [m, m], not negative; entry (i, i') rewards a cover with i and without i' where
-        y_i is the sign and y_i' is not; ignored within a class. None for 0.
+      example_weights: [m], not negative. The computation uses the widest float type of features,
+        weights, costs and rewards.
+      max_order: the largest number of literals, static; None for no limit.
+      costs: [max_order + 1], or [N + 1], by number of literals, not negative, +inf for orders that
+        are not allowed; None for 0.
+      pair_weights: [m, m], not negative. Entry (i, i') is gained by a cover with i and without i',
+        if y_i equals the sign and y_i' does not. Entries within a class are ignored. None for 0.
       mask: [m] bool, False for examples that do not count; None for all True.
-      enough: [] where the beam search finds a monomial of a larger value, branch and bound is left
-        out; None for the best monomial of all.
+      enough: [] if the beam search finds a monomial of a larger value, branch and bound is skipped;
+        None to find the best of all monomials.
       config: static sizes.
 
     Returns:
-      A `MonomialSolution`. Statuses: OPTIMAL; ENOUGH, with a monomial worth more than `enough` and
-      the trivial bound; ITERATION_LIMIT and CAPACITY_LIMIT, with the best monomial met and a valid
-      bound; INVALID_INPUT.
+      A `MonomialSolution`. Its statuses are: OPTIMAL; ENOUGH, with a monomial of a value above
+      `enough` and the trivial bound; ITERATION_LIMIT and CAPACITY_LIMIT, with the best monomial
+      found and a valid bound; INVALID_INPUT.
 
     Raises:
-      ValueError: at trace time, naming the argument, where shapes do not fit or `max_order` is
-        above N; and for values that are not allowed, where they are known.
+      ValueError: at trace time, naming the argument, if shapes do not fit or `max_order` exceeds N;
+        and, if the values are known, for values that are not allowed.
 
     >>> import jboost
     >>> solution = jboost.monomials.maximum_agreement(
@@ -137,7 +141,7 @@ def maximum_agreement(
         takes_missing = config.missing if is_traced else bool(np.isnan(problem.features).any())
         return _value_singles(problem, num_best=config.num_best, takes_missing=takes_missing)
     return (
-        _solve_as_it_stands(problem, config, adds_free)
+        _solve_uncompacted(problem, config, adds_free)
         if is_traced
         else _solve_compact(problem, config, adds_free)
     )
@@ -153,11 +157,11 @@ def greedy(
     max_order: int | None,
     **options: Any,
 ) -> MonomialSolution:
-    """What a beam search finds, without proof: `maximum_agreement` with no step of branch and
-    bound, for a quick first column.
+    """The best monomial that a beam search finds, without a proof of optimality.
 
-    The upper bound is the trivial one. Arguments are those of `maximum_agreement`;
-    `config.beam_width` and `beam_depth` say how far it looks.
+    This is `maximum_agreement` without branch and bound, for example to find a first column
+    quickly. The upper bound is the trivial one. The arguments are those of `maximum_agreement`.
+    `config.beam_width` and `config.beam_depth` set the extent of the search.
 
     >>> import jboost
     >>> solution = jboost.monomials.greedy(
@@ -187,7 +191,7 @@ def _validate(
     mask: ArrayLike | None,
     enough: ArrayLike | None,
 ) -> tuple[_Problem, bool]:
-    """The problem, and whether literals are free and may be many."""
+    """The problem, and whether literals cost nothing and their number is not limited."""
     table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
     num_examples, num_attributes = table.shape
     if num_examples > _MOST_ROWS:
@@ -229,11 +233,11 @@ def _validate(
         if mask is None
         else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
     )
-    if rewards is None:  # an example of weight 0 may count in pairs
+    if rewards is None:  # with rewards, an example of weight 0 may count in pairs
         kept = labelled.without_zeros(weights, kept)
     labelled.validate_known_labels(signs, kept)
     _validate_values(table, signs, weights, prices, rewards, kept)
-    if num_examples == 0:  # one that does not count
+    if num_examples == 0:  # one example that does not count avoids empty arrays
         table, signs, weights, kept = (
             jnp.pad(part, [(0, 1)] + [(0, 0)] * (part.ndim - 1))
             for part in (table, signs, weights, kept)
@@ -294,9 +298,7 @@ def _validate_values(
 
 
 def _add_up(name: str, before: float, amounts: np.ndarray, dtype: Any) -> float:
-    """The sum of amounts and of those before. Raises ValueError where the float type does not hold
-    it.
-    """
+    """The sum of `before` and of the amounts. Raises ValueError if it overflows the float type."""
     with np.errstate(over="ignore"):
         total = before + float(np.sum(amounts, dtype=np.float64))
     most = float(jnp.finfo(dtype).max)
@@ -348,7 +350,7 @@ def _prepare(
             )
         )
         vanished += jnp.sum((whole_rewards == 0) & (rewards > 0))
-    # what costs more than the least by all there is to gain never wins
+    # an order that costs more than the least cost by the largest possible gain is never the best
     whole_costs, cut = integers.floor_to_integers(costs, power)
     spare = numerics.times_power_of_two(
         (hidden + cut + vanished.astype(hidden.dtype)) * 1.001, -power
@@ -386,7 +388,7 @@ def _sizes(
         _batch(scale, num_rows, width) if config.batch is None else config.batch
         for width in (num_literals, narrow)
     )
-    # the beam widens all that it keeps at once
+    # the beam search extends all its monomials in one batch
     batch = max(batch, config.beam_width if config.beam_depth else 1)
     flows = min(batch, scale.flows)
     children = max(
@@ -409,7 +411,7 @@ def _sizes(
 
 
 def _batch(scale: _Scale, num_rows: int, num_literals: int) -> int:
-    """Nodes measured at once."""
+    """The number of nodes measured at once."""
     most = min(scale.batch, max(_LEAST_BATCH, _NODES_TO_A_LITERAL * num_literals))
     return min(
         most,
@@ -419,7 +421,7 @@ def _batch(scale: _Scale, num_rows: int, num_literals: int) -> int:
 
 @functools.partial(jax.jit, static_argnames=("num_best", "takes_missing"))
 def _value_singles(problem: _Problem, *, num_best: int, takes_missing: bool) -> MonomialSolution:
-    """Of orders 0 and 1 alone."""
+    """The solution if only orders 0 and 1 are allowed."""
     features, dtype = problem.features, problem.features.dtype
     known = (~jnp.isnan(features)).astype(dtype) if takes_missing else None
     ones = (features == 1).astype(dtype)
@@ -429,7 +431,7 @@ def _value_singles(problem: _Problem, *, num_best: int, takes_missing: bool) -> 
 
 
 def _without_missing(problem: _Problem, takes_missing: bool) -> _Problem:
-    """The problem, not valid if something is missing, unless that is allowed."""
+    """The problem with NaN handled. It is invalid if NaN occurs and is not allowed."""
     return (
         problem
         if takes_missing
@@ -447,7 +449,7 @@ def _solve_compact(problem: _Problem, config: SearchConfig, adds_free: bool) -> 
         rewards,
         merge_columns=bool(np.all(costs[1:] >= costs[:-1])),
     )
-    prices = _with_room(problem.whole_costs)
+    prices = _with_padded_orders(problem.whole_costs)
     sizes = _sizes(config, small.ones.shape[1], small.ones.shape[2], prices.shape[0] - 1, adds_free)
     outcome = _search(
         small.ones,
@@ -463,15 +465,15 @@ def _solve_compact(problem: _Problem, config: SearchConfig, adds_free: bool) -> 
     return _finish(problem, outcome, jnp.asarray(small.columns))
 
 
-def _with_room(costs: Array) -> Array:
-    """Integer costs with orders that are not allowed after them, so that one program serves for
-    several largest orders.
+def _with_padded_orders(costs: Array) -> Array:
+    """The integer costs, padded with orders that are not allowed, so that problems with different
+    `max_order` share a compiled program.
     """
-    missing = max(0, _ROOM_FOR_ORDERS - costs.shape[0])
+    missing = max(0, _NUM_PADDED_ORDERS - costs.shape[0])
     return jnp.pad(costs, (0, missing), constant_values=integers.largest(costs.dtype))
 
 
-def _solve_as_it_stands(
+def _solve_uncompacted(
     problem: _Problem, config: SearchConfig, adds_free: bool
 ) -> MonomialSolution:
     num_rows, num_attributes = problem.features.shape
@@ -508,7 +510,7 @@ def _search(
     config: SearchConfig,
     sizes: Sizes,
 ) -> Outcome:
-    """Both signs; examples of class +1 and -1 in the two members of `ones`."""
+    """Searches both signs. `ones` holds the examples of class +1, then those of class -1."""
     both, places = instance.make(
         instance.literals_of(ones, known), weights, rewards, costs, is_attribute
     )
@@ -517,8 +519,8 @@ def _search(
 
 
 def _renamed(outcome: Outcome, places: Array) -> Outcome:
-    """The outcome of a search whose literals stood at `places` [2N], with literals in their own
-    order.
+    """The outcome with literals in the original order. `places` [2N] are their indices in the
+    search.
     """
     flags = integers.unpack(outcome.found.literals, places.shape[0])
     return outcome._replace(found=outcome.found._replace(literals=integers.pack(flags[:, places])))
@@ -526,8 +528,8 @@ def _renamed(outcome: Outcome, places: Array) -> Outcome:
 
 @jax.jit
 def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolution:
-    """The monomials in the caller's attributes, valued with the caller's weights; `columns` [n] has
-    N where an attribute only pads.
+    """The solution in terms of the caller's attributes and weights. `columns` [n] is N for padding
+    attributes.
     """
     num_attributes, width = problem.features.shape[1], columns.shape[0]
     flags = integers.unpack(outcome.found.literals, 2 * width).astype(jnp.int8)
@@ -543,7 +545,7 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
         & problem.is_valid
     )
     values = jnp.where(is_found, _value(problem, literals, outcome.found.signs), -jnp.inf)
-    # with rewards they were known from below, and costs as integers may be cut off
+    # sorted anew: with rewards the search has lower bounds only, and integer costs are rounded down
     order = jnp.argsort(-values, stable=True)
     values = values[order]
     literals = jnp.where((values > -jnp.inf)[:, None], literals[order], 0)

@@ -1,4 +1,4 @@
-"""What the search for monomials takes and returns."""
+"""The configuration and the results of the search for monomials."""
 
 from __future__ import annotations
 
@@ -11,47 +11,48 @@ from jboost.base.types import Array
 
 @dataclasses.dataclass(frozen=True)
 class SearchConfig:
-    """Static sizes of the search; the defaults suit up to some thousand examples and attributes, on
-    the kind of device that JAX works on.
+    """Static sizes of the search. The defaults depend on the device that JAX uses. They suit
+    problems of up to a few thousand examples and attributes.
     """
 
     batch: int | None = None
-    """Nodes measured at once; None: on a CPU as many as keep the products in the cache, 32 at least
-    and 64 at most, on other devices 2048 at most; never fewer than the beam keeps. Bounds are
-    worked out for 32 at a time on a CPU, for all of a batch on other devices.
+    """The number of nodes measured at once, at least `beam_width`. None: on a CPU, between 32 and
+    64, so that the products fit into the cache; on other devices, at most 2048. Bounds are computed
+    for 32 nodes at a time on a CPU, and for the whole batch on other devices.
     """
     children: int | None = None
-    """Children made at once, twice the attributes at least; None: the larger of that
-    and eight for each node bounded at once.
+    """The number of children made at once, at least twice the number of attributes. None: the
+    larger of this minimum and eight for each node bounded at once.
     """
     capacity: int | None = None
-    """Nodes that a stack holds; when one is full the search ends, with a valid bound. None: 16
-    times the children, and at least 65,536 on a CPU and 16,384 on other devices.
+    """The number of nodes that a stack holds. If a stack is full, the search ends with a valid
+    bound. None: 16 times `children`, and at least 65,536 on a CPU and 16,384 on other devices.
     """
     max_steps: int = 1_000_000
-    """Batches for each sign, at most; then the search ends, with a valid bound."""
+    """The largest number of batches for each sign. Then the search ends with a valid bound."""
     beam_width: int = 32
-    """Monomials kept by the beam search that finds the first incumbent."""
+    """The number of monomials kept by the beam search, which finds the first incumbent."""
     beam_depth: int = 8
-    """Orders that the beam search visits, at most."""
+    """The largest order that the beam search visits."""
     num_matchings: int = 1024
-    """Matchings of the examples of the two classes along which weight may flow in a bound; as many
-    as examples, and all pairs have their turn; 16 at most where pairs reward more than all weights.
+    """The number of matchings between the examples of the two classes along which weight may flow
+    in a bound. With as many matchings as examples all pairs are tried. At most 16 are used if the
+    rewards of pairs exceed the losses of all examples.
     """
     num_nested: int = 2
-    """Nearest nested literals, on either side, that a literal is compared with."""
+    """The number of nearest nested literals, on each side, that a literal is compared with."""
     narrow: int | None = None
-    """Where there are more than twice as many literals, what is below a node of at most this many
-    is searched as an instance of its own. None: 128 on a CPU, 0 on other devices, which are fast
-    where many nodes have their turn together.
+    """A node with at most this many literals is searched as a separate, smaller instance, if there
+    are more than twice as many literals in total. None: 128 on a CPU, and 0 on other devices, which
+    are faster with large batches of nodes.
     """
     num_best: int = 1
-    """Monomials returned: the best one, which is certified, and the best others that
-    the search met.
+    """The number of monomials returned: the best one, which is certified, and the best others that
+    the search found.
     """
     missing: bool = False
-    """Under jit: whether features may be NaN, an attribute of which neither literal
-    holds. It doubles some products.
+    """Under jit: whether features may be NaN, which satisfies neither literal of the attribute. It
+    doubles the work of some products.
     """
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ class SearchConfig:
 
 
 class Monomials(NamedTuple):
-    """Some monomials, the best first; unused places have value -inf."""
+    """Monomials, the best first; unused entries have value -inf."""
 
     literals: Array  # [k, N] int8: +1 where the attribute must be 1, -1 where it must be 0
     signs: Array  # [k] int8, +1 or -1
@@ -73,12 +74,12 @@ class Monomials(NamedTuple):
 
 
 class MonomialSolution(NamedTuple):
-    """The best monomial and what bounds all others."""
+    """The best monomial, and an upper bound of the values of all monomials."""
 
     literals: Array  # [N] int8: +1 where the attribute must be 1, -1 where it must be 0
-    sign: Array  # [] int8: the class that its cover is said to be
+    sign: Array  # [] int8: the class that it predicts for the examples that it covers
     value: Array  # [] of (27), rounded
-    upper_bound: Array  # [] above the value of every monomial allowed
+    upper_bound: Array  # [] an upper bound of the value of every allowed monomial
     others: Monomials  # the best one first
     num_nodes: Array  # [] int32, nodes expanded
     status: Array  # [] int32: OPTIMAL, ITERATION_LIMIT, CAPACITY_LIMIT, INVALID_INPUT

@@ -1,4 +1,4 @@
-"""Linear operators: matrices, stored or not, by what a solver of linear programs needs of them."""
+"""Linear operators: matrices, stored or not, with the products that the solvers need."""
 
 from jboost.operators.adjoint import check_adjoint
 from jboost.operators.blocks import Blocks, bordered, stack

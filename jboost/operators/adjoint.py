@@ -1,4 +1,4 @@
-"""Whether the two products of an operator belong to one matrix."""
+"""Tests whether the two products of an operator belong to one matrix."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ _MAX_LOCATED = 2**20  # entries of a matrix that is searched for the wrong one
 
 
 def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 4) -> None:
-    """Compares <A x, y> with <x, A'y> for random x and y; on the host.
+    """Compares <A x, y> with <x, A'y> for random x and y, on the host.
 
-    An entry that is wrong by more than what rounding leaves of sums over a row and a column is
-    found, whichever it is; smaller errors are taken for rounding: of a matrix of a million signs in
-    float32 those of some hundredths.
+    A wrong entry is detected if its error exceeds the rounding error of sums over a row and a
+    column. Smaller errors pass as rounding. For a matrix of a million signs in float32, errors of
+    some hundredths pass.
 
     Args:
       operator: the operator to check, or a matrix, which `as_operator` converts.
       key: a key of `jax.random`; None for jax.random.key(0).
-      num_trials: how many pairs of vectors, static.
+      num_trials: the number of pairs of vectors, static.
 
     Raises:
-      ValueError: where the two differ, saying by how much and, of a matrix of up to a million
-        entries, at which entry most; where either takes zeros to something else, and so is no
-        product.
+      ValueError: if the two products differ. The message tells by how much and, for a matrix of up
+        to a million entries, at which entry most. Also if a product of zeros is not 0.
 
     >>> import jax.numpy as jnp, jboost
     >>> jboost.operators.check_adjoint(jboost.operators.identity(3))
@@ -81,7 +80,7 @@ def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 
         for a, b in ((images, left), (back, right))
     )
     gaps = np.abs(one - other)
-    # about that of all entries, as signs are random
+    # approximates the norm of the matrix, because the signs are random
     length = max(float(np.linalg.norm(product, axis=1).max()) for product in (images, back))
     tolerance = (
         _ROUNDINGS

@@ -1,4 +1,4 @@
-"""Matrices made of matrices."""
+"""Block matrices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from jboost.operators.types import Operator
 @register
 @dataclasses.dataclass(frozen=True)
 class Blocks:
-    """A grid of operators: those of a row have as many rows, those of a column as many columns."""
+    """A grid of operators. Operators in a row of the grid have equally many rows, and operators in
+    a column of the grid have equally many columns.
+    """
 
     blocks: tuple[tuple[Operator, ...], ...]
 
@@ -90,7 +92,7 @@ class Blocks:
 def _sum_blocks(
     blocks: Sequence[Operator], parts: list[Array], product: Callable, add: Callable
 ) -> Any:
-    """The sum of the products of the blocks that are not known to be zeros, or of one that is."""
+    """The sum of the products of the blocks. Blocks of zeros are skipped, unless all are."""
     pairs = list(zip(blocks, parts, strict=True))
     return add(
         [
@@ -115,15 +117,15 @@ def _join(parts: list) -> Any:
 
 
 def stack(operators: Sequence[Any], *, axis: int = 0) -> Blocks:
-    """Operators one below the other, or side by side.
+    """Stacks operators vertically or horizontally.
 
     Args:
-      operators: one or more operators or matrices; with as many columns for axis 0, with as many
-        rows for axis 1.
-      axis: 0 for one below the other, 1 for side by side.
+      operators: one or more operators or matrices, with equally many columns for axis 0, or equally
+        many rows for axis 1.
+      axis: 0 for vertical, 1 for horizontal.
 
     Raises:
-      ValueError: at trace time, naming the first that does not fit.
+      ValueError: at trace time, naming the first operator that does not fit.
 
     >>> import jax.numpy as jnp, jboost
     >>> both = jboost.operators.stack([jboost.operators.identity(2), jnp.array([[1.0, 2.0]])])
@@ -149,8 +151,8 @@ def bordered(operator: Any, *, rows: Any = None, columns: Any = None, corner: An
 
     Args:
       operator: [m, n].
-      rows: [k, n], or None for zeros; k is 0 where neither rows nor a corner is given.
-      columns: [m, l], or None for zeros; l is 0 where neither columns nor a corner is given.
+      rows: [k, n], or None for zeros; k is 0 if neither rows nor a corner is given.
+      columns: [m, l], or None for zeros; l is 0 if neither columns nor a corner is given.
       corner: [k, l], or None for zeros.
 
     Raises:
@@ -178,7 +180,7 @@ def bordered(operator: Any, *, rows: Any = None, columns: Any = None, corner: An
     num_beside = beside.shape[1] if beside is not None else (0 if last is None else last.shape[1])
     if last is not None and last.shape != (num_below, num_beside):
         raise ValueError(
-            f"corner has shape {list(last.shape)}: rows and columns leave room for"
+            f"corner has shape {list(last.shape)}: rows and columns allow only"
             f" {[num_below, num_beside]}"
         )
     top = (core, beside if beside is not None else Zeros((core.shape[0], num_beside)))

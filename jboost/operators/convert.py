@@ -28,14 +28,14 @@ def is_operator(value: Any) -> bool:
 
 
 def as_operator(value: Any, *, name: str = "operator") -> Operator:
-    """An operator as it is, and a matrix as the operator of it.
+    """Converts a matrix to an operator. Operators are returned unchanged.
 
     Args:
       value: an operator, a matrix of `jax.experimental.sparse`, or [rows, columns] numbers.
-      name: how the caller names the argument; a message begins with it.
+      name: the name of the argument in error messages.
 
     Raises:
-      ValueError: at trace time, if it is none of these.
+      ValueError: at trace time, if `value` is none of these.
 
     >>> import jboost
     >>> jboost.operators.as_operator([[1.0, 2.0]]).shape

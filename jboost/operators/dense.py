@@ -78,10 +78,10 @@ def dense(matrix: ArrayLike) -> Dense:
     """The operator of a stored matrix.
 
     Args:
-      matrix: [rows, columns], of any real dtype; computed with in the default float type.
+      matrix: [rows, columns], of any real dtype; it is converted to the default float type.
 
     Raises:
-      ValueError: at trace time, if it is no matrix of numbers.
+      ValueError: at trace time, if it is not a matrix of numbers.
 
     >>> import jax.numpy as jnp, jboost
     >>> jboost.operators.dense([[1, 2], [3, 4]]).matvec(jnp.array([1.0, 1.0])).tolist()

@@ -1,4 +1,4 @@
-"""Matrices that are nearly nothing: the identity, a diagonal, and zeros."""
+"""The identity, diagonal matrices and matrices of zeros."""
 
 from __future__ import annotations
 
@@ -148,10 +148,10 @@ def identity(size: int) -> Identity:
     """The identity of `size` rows.
 
     Args:
-      size: how many rows and columns, static.
+      size: the number of rows and of columns, static.
 
     Raises:
-      ValueError: if it is no size.
+      ValueError: if `size` is not a valid size.
 
     >>> import jboost
     >>> jboost.operators.identity(2).to_dense().tolist()
@@ -165,10 +165,10 @@ def diagonal(values: ArrayLike) -> Diagonal:
     """The square matrix with `values` on its diagonal.
 
     Args:
-      values: [size], of any real dtype; computed with in the default float type.
+      values: [size], of any real dtype; they are converted to the default float type.
 
     Raises:
-      ValueError: at trace time, if they are no vector of numbers.
+      ValueError: at trace time, if `values` is not a vector of numbers.
 
     >>> import jax.numpy as jnp, jboost
     >>> jboost.operators.diagonal([1, 2]).matvec(jnp.array([3.0, 4.0])).tolist()
@@ -181,11 +181,11 @@ def zeros(rows: int, columns: int) -> Zeros:
     """A matrix of zeros.
 
     Args:
-      rows: how many, static.
-      columns: how many, static.
+      rows: the number of rows, static.
+      columns: the number of columns, static.
 
     Raises:
-      ValueError: if one is no size.
+      ValueError: if one of them is not a valid size.
 
     >>> import jboost
     >>> jboost.operators.zeros(1, 2).to_dense().tolist()

@@ -1,4 +1,4 @@
-"""An operator that is two functions."""
+"""An operator that is defined by two functions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from jboost.operators import sums
 @register
 @dataclasses.dataclass(frozen=True)
 class FromFunctions:
-    """The matrix whose columns are the first function of unit vectors; norms and brackets ask for
-    them, a slab at a time.
+    """The matrix whose columns are the values of the first function at the unit vectors. Norms and
+    interval bounds compute these columns, one slab at a time.
     """
 
-    data: PyTree  # what both functions get first, unless it is None
+    data: PyTree  # the first argument of both functions, unless it is None
     forward: Callable[..., Array] = dataclasses.field(metadata={"static": True})
     adjoint: Callable[..., Array] = dataclasses.field(metadata={"static": True})
     shape: tuple[int, int] = dataclasses.field(metadata={"static": True})
@@ -76,7 +76,7 @@ class FromFunctions:
 
         def bracket(operator: FromFunctions, vector: Array, starts: Array) -> tuple[Array, Array]:
             def add(carry: tuple[Array, Array], start: Array) -> tuple[tuple[Array, Array], None]:
-                with jax.enable_x64(allowed):  # the user's function computes as outside
+                with jax.enable_x64(allowed):  # for the user's function, types are as outside
                     columns = operator._columns(start)
                     part = lax.dynamic_slice(vector, (start,), (size,))
                 total, slack = brackets.sum_and_slack(
@@ -100,7 +100,7 @@ class FromFunctions:
         return jnp.ravel(low)[: self.shape[1]], jnp.ravel(high)[: self.shape[1]]
 
     def largest_entry(self) -> Array:
-        """Not known."""
+        """Unknown, so inf."""
         return jnp.full((), jnp.inf)
 
     def to_dense(self) -> Array:
@@ -110,8 +110,8 @@ class FromFunctions:
         return jnp.reshape(columns, (starts.size * size, self.shape[0]))[: self.shape[1]].T
 
     def _starts(self) -> tuple[Array, int]:
-        """The first column of each slab, and how many columns a slab has; of the last some may lie
-        outside and are zero.
+        """The first column of each slab, and the number of columns of a slab. Columns of the last
+        slab beyond the matrix are 0.
         """
         size = sums.chunk_size(max(self.shape), self.shape[1])
         return size * jnp.arange(max(1, -(-self.shape[1] // size)), dtype=jnp.int32), size
@@ -139,21 +139,22 @@ def from_functions(
     *,
     data: PyTree | None = None,
 ) -> FromFunctions:
-    """The operator of two functions of a vector, traceable by JAX: the matrix A whose columns are
-    matvec of the unit vectors.
+    """The operator of two functions of a vector that JAX can trace: the matrix A whose columns are
+    the values of `matvec` at the unit vectors.
 
-    Functions of a module compare equal from call to call and compile nothing anew; a lambda made in
-    a loop does. Arrays that may be traced, mapped or differentiated belong in `data`, not in a
-    closure. `check_adjoint` tells whether the two functions fit together.
+    Use functions defined in a module: they compare equal from call to call, so that nothing is
+    compiled again. A lambda made in a loop is compiled each time. Arrays that may be traced, mapped
+    or differentiated belong in `data`, not in a closure. `check_adjoint` tests whether `rmatvec` is
+    the adjoint of `matvec`.
 
     Args:
-      matvec: x [columns] -> A x [rows], linear; of (data, x) where data is given.
-      rmatvec: y [rows] -> A'y [columns], linear; of (data, y) where data is given.
+      matvec: x [columns] -> A x [rows], linear; (data, x) -> A x if data is given.
+      rmatvec: y [rows] -> A'y [columns], linear; (data, y) -> A'y if data is given.
       shape: rows and columns, static.
       data: a pytree of arrays, or None.
 
     Raises:
-      ValueError: at trace time, naming the function that fails or whose answer has the wrong shape.
+      ValueError: at trace time, naming the function that fails or whose result has the wrong shape.
 
     >>> import jax.numpy as jnp, jboost
     >>> differences = jboost.operators.from_functions(

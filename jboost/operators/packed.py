@@ -1,25 +1,25 @@
-"""Matrices of signs, one or two bits an entry.
+"""Matrices of signs, stored with one or two bits per entry.
 
-A float32 matrix of signs holds one bit of information in 32. Packed, a game of 1e6 x 1e3 takes 125
-MB in place of 4 GB.
+A float32 matrix of signs has one bit of information in every 32 bits. Packed, a game of 1e6 x 1e3
+takes 125 MB instead of 4 GB.
 
-Products read eight columns at a time (Arlazarov, Dinic, Kronrod and Faradzev 1970, "four
+Products process eight columns at a time (Arlazarov, Dinic, Kronrod and Faradzev 1970, "four
 Russians"). A product with x first makes a table of the 256 signed sums of x over each group of
-eight columns; a row then needs one look-up a byte. A product with y from the left is the adjoint:
-y_i is added to one bin a byte, and the 256 bins of a group of eight columns are multiplied with the
-signs that they stand for. Both go over blocks of rows in one loop. The floor of either on a CPU is
-one access to a cache a byte, an eighth of one an entry; a dense product in float32 reads four bytes
-of memory an entry.
+eight columns. A row then needs one look-up per byte. The product with y from the left is the
+adjoint: y_i is added to one bin per byte, and the 256 bins of a group of eight columns are
+multiplied with the signs that they represent. Both loop over blocks of rows. On a CPU each takes at
+least one cache access per byte, that is, one for eight entries. A dense product in float32 reads
+four bytes of memory per entry.
 
 Measured on two cores of an AMD EPYC that other work shared (`python -m benchmarks.packed_games`):
 with 1e6 x 1e3 entries look-ups took 0.27 s and bins 0.49 s, beside 0.28 s and 1.12 s of the dense
 products; with 1e5 x 1e3, 23 ms and 42 ms beside 24 ms and 39 ms. That is 2.2 ns a look-up and 3.9
 ns an addition. The memory that is read would take 9 ms at the 14 GB/s of the dense product with x:
-both are bound by instructions. Of other ways, with 2e5 x 1e3 entries: unpacking to floats for a
-matrix product took 180 to 370 ms each way, signs set by exclusive or and summed in the same loop
-150 to 310 ms, tables over transposed groups of eight rows 210 to 590 ms, where look-ups took 50 ms
-and bins 126 ms. On a GPU the bins are added by atomic operations, in no fixed order; that has not
-been measured.
+both are bound by instructions. Alternatives were slower. With 2e5 x 1e3 entries, unpacking to
+floats for a matrix product took 180 to 370 ms each way, signs set by exclusive or and summed in the
+same loop 150 to 310 ms, and tables over transposed groups of eight rows 210 to 590 ms; look-ups
+took 50 ms and bins 126 ms. On a GPU the bins are added by atomic operations, in no fixed order;
+that has not been measured.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class PackedSigns:
         return self.bits.shape[0], self.num_columns
 
     def matvec(self, vector: Array) -> Array:
-        """One look-up a byte.
+        """One look-up per byte.
 
-        Integers are summed in int32, exactly below 2^31, and come back so; other numbers in the
-        default float type.
+        Integers are summed in int32, which is exact below 2^31, and the result is int32. Other
+        numbers are summed in the default float type.
         """
         return _look_up(
             self.bits,
@@ -85,18 +85,18 @@ class PackedSigns:
         )
 
     def rmatvec(self, vector: Array) -> Array:
-        """One addition a byte; integers as in `matvec`."""
+        """One addition per byte; integers as in `matvec`."""
         return self._weigh(sums.integers_or_floats("vector", vector, self.shape[0]), self._values())
 
     def row_norms(self, weights: Array) -> Array:
-        """One look-up a byte; without zeros, the sum of the weights."""
+        """One look-up per byte; without zeros, the sum of the weights."""
         weights = sums.cast("weights", weights, self.shape[1])
         if not self.has_zeros:
             return jnp.broadcast_to(numerics.precise_sum(weights), self.shape[:1])
         return _look_up(self.bits, self._tables(weights, np.abs(self._values())))
 
     def column_norms(self, weights: Array) -> Array:
-        """One addition a byte; without zeros, the sum of the weights."""
+        """One addition per byte; without zeros, the sum of the weights."""
         weights = sums.cast("weights", weights, self.shape[0])
         if not self.has_zeros:
             return jnp.broadcast_to(numerics.precise_sum(weights), self.shape[1:])
@@ -127,7 +127,7 @@ class PackedSigns:
         return numerics.in_64_bits(bracket)(self, vector)
 
     def largest_entry(self) -> Array:
-        """One, whether there is an entry or not."""
+        """One, even for a matrix without entries."""
         return self.largest
 
     def columns_at(self, index: Array) -> Array:
@@ -155,31 +155,33 @@ class PackedSigns:
         return self.columns_at(jnp.arange(self.num_columns, dtype=jnp.int32))
 
     def _values(self) -> np.ndarray:
-        """What an entry gets of a bit that is not set and of one that is, [planes, 2]."""
+        """The contributions of a cleared and of a set bit to an entry, [planes, 2]."""
         return np.array([[0, 1], [0, -1]] if self.has_zeros else [[-1, 1]])
 
     def _patterns(self, values: np.ndarray, dtype: Any) -> Array:
-        """What the bits of each byte stand for, [planes, 256, 8]."""
+        """The contributions of the bits of each byte, [planes, 256, 8]."""
         return jnp.asarray(
             np.stack([np.where(_BIT_OF == 1, high, low) for low, high in values]), dtype
         )
 
     def _sum_row_sizes(self, sizes: Array) -> Array:
-        """Sums of sizes [columns] over the entries of each row that are not 0, [rows], or [] where
-        none is.
+        """Sums [rows] of sizes [columns] over the nonzero entries of each row. Without zeros, all
+        sums are equal and the result is [].
         """
         if not self.has_zeros:
             return reduce.total(sizes)
         return _look_up(self.bits, self._tables(sizes, np.abs(self._values())))
 
     def _sum_column_sizes(self, sizes: Array) -> Array:
-        """Sums of sizes [rows] over the entries of each column that are not 0, [columns], or []
-        where none is.
+        """Sums [columns] of sizes [rows] over the nonzero entries of each column. Without zeros,
+        all sums are equal and the result is [].
         """
         return self._weigh(sizes, np.abs(self._values())) if self.has_zeros else reduce.total(sizes)
 
     def _tables(self, vector: Array, values: np.ndarray) -> Array:
-        """The sums over eight columns each for every value of a byte, [256, bytes of a row]."""
+        """The sums over each group of eight columns for every value of a byte, [256, bytes of a
+        row].
+        """
         groups = jnp.pad(vector, (0, -self.num_columns % _BITS)).reshape(-1, _BITS)
         patterns = self._patterns(values, vector.dtype)
         tables = numerics.times(patterns.reshape(-1, _BITS), groups.T).reshape(
@@ -222,7 +224,7 @@ class PackedSigns:
 
 
 def _look_up(bits: Array, tables: Array) -> Array:
-    """The sum over the bytes of each row of what the tables [256, bytes] hold for it, [rows]."""
+    """The sum over the bytes of each row of their entries in the tables [256, bytes], [rows]."""
     if bits.size == 0:
         return jnp.zeros(bits.shape[:1], tables.dtype)
     found: Array = sums.by_row(_look_up_rows, (bits,), (tables,))
@@ -247,9 +249,8 @@ def _look_up_rows(bits: Array, tables: Array) -> Array:
 
 
 def _blocks(num_rows: int, width: int) -> tuple[int, int]:
-    """How many rows a block has, and how many blocks there are;
-
-    the last begins earlier than the others end, if need be.
+    """The number of rows of a block, and the number of blocks. The last block may overlap the one
+    before.
     """
     size = min(num_rows, max(_FEWEST_ROWS, min(_MOST_ROWS, _LOOKUPS // width)))
     return size, -(-num_rows // size)
@@ -264,30 +265,29 @@ def _num_bytes(num_columns: int) -> int:
 
 
 def packed_signs(matrix_or_blocks: Any, *, zeros: bool | None = None) -> PackedSigns:
-    """The operator of a matrix of signs, one bit an entry, or two where entries may be 0.
+    """The operator of a matrix of signs, with one bit per entry, or two if entries may be 0.
 
-    Products with vectors of integers are exact in int32. Others are summed in the default float
-    type, by eight columns and by blocks of rows. `bracket_matvec` and `bracket_rmatvec` hold for
-    the exact matrix. Beside the bits a product needs tables of 1 kB a byte of a row (128 kB for
-    1,000 columns) and blocks of 2 MB, or of 256 rows. With 1e6 x 1e3 entries the matrix takes 125
-    MB.
+    Products with vectors of integers are exact in int32. Other products are summed in the default
+    float type, over groups of eight columns and blocks of rows. `bracket_matvec` and
+    `bracket_rmatvec` are bounds for the exact matrix. In addition to the bits, a product needs
+    tables of 1 kB per byte of a row (128 kB for 1,000 columns) and blocks of 2 MB, or of 256 rows.
+    With 1e6 x 1e3 entries the matrix takes 125 MB.
 
     Args:
-      matrix_or_blocks: [rows, columns] of -1, 0 and +1, of any real dtype. It is packed on the host
-        by blocks of rows, so that nothing of its size is made beside it; inside `jit` by the
-        program. Or an iterator over blocks [k, columns] of its rows, or a function without
-        arguments that returns one: so the whole matrix need not exist.
-      zeros: whether entries may be 0. None to find out, where values are known; traced matrices
-        then get two bits.
+      matrix_or_blocks: [rows, columns] of -1, 0 and +1, of any real dtype. It is packed by blocks
+        of rows on the host, which makes no temporary array of its size; inside `jit` it is packed
+        by the program. Or an iterator over blocks [k, columns] of its rows, or a function without
+        arguments that returns such an iterator: then the whole matrix need not exist.
+      zeros: whether entries may be 0. None tests known values; traced matrices then get two bits.
 
     Returns:
-      A `PackedSigns`. Its `bits` have the rows as their first axis, so that they can be sharded by
-      rows.
+      A `PackedSigns`. The first axis of its `bits` is that of the rows, so that they can be sharded
+      by rows.
 
     Raises:
-      ValueError: naming the argument, for entries other than -1, 0 and +1, for 0 where `zeros` is
-        False, and for blocks of unequal width. Of a traced matrix other entries count by their
-        signs, and `largest_entry` is inf: solvers then end in INVALID_INPUT.
+      ValueError: naming the argument, for entries other than -1, 0 and +1, for 0 if `zeros` is
+        False, and for blocks of unequal width. Of a traced matrix only the signs of other entries
+        are used, and `largest_entry` is inf: solvers then return INVALID_INPUT.
 
     >>> import jax.numpy as jnp, jboost
     >>> operator = jboost.operators.packed_signs([[1, -1, 1], [-1, -1, 1]])
@@ -337,9 +337,8 @@ def _packed_in_program(matrix: Array, has_zeros: bool) -> PackedSigns:
 
 
 def _packed_on_host(blocks: Iterator[Any], zeros: bool | None, name: str) -> PackedSigns:
-    """The bits of blocks one after the other;
-
-    those for -1 are kept where a block has zeros, and follow from the others elsewhere.
+    """The operator of consecutive blocks. Bits for -1 are stored only for blocks with zeros. For
+    other blocks they are the complement of the bits for +1.
     """
     positive: list[np.ndarray] = []
     negative: list[np.ndarray | None] = []
@@ -387,7 +386,7 @@ def _joined(
     num_columns: int,
     has_zeros: bool,
 ) -> np.ndarray:
-    """One array of all blocks, which are given up one by one."""
+    """One array of all blocks. Each block is freed once it is copied."""
     width = _num_bytes(num_columns)
     # bits past the last column stay 0
     used = np.packbits(np.ones((num_columns,), bool), bitorder="little")

@@ -1,8 +1,9 @@
-"""The cuts xi_i + xi_i' + sum of mu_u over S_ii' >= 1 of Goldberg and Eckstein (2009): the
-term in mu, no cut stored.
+"""The matrix of the coefficients of mu in the cuts of Goldberg and Eckstein (2009), which are
+xi_i + xi_i' + sum of mu_u over S_ii' >= 1. The matrix is not stored.
 
-S_ii' = {u : H_iu = y_i != H_i'u}. With `hits` C_iu = 1[H_iu = y_i] and `misses` N_i'u = 1[H_i'u !=
-y_i], the products are C diag(mu) N' with its rows strung together, and the diagonal of C' V N.
+S_ii' = {u : H_iu = y_i != H_i'u}. Let C_iu = 1[H_iu = y_i] (`hits`) and N_i'u = 1[H_i'u != y_i]
+(`misses`). The product with mu is C diag(mu) N', read row by row as a vector. The product with a
+vector V of pairs, as a matrix, is the diagonal of C' V N.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from jboost.operators import sums
 @register
 @dataclasses.dataclass(frozen=True)
 class PairCuts:
-    """The cuts of all pairs (i, i'), row i * q + i'; those that are no cuts are rows of zeros.
-    Memory is that of p x q numbers.
+    """The cuts of all pairs (i, i'), in row i * q + i'. Rows of pairs that are not cuts are 0.
+    Products take memory for p x q numbers.
     """
 
     hits: Array  # [p, U] 0 or 1
     misses: Array  # [q, U] 0 or 1
-    # [p]; None where all pairs are cuts, else those with labels of opposite sign
+    # [p]; if labels are given, only pairs with labels of opposite sign are cuts. None: all pairs
+    # are
     first_labels: Array | None
     second_labels: Array | None  # [q]
 
@@ -135,8 +137,8 @@ class PairCuts:
 @register
 @dataclasses.dataclass(frozen=True)
 class PairCutList:
-    """The cuts of a list of pairs; pairs that are no pairs are rows of zeros. Memory is that of k x
-    U numbers.
+    """The cuts of a list of pairs. Rows of padding are 0. Products take memory for k x U
+    numbers.
     """
 
     hits: Array  # [p, U] 0 or 1
@@ -216,15 +218,15 @@ def pair_cuts(
     Args:
       hits: [p, U] 0 or 1.
       misses: [q, U] 0 or 1.
-      pairs: [k, 2] integers, for these rows only, with -1 for a row of zeros; None for all p * q
-        rows, (i, i') being row i * q + i'.
+      pairs: [k, 2] integers, to make the rows of these pairs only; -1 makes a row of zeros. None
+        for all p * q rows; the pair (i, i') is row i * q + i'.
 
     Returns:
-      An operator that has, besides, `is_cut` [rows] bool: which rows are not padding.
+      An operator. It also has `is_cut` [rows] bool, which is False for padding rows.
 
     Raises:
-      ValueError: at trace time, where shapes do not fit; and, where the values are known, for
-        entries other than 0 and 1 and pairs out of range.
+      ValueError: at trace time, if shapes do not fit; and, if the values are known, for entries
+        other than 0 and 1 and for pairs out of range.
 
     >>> import jax.numpy as jnp, jboost
     >>> cuts = jboost.operators.pair_cuts([[1, 1, 0]], [[1, 0, 0], [1, 1, 1]])
@@ -247,24 +249,23 @@ def pair_cuts_of(
     mask: ArrayLike | None = None,
     pairs: ArrayLike | None = None,
 ) -> PairCuts | PairCutList:
-    """The cuts of Goldberg and Eckstein (2009), in both orders: row (i, i') of examples of opposite
-    classes has a 1
-    where H_iu = y_i != H_i'u.
+    """The cuts of Goldberg and Eckstein (2009) for both orders of each pair. Row (i, i') of
+    examples of opposite classes has a 1 where H_iu = y_i != H_i'u.
 
-    Labels may be traced, so the rows are those of all m * m pairs, (i, i') being row i * m + i',
-    with zeros where the classes agree: `is_cut` says which rows to bound. Where labels are known
-    before tracing, `stack` of two `pair_cuts`, one for each order, has no such rows and half the
-    memory.
+    Labels may be traced, so there are rows for all m * m pairs: the pair (i, i') is row i * m + i'.
+    Rows of pairs within a class are 0. `is_cut` tells which rows are cuts. If labels are known
+    before tracing, a `stack` of two `pair_cuts`, one for each order, avoids the rows of zeros and
+    takes half the memory.
 
     Args:
       outputs: [m, U] H in -1, 0, +1.
       labels: [m] -1 or +1.
-      mask: [m] bool, False for examples that are padding: all their rows are zero; None for all
-        True.
-      pairs: [k, 2] integers, for these rows only, with -1 for a row of zeros; None for all.
+      mask: [m] bool, False for padding examples, whose rows are 0; None for all True.
+      pairs: [k, 2] integers, to make the rows of these pairs only; -1 makes a row of zeros. None
+        for all pairs.
 
     Raises:
-      ValueError: at trace time, where shapes do not fit; and, where the values are known, for other
+      ValueError: at trace time, if shapes do not fit; and, if the values are known, for other
         outputs and labels and for pairs out of range.
 
     >>> import jboost
@@ -283,7 +284,7 @@ def pair_cuts_of(
     said, signs = jnp.where(kept[:, None], said, 0), jnp.where(kept, signs, 0)
     _validate("outputs", said, lambda known: np.isin(known, (-1, 0, 1)), "outputs are -1, 0 or +1")
     hits = (said == signs[:, None]).astype(said.dtype)
-    misses = (said != -signs[:, None]).astype(said.dtype)  # y_i = -y_i' wherever there is a cut
+    misses = (said != -signs[:, None]).astype(said.dtype)  # in a cut y_i = -y_i'
     if pairs is None:
         return PairCuts(hits, misses, signs, signs)
     places = _validate_pairs(pairs, signs.shape[0], signs.shape[0])

@@ -1,4 +1,4 @@
-"""A matrix of which the entries that are not zero are stored, by `jax.experimental.sparse`."""
+"""A sparse matrix, from the formats of `jax.experimental.sparse`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from jboost.operators import sums
 @register
 @dataclasses.dataclass(frozen=True)
 class Sparse:
-    """The operator of a list of entries. Of each place but one at most is to be other than 0, which
-    `sparse` sees to: brackets are of exact sums.
+    """The operator of a list of entries. At most one entry of each position may be nonzero, so that
+    interval bounds are those of the exact matrix. `sparse` ensures this.
     """
 
     data: Array  # [entries], 0 for padding
@@ -102,16 +102,16 @@ def _bracket(
 def sparse(bcoo: Any) -> Sparse:
     """The operator of a sparse matrix.
 
-    Indices outside of the matrix are padding, as in JAX. Entries of the same place are added here,
-    and the matrix is what their rounded sums are: products, norms, brackets and `to_dense` know no
-    other. Sums are in 64 bits. There are as many stored entries afterwards as before.
+    Indices outside the matrix are padding, as in JAX. Entries with the same position are added
+    once, in 64 bits, and rounded. The operator is the matrix of these sums. The number of stored
+    entries does not change.
 
     Args:
       bcoo: [rows, columns] a `jax.experimental.sparse.BCOO` without batched or dense dimensions, or
         a BCSR, COO, CSR or CSC.
 
     Raises:
-      ValueError: at trace time, if it is no such matrix.
+      ValueError: at trace time, if `bcoo` is not such a matrix.
 
     >>> import jax.numpy as jnp, jboost
     >>> from jax.experimental.sparse import BCOO
@@ -147,7 +147,7 @@ def sparse(bcoo: Any) -> Sparse:
 
 
 def _listed(matrix: Any) -> BCOO:
-    """The same entries as a list of places and numbers."""
+    """The same matrix as a BCOO."""
     if isinstance(matrix, BCSR):
         return matrix.to_bcoo()
     if isinstance(matrix, COO):
@@ -180,8 +180,10 @@ def _add_duplicates(data: Array, places: np.ndarray) -> Array:
 
 
 def _add_traced_duplicates(data: Array, rows: Array, columns: Array) -> Array:
-    """The sums at the first entry of each place, 0 at the others; the sums in 64 bits, which have
-    no derivative, and the derivative of plain ones.
+    """The data with the sum of each position at its first entry, and 0 at the others.
+
+    The sums are computed in 64 bits, which JAX cannot differentiate here. The derivative is that of
+    sums in the type of the data.
     """
     order = jnp.lexsort((columns, rows))
     rows, columns = rows[order], columns[order]

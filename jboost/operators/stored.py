@@ -1,8 +1,8 @@
-"""Matrices stored in fewer bits than they are computed with: a scale times integers of 8 bits, or
+"""Matrices stored in fewer bits than the computation uses: a scale times 8-bit integers, or
 bfloat16 numbers.
 
-A product reads the small numbers and widens a block of rows at a time, so that beside the matrix
-there is only a block in the default float type.
+A product converts one block of rows at a time to the default float type, so that the whole matrix
+never exists in that type.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ class Stored:
 def _widened(entries: Array, dtype: Any) -> Array:
     """Entries in the default float type.
 
-    bfloat16 numbers are the upper halves of those of float32. XLA for CPUs would convert a matrix
-    of dtype bfloat16 as a whole, before a loop over its blocks: hence the bits.
+    A bfloat16 number is the upper half of a float32. The matrix is stored as bits, because XLA on a
+    CPU would convert a whole matrix of dtype bfloat16 before the loop over its blocks.
     """
     if entries.dtype == jnp.uint16:
         return lax.bitcast_convert_type(entries.astype(jnp.uint32) << 16, jnp.float32).astype(dtype)
@@ -159,13 +159,13 @@ def _widened(entries: Array, dtype: Any) -> Array:
 
 
 def _blocks(matrix: Array) -> tuple[int, int]:
-    """How many rows a block has, and how many blocks there are."""
+    """The number of rows of a block, and the number of blocks."""
     size = max(1, min(matrix.shape[0], _BLOCK_ENTRIES // max(matrix.shape[1], 1)))
     return size, -(-matrix.shape[0] // size)
 
 
 def _times(matrix: Array, vector: Array, change: Any) -> Array:
-    """The entries after a change, times a vector."""
+    """The product of the matrix with a vector, after `change` is applied to each entry."""
     if matrix.size == 0:
         return jnp.zeros((matrix.shape[0],), vector.dtype)
 
@@ -187,7 +187,7 @@ def _times(matrix: Array, vector: Array, change: Any) -> Array:
 
 
 def _times_transposed(matrix: Array, vector: Array, change: Any) -> Array:
-    """A vector times the entries after a change."""
+    """The product of a vector with the matrix, after `change` is applied to each entry."""
     if matrix.size == 0:
         return jnp.zeros((matrix.shape[1],), vector.dtype)
 
@@ -209,21 +209,21 @@ def _times_transposed(matrix: Array, vector: Array, change: Any) -> Array:
 
 
 def stored(matrix: ArrayLike, dtype: str = "int8", *, scale: ArrayLike = 1.0) -> Stored:
-    """The operator of scale * matrix, whose entries are kept in 8 or 16 bits and computed with in
-    the default float type.
+    """The operator of scale * matrix. Entries are stored in 8 or 16 bits, and products are computed
+    in the default float type.
 
-    Integers lose nothing. Of bfloat16, which has 8 significant bits, entries are rounded here, by
-    up to 2^-9 of their size: all products and bounds are of the rounded matrix, `to_dense()`. The
+    Integers are stored exactly. bfloat16 has 8 significant bits, so entries are rounded by up to
+    2^-9 of their size. All products and bounds are those of the rounded matrix, `to_dense()`. The
     scale is applied to the products.
 
     Args:
-      matrix: [rows, columns]; for "int8" of integers in [-128, 127], of any dtype.
+      matrix: [rows, columns]; for "int8", integers in [-128, 127] of any dtype.
       dtype: "int8" or "bfloat16", static.
-      scale: [] positive; what the entries are multiplied with.
+      scale: [] positive, the factor of the entries.
 
     Raises:
-      ValueError: naming the argument. Of a traced matrix, entries that int8 does not hold are
-        clipped and rounded.
+      ValueError: naming the argument. Entries of a traced matrix that int8 cannot represent are
+        clipped and rounded instead.
 
     >>> import jax.numpy as jnp, jboost
     >>> operator = jboost.operators.stored([[100, -128], [0, 64]], "int8", scale=1 / 128)

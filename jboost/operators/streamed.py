@@ -1,9 +1,9 @@
-"""A matrix in blocks of rows that stay in the memory of the host, or in files, and are copied to
-the device one after the other.
+"""A matrix in blocks of rows that are stored in the memory of the host, or in files, and are copied
+to the device one after the other.
 
-Products run on the host, outside `jit`: while the device computes with a block, the next one is on
-its way (double buffering). At most three blocks are on the device at a time. Blocks that a GPU
-reads from pinned memory are copied at the speed of its bus, and without the CPU.
+The host drives the products, outside `jit`. While the device computes with a block, the next block
+is copied (double buffering). At most three blocks are on the device at a time. A GPU copies blocks
+from pinned memory at the speed of its bus, without the CPU.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from jboost.operators.types import Operator
 
 
 class Streamed:
-    """The operator of blocks of rows, one below the other; no pytree: its methods are called on the
-    host, with arrays whose values are known.
+    """The operator of consecutive blocks of rows. It is not a pytree: its methods are called on the
+    host, with concrete arrays.
     """
 
     def __init__(self, blocks: Sequence[Operator], shape: tuple[int, int]) -> None:
@@ -80,7 +80,7 @@ class Streamed:
         return jnp.concatenate(list(self._on_device(_to_dense)))
 
     def _with_rows(self, product: Callable[..., Any], vector: Array) -> Iterator[Any]:
-        """A product of each block and its own part of a vector of all rows."""
+        """The products of the blocks with their parts of a vector of all rows."""
         starts = np.cumsum([0, *(block.shape[0] for block in self._blocks)])
         return self._on_device(
             product, parts=[vector[start:end] for start, end in itertools.pairwise(starts)]
@@ -89,8 +89,8 @@ class Streamed:
     def _on_device(
         self, product: Callable[..., Any], *shared: Array, parts: Sequence[Array] | None = None
     ) -> Iterator[Any]:
-        """A product of each block; the next block is copied before the product of this one is
-        waited for.
+        """The products of the blocks. The next block is copied while the product of the current one
+        is computed.
         """
         device = devices.default()
         memory = jax.sharding.SingleDeviceSharding(device, memory_kind=device.default_memory().kind)
@@ -126,20 +126,20 @@ def _total(parts: Iterator[Array]) -> Array:
 def streamed(blocks: Sequence[Any], *, pinned: bool | None = None) -> Streamed:
     """The operator of blocks of rows that do not fit on the device together.
 
-    `jboost.relaxed_margin.solve` takes it, in a loop that the host drives. Products are the same up
-    to rounding as those of the whole matrix; interval bounds hold for it. Blocks of equal shapes
-    share their compiled products: only the last block should differ.
+    `jboost.relaxed_margin.solve` accepts it, and then runs its loop on the host. Products equal
+    those of the whole matrix up to rounding. Interval bounds hold for the whole matrix. Blocks of
+    equal shapes share compiled products, so only the last block should have another shape.
 
     Args:
       blocks: one or more, [k, columns] each, in the order of their rows: `packed_signs` or `stored`
         operators, or matrices, which NumPy may map from files (`numpy.load(mmap_mode="r")`).
         Operators are copied to the host.
-      pinned: whether blocks are copied to pinned memory, which must hold them all. None for
-        wherever the device is not a CPU and has such memory.
+      pinned: whether blocks are copied to pinned memory, which must hold all of them. None chooses
+        True if the device is not a CPU and has such memory.
 
     Raises:
-      ValueError: naming the block that is no matrix or has another number of columns; where the
-        device has no pinned memory.
+      ValueError: naming the block that is not a matrix or has another number of columns; or if
+        `pinned` is True and the device has no pinned memory.
 
     >>> import jax.numpy as jnp, jboost
     >>> operator = jboost.operators.streamed(
@@ -178,7 +178,7 @@ def streamed(blocks: Sequence[Any], *, pinned: bool | None = None) -> Streamed:
 
 
 def _on_host(name: str, block: Any) -> Operator:
-    """A block whose arrays are NumPy's."""
+    """The block with NumPy arrays."""
     if is_operator(block):
         operator: Operator = jax.tree.map(np.asarray, block)
         return operator

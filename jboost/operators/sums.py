@@ -1,5 +1,5 @@
-"""What the operators share: vectors cast, the size of a slab, blocks of rows, and rows that are
-divided over a mesh.
+"""Functions that the operators share: casts of vectors, sizes of slabs, blocks of rows, and sums
+over rows that are sharded over a mesh.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ MAX_ENTRIES = 4_000_000  # of a slab
 
 
 def cast(name: str, value: Any, *shape: int | str) -> Array:
-    """`value` in the default float type, if it has the wanted shape; ValueError at trace time
-    otherwise.
-    """
+    """`value` in the default float type. Raises ValueError at trace time for another shape."""
     return check.numeric(name, value, shape=shape, kinds="fiub").astype(jnp.result_type(float))
 
 
 def chunk_size(entries_each: int, count: int) -> int:
-    """How many of `count` items, of so many entries each, make a slab: one at least,
-    all at most.
+    """The number of items in a slab, between 1 and `count`, if an item has `entries_each`
+    entries.
     """
     return max(1, min(count, MAX_ENTRIES // max(entries_each, 1)))
 
 
 def integers_or_floats(name: str, value: Any, size: int) -> Array:
-    """A vector [size]: of integers as int32, of other numbers in the default float type; ValueError
-    at trace time if it is none.
+    """A vector [size]: integers as int32, other numbers in the default float type. Raises
+    ValueError at trace time for anything else.
     """
     vector = check.numeric(name, value, shape=(size,), kinds="fiub")
     return vector.astype(
@@ -42,17 +40,17 @@ def integers_or_floats(name: str, value: Any, size: int) -> Array:
 
 
 def block_at(matrix: Array, number: Array, size: int) -> tuple[Array, Array]:
-    """The first row of a block of rows of a matrix, and the block.
+    """The index of the first row of a block of rows of a matrix, and the block.
 
-    The last begins within the one before where the rows are no multiple of the size.
+    If the number of rows is not a multiple of the size, the last block overlaps the one before.
     """
     start = jnp.minimum(number * size, matrix.shape[0] - size).astype(jnp.int32)
     return start, lax.dynamic_slice_in_dim(matrix, start, size)
 
 
 def block_of(vector: Array, number: Array, start: Array, size: int) -> Array:
-    """The entries of a vector that belong to the rows of a block, 0 for those rows that are in the
-    block before too.
+    """The entries of a vector for the rows of a block, with 0 for rows that the block before also
+    contains.
     """
     numbers = lax.dynamic_slice_in_dim(vector, start, size)
     return jnp.where(
@@ -61,11 +59,11 @@ def block_of(vector: Array, number: Array, start: Array, size: int) -> Array:
 
 
 def by_row(function: Callable[..., Any], rows: tuple[Array, ...], whole: tuple[Any, ...]) -> Any:
-    """`function(*rows, *whole)`, whose results have a number for each row; on a mesh each device
-    computes those of its own rows.
+    """`function(*rows, *whole)`, whose results have one number per row. On a mesh each device
+    computes the results of its own rows.
 
-    A loop over blocks of rows that are in several parts would gather them. Rows that the devices do
-    not divide evenly are gathered.
+    Without this, a loop over blocks of sharded rows would gather them. Rows that cannot be divided
+    evenly among the devices are still gathered.
     """
     return meshes.over_devices(function, rows, whole) if _is_even(rows) else function(*rows, *whole)
 
@@ -73,8 +71,8 @@ def by_row(function: Callable[..., Any], rows: tuple[Array, ...], whole: tuple[A
 def over_rows(
     function: Callable[..., Any], rows: tuple[Array, ...], whole: tuple[Any, ...] = ()
 ) -> Any:
-    """`function(*rows, *whole)`, whose results are sums over the rows; on a mesh those of each
-    device are added.
+    """`function(*rows, *whole)`, whose results are sums over the rows. On a mesh the sums of all
+    devices are added.
     """
     if not meshes.is_set() or not _is_even(rows):
         return function(*rows, *whole)

@@ -1,4 +1,4 @@
-"""What a linear operator is: a matrix that may not be stored."""
+"""The interface of a linear operator: a matrix that need not be stored."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from jboost.base.types import Array
 
 
 class Operator(Protocol):
-    """A matrix A [rows, columns] as a pytree: two products, their sizes, and both products rounded
-    outwards.
+    """A matrix A [rows, columns] as a pytree, with its two products, the products of absolute
+    values, and interval bounds of the products.
     """
 
     @property
@@ -35,7 +35,7 @@ class Operator(Protocol):
         """Floats at or below and at or above the exact A'y, [columns] each."""
 
     def largest_entry(self) -> Array:
-        """No entry is larger in size, []; inf where that is not known."""
+        """An upper bound [] of the absolute values of the entries; inf if none is known."""
 
     def to_dense(self) -> Array:
         """The matrix, [rows, columns]."""

@@ -81,8 +81,8 @@ def least_distance_separator(
     Args:
       points: [n, 2], real, n at least 1.
       labels: [n], +1 or -1.
-      weights: [n], not negative, 0 as `mask` False; None for ones.
-      mask: [n] bool, False for rows that only pad.
+      weights: [n], not negative; a weight of 0 has the effect of `mask` False. None for ones.
+      mask: [n] bool, False for padding rows.
 
     Returns:
       `DistanceSeparator`, the constant classifier if all points are of one class. The statuses are
@@ -91,7 +91,7 @@ def least_distance_separator(
       cannot represent the points, nothing is proven.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape or a kind is wrong; for labels
+      ValueError: at trace time, naming the argument, if a shape or a kind is wrong; for labels
         and weights that are known and not allowed. Other values that are not allowed give status
         INVALID_INPUT and NaN.
 
@@ -201,22 +201,22 @@ def least_squared_distance_separator(
     Args:
       points: [n, 2], real, n at least 1.
       labels: [n], +1 or -1.
-      weights: [n], not negative, 0 as `mask` False; None for ones.
-      mask: [n] bool, False for rows that only pad.
-      ridge: [] positive, in coordinates whose larger extent is 2. A smaller ridge finds narrower
-        gaps.
+      weights: [n], not negative; a weight of 0 has the effect of `mask` False. None for ones.
+      mask: [n] bool, False for padding rows.
+      ridge: [] positive, for coordinates scaled to a larger extent of 2. A smaller ridge finds
+        narrower gaps.
 
     Returns:
-      `DistanceSeparator`, whose bounds are of the program in scaled coordinates: OPTIMAL where they
-      meet to 1e-6 (1e-3 without 64-bit types) of the objective, else ITERATION_LIMIT. If the points
-      are of one class it is the best constant, and the bounds are over constants. PRECISION_LIMIT
-      where the float type does not hold the points or the line; of points that it does not hold
-      nothing is proven.
+      `DistanceSeparator`, with bounds for the program in scaled coordinates. The status is OPTIMAL
+      if the bounds differ by at most 1e-6 (1e-3 without 64-bit types) of the objective, else
+      ITERATION_LIMIT. If all points are of one class, the result is the best constant, and the
+      bounds are over constants. The status is PRECISION_LIMIT if the float type cannot represent
+      the points or the line. If it cannot represent the points, nothing is proven.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape or a kind is wrong, for a
-        concrete ridge of 0 or less, and for labels and weights that are known and not allowed.
-        Other values that are not allowed give status INVALID_INPUT and NaN.
+      ValueError: at trace time, naming the argument, if a shape or a kind is wrong, for a concrete
+        ridge of 0 or less, and for labels and weights that are known and not allowed. Other values
+        that are not allowed give status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> separator = jboost.pair.least_squared_distance_separator(
@@ -327,8 +327,9 @@ def _evaluate(
     lower_bound: Array,
     status: Array,
 ) -> DistanceSeparator:
-    """What a line [3] in scaled coordinates is worth, or for one class the best constant [], a
-    size; `objective` of slacks [n] and the line.
+    """The `DistanceSeparator` of a line [3] in scaled coordinates. If all points are of one class,
+    it is the best constant, of size `constant`. `objective` is a function of the slacks [n] and the
+    line.
     """
     one_class, eps = examples.one_class, jnp.finfo(line.dtype).eps
     constant = jnp.where(jnp.any(examples.labels < 0), -constant, constant)
@@ -364,7 +365,7 @@ def _evaluate(
 
 
 def _shares(weights: Array, members: Array) -> Array:
-    """The share of each member in the weight of its class, 0 for others."""
+    """The share of each member in the weight of its class; 0 for the other points."""
     own = numerics.to_unit(jnp.where(members, weights, 0))
     total = jnp.sum(own)
     return own / jnp.where(total > 0, total, 1)

@@ -48,80 +48,86 @@ def optimal_separator(
     on_step: OnStep | None = None,
     initial: BranchAndBoundState | None = None,
 ) -> Separator:
-    """The line that misclassifies the least weight, over all lines and both constant classifiers;
-    exactly.
+    """The line that misclassifies the least weight, exactly, over all lines and both constant
+    classifiers.
 
-    All central points of the smaller class are swept at once (Boyarshinov and Magdon-Ismail 2005,
-    Theorem 2.3); of all optimal separator sets the one of largest margin is taken, and its bisector
-    returned (Theorem 2.13). O(m n log n) work for m points in the smaller class. It may be jitted,
-    vmapped over data sets, and called on float32 or float64 points.
+    All points of the smaller class serve as centres, and all lines through each centre are swept
+    (Boyarshinov and Magdon-Ismail 2005, Theorem 2.3). Of all optimal separator sets the one of
+    largest margin is taken, and its bisector is returned (Theorem 2.13). The work is O(m n log n)
+    for m points in the smaller class. The function may be jitted, vmapped over data sets, and
+    called with float32 or float64 points.
 
-    What is promised when:
-      * The search is exact for every finite input: points that repeat, collinear points, both
-        labels at one place, integer grids, general floats. No tolerance decides a tie. Comparisons
-        that quick keys leave open are redone with exact predicates; 64-bit types need not be
-        enabled. Points are taken as they are after the cast to a float type (without 64-bit types
+    Guarantees:
+      * The search is exact for every finite input: repeated points, collinear points, both labels
+      at
+        one position, integer grids, general floats. No tolerance decides a tie. Comparisons that
+        fast keys do not decide are repeated with exact predicates. 64-bit types need not be
+        enabled. Points are used as they are after the cast to a float type (without 64-bit types,
         float64 input is rounded to float32 first).
-      * Weights are compared as multiples of 2^-60 of their total: exact for integers below 2^53 in
-        total, and for float32 weights within a factor of 2^36 / n of each other. Losses that differ
-        by less count as equal.
-      * `loss` is the loss of the returned arrays, in float64 arithmetic; `lower_bound` is the
-        optimum, rounded down. They are equal, up to that rounding, and the status is OPTIMAL,
-        unless no line that the search could write in the result's float type stays within the
-        optimal set, or weights lie so far apart that this rounding is more than 2^-20 of the loss
-        (2^-9 with 32-bit words): PRECISION_LIMIT. Nor can optimality be claimed, and the bound is
-        then 0, where points do not survive the cast (integers beyond the float, subnormal floats)
-        or span so many binades that products of differences would underflow (2^400; 2^40 with
-        32-bit words).
-      * `margin` is that of the returned line, whose direction is the best one to the accuracy of a
-        quotient of two floats (float32: 2^-46 as a rule, 2^-25 close to slopes of small integers).
-        It falls short only where it is that small a part of the extent of the points.
-      * With three classifiers the search is exact where each coordinate, scaled by its own power of
-        two, is an integer of at most 25 bits. For other finite floats `lower_bound` is valid all
-        the same, and the status is PRECISION_LIMIT unless the loss meets it: as a rule it does,
-        short of points that are coplanar or collinear but for rounding. Planes through gaps much
-        thinner than those of 11-bit grids need results in float64.
-      * With `SweepConfig(word_bits=32)` weights are compared as multiples of 2^-29 of their total,
-        points have at most 32 bits, and directions of lines have 24: grids of 20 bits get the same
-        answers, other points may end in PRECISION_LIMIT more often. The program has no 64-bit
-        types, and a point whose score the rounding of float64 may turn counts as misclassified.
+      * Weights are rounded to multiples of 2^-60 of their total. This is exact for integers below
+        2^53 in total, and for float32 weights within a factor of 2^36 / n of each other. Losses
+        that differ by less count as equal.
+      * `loss` is the loss of the returned arrays in float64 arithmetic. `lower_bound` is the
+        optimum, rounded down. They are equal up to that rounding, and the status is OPTIMAL, with
+        two exceptions, in which the status is PRECISION_LIMIT: the search found no line in the
+        result's float type that attains the optimal set; or the weights differ so much that the
+        rounding exceeds 2^-20 of the loss (2^-9 with 32-bit words). Optimality is not proven, and
+        the bound is 0, if the cast changes points (integers beyond the float's precision, subnormal
+        floats), or if products of their differences could underflow (coordinates that differ by a
+        factor of 2^400, or 2^40 with 32-bit words).
+      * `margin` is that of the returned line. Its direction is the best one up to the accuracy of a
+        quotient of two floats (in float32 usually 2^-46, and 2^-25 close to slopes of small
+        integers). The margin is smaller than the best one only if it is itself such a small part of
+        the extent of the points.
+      * With three classifiers the search is exact if each coordinate, scaled by its own power of
+        two, is an integer of at most 25 bits. For other finite floats `lower_bound` is valid, and
+        the status is PRECISION_LIMIT unless the loss equals the bound. Usually it does, except for
+        points that are coplanar or collinear up to rounding. Planes through gaps much thinner than
+        those of 11-bit grids need results in float64.
+      * With `SweepConfig(word_bits=32)` weights are multiples of 2^-29 of their total, points have
+        at most 32 bits, and directions of lines have 24 bits. Grids of 20 bits give the same
+        results. Other points may give PRECISION_LIMIT more often. The program has no 64-bit types.
+        A point counts as misclassified if the rounding of float64 may change the sign of its score.
 
     Args:
       points: [n, 2], real; the scores of the two classifiers on n examples. Or [n, 3] for three
-        classifiers (Theorem 4.1): by the sweep O(m n^2 log n) work, for a few hundred points; by
-        branch and bound over cells of planes far less, for up to a hundred thousand.
+        classifiers (Theorem 4.1). For them the sweep takes O(m n^2 log n) work and suits a few
+        hundred points. Branch and bound over cells of planes takes much less and suits up to a
+        hundred thousand points.
       labels: [n], +1 or -1.
-      weights: [n], not negative, 0 as `mask` False; what it costs to misclassify each point, in any
-        unit. None for ones.
-      mask: [n] bool, False for rows that only pad.
-      tie_break: "margin" for the largest margin among all optimal separator sets; None for some
-        optimal set, which is faster where there are many.
+      weights: [n], not negative, the cost of misclassifying each point, in any unit. A weight of 0
+        has the effect of `mask` False. None for ones.
+      mask: [n] bool, False for padding rows.
+      tie_break: "margin" for the largest margin among all optimal separator sets; None for any
+        optimal set, which is faster if there are many.
       fat: whether the margin is that of the points without the misclassified ones ("removed") or
-        with their labels flipped ("flipped"). For a set of least weight both are the same line, by
+        with their labels flipped ("flipped"). For a set of least weight both give the same line, by
         Lemma 2.2.
-      method: "sweep"; "branch_and_bound", which the host drives: about n log n work on data of
-        which a line makes sense, up to n^2 where labels say nothing, for millions of points, always
-        with 64-bit words; "auto" for the sweep up to 8,192 points (64 in space) and under jit and
-        vmap, else branch and bound. Both give the same loss, bound, margin and status; of several
-        separators with the same loss and margin they may choose different ones.
-      config: static sizes, a `SweepConfig` or a `BranchAndBoundConfig`; chosen for the device where
-        None.
-      on_step: for branch and bound; called with (state, info) between steps, on the host, a
-        `BranchAndBoundState` and a `BranchAndBoundInfo`; False ends the search with status
-        TIME_LIMIT, the best separator so far and a valid bound.
-      initial: for branch and bound; a state that `on_step` was given for the same data, to go on
-        from; with the same `tie_break`, or with None.
+      method: "sweep", "branch_and_bound" or "auto". The host runs the loop of "branch_and_bound",
+        which suits millions of points and always uses 64-bit words. It takes about n log n work if
+        a line separates the data well, and up to n^2 if labels are random. "auto" chooses the sweep
+        for up to 8,192 points (64 in space) and inside jit and vmap, else branch and bound. Both
+        give the same loss, bound, margin and status. They may choose different separators of the
+        same loss and margin.
+      config: static sizes, a `SweepConfig` or a `BranchAndBoundConfig`; None chooses them for the
+        device.
+      on_step: for branch and bound; called on the host between steps with (state, info), a
+        `BranchAndBoundState` and a `BranchAndBoundInfo`. If it returns False, the search ends with
+        status TIME_LIMIT, the best separator so far and a valid bound.
+      initial: for branch and bound; a state that `on_step` received for the same data, from which
+        the search continues. It must come from a search with the same `tie_break`, unless
+        `tie_break` is None.
 
     Returns:
       A `Separator`; `margin` is in the units of `points`, `loss` and `lower_bound` in those of
-      `weights`. If the best is a constant classifier, normal is 0, bias +1 or -1, and the margin
-      infinite; a constant that ties wins by its margin.
+      `weights`. For a constant classifier, normal is 0, bias is +1 or -1 and the margin is
+      infinite. A constant classifier wins a tie, because its margin is larger.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong;
-        where labels and weights are known, for values that are not allowed. Where they are traced
-        (other labels, negative weights), and for NaN among points, the status is INVALID_INPUT and
-        the loss NaN; `jboost.validate` names the value on the host.
+      ValueError: at trace time, naming the argument, if a shape, a kind or an option is wrong; and,
+        if labels and weights are known, for values that are not allowed. If they are traced (other
+        labels, negative weights), and for NaN among points, the status is INVALID_INPUT and the
+        loss is NaN. `jboost.validate` names the invalid value on the host.
 
     >>> import jboost
     >>> points = [[0.0, 0.0], [2.0, 0.0], [1.0, 3.0], [4.0, 1.0]]
@@ -192,8 +198,8 @@ def _validate_traced(
     initial: BranchAndBoundState | None,
     is_traced: bool,
 ) -> None:
-    """Raises ValueError, naming the argument, where one asks for what the host drives and arrays
-    are traced.
+    """Raises ValueError, naming the argument, if arrays are traced and an argument requires branch
+    and bound, whose loop runs on the host.
     """
     asked = [
         f"{name} is given"

@@ -1,4 +1,4 @@
-"""What the pair engine returns, and how it predicts."""
+"""The results of the pair engine, and their predictions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from jboost.base.predict import scores_of, unless_invalid
 from jboost.base.types import Array, ArrayLike
 from jboost.geometry.linear import score_points
 
-# Which points a margin is measured on: all but the misclassified ones, or all with the labels of
-# those flipped.
+# The points that a margin is measured on: "removed" means all except the misclassified ones,
+# "flipped" means all, with the labels of the misclassified ones flipped.
 Fat = Literal["removed", "flipped"]
 
 
@@ -25,7 +25,7 @@ class Separator(NamedTuple):
     normal: Array  # [d], not necessarily a unit vector
     anchor: Array  # [d], a support point
     bias: Array  # []
-    offset: Array  # [], bias - normal . anchor, rounded: a convenience
+    offset: Array  # [], bias - normal . anchor, rounded; for convenience
     # [], weight misclassified by the score evaluated in float64, as `jboost.predict` does
     loss: Array
     lower_bound: Array  # [], no separator loses less
@@ -35,25 +35,27 @@ class Separator(NamedTuple):
 
 
 class LeaveOneOut(NamedTuple):
-    """What the best separator of all points but one does to the one left out."""
+    """Leave-one-out errors: each point is classified by the optimal separators of all other
+    points.
+    """
 
     error: Array  # [], the mean of `errors`: the leave-one-out estimate of the risk
     errors: Array  # [n], in the unit of the weights; 0 where masked
-    # [n] int32: 1 always right, 2 always wrong, 3 both among equally good separators; 0 where
-    # masked
+    # [n] int32: 1 if all optimal separators of the other points classify the point correctly, 2 if
+    # none does, 3 if some do; 0 where masked
     kinds: Array
     status: Array  # [] int32
 
 
 class ParetoFront(NamedTuple):
-    """All best compromises between weight and margin, the lightest first; entries from `count` on
-    are padding.
+    """The Pareto front of weight and margin, by increasing weight. Entries from `count` on are
+    padding.
 
-    The i-th separator is score(x) = normals[i] . (x - anchors[i]) + biases[i]. It keeps points of
-    the weight that losses[i] leaves at a distance of margins[i] at least, each on its side.
+    The i-th separator is score(x) = normals[i] . (x - anchors[i]) + biases[i]. All points except
+    some of total weight losses[i] are on their side at a distance of at least margins[i].
     """
 
-    losses: Array  # [k] weight that is given up, increasing; infinite padding
+    losses: Array  # [k] the weight of the points that are not kept, increasing; padded with inf
     margins: Array  # [k] increasing, infinite for a constant classifier; padded with 0
     normals: Array  # [k, d]
     anchors: Array  # [k, d]
@@ -66,7 +68,7 @@ class TradeOff(NamedTuple):
     """One point of a Pareto front, with its separator; score(x) = normal . (x - anchor) + bias."""
 
     energy: Array  # []
-    index: Array  # [] int32, its place on the front
+    index: Array  # [] int32, its index on the front
     normal: Array  # [d]
     anchor: Array  # [d]
     bias: Array  # []

@@ -1,4 +1,4 @@
-"""Weights from what is known about the labels."""
+"""Weights from the probabilities that labels are correct."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jboost.base.types import Array, ArrayLike
 
 
 class ConfidentLabels(NamedTuple):
-    """Labels and weights that make the least weight the greatest likelihood."""
+    """Labels and weights for which the separator of least weight has the greatest likelihood."""
 
-    labels: Array  # [n] +1 or -1, flipped where the given label is more likely wrong than right
+    labels: Array  # [n] +1 or -1, flipped if the given label is more likely wrong than right
     weights: Array  # [n] positive
-    mask: Array  # [n] bool, False where the label says nothing
+    mask: Array  # [n] bool, False if the label is as likely right as wrong
 
 
 @meshes.takes_sharded
@@ -26,9 +26,8 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
     (Boyarshinov and Magdon-Ismail 2005, Section 1).
 
     The separator of least weight then has the greatest likelihood. Labels with p < 1/2 are
-    flipped, and labels with p = 1/2 are masked out. A certain label (p = 0 or 1) would weigh
-    infinitely much: it gets the largest finite logit of its dtype's resolution, so p is clipped to
-    [eps, 1 - eps].
+    flipped, and labels with p = 1/2 are masked out. A certain label (p = 0 or 1) would have
+    infinite weight. Therefore p is clipped to [eps, 1 - eps], with the eps of its dtype.
 
     Args:
       labels: [n] +1 or -1.
@@ -38,9 +37,9 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
       `ConfidentLabels`, ready for `optimal_separator`.
 
     Raises:
-      ValueError: at trace time, if a shape or kind is wrong; and, where values are known, for
-        labels other than +1 and -1 and for what is no probability. Where they are not known both
-        come out as NaN weights, which `optimal_separator` does not allow.
+      ValueError: at trace time, if a shape or kind is wrong; and, if the values are known, for
+        labels other than +1 and -1 and for invalid probabilities. Traced values that are invalid
+        give NaN weights, which `optimal_separator` does not allow.
 
     >>> import jboost
     >>> confident = jboost.pair.confidence_weights([1, 1, -1], [0.9, 0.1, 0.5])
@@ -68,7 +67,7 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
 
 
 def _validate(labels: np.ndarray, probabilities: np.ndarray) -> None:
-    """Raises ValueError, naming the argument, at the first label or probability that is none."""
+    """Raises ValueError, naming the argument, for the first invalid label or probability."""
     check.require_labels(labels, np.ones(len(labels), bool))
     for i in np.flatnonzero(~((probabilities >= 0) & (probabilities <= 1)))[:1]:
         raise ValueError(

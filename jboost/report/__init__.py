@@ -1,1 +1,1 @@
-"""What a run found: the rules beside the optimal combination, the JSON report, and its text."""
+"""Reports of runs: rules to compare with, the JSON report, and its text."""

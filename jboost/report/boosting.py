@@ -1,4 +1,4 @@
-"""What a boosting run found: its certificate, its rules in words, and their text."""
+"""Reports of boosting runs: the certificate, and the rules as text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLAIMS = {
     "adaboost": ("training error", "training error <= product of the normalisers"),
     "infoboost": ("training error", "training error <= product of the normalisers"),
 }
-_NUM_SHOWN = 12
+_NUM_SHOWN = 12  # the largest number of rules in the text by default
 
 
 def describe_fit(fit: Fit, method: str, learner: str) -> dict[str, Any]:
@@ -27,8 +27,8 @@ def describe_fit(fit: Fit, method: str, learner: str) -> dict[str, Any]:
 
     Args:
       fit: concrete, of any booster.
-      method: as the command line calls the booster.
-      learner: as the command line calls the learner.
+      method: the name of the booster on the command line.
+      learner: the name of the learner on the command line.
     """
     return {
         "method": method,
@@ -40,12 +40,12 @@ def describe_fit(fit: Fit, method: str, learner: str) -> dict[str, Any]:
 
 
 def num_voting(ensemble: Ensemble) -> int:
-    """How many hypotheses have a vote that is not 0."""
+    """The number of hypotheses with a nonzero vote."""
     return int(np.any(np.asarray(ensemble.votes) != 0, axis=1).sum())
 
 
 def certificate(fit: Fit, method: str) -> dict[str, Any]:
-    """What is proven, with its meaning; infinite bounds are None."""
+    """The proven bounds, with their meaning; infinite bounds are None."""
     quantity, meaning = _CLAIMS[method]
     bounds = {
         name: float(value)
@@ -62,12 +62,12 @@ def certificate(fit: Fit, method: str) -> dict[str, Any]:
 
 
 def rules(ensemble: Ensemble, names: Sequence[str]) -> list[str] | None:
-    """The hypotheses in words with their votes, the greatest first; None where the learner has no
-    words.
+    """The hypotheses as text with their votes, the largest vote first; None if the learner cannot
+    describe its hypotheses.
 
     Args:
       ensemble: concrete.
-      names: of the features, quoted where they must be.
+      names: of the features, quoted if necessary.
     """
     learner = ensemble.learner
     if not hasattr(getattr(learner, "learner", learner), "describe"):
@@ -83,9 +83,9 @@ def lines(
     """Rounds, bounds, status and the first rules, line by line.
 
     Args:
-      fit: as `describe_fit` makes it, with a `verdict`.
-      said: as `rules` makes it.
-      num_shown: how many rules at most, None for all.
+      fit: the result of `describe_fit`, with a `verdict`.
+      said: the result of `rules`.
+      num_shown: the largest number of rules, None for all.
     """
     bounds = fit["certificate"]
     shown = [
@@ -118,8 +118,7 @@ def lines(
 
 
 def choice_lines(choice: Mapping[str, Any]) -> list[str]:
-    r"""The losses of all nus, where several were tried, and how far the choice came where it was
-    ended early.
+    r"""The losses of all values of nu that were tried, and a note if the choice was ended early.
 
     >>> tried = {"nu": 0.3, "mean": 0.25, "standard_error": 0.01, "says_something": True}
     >>> losses = [tried, tried | {"nu": 0.2, "says_something": False}, {"nu": 0.1, "mean": None}]

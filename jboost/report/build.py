@@ -1,4 +1,4 @@
-"""The report as a plain dictionary, ready for JSON: infinite numbers are null there."""
+"""The report as a dictionary for JSON, in which infinite numbers are null."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from jboost.pair.types import Separator
 from jboost.report import rules as rules_module
 from jboost.report.rules import Rule
 
-ENDINGS = (".json", ".txt")  # of the files that a report may replace
+ENDINGS = (".json", ".txt")  # the endings of files that a report may overwrite
 _PACKAGES = ("jboost", "jax", "jaxlib", "numpy", "polars", "scikit-learn", "skops")
 
-# a row for each rule: its name, and what it loses on the training rows and on those held out
+# one row per rule: its name, and its losses on the training rows and on the held-out rows
 Losses = list[dict[str, Any]]
 
 
@@ -35,7 +35,7 @@ def describe_separator(
     Args:
       separator: concrete, in the plane.
       names: of the two scores.
-      mapping: of the labels, to say in their words what is predicted.
+      mapping: of the labels, for the predictions in the user's terms.
     """
     normal, anchor, bias = (
         np.asarray(part, np.float64)
@@ -52,7 +52,7 @@ def describe_separator(
 
 
 def formula(separator: Separator, names: Sequence[str], mapping: LabelMapping | None) -> str:
-    """The separator in a line that a person can read; its numbers are rounded.
+    """The separator as one readable line, with rounded numbers.
 
     >>> import jboost
     >>> separator = jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
@@ -77,7 +77,7 @@ def formula(separator: Separator, names: Sequence[str], mapping: LabelMapping | 
 
 
 def describe_base(names: Sequence[str], base: BaseFit | None) -> dict[str, Any]:
-    """Where the scores that are combined come from."""
+    """The origin of the scores that are combined."""
     return {
         "names": list(names),
         "scores": f"{base.source}, trained by scikit-learn" if base else "columns of the data",
@@ -85,7 +85,7 @@ def describe_base(names: Sequence[str], base: BaseFit | None) -> dict[str, Any]:
 
 
 def certificate(separator: Separator | LinearVote) -> dict[str, Any]:
-    """What is proven about a separator, or a combination of many classifiers."""
+    """The proven bounds of a separator, or of a combination of many classifiers."""
     return {
         "loss": _finite(separator.loss),
         "lower_bound": _finite(separator.lower_bound),
@@ -127,12 +127,12 @@ def losses(
     training: tuple[np.ndarray, np.ndarray, np.ndarray],
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
 ) -> Losses:
-    """What each rule loses, as weight and as a rate.
+    """The loss of each rule, as weight and as a rate.
 
     Args:
       rules: fitted to the training examples.
       training: points [n, 2], labels [n] and weights [n].
-      held_out: the same of other examples, if there are any.
+      held_out: the same for other examples, or None.
     """
     rows = []
     for rule in rules:
@@ -148,7 +148,7 @@ def losses(
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that took part."""
+    """The versions of Python and of the packages that the run used."""
     return {
         "python": platform.python_version(),
         **{name: files.package_version(name) for name in _PACKAGES},

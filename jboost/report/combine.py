@@ -1,5 +1,5 @@
-"""What a combination of many classifiers is, for people: its formula, its numbers, and the rules
-that stand beside it.
+"""Reports of a combination of many classifiers: its formula, its numbers, and rules to compare it
+with.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ COMBINATION = "combination"
 
 
 def formula(vote: LinearVote, names: Sequence[str], mapping: LabelMapping | None) -> str:
-    """The combination in a line that a person can read; its numbers are rounded, and what has the
-    coefficient 0 is left out.
+    """The combination as one readable line, with rounded numbers and without zero coefficients.
 
     >>> vote = LinearVote(np.array([0.5, 0.0, -0.25]), np.array(0.125), *[None] * 5)
     >>> formula(vote, ["lda", "tree", "knn"], None)
@@ -58,7 +57,7 @@ def describe(
 
 
 def scores(vote: LinearVote, points: np.ndarray) -> np.ndarray:
-    """coefficients . x + offset in float64, whatever the precision of the vote; [k]."""
+    """coefficients . x + offset, [k], in float64 for votes of any precision."""
     values: np.ndarray = np.asarray(points, np.float64) @ np.asarray(
         vote.coefficients, np.float64
     ) + float(vote.offset)
@@ -73,8 +72,8 @@ def make_rules(
     stacked: LinearVote,
     vote: LinearVote,
 ) -> list[Rule]:
-    """Each classifier at its best threshold, majority vote, average, stacking and the combination,
-    which is the last.
+    """The rules: each classifier at its best threshold, majority vote, average, stacking and, last,
+    the combination.
 
     Args:
       points: [n, d] float64, the scores.

@@ -1,6 +1,4 @@
-"""What is said about a classifier made of example weights: its support, and what is proven about
-it.
-"""
+"""Reports of a classifier that is defined by example weights: its support and its certificate."""
 
 from __future__ import annotations
 
@@ -14,12 +12,12 @@ from jboost.data.table import LabelMapping
 from jboost.example_weights import ExampleWeightModel
 from jboost.report import verdict
 
-_NUM_SHOWN = 20
+_NUM_SHOWN = 20  # the largest number of support examples in the text by default
 
 
 def describe(model: ExampleWeightModel, names: tuple[str, ...], radius: float) -> dict[str, Any]:
-    """Numbers, support and certificate, ready for JSON; the examples of the support in order of
-    weight.
+    """The numbers, the support and the certificate for JSON. The examples of the support are sorted
+    by weight.
     """
     weights = np.asarray(model.example_weights, np.float64)
     order = np.argsort(-weights, kind="stable")[: int((weights > 0).sum())]
@@ -50,12 +48,12 @@ def _finite(value: float) -> float | None:
 def lines(
     description: dict[str, Any], mapping: LabelMapping, *, num_shown: int | None = _NUM_SHOWN
 ) -> list[str]:
-    """The description as text, a line each.
+    """The description as lines of text.
 
     Args:
-      description: as `describe` makes it, with a `verdict`.
+      description: the result of `describe`, with a `verdict`.
       mapping: of the labels.
-      num_shown: how many examples of the support are listed; None for all.
+      num_shown: the largest number of support examples to list; None for all.
     """
     support, names = description["support"], description["names"]
     bounds = " to ".join(

@@ -38,7 +38,7 @@ class TextRule:
     coefficient: float
     order: int  # literals
     cost: float  # in errors
-    covers_negative: int  # rows of class -1 that it holds for
+    covers_negative: int  # the number of rows of class -1 for which it holds
     covers_positive: int
 
 
@@ -53,7 +53,7 @@ def describe_rules(
 
     Args:
       ensemble: of monomials, concrete.
-      binarizer: of the attributes that the monomials ask.
+      binarizer: of the bits that the monomials use.
       bits: [m, N] the training rows.
       labels: [m] -1 or +1.
       mapping: from -1 and +1 to the labels of the user.
@@ -83,7 +83,7 @@ def describe_rules(
 
 
 def costs(ensemble: Ensemble, bits: np.ndarray) -> np.ndarray:
-    """What a monomial costs, in errors, by order, [K + 1]; the first is that of a constant."""
+    """The cost of a monomial by order, in errors, [K + 1]; the first is that of a constant."""
     learner, num_attributes = ensemble.learner, bits.shape[1]
     highest = num_attributes if learner.max_order is None else learner.max_order
     prices = np.asarray(
@@ -94,8 +94,8 @@ def costs(ensemble: Ensemble, bits: np.ndarray) -> np.ndarray:
 
 
 def certificate(fit: Fit) -> dict[str, Any]:
-    """All bounds, None where they are infinite: of the relaxation (18), and of errors and costs
-    (15); with the status explained.
+    """The bounds of the relaxation (18), and of errors and costs (15), with an explanation of the
+    status. Infinite bounds are None.
     """
     named = ("lower_bound", "upper_bound", "integer_lower_bound", "integer_upper_bound")
     bounds = {name: float(getattr(fit.certificate, name)) for name in named}
@@ -116,7 +116,7 @@ def describe_search(found: ExactFit) -> dict[str, Any]:
 
 
 def search_lines(search: Mapping[str, Any]) -> list[str]:
-    """The branch and cut in a line.
+    """The result of the branch and cut as one line.
 
     >>> search_lines(
     ...     {"hypotheses": 12, "nodes": 40, "status": "OPTIMAL", "explanation": "OPTIMAL: ..."}
@@ -130,10 +130,10 @@ def search_lines(search: Mapping[str, Any]) -> list[str]:
 
 
 def in_words(bounds: Mapping[str, Any], *, max_order: int | None, margin: float) -> str:
-    """What is proven about all models of this kind, in a sentence.
+    """One sentence about what is proven for all models of this kind.
 
     Args:
-      bounds: as `certificate` makes them.
+      bounds: the result of `certificate`.
       max_order: K, None for any order.
       margin: rho.
 
@@ -184,8 +184,8 @@ def code_length(
         + (|lambda|_0 + 1) ceil(log2 M) + errors ceil(log2 M)
 
     T = K + 1 tables: one for each order, and one for the two constants, of order 0.
-    |U_k| = 2^(k + 1) C(N, k): which attributes, which way each, and the class; (28) leaves the
-    class out.
+    |U_k| = 2^(k + 1) C(N, k) is the number of choices of the attributes, their signs and the class.
+    (28) does not count the class.
 
     Args:
       orders: of the rules with a vote.
@@ -223,8 +223,8 @@ def code_length(
 
 
 def risk_bound(num_bits: float, num_examples: int, *, delta: float = DELTA) -> float:
-    """With probability 1 - delta the error on as many new rows is at most code
-    length / M + ln(1 / delta) / M, (5); above 1 it says nothing.
+    """The bound (5) of the error on M new rows, code length / M + ln(1 / delta) / M. It holds with
+    probability 1 - delta. A bound above 1 is vacuous.
 
     Args:
       num_bits: the code length.
@@ -243,9 +243,9 @@ def lines(
     """The rules, the certificate and the bounds, line by line.
 
     Args:
-      model: as `jboost.cli.l0.describe` makes it.
+      model: the result of `jboost.cli.l0.describe`.
       mapping: of the labels.
-      num_shown: how many rules at most, None for all.
+      num_shown: the largest number of rules, None for all.
     """
     bounds, code, rules = model["certificate"], model["code_length"], model["rules"]
     shown = [f"model       {_vote(model, mapping)}"]
@@ -284,11 +284,11 @@ def lines(
 
 
 def choice_lines(choice: Mapping[str, Any]) -> list[str]:
-    """The held-out losses of all kappas, margins and votes, where several were tried.
+    """The held-out losses of all values of kappa, margin and vote that were tried.
 
     Args:
-      choice: `chosen` kappa, margin and vote, the `losses` of those that were fitted, and how many
-        `candidates` there are.
+      choice: the `chosen` kappa, margin and vote, the `losses` of those that were fitted, and the
+        number of `candidates`.
 
     >>> one = {"kappa": 1.5, "margin": 0.1, "vote": "sparse"}
     >>> choice_lines(
@@ -316,7 +316,7 @@ def choice_lines(choice: Mapping[str, Any]) -> list[str]:
 
 
 def _size(row: Mapping[str, Any]) -> str:
-    """The order and the number of rules of a candidate, where they are chosen."""
+    """The order and the number of rules of a candidate, if they are chosen too."""
     if "max_order" not in row:
         return ""
     rules = (
@@ -329,8 +329,8 @@ def explanations(rules: Sequence[Mapping[str, Any]], holds: np.ndarray) -> list[
     """The rules that hold for each row, in one text each.
 
     Args:
-      rules: as `describe_rules` makes them, as dictionaries.
-      holds: [k, r] as `fired` makes it.
+      rules: the result of `describe_rules`, as dictionaries.
+      holds: [k, r] the result of `fired`.
     """
     said = [f"{rule['coefficient']:.4f} {rule['label']} if {rule['text']}" for rule in rules]
     return [
@@ -363,5 +363,5 @@ def _number(value: float | None) -> str:
 
 
 def _bits(size: int) -> int:
-    """ceil(log2 size) of an integer from 1."""
+    """ceil(log2 size), for an integer of at least 1."""
     return (size - 1).bit_length()

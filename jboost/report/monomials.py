@@ -1,5 +1,5 @@
-"""Votes of monomials, whichever method found them: which of them vote, and which of them hold for a
-row.
+"""Functions for ensembles of monomials of any method: which monomials vote, and which of them hold
+for a row.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from jboost.base.boosting import Ensemble
 
 
 def voting(ensemble: Ensemble) -> np.ndarray:
-    """The slots with a vote, the greatest first, [r]."""
+    """The indices [r] of the slots with a nonzero vote, the largest vote first."""
     sizes = np.abs(np.asarray(ensemble.votes)[:, 0])
     order = np.argsort(-sizes, kind="stable")
     return order[sizes[order] > 0]
@@ -21,7 +21,7 @@ def fired(ensemble: Ensemble, bits: np.ndarray) -> np.ndarray:
 
     Args:
       ensemble: of monomials, concrete.
-      bits: [k, N] of 0, 1, and NaN where neither literal holds.
+      bits: [k, N] of 0, 1, and NaN, for which neither literal holds.
     """
     literals = np.asarray(ensemble.hypotheses.literals)[voting(ensemble)]
     holds = np.ones((len(bits), len(literals)), bool)

@@ -1,10 +1,10 @@
-"""The rules that stand beside the optimal combination: each turns the two scores of an example into
-a vote.
+"""Rules to compare the optimal combination with. Each rule maps the two scores of an example to a
+vote.
 
-A vote is +1, -1, or 0 where a rule is of two minds; an example of weight w costs w (1 - label
-vote) / 2, so that a 0 costs half. All rules but the majority vote are lines in the plane of the
-scores, and the majority vote costs the mean of its two members: on the examples it was fitted to,
-nothing here costs less than the optimal combination.
+A vote is +1, -1, or 0 for a tie. An example of weight w costs w (1 - label vote) / 2, so a tie
+costs half. All rules except the majority vote are lines in the plane of the scores. The majority
+vote costs the mean of its two members. Hence no rule costs less than the optimal combination on the
+training examples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OPTIMAL = "optimal combination"
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One way to decide from the scores of two base classifiers."""
+    """A decision rule on the scores of two base classifiers."""
 
     name: str
     detail: str
@@ -37,7 +37,7 @@ def fit_rules(
     names: Sequence[str],
     separator: Separator,
 ) -> list[Rule]:
-    """All rules, fitted to the same scores; the optimal combination is the last.
+    """All rules, fitted to the same scores. The last one is the optimal combination.
 
     Args:
       points: [n, 2] float64, the scores.
@@ -82,15 +82,15 @@ def loss(rule: Rule, points: np.ndarray, labels: np.ndarray, weights: np.ndarray
 
 
 def best_threshold(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
-    """The threshold t for which "above t is +1" costs least: halfway between two scores, or
-    infinite. Among equals the first.
+    """The threshold t of least cost for the rule "above t is +1". It is half way between two
+    scores, or infinite. Of equal thresholds the first is taken.
 
     >>> best_threshold(np.array([1.0, 2.0, 4.0]), np.array([-1, -1, 1]), np.ones(3))
     3.0
     """
     values, place = np.unique(scores, return_inverse=True)
     gain = np.zeros(len(values) + 1)
-    # what moving the threshold above this value saves
+    # the decrease of the cost when the threshold moves above this value
     np.add.at(gain, place + 1, -labels * weights)
     best = int(np.cumsum(gain).argmax())
     if best == 0:
@@ -102,7 +102,7 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray) 
 
 
 def separator_scores(separator: Separator, points: np.ndarray) -> np.ndarray:
-    """normal . (x - anchor) + bias in float64, whatever the precision of the separator; [k]."""
+    """normal . (x - anchor) + bias, [k], in float64 for separators of any precision."""
     normal, anchor, bias = (
         np.asarray(part, np.float64)
         for part in (separator.normal, separator.anchor, separator.bias)
@@ -116,7 +116,7 @@ def _stacking(points: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Ru
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    # by powers of two, so that no square overflows and all else is as without
+    # scaled by powers of two, so that squares do not overflow and nothing else is rounded
     _, exponents = np.frexp(np.abs(points).max(axis=0, initial=0.0))
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     with warnings.catch_warnings():

@@ -1,5 +1,5 @@
-"""What a run of SLIPPER found, for people: rules as text with their votes, what they cover, the
-certificate and the choice of rounds.
+"""Reports of a run of SLIPPER: the rules as text with their votes and their covers, the
+certificate, and the choice of the number of rounds.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _ALWAYS = "always"
 
 @dataclasses.dataclass(frozen=True)
 class TextRule:
-    """One rule that votes, the default rule among them."""
+    """One rule that votes, which may be the default rule."""
 
-    text: str  # `41.5 < age <= 64.5 and cp != 3`; `always` of the default rule
-    label: str  # the class that it speaks for
-    vote: float  # above 0 where that is the class +1
+    text: str  # `41.5 < age <= 64.5 and cp != 3`; `always` for the default rule
+    label: str  # the class that it predicts
+    vote: float  # positive for the class +1
     order: int  # literals
-    covers_negative: int  # rows of class -1 that it holds for
+    covers_negative: int  # the number of rows of class -1 for which it holds
     covers_positive: int
 
 
@@ -40,7 +40,7 @@ def describe_rules(
     labels: np.ndarray,
     mapping: LabelMapping,
 ) -> list[TextRule]:
-    """The rules in words with what they cover, in the order of `voting`.
+    """The rules as text with the numbers of rows that they cover, in the order of `voting`.
 
     Args:
       ensemble: of rules over the bits of `binarizer`, concrete.
@@ -70,8 +70,8 @@ def describe_rules(
 
 
 def certificate(fit: Fit) -> dict[str, Any]:
-    """The training error and its bound, the product of the normalisers; with the status
-    explained.
+    """The training error and its bound, the product of the normalisers, with an explanation of the
+    status.
     """
     bounds = {
         name: float(getattr(fit.certificate, name)) for name in ("lower_bound", "upper_bound")
@@ -92,16 +92,16 @@ def describe(
     mapping: LabelMapping,
     errors: Sequence[float],
 ) -> dict[str, Any]:
-    """All that is said about a fit, ready for JSON.
+    """The description of a fit for JSON.
 
     Args:
-      fit: for its certificate.
-      ensemble: its voting part.
+      fit: the fit, for its certificate.
+      ensemble: the part of the fit's ensemble that votes.
       binarizer: of the bits.
       bits: [m, N] the training rows.
       labels: [m].
       mapping: of the labels.
-      errors: held-out error by number of rounds; empty where that number was given.
+      errors: held-out error by number of rounds; empty if the number of rounds was given.
     """
     num_rounds = int(fit.num_rounds)
     return {
@@ -126,9 +126,9 @@ def lines(
     """Rounds, rules, certificate and status, line by line.
 
     Args:
-      model: as `describe` makes it, with a `verdict`.
+      model: the result of `describe`, with a `verdict`.
       mapping: of the labels.
-      num_shown: how many rules at most, None for all.
+      num_shown: the largest number of rules, None for all.
     """
     bounds, rules, totals = model["certificate"], model["rules"], model["rows"]
     shown = [
@@ -176,8 +176,8 @@ def explanations(rules: Sequence[Mapping[str, Any]], holds: np.ndarray) -> list[
     """The rules that hold for each row, in one text each.
 
     Args:
-      rules: as `describe_rules` makes them, as dictionaries.
-      holds: [k, r] as `fired` makes it.
+      rules: the result of `describe_rules`, as dictionaries.
+      holds: [k, r] the result of `fired`.
     """
     said = [
         f"{abs(rule['vote']):.4f} {rule['label']}"

@@ -1,4 +1,4 @@
-"""Reports as text for a terminal, by rich."""
+"""Reports as text for a terminal, with rich."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from jboost.report.rules import OPTIMAL
 
-_NUM_NAMED = 12
+_NUM_NAMED = 12  # the largest number of names in a line
 
 
 def loss_table(losses: Sequence[Mapping[str, Any]]) -> Any:
-    """The losses of all rules, a row each; the optimal combination stands out.
+    """The losses of all rules, one row per rule; the optimal combination is highlighted.
 
     Args:
-      losses: as `jboost.report.build.losses` makes them.
+      losses: the result of `jboost.report.build.losses`.
 
     Returns:
       A `rich.table.Table`.
@@ -36,7 +36,7 @@ def loss_table(losses: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def cross_validation_table(results: Sequence[Mapping[str, Any]]) -> Any:
-    """Mean and standard error over the folds of the loss rates, a row for each rule; see
+    """Mean and standard error of the loss rates over the folds, one row per rule; see
     `loss_table`.
     """
     table = _table("classifier", "", "training", "held out")
@@ -50,7 +50,7 @@ def cross_validation_table(results: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def support_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Accuracy and number of hypotheses over the folds, of those rules that count theirs.
+    """Accuracy and number of hypotheses over the folds, for rules that have hypotheses.
 
     >>> row = {
     ...     "rule": "l0",
@@ -70,7 +70,7 @@ def support_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def certificate_lines(certificate: Mapping[str, Any], separator: Mapping[str, Any]) -> list[str]:
-    """The formula and what is proven, line by line."""
+    """The formula and the proven bounds, line by line."""
     bound = f"{_weight(certificate['lower_bound'])} <= optimum <= {_weight(certificate['loss'])}"
     proof = "the optimum" if certificate["is_optimal"] else "not proven optimal"
     margin = (
@@ -104,7 +104,7 @@ def data_lines(data: Mapping[str, Any]) -> list[str]:
 
 
 def _few(names: Collection[str]) -> str:
-    """The first dozen names, and how many there are of more."""
+    """The first dozen names, and the total number if there are more."""
     rest = f", ... ({len(names)} in all)" if len(names) > _NUM_NAMED else ""
     return ", ".join(list(names)[:_NUM_NAMED]) + rest
 
@@ -122,7 +122,7 @@ def seconds_line(seconds: Mapping[str, float]) -> str:
 
 
 def programs_line(programs: Mapping[str, float]) -> str:
-    """How many programs XLA compiled, and how many the cache of compiled programs held.
+    """The numbers of programs that XLA compiled, and that came from the cache of compiled programs.
 
     >>> programs_line({"compiled": 3, "from_cache": 12, "seconds": 4.25})
     '3 compiled and 12 taken from the cache in 4.2 s'

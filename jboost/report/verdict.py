@@ -1,5 +1,5 @@
-"""Whether a result says anything: a proof of optimality means little where the best is no better
-than nothing.
+"""Tests whether a result is informative: a proof of optimality is of little use if the optimum is
+no better than a constant classifier.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-_ROUNDING = 1e-6  # of soft margins and, relative, of losses in float32
+# A tolerance for rounding in float32: absolute for soft margins, relative for losses.
+_ROUNDING = 1e-6
 
 
 def assess(
@@ -21,19 +22,19 @@ def assess(
     reasons: Sequence[str] = (),
     remedy: str,
 ) -> dict[str, Any]:
-    """The verdict on a vote, ready for JSON.
+    """The verdict on a vote, for JSON.
 
     Args:
-      loss_rate: share of the weight of its training rows that it misclassifies.
+      loss_rate: the share of the weight of its training rows that it misclassifies.
       labels: [m] -1 or +1, of these rows.
       weights: [m].
-      reasons: why the vote says nothing, beside its loss; empty where nothing else speaks against
-        it.
-      remedy: what to do about a vote that says nothing.
+      reasons: reasons, other than its loss, why the vote is not informative; may be empty.
+      remedy: what to do about a vote that is not informative.
 
     Returns:
-      `says_something`, the `constant_loss_rate` of the larger class, the `reasons` why the vote
-      says nothing, and the `remedy`, None where it says something.
+      `says_something`, which tells whether the vote is informative; the `constant_loss_rate` of
+      predicting the larger class; the `reasons` why the vote is not informative; and the `remedy`,
+      None for an informative vote.
 
     >>> labels, weights = np.array([1, 1, -1, 1]), np.ones(4)
     >>> assess(0.0, labels, weights, remedy="a greater --nu")
@@ -58,10 +59,10 @@ def assess(
 
 
 def soft_margin_reasons(bounds: Mapping[str, float | None]) -> list[str]:
-    """Why a soft margin says nothing; empty where one above 0 is proven.
+    """The reasons why a soft margin is not informative; empty if a positive one is proven.
 
     Args:
-      bounds: `lower_bound`, and `upper_bound` or, where that is None, `seen_upper_bound`.
+      bounds: `lower_bound`, and `upper_bound` or, if that is None, `seen_upper_bound`.
 
     >>> soft_margin_reasons({"lower_bound": 0.0, "upper_bound": 0.009, "seen_upper_bound": 0.009})
     ['its soft margin is 0, as that of no vote at all, and the best is 0.009 at most']
@@ -77,7 +78,7 @@ def soft_margin_reasons(bounds: Mapping[str, float | None]) -> list[str]:
 
 
 def lines(verdict: Mapping[str, Any]) -> list[str]:
-    """The verdict in a line; none where the result says something."""
+    """The verdict as one line; no line for an informative result."""
     if verdict["says_something"]:
         return []
     return [
@@ -86,6 +87,8 @@ def lines(verdict: Mapping[str, Any]) -> list[str]:
 
 
 def status_line(explanation: str, verdict: Mapping[str, Any]) -> str:
-    """The status of a computation, which is about the proof alone where the result says nothing."""
+    """The status of a computation. If the result is not informative, the line tells that the status
+    concerns only the computation.
+    """
     about = "" if verdict["says_something"] else "of the computation alone: "
     return f"status      {about}{explanation}"

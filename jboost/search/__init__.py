@@ -1,4 +1,4 @@
-"""Preallocated nodes of branch and bound."""
+"""Preallocated stacks of nodes for branch and bound."""
 
 from jboost.search import stack
 

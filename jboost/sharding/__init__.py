@@ -1,9 +1,8 @@
-"""Meshes of devices and clusters of processes: where arrays are put, so that every public algorithm
-runs on many devices.
+"""Meshes of devices and clusters of processes, for running the public algorithms on many devices.
 
-`initialize_cluster` joins processes, `make_mesh` arranges their devices, `shard_dataset` spreads
-the examples of one problem, `shard_batch` the members of a batch; `replicate` and `gather` are for
-the rest. All are thin over JAX's own `NamedSharding`.
+`initialize_cluster` joins processes, and `make_mesh` arranges their devices. `shard_dataset` shards
+the examples of one problem, and `shard_batch` the members of a batch. `replicate` copies arrays to
+all devices, and `gather` returns them to the host. All are thin wrappers of `NamedSharding`.
 """
 
 from jboost.sharding.cluster import initialize_cluster

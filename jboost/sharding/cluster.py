@@ -33,7 +33,7 @@ def initialize_cluster(
     local_device_ids: int | list[int] | None = None,
     timeout: int = 120,
 ) -> int:
-    """Joins this process to the others of its job; call it first, before anything touches a device.
+    """Connects this process to the other processes of its job. Call it before any device is used.
 
     Without arguments, the job is detected by JAX (Slurm, Open MPI, Kubernetes, TPU pods), or is
     read from the environment variables JBOOST_COORDINATOR, JBOOST_NUM_PROCESSES and
@@ -41,21 +41,20 @@ def initialize_cluster(
     function does nothing. If a process is lost, the others end within a minute.
 
     Args:
-      coordinator_address: "host:port" of process 0, where it listens.
-      num_processes: how many processes there are.
-      process_id: the number of this one, from 0.
-      local_device_ids: which devices of the machine this process uses; None for all, or for one
-        each under Slurm and Open MPI.
-      timeout: seconds that processes wait for the coordinator and for each other.
+      coordinator_address: "host:port" on which process 0 listens.
+      num_processes: the number of processes.
+      process_id: the number of this process, from 0.
+      local_device_ids: the devices of the machine that this process uses; None for all, or for one
+        device per process under Slurm and Open MPI.
+      timeout: the time in seconds that processes wait for the coordinator and for each other.
 
     Returns:
       The number of processes.
 
     Raises:
-      ValueError: naming the argument, where only some of the three are given, or one is out of
+      ValueError: naming the argument, if only some of the first three are given, or one is out of
         range.
-      TimeoutError: where the coordinator does not answer within `timeout`; it says where it was
-        looked for.
+      TimeoutError: with the address, if the coordinator does not respond within `timeout`.
 
     >>> import jboost
     >>> jboost.sharding.initialize_cluster(num_processes=1, process_id=0)
@@ -102,8 +101,8 @@ def initialize_cluster(
 def _is_alone(error: Exception) -> bool:
     """Whether JAX failed because there is no cluster to join.
 
-    Raises ValueError where the environment says that there are several processes, which would
-    otherwise each work alone.
+    Raises ValueError if environment variables show that there are several processes. Otherwise each
+    process would run the whole job.
     """
     tasks = next(
         (
@@ -120,7 +119,7 @@ def _is_alone(error: Exception) -> bool:
             " process_id"
         ) from error
     is_in_job = any(name.startswith(_CLUSTERS) for name in os.environ)
-    # RuntimeError: JAX has started already, which a process alone may
+    # JAX raises RuntimeError if it has already started, which is allowed for a single process
     return isinstance(error, ValueError) or not is_in_job
 
 

@@ -20,19 +20,19 @@ def make_mesh(
     """A mesh over the devices of all processes, in the order that JAX finds fastest.
 
     Args:
-      axis_sizes: how many devices along each axis, static; None for all of them along the first
-        axis.
-      axis_names: a name for each axis; `shard_dataset` looks for "examples", `shard_batch` for
-        "batch".
-      devices: which devices; None for `jax.devices()`.
+      axis_sizes: the number of devices along each axis, static; None for all devices along the
+        first axis.
+      axis_names: a name for each axis. By default `shard_dataset` uses the axis "examples", and
+        `shard_batch` the axis "batch".
+      devices: the devices; None for `jax.devices()`.
 
     Returns:
       A `jax.sharding.Mesh` with axes of JAX's default type, which is `Explicit`. The public
       algorithms take arrays on meshes with `Auto` axes too.
 
     Raises:
-      ValueError: naming the argument, where the sizes need more devices than there are, or names
-        and sizes differ in number.
+      ValueError: naming the argument, if the sizes need more devices than there are, or if the
+        numbers of names and sizes differ.
 
     >>> import jax, jboost
     >>> mesh = jboost.sharding.make_mesh(devices=jax.devices()[:1])

@@ -1,5 +1,5 @@
-"""Where arrays are put on a mesh: examples, members of a batch, copies; and the way back to the
-host.
+"""Places arrays on a mesh, sharded by examples or by members of a batch, or replicated, and gathers
+them on the host.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from jboost.base.types import Dataset, PyTree, is_packed
 
 
 def shard_dataset(dataset: Dataset, mesh: Mesh, *, axis: str = "examples") -> Dataset:
-    """The data set with its examples spread over an axis of a mesh.
+    """The data set with its examples sharded over an axis of a mesh.
 
-    In one process `dataset` holds all examples. In several, each process passes its own rows, as
-    many as it has: they stay on its devices, and together they are the data set. Numbers and dtypes
-    of columns must agree.
+    With one process, `dataset` contains all examples. With several processes, each process passes
+    its own rows, of any number. They stay on its devices, and together they form the data set. The
+    numbers and the dtypes of columns must agree.
 
     Args:
       dataset: of m examples, on the host or on any device.
-      mesh: of `jboost.sharding.make_mesh`, or any other.
+      mesh: from `jboost.sharding.make_mesh`, or any other mesh.
       axis: the name of the axis.
 
     Returns:
       A `Dataset` of global arrays, features [M, N] or [M, ...] and the others [M], sharded along
-      their first axis. M is the least multiple of the size of the axis that has room for the rows
-      of every process. What is added is padding: features 0, label +1, weight 1 and `mask` False.
+      their first axis. M is the least multiple of the size of the axis that is sufficient for the
+      rows of every process. Added rows are padding: features 0, label +1, weight 1 and `mask`
+      False.
 
     Raises:
-      ValueError: naming the argument, on every process: for a mesh without the axis, for traced
-        arrays, and where processes differ in the number of features or in dtypes; it says which
-        process has what.
+      ValueError: on every process, naming the argument: for a mesh without the axis, for traced
+        arrays, and if processes differ in the number of features or in dtypes. The message lists
+        these for each process.
 
     >>> import jax, jboost
     >>> mesh = jboost.sharding.make_mesh(devices=jax.devices()[:1])
@@ -63,19 +64,20 @@ def shard_dataset(dataset: Dataset, mesh: Mesh, *, axis: str = "examples") -> Da
 
 
 def shard_batch(tree: PyTree, mesh: Mesh, *, axis: str = "batch") -> PyTree:
-    """A pytree whose leaves are spread along their first axis: the members of a batch, for
+    """A pytree whose leaves are sharded along their first axis, that of the members of a batch, for
     `jax.vmap` of any algorithm.
 
-    In several processes each passes its own members.
+    With several processes, each process passes its own members.
 
     Args:
-      tree: leaves [B, ...], as of `jboost.stack_datasets`; B is a multiple of the size of the axis.
-      mesh: of `jboost.sharding.make_mesh(axis_names=("batch",))`, say.
+      tree: leaves [B, ...], for example from `jboost.stack_datasets`; B must be a multiple of the
+        size of the axis.
+      mesh: for example `jboost.sharding.make_mesh(axis_names=("batch",))`.
       axis: the name of the axis.
 
     Raises:
       ValueError: naming the argument, for a mesh without the axis, for leaves of different first
-        sizes, and where these are no multiple of the devices along the axis.
+        sizes, and if these are not a multiple of the number of devices along the axis.
 
     >>> import jax, jboost, numpy
     >>> mesh = jboost.sharding.make_mesh(axis_names=("batch",), devices=jax.devices()[:1])
@@ -101,11 +103,11 @@ def shard_batch(tree: PyTree, mesh: Mesh, *, axis: str = "batch") -> PyTree:
 
 
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
-    """A pytree with a copy of every array on each device of a mesh; all processes pass the same
-    values.
+    """A pytree with a copy of every array on each device of a mesh. All processes must pass the
+    same values.
 
     Raises:
-      ValueError: where `mesh` is none, or arrays are traced.
+      ValueError: if `mesh` is not a mesh, or arrays are traced.
 
     >>> import jax, jboost
     >>> tuple(
@@ -122,13 +124,13 @@ def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
 
 
 def gather(tree: PyTree) -> PyTree:
-    """A pytree of NumPy arrays with all entries, on every process; anything that is no array of JAX
-    stays as it is.
+    """A pytree of NumPy arrays with all entries, on every process. Leaves that are not JAX arrays
+    do not change.
 
-    All processes must call it. It is the one function here that moves all examples to every host.
+    All processes must call it. It is the only function here that copies all examples to every host.
 
     Raises:
-      ValueError: where arrays are traced.
+      ValueError: if arrays are traced.
 
     >>> import jax.numpy as jnp, jboost
     >>> jboost.sharding.gather({"scores": jnp.arange(3)})
@@ -169,8 +171,8 @@ def _refuse_traced(function: str, name: str, tree: PyTree) -> None:
 
 
 def _part_of_process(mesh: Mesh, axis: str) -> _Part:
-    """Raises ValueError where a position along the axis belongs to several processes, or this
-    process has no device on the mesh.
+    """The part of the axis that belongs to this process. Raises ValueError if a position along the
+    axis belongs to several processes, or if this process has no device on the mesh.
     """
     along = np.moveaxis(mesh.devices, mesh.axis_names.index(axis), 0).reshape(mesh.shape[axis], -1)
     owners = [{device.process_index for device in devices} for devices in along]
@@ -190,8 +192,8 @@ def _part_of_process(mesh: Mesh, axis: str) -> _Part:
 
 
 def _rows_of_a_device(local: Dataset, part: _Part) -> int:
-    """How many rows each device gets. Raises ValueError, on every process, where the processes'
-    rows do not fit together.
+    """The number of rows of each device. Raises ValueError, on every process, if the data of the
+    processes are inconsistent.
     """
     num_rows, *row_shape = local.features.shape
     needed = -(-num_rows // part.num_positions)
@@ -232,7 +234,7 @@ def _padded(local: Dataset, missing: int) -> Dataset:
 
 
 def _global(leaf: Any, mesh: Mesh, axis: str, total: int) -> jax.Array:
-    """One array over all processes, made of the rows that each of them holds."""
+    """One array over all processes, from the rows of each process."""
     is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     spec = PartitionSpec(axis, *[None] * (np.ndim(leaf) - 1))
     sharding = NamedSharding(mesh, spec)

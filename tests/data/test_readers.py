@@ -103,7 +103,7 @@ def test_bad_files_say_what_is_wrong(tmp_path, content, message):
     [
         ("peple.csv", "there is no such file; did you mean 'people.csv'?"),
         ("nowhere/people.csv", "there is no folder"),
-        ("people.xlsx", "it ends in .csv, .csv.gz, .tsv, .tsv.gz, .parquet"),
+        ("people.xlsx", "expected a name that ends in .csv, .csv.gz, .tsv, .tsv.gz, .parquet"),
         ("folder.csv", "is a folder"),
         ("broken.csv.gz", "not readable as .csv.gz"),
         ("broken.parquet", "not readable as .parquet"),

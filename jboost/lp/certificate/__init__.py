@@ -1,1 +1,1 @@
-"""From any primal and dual point to bounds that hold: assessment, repair, tightening, status."""
+"""Proven bounds from any primal and dual point: residuals, repair, implied bounds, status."""

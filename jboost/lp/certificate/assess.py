@@ -1,4 +1,4 @@
-"""How good a primal and a dual point are, in the units of the program: residuals and gap."""
+"""The residuals and the duality gap of a primal and a dual point, in the units of the program."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from jboost.base import reduce
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
-_FAR = 100.0  # times 1 and its own size, which a variable is away from a bound that counts as none
-# of the size of a sum's terms, in units of rounding: what a residual may be and say nothing
+# A bound is ignored if its distance from the variable x exceeds this many times 1 + |x|.
+_FAR = 100.0
+# A residual counts as 0 if it is at most this many rounding units of the terms of its sum.
 _ROUNDINGS = 16
 
 
 class Quality(NamedTuple):
-    """What `LPSolution` says of its points."""
+    """The fields of `LPSolution` that measure its points."""
 
     reduced_costs: Array  # [n]
     primal_objective: Array  # []
@@ -27,8 +28,8 @@ class Quality(NamedTuple):
 
     @property
     def error(self) -> Array:
-        """The largest of the three, [], and no less than the rounding of 1: less cannot be told
-        from 0.
+        """The largest of the residuals and the gap, [], and at least the rounding unit of 1:
+        rounding makes smaller errors meaningless.
         """
         largest = jnp.maximum(
             jnp.maximum(self.primal_residual, self.dual_residual), self.duality_gap
@@ -37,24 +38,24 @@ class Quality(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One of the two points, with what the matrix makes of it."""
+    """The primal or the dual point, with its products with the matrix."""
 
-    point: Array  # [k] the primal or the dual
+    point: Array  # [k] the primal x or the dual y
     product: Array  # [l] A x or A'y
-    # [l] of the terms that the products are sums of, |A| |x| or |A|' |y|, from above: what rounding
-    # leaves is a share of it
+    # [l] at least |A| |x| or |A|' |y|, the sum of the absolute terms of each product: its rounding
+    # error is proportional to it
     size: Array
 
 
 def primal_side(problem: LinearProgram, primal: Array) -> Side:
-    """The side of a point [n]; two products."""
+    """The `Side` of a primal point [n]; it takes two products with the matrix."""
     return Side(
         primal, problem.operator.matvec(primal), problem.operator.row_norms(jnp.abs(primal))
     )
 
 
 def dual_side(problem: LinearProgram, dual: Array) -> Side:
-    """The side of a dual [m]; two products."""
+    """The `Side` of a dual [m]; it takes two products with the matrix."""
     return Side(dual, problem.operator.rmatvec(dual), problem.operator.column_norms(jnp.abs(dual)))
 
 
@@ -68,8 +69,8 @@ def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
     reduced_costs = problem.objective - dual.product
     below, above = problem.row_lower - primal.product, primal.product - problem.row_upper
     bound = jnp.where(below > above, problem.row_lower, problem.row_upper)
-    paid, wrong_rows = lean(dual.point, problem.row_lower, problem.row_upper)
-    saved, wrong_columns = lean(reduced_costs, *_near(problem, primal.point))
+    paid, wrong_rows = value_at_bounds(dual.point, problem.row_lower, problem.row_upper)
+    saved, wrong_columns = value_at_bounds(reduced_costs, *_near(problem, primal.point))
     missed = _off(jnp.maximum(below, above), primal.size, bound)
     missing = _off(wrong_columns, dual.size, problem.objective)
     all_paid, off_rows, off_duals = reduce.several(
@@ -104,17 +105,22 @@ def _near(problem: LinearProgram, primal: Array) -> tuple[Array, Array]:
 
 
 def _off(missed: Array, size: Array, goal: Array) -> Array:
-    """By how much sums miss their goals, relative to 1 + |goal|, beyond what rounding leaves;
-    infinite goals are met.
+    """The errors of sums with respect to their goals, relative to 1 + |goal|, less the rounding
+    error; 0 for infinite goals.
     """
     beyond = missed - _ROUNDINGS * jnp.finfo(missed.dtype).eps * size
     is_finite = jnp.isfinite(goal)
     return jnp.where(is_finite, beyond / (1 + jnp.abs(jnp.where(is_finite, goal, 0.0))), 0.0)
 
 
-def lean(slopes: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """What slopes earn on the finite bounds they lean on, and by how much they lean on infinite
-    ones.
+def value_at_bounds(slopes: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """The minimum of slope * point over low <= point <= high, for each slope.
+
+    The minimum is at the low bound for a positive slope and at the high bound for another one.
+
+    Returns:
+      The minimum, 0 where that bound is infinite; and |slope| where it is infinite, else 0: the
+      error of the dual that these slopes belong to.
     """
     bound = jnp.where(slopes > 0, low, high)
     is_finite = jnp.isfinite(bound)
@@ -122,5 +128,7 @@ def lean(slopes: Array, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def ray_tolerance(dtype: Any) -> float:
-    """What a ray may miss, relative to what it proves: 1e-8 and 2e-5."""
+    """The largest error of a ray relative to the bound that it proves: 1e-8 in 64 bits, 2e-5
+    in 32.
+    """
     return float(jnp.finfo(dtype).eps) ** 0.5 / (1.5 if dtype == jnp.float64 else 17)

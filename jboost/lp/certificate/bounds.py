@@ -21,22 +21,22 @@ from jboost.lp.types import LPSolution, ProofConfig, validate_proof
 def recompute_bounds(
     problem: LinearProgram, solution: LPSolution, *, proof: ProofConfig | None = None
 ) -> tuple[Array, Array]:
-    """What the points of a solution prove, worked out anew: whatever made them, the bounds hold in
-    exact arithmetic.
+    """Recomputes the bounds that the points of a solution prove. The bounds hold in exact
+    arithmetic, for points of any origin.
 
     Args:
-      problem: the program, as its float type holds it.
+      problem: the program; its numbers are taken as the exact values of its floats.
       solution: of `solve`, or one with a `primal` [n], a `dual` [m] and a `status` from elsewhere.
-      proof: static; that of the config that solved it, None for the default.
+      proof: static; the `proof` of the configuration that solved the program, None for the default.
 
     Returns:
-      The lower bound [] that the dual proves with the bounds of the variables, those included that
-      rows imply, and the upper bound [] of a feasible point next to the primal. They are those of
-      the solution, or better.
+      The lower bound [] that the dual proves with the bounds of the variables, including bounds
+      that the rows imply; and the upper bound [] by a feasible point close to the primal. They are
+      at least as good as the bounds of the solution.
 
-      Finite bounds have the derivative of the optimal value in the numbers of the program (envelope
-      theorem), infinite ones NaN; the points are constants, in which the value does not change to
-      first order where they are optimal.
+      Finite bounds have the derivative of the optimal value with respect to the numbers of the
+      program (envelope theorem). Infinite bounds have derivative NaN. The points are constants for
+      derivatives, because at optimal points the value does not depend on them to first order.
 
     Raises:
       ValueError: at trace time, naming the argument.

@@ -1,10 +1,9 @@
 """Bounds that hold in exact arithmetic, from a primal or a dual point alone.
 
 Any dual y proves min c.x >= sum_i min(y_i row_lower_i, y_i row_upper_i) + sum_j min over
-lower_j <= x_j <= upper_j of (c - A'y)_j x_j: a number wherever the signs agree with the bounds that
-are infinite. A primal point proves an upper bound if all points that rounding could mean are
-feasible. Products are bracketed by the operator, the rest is carried in 64 bits and rounded
-outwards.
+lower_j <= x_j <= upper_j of (c - A'y)_j x_j. The bound is finite if the signs agree with the bounds
+that are infinite. The operator computes interval bounds of the products. All other sums are
+computed in 64 bits and rounded outwards. `repair` proves the upper bound of a primal point.
 """
 
 from __future__ import annotations
@@ -18,23 +17,27 @@ from jboost.base import brackets, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
-_ROUNDING = 2.0**-52
-_LEAST = 2.0**-1022  # what is smaller is taken for 0
-_TINY = 2.0**-960  # of a product, below which it may have underflown
+_ROUNDING = 2.0**-52  # two rounding units of 64-bit floats
+_LEAST = 2.0**-1022  # the smallest normal 64-bit float; processors may treat smaller ones as 0
+_TINY = 2.0**-960  # a product below this may have underflowed
 
 
 def allowed_dual(problem: LinearProgram, dual: Array) -> Array:
-    """The dual [m] without the entries whose sign belongs to a row bound that is infinite."""
+    """The dual [m] with 0 for each entry whose sign belongs to an infinite row bound."""
     dual = jnp.where(problem.row_lower == -jnp.inf, jnp.minimum(dual, 0.0), dual)
     return jnp.where(problem.row_upper == jnp.inf, jnp.maximum(dual, 0.0), dual)
 
 
 def prove_lower(problem: LinearProgram, dual: Array) -> tuple[Array, Array]:
-    """What a dual [m] proves: a number [] that no feasible point falls below, -inf where it proves
-    nothing; and whether, as a ray, it refutes that there is any feasible point, [] bool, since with
-    objective 0 it bounds 0 from above 0.
+    """The lower bound that a dual [m] proves, and whether it proves infeasibility as a ray.
+
+    Returns:
+      A lower bound [] of the objective of all feasible points, -inf if the dual proves none; and,
+      [] bool, whether no feasible point exists. This is proven if with objective 0 the bound is
+      positive.
     """
-    # a dual as well, and none that is taken for 0 here and not there
+    # Processors treat subnormal numbers as 0 in some operations only. The dual with 0 in their
+    # place is a valid dual too.
     dual = jnp.where(numerics.is_subnormal(dual), 0.0, dual)
     low, high = problem.operator.bracket_rmatvec(dual)
     objectives = jnp.stack([problem.objective, jnp.zeros_like(problem.objective)])
@@ -60,8 +63,8 @@ def _lower_from_products(
 
 
 def _least_product(slopes: tuple[Array, ...], points: tuple[Array, ...]) -> Array:
-    """min over slopes and points in intervals, given by their ends [k], of slope * point, [k], a
-    hair below; 0 * infinity is 0.
+    """A lower bound [k], tight up to rounding, of slope * point over two intervals, which are given
+    by their ends [k]. 0 * infinity is 0.
     """
     least = functools.reduce(
         jnp.minimum, [_product(slope, point) for slope in slopes for point in points]
@@ -87,15 +90,15 @@ def _outwards(cost: Array, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _slack(difference: Array, left: Array, right: Array) -> Array:
-    """What the difference may be off, of numbers none of which is below the normal range, as it may
-    be itself.
+    """The largest rounding error of a difference of numbers that are 0 or in the normal range. The
+    difference itself may underflow.
     """
     return jnp.where(left == right, 0.0, _ROUNDING * jnp.abs(difference) + _LEAST)
 
 
 def _sum_down(*parts: Array) -> Array:
-    """A number at or below the exact sum of all terms; -inf where a term is, or where the sum is
-    too large for a float.
+    """A number at or below the exact sum of all terms; -inf if a term is not finite or the sum
+    overflows.
     """
     total, size, is_known = jnp.zeros(()), jnp.zeros(()), jnp.ones((), bool)
     for terms in parts:

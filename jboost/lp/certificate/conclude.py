@@ -1,5 +1,7 @@
-"""The solution from the last points of a solver: the points are moved to where they prove the best
-bounds, then their residuals, their bounds and the status are computed.
+"""Makes an `LPSolution` of the last points of a solver.
+
+The points are moved to where they prove better bounds. Then their residuals, their bounds and the
+status are computed.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from jboost.lp.certificate.snap import snap, snap_ray
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import History, LPSolution, ProofConfig
 
-_ROUNDINGS = 32  # units of rounding: an error that is as good as none
+_ROUNDINGS = 32  # an error of this many rounding units counts as 0
 
 
 def conclude(
@@ -32,12 +34,12 @@ def conclude(
     status: Array,
     proof: ProofConfig,
 ) -> LPSolution:
-    """The solution made of a point within its bounds and an allowed dual, with what both prove;
-    `tight` is the program, tightened.
+    """The solution of the last points of a solver, with the bounds that the points prove.
 
-    The point is moved onto the rows that it misses, and the dual to where reduced costs of
-    variables with one bound have its sign, unless either more than doubles the error, as where
-    objectives are large, or both together do so twice.
+    `tight` is the program with implied bounds. The primal is moved onto the rows that it violates.
+    The dual is moved so that the reduced cost of each variable with one bound has the right sign. A
+    move is rejected if it more than doubles the error, as it may with a large objective. Both moves
+    are rejected if together they multiply the error by more than four.
     """
     is_infeasible, is_unbounded = (
         status == int(Status.PRIMAL_INFEASIBLE),
@@ -58,9 +60,10 @@ def conclude(
     )
     which_dual = takes_other.astype(jnp.int32)
     lower = proven[which_dual]
-    # after all: a feasible point is next to this one
+    # The solver's status is wrong if the proof contradicts it: a feasible point exists, or the
+    # objective is bounded. In the second case the primal is returned as a point, not as a ray.
     is_feasible = is_infeasible & jnp.isfinite(repaired.upper_bound)
-    is_bounded = is_unbounded & jnp.isfinite(lower)  # a ray no more: the point within its bounds
+    is_bounded = is_unbounded & jnp.isfinite(lower)
     which = (takes_repaired | is_bounded).astype(jnp.int32)
     quality = jax.tree.map(lambda leaf: leaf[which, which_dual], qualities)
     status = jnp.where(is_feasible | is_bounded, int(Status.NUMERICAL_ERROR), status).astype(
@@ -91,14 +94,14 @@ def _dual_candidates(
     is_infeasible: Array,
     proof: ProofConfig,
 ) -> tuple[Array, Array]:
-    """The dual as it is and the one that proves most of the repaired and the rounded dual, [2, m],
-    and the lower bounds [2] that they prove.
+    """Two duals [2, m] and the lower bounds [2] that they prove.
 
-    Of an infeasible program both are the ray that proves most, and a bound is inf where the ray
-    proves infeasibility.
+    The first is the given dual. The second is the repaired or the rounded dual, whichever proves
+    the larger bound. For an infeasible program both are the ray that proves most, and the bounds
+    are inf if that ray proves infeasibility.
     """
     allowed = certify.allowed_dual(problem, dual)
-    # what a ray proves does not depend on the objective
+    # a proof of infeasibility does not depend on the objective
     objective = jnp.where(is_infeasible, 0.0, problem.objective)
     repaired = repair_dual.repair_dual(
         problem._replace(objective=objective),
@@ -119,10 +122,14 @@ def _dual_candidates(
 
 
 def _choose(error: Array, num_rows: int, is_allowed: Array) -> tuple[Array, Array]:
-    """Whether to take the second primal, where that is allowed, and the second dual, by the errors
-    [2, 2] of primals with duals.
+    """Whether to take the second primal, and whether to take the second dual.
+
+    Args:
+      error: [2, 2] of each primal with each dual.
+      num_rows: m.
+      is_allowed: [] bool, whether the second primal may be taken.
     """
-    # of the float type, and of the proof
+    # the rounding of the float type, plus that of the proof, which uses 64 bits
     as_good_as_none = _ROUNDINGS * jnp.finfo(error.dtype).eps + 8 * (num_rows + 16) * 2.0**-52
     most = 2 * error[0, 0] + as_good_as_none
     takes_primal, takes_dual = (error[1, 0] <= most) & is_allowed, error[0, 1] <= most

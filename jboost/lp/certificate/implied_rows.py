@@ -18,18 +18,21 @@ from jboost.base import brackets, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
-_MAX_DENOMINATOR = 16  # of the coefficients; memory is so many k x k matrices
-# largest distance of a coefficient times its denominator from an integer; found by trial, the exact
-# test decides
+# The largest denominator of a coefficient. The search takes memory for this many k x k matrices.
+_MAX_DENOMINATOR = 16
+# The largest distance of a coefficient times its denominator from an integer. Found by trial; the
+# exact test follows.
 _NEARLY = 0.02
-_MAX_NUMERATOR = 2.0**10  # so that sums stay exact
+_MAX_NUMERATOR = 2.0**10  # the largest numerator, so that the sums of the exact test are exact
 
 
 class Implied(NamedTuple):
     """Which equalities follow from the others."""
 
-    here: Array  # [m] bool, of points that differ from the given one only where variables can move
-    everywhere: Array  # [m] bool, of any point
+    # [m] bool, whether it follows at all points that differ from the given one only in the
+    # variables of positive weight
+    here: Array
+    everywhere: Array  # [m] bool, whether it follows at all points
 
 
 def find_implied(
@@ -41,7 +44,7 @@ def find_implied(
       problem: m rows, n variables.
       matrix: [m, n] its matrix.
       primal: [n] a point.
-      weights: [n] how far variables may move from it, squared; 0 for those that stay.
+      weights: [n] the squared distance by which each variable may move; 0 if it may not move.
       num_rows: static; at most m.
     """
     is_equality = problem.row_lower == problem.row_upper
@@ -63,8 +66,9 @@ def find_implied(
 
 
 def _combine(coefficients: Array, rows: Array) -> tuple[Array, Array]:
-    """Integer combinations of the rows [k, n], and which entries are exact; in the 64-bit scope, by
-    the rule of `sharp_bracket_dot`.
+    """Integer combinations of the rows [k, n], and which of their entries are exact.
+
+    It must be called in the 64-bit scope. The test of exactness is that of `sharp_bracket_dot`.
     """
     wide, entries = brackets.widen(coefficients), brackets.widen(rows)
     is_whole = jnp.floor(2.0**20 * entries) == 2.0**20 * entries
@@ -77,17 +81,19 @@ def _combine(coefficients: Array, rows: Array) -> tuple[Array, Array]:
 
 
 def _combinations(rows: Array, weights: Array, is_equality: Array) -> tuple[Array, Array]:
-    """For each row that may depend on others, integers [k]: minus a denominator for itself,
-    numerators for the others. 0 for other rows.
+    """Finds the rows that may depend on others, and the integer combinations to test.
 
     Returns:
-      The integers [k, k], and which rows [k] may depend on others.
+      The integers [k, k], and which rows [k] may depend on others. For such a row the combination
+      has minus the denominator at the row itself and the numerators at the other rows. It is 0 for
+      all other rows.
     """
     root = jnp.sqrt(weights)
     scaled = jnp.where(is_equality[:, None], rows * root[None, :], 0.0)
     normal = jnp.matmul(scaled, scaled.T, precision=lax.Precision.HIGHEST)
     reduced, is_pivot = _reduce(normal)
-    shares = jnp.where(is_pivot[None, :], reduced.T, 0.0)  # of row k in terms of the pivots
+    # row k holds the coefficients of row k in terms of the pivot rows
+    shares = jnp.where(is_pivot[None, :], reduced.T, 0.0)
     multiples = jnp.arange(1, _MAX_DENOMINATOR + 1, dtype=rows.dtype)[:, None, None] * shares[None]
     # [denominators, k]
     is_whole = jnp.max(jnp.abs(multiples - jnp.round(multiples)), axis=2) < _NEARLY
@@ -100,8 +106,10 @@ def _combinations(rows: Array, weights: Array, is_equality: Array) -> tuple[Arra
 
 
 def _reduce(normal: Array) -> tuple[Array, Array]:
-    """The reduced row echelon form [k, k] of a normal matrix, with diagonal pivots, the relatively
-    largest first; and the pivots [k] bool.
+    """The reduced row echelon form [k, k] of a normal matrix, and which rows are pivots, [k] bool.
+
+    Pivots are on the diagonal. The next pivot is the one that is largest relative to the diagonal
+    of the given matrix.
     """
     diagonal = jnp.diagonal(normal)
     size = jnp.where(diagonal > 0, diagonal, 1.0)

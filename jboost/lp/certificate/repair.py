@@ -1,15 +1,20 @@
-"""A feasible point next to one that rounding keeps off its rows: found, and proven to exist.
+"""Finds a feasible point close to a point that violates rows by rounding, and proves that it
+exists.
 
-Let E be the rows that the point misses, or meets by equality, and r what they miss; inequalities
-ask for a little more, as no proof is needed of rows that are met with something left. The
-correction dx = W A_E' (A_E W A_E')^-1 r meets them; with w_j the squared distance of x_j to its
-nearer bound it hardly moves what is close to one. A first correction is made in floats, with a
-ridge, so that rows may depend on one another, as at a degenerate vertex. What then remains is
-smaller than any float shows, and is bounded: with R an approximate inverse of the scaled normal
-matrix K and |I - R K| <= alpha < 1, K is regular and |K^-1 r| <= |R| |r| / (1 - alpha) in the
-largest norm (Rump 1999; Jansson 2004). So each |dx_j| <= radius_j, and rows, bounds and objective
-are tested with x +- radius in place of a point that need not be a float. Products too small for a
-float count as 0 and are bounded like rounding.
+Let E be the equality rows and the rows that the point violates, and r their residuals. The target
+of an inequality is slightly inside its bound, because a row that is met with slack needs no proof.
+The correction dx = W A_E' (A_E W A_E')^-1 r removes the residuals. The weight w_j is the squared
+distance of x_j to its nearer bound, so variables close to a bound hardly move.
+
+1. A correction is computed in floats. A ridge allows linearly dependent rows, as at a degenerate
+   vertex.
+2. The remaining residual is too small for a correction in floats, so it is bounded. Let R be an
+   approximate inverse of the scaled normal matrix K. If |I - R K| <= alpha < 1 in the maximum norm,
+   K is regular and |K^-1 r| <= |R| |r| / (1 - alpha) (Rump 1999; Jansson 2004). This gives
+   |dx_j| <= radius_j for a feasible point x + dx, whose entries need not be floats.
+3. The rows, the bounds and the objective are tested for all points in x +- radius.
+
+Products that underflow count as 0, and the loss is bounded like a rounding error.
 """
 
 from __future__ import annotations
@@ -25,56 +30,56 @@ from jboost.lp.certificate.implied_rows import find_implied
 from jboost.lp.certificate.snap import snap_primal
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
-_NUM_MOVES = 4
-_CLEAR = 4.0  # roundings of the terms of a row
-_NEAR = 8.0  # times the worst miss: rows that a move would spoil
+_NUM_MOVES = 4  # the largest number of moves
+_CLEAR = 4.0  # slack of an inequality after a move, in rounding units of the terms of its row
+# A move includes the rows that are met by at most this many times the largest violation, because
+# the move could violate them.
+_NEAR = 8.0
 
 
 class Repaired(NamedTuple):
-    """A point, and what is proven of its neighbourhood; where nothing is of any, the last one."""
+    """A point, and the bound that it proves. The last point tried if no point proves a bound."""
 
     primal: Array  # [n]
-    # [] the largest objective that a feasible point next to it may have; +inf where none is proven
+    # [] an upper bound on the objective of some feasible point close to it; +inf if none is proven
     # to exist
     upper_bound: Array
 
 
 class _Rows(NamedTuple):
-    """Rows of which some, at most k, are to be met exactly."""
+    """The rows that a move corrects, at most k, and the interval of each row's sum."""
 
     index: Array  # [k] int32 the chosen rows first
     is_chosen: Array  # [k] bool
     low: Array  # [m] at or below A x
     high: Array  # [m] at or above A x
-    worst: Array  # [] the most by which a row may be missed
-    missing: Array  # [k] by how much x is off at most, with its sign; 0 where not chosen
-    # [k] the sign that leads from the bound of an inequality into what it allows; 0 for equalities
-    # and where not chosen
+    worst: Array  # [] the largest possible violation of a row
+    missing: Array  # [k] the largest possible residual, with its sign; 0 where not chosen
+    # [k] the direction from the bound of an inequality into its interior; 0 for equalities and
+    # where not chosen
     inward: Array
 
 
 class _Chosen(NamedTuple):
-    """The entries of the chosen rows, and sums over each row; a row of zeros for each that is not
-    chosen.
-    """
+    """The entries of the chosen rows, and sums over each row. Rows that are not chosen are 0."""
 
     matrix: Array  # [k, n]
-    weights: Array  # [n] W: how far variables may move, squared
+    weights: Array  # [n] the diagonal of W: the squared distance by which each variable may move
     size: Array  # [k] sum_j |a_ij x_j|
-    can_move: Array  # [k] bool, whether a variable moves that has an entry, however small
+    can_move: Array  # [k] bool, whether the row has a nonzero entry for a variable that may move
     largest: Array  # [k] the largest |a_ij|
 
 
 def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
-    """Moves a point [n] within its bounds onto the rows that it misses, and proves what it can
-    before each move.
+    """Moves a point [n], which is within its bounds, onto the rows that it violates. Before each
+    move it computes the upper bound that the point proves.
 
-    Of more than `max_rows` equalities and missed rows, or of more than 4 million entries, the point
-    is taken as it is.
+    At most `max_rows` rows are corrected at once. With `max_rows` 0, or if the matrix has more than
+    4 million entries, the point is not moved.
     """
     num_chosen = _num_chosen(problem, max_rows)
     if num_chosen == 0:
-        return Repaired(primal, _as_it_is(problem, primal))
+        return Repaired(primal, _bound_without_move(problem, primal))
     matrix = problem.operator.to_dense()
     guess = snap_primal(problem, primal)
     implied = find_implied(problem, matrix, guess, _weights(problem, guess), num_chosen)
@@ -82,7 +87,7 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
     def improve(
         number: Array, point: Array, best: Repaired, num_refused: Array
     ) -> tuple[Array, Repaired, Array]:
-        # the rounded point, a guess: if it proves nothing, the moves begin at the given point
+        # The first turn tests the rounded point. The moves then begin at the given point.
         is_first = number < 0
         follows = jnp.where(is_first, implied.here, implied.everywhere)
         moved, upper, is_refused = _prove_and_move(
@@ -93,8 +98,9 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
         return moved, best, jnp.where(is_refused & ~is_first, num_refused + 1, 0)
 
     def turn(number: Array, carry: tuple[Array, Repaired, Array]) -> tuple[Array, Repaired, Array]:
-        """One move, unless two in a row were refused, after which all are; in a branch, before
-        which XLA takes no part of the work.
+        """Makes one move, unless the last two were refused: then all further ones would be.
+
+        The work is inside a branch so that XLA cannot move any of it before the test.
         """
         return loops.cond(carry[2] < 2, lambda: improve(number, *carry), lambda: carry)
 
@@ -104,15 +110,14 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
 
 
 def prove_upper(problem: LinearProgram, primal: Array, *, max_rows: int) -> Array:
-    """The least objective [] that some feasible point next to this one [n], or to one that it is
-    moved to, is sure not to exceed.
+    """The least upper bound [] that the point [n], or a point that `repair` moves it to, proves.
 
-    No more than `repair` proved, be it of the point that it was given or of the one that it
-    returned.
+    The bound is at most the one that `repair` returned, for the point that was passed to `repair`
+    and for the point that it returned.
     """
     num_chosen = _num_chosen(problem, max_rows)
     if num_chosen == 0:
-        return _as_it_is(problem, primal)
+        return _bound_without_move(problem, primal)
     matrix = problem.operator.to_dense()
     follows = find_implied(problem, matrix, primal, _weights(problem, primal), num_chosen).here
     as_it_stands = lax.map(
@@ -127,20 +132,22 @@ def prove_upper(problem: LinearProgram, primal: Array, *, max_rows: int) -> Arra
 
 
 def _num_chosen(problem: LinearProgram, max_rows: int) -> int:
-    """How many rows may be met at once."""
+    """The number of rows that one move can correct."""
     return min(problem.operator.shape[0], max_rows) if fits_in_memory(problem) else 0
 
 
-def _as_it_is(problem: LinearProgram, primal: Array) -> Array:
-    """The objective [] of a feasible point [n], rounded up; +inf of any other."""
+def _bound_without_move(problem: LinearProgram, primal: Array) -> Array:
+    """The objective [] of a feasible point [n], rounded up; +inf for any other point."""
     low, high = problem.operator.bracket_matvec(primal)
     meets = (low >= problem.row_lower) & (high <= problem.row_upper)
     return _largest_objective(problem, primal, jnp.zeros_like(primal), meets)
 
 
 def _nearness(number: Array) -> Array:
-    """Even numbers include the rows that a move would violate, odd numbers do not: with them there
-    may be no direction to move in.
+    """The factor that `_choose` compares near rows with, for the move of this number.
+
+    Moves of even number include the rows that a move could violate. Moves of odd number do not,
+    because with these rows there may be no direction left to move in.
     """
     return jnp.where(number % 2 == 0, _NEAR, 0.0)
 
@@ -153,10 +160,13 @@ def _prove_and_move(
     num_chosen: int,
     near: Array,
 ) -> tuple[Array, Array, Array]:
-    """The point [n] moved onto the rows in floats, what is proven next to where it was, and whether
-    the move is refused as it leads further off.
+    """Bounds the objective near the point, then moves the point in floats.
 
-    Rows that `follows` [m] names are met where all others are.
+    Rows that are True in `follows` [m] are met wherever all other rows are met.
+
+    Returns:
+      The moved point [n]; the upper bound [] that the point proves before the move; and whether the
+      move is refused because it would increase the largest violation.
     """
     rows = _choose(problem, matrix, primal, follows, num_chosen, near)
     chosen = _take(problem, matrix, primal, rows)
@@ -183,14 +193,14 @@ def _take(problem: LinearProgram, matrix: Array, primal: Array, rows: _Rows) -> 
 
 
 class _Extremes(NamedTuple):
-    """Of the chosen rows."""
+    """Maxima over the chosen rows."""
 
-    missing: Array  # [] the most that a row misses
-    unit: Array  # [] the largest
+    missing: Array  # [] the largest residual
+    unit: Array  # [] the largest scale of a row
     entry: Array  # [] the largest |a_ij|
-    # [] the most that a scaled row misses, rounded up; 0 only where none misses anything
+    # [] the largest residual of a scaled row, rounded up; 0 only if all residuals are 0
     scaled_missing: Array
-    can_meet: Array  # [] bool, whether there is a variable to move for each row that needs one
+    can_meet: Array  # [] bool, whether each row with a residual has a variable that may move
 
 
 def _extremes(rows: _Rows, chosen: _Chosen, unit: Array) -> _Extremes:
@@ -212,8 +222,8 @@ def _extremes(rows: _Rows, chosen: _Chosen, unit: Array) -> _Extremes:
 def _radius(
     chosen: _Chosen, normal: Array, unit: Array, inverse: Array, extremes: _Extremes
 ) -> tuple[Array, Array]:
-    """How far variables [n] are from a point that meets the chosen rows, and whether it is proven
-    that there is one; without a proof 0.
+    """The largest distance [n] of each variable from a point that meets the chosen rows, and
+    whether such a point is proven to exist; 0 without a proof.
     """
     num_chosen, num_columns = chosen.matrix.shape
     underflow = _underflow(extremes.unit, extremes.entry, num_columns)
@@ -232,16 +242,20 @@ def _radius(
 
 
 def _aim(rows: _Rows, chosen: _Chosen, missing: Array) -> Array:
-    """By how much each chosen row is to change [k]; of an inequality by more than any missed and
-    than it is rounded by, to be inside for sure.
+    """The change [k] that a move should make to each chosen row.
+
+    An inequality is moved further than its residual. The extra distance exceeds the largest
+    residual and the rounding error, so that the row is met with slack after the move.
     """
     clearance = 4 * missing + _CLEAR * jnp.finfo(chosen.size.dtype).eps * chosen.size
     return rows.missing + rows.inward * clearance
 
 
 def _move(problem: LinearProgram, primal: Array, step: Array, worst: Array) -> tuple[Array, Array]:
-    """The point [n] a step further and within its bounds; or as it is, and True, where that would
-    miss a row by more than `worst` [].
+    """The point [n] after a step, clipped to its bounds, and whether the step is refused.
+
+    The step is refused, and the point unchanged, if a row would be violated by more than `worst`
+    [].
     """
     moved = jnp.clip(primal + step, problem.lower, problem.upper)
     reached = problem.operator.matvec(moved)
@@ -253,15 +267,15 @@ def _move(problem: LinearProgram, primal: Array, step: Array, worst: Array) -> t
     return loops.cond(is_taken, lambda: moved, lambda: primal), ~is_taken
 
 
-def _room(problem: LinearProgram, primal: Array) -> Array:
-    """How far each variable may move either way, [n], rounded down."""
-    room = jnp.minimum(primal - problem.lower, problem.upper - primal)
-    return jnp.maximum(room * (1 - 2 * jnp.finfo(room.dtype).eps), 0.0)
+def _distance_to_bounds(problem: LinearProgram, primal: Array) -> Array:
+    """The distance [n] of each variable to its nearer bound, rounded down."""
+    distance = jnp.minimum(primal - problem.lower, problem.upper - primal)
+    return jnp.maximum(distance * (1 - 2 * jnp.finfo(distance.dtype).eps), 0.0)
 
 
 def _weights(problem: LinearProgram, primal: Array) -> Array:
-    """How far variables [n] may move, squared; 0 where that is too little for a float."""
-    return _normal(jnp.minimum(_room(problem, primal), 1.0) ** 2)
+    """The squared distance [n] by which each variable may move; 0 where it underflows."""
+    return _normal(jnp.minimum(_distance_to_bounds(problem, primal), 1.0) ** 2)
 
 
 def _choose(
@@ -272,13 +286,13 @@ def _choose(
     num_chosen: int,
     near: Array,
 ) -> _Rows:
-    """Equalities first, then rows that are missed, then those met by no more than `near` [] times
-    what the worst is missed by.
+    """Chooses the rows that a move corrects: equalities first, then the violated rows, then the
+    rows that are met by less than `near` [] times the largest violation.
     """
     sides = jnp.stack(
         [problem.row_lower, problem.row_upper, *brackets.sharp_bracket_dot(matrix, primal[None, :])]
     )
-    # else each of its consumers rounds the products outwards anew
+    # without the barrier XLA repeats the products for each of their uses
     sides = lax.optimization_barrier(sides)
     is_equality, missed = (
         problem.row_lower == problem.row_upper,
@@ -306,13 +320,14 @@ def _choose(
 
 
 def _missed(row_lower: Array, row_upper: Array, low: Array, high: Array) -> Array:
-    """By how much rows may be missed [m], negative where they are met for sure."""
+    """The largest possible violation [m] of each row; negative where the row is surely met."""
     return jnp.maximum(row_lower - low, high - row_upper)
 
 
 def _normal_matrix(chosen: _Chosen) -> tuple[Array, Array]:
-    """unit_i unit_k sum_j a_ij w_j a_kj with ones on its diagonal [k, k], and unit [k], 0 for rows
-    that cannot be moved.
+    """The scaled normal matrix unit_i unit_k sum_j a_ij w_j a_kj [k, k], and the scales unit [k].
+
+    The scales make the diagonal 1. They are 0 for rows that have no variable to move.
     """
     normal = jnp.matmul(
         chosen.matrix * chosen.weights[None, :], chosen.matrix.T, precision=lax.Precision.HIGHEST
@@ -329,9 +344,9 @@ def _normal_matrix(chosen: _Chosen) -> tuple[Array, Array]:
 
 def _invert_and_solve(normal: Array, right: Array) -> tuple[Array, Array]:
     """An approximate inverse [k, k] of a matrix with ones on its diagonal, and the solution [k] for
-    a right side, with a ridge on the diagonal.
+    a right side.
 
-    With the ridge rows may depend on one another: what they ask for in common is met all the same.
+    The solution is computed with a ridge on the diagonal, so that rows may be linearly dependent.
     """
     size = normal.shape[0]
     identity = jnp.eye(size, dtype=normal.dtype)
@@ -343,8 +358,12 @@ def _invert_and_solve(normal: Array, right: Array) -> tuple[Array, Array]:
 
 
 def _underflow(unit: Array, entries: Array, num_columns: int) -> Array:
-    """What an entry [] of the scaled normal matrix may lose to numbers too small for a float, where
-    no unit and no |a_ij| exceeds these.
+    """The largest error [] of an entry of the scaled normal matrix by underflow.
+
+    Args:
+      unit: [] the largest scale of a row.
+      entries: [] the largest |a_ij|.
+      num_columns: n.
     """
     return jnp.finfo(unit.dtype).tiny * (
         4 * (num_columns + 1) * (1 + entries) * (1 + unit) * (1 + unit)
@@ -354,8 +373,10 @@ def _underflow(unit: Array, entries: Array, num_columns: int) -> Array:
 def _reach(
     normal: Array, inverse: Array, underflow: Array, missing: Array, num_columns: int
 ) -> Array:
-    """A bound [] of |K^-1 r| for all |r| <= missing, for every K that rounding could have made into
-    `normal`; +inf where there is none.
+    """A bound [] of |K^-1 r| for all |r| <= missing; +inf if none is proven.
+
+    K is the exact scaled normal matrix. `normal` is K with rounding errors, which the bound
+    includes.
     """
     size = normal.shape[0]
     eps = float(jnp.finfo(normal.dtype).eps)
@@ -363,7 +384,7 @@ def _reach(
         size, dtype=normal.dtype
     )
     sums = reduce.total(jnp.abs(jnp.stack([inverse, normal, left])), axis=-1)
-    # a maximum may lose NaN
+    # a maximum may ignore NaN, so finiteness is tested separately
     norms, is_finite = reduce.several((reduce.LARGEST, sums), (reduce.ALL, jnp.isfinite(sums)))
     inverse_norm, normal_norm, alpha = _raised(norms, size)
     alpha = alpha + inverse_norm * (
@@ -382,8 +403,9 @@ def _reach(
 def _are_met(
     problem: LinearProgram, matrix: Array, rows: _Rows, radius: Array, is_proven: Array
 ) -> Array:
-    """Which rows [m] all points within the radius [n] meet that meet the chosen ones; rows of
-    variables that do not move stay as they are.
+    """Which rows [m] are met by every point within the radius [n] that meets the chosen rows.
+
+    The sum of a row does not change if none of its variables moves.
     """
     limits = jnp.finfo(radius.dtype)
     spread, longest = reduce.several(
@@ -406,11 +428,13 @@ def _are_met(
 
 
 def _largest_objective(problem: LinearProgram, primal: Array, radius: Array, meets: Array) -> Array:
-    """The objective [] of all points within the radius [n], rounded up, if they meet all rows and
-    keep within their bounds; else +inf.
+    """The largest objective [] of the points within the radius [n], rounded up; +inf unless all of
+    them meet all rows and all bounds.
     """
     in_bounds = (
-        (radius <= _room(problem, primal)) & (primal >= problem.lower) & (primal <= problem.upper)
+        (radius <= _distance_to_bounds(problem, primal))
+        & (primal >= problem.lower)
+        & (primal <= problem.upper)
     )
     factors = jnp.stack([problem.objective, jnp.abs(problem.objective)])
     _, (objective, change) = brackets.bracket_dot(factors, jnp.stack([primal, radius]))
@@ -423,8 +447,8 @@ def _largest_objective(problem: LinearProgram, primal: Array, radius: Array, mee
 
 
 def _raised(value: Array, num_roundings: int) -> Array:
-    """A number [] or [k], not negative, above what it would be but for so many roundings and for as
-    many underflows.
+    """An upper bound [] or [k] of the exact value of a nonnegative number that was computed with
+    this many roundings, each of which may underflow.
     """
     limits = jnp.finfo(value.dtype)
     return (
@@ -433,5 +457,5 @@ def _raised(value: Array, num_roundings: int) -> Array:
 
 
 def _normal(value: Array) -> Array:
-    """The same numbers, 0 for those that a processor may or may not take for it."""
+    """The same numbers, with 0 for subnormal ones, which some processors treat as 0."""
     return jnp.where(value >= jnp.finfo(value.dtype).tiny, value, 0.0)

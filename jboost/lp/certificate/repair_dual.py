@@ -1,12 +1,15 @@
-"""A dual next to one whose reduced costs miss their signs: where a variable has one bound, the
-wrong sign by rounding alone proves nothing at all.
+"""Repairs a dual whose reduced costs have wrong signs.
 
-First the dual is multiplied: with (1 - t) y in the place of y the reduced costs are (1 - t)
-(c - A'y) + t c, and where c has the right sign a small t > 0 is enough, where it has the wrong one
-t < 0. Else it is moved: with B the variables of one bound whose reduced costs are near 0 or wrong,
-dy = W A_B (A_B' W A_B)^-1 s gives them the reduced costs s, a few rounding errors on the right
-side; with w_i the square of y_i where its sign is not free it hardly moves what is close to
-0, and what is closer than the miss becomes 0 (Jansson 2004).
+Where a variable has only one bound, its reduced cost must have the sign of that bound. A dual with
+a wrong sign proves no bound at all, even if only rounding made the sign wrong. Two repairs are
+tried:
+
+- Scaling. With (1 - t) y in place of y, the reduced costs are (1 - t) (c - A'y) + t c. A small
+  t > 0 corrects the signs if c has the right sign, and a small t < 0 if c has the wrong one.
+- Moving. Let B be the variables with one bound whose reduced costs are wrong or near 0. The step
+  dy = W A_B (A_B' W A_B)^-1 s gives them the reduced costs s, which have the right sign by a few
+  rounding errors. The weight w_i is y_i^2 where the sign of y_i is restricted, so entries close to
+  0 hardly move. Entries that are smaller than the sign error become 0 (Jansson 2004).
 """
 
 from __future__ import annotations
@@ -19,40 +22,44 @@ from jax import lax
 from jboost.base import cholesky, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.certificate import certify
-from jboost.lp.certificate.assess import Side, dual_side, lean
+from jboost.lp.certificate.assess import Side, dual_side, value_at_bounds
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
-# of the size of a sum's terms, in units of rounding: by how much a sign is right to be sure of it,
-# with what the proof loses
+# A reduced cost has a certain sign if its size exceeds this many rounding units of the terms of its
+# sum.
 _ROUNDINGS = 4
-_NUM_SHARES, _NUM_MOVES = 3, 3
-_NEAR = 16.0  # times the worst miss: reduced costs that a move would spoil
+_NUM_SHARES, _NUM_MOVES = 3, 3  # attempts by scaling, and by moving
+# A move includes the reduced costs that have the right sign by at most this many times the largest
+# error of a sign, because the move would change them too.
+_NEAR = 16.0
 
 
 class _Signs(NamedTuple):
-    """How far reduced costs are from the sign that the only bound of a variable requires."""
+    """The distance of the reduced costs from the sign that a variable's only bound requires."""
 
-    toward: Array  # [n] the sign
-    is_one_sided: Array  # [n] bool
-    short: Array  # [n] what is missing for a sign that is sure, where positive
-    margin: Array  # [n] what is sure
+    toward: Array  # [n] the required sign
+    is_one_sided: Array  # [n] bool, whether the variable has exactly one bound
+    short: Array  # [n] the change that makes the sign certain; negative where it is certain
+    margin: Array  # [n] the size beyond which rounding cannot change a sign
 
 
 def repair_dual(
     problem: LinearProgram, tight: LinearProgram, dual: Array, *, least: Array, max_columns: int
 ) -> Array:
-    """The dual itself, multiplied, or moved: the one that proves most, [m]; the dual itself where
-    none proves more than `least`.
+    """The best among the dual, the scaled dual and the moved dual.
+
+    The best is the one with the largest proven bound, [m]. If none proves more than `least`, the
+    given dual is returned.
 
     Args:
       problem: m rows, n variables.
-      tight: the same, with the bounds that follow from others; what a dual proves is what it proves
-        with these.
-      dual: [m] allowed.
-      least: [] what is worth nothing: -inf, or 0 where the dual is a ray, as the dual 0 proves
-        that.
-      max_columns: static; so many reduced costs, at most, are moved at once. Of matrices with more
-        than 4 million entries none is.
+      tight: the same program with the implied bounds of the variables. The proven bounds are
+        computed with these.
+      dual: [m] with a valid sign in every row.
+      least: [] a bound that needs no proof: -inf, or 0 where the dual is a ray, because the dual 0
+        proves 0.
+      max_columns: static; the largest number of reduced costs that are moved at once. No dual is
+        moved if the matrix has more than 4 million entries.
     """
     num_rows, num_columns = problem.operator.shape
     num_chosen = min(num_columns, num_rows, max_columns) if fits_in_memory(problem) else 0
@@ -72,8 +79,9 @@ def repair_dual(
         return _Search(now, best, most, candidate.enough, candidate.growth, candidate.is_short)
 
     def turn(number: Array, so_far: _Search) -> _Search:
-        """One candidate, unless no sign is missing, when all are equal; in a branch, before which
-        XLA takes no part of the work.
+        """Tries one candidate. If all signs are right, all candidates are equal and none is tried.
+
+        The work is inside a branch so that XLA cannot move any of it before the test.
         """
         return loops.cond(so_far.is_short, lambda: consider(number, so_far), lambda: so_far)
 
@@ -84,30 +92,30 @@ def repair_dual(
 
 
 class _Search(NamedTuple):
-    """The duals so far."""
+    """The state of the search for the best dual."""
 
-    now: Array  # [m] moved so far
+    now: Array  # [m] the current dual, after the moves so far
     best: Array  # [m]
-    most: Array  # [] what the best proves
-    enough: Array  # [] the share by which to shrink the dual
-    growth: Array  # [] minus the share by which to let it grow
-    is_short: Array  # [] bool, whether a reduced cost misses its sign
+    most: Array  # [] the bound that the best dual proves
+    enough: Array  # [] the t > 0 that corrects the signs of the current dual, or 0
+    growth: Array  # [] the t < 0 that corrects them, or 0
+    is_short: Array  # [] bool, whether a reduced cost has a wrong or an uncertain sign
 
 
 class _Candidate(NamedTuple):
-    """What is known of a dual, multiplied by 1 - t."""
+    """The properties of a dual that is multiplied by 1 - t."""
 
-    # [] but for rounding; -inf where rounding may leave a sign wrong, that is, where it may prove
-    # nothing
+    # [] the bound that it proves, up to rounding; -inf where rounding may make a sign wrong, so
+    # that it may prove nothing
     proven: Array
-    enough: Array  # [] the t that shrinks the dual as it was enough, 0 where none does
-    growth: Array  # [] the t < 0 with which it grows enough
-    is_short: Array  # [] bool, whether a reduced cost misses its sign
+    enough: Array  # [] the t > 0 that corrects all signs of the dual before scaling, or 0
+    growth: Array  # [] the t < 0 that corrects them, or 0
+    is_short: Array  # [] bool, whether a reduced cost has a wrong or an uncertain sign
 
 
 def _signs(problem: LinearProgram, dual: Side) -> _Signs:
     toward = jnp.where(jnp.isinf(problem.upper), 1.0, -1.0)
-    # of the float type, and of the proof
+    # the rounding of the float type here, plus that of the proof, which uses 64 bits
     rounding = (
         _ROUNDINGS * jnp.finfo(dual.point.dtype).eps + 2 * (dual.point.shape[0] + 16) * 2.0**-52
     )
@@ -117,11 +125,11 @@ def _signs(problem: LinearProgram, dual: Side) -> _Signs:
 
 
 def _value(problem: LinearProgram, tight: LinearProgram, dual: Side, share: Array) -> _Candidate:
-    """What the dual proves with the tight bounds, multiplied by 1 - share, and what shares it
-    needs.
+    """Evaluates the dual multiplied by 1 - share with the tight bounds, and finds the shares that
+    would correct its signs.
     """
     signs, multiplied = _signs(problem, dual), Side(*((1 - share) * part for part in dual))
-    slope = signs.toward * dual.product  # of the reduced cost, that way, in t
+    slope = signs.toward * dual.product  # the derivative in t of the reduced cost times its sign
     needed = jnp.where(
         slope != 0, (signs.short + signs.margin) / jnp.where(slope != 0, slope, 1.0), 0.0
     )
@@ -129,8 +137,8 @@ def _value(problem: LinearProgram, tight: LinearProgram, dual: Side, share: Arra
     needed = jnp.where(is_short & (jnp.abs(needed) <= 1), needed, 0.0)
 
     tight_signs = _signs(tight, multiplied)
-    paid, _ = lean(multiplied.point, tight.row_lower, tight.row_upper)
-    saved, wrong = lean(tight.objective - multiplied.product, tight.lower, tight.upper)
+    paid, _ = value_at_bounds(multiplied.point, tight.row_lower, tight.row_upper)
+    saved, wrong = value_at_bounds(tight.objective - multiplied.product, tight.lower, tight.upper)
     misses = tight_signs.is_one_sided & (tight_signs.short > 0)
     all_saved, is_unsure, any_short, growth, enough = reduce.several(
         (reduce.SUM, saved),
@@ -146,7 +154,7 @@ def _value(problem: LinearProgram, tight: LinearProgram, dual: Side, share: Arra
 
 
 def _moved(problem: LinearProgram, dual: Side, num_chosen: int) -> Array:
-    """The dual [m] after one move; the same where there is nothing to move or no way to."""
+    """The dual [m] after one move; unchanged if no sign is wrong or no finite move exists."""
     if num_chosen == 0:
         return dual.point
     signs = _signs(problem, dual)
@@ -178,8 +186,8 @@ def _moved(problem: LinearProgram, dual: Side, num_chosen: int) -> Array:
 
 
 def _solve_normal(chosen: Array, right: Array) -> Array:
-    """(B' B)^-1 times the right side [k], of a matrix B [m, k]; columns may depend on
-    one another.
+    """(B' B)^-1 times the right side [k], for a matrix B [m, k]. A small ridge allows linearly
+    dependent columns.
     """
     normal = jnp.matmul(chosen.T, chosen, precision=lax.Precision.HIGHEST)
     diagonal = cholesky.diagonal(normal)

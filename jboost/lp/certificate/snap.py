@@ -1,7 +1,6 @@
-"""Rounding of a solver's result to simple numbers close by: bounds, and multiples of 1/64.
+"""Rounds the result of a solver to nearby simple numbers: bounds and multiples of 1/64.
 
-Vertices and duals of many programs consist of such numbers, and a sum of them has no rounding
-error.
+Vertices and duals of many programs consist of such numbers. Sums of them have no rounding error.
 """
 
 from __future__ import annotations
@@ -13,20 +12,18 @@ from jboost.lp.problem import LinearProgram
 
 # bytes of a float -> largest relative change: 20 times the default tolerance of `jboost.lp.solve`
 _APART = {4: 2e-4, 8: 2e-7}
-_PARTS = 64  # found by trial on programs with entries in quarters
+_PARTS = 64  # found by trial on programs whose entries are multiples of 1/4
 
 
 def snap(values: Array) -> Array:
-    """The values [k], each rounded to the nearest multiple of 1/64 where that changes
-    it by little.
-    """
+    """The values [k], each rounded to the nearest multiple of 1/64 if that is close to it."""
     whole = jnp.round(values * _PARTS) / _PARTS
     return jnp.where(jnp.abs(whole - values) <= _reach(values), whole, values)
 
 
 def snap_primal(problem: LinearProgram, primal: Array) -> Array:
-    """The point [n], each entry moved to a bound or else to a multiple of 1/64 where that changes
-    it by little; within the bounds.
+    """The point [n] with each entry moved to a close bound, or else to a close multiple of 1/64,
+    and clipped to the bounds.
     """
     reach, snapped = _reach(primal), snap(primal)
     snapped = jnp.where(jnp.abs(problem.lower - primal) <= reach, problem.lower, snapped)

@@ -1,8 +1,9 @@
-"""Bounds of variables that follow from rows and other bounds, in exact arithmetic: what makes a
-dual bound finite where a variable has none.
+"""Bounds of variables that follow from the rows and from the bounds of the other variables.
 
-From row_lower <= A x <= row_upper and bounds of all other variables, x_j lies between what is left
-for a_ij x_j, over a_ij. Sums are in 64 bits; what is left is widened by what they may be off.
+A dual proves a finite bound only if certain variables are bounded. The implied bounds replace
+infinite ones. Row i and the bounds of the other variables give an interval for a_ij x_j, and
+division by a_ij gives one for x_j. The implied bounds hold in exact arithmetic: sums are computed
+in 64 bits, and each interval is widened by their largest possible rounding error.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from jboost.lp.problem import LinearProgram, fits_in_memory
 
 
 def tighten(problem: LinearProgram, num_passes: int) -> LinearProgram:
-    """The program with infinite bounds of variables replaced by finite ones that every feasible
-    point meets; finite bounds stay.
+    """The program with the infinite bounds of variables replaced by finite implied ones.
 
-    Beyond 4 million entries, or with no passes, the program as it is.
+    Every feasible point meets the new bounds. Finite bounds do not change. The program is returned
+    unchanged if it has more than 4 million entries or if `num_passes` is 0.
     """
     if num_passes == 0 or problem.operator.shape[0] == 0 or not fits_in_memory(problem):
         return problem
@@ -55,7 +56,8 @@ def _tighten(
                 jnp.where(low == -jnp.inf, implied_low, low),
                 jnp.where(high == jnp.inf, implied_high, high),
             )
-            # the program is infeasible, which a ray proves with bounds in order only
+            # Crossed bounds mean that the program is infeasible. The old bounds are kept, because
+            # the proof of infeasibility by a ray needs lower <= upper.
             are_crossed = lowest > highest
             return jnp.where(are_crossed, low, lowest), jnp.where(are_crossed, high, highest)
 
@@ -70,15 +72,15 @@ def _tighten(
 def _implied(
     matrix: Array, row_lower: Array, row_upper: Array, low: Array, high: Array
 ) -> tuple[Array, ...]:
-    """The bounds [n] that rows [m, 1] leave each variable, given those of the others [1, n];
-    infinite where they leave none.
+    """The bounds [n] of each variable that follow from the row bounds [m, 1] and from the bounds
+    [1, n] of the other variables; infinite where none follows.
     """
     is_positive = matrix > 0
     least, most = (
         _terms(matrix, jnp.where(is_positive, low, high)),
         _terms(matrix, jnp.where(is_positive, high, low)),
     )
-    # for a_ij x_j
+    # the interval of a_ij x_j
     most_left = jnp.where(
         least.is_bounded, row_upper - least.others + _slack(matrix, row_upper, least), jnp.inf
     )
@@ -95,11 +97,11 @@ def _implied(
 
 
 class _Terms(NamedTuple):
-    """The terms a_ij x_j of sums over rows, where each x_j is at one of its bounds."""
+    """Sums of the terms a_ij x_j of each row, where each x_j is at one of its bounds."""
 
-    others: Array  # [m, n] the sum of the other terms, those aside that are infinite
-    is_bounded: Array  # [m, n] bool, whether none of the others is infinite
-    size: Array  # [m, 1] the sum of the sizes
+    others: Array  # [m, n] the sum of the finite terms of the row other than j
+    is_bounded: Array  # [m, n] bool, whether all terms of the row other than j are finite
+    size: Array  # [m, 1] the sum of the absolute values of the finite terms
 
 
 def _terms(matrix: Array, bounds: Array) -> _Terms:
@@ -117,12 +119,12 @@ def _terms(matrix: Array, bounds: Array) -> _Terms:
 
 
 def _slack(matrix: Array, right: Array, terms: _Terms) -> Array:
-    """How far the right side [m, 1] less the other terms may be off."""
+    """The largest rounding error of the right side [m, 1] minus the other terms."""
     return (matrix.shape[1] + 8) * (2.0**-52 * (jnp.abs(_finite(right)) + terms.size) + 2.0**-1021)
 
 
 def _rounding(quotient: Array) -> Array:
-    """How far a quotient may be off that is not infinite."""
+    """The largest rounding error of a finite quotient."""
     return 2.0**-51 * jnp.abs(_finite(quotient)) + 2.0**-1000
 
 

@@ -9,11 +9,11 @@ of z since the restart, whose direction converges to a ray (Applegate, Diaz, Lu 
 "Infeasibility detection with primal-dual hybrid gradient"). The method uses the matrix only in
 products.
 
-Work: two products an iteration, and at a check two with several vectors at once and two more. The
-step is .998 of the inverse of the largest singular value, whose estimate rises at checks by a power
-iteration and by what the moves themselves show. Longer steps where the moves since a restart would
-allow them, as adaptive rules take, blow up in the reflection: T must not expand in any direction,
-those included in which the iterates do not move at present.
+An iteration takes two products. A check takes two products with several vectors at once and two
+more. The step is 0.998 times the inverse of the largest singular value. Its estimate increases at
+checks, by a power iteration and by a lower bound from the moves of the iterates. Adaptive rules
+take longer steps where recent moves allow them. With the reflection such steps diverge: T must not
+expand in any direction, including directions in which the iterates do not move at present.
 """
 
 from __future__ import annotations
@@ -40,13 +40,17 @@ from jboost.lp.types import (
     validate_proof,
 )
 
-# restarts: falls of the fixed-point error, length of an epoch
+# Restarts (cuPDLPx): the decreases of the fixed-point error that trigger one, and the length of an
+# epoch, as a share of all iterations, that does.
 _SUFFICIENT, _NECESSARY, _ARTIFICIAL = 0.2, 0.5, 0.36
-_PROPORTIONAL, _INTEGRAL, _FADING = 0.5, 0.01, 0.3  # the controller of the primal weight
-_LARGEST_WEIGHT = 1e4  # and its inverse the smallest, in units of the scaled program
-_SAFETY = 0.998  # step size times norm
-_POWER_ITERATIONS = 20
-_NEARLY = 4.0  # times the tolerance, of the error of a solution whose iterates met it
+_PROPORTIONAL, _INTEGRAL, _FADING = 0.5, 0.01, 0.3  # the controller of the primal weight (cuPDLPx)
+# The largest primal weight in units of the scaled program; its inverse is the smallest.
+_LARGEST_WEIGHT = 1e4
+_SAFETY = 0.998  # the step size times the largest singular value
+_POWER_ITERATIONS = 20  # power iterations for the first estimate of the largest singular value
+# The repaired solution counts as optimal if its error is at most this many times the tolerance and
+# the iterates met the tolerance.
+_NEARLY = 4.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +59,9 @@ class FirstOrderConfig:
 
     max_iterations: int = 100_000
     iterations_per_check: int = 40
-    scaling_rounds: int = 2
+    scaling_rounds: int = 2  # rounds of `equilibrate`
     proof: ProofConfig = dataclasses.field(default_factory=ProofConfig)
-    history_length: int = 0
+    history_length: int = 0  # the number of checks that `History` records
 
     def __post_init__(self) -> None:
         check.count("config.max_iterations", self.max_iterations, low=1)
@@ -80,32 +84,33 @@ class Point(NamedTuple):
 
 
 class WarmStart(NamedTuple):
-    """Where to begin, in the units of the program."""
+    """The first point and primal weight of a run, in the units of the program."""
 
     primal: Array  # [n]
     dual: Array  # [m]
-    # [] step of the dual over step of the primal, rooted; 0 where it is not known
+    # [] the square root of the dual step over the primal step; 0 if unknown
     primal_weight: Array
 
 
 class State(NamedTuple):
-    """What the next iterations need; points in the units of the scaled program."""
+    """The state between checks; points are in the units of the scaled program."""
 
     scaling: Scaling
-    row_sizes: Array  # [m] of the terms of a row where all scaled variables are 1
-    column_sizes: Array  # [n] of the terms of a column where all scaled multipliers are 1
-    # [n] each, bounds of the variables, in the units of the program: their own or those that rows
-    # imply
+    # the sums of absolute terms where all entries of the scaled point are 1
+    row_sizes: Array  # [m]
+    column_sizes: Array  # [n]
+    # [n] each, given or implied bounds of the variables, in the units of the program
     tight: tuple[Array, Array]
     point: Point  # z
     mapped: Point  # T z; z itself at a restart
     anchor: Point
-    best: Point  # least error so far, or the ray that was found
+    best: Point  # the point of least error so far, or the ray that was found
     best_error: Array  # []
-    norm: Array  # [] the largest singular value, from below
-    direction: Array  # [n] of the largest singular value, nearly
+    norm: Array  # [] a lower bound of the largest singular value
+    direction: Array  # [n] approximately the right singular vector of the largest singular value
     primal_weight: Array  # []
-    imbalance: Array  # [] faded sum of log primal move over dual move, at restarts
+    # [] the discounted sum over restarts of log(primal distance / dual distance)
+    imbalance: Array
     anchor_error: Array  # [] fixed-point error at the anchor
     last_error: Array  # [] fixed-point error at the last check
     num_since: Array  # [] int32 iterations since the restart
@@ -159,7 +164,7 @@ def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = Non
 
 
 def _first_point(problem: LinearProgram, scaling: Scaling, initial: Any) -> tuple[Point, Array]:
-    """The first point, scaled and within its bounds, and the primal weight to begin with."""
+    """The first point, scaled and within its bounds, and the first primal weight."""
     one = jnp.ones((), problem.objective.dtype)
     per_column = numerics.safe_divide(scaling.bound_scale, scaling.columns)
     if initial is None:
@@ -198,7 +203,7 @@ def _first_point(problem: LinearProgram, scaling: Scaling, initial: Any) -> tupl
 
 
 def warm_start(state: State) -> WarmStart:
-    """Where the state stands, to begin with on a program like it."""
+    """The current point and primal weight, for a warm start of a similar program."""
     scaling = state.scaling
     return WarmStart(
         *_unscaled(state.best, scaling),
@@ -257,7 +262,7 @@ def _norm(vector: Array) -> Array:
 
 
 def _power_iterations(scaled: LinearProgram, direction: Array, count: Array) -> tuple[Array, Array]:
-    """A lower bound on the largest singular value, and the direction that gives the next."""
+    """A lower bound of the largest singular value, and the direction for further iterations."""
 
     def iterate(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         direction = carry[1] / jnp.maximum(_norm(carry[1]), jnp.finfo(carry[1].dtype).tiny)
@@ -292,9 +297,7 @@ def _pdhg(scaled: LinearProgram, point: Point, primal_step: Array, dual_step: Ar
 def step(
     state: State, problem: LinearProgram, *, tolerance: Array, config: FirstOrderConfig
 ) -> tuple[State, Info]:
-    """`iterations_per_check` iterations, the verdict on where they led, and a restart where it
-    pays.
-    """
+    """Runs `iterations_per_check` iterations and one check, which may restart the method."""
     scaled = scale(problem, state.scaling)
     norm, direction = _power_iterations(
         scaled, state.direction, jnp.where(state.num_iterations > 0, 1, _POWER_ITERATIONS)
@@ -326,33 +329,33 @@ def step(
     return _check(ran, problem, scaled, size, tolerance, config)
 
 
-class _Way(NamedTuple):
-    """How far one side of z has gone."""
+class _Distance(NamedTuple):
+    """Norms of one part of z, primal or dual."""
 
-    largest: Array  # [] entry of T z
-    farthest: Array  # [] any entry has gone since the restart
+    largest: Array  # [] the largest |entry| of T z
+    farthest: Array  # [] the largest |entry| of T z - z_0
     length: Array  # [] |T z|
     moved: Array  # [] |T z - z_0|
     error: Array  # [] |T z - z|
 
 
-class _Ways(NamedTuple):
-    """Of both sides."""
+class _Distances(NamedTuple):
+    """The norms of both parts of z."""
 
-    primal: _Way
-    dual: _Way
+    primal: _Distance
+    dual: _Distance
 
 
-def _measure_way(point: Array, mapped: Array, anchor: Array) -> _Way:
-    way, error = mapped - anchor, mapped - point
+def _measure_distance(point: Array, mapped: Array, anchor: Array) -> _Distance:
+    move, error = mapped - anchor, mapped - point
     largest, farthest, *squares = reduce.several(
         (reduce.LARGEST, jnp.abs(mapped)),
-        (reduce.LARGEST, jnp.abs(way)),
+        (reduce.LARGEST, jnp.abs(move)),
         (reduce.SUM, mapped * mapped),
-        (reduce.SUM, way * way),
+        (reduce.SUM, move * move),
         (reduce.SUM, error * error),
     )
-    return _Way(
+    return _Distance(
         jnp.maximum(largest, 0.0),
         jnp.maximum(farthest, 0.0),
         *(jnp.sqrt(square) for square in squares),
@@ -360,11 +363,11 @@ def _measure_way(point: Array, mapped: Array, anchor: Array) -> _Way:
 
 
 class _Images(NamedTuple):
-    """What the matrix makes of the points of a check."""
+    """The products of the matrix with the points of a check."""
 
     primal: Array  # [m] of T z, in the units of the program
     dual: Array  # [n]
-    primal_ray: Array  # [m] of the way since the restart, scaled
+    primal_ray: Array  # [m] of T z - z_0, scaled to a largest entry of 1
     dual_ray: Array  # [n]
     error: Array  # [m] of the primal part of T z - z, scaled
 
@@ -394,15 +397,15 @@ def _check(
     tolerance: Array,
     config: FirstOrderConfig,
 ) -> tuple[State, Info]:
-    """Status, best point and history after a check, and a restart where it pays."""
-    ways = _Ways(*map(_measure_way, state.point, state.mapped, state.anchor))
-    ray = Point(*map(_unit, state.mapped, state.anchor, ways))
+    """Updates status, best point and history, and restarts if that is due."""
+    distances = _Distances(*map(_measure_distance, state.point, state.mapped, state.anchor))
+    ray = Point(*map(_unit, state.mapped, state.anchor, distances))
     latest, error = (
         _unscaled(state.mapped, state.scaling),
         jax.tree.map(jnp.subtract, state.mapped, state.point),
     )
     images = _images(problem, state.scaling, latest, ray, error)
-    info, worst = _assess(state, problem, latest, images, ways, tolerance)
+    info, worst = _assess(state, problem, latest, images, distances, tolerance)
     assessed = _conclude_check(
         state, ray, _find_rays(scaled, state.tight, ray, images), worst, tolerance, config
     )
@@ -411,12 +414,12 @@ def _check(
         state.history, index, info.primal_residual, info.dual_residual, info.duality_gap
     )
     cross = reduce.total(error.dual * images.error)
-    return _maybe_restart(assessed._replace(history=history), ways, cross, size), info
+    return _maybe_restart(assessed._replace(history=history), distances, cross, size), info
 
 
-def _unit(mapped: Array, anchor: Array, way: _Way) -> Array:
-    """The way since the restart, with 1 as its largest entry."""
-    return (mapped - anchor) / jnp.where(way.farthest > 0, way.farthest, 1.0)
+def _unit(mapped: Array, anchor: Array, distance: _Distance) -> Array:
+    """T z - z_0, scaled so that its largest entry is 1."""
+    return (mapped - anchor) / jnp.where(distance.farthest > 0, distance.farthest, 1.0)
 
 
 def _assess(
@@ -424,15 +427,17 @@ def _assess(
     problem: LinearProgram,
     latest: Point,
     images: _Images,
-    ways: _Ways,
+    distances: _Distances,
     tolerance: Array,
 ) -> tuple[Info, Array]:
-    """How good the latest point is, and its error []: in sizes of terms that need no product, and
-    in those of the point where that is enough.
+    """The residuals of the latest point, and its error [].
+
+    The rounding errors are first estimated with sizes that need no product. Only if the point then
+    meets the tolerance are they computed from the sizes of its own terms, by two more products.
     """
-    # of a point all of whose entries are as large as the largest
-    row_sizes = state.row_sizes * (ways.primal.largest / state.scaling.bound_scale)
-    column_sizes = state.column_sizes * (ways.dual.largest / state.scaling.objective_scale)
+    # an upper bound: all entries are taken to be as large as the largest
+    row_sizes = state.row_sizes * (distances.primal.largest / state.scaling.bound_scale)
+    column_sizes = state.column_sizes * (distances.dual.largest / state.scaling.objective_scale)
 
     def measure(carry: tuple[Array, Info, Array]) -> tuple[Array, Info, Array]:
         number = carry[0]
@@ -472,27 +477,26 @@ def _assess(
 
 
 class _Rays(NamedTuple):
-    """Whether the way since the restart shows that there is no solution."""
+    """Whether the direction T z - z_0 shows that the program has no solution."""
 
-    # [] bool, y shows that rows and bounds contradict each other: it earns on them what A'y cannot
-    # pay
-    refutes: Array
-    # [] bool, the objective falls along x, which no row and no bound stops, be it one that rows
-    # imply
+    refutes: (
+        Array  # [] bool, y is a Farkas ray: it shows that rows and bounds contradict each other
+    )
+    # [] bool, the objective decreases along x, and no row, bound or implied bound limits the ray
     falls: Array
 
 
 def _find_rays(
     scaled: LinearProgram, tight: tuple[Array, Array], ray: Point, images: _Images
 ) -> _Rays:
-    """Of a ray whose largest entries are 1, in a scaled program.
+    """Tests a ray of the scaled program, whose largest entries are 1.
 
-    The sums A'y are of the size of y: what is missed is small beside it, and beside what is gained
-    on bounds of any size.
+    In the scaled program A'y is of the size of y. The error of the ray must be small relative to y
+    and relative to the bound that it proves, whatever the size of the program's bounds.
     """
     tolerance = assess.ray_tolerance(ray.dual.dtype)
-    earned, wrong_rows = assess.lean(ray.dual, scaled.row_lower, scaled.row_upper)
-    paid, wrong_columns = assess.lean(-images.dual_ray, scaled.lower, scaled.upper)
+    earned, wrong_rows = assess.value_at_bounds(ray.dual, scaled.row_lower, scaled.row_upper)
+    paid, wrong_columns = assess.value_at_bounds(-images.dual_ray, scaled.lower, scaled.upper)
     terms = scaled.objective * ray.primal
     of_rows = reduce.several(
         (reduce.SUM, earned),
@@ -524,7 +528,7 @@ def _find_rays(
 
 
 def _stopped(ray: Array, low: Array, high: Array) -> Array:
-    """How far a ray leads out of bounds."""
+    """The distance by which a ray leaves finite bounds."""
     return jnp.maximum(jnp.where(low > -jnp.inf, -ray, 0.0), jnp.where(high < jnp.inf, ray, 0.0))
 
 
@@ -558,11 +562,11 @@ class _Epoch(NamedTuple):
     num_since: Array  # [] int32
 
 
-def _maybe_restart(state: State, ways: _Ways, cross: Array, size: Array) -> State:
-    """From T z, where the fixed-point error |z - T z|_P has fallen enough or the epoch is long;
-    `cross` is the sum of (y - T y) A (x - T x).
+def _maybe_restart(state: State, distances: _Distances, cross: Array, size: Array) -> State:
+    """Restarts from T z if the fixed-point error |z - T z|_P has decreased enough or the epoch is
+    long. `cross` is the sum of (y - T y) A (x - T x).
     """
-    far, steep = ways.primal.error, ways.dual.error
+    far, steep = distances.primal.error, distances.dual.error
 
     def error_in(weight: Array) -> Array:
         return jnp.sqrt(jnp.maximum((weight * far**2 + steep**2 / weight) / size + 2 * cross, 0.0))
@@ -578,7 +582,7 @@ def _maybe_restart(state: State, ways: _Ways, cross: Array, size: Array) -> Stat
     )
 
     def restart() -> _Epoch:
-        weight, imbalance = _rebalance(state, ways)
+        weight, imbalance = _rebalance(state, distances)
         nothing, infinite = jnp.zeros_like(state.num_since), jnp.full_like(error, jnp.inf)
         return _Epoch(
             state.mapped, state.mapped, weight, imbalance, error_in(weight), infinite, nothing
@@ -600,12 +604,12 @@ def _maybe_restart(state: State, ways: _Ways, cross: Array, size: Array) -> Stat
     return state._replace(norm=jnp.maximum(state.norm, jnp.minimum(met, 1.0)), **epoch._asdict())
 
 
-def _rebalance(state: State, ways: _Ways) -> tuple[Array, Array]:
-    """The primal weight after a restart: it moves so that primal and dual have gone equally far
-    since the last one.
+def _rebalance(state: State, distances: _Distances) -> tuple[Array, Array]:
+    """The primal weight and the imbalance after a restart. The controller balances the distances
+    that the primal and the dual move between restarts.
     """
-    moved, shifted = ways.primal.moved, ways.dual.moved
-    tiny = jnp.finfo(moved.dtype).eps * (1 + ways.primal.length + ways.dual.length)
+    moved, shifted = distances.primal.moved, distances.dual.moved
+    tiny = jnp.finfo(moved.dtype).eps * (1 + distances.primal.length + distances.dual.length)
     is_known = (moved > tiny) & (shifted > tiny)
     excess = jnp.log(
         jnp.where(is_known, state.primal_weight * moved / jnp.where(is_known, shifted, 1.0), 1.0)
@@ -619,7 +623,7 @@ def _rebalance(state: State, ways: _Ways) -> tuple[Array, Array]:
 
 
 def unfinished(state: State) -> Array:
-    """Whether there is an iteration to come, [] bool."""
+    """Whether another iteration is needed, [] bool."""
     return state.status == int(Status.UNFINISHED)
 
 

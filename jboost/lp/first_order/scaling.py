@@ -1,9 +1,9 @@
-"""Diagonal scaling of a linear program, from sums of absolute entries alone: no entry is ever
-looked at, so that structured operators scale too.
+"""Diagonal scaling of a linear program from sums of absolute entries.
 
-Rounds of Ruiz (2001) in the 1-norm, whose limit is that of Sinkhorn and Knopp. The last is that of
-Pock and Chambolle (2011) with alpha = 1: after it no singular value exceeds 1. Then objective and
-row bounds are brought to norm at most 1 (Chen, Sun, Yuan, Zhang and Zhao 2024).
+No single entry is read, so structured operators can be scaled too. The rounds are those of Ruiz
+(2001) in the 1-norm, whose limit is that of Sinkhorn and Knopp. The last round is that of Pock and
+Chambolle (2011) with alpha = 1: after it no singular value exceeds 1. Then the objective and the
+row bounds are scaled to norm at most 1 (Chen, Sun, Yuan, Zhang and Zhao 2024).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jboost.lp.problem import LinearProgram, bounds_nothing, row_sizes
 class Scaling(NamedTuple):
     """x = columns * scaled x / bound_scale and y = rows * scaled y / objective_scale."""
 
-    rows: Array  # [m] positive; 0 for rows that bound nothing
+    rows: Array  # [m] positive; 0 for rows without a finite bound
     columns: Array  # [n] positive; 0 for variables that are fixed at 0
     bound_scale: Array  # [] positive
     objective_scale: Array  # [] positive
@@ -47,12 +47,11 @@ class Scaled:
 
 
 def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
-    """The scaling after `rounds` rounds, static, the last one included; rows and columns without
-    entries keep the factor 1.
+    """The scaling after `rounds` rounds (static), including the last one.
 
-    Few rounds are better than many: to the end, sums of entries are equalised where a row has many
-    entries and another has one. Rows and columns that have no part in the program have none in the
-    scaling, whatever their entries are.
+    Rows and columns without entries keep the factor 1. Rows without a finite bound and variables
+    fixed at 0 do not affect the scaling. Few rounds are better than many: many rounds give a row
+    with one entry and a row with many entries the same sum.
     """
     operator = problem.operator
     dtype = problem.objective.dtype
@@ -76,14 +75,14 @@ def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
 
 
 def _norm(vector: Array) -> Array:
-    """The length [], of entries whose squares may overflow."""
+    """The Euclidean norm [], computed without overflow of the squares."""
     size = jnp.maximum(reduce.largest(jnp.abs(vector)), 0.0)
     unit = jnp.where(size > 0, size, 1.0)
     return size * jnp.sqrt(reduce.total((vector / unit) ** 2))
 
 
 def scale(problem: LinearProgram, scaling: Scaling) -> LinearProgram:
-    """The scaled program. Its operator has the two products and nothing else."""
+    """The scaled program. Its operator supports only the two products."""
     return LinearProgram(
         scaling.objective_scale * scaling.columns * problem.objective,
         Scaled(problem.operator, scaling.rows, scaling.columns),
@@ -95,5 +94,5 @@ def scale(problem: LinearProgram, scaling: Scaling) -> LinearProgram:
 
 
 def _times(factors: Array, bounds: Array) -> Array:
-    """The scaled bounds; infinite ones stay so."""
+    """The scaled bounds; infinite ones stay infinite."""
     return jnp.where(jnp.isinf(bounds), bounds, factors * bounds)

@@ -29,12 +29,12 @@ class Embedded(NamedTuple):
     lower side, then the upper.
     """
 
-    matrix: Array  # [m, n] rows that bound nothing are 0
+    matrix: Array  # [m, n] rows without a finite bound are 0
     cost: Array  # [n + m]
     bound: Array  # [2, n + m] 0 where there is none
     has_bound: Array  # [2, n + m] bool, False where fixed
     is_fixed: Array  # [n + m] bool, low = high
-    level: Array  # [n + m] the value of what is fixed, 0 elsewhere
+    level: Array  # [n + m] the value of each fixed variable, 0 for the others
 
 
 class Point(NamedTuple):
@@ -64,20 +64,20 @@ class Start(NamedTuple):
 
 
 class Residuals(NamedTuple):
-    """What an iterate misses of the other equations, and sums over all of its parts."""
+    """The residuals of the other equations of an iterate, and the mean complementary product."""
 
     dual: Array  # [n + m] cost tau - K'y - zl + zu, 0 where fixed
     gap: Array  # [] kappa + cost . w - dual objective
-    mean_product: Array  # [] of slacks and multipliers, and of tau and kappa
+    mean_product: Array  # [] over the products slack * multiplier and tau * kappa
 
 
 def sides(values: Array) -> Array:
-    """[2, n + m] with the sign of the upper side turned."""
+    """The values [2, n + m] with the sign of the upper side reversed."""
     return values * jnp.array([[1.0], [-1.0]], values.dtype)
 
 
 def embed(matrix: Array, problem: LinearProgram) -> Embedded:
-    """The embedding of a program with its matrix dense."""
+    """The embedding of a program with a dense matrix."""
     is_idle = bounds_nothing(problem)
     of_rows = jnp.stack([problem.row_lower, problem.row_upper])
     bound = jnp.concatenate(
@@ -100,8 +100,8 @@ def embed(matrix: Array, problem: LinearProgram) -> Embedded:
 
 
 def _are_one(low: Array, high: Array, cost: Array, least: Array) -> Array:
-    """Whether bounds are equal, or so close that rounding leaves no place between them, or none
-    that matters where rows are of `least` or more.
+    """Whether two bounds count as equal: their distance is within rounding, or does not matter
+    beside rows of size `least` or more.
     """
     largest, width, eps = (
         jnp.maximum(jnp.abs(low), jnp.abs(high)),
@@ -136,11 +136,11 @@ def start(program: Embedded) -> Start:
 
 
 def _first_point(program: Embedded) -> Point:
-    """The middle of the boxes, about one away at most from a lower bound and from a single upper
-    one, with all complementary products equal to 1.
+    """The first point, with all complementary products equal to 1.
 
-    Bounds so far away that one is no step from them say little about where a solution is: 0 is
-    nearer.
+    Each variable is in the middle between its bounds, but at most about 1 away from a lower bound
+    and from a single upper bound. Bounds so large that adding 1 hardly changes them are ignored,
+    and the variable starts closer to 0.
     """
     has_low, has_high = program.has_bound
     low, high = program.bound
@@ -166,7 +166,7 @@ def images(program: Embedded, point: Point) -> Images:
 
 
 def residuals(program: Embedded, point: Point, image: Images) -> Residuals:
-    """What the iterate misses of the embedding's equations."""
+    """The residuals of the embedding's equations."""
     reduced = program.cost * point.scale - image.columns
     dual = jnp.where(program.is_fixed, 0.0, reduced - jnp.sum(sides(point.multiplier), axis=0))
     earned = jnp.sum(sides(program.bound * point.multiplier), axis=0) + program.level * reduced
@@ -193,10 +193,10 @@ class Scaling(NamedTuple):
 def scale(
     matrix: Array, problem: LinearProgram, rounds: int
 ) -> tuple[Array, LinearProgram, Scaling]:
-    """Ruiz's equilibration of the dense matrix: rows and columns divided, again and again, by the
-    root of their largest entry.
+    """Ruiz's equilibration of the dense matrix: in each round, rows and columns are divided by the
+    square root of their largest entry.
 
-    Rows that bound nothing and variables that are fixed do not count, whatever their entries are.
+    Rows without a finite bound and fixed variables are ignored.
     """
     counts = ~bounds_nothing(problem)[:, None] & (problem.lower < problem.upper)[None, :]
     sizes = jnp.where(counts, jnp.abs(matrix), 0.0)
@@ -239,5 +239,5 @@ def scale(
 
 
 def _finite_size(values: Array) -> Array:
-    """|values|, 0 for those that are infinite or NaN."""
+    """|values|, with 0 for infinite ones and NaN."""
     return jnp.where(jnp.isfinite(values), jnp.abs(values), 0.0)

@@ -1,8 +1,8 @@
-"""A primal-dual interior point method for dense programs of small and middle size, many at a time
-under `vmap`.
+"""A primal-dual interior point method for dense programs of small and middle size. `vmap` solves
+many programs at a time.
 
-Predictor and corrector on the homogeneous self-dual embedding (Mehrotra 1992; Xu, Hung, Ye 1996;
-Andersen, Andersen 2000): `jboost.lp.interior_point.embedding` holds the equations,
+It is a predictor-corrector method on the homogeneous self-dual embedding (Mehrotra 1992; Xu, Hung
+and Ye 1996; Andersen and Andersen 2000). `jboost.lp.interior_point.embedding` holds the equations,
 `jboost.lp.interior_point.newton` the directions. Residuals and gap reach 1e-8 or less in float64,
 and usually 1e-5 in float32.
 """
@@ -70,21 +70,22 @@ class State(NamedTuple):
     best: tuple[Array, Array]  # x [n] and y [m] in the units of the program
     best_error: Array  # []
     num_iterations: Array  # [] int32
-    # [] int32 short steps in a row, and those that better nothing near the tolerance
+    # [] int32 the number of consecutive steps that are short, or that do not reduce an error that
+    # is close to the tolerance
     num_stalled: Array
-    # [] bool, the objective falls along `best`, and the loop goes on without it, to see whether a
-    # feasible point exists
+    # [] bool, whether `best` is a ray along which the objective decreases. The iterations then go
+    # on without an objective, to find out whether a feasible point exists.
     has_ray: Array
     history: History
     status: Array  # [] int32
 
 
 class _Run(NamedTuple):
-    """What is worked out once for a program."""
+    """The data that are computed once for a program."""
 
-    problem: LinearProgram  # with its matrix dense
-    tight: LinearProgram  # with bounds that rows imply
-    stops: Array  # [2, n + m] bool, whether something stops a ray there, of either side
+    problem: LinearProgram  # with a dense matrix
+    tight: LinearProgram  # with implied bounds
+    stops: Array  # [2, n + m] bool, whether a given or an implied bound stops a ray, for each side
     embedded: Embedded
     scaling: Scaling
     first: Start
@@ -138,23 +139,23 @@ def _measure(run: _Run, point: Point, has_ray: Array) -> assess.Quality:
 
 
 def _needed(dual: Array, has_objective: Array) -> Array:
-    """The dual [m]; 0, which is as good as any, where there is no objective: that of a thin
-    feasible set grows without end.
+    """The dual [m], or 0 if there is no objective. Then 0 is optimal, and the dual of the iterates
+    grows without limit if the feasible set has no interior.
     """
     return jnp.where(has_objective, dual, 0.0)
 
 
 class _Rays(NamedTuple):
-    """Whether a point of the embedding shows that there is no solution."""
+    """Whether a point of the embedding shows that the program has no solution."""
 
-    refutes: Array  # [] bool, y proves the program infeasible
-    falls: Array  # [] bool, the objective falls along w without end
+    refutes: Array  # [] bool, whether y shows that the program is infeasible
+    falls: Array  # [] bool, whether the objective decreases along w without limit
 
 
 def _find_ray(
     program: Embedded, stops: Array, point: Point, image: Images, tolerance: float
 ) -> _Rays:
-    slope = -image.columns  # cost tau - K'y less cost tau is what rounding leaves, where y is small
+    slope = -image.columns  # (cost tau - K'y) - cost tau would be rounding noise for a small y
     is_low = slope > 0
     is_held = program.is_fixed | jnp.where(is_low, program.has_bound[0], program.has_bound[1])
     earned = jnp.where(
@@ -180,11 +181,11 @@ def _find_ray(
         jnp.maximum(size, 0.0),
         jnp.maximum(jnp.maximum(off_rows, off), 0.0),
     )
-    # of sums of terms, each a sum itself
+    # the relative rounding error of a sum whose terms are sums themselves
     rounding = 16 * (terms.shape[0] + 4) * jnp.finfo(terms.dtype).eps
     vanishes, fall = point.scale < point.gap_dual, -objective
-    # bounds of variables may be large, and what is gained on them: with one feasible point nothing
-    # is gained
+    # The error is compared with `gained` and with `size`: large bounds of variables make `gained`
+    # large too. If a feasible point exists, an exact ray gains nothing.
     refutes = (gained > rounding * gained_size) & (missed <= tolerance * jnp.minimum(gained, size))
     return _Rays(
         vanishes & refutes,
@@ -218,8 +219,8 @@ def _start(run: _Run, problem: LinearProgram, config: InteriorPointConfig) -> St
 
 
 def _refuted_by_one_row(problem: LinearProgram) -> Array:
-    """A ray [m] that proves the program infeasible by a row without entries whose bounds leave 0
-    out; 0 where there is none.
+    """A ray [m] that proves the program infeasible by one row without entries whose bounds exclude
+    0; the ray is 0 if there is no such row.
     """
     is_bare = ~reduce.any_true(brackets.is_nonzero(problem.operator.to_dense()), axis=1)
     ray = jnp.where(problem.row_lower > 0, 1.0, jnp.where(problem.row_upper < 0, -1.0, 0.0))
@@ -229,7 +230,7 @@ def _refuted_by_one_row(problem: LinearProgram) -> Array:
 def step(
     state: State, problem: LinearProgram, *, tolerance: Array, config: InteriorPointConfig
 ) -> tuple[State, Info]:
-    """One predictor and corrector, and the verdict on where it led."""
+    """One iteration of predictor and correctors, and the status after it."""
     return _step(_set_up(problem, config), state, tolerance, config)
 
 
@@ -252,7 +253,7 @@ def _step(
         quality.dual_residual,
         quality.duality_gap,
     )
-    # then rounding made the ray
+    # otherwise the ray is a rounding error
     error, was_close = quality.error, state.best_error < 10 * tolerance
     rays = _find_ray(program, run.stops, point, image, assess.ray_tolerance(error.dtype))
     is_infeasible = rays.refutes & ~was_close
@@ -272,7 +273,7 @@ def _step(
     next_point, next_image = loops.cond(
         falls, lambda: (run.first.point, run.first.image), lambda: (point, image)
     )
-    tau = jnp.where(is_infeasible | falls, 1.0, point.scale)  # that of a ray is 0 or nearly so
+    tau = jnp.where(is_infeasible | falls, 1.0, point.scale)  # the tau of a ray is close to 0
     best, best_error = loops.cond(
         takes, lambda: (_unscaled(run, point, tau), error), lambda: (state.best, state.best_error)
     )
@@ -311,12 +312,12 @@ def _status_of(has_ray: Array, is_sound: Array, is_infeasible: Array, is_solved:
 
 
 def unfinished(state: State) -> Array:
-    """Whether there is an iteration to come, [] bool."""
+    """Whether another iteration is needed, [] bool."""
     return state.status == int(Status.UNFINISHED)
 
 
 def finish(state: State, problem: LinearProgram, *, config: InteriorPointConfig) -> LPSolution:
-    """The solution that the best iterate makes, with its bounds."""
+    """The solution of the best iterate, with its bounds."""
     return _finish(_set_up(problem, config), state, problem, config)
 
 

@@ -137,8 +137,8 @@ def _factor_columns(
 
 
 def _factor_normal(normal: Array, diagonal: Array, care: _Care) -> Callable[[Array], Array]:
-    """Solves (normal + diag(diagonal)) v = r for r [size] by Cholesky, on a diagonal of ones with
-    rounding's worth added.
+    """Solves (normal + diag(diagonal)) v = r for r [size] by Cholesky. The matrix is scaled to a
+    diagonal of ones, and a few rounding units are added to it.
     """
     rounding = jnp.finfo(normal.dtype).eps
     total = cholesky.diagonal(normal) + diagonal
@@ -149,14 +149,14 @@ def _factor_normal(normal: Array, diagonal: Array, care: _Care) -> Callable[[Arr
 
 
 class _Targets(NamedTuple):
-    """What the complementary products are to become, less what they are."""
+    """The required changes of the complementary products."""
 
     sides: Array  # [2, n + m] 0 where there is no bound
     gap: Array  # []
 
 
 class _Iterate(NamedTuple):
-    """What all directions from one iterate share."""
+    """The data that all directions from one iterate share."""
 
     program: Embedded
     point: Point
@@ -168,9 +168,9 @@ class _Iterate(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """The directions so far."""
+    """The directions found so far."""
 
-    unit: _Pair  # for a unit of tau
+    unit: _Pair  # the direction for a unit of tau
     pivot: Array  # []
     targets: _Targets  # of the best direction
     direction: Point  # the best: the changes of all parts
@@ -199,8 +199,8 @@ def _prepare(program: Embedded, point: Point, image: Images, level_image: Array)
 
 
 def _by_slack(program: Embedded, point: Point, values: Array) -> Array:
-    """values [2, n + m] * bound / slack, with a quotient of about 1 for a bound that is far, whose
-    square no float may hold.
+    """values [2, n + m] * bound / slack, computed without overflow for a distant bound. Its
+    quotient is about 1, but its square may exceed the range of floats.
     """
     return values * (program.bound / point.slack)
 
@@ -208,8 +208,8 @@ def _by_slack(program: Embedded, point: Point, values: Array) -> Array:
 def _right_hand_side(
     now: _Iterate, turn: Array, targets: _Targets, share: Array
 ) -> tuple[Array, Array]:
-    """Push [n + m] and target [m], for a unit of tau, or towards targets and a share of what is
-    missing at a fixed tau.
+    """The right-hand sides push [n + m] and target [m]: for a unit of tau, or at a fixed tau for
+    the targets and a share of the residuals.
     """
     push = jnp.sum(sides(targets.sides / now.point.slack), axis=0) - share * now.residual.dual
     push = jnp.where(turn == _UNIT, now.slope - now.program.cost, push)
@@ -217,8 +217,8 @@ def _right_hand_side(
     return jnp.where(now.program.is_fixed, 0.0, push), target
 
 
-def _pull(now: _Iterate, pair: _Pair) -> Array:
-    """What a direction changes the gap by, less what tau does, [n + m]."""
+def _gap_slope(now: _Iterate, pair: _Pair) -> Array:
+    """The terms [n + m] of the change of the gap by a direction, without the change by tau."""
     program = now.program
     return program.level * pair.back + jnp.where(
         program.is_fixed, 0.0, (program.cost + now.slope) * pair.primal
@@ -230,18 +230,22 @@ def _take_unit(now: _Iterate, search: _Search, pair: _Pair) -> _Search:
     unit = pair._replace(primal=pair.primal + program.level)
     bend = jnp.sum(_by_slack(program, point, point.multiplier) * program.bound, axis=0)
     return search._replace(
-        unit=unit, pivot=reduce.total(_pull(now, unit) - bend) - point.gap_dual / point.scale
+        unit=unit, pivot=reduce.total(_gap_slope(now, unit) - bend) - point.gap_dual / point.scale
     )
 
 
 def _complete(
     now: _Iterate, search: _Search, pair: _Pair, targets: _Targets, share: Array
 ) -> Point:
-    """All parts of a direction from its parts in w and y at a fixed tau; a `Point` of changes."""
+    """All parts of a direction, as a `Point` of changes, from its parts in w and y at a fixed
+    tau.
+    """
     program, point = now.program, now.point
     paid = jnp.sum(sides(_by_slack(program, point, targets.sides)), axis=0)
     missing = (
-        reduce.total(paid - _pull(now, pair)) - share * now.residual.gap - targets.gap / point.scale
+        reduce.total(paid - _gap_slope(now, pair))
+        - share * now.residual.gap
+        - targets.gap / point.scale
     )
     scale = missing / search.pivot
     primal = pair.primal + scale * search.unit.primal
@@ -257,7 +261,9 @@ def _complete(
 
 
 def _longest(program: Embedded, point: Point, direction: Point) -> Array:
-    """The step at which the first complementary part reaches 0; 1e30 where none does."""
+    """The step length at which the first slack, multiplier, tau or kappa reaches 0; 1e30 if none
+    does.
+    """
     shrinking = direction.multiplier / jnp.where(program.has_bound, point.multiplier, 1.0)
     parts = jnp.minimum(direction.slack / point.slack, jnp.where(program.has_bound, shrinking, 0.0))
     fastest = jnp.minimum(direction.scale / point.scale, direction.gap_dual / point.gap_dual)
@@ -267,11 +273,10 @@ def _longest(program: Embedded, point: Point, direction: Point) -> Array:
 def advance(
     program: Embedded, point: Point, image: Images, level_image: Array, *, num_correctors: int
 ) -> tuple[Point, Array]:
-    """A predictor, a corrector and further ones, from a point and its images; returns the next
-    iterate and the length of the step.
+    """One iteration of predictor and correctors: the next iterate, and the length of the step.
 
-    The first corrector is Mehrotra's, taken as it is; the others begin at the best so far, and
-    count where they reach further.
+    The first corrector is Mehrotra's and is always taken. Each further corrector starts from the
+    best direction so far and is taken if its step is longer.
     """
     now = _prepare(program, point, image, level_image)
 
@@ -300,8 +305,11 @@ def _begin(point: Point, image: Images) -> _Search:
 
 
 def _next_targets(now: _Iterate, search: _Search, turn: Array) -> _Targets:
-    """Of the predictor 0; of Mehrotra's corrector the goal, less what the predictor changes by its
-    square; then nearer to the goal where missed.
+    """The targets of the next direction.
+
+    The predictor aims at products of 0. Mehrotra's corrector aims at the centre and subtracts the
+    second-order term of the predictor. Further correctors move products that would be far from the
+    goal closer to it (Gondzio 1996).
     """
     point, direction, goal = (
         now.point,
@@ -314,7 +322,7 @@ def _next_targets(now: _Iterate, search: _Search, turn: Array) -> _Targets:
         product = parts[0] * parts[1]
         ahead = (parts[0] + step * changes[0]) * (parts[1] + step * changes[1])
         corrected = goal - product - changes[0] * changes[1]
-        # large ones no further at once
+        # the correction of large products is limited
         further = so_far + jnp.maximum(jnp.clip(ahead, 0.1 * goal, 10 * goal) - ahead, -10 * goal)
         return jnp.where(turn <= _CORRECTOR, corrected, further)
 
@@ -332,7 +340,7 @@ def _next_targets(now: _Iterate, search: _Search, turn: Array) -> _Targets:
 def _take(
     now: _Iterate, search: _Search, turn: Array, pair: _Pair, targets: _Targets, share: Array
 ) -> _Search:
-    """The search with the direction to these targets, if it is the better one."""
+    """The search, with the direction to these targets if its step is longer."""
     direction = _complete(now, search, pair, targets, share)
     length = _longest(now.program, now.point, direction)
     left = 1 - jnp.minimum(length, 1.0)
@@ -350,18 +358,18 @@ def _take(
 
 
 def _normalised(program: Embedded, point: Point) -> Point:
-    """The same ray of the embedding, with the larger of tau and kappa equal to 1, and what a bound
-    is away from w equal to its slack.
+    """The same ray of the embedding, scaled so that the larger of tau and kappa is 1, with slacks
+    that are consistent with w.
 
-    Steps from far away round w and the slacks unlike, and what they differ by grows with tau: near
-    a bound the slack tells where w is, and w tells the slack of the other bound.
+    Long steps round w and the slacks differently, and the difference grows with tau. Close to a
+    bound, w is recomputed from the slack. The slack of the other bound is recomputed from w.
     """
     size = jnp.maximum(point.scale, point.gap_dual)
     point = jax.tree.map(lambda leaf: leaf / size, point)
     bound = program.bound * point.scale
     distance = jnp.where(program.has_bound, point.slack, jnp.inf)
     least = reduce.least(distance, axis=0)
-    # else the bound is far, and to count from there would round w
+    # from a distant bound, w could only be computed with a large rounding error
     is_near = least <= 2 * jnp.abs(point.primal)
     is_nearest = distance == least[None, :]
     primal = jnp.where(

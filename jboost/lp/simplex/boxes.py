@@ -1,15 +1,18 @@
-"""A dual simplex method over a dense table, for programs that differ in the bounds of their
-variables alone: the nodes of branch and bound.
+"""A dual simplex method over a dense table, for programs that differ only in the bounds of their
+variables, such as the nodes of branch and bound.
 
     minimise c . x  s.t.  lower <= x <= upper,  lower <= A x <= upper
 
-Variables and rows are alike: each has a *place*, x_j the place j and row i the place n + i. n
-places, the *slots*, stand at a bound, the others are *basic* and linear in those: the table, whose
-last row is the objective. A slot stands at its lower bound where its reduced cost is not negative,
-else at the upper one, so that every table is dual feasible whatever the bounds are: there is no
-first phase, and the last table of one program begins the next. A pivot lets the basic go that is
-furthest outside its bounds for the length of its row, and goes past break points while the dual
-objective climbs (`break_points`). A row can be put in the place of one that is basic (`replace`).
+Variables and rows are treated alike. Each has an index, called its *place*: j for x_j, and n + i
+for row i. n of them, the *slots*, are nonbasic: each is at one of its bounds. The others are
+*basic*: linear functions of the slots. The table holds the coefficients of these functions, and in
+its last row those of the objective.
+
+A slot is at its lower bound if its reduced cost is not negative, else at its upper bound. So every
+table is dual feasible for any bounds: there is no first phase, and the last table of one program is
+the first table of the next. In a pivot the leaving variable is the basic one with the largest
+violation of its bounds relative to the norm of its row. The dual step passes break points while the
+dual objective increases (`break_points`). `replace` exchanges a basic row for a new one.
 """
 
 from __future__ import annotations
@@ -24,44 +27,47 @@ from jboost.base.numerics import times
 from jboost.base.types import Array
 from jboost.lp.simplex import break_points
 
-_OUTSIDE = 0.6  # by which power of the rounding unit basics may be outside their bounds
-# the same for entries of the table to divide by; a break point that is ignored puts its slot at the
-# other bound, no more
+# These three are powers of the rounding unit.
+_OUTSIDE = 0.6  # the largest violation of a bound that counts as none
+# The smallest entry of the table that may be a pivot. If a break point is ignored because its entry
+# is smaller, its slot moves to the other bound, which does no harm.
 _LEAST_PIVOT = 0.25
-# the same for what rounding leaves of 0, which would shrink to numbers that a processor is slow
-# with
+# Entries of at most this size are set to 0. Otherwise they would shrink to subnormal numbers, which
+# processors compute with slowly.
 _NOTHING = 1.25
-_REFRESH = 300  # pivots after which a table is worked out anew, to be rid of rounding
-_MOST_OFF = 1e-3  # by how much values may miss their rows before it is
-_MOST_LEGS = 40  # programs between two tables
+_REFRESH = 300  # pivots after which the table is recomputed to remove rounding errors
+_MAX_ERROR = 1e-3  # the error of A x beyond which the table is recomputed earlier
+_MAX_RUNS = 40  # the largest number of runs of pivots, each from a recomputed table, in one `solve`
 
 
 class Table(NamedTuple):
-    """The basics, and last the objective, as linear functions of the slots."""
+    """The basic variables and, in the last row, the objective as linear functions of the slots."""
 
     entries: Array  # [k + 1, n]
-    slots: Array  # [n] int32 their places
-    basics: Array  # [k] int32
-    age: Array  # [] int32 pivots since it was worked out
+    slots: Array  # [n] int32 the places of the slots
+    basics: Array  # [k] int32 the places of the basic variables
+    age: Array  # [] int32 pivots since the table was last computed from A and c
 
 
 class Solution(NamedTuple):
-    """Where the method stopped: at the optimum, beyond the goal, where a row cannot be met, or
-    after so many pivots.
+    """The last point of the method. It stops at the optimum, when the objective reaches the goal,
+    when a row cannot be met, or after `max_pivots` pivots.
     """
 
     table: Table
     values: Array  # [n + k] by place
-    # [n + k] by place: those of rows are their duals; where a row cannot be met, such as prove at
-    # least the goal
+    # [n + k] by place; those of rows are their duals. If a row cannot be met, the reduced costs
+    # prove an objective of at least the goal.
     reduced_costs: Array
-    objective: Array  # [] what they prove, but for rounding
+    objective: Array  # [] the objective that the reduced costs prove, up to rounding
     is_optimal: Array  # [] bool
-    has_ended: Array  # [] bool, False where pivots ran out
+    has_ended: Array  # [] bool, False if the limit of pivots stopped the method
     num_pivots: Array  # [] int32
 
 
 class _Run(NamedTuple):
+    """The state of the pivots between two recomputations of the table."""
+
     table: Table
     slot_bounds: Array  # [2, n]
     basic_bounds: Array  # [2, k]
@@ -70,15 +76,15 @@ class _Run(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """A basic that is outside its bounds, and what its way back to them does."""
+    """The leaving variable of a pivot, and the dual step that brings it to its bound."""
 
-    values: Array  # [k + 1] of the basics, and the objective
-    row: Array  # [] int32
-    is_inside: Array  # [] bool, all basics are within their bounds
-    rises: Array  # [] bool
+    values: Array  # [k + 1] of the basic variables, and the objective
+    row: Array  # [] int32 the row of the leaving variable
+    is_inside: Array  # [] bool, whether all basic variables are within their bounds
+    rises: Array  # [] bool, whether the leaving variable is below its lower bound
     lengths: Array  # [n] break points of the dual step
     length: Array  # [] the dual step, inf without break points
-    slope: Array  # [] of the dual objective after it
+    slope: Array  # [] of the dual objective after the step
 
 
 def begin(matrix: Array, objective: Array) -> Table:
@@ -94,7 +100,7 @@ def begin(matrix: Array, objective: Array) -> Table:
 
 
 def positions(table: Table) -> Array:
-    """Where each place stands, [n + k]: slots first, then basics."""
+    """The position [n + k] of each place in the order of the table: slots first, then basics."""
     both = jnp.concatenate([table.slots, table.basics])
     return (
         jnp.zeros_like(both)
@@ -104,13 +110,17 @@ def positions(table: Table) -> Array:
 
 
 def by_place(table: Table, of_slots: Array, of_basics: Array) -> Array:
-    """Numbers [..., n] and [..., k] in the order of places."""
+    """Values [..., n] of the slots and [..., k] of the basics, reordered by place: [..., n + k]."""
     return jnp.concatenate([of_slots, of_basics], axis=-1)[..., positions(table)]
 
 
 def replace(table: Table, rows: Array, places: Array) -> Table:
-    """The table with other rows [c, n] of A at places [c] that are basic; n + k for a row that is
-    to be left out.
+    """The table with new rows of A at places that are basic.
+
+    Args:
+      table: the old table.
+      rows: [c, n] the new rows.
+      places: [c] the basic places that they get; n + k for a row that is ignored.
     """
     num_columns = table.slots.shape[0]
     in_slots, is_own = jnp.minimum(table.slots, num_columns - 1), table.slots < num_columns
@@ -126,8 +136,9 @@ def replace(table: Table, rows: Array, places: Array) -> Table:
 
 
 def refreshed(table: Table, matrix: Array, objective: Array) -> Table:
-    """The table worked out anew from A [k, n] and c [n], to be rid of rounding; with all rows basic
-    where it cannot be.
+    """The table recomputed from A [k, n] and c [n] to remove rounding errors.
+
+    If the basis is singular, the table in which all rows are basic is returned.
     """
     num_columns = matrix.shape[1]
     every = jnp.concatenate([jnp.eye(num_columns, dtype=matrix.dtype), matrix])
@@ -152,23 +163,22 @@ def solve(
     goal: Array,
     max_pivots: Array | int,
 ) -> Solution:
-    """The program with bounds [n + k] by place; the lower ones finite but for rows that are never
-    to be met.
+    """Solves the program with bounds [n + k] by place.
 
     Args:
-      table: any of this matrix, to begin with.
+      table: the first table; any table of this matrix.
       matrix: A [k, n].
-      objective: c [n], no sums of which are to agree: steps without a length may go round and round
-        until pivots run out.
-      lower: [n + k].
-      upper: [n + k] at least as much; inf for none, of variables with costs that are not negative
-        and of rows.
-      goal: [] the method stops where the objective is proven to reach it.
+      objective: c [n]. No two sums of its entries should be equal: otherwise the method may cycle
+        through steps of length 0 until it reaches `max_pivots`.
+      lower: [n + k] finite, except for rows that impose no lower bound.
+      upper: [n + k] at least `lower`. It may be inf for rows, and for variables whose costs are not
+        negative.
+      goal: [] the method stops once the objective is proven to be at least this.
       max_pivots: [].
     """
 
-    def leg(state: tuple[Solution, Array]) -> tuple[Solution, Array]:
-        before, num_legs = state
+    def refresh_and_pivot(state: tuple[Solution, Array]) -> tuple[Solution, Array]:
+        before, num_runs = state
         table = refreshed(before.table, matrix, objective)
         after = pivot_on(
             table,
@@ -177,31 +187,31 @@ def solve(
             goal=goal,
             max_pivots=jnp.minimum(max_pivots - before.num_pivots, _REFRESH),
         )
-        return after._replace(num_pivots=before.num_pivots + after.num_pivots), num_legs + 1
+        return after._replace(num_pivots=before.num_pivots + after.num_pivots), num_runs + 1
 
     def unfinished(state: tuple[Solution, Array]) -> Array:
-        now, num_legs = state
+        now, num_runs = state
         is_off = (
             jnp.max(
                 jnp.abs(
                     times(matrix, now.values[: matrix.shape[1]]) - now.values[matrix.shape[1] :]
                 )
             )
-            > _MOST_OFF
+            > _MAX_ERROR
         )
-        return (is_off | ~now.has_ended) & (now.num_pivots < max_pivots) & (num_legs < _MOST_LEGS)
+        return (is_off | ~now.has_ended) & (now.num_pivots < max_pivots) & (num_runs < _MAX_RUNS)
 
     table = loops.cond(
         table.age >= _REFRESH, lambda: refreshed(table, matrix, objective), lambda: table
     )
     first = pivot_on(table, lower, upper, goal=goal, max_pivots=jnp.minimum(max_pivots, _REFRESH))
-    return loops.while_loop(unfinished, leg, (first, jnp.ones((), jnp.int32)))[0]
+    return loops.while_loop(unfinished, refresh_and_pivot, (first, jnp.ones((), jnp.int32)))[0]
 
 
 def pivot_on(
     table: Table, lower: Array, upper: Array, *, goal: Array, max_pivots: Array | int
 ) -> Solution:
-    """`solve` without a look at the rounding of the table: for a few pivots."""
+    """`solve` without recomputing the table: for runs of few pivots."""
     bounds = jnp.stack([lower, upper])
     first = _Run(
         table,
@@ -221,15 +231,18 @@ def pivot_on(
 def penalties(
     table: Table, lower: Array, upper: Array, places: Array, values: Array
 ) -> tuple[Array, Array]:
-    """What the first pivot proves the objective to grow by where basics [q] in (0, 1) are to fall
-    to 0 and to rise to 1, [q] each; 0 for slots.
+    """Lower bounds of the increase of the objective when a variable with a value in (0, 1) is fixed
+    at 0, and when it is fixed at 1. The bounds are those of the first dual pivot.
 
     Args:
-      table: at an optimum.
+      table: the table of an optimum.
       lower: [n + k] by place.
-      upper: [n + k].
-      places: [q].
-      values: [n + k] at the optimum.
+      upper: [n + k] by place.
+      places: [q] of the variables.
+      values: [n + k] by place, at the optimum.
+
+    Returns:
+      The increases [q] for 0 and [q] for 1. Both are 0 for variables that are slots.
     """
     num_slots = table.slots.shape[0]
     stands = positions(table)[places]
@@ -252,15 +265,15 @@ def penalties(
 
 
 def _in_slots(run: _Run) -> tuple[Array, Array]:
-    """Values [n] of the slots, and which stand at their upper bounds."""
+    """The values [n] of the slots, and which of them are at their upper bounds."""
     lower, upper = run.slot_bounds
     is_up = (run.table.entries[-1] < 0) & (upper < jnp.inf)
     return jnp.where(is_up, upper, lower), is_up
 
 
 def _choose(run: _Run) -> _Choice:
-    """The basic furthest outside its bounds for the length of its row, with the dual step that
-    brings it to its bound.
+    """Chooses the basic variable with the largest violation of its bounds relative to the norm of
+    its row, and the dual step that brings it to its bound.
     """
     entries, eps = run.table.entries, jnp.finfo(run.table.entries.dtype).eps
     values, _ = _in_slots(run)
@@ -279,8 +292,8 @@ def _choose(run: _Run) -> _Choice:
 
 
 def _lengths(run: _Run, changes: Array) -> tuple[Array, Array]:
-    """Break points [n] of the dual step of a row [n] whose basic is to rise, and by how much each
-    lowers the slope.
+    """The break points [n] of the dual step of a row [n] whose basic variable must increase, and
+    the decrease [n] of the slope of the dual objective at each.
     """
     _, is_up = _in_slots(run)
     ranges, costs = run.slot_bounds[1] - run.slot_bounds[0], run.table.entries[-1]
@@ -292,8 +305,8 @@ def _lengths(run: _Run, changes: Array) -> tuple[Array, Array]:
 
 
 def _pivot(run: _Run, goal: Array) -> _Run:
-    """One basic goes to its bound, and a slot becomes basic in its place; nothing changes where the
-    method is to stop.
+    """Exchanges a basic variable, which goes to its bound, for a slot, which becomes basic. Nothing
+    changes if the method stops.
     """
     choice, entries = _choose(run), run.table.entries
     ends = (
@@ -338,8 +351,8 @@ def _pivot(run: _Run, goal: Array) -> _Run:
 
 
 def _conclude(run: _Run, goal: Array) -> Solution:
-    """Values and reduced costs; where a row cannot be met, its dual is raised until the goal is
-    proven.
+    """The solution of a run. If a row cannot be met, its dual is increased until the reduced costs
+    prove the goal.
     """
     choice, table = _choose(run), run.table
     values, _ = _in_slots(run)

@@ -1,5 +1,5 @@
-"""The long-step rule: how far to go along a line on which a concave function climbs ever less
-steeply (Fourer 1985).
+"""The long-step rule: the maximum of a concave piecewise linear function along a line
+(Fourer 1985).
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from jboost.base.types import Array
 
 
 def peak(lengths: Array, drops: Array, slope: Array, flat: Array | float) -> tuple[Array, Array]:
-    """Where the slope is no longer above `flat`, and the slope beyond: the last break point where
-    it is, if it stays above.
+    """The first break point after which the slope is at most `flat`, or the last break point if the
+    slope stays larger.
 
     Args:
-      lengths: [k] where the break points are, 0 or more, inf for none.
-      drops: [k] by how much each lowers the slope.
-      slope: [] before the first.
-      flat: [].
+      lengths: [k] the positions of the break points, at least 0; inf for entries without one.
+      drops: [k] the decrease of the slope at each break point.
+      slope: [] before the first break point.
+      flat: [] slopes up to this count as 0.
 
     Returns:
-      The length [], inf without break points, and the slope after it []; constants to derivatives.
+      The position [] of the break point, inf without break points, and the slope [] after it. Both
+      are constants for derivatives.
     """
 
     def climbs(carry: tuple[Array, Array, Array, Array]) -> Array:
@@ -34,7 +35,7 @@ def peak(lengths: Array, drops: Array, slope: Array, flat: Array | float) -> tup
         _, length, drop, slope = carry
         return length, *_first_after(length, lengths, drops), slope - drop
 
-    # JAX has no derivative of a reduction of several arrays
+    # JAX cannot differentiate a reduction of several arrays
     lengths, drops, slope = lax.stop_gradient((lengths, drops, slope))
     before = jnp.full_like(slope, -1.0)
     length, _, _, rest = loops.while_loop(
@@ -44,8 +45,8 @@ def peak(lengths: Array, drops: Array, slope: Array, flat: Array | float) -> tup
 
 
 def _first_after(length: Array, lengths: Array, drops: Array) -> tuple[Array, Array]:
-    """The first break point beyond a length, and the sum of the drops there; inf if there is none,
-    in one pass.
+    """The first break point beyond a length, and the sum of the drops there; inf if there is none.
+    It takes one pass over the arrays.
     """
 
     def first(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:

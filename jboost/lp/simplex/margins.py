@@ -1,21 +1,27 @@
-"""Formulation (3) of Goldberg and Eckstein (2009) by a simplex method: vertices, warm starts from a
-basis, a pivot for the cost of three passes over the table.
+"""A simplex method for formulation (3) of Goldberg and Eckstein (2009).
 
     maximise  rho + sum_i D_i min(g_i, 0)  over votes lambda >= 0 of sum one and rho,
     g_i = (A lambda)_i - rho
 
-Votes and margins g are alike: each pays D for what it is below 0, a vote without limit. n of them,
-in *slots*, are 0, the other m are *basic* and linear in those: the table. A step lets one slot
-rise, or fall if a margin stands there, along the concave line to its peak, past margins that change
-sign on the way (the long-step rule: Fourer 1985, "A simplex algorithm for piecewise-linear
-programming I"), where a basic takes the slot. The slot is that of the steepest edge (Goldfarb, Reid
-1977). Every vertex on the way is allowed, so there is no first phase, and new hypotheses are new
-slots at 0. Margins are raised by tiny unlike amounts, which keeps steps from having length 0.
+It returns a vertex and starts from the basis of an earlier program. A pivot costs three passes over
+the table.
 
-Votes, margins and rho are linear forms in the *variables*: the n votes, rho, and a constant one, by
-which margins are raised. Each form has a *place*: vote j has j, the margin of example i n + i, rho
-n + m, the sum of the votes n + m + 1 and the constant n + m + 2. Their *positions* in a table are:
-the slots, then the sum and the constant, which are fixed at one, then the basics, then rho.
+Votes and margins g are treated alike: each has a penalty per unit below 0, which is D_i for a
+margin and infinite for a vote. n of them, the *slots*, are nonbasic: they are 0. The other m are
+*basic*: linear functions of the slots. The table holds the coefficients of these functions.
+
+A pivot moves one slot away from 0: up, or down if it is a margin. The objective is concave along
+this line. The step ends at its maximum and may pass points at which basic margins change sign (the
+long-step rule: Fourer 1985, "A simplex algorithm for piecewise-linear programming I"). There a
+basic form becomes 0 and takes the slot. The slot is chosen by the steepest edge (Goldfarb and Reid
+1977). Every vertex on the path is feasible, so there is no first phase. New hypotheses become new
+slots. Margins are raised by tiny, different amounts, so that no step has length 0.
+
+Votes, margins and rho are linear forms in the *variables*: the n votes, rho, and a constant one
+that carries the amounts by which margins are raised. The *place* of a form is its index: j for vote
+j, n + i for the margin of example i, n + m for rho, n + m + 1 for the sum of the votes and
+n + m + 2 for the constant. The *position* of a form is its index in the table: first the slots,
+then the sum and the constant, which are fixed at one, then the basic forms, then rho.
 """
 
 from __future__ import annotations
@@ -33,16 +39,20 @@ from jboost.base.numerics import times
 from jboost.base.types import Array
 from jboost.lp.simplex import break_points
 
-# by which power of the rounding unit margins are raised, and steeper than what a slope must be
+# A power of the rounding unit: the size of the amounts by which margins are raised, and the
+# smallest slope that is not flat.
 _RAISED = 0.75
-_LEAST_PIVOT = 0.6  # the same for entries of the table to divide by
-_LEAST_GAIN = 0.5  # a new table has to leave so much of the gap, or less
-_NEAR = 1e-3  # what the inverse of a basis from elsewhere may miss, once corrected
-_LEAST_VOTE = 0.5  # by which power of the rounding unit votes may be below 0 to begin with
-_STEEP = 0.01  # slopes this far below the tolerance are flat
-# margins of a vote that is not in use: no vertex is worth as little, so that it stays in its slot
+_LEAST_PIVOT = 0.6  # a power of the rounding unit: the smallest entry that may be a pivot
+# The method stops once a recomputed table reduces the gap to no less than this share of the least
+# gap, and has no pivot.
+_LEAST_GAIN = 0.5
+_NEAR = 1e-3  # the largest error of the inverse of the first basis, after its correction
+_LEAST_VOTE = 0.5  # a power of the rounding unit: how far votes of the first basis may be below 0
+_STEEP = 0.01  # slopes up to this share of the tolerance are flat
+# The margins of a vote that is not in use. The objective of every vertex is larger, so such a vote
+# stays 0.
 _UNUSED = -2.0
-_FIXED = 2  # positions of the sum of the votes and of the constant
+_FIXED = 2  # the number of fixed positions: the sum of the votes and the constant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,21 +70,21 @@ class SimplexConfig:
 
     @property
     def at_once(self) -> int:
-        """Pivots between two questions whether there are more to come."""
+        """The number of pivots between two recomputations of the table."""
         return min(self.refresh_every, self.max_iterations)
 
 
 class Basis(NamedTuple):
-    """Which votes and margins are 0."""
+    """The votes and margins that are 0 at a vertex, and the variables as functions of them."""
 
-    places: Array  # [n + m] int32 in the slots, then of the basics
-    # [n + 2, n + 2] the variables, in columns, for a unit of each slot, of the sum of the votes and
-    # of the constant
+    places: Array  # [n + m] int32 of the slots, then of the basic forms
+    # [n + 2, n + 2] each variable, in a column, as a linear function of the slots, of the sum of
+    # the votes and of the constant
     inverse: Array
 
 
 class Solution(NamedTuple):
-    """A vertex, and the example weights that its slopes are."""
+    """A vertex, and the example weights, which are the slopes of the objective there."""
 
     votes: Array  # [n]
     example_weights: Array  # [m]
@@ -84,41 +94,43 @@ class Solution(NamedTuple):
 
 class _Program(NamedTuple):
     columns: Array  # [n, m]
-    # [n + 2, n + m + 3] what stands at each place, in columns, as a linear form in the variables
+    # [n + 2, n + m + 3] the form of each place, in a column, as coefficients of the variables
     forms: Array
-    caps: Array  # [n + m + 3] what each place pays below 0
-    flat: Array  # [] slopes of at most this are none
+    caps: Array  # [n + m + 3] the penalty of each place per unit below 0
+    flat: Array  # [] slopes up to this count as 0
 
 
 class _Table(NamedTuple):
-    """The basics, and rho as the last of them, as linear functions of the slots, of the sum of the
-    votes and of the constant.
+    """The basic forms, and rho as the last of them, as linear functions of the slots, of the sum of
+    the votes and of the constant.
     """
 
     # [n + 2, m + 1] the values where all slots are 0 are the sum of the last two rows
     entries: Array
     places: Array  # [n + m + 3] int32 by position
-    # [n + m + 3] by position, what is paid below 0; with the other sign where nothing is below
+    # [n + m + 3] by position: the penalty where the form is below 0, else minus the penalty
     sides: Array
-    norms: Array  # [n + 2] of the rows, squared, and one more for the slot itself
-    slopes: Array  # [n + 2] what the objective gains where a slot rises
-    has_moved: Array  # [] bool, False at the optimum, and where rounding hides where a step ends
-    num_pivots: Array  # [] int32; -1 before slopes are known
+    norms: Array  # [n + 2] the squared norms of the rows, plus 1 for the slot itself
+    slopes: Array  # [n + 2] the derivative of the objective with respect to each slot, upwards
+    # [] bool, False at the optimum, and where rounding errors hide the end of a step
+    has_moved: Array
+    num_pivots: Array  # [] int32; -1 before slopes are computed
 
 
 class _Run(NamedTuple):
-    """Where the method stands between two tables that are computed anew."""
+    """The state of the method between two recomputations of the table."""
 
     basis: Basis
     gap: Array  # [] the least so far
-    best: tuple[Array, Basis]  # votes and example weights [n + m], and the basis, where it was met
+    # the votes and example weights [n + m] and the basis of the least gap
+    best: tuple[Array, Basis]
     num_iterations: Array  # [] int32
-    is_tried: Array  # [] bool, whether the first basis has become a table
+    is_tried: Array  # [] bool, whether a table was computed from a valid first basis
     is_settled: Array  # [] bool
 
 
 def nothing(num_examples: int, capacity: int, dtype: Any) -> Basis:
-    """No basis: the method begins with a single hypothesis."""
+    """A placeholder for no basis: the method then starts with a single hypothesis."""
     size = capacity + _FIXED
     return Basis(
         jnp.arange(capacity + num_examples, dtype=jnp.int32), jnp.full((size, size), jnp.nan, dtype)
@@ -126,7 +138,7 @@ def nothing(num_examples: int, capacity: int, dtype: Any) -> Basis:
 
 
 def grown(basis: Basis, num_new: int) -> Basis:
-    """The basis with so many votes more, which stand in slots of their own."""
+    """The basis with `num_new` additional votes, each of which is a slot."""
     num_votes = basis.inverse.shape[0] - _FIXED
     places = jnp.where(basis.places < num_votes, basis.places, basis.places + num_new)
     new = num_votes + jnp.arange(num_new, dtype=jnp.int32)
@@ -147,15 +159,15 @@ def solve(
     tolerance: Array,
     config: SimplexConfig,
 ) -> Solution:
-    """The optimal vertex, as well as rounding lets it be found.
+    """The optimal vertex, up to rounding.
 
     Args:
-      columns: [n, m] y_i h_j(x_i), 0 where an example only pads.
-      is_used: [n] bool, at least one.
-      caps: [m] D_i, 0 where an example only pads.
-      basis: to begin with, of the same sizes, its votes in use; None, `nothing`, or what is no
-        vertex of this program, to begin with the hypothesis of the largest edge. With None less is
-        compiled.
+      columns: [n, m] y_i h_j(x_i), 0 for padding examples.
+      is_used: [n] bool, at least one True.
+      caps: [m] D_i, 0 for padding examples.
+      basis: the first basis, of the same sizes, with votes in use. The method starts with the
+        hypothesis of the largest edge if this is None, the result of `nothing`, or not a vertex of
+        this program. With None, the compiled program is smaller.
       tolerance: [] for the gap.
       config: static.
     """
@@ -170,7 +182,7 @@ def solve(
         start, is_vertex = _table(program, run.basis)
         is_tried = run.is_tried | is_vertex
         if basis is not None:
-            # no pivots from a basis that is about to be given up
+            # no pivots from a basis that is about to be replaced
             start = start._replace(has_moved=is_tried)
         table = loops.while_loop(
             lambda now: now.has_moved & (now.num_pivots < config.at_once), pivot, start
@@ -230,7 +242,7 @@ def _program(columns: Array, is_used: Array, caps: Array, tolerance: Array) -> _
 
 
 def _first_basis(program: _Program) -> Basis:
-    """The single hypothesis of the largest edge, with rho its least margin."""
+    """The basis of the single hypothesis with the largest edge, where rho is its least margin."""
     num_votes, num_examples = program.columns.shape
     caps = program.caps[num_votes : num_votes + num_examples]
     vote = lax.argmax(times(program.columns, caps), 0, jnp.int32)
@@ -259,10 +271,10 @@ def _first_basis(program: _Program) -> Basis:
 
 
 def _table(program: _Program, basis: Basis) -> tuple[_Table, Array]:
-    """The table of a basis, and whether it is that of a vertex, [] bool.
+    """The table of a basis, and whether the basis is a vertex, [] bool.
 
-    The inverse X becomes X (2 - K X) first: that squares its error, and takes new votes in without
-    one.
+    First the inverse X is replaced by X (2 - K X), one Newton step. This squares its error, and
+    computes the entries of new votes exactly.
     """
     num_votes, num_examples = program.columns.shape
     rho = num_votes + num_examples
@@ -294,7 +306,7 @@ def _table(program: _Program, basis: Basis) -> tuple[_Table, Array]:
 
 
 def _is_vertex(slots: Array, inverse: Array) -> Array:
-    """Whether an inverse is that of the slots, and no vote negative, but for rounding."""
+    """Whether the inverse belongs to the slots and no vote is negative, up to rounding."""
     num_votes = slots.shape[0] - _FIXED
     probe = numerics.spread(slots.shape[0], slots.dtype)
     missed = times(inverse, times(slots, probe)) - probe
@@ -330,8 +342,8 @@ def _positions(table: _Table) -> Array:
 
 
 def _pivot(flat: Array, table: _Table) -> _Table:
-    """The slot of the steepest edge leaves 0, and a basic takes its place; where no edge rises,
-    nothing changes but that slopes are known.
+    """One pivot: the slot of the steepest edge becomes basic, and a basic form becomes a slot. If
+    no edge increases the objective, only the slopes are computed.
     """
     entries, num_slots = table.entries, table.slopes.shape[0]
     slot, gain, rises = _steepest(table)
@@ -340,7 +352,7 @@ def _pivot(flat: Array, table: _Table) -> _Table:
     moves = (gain > flat) & (length < jnp.inf)
 
     nothing = jnp.zeros_like(row), jnp.zeros_like(table.norms)
-    # as a branch: else the table is copied before it changes
+    # a branch, because otherwise XLA copies the table before it changes
     row, column = loops.cond(moves, lambda: (row, entries[:, basic]), lambda: nothing)
     is_slot, is_basic = (
         jnp.arange(size) == jnp.where(moves, place, -1)
@@ -386,14 +398,15 @@ def _pivot(flat: Array, table: _Table) -> _Table:
 
 
 def _gains(slopes: Array, sides: Array) -> tuple[Array, Array]:
-    """What the objective gains for a unit of a slot, and whether that is up."""
+    """The largest gain of the objective per unit of a slot, and whether it is upwards."""
     falling = sides - slopes
     return jnp.maximum(slopes, falling), slopes >= falling
 
 
 def _steepest(table: _Table) -> tuple[Array, Array, Array]:
-    """The slot along which the objective gains most for the length of the step, what it gains for a
-    unit, and whether that is up.
+    """The slot of the steepest edge, its gain per unit of the slot, and whether it is upwards.
+
+    The steepest edge has the largest gain relative to the length of the step in all forms.
     """
     num_votes = table.slopes.shape[0] - _FIXED
     gains, _ = _gains(table.slopes[:num_votes], table.sides[:num_votes])
@@ -402,8 +415,11 @@ def _steepest(table: _Table) -> tuple[Array, Array, Array]:
 
 
 def _peak(table: _Table, changes: Array, gain: Array, flat: Array) -> tuple[Array, Array, Array]:
-    """How far to go [], inf where none stands in the way, where basics change sign [m], and the
-    basic that takes the slot [].
+    """The length of a step.
+
+    Returns:
+      The length [], inf if no basic form limits it; the lengths [m] at which basic forms change
+      sign; and the basic form [] that becomes a slot.
     """
     sides = table.sides[table.slopes.shape[0] : -1]
     changes, values = changes[:-1], (table.entries[-2] + table.entries[-1])[:-1]
@@ -423,8 +439,9 @@ def _peak(table: _Table, changes: Array, gain: Array, flat: Array) -> tuple[Arra
 
 
 def _place_of_largest(values: Array) -> Array:
-    """The index of one of the largest numbers [k]; a CPU takes half the time that it takes for
-    `argmax`, which has to find the first, and NaN.
+    """The index of one of the largest numbers [k].
+
+    On a CPU it takes half the time of `argmax`, which must find the first one and handle NaN.
     """
 
     def larger(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -461,8 +478,8 @@ def _vertex(table: _Table) -> Array:
 
 
 def _gap(program: _Program, table: _Table, numbers: Array) -> Array:
-    """Between what the example weights allow and what the votes are worth, computed from the
-    columns.
+    """The duality gap between the example weights and the votes, computed from the columns, plus
+    the errors of their sums.
     """
     num_votes, num_examples = program.columns.shape
     votes, weights = jnp.maximum(numbers[:num_votes], 0.0), numbers[num_votes:]

@@ -1,5 +1,5 @@
-"""Certified optima for millions of points: cells of lines bounded by histograms, leaves finished
-exactly.
+"""Certified optima for millions of points by branch and bound: histograms bound the loss over cells
+of lines, and cells with few uncertain points are solved exactly.
 """
 
 from jboost.pair.branch_and_bound.near_optimal import list_splits

@@ -1,4 +1,4 @@
-"""The open classes of the leaves that are left, looked at exactly and in batches of one shape."""
+"""Evaluates the open classes of the remaining leaves exactly, in batches of one shape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jboost.pair.branch_and_bound.leaf_visits import Classes
 from jboost.pair.branch_and_bound.search import Problem
 from jboost.pair.branch_and_bound.types import BranchAndBoundState
 
-_VISITS = 16  # centres or classes that are looked at in one call
+_VISITS = 16  # the number of centres or classes that are evaluated in one call
 
 
 class Place(NamedTuple):
@@ -39,8 +39,8 @@ Item = TypeVar("Item", Place, Candidate)
 
 
 def list_candidates(problem: Problem, state: BranchAndBoundState) -> tuple[list[Candidate], int]:
-    """All open classes in the open leaves whose loss is the least one there, or more by
-    `problem.excess` at most; and the least loss.
+    """All open classes in the open leaves whose loss exceeds the least one there by at most
+    `problem.excess`, and the least loss.
     """
     least = int(np.iinfo(np.int64).max)
     found: list[Candidate] = []
@@ -75,17 +75,17 @@ def list_candidates(problem: Problem, state: BranchAndBoundState) -> tuple[list[
 
 
 def batches(items: list[Item]) -> list[list[Item]]:
-    """Batches of `_VISITS` members at most."""
+    """Batches of at most `_VISITS` items."""
     return [items[first : first + _VISITS] for first in range(0, len(items), _VISITS)]
 
 
 def stack(batch: list[Item]) -> Item:
-    """The members of a batch as one record, filled up with its first member to one size."""
+    """The items of a batch stacked in one record, padded to one size with the first item."""
     filled = batch + batch[:1] * (_VISITS - len(batch))
     stacked: Item = jax.tree.map(lambda *fields: np.stack(fields), *filled)
     return stacked
 
 
 def member(stacked: PyTree, place: int) -> PyTree:
-    """One of the members of a record."""
+    """The item of a stacked record at index `place`."""
     return jax.tree.map(lambda field: field[place], stacked)

@@ -33,10 +33,14 @@ NUM_DIRECTIONS = 4  # parts into which a step divides the directions of a cell
 # projections of coordinates up to 1.
 SAFETY = 2.0**-46
 NARROWEST = 2.0**-40  # half width of directions below which a cell is not divided
-_BINS_PER_HALF_WIDTH = 6.0
-_ENTRIES_PER_BIN = 12
+_BINS_PER_HALF_WIDTH = (
+    6.0  # bins for each half width of the directions of a cell, in units of offsets
+)
+_ENTRIES_PER_BIN = (
+    12  # a cell has at most one bin for this many entries, but may always have 4 bins
+)
 _SHORTEST_RUN = 16  # bins
-_FINE = 2.0**-20  # directions this narrow are not for boxes
+_FINE = 2.0**-20  # cells whose half width is below this contain sites only, no boxes
 _COARSENESS = 0.3  # boxes wider than this times the half width are replaced by the nodes in them
 
 
@@ -74,8 +78,8 @@ class Division(NamedTuple):
     begin: Array  # [K, E] int32, first run
     end: Array  # [K, E] int32, one past the last run; at most `begin` if the node is in no run
     is_coarse: Array  # [E] bool, whether the next step replaces the box by the nodes in it
-    branch_rank: Array  # [R + 1] int32, how many of the earlier runs are divided further
-    leaf_rank: Array  # [R + 1] int32, how many of the earlier runs are leaves
+    branch_rank: Array  # [R + 1] int32, the number of earlier runs that are divided further
+    leaf_rank: Array  # [R + 1] int32, the number of earlier runs that are leaves
     num_entries: Array  # [R] int32, nodes of each run
     num_children: Array  # [R] int32, entries of each run in the next step
     # [5] int64: cells and entries of the next step, its slots, leaves, entries of leaves
@@ -97,7 +101,7 @@ def num_slots(num_bins: Array) -> Array:
 
 
 class _Slots(NamedTuple):
-    """The positions of the bins of each narrower cell in the histograms."""
+    """The indices of the bins of each narrower cell in the histograms."""
 
     begin: Array  # [K, C] int32
     owner: Array  # [B + 1] int32, the narrower cell of each slot
@@ -130,8 +134,8 @@ def _narrow_slopes(slope: Array, half_width: Array) -> Array:
 
 
 def _project(tree: Tree, frontier: Frontier, slots: _Slots) -> tuple[Array, Array, Array]:
-    """For each direction and entry the first slot at which the node is not certainly above and the
-    first at which it is certainly below.
+    """For each direction and entry, the first slot at which the node is not certainly above, and
+    the first slot at which it is certainly below.
     """
     cells, half_width = frontier.cells, frontier.half_width
     capacity = slots.owner.shape[0] - 1
@@ -182,7 +186,7 @@ def _cuts(cells: Cells, narrow: Array, slots: _Slots) -> Array:
 
 
 def _histogram(slot: Array, weights: Array, capacity: int) -> Array:
-    """Cumulative weights [channels, capacity + 1] over all slots, this one too."""
+    """Inclusive cumulative weights [channels, capacity + 1] over all slots."""
     sums = [
         jnp.zeros(capacity + 1, weights.dtype).at[slot].add(channel[None], mode="promise_in_bounds")
         for channel in weights
@@ -309,15 +313,16 @@ def divide(
     leaf_size: int,
     num_sites: int,
 ) -> Division:
-    """Bounds all offsets of all cells, each cut into `NUM_DIRECTIONS` narrower ones.
+    """Divides each cell into `NUM_DIRECTIONS` narrower ones, and bounds the loss for all offsets.
 
     Args:
       tree: all nodes.
       frontier: cells with their nodes.
-      limit: [] integer, a bin lives if its bound is below.
-      beam: [] int32, 0, or about how many bins live at most: the best ones.
-      capacity: slots for bins, static; at least the sum of `num_slots` over the cells.
-      leaf_size: a run with at most so many sites, and no boxes, is a leaf, static.
+      limit: [] integer, a bin remains if its bound is below this.
+      beam: [] int32, about the largest number of bins that remain, the best ones; 0 for no limit.
+      capacity: the number of slots for bins, static; at least the sum of `num_slots` over the
+        cells.
+      leaf_size: a run with at most this many sites, and no boxes, is a leaf, static.
       num_sites: capacity of the sites, static.
     """
     cells = frontier.cells
@@ -396,8 +401,8 @@ def _with_total(flags: Array) -> Array:
 def _list_pairs(
     division: Division, node: Array, rank: Array, fan: Array, capacity: int
 ) -> tuple[Array, Array, Array, Array]:
-    """Pairs of a chosen run and an entry that belongs to it, the latter `fan` times: run, source
-    entry, which of the fan; and whether it is one.
+    """The pairs of a chosen run and one of its entries, each repeated `fan` times: the run, the
+    entry, the number of the repetition, and whether the pair is real.
     """
     begin, end = rank[division.begin], rank[division.end]
     amount = jnp.where(division.end > division.begin, end - begin, 0) * fan[None]
@@ -419,7 +424,7 @@ def _list_pairs(
 
 
 def _choose(runs: Cells, rank: Array, capacity: int) -> Cells:
-    """The runs where the rank grows, in their order."""
+    """The runs at which the rank increases, in their order."""
     chosen = rank[1:] > rank[:-1]
     target = jnp.where(chosen, rank[:-1], capacity)
     return Cells(
@@ -439,13 +444,13 @@ def branch(
     num_entries: int,
     num_sites: int,
 ) -> Frontier:
-    """The frontier of the next step: runs number `first` up to `last` of those that are to be cut
-    further.
+    """The frontier of the next step: the runs from number `first` up to, not including, `last`
+    among those that are divided further.
 
     Args:
       tree: all nodes.
-      frontier: what was divided.
-      division: how.
+      frontier: the frontier that was divided.
+      division: the result of `divide` for it.
       first: [] int32.
       last: [] int32.
       num_cells: capacity, static.
@@ -486,8 +491,8 @@ def collect_leaves(
     num_leaves: int,
     width: int,
 ) -> Leaves:
-    """Leaves number `first` up to `last` of a step, each with its sites in a row; both sizes are
-    capacities, static.
+    """The leaves of a step from number `first` up to, not including, `last`, each with its sites in
+    a row. Both sizes are static capacities.
     """
     num_entries = num_leaves * width
     rank = jnp.clip(division.leaf_rank, first, last) - first

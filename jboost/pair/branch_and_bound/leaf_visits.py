@@ -42,7 +42,9 @@ class Classes(NamedTuple):
 
 
 class Separation(NamedTuple):
-    """How one class separates the sites, and a bound of its margin from the sites of its leaf."""
+    """The separation of the sites by one class, and a bound of its margin from the sites of its
+    leaf.
+    """
 
     own_above: Array  # [] bool, whether the own class has the larger projections
     on_own_side: Array  # [M] bool, of the sites of the leaf

@@ -25,11 +25,13 @@ from jboost.pair.branch_and_bound.sites import Sites
 # A line at most this far from a cell is treated as a line of the cell. The tolerance is less than
 # `cells.SAFETY` and more than the rounding of a line.
 TOLERANCE = 2.0**-48
-# with a finest key of 2^-49: equal or two apart for directions on the grids of `Instance`, up to
-# the width below
+# The finest unit of a key is 2^-49. On the grids of `Instance`, the keys of two directions are then
+# equal or differ by at least two, up to the width below.
 _KEY_BITS = 50
+# The largest leaf, in sites, for which keys of a grid are certain: equal keys then mean equal
+# directions.
 _WIDEST_CERTAIN = 2048
-_FINEST_KEY = 2.0**-49
+_FINEST_KEY = 2.0**-49  # the finest unit of a key
 
 
 class Local(NamedTuple):
@@ -91,8 +93,8 @@ def oriented_frame(frame: Frame, swapped: Array) -> Frame:
 
 
 def meets_cell(local: Local, frame: Frame, centre: Array, begin: Array, end: Array) -> Array:
-    """Whether lines through a centre with slopes between `begin` and `end` meet the cell, as far as
-    rounding can tell.
+    """Whether lines through a centre with slopes between `begin` and `end` meet the cell. True if
+    rounding makes this uncertain.
     """
     cell = local.cell
     low_slope, high_slope = (
@@ -181,11 +183,11 @@ def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -
 
 @devices.host_jit(static_argnames="num_triples")
 def bracket_leaves(points: Sites, frame: Frame, leaves: Leaves, *, num_triples: int) -> Bracket:
-    """Brackets of the least loss round every site of every leaf, fields [L, M]; the largest integer
-    where none is to be had.
+    """Bounds of the least loss around every site of every leaf, fields [L, M]; the largest integer
+    for sites that are not of the own class.
 
-    Sites of the own class are listed, and looked at so many at a time that they meet `num_triples`
-    sites, static, of their leaves.
+    The sites of the own class are listed and processed in groups, such that a group has about
+    `num_triples` (static) triples of a leaf, a centre and a site.
     """
     num_leaves, width = leaves.site.shape
     at_once = max(1, num_triples // width)

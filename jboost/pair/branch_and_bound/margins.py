@@ -1,9 +1,9 @@
-"""The margin of a separation of millions of sites, from the few of them that lie nearest to the
-line.
+"""The margin of a separation of millions of sites, from the few sites nearest to the line.
 
-The distance of two hulls depends on the sites that lie lowest along its direction. Blocks of
-neighbours are ranked by their lowest site along a direction, the hull distance of the best blocks
-gives the next direction, and so on until it stays.
+The distance of two hulls depends only on the sites that are lowest along its direction. Each step
+ranks blocks of neighbouring sites by their lowest site along the current direction. The hull
+distance of the lowest blocks gives the next direction. The loop ends when the direction does not
+change.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from jboost.pair.branch_and_bound.leaves import Frame
 from jboost.pair.branch_and_bound.sites import Sites
 from jboost.pair.types import Fat
 
-_BLOCK = 64
-_MOST_BLOCKS = 32
-_MAX_ROUNDS = 40
+_BLOCK = 64  # sites in a block
+_MOST_BLOCKS = 32  # blocks of each side whose hulls are compared
+_MAX_ROUNDS = 40  # the largest number of steps of the loop
 _RELATIVE_ERROR = 2.0**-36
 
 
 class FatSeparation(NamedTuple):
-    """A separation with its margin, and the sites that decide it."""
+    """A separation with its margin, and the sites that determine it."""
 
     margin: Array  # [] infinite for a constant classifier
-    normal: Array  # [2] in metric coordinates, to the own side; 0 for a constant
+    normal: Array  # [2] in metric coordinates, points to the own side; 0 for a constant
     is_constant: Array  # [] bool
-    # [S] int32, places of the sites nearest to the line on either side; some more than once
+    # [S] int32, indices of the sites nearest to the line on each side; some may be repeated
     near: Array
     on_own_side: Array  # [N] bool, of all sites
 
 
 def _num_near(num_sites: int) -> int:
-    """Lowest blocks of two sides in two rounds."""
+    """The number of sites in the lowest blocks of both sides, in two steps of the loop."""
     return 4 * min(_MOST_BLOCKS, -(-num_sites // _BLOCK)) * _BLOCK
 
 
@@ -59,8 +59,8 @@ def constant_separation(points: Sites) -> FatSeparation:
 
 
 def _lowest_blocks(heights: Array, mask: Array) -> Array:
-    """Places [S] of the sites in the blocks with the lowest sites of the mask [N]; some may lie
-    outside the mask or beyond N.
+    """The indices [S] of the sites in the blocks that contain the lowest sites of the mask [N].
+    Some of these sites may be outside the mask, or have indices beyond N.
     """
     size = heights.shape[0]
     missing = -size % _BLOCK
@@ -85,7 +85,7 @@ class _Round(NamedTuple):
 def fatten(
     points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *, fat: Fat
 ) -> FatSeparation:
-    """The margin of one separation of all sites; fields of `leaf` and `separation` without the
+    """The margin of one separation of all sites. The fields of `leaf` and `separation` have no
     leading axis.
     """
     size = points.x.shape[0]
@@ -146,8 +146,8 @@ def fatten(
 def has_split(
     points: Sites, frame: Frame, leaf: Leaves, separation: Separation, found: FatSeparation
 ) -> Array:
-    """Whether a separation is the one found, seen from another leaf or round another centre, []
-    bool.
+    """Whether a separation, which may come from another leaf or another centre, is equal to the one
+    found, [] bool.
     """
     sides = sides_of_all(points, frame, leaf, separation.own_above, separation.on_own_side)
     is_real = lax.iota(jnp.int32, points.x.shape[0]) < points.count

@@ -1,8 +1,8 @@
-"""All separator sets whose weight comes near the optimum, for many points: what leave-one-out
-errors are made of.
+"""Lists all separator sets whose weight is near the optimum, for many points. Leave-one-out errors
+are computed from them.
 
-`jboost.pair.leave_one_out.near_optimal` looks round every centre; here the cells that hold no line
-that comes near the optimum are never looked into.
+`jboost.pair.leave_one_out.near_optimal` searches around every centre. This module discards cells
+that contain no near-optimal line.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from jboost.pair.branch_and_bound.types import BranchAndBoundConfig
 
 
 class NearSplits(NamedTuple):
-    """Distinct ways to split padded points by a line, or not at all, that lose the optimum and the
-    heaviest point at most.
+    """Distinct splits of the padded points, by a line or by a constant classifier, whose loss is at
+    most the optimum plus the weight of the heaviest point.
     """
 
     arrays: list[Array]  # points, labels, weights and mask, padded to [N, ...]
-    on_own_side: np.ndarray  # [s, N] bool, of the smaller class; False for points that do not count
+    # [s, N] bool, the side of the smaller class; False for points that are masked out
+    on_own_side: np.ndarray
     losses: np.ndarray  # [s] int64, in integer weights of the points
-    fits: bool  # whether all of them are here
+    fits: bool  # whether all near-optimal splits are listed
 
 
 @meshes.takes_copies
@@ -43,8 +44,8 @@ def list_splits(
     most_bytes: int,
     config: BranchAndBoundConfig,
 ) -> NearSplits:
-    """The near-optimal splits of concrete arrays, arguments as of `jboost.pair.leave_one_out`; not
-    all where they take more than `most_bytes`.
+    """The near-optimal splits of concrete arrays, with the arguments of
+    `jboost.pair.leave_one_out`. The list is incomplete if it would take more than `most_bytes`.
     """
     padded = pad(points, labels, weights, mask)
     with jax.enable_x64(True):

@@ -15,22 +15,22 @@ from jax import lax
 
 from jboost.base.types import Array
 
-_ROW = 64
+_ROW = 64  # a flat array is scanned as rows of this length
 
 
 def running_sum(values: Array) -> Array:
-    """The sums of `values` [n] up to each place, that place included."""
+    """The sums of `values` [n] up to and including each entry."""
     return _running(values, jnp.add, 0, lambda totals: jnp.cumsum(totals, dtype=totals.dtype))
 
 
 def running_max(values: Array) -> Array:
-    """The largest of `values` [n] up to each place."""
+    """The largest of `values` [n] up to and including each entry."""
     lowest = -jnp.inf if jnp.issubdtype(values.dtype, jnp.floating) else jnp.iinfo(values.dtype).min
     return _running(values, jnp.maximum, lowest, lax.cummax)
 
 
 def running_min(values: Array) -> Array:
-    """The least of `values` [n] up to each place."""
+    """The least of `values` [n] up to and including each entry."""
     return -running_max(-values)
 
 

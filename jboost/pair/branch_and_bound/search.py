@@ -21,15 +21,15 @@ from jboost.pair.branch_and_bound.leaves import Bracket, Frame
 from jboost.pair.branch_and_bound.sites import Sites, Tree
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundState, OpenLeaves
 
-_SMALLEST_CHUNK = 1 << 12
+_SMALLEST_CHUNK = 1 << 12  # the smallest capacity for entries
 # The capacities of cells and slots are proportional to those of entries, so that fewer shapes are
 # compiled.
 _ENTRIES_PER_CELL = 16
 _ENTRIES_PER_SLOT = 2
-_MOST_ROOT_BOXES = 4096
+_MOST_ROOT_BOXES = 4096  # the search begins with the finest level of at most this many boxes
 _LEAF_SITES = 1 << 12  # sites of the leaves that are collected at once
 _LEAF_TRIPLES = 1 << 14  # triples (leaf, centre, site) that are swept at once
-_GROWTH = 8
+_GROWTH = 8  # the ratio of successive capacities
 # If a larger share of a chunk is filled, it costs less than several chunks of the next smaller
 # size.
 _LEAST_FILLED = 0.4
@@ -105,9 +105,10 @@ def _capacities(num_entries: int, num_cells: int, num_slots: int) -> tuple[int, 
 
 
 def _parts(runs: np.ndarray, config: BranchAndBoundConfig) -> list[tuple[int, int]]:
-    """Ranges of runs that fill chunks; `runs` [k, 3] are the entries, ones and slots of each run.
+    """Ranges of runs that fill chunks. `runs` [k, 3] holds the entries, a one and the slots of each
+    run.
 
-    A chunk is of the largest standard size that costs no more than the smaller ones in its place.
+    The size of a chunk is the largest standard size that costs no more than several smaller chunks.
     """
     loads = np.maximum(
         np.maximum(runs[:, 0], _ENTRIES_PER_CELL * runs[:, 1]), _ENTRIES_PER_SLOT * runs[:, 2]
@@ -133,8 +134,8 @@ def _parts(runs: np.ndarray, config: BranchAndBoundConfig) -> list[tuple[int, in
 def advance(
     problem: Problem, state: BranchAndBoundState, config: BranchAndBoundConfig, *, beam: int = 0
 ) -> BranchAndBoundState:
-    """One step: the last frontier is divided, its leaves are bracketed, its other runs become
-    frontiers on top of the stack.
+    """One step: divides the last frontier, bounds the losses in its leaves, and puts its other runs
+    on the stack as new frontiers.
     """
     *waiting, frontier = state.frontiers
     if _least_bound(frontier) >= _limit(problem, state):
@@ -185,8 +186,10 @@ def advance(
 
 
 def _limit(problem: Problem, state: BranchAndBoundState) -> np.int64:
-    """Cells whose bound is no less hold nothing of interest; no line that ties with a constant
-    classifier is, whose margin is infinite.
+    """The limit of the pruning: cells whose bound is at least this are discarded.
+
+    A line that ties with a constant classifier is never kept, because the margin of a constant is
+    infinite.
     """
     wants_ties = problem.all_optima and (
         problem.excess > 0 or state.upper_bound < problem.constant_loss
@@ -236,8 +239,8 @@ def highest_loss(problem: Problem, state: BranchAndBoundState) -> Array:
 
 
 def drop_leaves(problem: Problem, state: BranchAndBoundState) -> BranchAndBoundState:
-    """The state without the leaves that hold no line that is wanted, after the best one
-    met so far.
+    """The state without the leaves that contain no line that is kept, given the best line found so
+    far.
     """
     highest = highest_loss(problem, state)
     return state._replace(
@@ -255,8 +258,8 @@ def _keep_promising(open_leaves: OpenLeaves, highest: Array) -> list[OpenLeaves]
 def dive(
     problem: Problem, state: BranchAndBoundState, config: BranchAndBoundConfig
 ) -> BranchAndBoundState:
-    """The same frontiers with the first lines met by following only the best bins, and their
-    leaves.
+    """A first descent that keeps only the best bins of each step, to find a good line. The
+    frontiers do not change; the state gets the line and the leaves that were found.
     """
     ahead = state
     while ahead.frontiers and not ahead.open_leaves:

@@ -45,11 +45,13 @@ class Tree(NamedTuple):
     half_width: Array  # [T] 0 for sites
     half_height: Array  # [T]
     weights: Array  # [channels, T] int64, own and other in one word (channels 1) or two
-    sizes: Array  # [levels] int32, how many nodes of each level are real
+    sizes: Array  # [levels] int32, the number of real nodes of each level
 
 
 def level_starts(capacity: int) -> tuple[int, ...]:
-    """Where each level of the tree begins, and the end of the last one, for N sites."""
+    """The index of the first node of each level of the tree, and the end of the last level, for N
+    sites.
+    """
     starts, size = [0], capacity
     while size > FAN:
         starts.append(starts[-1] + size)

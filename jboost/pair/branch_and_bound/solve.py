@@ -1,4 +1,6 @@
-"""From arrays to a certified `Separator` by branch and bound: the host-driven twin of the sweep."""
+"""The certified optimal `Separator` by branch and bound, from concrete arrays. The loop runs on the
+host.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,8 @@ def solve(
     on_step: OnStep | None,
     initial: BranchAndBoundState | None,
 ) -> Separator:
-    """The optimum of concrete arrays; arguments as of `jboost.pair.optimal_separator`, judged
-    there.
+    """The optimum of concrete arrays. The arguments are those of `jboost.pair.optimal_separator`,
+    which validates them.
     """
     result_dtype = jnp.result_type(float)
     num_points = points.shape[0]
@@ -76,7 +78,7 @@ def solve(
         step += 1
         if (
             on_step is not None
-            and not loops.goes_on(on_step, state, _tell(state, step, float(weight_unit)))
+            and not loops.goes_on(on_step, state, _info(state, step, float(weight_unit)))
             and state.frontiers
         ):
             status = Status.TIME_LIMIT
@@ -85,7 +87,7 @@ def solve(
         if status != Status.OPTIMAL:
             break
     with jax.enable_x64(True):
-        best, loss = _settle(problem, search.drop_leaves(problem, state), fat)
+        best, loss = _best_separation(problem, search.drop_leaves(problem, state), fat)
         bound = loss if status == Status.OPTIMAL else min(loss, search.lower_bound(state))
         separator = _finish(
             *padded,
@@ -101,8 +103,8 @@ def solve(
 
 
 def pad(*arrays: Array) -> list[Array]:
-    """Arrays [n, ...] with rows of zeros after them: of few sizes in every octave, so that data
-    sets of like sizes share what is compiled.
+    """Arrays [n, ...] padded with rows of zeros to one of few sizes per octave, so that data sets
+    of similar size share compiled programs.
     """
     return pad_rows(_padded_size(arrays[0].shape[0]), *arrays)
 
@@ -119,8 +121,8 @@ def _padded_size(num_points: int) -> int:
 def read(
     points: Array, labels: Array, weights: Array, mask: Array
 ) -> tuple[Sites, Array, Array, Array]:
-    """The places of the points, the unit of their weights, the weight of the heaviest point in it,
-    and whether all values are allowed.
+    """The sites of the points, the unit of their weights, the weight of the heaviest point in this
+    unit, and whether all values are allowed.
     """
     instance, encoding = encode(points, labels, weights, mask, _REAL)
     sites = gather_sites(instance)
@@ -151,7 +153,7 @@ def _validate_initial(initial: BranchAndBoundState, problem: Problem) -> BranchA
     return initial
 
 
-def _tell(state: BranchAndBoundState, step: int, unit: float) -> BranchAndBoundInfo:
+def _info(state: BranchAndBoundState, step: int, unit: float) -> BranchAndBoundInfo:
     return BranchAndBoundInfo(
         step=step,
         upper_bound=float(state.upper_bound) * unit,
@@ -161,7 +163,9 @@ def _tell(state: BranchAndBoundState, step: int, unit: float) -> BranchAndBoundI
     )
 
 
-def _settle(problem: Problem, state: BranchAndBoundState, fat: Fat) -> tuple[FatSeparation, int]:
+def _best_separation(
+    problem: Problem, state: BranchAndBoundState, fat: Fat
+) -> tuple[FatSeparation, int]:
     """The best separator among the open leaves and the constants, and its exact loss."""
     constant = constant_separation(problem.points)
     candidates, loss = list_candidates(problem, state)
@@ -187,8 +191,8 @@ def _settle(problem: Problem, state: BranchAndBoundState, fat: Fat) -> tuple[Fat
 def _separate(
     problem: Problem, candidates: list[Candidate], fat: Fat
 ) -> list[tuple[float, Candidate, Separation]]:
-    """The separations of the candidates, with the widest bound of a margin first."""
-    judged = []
+    """The separations of the candidates, by decreasing upper bound of their margins."""
+    bounded = []
     for width in sorted({item.leaf.site.shape[0] for item in candidates}):
         items = [item for item in candidates if item.leaf.site.shape[0] == width]
         for batch in batches(items):
@@ -203,11 +207,11 @@ def _separate(
                 fat=fat,
             )
             separations = jax.tree.map(np.asarray, separations)
-            judged += [
+            bounded += [
                 (float(separations.margin_bound[place]), item, member(separations, place))
                 for place, item in enumerate(batch)
             ]
-    return sorted(judged, key=lambda entry: -entry[0])
+    return sorted(bounded, key=lambda entry: -entry[0])
 
 
 @devices.host_jit(static_argnames=("fat", "result_dtype"))
@@ -225,9 +229,7 @@ def _finish(
     fat: Fat,
     result_dtype: jnp.dtype,
 ) -> Separator:
-    """The line of a separation, drawn through the sites nearest to it and evaluated on
-    all points.
-    """
+    """The line of a separation, from the sites nearest to it, with its loss on all points."""
     loss, bound = loss * sites.grain, bound * sites.grain
     _, encoding = encode(points, labels, weights, mask, _REAL)
     incumbent = Incumbent(
@@ -243,7 +245,9 @@ def _finish(
 
 
 def _near_instance(sites: Sites, near: Array) -> Instance:
-    """The points of some sites, those of the own class first; places below 0 are of no site."""
+    """The instance of the sites with indices `near`, those of the own class first. Negative indices
+    are padding.
+    """
     place = jnp.maximum(near, 0)
     points = jnp.tile(jnp.stack([sites.x[place], sites.y[place]]), 2)
     weights = jnp.where(

@@ -1,4 +1,4 @@
-"""What the search takes, what it carries from step to step, and what it tells on the way."""
+"""The configuration of the search, its state between steps, and its progress reports."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ class BranchAndBoundConfig:
     """Sizes of the search; all fields are static."""
 
     leaf_size: int = 32
-    """Cells with at most so many uncertain places are finished exactly."""
+    """A cell with at most this many uncertain sites is solved exactly."""
     chunk_entries: int = 1 << 15
-    """(cell, point) pairs that are bounded at once, unless one cell has more: about 300
-    bytes of working memory each, which a cache should hold.
+    """The number of (cell, point) pairs that are bounded at once, unless one cell has more. A pair
+    takes about 300 bytes of working memory. All of it should fit into a cache.
     """
     max_entries: int = 1 << 28
-    """(cell, point) pairs that may wait, 8 bytes each; past it the search ends with
-    status CAPACITY_LIMIT and a valid bound.
+    """The largest number of waiting (cell, point) pairs, of 8 bytes each. With more, the search
+    ends with status CAPACITY_LIMIT and a valid bound.
     """
     beam: int = 4
-    """Bins of offsets that the first dive, which finds an incumbent, keeps at every step."""
+    """The number of bins of offsets that the first descent keeps at every step. The descent finds
+    the first incumbent.
+    """
 
     def __post_init__(self) -> None:
         for name in ("leaf_size", "chunk_entries", "max_entries", "beam"):
@@ -34,27 +36,27 @@ class BranchAndBoundConfig:
 
 
 class OpenLeaves(NamedTuple):
-    """Leaves that may hold an optimum, with a bracket round each of their sites."""
+    """Leaves that may contain an optimum, with bounds of the least loss around each site."""
 
     leaves: Leaves  # fields [L, ...]
     brackets: Bracket  # fields [L, M]
 
 
 class BranchAndBoundState(NamedTuple):
-    """Where the search stands. What is in none of its frontiers is settled: no line there loses
-    less than `upper_bound`, or an open leaf has it.
+    """The state of the search. A line that loses less than `upper_bound` is in a frontier or in an
+    open leaf.
     """
 
     frontiers: tuple[Frontier, ...]  # a stack, the last is divided next
     open_leaves: tuple[OpenLeaves, ...]
-    upper_bound: Array  # [] integer units, what the best line met so far loses
-    # [] bool, whether lines that tie with the best one met so far are still in it
+    upper_bound: Array  # [] in integer units, the loss of the best line found so far
+    # [] bool, whether the state still contains all lines that tie with the best line so far
     keeps_ties: Array
     checksum: Array  # [] uint32, of the data that the state belongs to
 
 
 class BranchAndBoundInfo(NamedTuple):
-    """Where the search stands, in numbers, in the units of the weights."""
+    """The progress of the search; losses are in the units of the weights."""
 
     step: int
     upper_bound: float

@@ -9,8 +9,8 @@ a hash of their rows, and then bit by bit.
 
 The search visits centres by increasing lower bound and stops when no later centre can have a
 near-optimal set, so that most centres are visited at most once. All arrays have a fixed capacity
-(`Room`). Entries beyond the capacity are not stored, but they are counted, so that the caller can
-detect the overflow.
+(`Capacity`). Entries beyond the capacity are not stored, but they are counted, so that the caller
+can detect the overflow.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class _Loop(NamedTuple):
     search: Search
 
 
-class Room(NamedTuple):
-    """The capacity for splits and for occurrences."""
+class Capacity(NamedTuple):
+    """The capacities for splits and for occurrences."""
 
     splits: int
     occurrences: int
@@ -99,21 +99,21 @@ def swap_classes(instance: Instance) -> Instance:
     return instance._replace(own=instance.live & ~instance.own)
 
 
-def empty_lists(instance: Instance, room: Room) -> tuple[Splits, Occurrences]:
+def empty_lists(instance: Instance, capacity: Capacity) -> tuple[Splits, Occurrences]:
     """Empty arrays for splits and occurrences."""
     size, weight_type = instance.x.shape[0], instance.weights.dtype
     word = jnp.uint64 if weight_type.itemsize == 8 else jnp.uint32
     none = jnp.zeros((), jnp.int32)
     splits = Splits(
-        jnp.zeros((room.splits, size), bool),
-        jnp.zeros(room.splits, weight_type),
-        jnp.zeros(room.splits, word),
+        jnp.zeros((capacity.splits, size), bool),
+        jnp.zeros(capacity.splits, weight_type),
+        jnp.zeros(capacity.splits, word),
         none,
     )
     occurrences = Occurrences(
-        jnp.zeros(room.occurrences, jnp.int32),
-        jnp.zeros(room.occurrences, jnp.int32),
-        jnp.full((room.occurrences, 2), -1, jnp.int32),
+        jnp.zeros(capacity.occurrences, jnp.int32),
+        jnp.zeros(capacity.occurrences, jnp.int32),
+        jnp.full((capacity.occurrences, 2), -1, jnp.int32),
         none,
     )
     return splits, occurrences
@@ -129,13 +129,13 @@ def add_split(
     splits: Splits, on_own_side: Array, loss: Array, wanted: Array
 ) -> tuple[Splits, Array]:
     """Adds a split where `wanted` is True and it is not listed yet. Also returns its row."""
-    room = splits.on_own_side.shape[0]
+    capacity = splits.on_own_side.shape[0]
     code = _hash(on_own_side, splits.hashes.dtype)
     known, first = _find(splits, on_own_side, code)
     is_new = wanted & ~known
     row = jnp.where(known, first, splits.count)
-    fits = is_new & (row < room)
-    place = jnp.minimum(row, room - 1)
+    fits = is_new & (row < capacity)
+    place = jnp.minimum(row, capacity - 1)
     return Splits(
         on_own_side=_write(splits.on_own_side, place, on_own_side, fits),
         losses=_write(splits.losses, place, loss, fits),
@@ -150,11 +150,13 @@ def is_listed(splits: Splits, on_own_side: Array) -> Array:
 
 
 def _find(splits: Splits, on_own_side: Array, code: Array) -> tuple[Array, Array]:
-    room = splits.on_own_side.shape[0]
-    alike = (splits.hashes == code) & (lax.iota(jnp.int32, room) < splits.count)
+    capacity = splits.on_own_side.shape[0]
+    alike = (splits.hashes == code) & (lax.iota(jnp.int32, capacity) < splits.count)
     first = numerics.first_true(alike)
-    row = lax.dynamic_index_in_dim(splits.on_own_side, jnp.minimum(first, room - 1), keepdims=False)
-    return (first < room) & reduce.all_true(row == on_own_side), first
+    row = lax.dynamic_index_in_dim(
+        splits.on_own_side, jnp.minimum(first, capacity - 1), keepdims=False
+    )
+    return (first < capacity) & reduce.all_true(row == on_own_side), first
 
 
 def _write(rows: Array, place: Array, value: Array, wanted: Array) -> Array:
@@ -177,10 +179,10 @@ def _hash(row: Array, word: jnp.dtype) -> Array:
     return numerics.masked_sum(mixed ^ (mixed >> steps[2]), row)
 
 
-def start_search(instance: Instance, room: Room) -> Search:
+def start_search(instance: Instance, capacity: Capacity) -> Search:
     """The initial search. Its optimum is the smaller loss of the two constant classifiers."""
     never = jnp.zeros_like(instance.live)
-    return Search(*empty_lists(instance, room), never, jnp.minimum(*class_weights(instance)))
+    return Search(*empty_lists(instance, capacity), never, jnp.minimum(*class_weights(instance)))
 
 
 def add_constants(instance: Instance, search: Search) -> Search:
@@ -259,7 +261,7 @@ def gather(
 
     def visit(loop: _Loop) -> _Loop:
         centre = order[jnp.minimum(loop.rank, last)]
-        view = _look_closely(instance, centre, exact_classes)
+        view = _classes_through(instance, centre, exact_classes)
         place = lax.iota(jnp.int32, view.losses.shape[0])
         goes_on = is_near(loop)
         least, highest = reduce.least(view.losses), _highest_loss(whole, loop.search)
@@ -301,11 +303,11 @@ def _highest_loss(instance: Instance, search: Search) -> Array:
 def _add_occurrence(
     occurrences: Occurrences, row: Array, centre: Array, merged: Array, wanted: Array
 ) -> Occurrences:
-    room = occurrences.split.shape[0]
-    if room == 0:
+    capacity = occurrences.split.shape[0]
+    if capacity == 0:
         return occurrences
-    place = jnp.minimum(occurrences.count, room - 1)
-    fits = wanted & (occurrences.count < room)
+    place = jnp.minimum(occurrences.count, capacity - 1)
+    fits = wanted & (occurrences.count < capacity)
     return Occurrences(
         split=_write(occurrences.split, place, row, fits),
         centre=_write(occurrences.centre, place, centre, fits),
@@ -314,7 +316,7 @@ def _add_occurrence(
     )
 
 
-def _look_closely(instance: Instance, centre: Array, exact_classes: bool) -> _View:
+def _classes_through(instance: Instance, centre: Array, exact_classes: bool) -> _View:
     """Every class through one centre, with every comparison exact."""
     size = instance.own.shape[0]
     at = instance.points[:, centre]

@@ -49,9 +49,9 @@ def fat_line(
       instance: the problem.
       own_side: [n] bool.
       other_side: [n] bool.
-      start: places of a point of each set, as good a guess as there is for the support points.
-      floor: [], a gap that is of no interest; the line is then any, with a squared gap of at most
-        its square.
+      start: the index of a point of each set, as an initial guess of the support points.
+      floor: [], a gap. If the gap of the hulls is at most this, any line may be returned, with a
+        squared gap of at most the square of `floor`.
     """
     first, second = (
         _member(side, guess) for side, guess in zip((own_side, other_side), start, strict=True)
@@ -63,15 +63,15 @@ def fat_line(
 
 
 def _member(side: Array, guess: Array) -> Array:
-    """The guess, if it is one of the points [n] of a side, else the first of them."""
+    """The guess if it is a point of the side [n], else the first point of the side."""
     return jnp.where(side[guess], guess, jnp.minimum(numerics.first_true(side), side.shape[0] - 1))
 
 
 def line_along(
     instance: Instance, normal: Array, own_side: Array, other_side: Array, origin: Array
 ) -> FatLine:
-    """The bisector between two disjoint sets of points along the normal of the gap between their
-    hulls; `origin` is one of the points.
+    """The bisector between two disjoint sets of points, along the normal of the gap between their
+    hulls. Heights are measured from `origin`, the index of one of the points.
     """
     last = own_side.shape[0] - 1
     height = height_over(instance, normal, origin)
@@ -102,14 +102,14 @@ def line_along(
 
 
 def holds_gaps(instance: Instance) -> Array:
-    """Whether no squared gap is spoiled by underflow, []."""
+    """Whether no squared gap can underflow, [] bool."""
     sizes = jnp.abs(instance.metric)
     smallest, largest = reduce.extremes(jnp.where(sizes > 0, sizes, jnp.inf), sizes, axis=(0, 1))
     return smallest >= largest * 2.0 ** -_MOST_BINADES[sizes.dtype.itemsize]
 
 
 def height_over(instance: Instance, normal: Array, origin: Array) -> Wide:
-    """How far all points lie above one of them, times the length of the normal, [n]."""
+    """The heights [n] of all points above one of them, times the length of the normal."""
     return _along(normal, [exact.wide_difference(row, row[origin]) for row in instance.metric])
 
 
@@ -121,8 +121,8 @@ def _along(normal: Array, offsets: Sequence[Wide]) -> Wide:
 
 
 def own_side_of(instance: Instance, line: FatLine) -> tuple[Array, Array]:
-    """The side of every point: +1 the own side, -1 the other, 0 on the line, [n] int32; and where
-    rounding leaves that open, [n] bool.
+    """The side of every point, [n] int32: +1 for the own side, -1 for the other side, 0 on the
+    line; and whether rounding makes the side uncertain, [n] bool.
     """
     ends = line.lowest, line.highest
     offsets = [
@@ -135,8 +135,8 @@ def own_side_of(instance: Instance, line: FatLine) -> tuple[Array, Array]:
 
 
 def may_support(instance: Instance, line: FatLine, own_side: Array, other_side: Array) -> Array:
-    """Points whose removal could move the line: those on the two lines that bound the gap, [n]
-    bool.
+    """The points whose removal may move the line, [n] bool: those on the two lines that bound the
+    gap.
     """
     up, down = (height_over(instance, line.normal, end).hi for end in (line.lowest, line.highest))
     touches_own = own_side & ((up == 0) | _is_small(instance, line, up))
@@ -145,14 +145,14 @@ def may_support(instance: Instance, line: FatLine, own_side: Array, other_side: 
 
 
 def _is_small(instance: Instance, line: FatLine, height: Array) -> Array:
-    """Whether the sign of a height is lost in the rounding of the normal; never on a grid."""
+    """Whether the rounding of the normal makes the sign of a height uncertain; never on a grid."""
     reach = jnp.sum(jnp.abs(line.normal)) * jnp.sum(reduce.largest(jnp.abs(instance.metric)))
     return ~instance.on_grid & (jnp.abs(height) <= reach * _DOUBT[reach.dtype.itemsize])
 
 
 def compare_gaps(instance: Instance, first: Wide, second: Wide) -> tuple[Array, Array]:
-    """The sign of first - second, int32, and whether rounding leaves it open; two infinite gaps are
-    equal.
+    """The sign of first - second, int32, and whether rounding makes it uncertain. Two infinite gaps
+    are equal.
     """
     both_infinite = (first.hi == jnp.inf) & (second.hi == jnp.inf)
     one_infinite = ((first.hi == jnp.inf) | (second.hi == jnp.inf)) & ~both_infinite
@@ -170,10 +170,10 @@ def compare_gaps(instance: Instance, first: Wide, second: Wide) -> tuple[Array, 
     sign = jnp.where(
         both_infinite, 0, jnp.where(one_infinite, jnp.where(first.hi == jnp.inf, 1, -1), sign)
     ).astype(jnp.int32)
-    open_question = (
+    is_uncertain = (
         ~instance.on_grid
         & ~both_infinite
         & ~one_infinite
         & (jnp.abs(difference) <= size * _DOUBT[itemsize])
     )
-    return sign, open_question
+    return sign, is_uncertain

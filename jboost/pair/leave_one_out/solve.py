@@ -35,9 +35,9 @@ from jboost.geometry.exact import Wide, wide_where
 from jboost.pair import sweep
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, list_splits
 from jboost.pair.leave_one_out import near_optimal
-from jboost.pair.leave_one_out.near_optimal import Occurrences, Room
+from jboost.pair.leave_one_out.near_optimal import Capacity, Occurrences
 from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps, holds_gaps
-from jboost.pair.leave_one_out.verdicts import Near, Verdict, matters_to, tour_splits
+from jboost.pair.leave_one_out.verdicts import Near, Verdict, add_verdicts, matters_to
 from jboost.pair.separator import LARGEST_SWEEP, validate_config
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
@@ -265,11 +265,11 @@ def _by_sweep(
 
 
 class _Counts(NamedTuple):
-    """How many of the equally likely separators have each point right and wrong."""
+    """The numbers of equally likely separators that classify each point correctly and wrongly."""
 
     right: Array  # [n] int32
     wrong: Array  # [n] int32
-    doubtful: Array  # [] bool, rounding left that open
+    doubtful: Array  # [] bool, whether rounding makes a number uncertain
 
 
 def _conclude(
@@ -281,8 +281,8 @@ def _conclude(
     fits: Array,
     result_dtype: jnp.dtype,
 ) -> LeaveOneOut:
-    """Errors and kinds; points [n] that are not `undecided` are always wrong, and `fits` says
-    whether all splits were listed.
+    """The errors and kinds. Points that are not `undecided` [n] are always misclassified. `fits`
+    tells whether all splits are in the list.
     """
     real = encoding.weights.dtype
     share = counts.wrong.astype(real) / jnp.maximum(counts.right + counts.wrong, 1).astype(real)
@@ -306,8 +306,8 @@ def _conclude(
 
 
 def _is_fine(encoding: Encoding) -> Array:
-    """Whether the weights without the heaviest are told apart as finely as their own total would
-    have them, [].
+    """Whether the resolution of the integer weights is still sufficient relative to the total of
+    the other weights, if the heaviest point is left out, [] bool.
     """
     rest = jnp.sum(encoding.weights) - jnp.max(encoding.weights, initial=0.0)
     return encoding.rounding <= rest * (
@@ -318,14 +318,14 @@ def _is_fine(encoding: Encoding) -> Array:
 def _gather(
     instance: Instance, num_splits: int, by_margin: bool, config: SweepConfig
 ) -> tuple[Near, Occurrences, Occurrences]:
-    """All near-optimal splits, and with the occurrence model their occurrences round the centres of
-    either class.
+    """All near-optimal splits, and for the occurrence model their occurrences around the centres of
+    each class.
     """
     size = instance.x.shape[0]
     centres, num_centres = sweep.list_centres(instance)
     bounds = sweep.bound_centres(instance, centres, num_centres, config, exact_angles=not by_margin)
     start = near_optimal.start_search(
-        instance, Room(num_splits, 0 if by_margin else min(8 * num_splits, 4 * size * size))
+        instance, Capacity(num_splits, 0 if by_margin else min(8 * num_splits, 4 * size * size))
     )
     found = near_optimal.gather(instance, centres, bounds, start, exact_classes=not by_margin)
     found = near_optimal.add_constants(instance, found)
@@ -374,7 +374,7 @@ def _by_margin(instance: Instance, near: Near) -> tuple[Array, _Counts]:
         nothing,
         jnp.zeros((), bool),
     )
-    tally = tour_splits(instance, near, tally, add, floor)
+    tally = add_verdicts(instance, near, tally, add, floor)
     is_alone = jnp.sum(instance.live, dtype=jnp.int32) == 1  # both constants are then optimal
     counts = _Counts(
         jnp.where(is_alone, 1, tally.right), jnp.where(is_alone, 1, tally.wrong), tally.doubtful
@@ -383,29 +383,29 @@ def _by_margin(instance: Instance, near: Near) -> tuple[Array, _Counts]:
 
 
 def _by_occurrence(instance: Instance, near: Near, own: Occurrences, other: Occurrences) -> _Counts:
-    """How many occurrences of each point's class classify it correctly and wrongly."""
+    """The numbers of occurrences of each point's class that classify it correctly and wrongly."""
 
-    def add(judged: tuple[Array, Array], row: Array, verdict: Verdict) -> tuple[Array, Array]:
+    def add(counted: tuple[Array, Array], row: Array, verdict: Verdict) -> tuple[Array, Array]:
         return (
-            lax.dynamic_update_index_in_dim(judged[0], verdict.right, row, 0),
-            judged[1] | verdict.doubtful,
+            lax.dynamic_update_index_in_dim(counted[0], verdict.right, row, 0),
+            counted[1] | verdict.doubtful,
         )
 
-    def floor(judged: tuple[Array, Array], relevant: Array) -> Array:
-        del judged, relevant
+    def floor(counted: tuple[Array, Array], relevant: Array) -> Array:
+        del counted, relevant
         return jnp.full((), -1, instance.x.dtype)
 
     start = jnp.zeros_like(near.splits.on_own_side), jnp.zeros((), bool)
-    judged, doubtful = tour_splits(instance, near, start, add, floor)
+    counted, doubtful = add_verdicts(instance, near, start, add, floor)
     own_weight = numerics.masked_sum(instance.weights, instance.own)
     class_weight = jnp.where(
         instance.own, own_weight, numerics.masked_sum(instance.weights, instance.live) - own_weight
     )
     gives_up = instance.live & (class_weight - instance.weights == near.optimum)
     counts = jnp.zeros(instance.x.shape, jnp.int32), gives_up.astype(jnp.int32)
-    counts = _count_occurrences(instance, near, instance.own, own, judged, counts)
+    counts = _count_occurrences(instance, near, instance.own, own, counted, counts)
     return _Counts(
-        *_count_occurrences(instance, near, instance.live & ~instance.own, other, judged, counts),
+        *_count_occurrences(instance, near, instance.live & ~instance.own, other, counted, counts),
         doubtful,
     )
 
@@ -415,7 +415,7 @@ def _count_occurrences(
     near: Near,
     members: Array,
     occurrences: Occurrences,
-    judged: Array,
+    counted: Array,
     counts: tuple[Array, Array],
 ) -> tuple[Array, Array]:
     place = lax.iota(jnp.int32, instance.x.shape[0])
@@ -431,7 +431,7 @@ def _count_occurrences(
         merged = (place == occurrences.merged[index, 0]) | (place == occurrences.merged[index, 1])
         counted = members & matters_to(instance, near, row) & ~(is_optimal & merged)
         number = jnp.where(counted, num_centres - at_centre.astype(jnp.int32), 0)
-        verdict = judged[row]
+        verdict = counted[row]
         return right + jnp.where(verdict, number, 0), wrong + jnp.where(verdict, 0, number)
 
     count = jnp.minimum(occurrences.count, occurrences.split.shape[0])

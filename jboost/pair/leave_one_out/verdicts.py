@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
     doubtful: Array  # [] bool, whether rounding leaves a result undecided
 
 
-class _Tour(NamedTuple):
+class _Enumeration(NamedTuple):
     """The state of the loop: the rank of the row, the point left out (n for none), and the result
     of the row so far.
     """
@@ -81,7 +81,7 @@ def _matters(instance: Instance, near: Near, on_own_side: Array, excess: Array) 
     return undecided & jnp.where(excess == 0, ~misclassified, misclassified & (weights == excess))
 
 
-def tour_splits(
+def add_verdicts(
     instance: Instance,
     near: Near,
     tally: Tally,
@@ -98,8 +98,8 @@ def tour_splits(
       floor: (tally, points that the split matters to) -> gap. Gaps up to this one need not be
         computed exactly; negative if all must be.
     """
-    room, size = near.splits.on_own_side.shape
-    place, rows = lax.iota(jnp.int32, size), lax.iota(jnp.int32, room)
+    num_rows, size = near.splits.on_own_side.shape
+    place, rows = lax.iota(jnp.int32, size), lax.iota(jnp.int32, num_rows)
     excess = near.splits.losses - near.optimum
     matters = _matters(instance, near, near.splits.on_own_side, excess[:, None])
     matters = reduce.any_true(matters, axis=1) & (rows < _filled(near.splits))
@@ -109,22 +109,22 @@ def tour_splits(
     _, order = lax.sort((urgency, rows), num_keys=1)
     num_rows = reduce.count(matters)
 
-    def unfinished(carry: tuple[_Tour, Tally]) -> Array:
+    def unfinished(carry: tuple[_Enumeration, Tally]) -> Array:
         return carry[0].rank < num_rows
 
-    def step(carry: tuple[_Tour, Tally]) -> tuple[_Tour, Tally]:
-        tour, tally = carry
-        row = order[jnp.minimum(tour.rank, room - 1)]
+    def step(carry: tuple[_Enumeration, Tally]) -> tuple[_Enumeration, Tally]:
+        state, tally = carry
+        row = order[jnp.minimum(state.rank, num_rows - 1)]
         split = near.splits.on_own_side[row]
         is_optimal = near.splits.losses[row] == near.optimum
         relevant = matters_to(instance, near, row)
         kept = instance.live & (split == instance.own)
         own_side, other_side = kept & split, kept & ~split
-        first_time = tour.removed == size
-        here = place == tour.removed
+        first_time = state.removed == size
+        here = place == state.removed
         guess = _guess(instance, own_side, other_side)
         touched = jax.tree.map(
-            lambda new, old: jnp.where(first_time, new, old), guess, tour.touched
+            lambda new, old: jnp.where(first_time, new, old), guess, state.touched
         )
         of_no_interest = jnp.where(is_optimal, -1, floor(tally, relevant))
         line = fat_line(instance, own_side & ~here, other_side & ~here, touched, of_no_interest)
@@ -139,40 +139,40 @@ def tour_splits(
             squared_gap=Wide(
                 *(
                     jnp.where(affected, new, old)
-                    for new, old in zip(line.squared_gap, tour.verdict.squared_gap, strict=True)
+                    for new, old in zip(line.squared_gap, state.verdict.squared_gap, strict=True)
                 )
             ),
-            right=jnp.where(affected, right, tour.verdict.right),
-            counts=jnp.where(affected, counts, tour.verdict.counts),
-            doubtful=(tour.verdict.doubtful & ~first_time)
+            right=jnp.where(affected, right, state.verdict.right),
+            counts=jnp.where(affected, counts, state.verdict.counts),
+            doubtful=(state.verdict.doubtful & ~first_time)
             | jnp.any(doubtful & affected & relevant),
         )
         supports = jnp.where(
             first_time,
             relevant & is_optimal & may_support(instance, line, own_side, other_side),
-            tour.supports,
+            state.supports,
         )
-        following = numerics.first_true(supports & (first_time | (place > tour.removed)))
+        following = numerics.first_true(supports & (first_time | (place > state.removed)))
         done = following == size
         added = add(tally, row, verdict)
         tally = jax.tree.map(lambda new, old: jnp.where(done, new, old), added, tally)
         touched = jax.tree.map(
             lambda new, old: jnp.where(first_time, new, old), (line.lowest, line.highest), touched
         )
-        return _Tour(
-            tour.rank + done.astype(jnp.int32), following, supports, touched, verdict
+        return _Enumeration(
+            state.rank + done.astype(jnp.int32), following, supports, touched, verdict
         ), tally
 
     zero, nowhere = jnp.zeros((), jnp.int32), jnp.zeros(size, bool)
     no_gap = Wide(jnp.zeros_like(instance.x), jnp.zeros_like(instance.x))
-    tour = _Tour(
+    state = _Enumeration(
         zero,
         jnp.full((), size, jnp.int32),
         nowhere,
         (zero, zero),
         Verdict(no_gap, nowhere, nowhere, jnp.zeros((), bool)),
     )
-    return loops.while_loop(unfinished, step, (tour, tally))[1]
+    return loops.while_loop(unfinished, step, (state, tally))[1]
 
 
 def _is_right(instance: Instance, line: FatLine) -> tuple[Array, Array]:

@@ -1,9 +1,10 @@
 """The Pareto front of weight against margin.
 
-`front` is the public call. `walk` goes along the front by looks at single centres, whose slabs turn
-over `arcs` of directions. `by_cells` asks the `cells` of directions, for every loss at once, which
-`places` may hold its widest slab, and `slabs` settles each in a problem of a few points. `drawing`
-turns what either has found into lines.
+`front` has the public functions. `walk` computes the points of the front one after the other: it
+searches the slabs that touch single centres, with the help of `arcs` of directions.
+`front_by_cells` uses `slope_cells`, cells of directions that bound the widest slab for all losses
+at once. `subproblems` builds a problem of few points for each remaining pair of a cell and a
+centre, and `slabs` solves it. `drawing` converts the points of either method to lines.
 """
 
 from jboost.pair.pareto.front import best_trade_off, pareto_front

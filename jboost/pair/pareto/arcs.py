@@ -48,9 +48,9 @@ def turn_slab(instance: Instance, centre: Array, gap: Array) -> Arcs:
     squared = dx * dx + dy * dy
     apart = squared > 0
     own = instance.live & instance.own
-    room = squared - gap * gap
-    turns = jnp.where(own, apart, instance.live & ~own & (room > 0))
-    side = jnp.where(own, 1, jnp.sqrt(jnp.maximum(room, 0)))
+    squared_chord = squared - gap * gap
+    turns = jnp.where(own, apart, instance.live & ~own & (squared_chord > 0))
+    side = jnp.where(own, 1, jnp.sqrt(jnp.maximum(squared_chord, 0)))
     back = jnp.where(own, 0, gap)
     # own points are kept while they are above, others while they are below
     sign = jnp.where(own, 1, -1)

@@ -1,4 +1,4 @@
-"""From the points of a front to lines that can be written down."""
+"""Converts the points of a front to lines in the float type of the result."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _write(rows: Array, row: Array, value: Array) -> Array:
 
 
 def unless_lost(status: Array, keeps: Array) -> Array:
-    """The status of a front [], PRECISION_LIMIT in place of OPTIMAL where a line does not keep its
+    """The status [] of a front: PRECISION_LIMIT instead of OPTIMAL if a line does not keep its
     points.
     """
     return jnp.where(
@@ -82,8 +82,8 @@ def unless_lost(status: Array, keeps: Array) -> Array:
 def draw_line_of(
     instance: Instance, point: Point, own_is_positive: Array, unit: Array, result_dtype: jnp.dtype
 ) -> tuple[Line, Array]:
-    """The bisector between the kept points of the two classes, in the units of the data; and
-    whether it keeps them, [] bool.
+    """The bisector between the kept points of the two classes, in the units of the data, and
+    whether it keeps them after rounding, [] bool.
     """
     keeps_own = jnp.any(point.kept & instance.own)
     is_constant = point.squared_gap.hi == jnp.inf

@@ -53,35 +53,39 @@ def pareto_front(
     method: Literal["auto", "sweep", "branch_and_bound"] = "auto",
     config: SweepConfig | None = None,
 ) -> ParetoFront:
-    """All pairs (weight given up, margin) that no separator beats in both, each with its separator.
+    """All pairs (lost weight, margin) for which no separator is better in both, each with its
+    separator.
 
-    The first point is that of `optimal_separator`, the last the constant classifier that gives up
-    the lighter class. By the sweep it may be jitted and vmapped. Margins that differ by less than a
-    relative 2^-36 count as equal, 2^-10 with words of 32 bits: then the lighter point stands for
-    both. Weights count as `optimal_separator` counts them, as integers whose total is 2^60.
+    The first point is that of `optimal_separator`. The last point is the constant classifier that
+    loses the lighter class. With the sweep the function may be jitted and vmapped. Margins that
+    differ by less than a relative 2^-36 (2^-10 with words of 32 bits) count as equal, and only the
+    point of least weight is returned. Weights are converted to integers whose total is 2^60, as in
+    `optimal_separator`.
 
     Args:
       points: [n, 2], real.
       labels: [n], +1 or -1.
-      weights: [n], not negative, 0 as `mask` False; None for ones.
-      mask: [n] bool, False for rows that only pad.
-      max_points: room on the front, static. With unit weights it has at most n / 2 + 1 points.
-      method: "sweep"; "branch_and_bound", which the host drives, for many points, outside jit and
-        vmap; where weights are no small multiples of one of them, or most points are duplicates, it
-        sweeps all the same; "auto" for the latter past 1,000 points where it may and no config is
-        given, else the sweep. Losses and margins are the same; of several lines with both the same
-        they may choose different ones.
+      weights: [n], not negative; a weight of 0 has the effect of `mask` False. None for ones.
+      mask: [n] bool, False for padding rows.
+      max_points: the capacity of the front, static. With unit weights the front has at most
+        n / 2 + 1 points.
+      method: "sweep", "branch_and_bound" or "auto". The host runs the loop of "branch_and_bound",
+        which suits many points and does not work inside jit and vmap. It falls back to the sweep if
+        the weights are not small multiples of one unit, or if most points are duplicates. "auto"
+        chooses "branch_and_bound" above 1,000 points, if the arrays are concrete and no config is
+        given, else the sweep. Losses and margins are the same. The methods may choose different
+        lines of the same loss and margin.
       config: static sizes of the sweep.
 
     Returns:
-      `ParetoFront` with k = max_points. If the front is longer the status is CAPACITY_LIMIT and its
-      lightest k points are returned, which are right. If rounding left open whether a lighter or
-      wider slab exists, on points that are no integer grid, if the float type holds no line in one
-      of the slabs, or if coordinates, of one axis or of both, lie more than 2^200 apart (2^20 with
-      32-bit words), it is PRECISION_LIMIT.
+      `ParetoFront` with k = max_points. If the front is longer, the status is CAPACITY_LIMIT and
+      the k points of least weight are returned, which are correct. The status is PRECISION_LIMIT if
+      rounding leaves undecided whether a lighter or wider slab exists, on points that are not an
+      integer grid; if the float type cannot represent a line in one of the slabs; or if
+      coordinates, of one axis or of both, lie more than 2^200 apart (2^20 with 32-bit words).
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong;
+      ValueError: at trace time, naming the argument, if a shape, a kind or an option is wrong; and
         for labels and weights that are known and not allowed. Other values that are not allowed
         give status INVALID_INPUT, NaN losses and a count of 0.
 
@@ -147,20 +151,21 @@ def _pareto_front(
 
 @meshes.takes_sharded
 def best_trade_off(front: ParetoFront, energy: Callable[[Array, Array], Array]) -> TradeOff:
-    """The separator of least energy E(weight, margin), for any energy that does not fall with the
-    weight nor grow with the margin.
+    """The separator of least energy E(weight, margin), for an energy that does not decrease with
+    the weight and does not increase with the margin.
 
-    This answers the question of Section 4 of Boyarshinov and Magdon-Ismail (2005): such an energy
-    has its least value over all separator sets on the front.
+    This is the problem of Section 4 of Boyarshinov and Magdon-Ismail (2005). The least value of
+    such an energy over all separator sets is attained on the front.
 
     Args:
-      front: from `pareto_front`, complete (status OPTIMAL); of a front cut short only its points
-        compete.
-      energy: (losses [k], margins [k]) -> [k]; one margin is infinite. Entries that are NaN do not
-        compete.
+      front: a complete front (status OPTIMAL) from `pareto_front`. With an incomplete front, only
+        its points are compared.
+      energy: (losses [k], margins [k]) -> [k]; one margin is infinite. Entries that are NaN are
+        ignored.
 
     Returns:
-      `TradeOff`; ties go to the lighter point. With no point on the front the energy is NaN.
+      `TradeOff`; of equal energies the point of least weight. If the front is empty, the energy is
+      NaN.
 
     >>> import jboost
     >>> points = [[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [9.0, 0.0], [9.0, 1.0]]

@@ -30,15 +30,20 @@ from jboost.pair.sweep.line import Line
 from jboost.pair.types import ParetoFront
 
 _REAL = jnp.dtype("float64")
-_MOST_COPIES = 4  # times the number of points, of points that count as often as they weigh
-_MOST_PLACES = 1 << 15, 8  # to look at: so many, and so many more for each loss
-# on coarse grids the sweep has few centres: fewer than the own points less so many, divided by this
+# A point of weight w is copied w times. There may be at most this many copies for each point.
+_MOST_COPIES = 4
+# The largest number of places to search: a constant, and a number for each loss.
+_MOST_PLACES = 1 << 15, 8
+# On coarse grids the sweep has few centres, and is used if there are fewer centres than
+# (own points - first number) / second number.
 _DUPLICATES = 64, 2
-_PLACES_AT_ONCE = 256
+_PLACES_AT_ONCE = 256  # places that are searched in one call
 
 
-class _Pages(NamedTuple):
-    """The widest known slab for each loss between those of the first point and the constant."""
+class _WidestSlabs(NamedTuple):
+    """The widest known slab for each loss between the losses of the first point and the
+    constant.
+    """
 
     losses: np.ndarray  # [J] integer
     squared_gap: np.ndarray  # [J, 2] double words; 0 if no slab is known
@@ -68,10 +73,10 @@ def solve(
         instance, encoding, centres, first, constant = _read(*padded)
         if float(encoding.rounding) > 0:
             return None
-        pages = _fill_pages(instance, np.asarray(centres), first, int(constant.loss))
-        if pages is None or pages.doubtful:
+        widest = _find_widest(instance, np.asarray(centres), first, int(constant.loss))
+        if widest is None or widest.doubtful:
             return None
-        return _write_front(instance, encoding, first, constant, pages, max_points, result_dtype)
+        return _write_front(instance, encoding, first, constant, widest, max_points, result_dtype)
 
 
 def _padded_size(num_points: int, least: int) -> int:
@@ -105,9 +110,9 @@ def _read(
     )
 
 
-def _fill_pages(
+def _find_widest(
     instance: Instance, centres: np.ndarray, first: Point, constant: int
-) -> _Pages | None:
+) -> _WidestSlabs | None:
     """The widest slab for each loss, or None if the weights, the duplicates or the number of slabs
     make the method unsuitable.
     """
@@ -124,7 +129,7 @@ def _fill_pages(
         return None
     begin, end = int(first.loss) // unit + 1, constant // unit
     if begin >= end:
-        return _Pages(np.zeros(0, np.int64), np.zeros((0, 2)), [], False)
+        return _WidestSlabs(np.zeros(0, np.int64), np.zeros((0, 2)), [], False)
     points = metric.T - metric[:, live].mean(axis=1)
     extent = np.abs(points[live]).max()
     ground = Ground(points / extent, own, live & ~own, weights, float(extent))
@@ -133,11 +138,13 @@ def _fill_pages(
     if found is None or len(found.loss) > _MOST_PLACES[0] + _MOST_PLACES[1] * (end - begin):
         return None
     found = found._replace(centre=centres[found.centre])
-    return _look(instance, ground, found, unit * np.arange(begin, end), first_gap * WIDER[8], unit)
+    return _search_places(
+        instance, ground, found, unit * np.arange(begin, end), first_gap * WIDER[8], unit
+    )
 
 
 def _gather(ground: Ground, copies: np.ndarray, centres: np.ndarray) -> Cloud:
-    """The points as often as they weigh."""
+    """The cloud of the points, each repeated as often as its weight."""
     counts = np.array([copies[ground.own].sum(), copies[ground.other].sum()], np.int32)
     sides = np.zeros((2, _padded_size(int(counts.max()), cells.BLOCK), 2))
     for side, (which, sign) in enumerate(((ground.own, 1), (ground.other, -1))):
@@ -145,46 +152,46 @@ def _gather(ground: Ground, copies: np.ndarray, centres: np.ndarray) -> Cloud:
     return Cloud(sides, counts, ground.points[centres])
 
 
-def _look(
+def _search_places(
     instance: Instance,
     ground: Ground,
     found: Shortlist,
     losses: np.ndarray,
     least_gap: float,
     unit: int,
-) -> _Pages:
-    """Looks at the most promising place of each page, and then at all others that may hold a wider
+) -> _WidestSlabs:
+    """Searches the most promising place of each loss, and then all others that may contain a wider
     slab.
     """
-    pages = _Pages(losses, np.zeros((len(losses), 2)), [None] * len(losses), False)
-    page = found.loss - losses[0] // unit
-    is_first = np.append(True, np.diff(page) != 0)[: len(page)]
+    widest = _WidestSlabs(losses, np.zeros((len(losses), 2)), [None] * len(losses), False)
+    loss_index = found.loss - losses[0] // unit
+    is_first = np.append(True, np.diff(loss_index) != 0)[: len(loss_index)]
     scale = ground.extent / cells.ONE
     least = np.full(len(losses), least_gap)
-    np.maximum.at(least, page, found.attained * (scale * (1 - 2.0**-40)))
-    doubtful = np.zeros(len(page), bool)
+    np.maximum.at(least, loss_index, found.attained * (scale * (1 - 2.0**-40)))
+    doubtful = np.zeros(len(loss_index), bool)
     for is_wanted in (is_first, ~is_first):
-        reaches = found.reach * (scale * (1 + 2.0**-40)) >= least[page]
+        reaches = found.reach * (scale * (1 + 2.0**-40)) >= least[loss_index]
         doubtful &= reaches
         which = np.flatnonzero((is_wanted & reaches) | doubtful)
         for rows, places in list_places(
-            ground, found, which, losses[page], least[page], _PLACES_AT_ONCE
+            ground, found, which, losses[loss_index], least[loss_index], _PLACES_AT_ONCE
         ):
             slabs = jax.tree.map(np.asarray, widest_slabs(instance, places, scale / 4))
             doubtful[rows] = slabs.doubtful[: len(rows)]
-            _keep_widest(pages, page[rows], places, slabs)
-        known = np.maximum.accumulate(np.sqrt(pages.squared_gap[:, 0])) * (1 - 2.0**-40)
+            _keep_widest(widest, loss_index[rows], places, slabs)
+        known = np.maximum.accumulate(np.sqrt(widest.squared_gap[:, 0])) * (1 - 2.0**-40)
         least = np.maximum(least, known)
-    return pages._replace(doubtful=bool(doubtful.any()))
+    return widest._replace(doubtful=bool(doubtful.any()))
 
 
-def _keep_widest(pages: _Pages, page: np.ndarray, places: Place, slabs: Slab) -> None:
-    """Puts the slabs of some places where they are wider than what is known."""
-    for row, number in enumerate(page):
+def _keep_widest(widest: _WidestSlabs, loss_index: np.ndarray, places: Place, slabs: Slab) -> None:
+    """Stores the slabs that are wider than the widest known slab of the same loss."""
+    for row, number in enumerate(loss_index):
         gap = slabs.squared_gap.hi[row], slabs.squared_gap.lo[row]
-        if gap > tuple(pages.squared_gap[number]):
-            pages.squared_gap[number] = gap
-            pages.slabs[number] = jax.tree.map(lambda field, row=row: field[row], (places, slabs))
+        if gap > tuple(widest.squared_gap[number]):
+            widest.squared_gap[number] = gap
+            widest.slabs[number] = jax.tree.map(lambda field, row=row: field[row], (places, slabs))
 
 
 def _write_front(
@@ -192,7 +199,7 @@ def _write_front(
     encoding: Encoding,
     first: Point,
     constant: Point,
-    pages: _Pages,
+    widest: _WidestSlabs,
     max_points: int,
     result_dtype: jnp.dtype,
 ) -> ParetoFront:
@@ -200,7 +207,7 @@ def _write_front(
     the constant.
     """
     chosen, last = [], float(jnp.sqrt(first.squared_gap.hi))
-    for number, squared_gap in enumerate(pages.squared_gap[:, 0]):
+    for number, squared_gap in enumerate(widest.squared_gap[:, 0]):
         if np.sqrt(squared_gap) >= last * WIDER[8]:
             chosen.append(number)
             last = np.sqrt(squared_gap)
@@ -214,7 +221,7 @@ def _write_front(
         result_dtype,
     )
     slabs = [
-        slab for number in chosen[: max_points - 1] if (slab := pages.slabs[number]) is not None
+        slab for number in chosen[: max_points - 1] if (slab := widest.slabs[number]) is not None
     ]
     lines, keep = _draw_slabs(instance, encoding, slabs, result_dtype)
     ends = ends._replace(status=unless_lost(ends.status, jnp.bool_(keep)))
@@ -222,7 +229,7 @@ def _write_front(
     return _join(
         ends,
         lines,
-        pages.losses[chosen[: max_points - 1]] * float(encoding.weight_unit),
+        widest.losses[chosen[: max_points - 1]] * float(encoding.weight_unit),
         gaps / 2 * float(encoding.unit),
         max_points,
     )
@@ -238,7 +245,9 @@ def _draw_ends(
 def _draw_slabs(
     instance: Instance, encoding: Encoding, slabs: list[tuple[Place, Slab]], result_dtype: jnp.dtype
 ) -> tuple[list[Line], bool]:
-    """Their bisectors, drawn in groups of few sizes, and whether all keep their points."""
+    """The bisectors of slabs, computed in groups of few sizes, and whether all keep their
+    points.
+    """
     lines: list[Any] = [None] * len(slabs)
     all_keep = True
     for size in {len(slab.kept) for _, slab in slabs}:
@@ -260,8 +269,8 @@ def _draw_slabs(
 def _draw_batch(
     instance: Instance, encoding: Encoding, points: Array, slabs: Slab, result_dtype: jnp.dtype
 ) -> tuple[Line, Array]:
-    """The bisectors of slabs, fields [P, ...], from the points that are not certain; and which keep
-    their points, [P] bool.
+    """The bisectors of slabs, fields [P, ...], from the uncertain points of their places, and which
+    of them keep their points, [P] bool.
     """
 
     def draw(part: tuple[Array, Slab]) -> tuple[Line, Array]:
@@ -275,7 +284,7 @@ def _draw_batch(
 def _join(
     ends: ParetoFront, lines: list[Line], losses: np.ndarray, margins: np.ndarray, max_points: int
 ) -> ParetoFront:
-    """Lines between the first and the last point of a front, as many as there is room for."""
+    """The front with lines between its first and its last point, up to its capacity."""
     count = min(len(lines) + int(ends.count), max_points)
     middle = [losses, margins] + [
         np.array([getattr(line, name) for line in lines]) for name in ("normal", "anchor", "bias")

@@ -44,7 +44,7 @@ class Place(NamedTuple):
 class Slab(NamedTuple):
     """The widest slab of a `Place`."""
 
-    squared_gap: Wide  # [] 0 if there is none
+    squared_gap: Wide  # [] 0 if there is no such slab
     normal: Array  # [2] in metric coordinates
     kept: Array  # [S] bool
     doubtful: Array  # [] bool, whether rounding leaves undecided if a wider slab exists
@@ -94,7 +94,7 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
     def is_in_cell(direction: Array) -> Array:
         return (direction - begin) % 4 <= length
 
-    def look(gap: Array, taken: Array, best: Slab) -> _Search:
+    def search_width(gap: Array, taken: Array, best: Slab) -> _Search:
         arcs = lax.optimization_barrier(turn_slab(local, centre, gap))
         is_met = _meets(arcs, begin, length)[0]
         losses = jnp.where(taken | ~is_met, jnp.iinfo(arcs.losses.dtype).max, arcs.losses)
@@ -125,7 +125,7 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
         return loops.cond(search.chosen < search.taken.shape[0], visit, widen, search)
 
     def widen(search: _Search) -> _Search:
-        return look(
+        return search_width(
             beyond(search.best),
             jnp.zeros_like(search.taken),
             search.best._replace(doubtful=jnp.zeros_like(search.best.doubtful)),
@@ -159,7 +159,7 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
             doubtful=same_gap & (best.doubtful | hides),
         )
         taken = search.taken | (lax.iota(jnp.int32, search.taken.shape[0]) == at)
-        return look(jnp.maximum(search.gap, least), taken & same_gap, best)
+        return search_width(jnp.maximum(search.gap, least), taken & same_gap, best)
 
     nothing = Slab(
         Wide(zero, zero),
@@ -167,7 +167,7 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
         jnp.zeros(place.points.shape, bool),
         jnp.zeros((), bool),
     )
-    start = look(place.gap, jnp.zeros(4 * place.points.shape[0], bool), nothing)
+    start = search_width(place.gap, jnp.zeros(4 * place.points.shape[0], bool), nothing)
     found = loops.while_loop(unfinished, step, start)
     return found.best._replace(
         doubtful=found.best.doubtful | (found.arcs.doubtful & is_in_cell(zero))

@@ -33,14 +33,14 @@ from jboost.base import loops
 from jboost.base.types import Array
 
 ONE = 2.0**28  # the extent of the data, in units of heights
-_WINDOW = 32  # losses in a window
-_FIRST_CELLS = 512  # directions of a full turn
-_FINENESS = 0.5  # half width of the last cells times the number of points
-_CELLS_AT_ONCE = 32
-_PAIRS_AT_ONCE = 64  # of a cell and a window
-BLOCK = 128  # heights
-_NONE = -(2**30)  # the height of no point
-_MOST_ENTRIES = 1 << 24  # of centres and losses, before they are sorted
+_WINDOW = 32  # the number of losses in a window
+_FIRST_CELLS = 512  # the number of cells of a full turn in the first step
+_FINENESS = 0.5  # the half width of the last cells, times the number of points
+_CELLS_AT_ONCE = 32  # cells whose heights are sorted at once
+_PAIRS_AT_ONCE = 64  # pairs of a cell and a window
+BLOCK = 128  # heights in a block
+_NONE = -(2**30)  # the height of padding, below that of every point
+_MOST_ENTRIES = 1 << 24  # the largest number of pairs of a centre and a loss in the list
 _MOST_PAIRS = 256  # cells for each window; with more, the cells are not halved again
 
 
@@ -49,7 +49,7 @@ class Cloud(NamedTuple):
 
     # [2, N, 2] own points, and the others with the opposite sign; N is a multiple of `BLOCK`
     sides: np.ndarray
-    counts: np.ndarray  # [2] int32, how many points of each side are not padding
+    counts: np.ndarray  # [2] int32, the number of points of each side without padding
     centres: np.ndarray  # [c, 2] the distinct positions of the own class
 
 
@@ -158,8 +158,8 @@ def directions_of(number: np.ndarray, num_cells: int) -> np.ndarray:
 
 
 def blur_of(half_width: float) -> np.ndarray:
-    """The most that the directions of a cell add to a height, for each unit of distance along and
-    across its middle direction, [2].
+    """The largest increase of a height over the directions of a cell, for a unit of distance along
+    and across its middle direction, [2].
     """
     return np.array([2 * np.sin(half_width / 2) ** 2, np.sin(half_width)])
 
@@ -174,17 +174,18 @@ def _widest_of(
     *,
     is_bound: bool,
 ) -> np.ndarray:
-    """For each cell and each loss of its window the widest slab, [p, width]; what is less than
-    needed may come out smaller.
+    """The width of the widest slab for each cell and each loss of its window, [p, width]. A width
+    below the needed one may be returned too small.
 
     Args:
       cloud: the points.
-      cells: p of them.
+      cells: p cells.
       num_cells: in a full turn.
       starts: [v] the first loss of each window.
-      needed: [v] widths of slabs that are of interest.
-      width: losses in a window.
-      is_bound: whether for all directions of a cell, rounded up, else for its middle, rounded down.
+      needed: [v] the least widths of interest.
+      width: the number of losses in a window.
+      is_bound: True for a bound over all directions of a cell, rounded up; False for the middle
+        direction of a cell, rounded down.
     """
     blur, lift = (blur_of(np.pi / num_cells), 2) if is_bound else (np.zeros(2), -1)
     widths = np.zeros((len(cells.number), width), np.int64)
@@ -203,8 +204,8 @@ def _widest_of(
 
 
 def _batches(cells: _Cells) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Numbers of some cells [_CELLS_AT_ONCE], the last one repeated, and the places of these in the
-    list, by their windows.
+    """Batches of the numbers of cells [_CELLS_AT_ONCE], padded with the last one, and the indices
+    of their pairs in the list, in the order of windows.
     """
     numbers, first = np.unique(cells.number, return_index=True)
     ends = np.append(first, len(cells.number))
@@ -219,8 +220,8 @@ def _batches(cells: _Cells) -> list[tuple[np.ndarray, np.ndarray]]:
 
 @jax.jit
 def _heights(sides: Array, counts: Array, directions: Array, blur: Array, lift: int) -> Array:
-    """Sorted heights of both sides along directions [C, 2], with what `blur` adds, [2,
-    C, N] int32.
+    """The sorted heights of both sides along directions [C, 2], increased by the term of `blur`,
+    [2, C, N] int32.
     """
     x, y = sides[:, None, :, 0], sides[:, None, :, 1]
     u, v = directions[None, :, :1], directions[None, :, 1:]
@@ -240,15 +241,15 @@ def _heights(sides: Array, counts: Array, directions: Array, blur: Array, lift: 
 def _widest(
     heights: Array, counts: Array, row: Array, start: Array, needed: Array, *, width: int
 ) -> Array:
-    """The widest slab for each loss of windows.
+    """The width of the widest slab for each loss of P windows.
 
     Args:
       heights: [2, C, N] int32.
       counts: [2] int32.
-      row: [P] int32, of the heights.
+      row: [P] int32, the row of the heights for each window.
       start: [P] int32, the first loss.
-      needed: [P] int32, widths of slabs that are of interest.
-      width: losses in a window, static.
+      needed: [P] int32, the least widths of interest.
+      width: the number of losses in a window, static.
     """
     size = heights.shape[2]
     own, other = heights[0, row], heights[1, row]
@@ -284,7 +285,7 @@ def _widest(
 def _list_centres(
     cloud: Cloud, goals: _Goals, cells: _Cells, num_cells: int, first: int
 ) -> Shortlist | None:
-    """The centres that slabs of the cells could hang from, if they are wide enough."""
+    """The centres that slabs of the cells may touch, if these slabs may be wide enough."""
     blur = blur_of(np.pi / num_cells)
     found: list[np.ndarray] = [np.zeros((4, 0), np.int64)]
     num_entries = 0
@@ -293,7 +294,7 @@ def _list_centres(
         heights = np.asarray(_heights(cloud.sides, cloud.counts, directions, blur, 2))
         for row, cell in enumerate(np.unique(number)):
             windows = cells.window[which[cells.number[which] == cell]]
-            entries = _hang(cloud, goals, heights[:, row], directions[row], blur, windows)
+            entries = _touching_slabs(cloud, goals, heights[:, row], directions[row], blur, windows)
             num_entries += entries.shape[1]
             if num_entries > _MOST_ENTRIES:
                 return None
@@ -307,7 +308,7 @@ def _list_centres(
     )
 
 
-def _hang(
+def _touching_slabs(
     cloud: Cloud,
     goals: _Goals,
     heights: np.ndarray,
@@ -315,8 +316,8 @@ def _hang(
     blur: np.ndarray,
     windows: np.ndarray,
 ) -> np.ndarray:
-    """Losses, centres and reaches of the slabs of one cell, [3, e], that reach as far as is
-    attained.
+    """The losses, centres and reaches [3, e] of the slabs of one cell whose reach is at least the
+    attained width.
     """
     along = cloud.centres @ direction
     error = blur[0] * np.abs(along) + blur[1] * np.abs(
@@ -328,11 +329,11 @@ def _hang(
     lost = np.searchsorted(heights[0, :num_own], lowest)
     found = [np.zeros((3, 0), np.int64)]
     for losses, attained in zip(goals.losses[windows], goals.attained[windows], strict=True):
-        room = losses[-1] - lost
-        reach = highest + heights[1, np.clip(room, 0, num_other - 1)]
-        centre = np.flatnonzero((room >= 0) & (reach >= attained[0]))
-        room = losses - lost[centre, None]
-        reach = highest[centre, None] + heights[1, np.clip(room, 0, num_other - 1)]
-        place, column = np.nonzero((room >= 0) & (reach >= attained))
+        num_left = losses[-1] - lost
+        reach = highest + heights[1, np.clip(num_left, 0, num_other - 1)]
+        centre = np.flatnonzero((num_left >= 0) & (reach >= attained[0]))
+        num_left = losses - lost[centre, None]
+        reach = highest[centre, None] + heights[1, np.clip(num_left, 0, num_other - 1)]
+        place, column = np.nonzero((num_left >= 0) & (reach >= attained))
         found.append(np.stack([losses[column], centre[place], reach[place, column]]))
     return np.concatenate(found, axis=1)

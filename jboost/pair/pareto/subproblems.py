@@ -13,7 +13,8 @@ from jboost.pair.pareto.slabs import Place
 from jboost.pair.pareto.slope_cells import ONE, Shortlist, blur_of, directions_of
 
 _SIZES = 64, 16  # the least capacity for uncertain points, and its growth factor
-_WIDENED = 2.0**-20  # radians; more than the rounding of the directions of slabs
+# Cells are widened by this many radians, which is more than the rounding error of directions.
+_WIDENED = 2.0**-20
 
 
 class Ground(NamedTuple):
@@ -23,7 +24,7 @@ class Ground(NamedTuple):
     own: np.ndarray  # [n] bool
     other: np.ndarray  # [n] bool
     weights: np.ndarray  # [n] integer
-    extent: float  # in metric coordinates, of 1
+    extent: float  # the length in metric coordinates that is scaled to 1
 
 
 class _Local(NamedTuple):
@@ -42,13 +43,13 @@ def list_places(
     gap: np.ndarray,
     at_once: int,
 ) -> Iterator[tuple[np.ndarray, Place]]:
-    """The problems of some entries of a list, in batches of one shape. Yields the entries [b], and
-    the places, of which the first b are real.
+    """The problems of chosen entries of a list, in batches of equal shapes. Yields the entries [b],
+    and the places, of which the first b are real.
 
     Args:
       ground: the points.
-      found: the list, with e entries; centres are rows of the points.
-      which: some of these entries.
+      found: the list, with e entries; centres are indices of the points.
+      which: the chosen entries.
       most: [e] integer, the largest loss of a slab.
       gap: [e] metric, the least width of a slab.
       at_once: the number of places in a batch.
@@ -68,7 +69,7 @@ def list_places(
 def _locals(
     ground: Ground, found: Shortlist, which: np.ndarray, gap: np.ndarray
 ) -> Iterator[_Local]:
-    """One entry after the other, by cells."""
+    """The problems of the entries, cell by cell, before padding."""
     half_width = np.pi / found.num_cells + _WIDENED
     sign = np.where(ground.own, 1.0, -1.0)
     last, low, high = -1, np.zeros(0), np.zeros(0)
@@ -107,7 +108,9 @@ def _stack(
     gap: np.ndarray,
     at_once: int,
 ) -> tuple[np.ndarray, Place]:
-    """Places of one shape; void ones may lose less than nothing."""
+    """The places padded to one shape. Padding places have a negative largest loss, so that no slab
+    is valid for them.
+    """
     entries = np.array([local.entry for local in group])
     missing = (0, at_once - len(entries))
     points = np.full((at_once, size), -1, np.int32)

@@ -42,7 +42,7 @@ class Found(NamedTuple):
     doubtful: Array  # [] bool, whether rounding leaves undecided if a point is missing
 
 
-class _Look(NamedTuple):
+class _Searched(NamedTuple):
     """The result of the search over the slabs of one width that touch one centre."""
 
     bound: Array  # [] integer, a lower bound of the loss of these slabs
@@ -60,7 +60,7 @@ class _Walk(NamedTuple):
     bounds: Array  # [c] integer, lower bounds of the loss of slabs that touch each centre
     fresh: Array  # [c] bool, whether the centre has been searched for this width
     best: Point
-    lost: Array  # [] integer, the least `lost` of `_Look` over the centres
+    lost: Array  # [] integer, the least `lost` of `_Searched` over the centres
     found: Found
 
 
@@ -113,7 +113,7 @@ def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Fou
 
 
 def _visit(instance: Instance, centres: Array, walk: _Walk, chosen: Array) -> _Walk:
-    seen = _look(instance, centres[chosen], walk.gap, walk.squared_gap, walk.best)
+    seen = _search_centre(instance, centres[chosen], walk.gap, walk.squared_gap, walk.best)
     return walk._replace(
         bounds=walk.bounds.at[chosen].set(seen.bound),
         fresh=walk.fresh.at[chosen].set(True),
@@ -186,7 +186,9 @@ def measure(instance: Instance, kept: Array, loss: Array, first: Array, floor: A
     return Point(loss, line.squared_gap, line.normal, kept)
 
 
-def _look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point) -> _Look:
+def _search_centre(
+    instance: Instance, centre: Array, gap: Array, last: Wide, best: Point
+) -> _Searched:
     """Measures the classes of one centre, by increasing loss, that may improve on the best point.
 
     Args:
@@ -231,4 +233,4 @@ def _look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point
     _, _, best, lost = loops.while_loop(
         unfinished, visit, (next_class(best, none), none, best, most)
     )
-    return _Look(jnp.min(arcs.losses), best, lost, arcs.doubtful)
+    return _Searched(jnp.min(arcs.losses), best, lost, arcs.doubtful)

@@ -29,7 +29,7 @@ ROW = 32  # places in a row
 # A smaller height is never certain. Coordinates are at most 1 and offsets at most 3, so that the
 # rounding error of a height is at most 2^-48.
 SAFETY = 2.0**-44
-_NUM_ROWS = (64, 512, 4096)  # the numbers of rows for which `_look` is compiled
+_NUM_ROWS = (64, 512, 4096)  # the numbers of rows for which `_row_losses` is compiled
 
 
 class Places(NamedTuple):
@@ -48,8 +48,8 @@ class Places(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How cells of each face are halved. At each depth the halved parameters are those to which the
-    heights are most sensitive.
+    """The order in which the parameters of the cells of each face are halved. At each depth the
+    halved parameters are those to which the heights are most sensitive.
     """
 
     halvings: np.ndarray  # [3, NUM_DEPTHS + 1, 3] int64, how often s, t and offset are halved
@@ -220,7 +220,7 @@ def _sums(places: Places, cells: Cells, middle: np.ndarray, half_width: np.ndarr
             np.pad(cell, (0, missing)),
             np.pad(rows, ((0, missing), (0, 0)), constant_values=places.void),
         )
-        found = _look(
+        found = _row_losses(
             places.points, places.weights, rows, cells.face[cell], middle[cell], half_width[cell]
         )
         parts.append(_Sums(*(np.asarray(field)[: size - missing] for field in found)))
@@ -229,7 +229,7 @@ def _sums(places: Places, cells: Cells, middle: np.ndarray, half_width: np.ndarr
 
 
 @jax.jit
-def _look(
+def _row_losses(
     points: Array, weights: Array, rows: Array, face: Array, middle: Array, half_width: Array
 ) -> _Sums:
     """The losses at the places of rows [R, ROW], for pieces of cells with middles

@@ -20,7 +20,7 @@ from jboost.geometry import exact
 
 
 class HullDistance(NamedTuple):
-    """How far apart two hulls are, and along which direction."""
+    """The distance of two hulls, and its direction."""
 
     normal: Array  # [3] points from the second hull to the first; of any length
     distance: Array  # []

@@ -1,4 +1,4 @@
-"""From a separation of the points to a plane that can be written down."""
+"""Converts a separation of the points to a plane in the float type of the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from jboost.pair.space.visits import Incumbent
 from jboost.pair.sweep.line import Line, choose
 from jboost.pair.types import Fat
 
-# a direction is rounded at so many lengths, and the rounding that leaves the widest gap is taken
+# The normal is scaled to this many lengths before it is rounded. The rounded direction with the
+# widest gap is taken.
 _NUM_LENGTHS = 32
 
 
@@ -26,8 +27,8 @@ def draw_plane(
     unit: Array,
     result_dtype: jnp.dtype,
 ) -> Line:
-    """The bisector of the two sides, in the units of the data, along the direction of the result's
-    float type that leaves the widest gap.
+    """The bisector of the two sides, in the units of the data. Of several roundings of its normal
+    to the result's float type, the one with the widest gap is taken.
     """
     real = problem.metric.dtype
     on_positive_side = best.on_own_side == own_is_positive
@@ -48,8 +49,8 @@ def draw_plane(
 def _bisect(
     points: Array, normal: Array, above: Array, below: Array, start: Array, result_dtype: jnp.dtype
 ) -> Line:
-    """The plane half way between the lowest point above and the highest point below; its anchor is
-    the former, rounded.
+    """The plane half way between the lowest point above and the highest point below. Its anchor is
+    the lowest point above, rounded.
     """
     height = _height(normal, points, points[start])
     height = exact.wide_where(above, height, exact.wide_negative(height))
@@ -65,8 +66,8 @@ def _bisect(
 
 
 def _height(normal: Array, points: Array, origin: Array) -> exact.Wide:
-    """How far points [n, 3] lie along a normal from an origin, times the length of the
-    normal, [n].
+    """The heights [n] of points [n, 3] above an origin along a normal, times the length of the
+    normal.
     """
 
     def along(i: int) -> exact.Wide:
@@ -76,17 +77,17 @@ def _height(normal: Array, points: Array, origin: Array) -> exact.Wide:
 
 
 def misclassified(problem: Problem, positive: Array, plane: Line, unit: Array) -> Array:
-    """The points that do not lie strictly on their side of a plane in the units of the data,
-    evaluated as float64 arithmetic does, [n] bool.
+    """The points that are not strictly on their side of a plane in the units of the data, [n] bool,
+    by the score as float64 arithmetic computes it.
     """
-    # in metric coordinates no difference overflows
+    # computed in metric coordinates, whose differences do not overflow
     anchor, bias = plane.anchor / unit, plane.bias / unit
     score = hulls.dot(plane.normal[None], problem.metric - anchor[None]) + bias
     return problem.live & ~jnp.where(positive, score > 0, score < 0)
 
 
 def best_constant(problem: Problem, positive: Array, weights: Array) -> Line:
-    """The constant classifier that loses less of integer weights [n]."""
+    """The constant classifier with the smaller loss, for integer weights [n]."""
     in_favour = numerics.masked_sum(weights, problem.live & positive) > numerics.masked_sum(
         weights, problem.live & ~positive
     )
@@ -100,9 +101,7 @@ def best_constant(problem: Problem, positive: Array, weights: Array) -> Line:
 
 
 def spread(problem: Problem) -> Array:
-    """How many times as far the coordinate that extends farthest does so than the one that does
-    least, of those that do at all, [].
-    """
+    """The ratio [] of the largest to the smallest nonzero extent of a coordinate."""
     live = problem.live[:, None]
     extents = jnp.max(jnp.where(live, problem.metric, -jnp.inf), axis=0) - jnp.min(
         jnp.where(live, problem.metric, jnp.inf), axis=0

@@ -31,7 +31,7 @@ _PAIRS_AT_ONCE = 1 << 20
 # The work, in places of rows, that the search may always do, even if the sweep of all axes is
 # cheap.
 _LEAST_WORK = 1 << 22
-_LEAST_AXES = 64
+_LEAST_AXES = 64  # the smallest capacity for listed axes
 
 
 class Promising(NamedTuple):
@@ -113,14 +113,14 @@ def _search(places: Places, plan: Plan, base: int, most_work: int) -> tuple[Cell
 
 def _take(waiting: list[Cells], best: int) -> Cells:
     """The last of the waiting cells, without those that are no longer needed."""
-    taken, room = [], _ROWS_AT_ONCE
-    while waiting and room > 0:
+    taken, num_rows_left = [], _ROWS_AT_ONCE
+    while waiting and num_rows_left > 0:
         part = waiting.pop()
         part = part.chosen(part.bound <= best)
         rows_behind = len(part.rows) - np.cumsum(part.num_rows)
-        fits = rows_behind < room
+        fits = rows_behind < num_rows_left
         taken.append(part.chosen(fits))
-        room -= len(taken[-1].rows)
+        num_rows_left -= len(taken[-1].rows)
         if not fits.all():
             waiting.append(part.chosen(~fits))
     return cells.join(taken)

@@ -20,15 +20,17 @@ from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import Encoding, certify, pad_rows
 from jboost.pair.types import Fat, Separator
 
-# of the extents of coordinates: beyond it products of metric coordinates lose the small ones
+# The largest ratio of the extents of two coordinates. With a larger ratio, products of metric
+# coordinates lose the bits of the small coordinate.
 _MOST_SPREAD = 2.0**22
-# data sets are filled up to a multiple of this, so that those of like sizes share what is compiled
+# Data sets are padded to a multiple of this many rows, so that sets of similar size share compiled
+# programs.
 _ROWS = 64
 
 
 def validate_options(config: object, on_step: object, initial: object) -> SweepConfig:
     """The resolved config of the sweep in space. Raises ValueError, naming the argument, for
-    options that only the plane has.
+    options that require points in the plane.
     """
     for name, value in (("on_step", on_step), ("initial", initial)):
         if value is not None:
@@ -56,27 +58,27 @@ def optimal_plane(
     fat: Fat,
     config: SweepConfig,
 ) -> Separator:
-    """The plane that misclassifies the least weight, over all planes and both constant classifiers:
-    the work of `jboost.pair.optimal_separator`.
+    """The plane that misclassifies the least weight, over all planes and both constant classifiers.
+    `jboost.pair.optimal_separator` calls it.
 
-    O(m n^2 log n) work for m points in the smaller class, by one sort for every pair of a centre
-    and a second point (Boyarshinov and Magdon-Ismail 2005, Theorem 4.1). The comparisons are exact
-    where each coordinate, scaled by its own power of two, is an integer of at most 25 bits. For
-    other finite floats no tolerance decides either: what double words cannot tell apart widens the
-    bounds, and the status is then PRECISION_LIMIT. It is that, too, where one coordinate extends
-    more than 2^22 times as far as another: the bound holds, but margins may be short, and losses
-    higher.
+    The work is O(m n^2 log n) for m points in the smaller class: one sort for every pair of a
+    centre and a second point (Boyarshinov and Magdon-Ismail 2005, Theorem 4.1). The comparisons are
+    exact if each coordinate, scaled by its own power of two, is an integer of at most 25 bits. For
+    other finite floats no tolerance is used either: if double words cannot order two numbers, the
+    bounds become wider, and the status is PRECISION_LIMIT. The status is also PRECISION_LIMIT if
+    the extent of one coordinate is more than 2^22 times that of another. Then the bound is valid,
+    but the margin may be too small and the loss too large.
 
     Args:
       points: [n, 3], real.
       labels: [n], +1 or -1.
       weights: [n], positive.
-      mask: [n] bool, False for rows that only pad.
+      mask: [n] bool, False for padding rows.
       all_optima: take the largest margin among all optimal separator sets, instead of the first
         one.
       fat: "removed" or "flipped": margins without the misclassified points, or with their labels
         flipped.
-      config: resolved; its words are of 64 bits.
+      config: a resolved config with words of 64 bits.
 
     >>> import jax.numpy as jnp
     >>> from jboost.pair import SweepConfig
@@ -127,8 +129,8 @@ def optimal_plane_by_cells(
     fat: Fat,
     config: SweepConfig,
 ) -> Separator:
-    """`optimal_plane` of concrete arrays, where branch and bound leaves few axes to the sweep; the
-    sweep of all where it does not.
+    """`optimal_plane` for concrete arrays. Branch and bound restricts the axes of the sweep. If
+    most axes remain, all are swept.
     """
     options = {"all_optima": all_optima, "fat": fat, "config": config}
     num_points, result_dtype = points.shape[0], jnp.result_type(float)
@@ -174,7 +176,9 @@ def _best_about(
     config: SweepConfig,
     result_dtype: jnp.dtype,
 ) -> Separator:
-    """The best plane about some axes, where planes about others lose `least_elsewhere` or more."""
+    """The best plane about the given axes. Planes about other axes lose at least
+    `least_elsewhere`.
+    """
     bounds = bound_all(problem, axes, config)
     best = visits.visit_axes(problem, axes, bounds, all_optima=all_optima, fat=fat)
     least = jnp.minimum(reduce.least(bounds), least_elsewhere)

@@ -77,25 +77,25 @@ class _View(NamedTuple):
     plain: Array  # [n] bool, True at j if j - 1 and j are certain to have one direction
 
 
-class _Look(NamedTuple):
+class _Projected(NamedTuple):
     """The points projected along one axis."""
 
     round: sweep.Round
-    straight: Array  # [n] int32, as of `Axis`
-    doubt: Array  # [] integer, the weight of points whose direction is in doubt
+    straight: Array  # [n] int32, as in `Axis`
+    doubt: Array  # [] integer, the weight of points whose direction is uncertain by rounding
 
 
-def _look_from(problem: Problem, centre: Array, second: Array) -> _Look:
+def _project(problem: Problem, centre: Array, second: Array) -> _Projected:
     axis = look_along(problem, centre, second)
     around = sweep.look_from(axis.flat, jnp.zeros(2, problem.points.dtype))
     radial = around.radial._replace(at_centre=jnp.min(axis.tilts))
-    return _Look(around._replace(radial=radial), axis.straight, axis.doubt)
+    return _Projected(around._replace(radial=radial), axis.straight, axis.doubt)
 
 
-def _turned(look: _Look) -> _View:
+def _turned(projected: _Projected) -> _View:
     """The `_View` of an axis whose keys are sorted."""
-    turn, index = sweep.in_order(look.round)
-    straight = numerics.take(look.straight, index)
+    turn, index = sweep.in_order(projected.round)
+    straight = numerics.take(projected.straight, index)
     plain = jnp.concatenate(
         [jnp.zeros(1, bool), (straight[1:] == straight[:-1]) & (straight[1:] > 0)]
     )
@@ -103,14 +103,14 @@ def _turned(look: _Look) -> _View:
 
 
 def _possible_loss(view: _View) -> Array:
-    """The least loss over all orders within the uncertain runs. A run of points that are certain to
-    have one direction is passed at once.
+    """The least loss over all orders within the uncertain runs. Points that certainly have the same
+    direction are passed together.
     """
     turn = view.turn
     doubts = (turn.joined & ~view.plain).astype(turn.steps.dtype)
     parts = jnp.stack([jnp.maximum(turn.steps, 0), jnp.maximum(-turn.steps, 0), doubts])
     sums = jnp.cumsum(parts, axis=1)
-    # of the run so far
+    # sums over the run up to each point
     rise, fall, doubt = sums - lax.cummax(jnp.where(turn.joined[None], 0, sums - parts), axis=1)
     is_plain = doubt == 0
     rise, fall = (
@@ -124,8 +124,10 @@ def _possible_loss(view: _View) -> Array:
 
 def _bound_axes(problem: Problem, axes: Axes, index: Array, num_parts: int) -> Array:
     centres, seconds = axes.ends(index)
-    looks = jax.vmap(_look_from, in_axes=(None, 0, 0))(problem, centres, seconds)
-    views = jax.vmap(_turned)(looks._replace(round=sweep.sorted_in_parts(looks.round, num_parts)))
+    projected = jax.vmap(_project, in_axes=(None, 0, 0))(problem, centres, seconds)
+    views = jax.vmap(_turned)(
+        projected._replace(round=sweep.sorted_in_parts(projected.round, num_parts))
+    )
     certain = problem.on_grid | ~reduce.any_true(views.turn.joined, axis=(0, 1))
     lower = (
         loops.cond(
@@ -134,7 +136,7 @@ def _bound_axes(problem: Problem, axes: Axes, index: Array, num_parts: int) -> A
             jax.vmap(_possible_loss),
             views,
         )
-        - looks.doubt
+        - projected.doubt
     )
     is_axis = jnp.any(problem.points[centres] != problem.points[seconds], axis=1) & (
         index < axes.count

@@ -20,7 +20,7 @@ from jboost.pair.space.axes import Axis, look_along
 from jboost.pair.space.problem import Problem
 from jboost.pair.space.sweep import Axes
 from jboost.pair.sweep import look_around
-from jboost.pair.sweep.visits import Chosen, reach, tour
+from jboost.pair.sweep.visits import Chosen, reach, visit_by_bound
 from jboost.pair.types import Fat
 
 
@@ -81,7 +81,7 @@ def visit_axes(
         return _fat_separator(problem, centre, classes, chosen, fat)
 
     places = lax.iota(jnp.int32, bounds.shape[0])
-    return tour(
+    return visit_by_bound(
         bounds, places, open_classes, separate, best_constant(problem), all_optima=all_optima
     )
 

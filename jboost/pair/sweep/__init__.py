@@ -1,5 +1,5 @@
-"""The sweep over all central points of Boyarshinov and Magdon-Ismail (2005): interval
-bounds of the least loss, then the exact part.
+"""The sweep over all central points (Boyarshinov and Magdon-Ismail 2005): bounds of the least loss
+around each centre, then an exact evaluation.
 """
 
 from jboost.pair.sweep.brackets import (

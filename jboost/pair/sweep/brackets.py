@@ -63,8 +63,8 @@ class SweepConfig:
 
 
 class Radial(NamedTuple):
-    """The points as one centre sees them, for lines that turn through half a circle and start just
-    before angle 0.
+    """The data of the lines through one centre that turn through half a circle, from just before
+    angle 0.
     """
 
     off_centre: Array  # [n] bool, live and not at the centre
@@ -76,19 +76,19 @@ class Radial(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A line that turns half a circle round one centre: what it loses, step by step, in angular
+    """The changes of the loss of a line that turns half a circle around one centre, in angular
     order.
     """
 
     radial: Radial
     steps: Array  # [n] integer, `radial.steps` in angular order
-    joined: Array  # [n] bool, True at j if the order of j - 1 and j is not certain
-    ends: Array  # [n] bool, the last points of runs that are joined
+    joined: Array  # [n] bool, True at j if the order of j - 1 and j is uncertain
+    ends: Array  # [n] bool, the last points of runs of joined points
 
 
 def look_around(instance: Instance, centre: Array) -> Radial:
-    """What a line through a centre [2] loses before it turns, and what each point adds when it is
-    passed.
+    """The loss of a line through a centre [2] before it turns, and the change of the loss when it
+    passes each point.
     """
     dx, dy = instance.points - centre[:, None]
     off_centre = instance.live & ((dx != 0) | (dy != 0))
@@ -120,16 +120,14 @@ def least_loss(turn: Turn, low: Array, high: Array) -> Array:
 
 
 def attained_loss(turn: Turn) -> Array:
-    """The least loss of the classes between certain runs: attained, whatever the order within a
-    run.
-    """
+    """The least loss of the classes between runs. It is attained for any order within the runs."""
     sums = jnp.cumsum(turn.steps)
     return least_loss(turn, sums, sums)
 
 
 def possible_loss(turn: Turn) -> Array:
-    """The least loss that any order within the uncertain runs could give."""
-    # of rises and of falls
+    """The least loss over all orders within the uncertain runs."""
+    # cumulative sums of the increases and of the decreases
     sizes = jnp.cumsum(jnp.maximum(jnp.stack([turn.steps, -turn.steps]), 0), axis=1)
     before = jnp.pad(sizes[:, :-1], ((0, 0), (1, 0)))
     (rises, falls), (rises_before, falls_before) = (
@@ -140,20 +138,20 @@ def possible_loss(turn: Turn) -> Array:
 
 
 class Round(NamedTuple):
-    """What a line that turns about a centre meets, before the points are sorted."""
+    """The points around a centre and their sort keys, before they are sorted."""
 
     radial: Radial
     keys: angular.Keys
 
 
 def look_from(instance: Instance, centre: Array) -> Round:
-    """The points as a centre [2] sees them."""
+    """The `Round` of a centre [2]."""
     radial = look_around(instance, centre)
     return Round(radial, angular.half_turn_keys(instance.points, centre, radial.off_centre))
 
 
 def in_order(around: Round) -> tuple[Turn, Array]:
-    """The turn of a line about a centre, from sorted keys; and the points in angular order, [n]
+    """The `Turn` of a line around a centre, from sorted keys, and the points in angular order, [n]
     int32.
     """
     order = angular.read_order(around.keys)
@@ -165,8 +163,8 @@ def in_order(around: Round) -> tuple[Turn, Array]:
 
 
 def sorted_in_parts(around: Round, num_parts: int) -> Round:
-    """The same of several centres, fields [c, ...], with their keys sorted: in parts of equal size,
-    so that a CPU sorts them side by side.
+    """The `Round` of several centres, fields [c, ...], with sorted keys. The keys are sorted in
+    parts of equal size, which a CPU sorts in parallel.
     """
     parts = zip(*(jnp.split(word, num_parts) for word in around.keys.words), strict=True)
     words = zip(*(angular.sort_keys(angular.Keys(part)).words for part in parts), strict=True)
@@ -191,16 +189,16 @@ def bound_centres(
     *,
     exact_angles: bool = False,
 ) -> Array:
-    """Lower bounds [c] of the least loss of the open classes through the first `num_centres` of the
-    centres; the rest get the largest integer.
+    """Lower bounds [c] of the least loss of the open classes through the first `num_centres`
+    centres. The other entries are the largest integer.
 
     Args:
       instance: the problem.
-      centres: [c] int32, places of the centres.
+      centres: [c] int32, point indices of the centres.
       num_centres: [] int32.
-      config: resolved.
-      exact_angles: whether the bounds have to hold for lines through further points too, with those
-        of the own class on it right.
+      config: a resolved config.
+      exact_angles: whether the bounds must also hold for lines through further points, if own
+        points on such a line count as correct.
 
     On a mesh every device has all points and sweeps an equal share of the centres.
     """
@@ -208,7 +206,7 @@ def bound_centres(
     if num_devices == 1:
         return _bound_share(instance, centres, num_centres, config, exact_angles)
     each = -(-centres.shape[0] // num_devices)
-    # every device gets as many that count
+    # every device gets an equal share of the real centres
     shares = (
         jnp.pad(centres, (0, each * num_devices - centres.shape[0])).reshape(each, num_devices).T
     )
@@ -226,7 +224,7 @@ def bound_centres(
 def _bound_share(
     instance: Instance, centres: Array, num_centres: Array, config: SweepConfig, exact_angles: bool
 ) -> Array:
-    """The same on one device: chunk by chunk."""
+    """`bound_centres` on one device, chunk by chunk."""
     capacity, size = centres.shape[0], instance.points.shape[1]
     chunk, num_parts = divide_work(capacity, size, config)
     num_chunks = -(-capacity // chunk)
@@ -249,7 +247,9 @@ def _bound_share(
 
 
 def divide_work(capacity: int, num_points: int, config: SweepConfig) -> tuple[int, int]:
-    """How many of `capacity` centres are swept at once, and in how many parts these are sorted."""
+    """The number of centres that are swept at once, at most `capacity`, and the number of parts in
+    which they are sorted.
+    """
     assert config.chunk_pairs is not None
     assert config.parallel_sorts is not None
     num_parts = min(config.parallel_sorts, capacity)
@@ -259,10 +259,10 @@ def divide_work(capacity: int, num_points: int, config: SweepConfig) -> tuple[in
 
 
 def list_centres(instance: Instance, *, capacity: int | None = None) -> tuple[Array, Array]:
-    """One example for every place that the own class occupies: places [capacity] int32, and how
-    many of them count.
+    """One point index for every distinct position of the own class, [capacity] int32, and the
+    number of these positions.
 
-    The capacity is max(n // 2, 1) unless given: enough for the smaller class.
+    The default capacity max(n // 2, 1) is enough for the smaller class.
     """
     size = instance.x.shape[0]
     skipped, x, y, index = lax.sort(

@@ -75,7 +75,7 @@ def encode(
 def read(
     points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype
 ) -> tuple[Examples, Encoding]:
-    """The examples that count, and how to read an answer in their own units."""
+    """The valid examples, and the data that convert a result to the units of the input."""
     valid = is_valid(points, labels, weights, mask)
     usable = mask & valid
     positive = usable & (labels > 0)
@@ -110,18 +110,18 @@ def certify(
     status: Array,
     result_dtype: jnp.dtype,
 ) -> Separator:
-    """What a line or plane that is drawn loses, beside what is proven.
+    """The `Separator` of a line or plane, with its newly evaluated loss and the proven bound.
 
     Args:
       encoding: of the problem.
       line: in the units of the data, exact in the type of the result.
-      loss: [] integer, what it was drawn to lose.
-      bound: [] integer, no other loses less.
-      status: [] int32, for one that keeps its loss.
+      loss: [] integer, the loss that the line should have.
+      bound: [] integer, a lower bound of the loss of all separators.
+      status: [] int32, the status if the line has that loss.
       result_dtype: of the result.
     """
     valid = encoding.valid
-    # a device without 64-bit types: what is not certain counts as wrong
+    # without 64-bit types, points whose side is uncertain count as misclassified
     if encoding.weights.dtype.itemsize == 4:
         scores = certain_signs(encoding.points, *line[:3], encoding.unit)
     else:
@@ -149,7 +149,7 @@ def certify(
         bias=line.bias.astype(result_dtype),
         offset=(line.bias - jnp.sum(line.normal * line.anchor)).astype(result_dtype),
         loss=lost + spoiled,
-        # floats may lose less than any real line
+        # a line in rounded arithmetic may lose less than any exact line
         lower_bound=jnp.minimum(numerics.round_down(least, result_dtype), lost) + spoiled,
         margin=line.margin.astype(result_dtype) + spoiled,
         misclassified=wrong,

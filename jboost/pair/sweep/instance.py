@@ -27,7 +27,8 @@ class Instance(NamedTuple):
     own: Array  # [n] bool, live and of the class that serves as centres
     live: Array  # [n] bool
     weights: Array  # [n] integer, 0 where not live
-    on_grid: Array  # [] bool, all coordinates are integers, so that equal keys are equal directions
+    # [] bool, all coordinates are integers, so that equal keys mean equal directions
+    on_grid: Array
 
     @property
     def x(self) -> Array:
@@ -53,24 +54,25 @@ def is_valid(points: Array, labels: Array, weights: Array, mask: Array) -> Array
 
 
 def is_kept_by_cast(points: Array, real: jnp.dtype) -> Array:
-    """Whether the search sees the very points that were passed, []."""
+    """Whether the cast to the float type of the search changes no point, [] bool."""
     if jnp.issubdtype(points.dtype, jnp.floating):
         return ~reduce.any_true(numerics.is_subnormal(points), axis=(0, 1))
     kept = points.astype(real)
-    # from which on the cast back gives the largest integer
+    # numbers from here on are cast back to the largest integer
     end = float(jnp.iinfo(points.dtype).max) + 1
     return reduce.all_true((kept < end) & (points == kept.astype(points.dtype)), axis=(0, 1))
 
 
-# between two coordinates of one axis, by bytes of a float: products of differences stay normal
+# The most binades between two coordinates of one axis, by bytes of a float. Products of differences
+# are then normal floats.
 _MOST_BINADES = {4: 40, 8: 400}
 
 
 def scale_points(
     points: Array, own: Array, live: Array, weights: Array
 ) -> tuple[Instance, Array, Array]:
-    """The problem in scaled coordinates; the unit of the metric ones, a power of two; and whether
-    nothing is lost by underflow.
+    """The problem in scaled coordinates, the unit of the metric coordinates, which is a power of
+    two, and whether no underflow occurs.
     """
     bits = angular.grid_bits(points.dtype, points.shape[0])
     scaled, metric, unit, faithful = scale_axes(points, bits, _MOST_BINADES[points.dtype.itemsize])
@@ -78,11 +80,11 @@ def scale_points(
 
 
 def scale_axes(points: Array, bits: int, most_binades: int) -> tuple[Array, Array, Array, Array]:
-    """Points [n, d] that fill a grid of so many bits, each axis by its own power of two.
+    """Scales each axis of points [n, d] by a power of two, so that they fill a grid of `bits` bits.
 
     Returns:
-      The scaled points, the same in one unit, this unit, and whether nothing is lost: coordinates
-      of one axis lie at most `most_binades` apart.
+      The scaled points; the points in one common unit; this unit; and whether the coordinates of
+      each axis are at most `most_binades` apart, so that no underflow occurs.
     """
     extents = reduce.largest(jnp.abs(points), axis=0)
     extents = jnp.maximum(
@@ -108,14 +110,16 @@ def is_integer(values: Array) -> Array:
 
 
 def weight_bits(dtype: jnp.dtype) -> int:
-    """The integers that stand for weights of a float type sum to about 2^bits, which leaves two
-    bits of headroom.
+    """The number of bits such that the integers of all weights sum to about 2^bits. Two bits of the
+    word remain unused.
     """
     return 60 if jnp.dtype(dtype).itemsize == 8 else 29
 
 
 def scale_weights(weights: Array) -> tuple[Array, Array, Array]:
-    """Weights as integers; the weight of one, a power of two; and what rounding can add up to."""
+    """Weights as integers; the weight of one unit, a power of two; and a bound of the total
+    rounding error.
+    """
     integer, bits = (
         jnp.int64 if weights.dtype.itemsize == 8 else jnp.int32,
         weight_bits(weights.dtype),
@@ -128,19 +132,19 @@ def scale_weights(weights: Array) -> tuple[Array, Array, Array]:
     return integers.astype(integer), unit * scale, 2 * reduce.total(errors) * scale
 
 
-# of a loss, by bytes of its float: what rounding may take away of weights that are not very far
-# apart
+# The largest relative difference between a loss and its bound that counts as rounding of the
+# weights, by bytes of its float.
 _GAP = {4: 2.0**-9, 8: 2.0**-20}
 
 
 def meets(loss: Array, bound: Array) -> Array:
-    """Whether a loss is its bound, but for weights that rounding changed a little, []."""
+    """Whether a loss equals its bound up to the rounding of the weights, [] bool."""
     return loss - bound <= loss * _GAP[loss.dtype.itemsize]
 
 
 def bound_loss(loss: Array, unit: Array, rounding: Array) -> Array:
-    """What a loss of integer weights proves about the loss of the weights that they stand for,
-    rounded down, [].
+    """The lower bound [] of the loss in the given weights that a loss in integer weights proves,
+    rounded down.
     """
     exact_bound = numerics.round_down(loss, unit.dtype) * unit
     slack = 1 - 4 * jnp.finfo(unit.dtype).eps

@@ -57,8 +57,8 @@ def draw_line(
 def choose(
     lines: Line, is_constant: Array, on_positive_side: Array, unit: Array, result_dtype: jnp.dtype
 ) -> Line:
-    """The line of widest margin of several, or the constant whose points [n] all lie on one side;
-    in the units of the data.
+    """The line of widest margin among several, or the constant classifier, in the units of the
+    data.
 
     Args:
       lines: fields [l, ...], in metric coordinates.
@@ -81,10 +81,10 @@ def choose(
 
 
 def _at_length(parts: Sequence[Array], unit: Array, result_dtype: jnp.dtype) -> list[Array]:
-    """Normal and bias of lines, [l] each, in the units of the data.
+    """The normals and biases of lines, [l] each, in the units of the data.
 
-    They are made longer or shorter where the result's float type does not hold them else; what is
-    still too small is 0.
+    They are scaled if the result's float type could not represent them otherwise. Components that
+    still underflow become 0.
     """
     number = jnp.finfo(result_dtype)
     least, most = float(number.tiny), float(number.max) / 16
@@ -109,8 +109,8 @@ def _at_length(parts: Sequence[Array], unit: Array, result_dtype: jnp.dtype) -> 
 def _bisect(
     points: Array, normal: Array, above: Array, below: Array, start: Array, result_dtype: jnp.dtype
 ) -> Line:
-    """The line half way between the lowest point above and the highest point below; its anchor is
-    the former, rounded.
+    """The line half way between the lowest point above and the highest point below. Its anchor is
+    the lowest point above, rounded.
 
     Args:
       points: [2, n].
@@ -133,7 +133,7 @@ def _bisect(
 
 
 def _height(normal: Array, points: Array, origin: Array) -> exact.Wide:
-    """How far points [2, ...] lie along a normal from an origin, times the length of the normal."""
+    """The heights of points [2, ...] above an origin along a normal, times the normal's length."""
     along_x, along_y = (
         exact.wide_scale(normal[axis], exact.wide_difference(points[axis], origin[axis]))
         for axis in range(2)
@@ -142,10 +142,10 @@ def _height(normal: Array, points: Array, origin: Array) -> exact.Wide:
 
 
 def misclassified(instance: Instance, positive: Array, line: Line, unit: Array) -> Array:
-    """The points that do not lie strictly on their side of a line in the units of the data,
-    evaluated as float64 arithmetic does, [n] bool.
+    """The points that are not strictly on their side of a line in the units of the data, [n] bool,
+    by the score as float64 arithmetic computes it.
     """
-    # in metric coordinates no difference overflows
+    # computed in metric coordinates, whose differences do not overflow
     points, anchor, bias = instance.metric, line.anchor / unit, line.bias / unit
     if points.dtype.itemsize == 8:
         along_x, along_y = (

@@ -33,7 +33,7 @@ class Incumbent(NamedTuple):
     normal: Array  # [2] in metric coordinates, points to the own side; 0 for a constant
 
 
-class _Tour(NamedTuple):
+class _Enumeration(NamedTuple):
     """The state of the loop: the rank of a centre by lower bound, the last class evaluated there,
     and the best result so far.
     """
@@ -81,7 +81,7 @@ def class_weights(instance: Instance) -> tuple[Array, Array]:
 def visit_centres(
     instance: Instance, centres: Array, bounds: Array, *, all_optima: bool, fat: Fat
 ) -> Incumbent:
-    """The exact optimum, from lower bounds of the loss round every centre.
+    """The exact optimum, from lower bounds of the loss around every centre.
 
     Args:
       instance: the problem.
@@ -98,20 +98,20 @@ def visit_centres(
     def separate(centre: Array, classes: _Classes, chosen: Chosen) -> Incumbent:
         return _fat_separator(instance, centre, classes, chosen, fat)
 
-    return tour(
+    return visit_by_bound(
         bounds, centres, open_classes, separate, best_constant(instance), all_optima=all_optima
     )
 
 
 class Chosen(NamedTuple):
-    """A class that is to be separated."""
+    """A class whose separator is computed next."""
 
     number: Array  # [] int32
     loss: Array  # [] integer
-    floor: Array  # [] a margin that is of no interest
+    floor: Array  # [] margins up to this one need not be computed exactly
 
 
-def tour(
+def visit_by_bound(
     lower: Array,
     places: Array,
     open_classes: Callable[[Array], Any],
@@ -120,55 +120,59 @@ def tour(
     *,
     all_optima: bool,
 ) -> PyTree:
-    """The best separator at places [c] with lower bounds [c] of their losses, or the one to start
-    from.
+    """The best separator at c places, or `start` if none is better. Places are visited by
+    increasing lower bound of their loss.
 
     Args:
-      lower: [c] integer.
-      places: [c] int32.
-      open_classes: from a place to its classes, a record with `losses` and `margin_bounds` [k], the
-        largest integer where there is no class.
-      separate: (place, classes, chosen) to the separator of one class, if its margin exceeds the
-        floor; else any with a margin up to that.
+      lower: [c] integer, lower bounds of the losses.
+      places: [c] int32, the index of each place (a centre or an axis).
+      open_classes: place -> classes, a record with `losses` and `margin_bounds` [k]. The loss is
+        the largest integer where there is no class.
+      separate: (place, classes, chosen) -> the separator of the chosen class. If its margin is at
+        most the floor, the returned margin is any number up to the floor.
       start: a separator with `loss`, `margin` and `is_constant`.
       all_optima: compare the margins of all optimal separator sets, instead of taking the first.
     """
     lower, order = lax.sort((lower, places), num_keys=1)
     capacity = order.shape[0]
 
-    def unfinished(tour: _Tour) -> Array:
-        next_lower = numerics.take(lower, jnp.minimum(tour.rank, capacity - 1))
-        worth_it = next_lower < tour.best.loss
+    def unfinished(state: _Enumeration) -> Array:
+        next_lower = numerics.take(lower, jnp.minimum(state.rank, capacity - 1))
+        worth_it = next_lower < state.best.loss
         if all_optima:
-            worth_it |= (next_lower == tour.best.loss) & ~tour.best.is_constant
-        return (tour.rank < capacity) & worth_it
+            worth_it |= (next_lower == state.best.loss) & ~state.best.is_constant
+        return (state.rank < capacity) & worth_it
 
-    def visit(tour: _Tour) -> _Tour:
-        place = numerics.take(order, jnp.minimum(tour.rank, capacity - 1))
+    def visit(state: _Enumeration) -> _Enumeration:
+        place = numerics.take(order, jnp.minimum(state.rank, capacity - 1))
         classes = open_classes(place)
-        loss, first, last = _promising(classes.losses, classes.margin_bounds, tour)
+        loss, first, last = _promising(classes.losses, classes.margin_bounds, state)
         size = classes.losses.shape[0]
-        found, improves = first < size, loss < tour.best.loss
-        floor = jnp.where(found & ~improves, tour.best.margin, jnp.where(found, -1, jnp.inf))
+        found, improves = first < size, loss < state.best.loss
+        floor = jnp.where(found & ~improves, state.best.margin, jnp.where(found, -1, jnp.inf))
         candidate = separate(place, classes, Chosen(jnp.minimum(first, size - 1), loss, floor))
-        better = found & (improves | (candidate.margin > tour.best.margin))
-        best = loops.cond(better, lambda: candidate, lambda: tour.best)
+        better = found & (improves | (candidate.margin > state.best.margin))
+        best = loops.cond(better, lambda: candidate, lambda: state.best)
         more = (last > first) & all_optima
-        return _Tour(jnp.where(more, tour.rank, tour.rank + 1), jnp.where(more, first, -1), best)
+        return _Enumeration(
+            jnp.where(more, state.rank, state.rank + 1), jnp.where(more, first, -1), best
+        )
 
-    first = _Tour(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), start)
+    first = _Enumeration(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), start)
     return loops.while_loop(unfinished, visit, first).best
 
 
-def _promising(losses: Array, margin_bounds: Array, tour: _Tour) -> tuple[Array, Array, Array]:
-    """The least loss of those classes [k] of a place that may be better than the best so far, and
-    the first and the last that loses so little.
+def _promising(
+    losses: Array, margin_bounds: Array, state: _Enumeration
+) -> tuple[Array, Array, Array]:
+    """The least loss of the classes [k] of a place that may improve on the best separator, and the
+    first and the last class with this loss.
 
-    Without such a class the first one is k or more, and the last one below 0.
+    If there is no such class, the first number is at least k and the last one is negative.
     """
-    size, best = losses.shape[0], tour.best
+    size, best = losses.shape[0], state.best
     number = lax.iota(jnp.int32, size)
-    ties = (losses == best.loss) & (margin_bounds > best.margin) & (number > tour.cursor)
+    ties = (losses == best.loss) & (margin_bounds > best.margin) & (number > state.cursor)
     is_promising = (losses < best.loss) | ties
     loss = jnp.where(is_promising, losses, jnp.iinfo(losses.dtype).max)
     order, reverse = jnp.where(is_promising, number, size), jnp.where(is_promising, -number, 1)
@@ -202,11 +206,12 @@ def _squared_distances(instance: Instance, centre: Array) -> Array:
 
 
 def reach(squared: Array, upper: Array) -> Array:
-    """Half the distance from the centre to the nearest point of the other class that each class
-    keeps, rounded up, [2n].
+    """An upper bound [2n] of the margin of each class: half the distance from the centre to the
+    nearest point of the other class that the class classifies correctly, rounded up.
 
-    The centre is kept, so no margin exceeds it. With the own class on the left a class keeps the
-    upper points that were passed and the lower ones that were not; on the right the others.
+    The bound holds because the centre itself is kept. With the own class on the left, a class keeps
+    the upper points that the line has passed and the lower points that it has not passed. With the
+    own class on the right it keeps the others.
     """
     halves = jnp.where(upper[None] == jnp.array([[True], [False]]), squared[None], jnp.inf)
     passed, ahead = lax.cummin(jnp.stack([halves, halves[::-1, ::-1]]), axis=2)
@@ -218,8 +223,8 @@ def reach(squared: Array, upper: Array) -> Array:
 def _fat_separator(
     instance: Instance, centre: Array, classes: _Classes, chosen: Chosen, fat: Fat
 ) -> Incumbent:
-    """The bisector of the hulls on the two sides of one open class, if its margin exceeds the
-    floor; else any margin up to that.
+    """The bisector of the hulls on the two sides of one open class. If its margin is at most the
+    floor, the returned margin is any number up to the floor.
     """
     size = instance.own.shape[0]
     own_on_right, rank = chosen.number >= size, chosen.number % size
