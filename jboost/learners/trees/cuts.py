@@ -62,11 +62,12 @@ def encode(columns: Array, thresholds: Array, is_category: Array) -> Array:
 
 
 def right_sums(sums: Array, is_category: Array) -> Array:
-    """The sums on the right side of all splits, [..., 2 (B + 1)], of sums [..., B + 2] by code."""
+    """The sums on the right side of all splits, [..., 2 (B + 1)], of sums [..., B + 2] by code, for
+    `is_category` [...] with axes of size 1 where it is shared.
+    """
     present, missing = sums[..., :-1], sums[..., -1:]
     above = _after(lax.cumsum(present, axis=present.ndim - 1, reverse=True), 0)
-    no_other = jnp.arange(present.shape[-1]) < present.shape[-1] - 1
-    alone = jnp.where(no_other, present, 0)
+    alone = jnp.concatenate([present[..., :-1], jnp.zeros_like(missing)], axis=-1)
     right = jnp.where(is_category[..., None], alone, above)
     return jnp.concatenate([right, right + missing], axis=-1)
 

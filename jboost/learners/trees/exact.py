@@ -102,7 +102,8 @@ def _edges(of_leaf: Array, of_side: Array) -> Array:
     """The edge on one side of the root, of S on the right side of a child's split and of S on the
     whole side.
     """
-    return jnp.abs(of_leaf) + jnp.abs(of_side - of_leaf)
+    side = of_side.reshape((1,) * (of_leaf.ndim - of_side.ndim) + of_side.shape)
+    return jnp.abs(of_leaf) + jnp.abs(side - of_leaf)
 
 
 def _first(mask: Array) -> Array:

@@ -68,7 +68,7 @@ class GreedyTrees(Trees):
             sums = sums.T.reshape(2, num_places, num_codes)
             whole = reduce.total(sums)[..., None]
             right = cuts.right_sums(sums, has_categories)
-            least = whole[1] * _ROUNDING * (len(place) + num_codes)
+            least = whole[1:] * _ROUNDING * (len(place) + num_codes)
             return None, _gain(right, whole - right, least)
 
         _, gains = loops.scan(gains_of, None, (codes, are_categories))

@@ -136,11 +136,12 @@ class Trees(Learner):
 
     def validate(self, dataset: Dataset) -> None:
         """Raises ValueError if every feature is constant on the examples that count."""
+        check.matrix("features", dataset.features)
         columns = np.asarray(dataset.features)[np.asarray(dataset.mask)]
         columns = columns.astype(jnp.result_type(float))
         is_missing = np.isnan(columns)
         is_constant = (is_missing == is_missing[:1]) & (is_missing | (columns == columns[:1]))
-        if len(columns) and is_constant.all():
+        if columns.size and is_constant.all():
             raise ValueError(
                 f"features have no cut: each of the {columns.shape[1]} columns has one value on all"
                 f" {len(columns)} examples that count, and learners.trees needs a column with two;"
@@ -242,4 +243,4 @@ def _condition(name: str, threshold: Any, is_category: bool) -> str:
     """
     if words.is_condition(name) and not is_category and 0 <= threshold < 1:
         return name
-    return f"{words.quoted(name)} {'=' if is_category else '>'} {words.number(threshold)}"
+    return f"{words.quoted(name)} {'==' if is_category else '>'} {words.number(threshold)}"
