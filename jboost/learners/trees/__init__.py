@@ -60,7 +60,8 @@ def trees(max_depth: int, *, num_cuts: int = 32, categorical: Iterable[int] = ()
     >>> proposal.outputs.tolist(), proposal.values.tolist()
     ([[-1.0, 1.0, 1.0, -1.0]], [1.0])
     >>> fitted = jboost.adaboost.fit(dataset, learner, max_rounds=1)
-    >>> print(jboost.ensemble.describe(fitted.ensemble, ["a", "b"]).split("  ")[-1])
+    >>> print(jboost.ensemble.describe(fitted.ensemble, ["a", "b"]))
+    inf * [(-1 if b > 0.5 else +1) if a > 0.5 else (+1 if b > 0.5 else -1)]
     """
     check.count("max_depth", max_depth, low=2, high=_MOST_DEPTH)
     check.count("num_cuts", num_cuts, low=1, high=_MOST_CUTS)
