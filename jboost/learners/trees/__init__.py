@@ -27,9 +27,9 @@ def trees(max_depth: int, *, num_cuts: int = 32, categorical: Iterable[int] = ()
     `max_depth=2` gives the tree of greatest edge among all trees of these cuts. `upper_bound` is
     at least the exact edge of each of them, and at most one rounding above the best, so that
     `jboost.lpboost` and `jboost.relaxed_margin` are certified over all trees of depth 2. A
-    proposal takes O(m N^2 + N^2 num_cuts^2). Greater depths give greedy trees: each node takes the
+    proposal takes O(m N^2 + N^2 num_cuts^3). Greater depths give greedy trees: each node takes the
     split of least Gini impurity. They prove nothing (`upper_bound` is +inf), and a proposal takes
-    O(max_depth (m N + 2^max_depth N num_cuts)).
+    O(max_depth (m N + 2^max_depth N num_cuts^2)).
 
     Args:
       max_depth: static, 2 to 10. `jboost.learners.stumps` has trees of depth 1.

@@ -65,11 +65,19 @@ def right_sums(sums: Array, is_category: Array) -> Array:
     """The sums on the right side of all splits, [..., 2 (B + 1)], of sums [..., B + 2] by code, for
     `is_category` [...] with axes of size 1 where it is shared.
     """
-    present, missing = sums[..., :-1], sums[..., -1:]
-    above = _after(lax.cumsum(present, axis=present.ndim - 1, reverse=True), 0)
-    alone = jnp.concatenate([present[..., :-1], jnp.zeros_like(missing)], axis=-1)
-    right = jnp.where(is_category[..., None], alone, above)
-    return jnp.concatenate([right, right + missing], axis=-1)
+    right = right_sums_of_present(sums, is_category)
+    return jnp.concatenate([right, right + sums[..., -1:]], axis=-1)
+
+
+def right_sums_of_present(sums: Array, is_category: Array) -> Array:
+    """As `right_sums`, for the splits with missing values on the left side alone, [..., B + 1]."""
+    present, num_codes = sums[..., :-1], sums.shape[-1] - 1
+    code = lax.iota(jnp.int32, num_codes)
+    is_above = (code[:, None] > code[None, :]).astype(sums.dtype)
+    # XLA for CPUs computes a product of matrices faster than a cumulative sum
+    above = numerics.times(present.reshape(-1, num_codes), is_above).reshape(present.shape)
+    alone = jnp.concatenate([present[..., :-1], jnp.zeros_like(present[..., :1])], axis=-1)
+    return jnp.where(is_category[..., None], alone, above)
 
 
 def is_right(codes: Array, splits: Array, is_category: Array, num_cuts: int) -> Array:

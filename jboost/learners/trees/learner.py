@@ -45,7 +45,9 @@ class TreesState(NamedTuple):
     codes: Array  # [N, m] uint8, see `cuts`
     thresholds: Array  # [N, B]
     labels: Array  # [m] +1 or -1, 0 on padding
-    has_split: Array  # [] bool, whether a feature has two codes on the examples that count
+    # [] bool, on the examples that count:
+    has_split: Array  # whether a feature has two codes
+    has_missing: Array  # whether a value is missing
 
 
 class Splits(NamedTuple):
@@ -84,8 +86,13 @@ class Trees(Learner):
             jnp.where(dataset.mask, codes, self.num_cuts + 1).astype(jnp.int32),
             jnp.where(dataset.mask, codes, 0).astype(jnp.int32),
         )
-        has_split = reduce.any_true(least < largest)
-        return TreesState(codes, thresholds, boosting.signs(dataset), has_split)
+        return TreesState(
+            codes,
+            thresholds,
+            boosting.signs(dataset),
+            has_split=reduce.any_true(least < largest),
+            has_missing=reduce.any_true(largest == self.num_cuts + 1),
+        )
 
     def propose(
         self,
