@@ -187,7 +187,7 @@ def pool_of_all_trees(features, labels):
     return (labels[None, :] * outputs).T
 
 
-@pytest.mark.parametrize("method", ["lpboost", "relaxed_margin"])
+@pytest.mark.parametrize("method", ["lpboost", slow("relaxed_margin")])
 def test_soft_margins_are_certified_over_all_trees_of_depth_2(method):
     features, labels, _, mask = problems(3)
     used = [index for index in range(11, PROBLEMS) if mask[index].all()][:3]
@@ -402,7 +402,7 @@ def test_bad_data_of_trees_are_named():
         learner.propose(state, jnp.full(4, 0.25), costs=jnp.zeros(1))
 
 
-@pytest.mark.parametrize("learner", [BEST, GREEDY])
+@pytest.mark.parametrize("learner", [BEST, slow(GREEDY)])
 def test_traced_features_without_a_cut_are_invalid_input(learner):
     features = np.zeros((2, 6, 3), np.float32)
     features[1, 0, 0] = np.nan  # that is a cut

@@ -3,8 +3,9 @@
 For a given split at the root, the best splits of its two sides are independent of one another: the
 edge of a tree is the sum over both sides of |S| of the two leaves there. One histogram over the
 codes of the feature at the root and those of another feature has S of all four leaves, for all
-splits of both features. A proposal takes O(m N^2 + N^2 B^3), as sums over codes are products with a
-matrix of 0 and 1.
+splits of both features. Demirovic et al. 2022 ("MurTree") search trees of depth 2 over bits so.
+
+A proposal takes O(m N^2 + N^2 B^3), as sums over codes are products with a matrix of 0 and 1.
 """
 
 from __future__ import annotations
