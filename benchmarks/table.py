@@ -39,6 +39,7 @@ from benchmarks import (
     shared_sizes,
     soft_margin_games,
     training,
+    trees,
 )
 from benchmarks.paper001 import table as paper001
 
@@ -81,6 +82,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "example_weights": example_weights.table,
     "example_weights_large": example_weights.large_table,
     "infoboost_rounds": infoboost_rounds.rounds_table,
+    "trees": trees.table,
 }
 
 

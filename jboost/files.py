@@ -52,6 +52,7 @@ from jboost.learners.quantised import QuantisedStumps
 from jboost.learners.signed import Signs, signs
 from jboost.learners.stumps import Stump, Stumps
 from jboost.learners.trained import Model
+from jboost.learners.trees import ExactTrees, GreedyTrees, Tree
 from jboost.monomials import SearchConfig
 from jboost.monomials.costs import MDL, Rademacher
 from jboost.pair.baselines import DistanceSeparator
@@ -124,12 +125,15 @@ _KNOWN: tuple[Any, ...] = (
     Monomial,
     Stump,
     Model,
+    Tree,
 )
 _KNOWN_RECORDS: tuple[Any, ...] = (
     Columns,
     Rules,
     Stumps,
     QuantisedStumps,
+    ExactTrees,
+    GreedyTrees,
     Monomials,
     MDL,
     Rademacher,

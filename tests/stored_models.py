@@ -1,8 +1,8 @@
 """Small models of every kind that a file may hold, and what they predict.
 
 `python -m tests.stored_models FOLDER` writes them. The files in tests/models were written by the
-version of 2026-11-27, before the packages were laid out anew. A change of the format adds files
-beside them, and replaces none.
+version of 2026-11-27, before the packages were laid out anew, and those of trees when there were
+trees. A change of the format adds files beside them, and replaces none.
 """
 
 import sys
@@ -56,6 +56,8 @@ def models():
         "stumps": ensemble(boost, learners.stumps(), max_rounds=3),
         "two_sided": ensemble(jboost.infoboost.fit, learners.stumps(), max_rounds=3),
         "quantised": ensemble(boost, learners.quantised_stumps(), "quantised", max_rounds=3),
+        "trees": ensemble(boost, learners.trees(2, num_cuts=4), max_rounds=3),
+        "greedy_trees": ensemble(boost, learners.trees(3, num_cuts=4), max_rounds=2),
         "literals": ensemble(jboost.lpboost.fit, learners.literals(), "literals", nu=0.5),
         "monomials": ensemble(boost, learners.monomials(2), "monomials", max_rounds=3),
         "rules": ensemble(jboost.slipper.fit, None, "rules", key=key, max_rounds=3, num_rounds=2),

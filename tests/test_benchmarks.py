@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 
 import jboost
-from benchmarks import harness, l0_folds, pair_data, pair_sweep, reading, real_tables, table
+from benchmarks import (
+    harness,
+    l0_folds,
+    pair_data,
+    pair_sweep,
+    reading,
+    real_tables,
+    table,
+    trees,
+)
 from benchmarks.peers import integer_program, plain_sweep, tables
 
 SIZE = 12  # one shape for all peers, so that each compiles once
@@ -329,3 +338,20 @@ def test_real_tables_are_shown_with_what_is_known_of_each_model():
         "| T | l0, order 2 | 0.750 | 0.800 | 3.0 | 5.0 | 2 s | 300 MB | 10.00% | ran |",
         "| T | EBM |  |  |  |  |  |  |  | not installed |",
     ]
+
+
+def test_trees_get_the_same_rows_here_and_there(tmp_path):
+    pytest.importorskip("sklearn")
+    rows = [f"{row % 5 or ''},{'abc'[row % 3]},{row % 2}" for row in range(30)]
+    file = tmp_path / trees.FILES["PIMA"]
+    file.parent.mkdir()
+    file.write_text("\n".join(["number,kind,label", *rows]) + "\n")
+    (split,) = trees.read(["PIMA", "VOTE"], tmp_path)
+    assert split.categorical == (1,)
+    assert split.is_test.sum() == 10
+    number, kind = split.features.T
+    assert np.isnan(number).sum() == 6
+    np.testing.assert_array_equal(kind, np.arange(30) % 3)
+    np.testing.assert_array_equal(split.one_hot[:, 0], np.where(np.isnan(number), 2.5, number))
+    np.testing.assert_array_equal(split.one_hot[:, 1], np.isnan(number))
+    np.testing.assert_array_equal(split.one_hot[:, 2:].argmax(axis=1), kind)

@@ -314,11 +314,15 @@ def record(name: str, value: Any, *kinds: type[Any]) -> None:
         raise ValueError(f"{name} is a {type(value).__name__}: expected a {options}")
 
 
-def count(name: str, value: Any, *, low: int) -> None:
-    """Raises ValueError unless `value` is a Python integer of at least `low`: sizes are static."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
+def count(name: str, value: Any, *, low: int, high: int | None = None) -> None:
+    """Raises ValueError unless `value` is a Python integer from `low` to `high`: sizes are
+    static.
+    """
+    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_integer or value < low or (high is not None and value > high):
+        allowed = f"of at least {low}" if high is None else f"from {low} to {high}"
         raise ValueError(
-            f"{name} is {value!r}: expected an integer of at least {low}, known before tracing"
+            f"{name} is {value!r}: expected an integer {allowed}, known before tracing"
         )
 
 

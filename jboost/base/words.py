@@ -1,8 +1,11 @@
-"""Names of columns and categories inside the text of a rule."""
+"""Names of columns, categories and numbers inside the text of a rule."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import numpy as np
 
 _PLAIN = re.compile(r"[\w+-][\w.+/%#:-]*")
 _RESERVED = {"and", "or", "not", "is", "missing", "always", "never"}
@@ -44,3 +47,18 @@ def as_condition(name: str) -> str:
     ('age <= 54.5', "'chest pain'")
     """
     return name if _CONDITION.search(name) else quoted(name)
+
+
+def number(value: Any) -> str:
+    """A float with as many digits as identify it within its type.
+
+    >>> number(np.float32(0.1)), number(3.0), number(1e-7)
+    ('0.1', '3', '1e-07')
+    """
+    scalar: Any = np.asarray(value)[()]
+    is_usual = scalar == 0 or 1e-4 <= abs(scalar) < 1e9
+    return (
+        np.format_float_positional(scalar, trim="-")
+        if is_usual
+        else np.format_float_scientific(scalar, trim="-")
+    )

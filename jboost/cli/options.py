@@ -58,6 +58,7 @@ class Settings:
     classifiers: tuple[str, ...] | None
     strategy: str
     learner: str
+    max_depth: int
     max_order: Any  # a number, or of l0 "cv"
     margin: tuple[float | str, ...]  # numbers or "auto"
     kappa: tuple[float, ...]
@@ -156,11 +157,24 @@ OPTIONS = (
     ),
     Option(
         "learner",
-        ("stumps", "pool", "literals", "mlp"),
+        ("stumps", "pool", "literals", "mlp", "trees"),
         "stumps",
         "What is boosted: decision stumps; numeric columns themselves, in [-1, 1]; literals, one"
-        " for each cut and category; a small neural network (scale the columns first).",
+        " for each cut and category; a small neural network (scale the columns first); decision"
+        " trees of --max-depth.",
         methods=BOOSTERS,
+    ),
+    Option(
+        "max_depth",
+        int,
+        2,
+        "The depth of --learner trees, 2 to 10. Of depth 2 each is the best of all, so that bounds"
+        " cover all of them; deeper trees are greedy.",
+        methods=BOOSTERS,
+        low=2,
+        high=10,
+        high_open=False,
+        metavar="DEPTH",
     ),
     Option(
         "max_order",

@@ -117,6 +117,11 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
             "--cuts makes bits of numbers, and the learner pool takes columns as they are: leave it"
             " out, or take --learner stumps"
         )
+    if is_flag.get("max_depth") and filled["learner"] != "trees":
+        raise ValueError(
+            f"--max-depth is that of trees, and the learner is {filled['learner']}: leave it"
+            " out, or take --learner trees"
+        )
     if filled["max_order"] is None:
         filled["max_order"] = ORDERS.get(filled["method"], ORDERS[L0])
     if filled["exact"] > 0 and "relaxed" in filled["vote"]:

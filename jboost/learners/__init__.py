@@ -11,6 +11,7 @@ from jboost.learners.quantised import quantised_stumps
 from jboost.learners.signed import signs
 from jboost.learners.stumps import Stump, stumps
 from jboost.learners.trained import Model, trained
+from jboost.learners.trees import Tree, trees
 
 __all__ = [
     "Column",
@@ -18,6 +19,7 @@ __all__ = [
     "Model",
     "Monomial",
     "Stump",
+    "Tree",
     "from_functions",
     "literals",
     "mlp",
@@ -29,4 +31,5 @@ __all__ = [
     "signs",
     "stumps",
     "trained",
+    "trees",
 ]

@@ -59,14 +59,15 @@ def edges(outputs: Array, signed_weights: Array) -> tuple[Array, Array]:
     return sums, bound
 
 
-def slack(signed_weights: Array) -> Array:
-    """Twice a bound on the rounding error of a sum of m terms in 64 bits, in any order, float64 [].
-    Call it in the 64-bit scope.
+def slack(signed_weights: Array, *, num_more: int = 0) -> Array:
+    """Twice a bound on the rounding error of a sum of m terms in 64 bits, in any order, and of
+    `num_more` additions of its parts, float64 []. Call it in the 64-bit scope.
 
     The sizes of the terms are at most |signed_weights|. A processor that flushes subnormal numbers
     to 0 adds an error of at most the least normal number per term.
     """
-    num_terms, tiny = signed_weights.shape[0] + 2, float(jnp.finfo(signed_weights.dtype).tiny)
+    num_terms = signed_weights.shape[0] + num_more + 2
+    tiny = float(jnp.finfo(signed_weights.dtype).tiny)
     return num_terms * (
         2.0**-52 * reduce.total(jnp.abs(signed_weights.astype(jnp.float64))) + 2 * tiny
     )

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from jboost.base import boosting, check, meshes, numerics, records, reduce, words
@@ -272,10 +271,7 @@ class Stumps(Learner):
         name = str(names[int(hypothesis.feature)])
         if words.is_condition(name) and 0 <= hypothesis.threshold < 1:  # a bit
             return f"{right} if {name} else {left}"
-        return (
-            f"{right} if {words.quoted(name)} > {_in_words(np.asarray(hypothesis.threshold)[()])}"
-            f" else {left}"
-        )
+        return f"{right} if {words.quoted(name)} > {words.number(hypothesis.threshold)} else {left}"
 
     def _search_edges(self, order: Array, values: Array, signed: Array) -> _Best:
         dtype = signed.dtype
@@ -457,16 +453,6 @@ def _thresholds(values: Array, position: Array) -> Array:
     lower, upper = _at(values, position), _at(values, jnp.minimum(position + 1, last))
     halfway = lower / 2 + upper / 2
     return jnp.where((lower <= halfway) & (halfway < upper), halfway, lower)
-
-
-def _in_words(number: Any) -> str:
-    """A NumPy float with as many digits as identify it within its type."""
-    is_usual = number == 0 or 1e-4 <= abs(number) < 1e9
-    return (
-        np.format_float_positional(number, trim="-")
-        if is_usual
-        else np.format_float_scientific(number, trim="-")
-    )
 
 
 def _answers(stump: Stump, column: Array) -> Array:

@@ -429,7 +429,7 @@ def test_folds_agree_on_the_peer(run, frame):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("learner", "drop"), [("pool", []), ("literals", ["a", "b", "c"]), ("mlp", [])]
+    ("learner", "drop"), [("pool", []), ("literals", ["a", "b", "c"]), ("mlp", []), ("trees", [])]
 )
 @pytest.mark.parametrize("method", ["adaboost", "infoboost"])
 def test_other_learners(run, frame, learner, drop, method):
@@ -543,8 +543,13 @@ def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
         (("--method", "relaxed-margin", "--tolerance", "0"), "'--tolerance'"),
         (("--method", "adaboost", "--rounds", "0"), "'--rounds'"),
         (
-            ("--method", "adaboost", "--learner", "trees"),
-            "'trees' is not one of 'stumps', 'pool', 'literals', 'mlp'",
+            ("--method", "adaboost", "--learner", "forests"),
+            "'forests' is not one of 'stumps', 'pool', 'literals', 'mlp', 'trees'",
+        ),
+        (("--method", "adaboost", "--max-depth", "3"), "--max-depth is that of trees, and the"),
+        (
+            ("--method", "adaboost", "--learner", "trees", "--max-depth", "1"),
+            "1 is not in the range 2<=x<=10",
         ),
         (
             ("--method", "adaboost", "--learner", "pool", "--cuts", "midpoints"),

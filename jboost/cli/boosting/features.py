@@ -2,8 +2,9 @@
 
 The features depend on the learner:
 
-- stumps: numeric columns unchanged, and bits for categories and missing values. With --cuts,
-  numeric columns become bits too. A stump abstains on a missing number.
+- stumps and trees: numeric columns unchanged, and bits for categories and missing values. With
+  --cuts, numeric columns become bits too. A stump abstains on a missing number, and a tree has a
+  side for it.
 - literals: bits only.
 - mlp: the features of stumps, with 0 for a missing value.
 - pool: numeric columns only, which must be outputs of classifiers.
@@ -29,7 +30,7 @@ _TEXT_IS_LEFT_OUT = "pool"
 _COPIES = (
     8  # copies of all bits in memory at a time: on the host, padded, and sorted by the learner
 )
-_TAKES_GAPS = ("stumps", "literals")
+_TAKES_GAPS = ("stumps", "literals", "trees")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,18 +36,25 @@ class Plan:
 
     method: str
     learner: str
+    max_depth: int
     rounds: int
     solver: str
 
 
 def plan_of(settings: Settings) -> Plan:
     """What the options say of it."""
-    return Plan(settings.method, settings.learner, settings.rounds, settings.solver)
+    return Plan(
+        settings.method, settings.learner, settings.max_depth, settings.rounds, settings.solver
+    )
 
 
 @functools.lru_cache
-def make_learner(name: str) -> Any:
-    """The learner of a name; one object for each, so that nothing compiles twice."""
+def make_learner(name: str, max_depth: int = 2) -> Any:
+    """The learner of a name; one object for each, so that nothing compiles twice.
+
+    Args:
+      max_depth: of trees.
+    """
     if name == "mlp":
         import optax
 
@@ -56,6 +63,7 @@ def make_learner(name: str) -> Any:
         "stumps": learners.stumps,
         "pool": learners.pool,
         "literals": learners.literals,
+        "trees": lambda: learners.trees(max_depth),
     }
     return makers[name]()
 
@@ -83,7 +91,7 @@ def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float)
         if settings.time_limit is None and settings.checkpoint is None:
             return jax.block_until_ready(fit_dataset(plan, dataset, key, nu, settings.tolerance))
         booster, options = _method_of(plan, key, nu, settings.tolerance)
-        learner = make_learner(plan.learner)
+        learner = make_learner(plan.learner, plan.max_depth)
         with limits.progress(settings.method, settings.rounds) as show:
             like = functools.partial(booster.init, dataset, learner, **options)
             with checkpointing.kept(
@@ -99,7 +107,7 @@ def fit_dataset(
 ) -> Fit:
     """One fit by the booster of a plan; it may be traced."""
     booster, options = _method_of(plan, key, nu, tolerance)
-    fitted: Fit = booster.fit(dataset, make_learner(plan.learner), **options)
+    fitted: Fit = booster.fit(dataset, make_learner(plan.learner, plan.max_depth), **options)
     return fitted
 
 

@@ -1,0 +1,159 @@
+"""The tree of greatest edge among all trees of depth 2, with a bound that proves it.
+
+For a given split at the root, the best splits of its two sides are independent of one another: the
+edge of a tree is the sum over both sides of |S| of the two leaves there. One histogram over the
+codes of the feature at the root and those of another feature has S of all four leaves, for all
+splits of both features. Demirovic et al. 2022 ("MurTree") search trees of depth 2 over bits so.
+
+A proposal takes O(m N^2 + N^2 B^3), as sums over codes are products with a matrix of 0 and 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import loops, numerics, reduce
+from jboost.base.records import register
+from jboost.base.types import Array
+from jboost.learners import criteria
+from jboost.learners.trees import cuts
+from jboost.learners.trees.learner import Splits, Trees, TreesState
+
+# The edge is a sum over four leaves. S of the leaves has 1, 2, 2 and 4 terms that are sums over
+# examples, so that its error is at most that of 9 such sums, and of 10 additions of these.
+# `criteria.slack` is twice the error of a sum.
+_SLACKS = 6
+
+
+class _Root(NamedTuple):
+    """The best tree with a given feature at the root."""
+
+    edge: Array  # []
+    split: Array  # [3] int32, of the root, of its left and of its right side
+    feature: Array  # [3] int32
+
+
+class ExactTrees(Trees):
+    """The learner behind `trees(2)`."""
+
+    def search(self, state: TreesState, signed: Array) -> Splits:
+        """The best splits of all, and an upper bound on the exact edge of every tree."""
+        feature, split, upper_bound = numerics.in_64_bits(self._best)(
+            state.codes, state.has_missing, signed
+        )
+        return Splits(feature, split, upper_bound)
+
+    def _best(self, codes: Array, has_missing: Array, signed: Array) -> tuple[Array, Array, Array]:
+        num_features = codes.shape[0]
+        are_categories = self.are_categories(num_features)
+        index = lax.iota(jnp.int32, num_features)
+        wide = signed.astype(jnp.float64)
+        # of the root and of the children, whether missing values are on the right side; all but
+        # the first way are needed only if there are missing values
+        num_ways = jnp.where(has_missing, jnp.int32(4), jnp.int32(1))
+
+        def of_root(_: None, root: Array) -> tuple[None, _Root]:
+            cells = self._cells(codes, root, wide)
+            return None, self._best_under(cells, are_categories, root, num_ways)
+
+        _, found = loops.scan(of_root, None, index)
+        greatest = reduce.largest(found.edge)
+        root = _first(found.edge == greatest)
+        slack = _SLACKS * criteria.slack(signed, num_more=2 * (self.num_cuts + 2))
+        upper_bound = numerics.round_up(greatest + slack, signed.dtype)
+        return found.feature[root], found.split[root], upper_bound
+
+    def _cells(self, codes: Array, root: Array, signed: Array) -> Array:
+        """S by feature, by the code of the root's feature and by the code of the feature,
+        [N, B + 2, B + 2].
+        """
+        num_features, num_codes = codes.shape[0], self.num_cuts + 2
+        own = codes[root].astype(jnp.int32)[None, :]
+        row = lax.iota(jnp.int32, num_features)[:, None] * num_codes + own
+        sums = jnp.zeros((num_features * num_codes * num_codes,), jnp.float64)
+        sums = sums.at[row * num_codes + codes.astype(jnp.int32)].add(
+            jnp.broadcast_to(signed, codes.shape)
+        )
+        return sums.reshape(num_features, num_codes, num_codes)
+
+    def _best_under(
+        self, cells: Array, are_categories: Array, root: Array, num_ways: Array
+    ) -> _Root:
+        """The best tree with this feature at the root."""
+        is_category = are_categories[root]
+        edges = self._edges_of_root(cells, are_categories, is_category, num_ways)
+        edge = reduce.largest(edges)
+        split = _first(edges == edge)
+        codes = lax.iota(jnp.int32, self.num_cuts + 2)
+        right = cuts.is_right(codes, split, is_category, self.num_cuts)[None, :, None]
+        children = jnp.stack(
+            [
+                _best_child(reduce.total(jnp.where(side, cells, 0.0), axis=1), are_categories)
+                for side in (~right, right)
+            ]
+        )
+        num_splits = edges.shape[0]
+        return _Root(
+            edge,
+            jnp.concatenate([split[None], children % num_splits]),
+            jnp.concatenate([root[None], children // num_splits]),
+        )
+
+    def _edges_of_root(
+        self, cells: Array, are_categories: Array, is_category: Array, num_ways: Array
+    ) -> Array:
+        """The edge of the best tree with each split at the root, [2 (B + 1)]."""
+        by_root = reduce.total(cells[0])
+        by_child = cuts.right_sums_of_present(cells, are_categories[:, None])
+        by_child = jnp.swapaxes(by_child, 1, 2)  # feature, split of the child, code of the root
+        missing = cells[:, None, :, -1]
+
+        def consider(way: Array, best: tuple[Array, Array]) -> tuple[Array, Array]:
+            at_root, at_child = way // 2, way % 2
+            side = by_child + jnp.where(at_child == 1, missing, 0.0)
+            of_right, whole_right = (
+                cuts.right_sums_of_present(sums, is_category)
+                + jnp.where(at_root == 1, sums[..., -1:], 0.0)
+                for sums in (side, by_root)
+            )
+            of_left = reduce.total(side)[..., None] - of_right
+            sides = (of_left, reduce.total(by_root) - whole_right), (of_right, whole_right)
+            left, right = (
+                known.at[at_root].max(reduce.largest(_edges(*sums), axis=(0, 1)))
+                for known, sums in zip(best, sides, strict=True)
+            )
+            return left, right
+
+        none = jnp.full((2, self.num_cuts + 1), -jnp.inf, jnp.float64)
+        left, right = loops.fori_loop(jnp.int32(0), num_ways, consider, (none, none))
+        return (left + right).reshape(-1)
+
+
+def _best_child(sums: Array, are_categories: Array) -> Array:
+    """The number of the best split, among those of all features, of the examples with these sums S
+    by feature and code, [N, B + 2].
+    """
+    edges = _edges(cuts.right_sums(sums, are_categories), reduce.total(sums)[:, None])
+    edges = edges.reshape(-1)
+    return _first(edges == reduce.largest(edges))
+
+
+def _edges(of_leaf: Array, of_side: Array) -> Array:
+    """The edge on one side of the root, of S on the right side of a child's split and of S on the
+    whole side.
+    """
+    side = of_side.reshape((1,) * (of_leaf.ndim - of_side.ndim) + of_side.shape)
+    return jnp.abs(of_leaf) + jnp.abs(side - of_leaf)
+
+
+def _first(mask: Array) -> Array:
+    """The index of the first True of a mask [n], int32; the last index if there is none, as for
+    NaN.
+    """
+    return jnp.minimum(numerics.first_true(mask), mask.shape[0] - 1).astype(jnp.int32)
+
+
+register(ExactTrees, static=("max_depth", "num_cuts", "categorical"))
