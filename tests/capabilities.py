@@ -92,6 +92,8 @@ NOT_ALGORITHMS = {
     "example_weights.compact": "shortens a model",
     "example_weights.recompute_bounds": "checks a result",
     "example_weights.validate": "checks values on the host",
+    "infoboost.risk_bound": "a formula on the host",
+    "infoboost.rounds_needed": "a formula on the host",
     "infoboost.votes": "a part of `fit`",
     "kernels.ball_probability": "a formula",
     "kernels.central_hyperplanes": "makes a kernel",

@@ -608,6 +608,8 @@ EXEMPT = {
     "example_weights.validate": "checks values on the host",
     "files": "model files",
     "folds": "draws folds",
+    "infoboost.risk_bound": "a formula on the host",
+    "infoboost.rounds_needed": "a formula on the host",
     "kernels.central_hyperplanes": "makes a kernel",
     "kernels.custom": "makes a kernel",
     "kernels.hyperplanes": "makes a kernel",
