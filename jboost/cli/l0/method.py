@@ -597,7 +597,7 @@ def describe(
         "certificate": bounds,
         "proven": report_module.in_words(bounds, max_order=settings.max_order, margin=rho),
         "code_length": code,
-        "risk_bound": report_module.risk_bound(code["total"], len(labels)),
+        "risk_bound": l0.risk_bound(code["total"], len(labels), delta=report_module.DELTA),
         "delta": report_module.DELTA,
         "notes": [_LOOKED] if looked else [],
     }
