@@ -614,7 +614,14 @@ EXEMPT = {
     "kernels.custom": "makes a kernel",
     "kernels.hyperplanes": "makes a kernel",
     "kernels.stumps": "makes a kernel",
+    "l0.code_length": "integers",
+    "l0.decode_labels": "a coder on the host",
+    "l0.encode_labels": "a coder on the host",
     "l0.list_pairs": "integers",
+    "l0.listed_code_book": "makes a record",
+    "l0.monomial_code_book": "makes a record",
+    "l0.places_of_monomials": "reads a result",
+    "l0.risk_bound": "a formula on the host",
     "layers.margin_head": (
         "`relaxed_margin.solve_smoothed`, times the features; tests/test_layers.py trains a network"
         " through it"
@@ -628,6 +635,7 @@ EXEMPT = {
     "lp.validate": "checks values on the host",
     "make_dataset": "makes a record",
     "monomials.covers": "booleans",
+    "monomials.rademacher_complexity": "a mean of `monomials.maximum_agreement`",
     "operators.check_adjoint": "checks values on the host",
     "operators.is_operator": "a boolean",
     "operators.pair_cuts_of": "makes an operator as `operators.pair_cuts`",

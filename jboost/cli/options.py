@@ -243,11 +243,11 @@ OPTIONS = (
     ),
     Option(
         "vote",
-        ("sparse", "relaxed"),
+        ("sparse", "relaxed", "coefficients"),
         ("sparse",),
-        "Which vote of the rules found: the one of fewest errors plus costs, or that of the"
-        " relaxation, told by a dozen rules, which mostly errs less on new rows. It may be"
-        " repeated.",
+        "Which vote of the rules found: the one of fewest errors plus costs; that of the"
+        " relaxation, approximated by a dozen rules, which mostly errs less on new rows; or that of"
+        " the relaxation as it is, of all its rules. It may be repeated.",
         methods=(L0,),
         num_values=ANY_NUMBER,
     ),

@@ -22,10 +22,11 @@ from jboost.l0.path import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
 from jboost.l0.relaxation.all_pairs import list_pairs
 from jboost.l0.strengthen import StrengthenConfig, Strengthened, strengthen
-from jboost.l0.types import AllPairsConfig, L0Relaxation, RelaxationConfig, WarmStart
+from jboost.l0.types import AllPairsConfig, L0Fit, L0Relaxation, RelaxationConfig, WarmStart
 from jboost.l0.unnormalised import Unnormalised, solve_unnormalised
 from jboost.l0.votes.local_search import SearchConfig
 from jboost.l0.votes.rounded import RelaxedConfig
+from jboost.l0.votes.solution import CoefficientsConfig
 
 __all__ = [
     "L0",
@@ -33,12 +34,14 @@ __all__ = [
     "Choice",
     "CodeBook",
     "CodeLength",
+    "CoefficientsConfig",
     "Exact",
     "ExactConfig",
     "ExactFit",
     "ExactFitState",
     "ExactState",
     "L0Certificate",
+    "L0Fit",
     "L0Relaxation",
     "LabelCode",
     "LargeCertificate",

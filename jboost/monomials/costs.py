@@ -2,8 +2,8 @@
 (2009).
 
 A cost function maps (orders [D], num_attributes, num_examples, max_order) to costs [D]; `mdl`,
-`rademacher` and `by_order` make three. One's own is any function of this kind, at module level so that equal
-learners compare equal.
+`rademacher` and `by_order` make three. One's own is any function of this kind, at module level so
+that equal learners compare equal.
 """
 
 from __future__ import annotations
