@@ -78,6 +78,7 @@ class Settings:
     solver: str
     nu: tuple[float | str, ...]  # numbers or "cv"
     penalty: tuple[float | str, ...]  # numbers or "cv"
+    validation: float  # 0 for folds
     radius: float | str  # a number or "auto"
     tolerance: float
     train_scores: str
@@ -371,6 +372,17 @@ OPTIONS = (
         low=0,
         low_open=True,
         words=(CV,),
+    ),
+    Option(
+        "validation",
+        float,
+        0.0,
+        "Fraction of the rows to choose the penalty on: one split, in place of --folds. The penalty"
+        " chosen is then fitted to all rows.",
+        methods=(EXAMPLE_WEIGHTS,),
+        low=0,
+        high=1,
+        metavar="FRACTION",
     ),
     Option(
         "radius",
