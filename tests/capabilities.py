@@ -91,6 +91,7 @@ NOT_ALGORITHMS = {
     },
     "example_weights.compact": "shortens a model",
     "example_weights.recompute_bounds": "checks a result",
+    "example_weights.sample_scores": "checks a result by random draws",
     "example_weights.validate": "checks values on the host",
     "infoboost.risk_bound": "a formula on the host",
     "infoboost.rounds_needed": "a formula on the host",

@@ -605,6 +605,7 @@ EXEMPT = {
     "ensemble.describe": "text",
     "ensemble.outputs": "outputs of the learner",
     "example_weights.compact": "takes rows of a model, on the host",
+    "example_weights.sample_scores": "random draws; `jboost.predict_scores` has derivatives",
     "example_weights.validate": "checks values on the host",
     "files": "model files",
     "folds": "draws folds",

@@ -68,7 +68,7 @@ class Hyperplanes(Kernel):
         nearest = self.radius * jax.random.uniform(
             of_nearest, points.shape[1:], points.dtype, minval=-1.0
         )
-        is_across = jnp.sum(points * nearest, axis=1) > jnp.sum(nearest**2)
+        is_across = jnp.sum(points * nearest[None, :], axis=1) > jnp.sum(nearest**2)
         return jax.random.rademacher(of_sign, (), points.dtype) * jnp.where(is_across, -1.0, 1.0)
 
 

@@ -77,7 +77,9 @@ class CentralHyperplanes(Kernel):
     def draw(self, key: Array, points: Array) -> Array:
         """The side of a plane with a Gaussian normal; the origin is on the positive one."""
         normal = jax.random.normal(key, points.shape[1:], points.dtype)
-        return jnp.where(jnp.sum(points * normal, axis=1) >= 0, 1.0, -1.0).astype(points.dtype)
+        return jnp.where(jnp.sum(points * normal[None, :], axis=1) >= 0, 1.0, -1.0).astype(
+            points.dtype
+        )
 
 
 def stumps(lower: ArrayLike, upper: ArrayLike) -> RandomStumps:
