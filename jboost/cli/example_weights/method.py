@@ -185,7 +185,7 @@ def choose(
     if len(candidates) == 1:
         return Choice(candidates[0])
     split = _validation_split(examples.labels, chosen, settings)
-    if split is None:
+    if not split:
         inputs.check_folds(examples.labels[chosen], settings)
     centre, radius = cube_for(examples.points, chosen, settings)
     padded, mask = _padded(examples, chosen)
@@ -193,7 +193,7 @@ def choose(
     with jax.enable_x64(settings.precision == "float64"):
         for part in [candidates] if on_step is None else [(one,) for one in candidates]:
             try:
-                table += _losses(padded, mask, split, Cube(centre, radius), part, settings)
+                table += _losses(padded, mask, Cube(centre, radius), part, settings, **split)
             except KeyboardInterrupt:
                 if not table:
                     raise
@@ -211,29 +211,31 @@ def choose(
 
 def _validation_split(
     labels: np.ndarray, chosen: np.ndarray, settings: Settings
-) -> np.ndarray | None:
-    """The rows of the one split that are held out, [m] bool, the same fraction of each class; None
-    for folds.
+) -> dict[str, np.ndarray]:
+    """The rows of the one split that are held out, `held_out` [m] bool, the same fraction of each
+    class; empty for folds.
     """
     if settings.validation == 0:
-        return None
+        return {}
     rows = np.flatnonzero(chosen)
     _, apart = inputs.split_rows(
         labels[rows], settings.validation, settings.seed + _STREAM, option="validation"
     )
-    return np.isin(np.arange(len(labels)), rows[apart])
+    return {"held_out": np.isin(np.arange(len(labels)), rows[apart])}
 
 
 def _losses(
     padded: Examples,
     mask: np.ndarray,
-    split: np.ndarray | None,
     cube: Cube,
     candidates: tuple[float, ...],
     settings: Settings,
+    *,
+    held_out: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
     """What penalties lose on held-out rows, by one compiled call over folds and penalties."""
-    held_out = None if split is None else np.pad(split, (0, len(mask) - len(split)))
+    if held_out is not None:
+        held_out = np.pad(held_out, (0, len(mask) - len(held_out)))
     found = example_weights.choose_penalty(
         padded.points,
         padded.labels,
