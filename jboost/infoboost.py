@@ -43,6 +43,9 @@ __all__ = [
 
 # The cells sum to 1, so with a larger smoothing all votes round to 0.
 _MOST_SMOOTHING = 1e30
+# An edge below this many units of rounding counts as 0, so that rounding does not decide whether
+# tau is that of a hypothesis or of its negation.
+_TIE = 32
 
 
 def votes(table: Cells, smoothing: ArrayLike = 0.0) -> Array:
@@ -189,7 +192,8 @@ def _host_numbers(function: str, **given: tuple[Any, float, float]) -> list[floa
 
 class InfoTrace(NamedTuple):
     """One number per round; +inf past the last round. Votes and normalisers are the same for a
-    hypothesis and for its negation: `taus` and `gammas` are those of the one that errs less.
+    hypothesis and for its negation: `taus` and `gammas` are those of the one that errs less, or of
+    the hypothesis itself if both err alike.
     """
 
     edges: Array  # [max_rounds] of the hypothesis as proposed
@@ -294,8 +298,9 @@ def _edge(table: Cells) -> Array:
 def _measures(table: Cells, vote: Array, is_useless: Array) -> tuple[Array, Array, Array]:
     """Tau, gamma and Z of a round, as `InfoTrace` has them."""
     edge = _edge(table)
-    false_positive = jnp.where(edge < 0, table.true_negative, table.false_positive)
-    false_negative = jnp.where(edge < 0, table.true_positive, table.false_negative)
+    is_negated = edge < -_TIE * jnp.finfo(edge.dtype).eps
+    false_positive = jnp.where(is_negated, table.true_negative, table.false_positive)
+    false_negative = jnp.where(is_negated, table.true_positive, table.false_negative)
     tau = numerics.safe_divide(false_positive, false_positive + false_negative)
     shrinkage = (
         table.abstained
