@@ -200,7 +200,9 @@ class InfoTrace(NamedTuple):
     lower_bounds: Array  # [max_rounds] the training error
     upper_bounds: Array  # [max_rounds] the product of the normalisers
     seen_upper_bounds: Array  # [max_rounds]
-    taus: Array  # [max_rounds] fp / (fp + fn), the share of false positives; 0 without errors
+    # [max_rounds] fp / (fp + fn), the share of false positives; 0 without errors, and 1/2 in a round
+    # that casts no vote
+    taus: Array
     # [max_rounds] 1/2 - error, where abstaining counts as half an error: half the size of the edge
     gammas: Array
     normalizers: Array  # [max_rounds] Z_t of the votes that were cast
@@ -307,7 +309,11 @@ def _measures(table: Cells, vote: Array, is_useless: Array) -> tuple[Array, Arra
         + _shrunk(table.true_positive, table.false_positive, vote[0])
         + _shrunk(table.true_negative, table.false_negative, vote[1])
     )
-    return tau, jnp.abs(edge) / 2, jnp.where(is_useless, 1.0, shrinkage)
+    return (
+        jnp.where(is_useless, 0.5, tau),
+        jnp.abs(edge) / 2,
+        jnp.where(is_useless, 1.0, shrinkage),
+    )
 
 
 def _shrunk(right: Array, wrong: Array, vote: Array) -> Array:
