@@ -200,8 +200,8 @@ class InfoTrace(NamedTuple):
     lower_bounds: Array  # [max_rounds] the training error
     upper_bounds: Array  # [max_rounds] the product of the normalisers
     seen_upper_bounds: Array  # [max_rounds]
-    # [max_rounds] fp / (fp + fn), the share of false positives; 0 without errors, and 1/2 in a round
-    # that casts no vote
+    # [max_rounds] fp / (fp + fn), the share of false positives; 0 without errors, and 1/2 in a
+    # round that casts no vote
     taus: Array
     # [max_rounds] 1/2 - error, where abstaining counts as half an error: half the size of the edge
     gammas: Array
