@@ -1,9 +1,11 @@
 """Section 4 of Hatano as an experiment, how many rounds InfoBoost needs: `python -m
 benchmarks.infoboost_rounds`.
 
-Three parts. `oracle`: hypotheses whose false positives are a share tau of an error 1/2 - gamma,
+Four parts. `oracle`: hypotheses whose false positives are a share tau of an error 1/2 - gamma,
 whatever the weights; the exponent of the rounds in 1 / gamma should be 2 at tau = 1/2 and 1 at
-tau = 0. `functions`: r-of-k functions over literals, against delta / rho^2. `lemma`: how often a
+tau = 0. `functions`: r-of-k functions over literals, against delta / rho^2. `weights`: the same for
+threshold functions with random coefficients, with the rounds of Theorem 2 for the tau and gamma
+that the fit had. `lemma`: how often a
 literal as Lemma 2 promises is there (its sigma read as delta). Windows and seeds were fixed before
 the first run.
 """
@@ -29,6 +31,7 @@ from benchmarks import harness
 from jboost import adaboost, infoboost, learners, make_dataset
 from jboost.base.boosting import Proposal
 from jboost.base.types import Array, Dataset
+from jboost.data import synthetic
 
 EPSILON = 0.05
 NUM_EXAMPLES = 1 << 14
@@ -45,6 +48,7 @@ FUNCTIONS = tuple(
     (r, k) for k in (4, 8, 16, 24) for r in sorted({1, 2, k // 4, k // 2}) if 2 * r - 1 < k
 )
 NUM_FEATURES, NUM_ROWS, FUNCTION_EPSILON, FUNCTION_ROUNDS = 40, 2000, 0.01, 1024
+WEIGHTED_SIZES, NUM_WEIGHTED = (8, 16, 24), 4  # k, and functions drawn of each k
 NUM_DRAWS, LEMMA_FEATURES = 2000, 9
 
 
@@ -123,11 +127,6 @@ def _run_oracle(tau: Array, gamma: Array, key: Array) -> Any:
     return last.trace, last.num_rounds, last.status
 
 
-def sharp_bound(tau: float, gamma: float, epsilon: float) -> int:
-    """Theorem 2 in sharp form."""
-    return 1 + math.ceil(2 * (tau / gamma**2 + (1 - 2 * tau) / gamma) * math.log(1 / epsilon))
-
-
 def _first(bounds: np.ndarray, epsilon: float) -> int | None:
     below = np.flatnonzero(bounds <= epsilon)
     return int(below[0]) + 1 if below.size else None
@@ -145,7 +144,7 @@ def run_oracle(windows: Mapping[float, Sequence[float]], seeds: Sequence[int]) -
             )
             used = int(num_rounds)
             record = {
-                "bound": sharp_bound(tau, gamma, EPSILON),
+                "bound": infoboost.rounds_needed(tau, gamma, EPSILON),
                 "gamma": gamma,
                 "least_gamma_seen": float(np.min(np.asarray(trace.edges)[:used]) / 2),
                 "rounds_to_error": _first(np.asarray(trace.lower_bounds), EPSILON),
@@ -202,16 +201,7 @@ def run_functions(functions: Sequence[tuple[int, int]], seeds: Sequence[int]) ->
     """Rounds of InfoBoost and AdaBoost with literals until the training error is FUNCTION_EPSILON;
     None where it never was.
     """
-    fits = {
-        "infoboost": jax.jit(
-            functools.partial(
-                infoboost.fit, learner=learners.literals(), max_rounds=FUNCTION_ROUNDS
-            )
-        ),
-        "adaboost": jax.jit(
-            functools.partial(adaboost.fit, learner=learners.literals(), max_rounds=FUNCTION_ROUNDS)
-        ),
-    }
+    fits = _fits_of_literals()
     records = []
     for (r, k), seed in itertools.product(functions, seeds):
         dataset = make_dataset(*make_function_data(r, k, seed=seed))
@@ -233,6 +223,65 @@ def run_functions(functions: Sequence[tuple[int, int]], seeds: Sequence[int]) ->
         )
         print(f"{r} of {k}: {rounds}", file=sys.stderr, flush=True)
     return {"epsilon": FUNCTION_EPSILON, "records": records}
+
+
+def _fits_of_literals() -> dict[str, Any]:
+    """InfoBoost and AdaBoost over literals, compiled once for all functions."""
+    return {
+        name: jax.jit(
+            functools.partial(fit, learner=learners.literals(), max_rounds=FUNCTION_ROUNDS)
+        )
+        for name, fit in (("infoboost", infoboost.fit), ("adaboost", adaboost.fit))
+    }
+
+
+def run_weights(sizes: Sequence[int], num_functions: int) -> dict[str, Any]:
+    """Rounds of InfoBoost and AdaBoost with literals on threshold functions with random
+    coefficients, until the training error is FUNCTION_EPSILON.
+
+    `bound` is Theorem 2 for the least gamma and the largest tau of the rounds that were needed,
+    after the first one; None where a round had a share of false positives above 1/2.
+    """
+    fits, records = _fits_of_literals(), []
+    for k, index in itertools.product(sizes, range(num_functions)):
+        key = jax.random.fold_in(jax.random.key(k), index)
+        function = synthetic.random_threshold(key, k)
+        drawn = synthetic.threshold_examples(key, function, NUM_ROWS, num_features=NUM_FEATURES)
+        # The last feature is always true, for a bias.
+        features = jnp.pad(drawn.features, ((0, 0), (0, 1)), constant_values=True)
+        dataset = make_dataset(features, drawn.labels)
+        traces = {name: jax.tree.map(np.asarray, fit(dataset).trace) for name, fit in fits.items()}
+        rounds = {
+            name: _first(trace.lower_bounds, FUNCTION_EPSILON) for name, trace in traces.items()
+        }
+        rho, delta = float(function.margin), float(function.bias)
+        record = {
+            "bound": _bound_of_trace(traces["infoboost"], rounds["infoboost"]),
+            "coefficients": function.coefficients.tolist(),
+            "delta": delta,
+            "delta_over_rho_squared": delta / rho**2,
+            "index": index,
+            "k": k,
+            "rho": rho,
+            "rounds": rounds,
+            "threshold": int(function.threshold),
+        }
+        records.append(record)
+        print(f"weights, k {k}: {rounds} <= {record['bound']}", file=sys.stderr, flush=True)
+    return {"epsilon": FUNCTION_EPSILON, "records": records}
+
+
+def _bound_of_trace(trace: infoboost.InfoTrace, used: int | None) -> int | None:
+    """Theorem 2 for the worst round of a fit; by symmetry 1 - tau where false negatives are rare in
+    every round.
+    """
+    if used is None or used < 2:
+        return used
+    taus, gammas = trace.taus[1:used], trace.gammas[1:used]
+    tau = min(float(taus.max()), float((1 - taus).max()))
+    if tau > 0.5:
+        return None
+    return infoboost.rounds_needed(tau, float(gammas.min()), FUNCTION_EPSILON)
 
 
 def run_lemma(num_draws: int, *, seed: int) -> dict[str, Any]:
@@ -356,10 +405,29 @@ def rounds_table(results: Mapping[str, Any]) -> str:
         f" {results['functions']['epsilon']} on r-of-k functions, with literals, one number for"
         " each seed:"
     )
-    return (
-        text
-        + "\n\n"
-        + harness.markdown_table(("function", "delta / rho²", "InfoBoost", "AdaBoost"), rows)
+    return "\n\n".join(
+        (
+            text,
+            harness.markdown_table(("function", "delta / rho²", "InfoBoost", "AdaBoost"), rows),
+            "The same for threshold functions with random coefficients. The bound is Theorem 2 for"
+            " the worst tau and gamma of the fit.",
+            _weights_table(results["weights"]["records"]),
+        )
+    )
+
+
+def _weights_table(records: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        (
+            f"{record['threshold']} of {sum(record['coefficients'])}, k = {record['k']}",
+            f"{record['delta_over_rho_squared']:.0f}",
+            *(str(record["rounds"][name] or "not reached") for name in ("infoboost", "adaboost")),
+            str(record["bound"] or "none"),
+        )
+        for record in records
+    ]
+    return harness.markdown_table(
+        ("function", "delta / rho²", "InfoBoost", "AdaBoost", "bound"), rows
     )
 
 
@@ -380,6 +448,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "lemma": run_lemma(100 if options.quick else NUM_DRAWS, seed=SEEDS[0]),
         "oracle": run_oracle(windows, seeds),
         "functions": run_functions(FUNCTIONS[:2] if options.quick else FUNCTIONS, seeds),
+        "weights": run_weights(
+            WEIGHTED_SIZES[:1] if options.quick else WEIGHTED_SIZES,
+            1 if options.quick else NUM_WEIGHTED,
+        ),
     }
     directory = options.output or (harness.TRIALS if options.quick else harness.RESULTS)
     path = harness.write("infoboost_rounds", results, directory)

@@ -12,6 +12,7 @@ vote for it, as in a decision list, or else by the sum of the votes.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import learners, losses
-from jboost.base import boosting, check, derivatives, meshes, reduce
+from jboost.base import boosting, check, derivatives, meshes, numerics, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -28,10 +29,23 @@ from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.learners.criteria import Cells, cells_of, normalizer
 from jboost.losses import ExponentialLoss
 
-__all__ = ["InfoBoost", "finish", "fit", "init", "step", "votes"]
+__all__ = [
+    "InfoBoost",
+    "InfoTrace",
+    "finish",
+    "fit",
+    "init",
+    "risk_bound",
+    "rounds_needed",
+    "step",
+    "votes",
+]
 
 # The cells sum to 1, so with a larger smoothing all votes round to 0.
 _MOST_SMOOTHING = 1e30
+# An edge below this many units of rounding counts as 0, so that rounding does not decide whether
+# tau is that of a hypothesis or of its negation.
+_TIE = 32
 
 
 def votes(table: Cells, smoothing: ArrayLike = 0.0) -> Array:
@@ -57,6 +71,141 @@ def votes(table: Cells, smoothing: ArrayLike = 0.0) -> Array:
     positive = vote(table.true_positive + smoothing, table.false_positive + smoothing)
     negative = vote(table.true_negative + smoothing, table.false_negative + smoothing)
     return jnp.stack([positive, negative])
+
+
+def rounds_needed(tau: float, gamma: float, epsilon: float) -> int:
+    """The rounds after which the training error is at most epsilon, if every round but the first
+    finds a hypothesis of error at most 1/2 - gamma with a share of at most tau false positives.
+
+    It is 1 + ceil(2 (tau / gamma^2 + (1 - 2 tau) / gamma) ln(1 / epsilon)), where tau / gamma^2 +
+    (1 - 2 tau) / gamma = p / gamma^2 for the share p of positive outputs: from the second round on,
+    half of the weight is on each class, so that Z <= exp(-gamma^2 / (2 p)). tau = 1/2 allows any
+    share of false positives. If false negatives are rare, pass their share as tau.
+
+    Args:
+      tau: in [0, 1/2]; `InfoTrace.taus` has those of a fit.
+      gamma: in (0, 1/2]; `InfoTrace.gammas` has those of a fit.
+      epsilon: in (0, 1], a share of the weight of the examples.
+
+    Returns:
+      A Python integer, which `max_rounds` may be.
+
+    Raises:
+      ValueError: for a number out of its range, and for a traced one: the function runs on the
+        host.
+
+    Source: Hatano, Theorem 2, with the constants of its proof.
+
+    >>> [rounds_needed(tau, 0.1, 0.01) for tau in (0.0, 0.1, 0.5)]
+    [94, 167, 462]
+    """
+    tau, gamma, epsilon = _host_numbers(
+        "rounds_needed", tau=(tau, 0.0, 0.5), gamma=(gamma, 0.0, 0.5), epsilon=(epsilon, 0.0, 1.0)
+    )
+    for name, given in (("gamma", gamma), ("epsilon", epsilon)):
+        if given == 0:
+            raise ValueError(
+                f"{name} is 0: expected a number above 0, as no number of rounds is enough for 0"
+            )
+    rate = tau / gamma**2 + (1 - 2 * tau) / gamma
+    # Rounded up by more than the errors of the five operations.
+    rounds = 2 * rate * -math.log(epsilon) * (1 + 16 * np.finfo(float).eps)
+    return 1 + math.ceil(rounds)
+
+
+def risk_bound(
+    training_error: float,
+    *,
+    num_rounds: int,
+    vc_dimension: int,
+    num_examples: int,
+    delta: float = 0.05,
+) -> float:
+    """An upper bound on the error of an ensemble on new examples of the same distribution, which
+    holds with probability 1 - delta for all ensembles of `num_rounds` hypotheses at once.
+
+    It is training_error + sqrt(8 (ln(4 / delta) + g) / m), where g bounds the logarithm of the
+    number of ways in which such ensembles label 2 m examples: T d_H ln(2 e m / d_H) for the T
+    hypotheses, and (T + 1) ln(2 e m / (T + 1)) for the vote. Two votes for each hypothesis and
+    infinite votes are covered: on any sample they are a linear threshold function of the T outputs.
+
+    Args:
+      training_error: the unweighted share of wrong examples, in [0, 1].
+      num_rounds: T, at least 0; count a hypothesis that abstains as two.
+      vc_dimension: d_H of the class of the hypotheses, at least 0. It is at most log2 of their
+        number, and at most 1 + log2(N) for the 2 N literals of N attributes.
+      num_examples: m, at least 1; they are drawn independently, and the class of hypotheses is
+        fixed without them.
+      delta: the probability of failure, in (0, 1].
+
+    Returns:
+      A Python float in [0, 1]; 1 says nothing, as usual for fewer than some thousand examples.
+
+    Raises:
+      ValueError: for a number out of its range, and for a traced one: the function runs on the
+        host.
+
+    Source: Hatano, Section 2, states its order, sqrt(T d_H / m) up to logarithms; the inequality is
+    that of Vapnik and Chervonenkis (1971), the count that of Freund and Schapire (1997, Theorem 8).
+
+    >>> round(risk_bound(0.01, num_rounds=10, vc_dimension=5, num_examples=100_000), 3)
+    0.247
+    """
+    error, delta = _host_numbers(
+        "risk_bound", training_error=(training_error, 0.0, 1.0), delta=(delta, 0.0, 1.0)
+    )
+    for name, given, low in (
+        ("num_rounds", num_rounds, 0),
+        ("vc_dimension", vc_dimension, 0),
+        ("num_examples", num_examples, 1),
+    ):
+        check.count(name, given, low=low)
+    if delta == 0:
+        raise ValueError("delta is 0: expected a number above 0, as only 1 bounds every error")
+    num_labelled = 2 * num_examples
+    growth = num_rounds * _log_growth(num_labelled, vc_dimension) + _log_growth(
+        num_labelled, num_rounds + 1
+    )
+    gap = math.sqrt(8 * (math.log(4 / delta) + growth) / num_examples)
+    return min(1.0, error + gap)
+
+
+def _log_growth(num_examples: int, vc_dimension: int) -> float:
+    """The lemma of Sauer and Shelah: ln of the most labellings of examples by a class of the VC
+    dimension.
+    """
+    if vc_dimension == 0:
+        return 0.0
+    if num_examples <= vc_dimension:
+        return num_examples * math.log(2)
+    return vc_dimension * (1 + math.log(num_examples / vc_dimension))
+
+
+def _host_numbers(function: str, **given: tuple[Any, float, float]) -> list[float]:
+    """The numbers in 64 bits, checked against their least and greatest values."""
+    values = {name: value for name, (value, _, _) in given.items()}
+    check.on_host(function, instead="its arguments are Python numbers", **values)
+    for name, (value, low, high) in given.items():
+        check.number(name, value, low=low, high=high)
+    return [float(np.asarray(value)) for value in values.values()]
+
+
+class InfoTrace(NamedTuple):
+    """One number per round; +inf past the last round. Votes and normalisers are the same for a
+    hypothesis and for its negation: `taus` and `gammas` are those of the one that errs less, or of
+    the hypothesis itself if both err alike.
+    """
+
+    edges: Array  # [max_rounds] of the hypothesis as proposed
+    lower_bounds: Array  # [max_rounds] the training error
+    upper_bounds: Array  # [max_rounds] the product of the normalisers
+    seen_upper_bounds: Array  # [max_rounds]
+    # [max_rounds] fp / (fp + fn), the share of false positives; 0 without errors, and 1/2 in a
+    # round that casts no vote
+    taus: Array
+    # [max_rounds] 1/2 - error, where abstaining counts as half an error: half the size of the edge
+    gammas: Array
+    normalizers: Array  # [max_rounds] Z_t of the votes that were cast
 
 
 class Memory(NamedTuple):
@@ -87,6 +236,10 @@ class InfoBoost(boosting.Booster):
         first = boosting.before_first_round(memory, weights, certificate, capacity)
         is_allowed = (self.smoothing >= 0) & (self.smoothing <= _MOST_SMOOTHING)
         return first._replace(status=jnp.where(is_allowed, first.status, int(Status.INVALID_INPUT)))
+
+    def empty_trace(self, unused: Array) -> InfoTrace:
+        """The bounds, and tau, gamma and Z of Hatano."""
+        return InfoTrace(*[unused] * len(InfoTrace._fields))
 
     def absorb(
         self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
@@ -134,12 +287,39 @@ class InfoBoost(boosting.Booster):
             certificate=Certificate(
                 losses.training_error(dataset, scores), bound, bound, next_weights
             ),
-            edge=table.true_positive
-            + table.true_negative
-            - table.false_positive
-            - table.false_negative,
+            edge=_edge(table),
             status=status,
+            measures=_measures(table, vote, is_useless),
         )
+
+
+def _edge(table: Cells) -> Array:
+    return table.true_positive + table.true_negative - table.false_positive - table.false_negative
+
+
+def _measures(table: Cells, vote: Array, is_useless: Array) -> tuple[Array, Array, Array]:
+    """Tau, gamma and Z of a round, as `InfoTrace` has them."""
+    edge = _edge(table)
+    is_negated = edge < -_TIE * jnp.finfo(edge.dtype).eps
+    false_positive = jnp.where(is_negated, table.true_negative, table.false_positive)
+    false_negative = jnp.where(is_negated, table.true_positive, table.false_negative)
+    tau = numerics.safe_divide(false_positive, false_positive + false_negative)
+    shrinkage = (
+        table.abstained
+        + _shrunk(table.true_positive, table.false_positive, vote[0])
+        + _shrunk(table.true_negative, table.false_negative, vote[1])
+    )
+    return (
+        jnp.where(is_useless, 0.5, tau),
+        jnp.abs(edge) / 2,
+        jnp.where(is_useless, 1.0, shrinkage),
+    )
+
+
+def _shrunk(right: Array, wrong: Array, vote: Array) -> Array:
+    """The weight that an output keeps: an infinite vote is never wrong and leaves nothing."""
+    finite = jnp.where(jnp.isinf(vote), 0.0, vote)
+    return jnp.where(jnp.isinf(vote), 0.0, right * jnp.exp(-finite) + wrong * jnp.exp(finite))
 
 
 @meshes.takes_sharded

@@ -41,6 +41,7 @@ class Sizes(NamedTuple):
 VOTES = {
     "sparse": lambda sizes: jboost.l0.SearchConfig(max_hypotheses=sizes.max_sparse),
     "relaxed": lambda sizes: jboost.l0.RelaxedConfig(sizes.max_hypotheses),
+    "coefficients": lambda sizes: jboost.l0.CoefficientsConfig(),
 }
 
 
@@ -148,6 +149,7 @@ FITS = {
     "adaboost": _fit_adaboost,
     "l0": functools.partial(_fit_l0, vote="sparse"),
     "l0-relaxed": functools.partial(_fit_l0, vote="relaxed"),
+    "l0-coefficients": functools.partial(_fit_l0, vote="coefficients"),
     "l0-chosen": _fit_l0_chosen,
     "lpboost": _fit_lpboost,
     "slipper": _fit_slipper,
@@ -167,6 +169,7 @@ PEERS = {"imodels-slipper": slipper.fit_and_count}
 PARAMETERS = {  # what may be a list in the settings, and is in the figures
     "l0": "margin_times_m",
     "l0-relaxed": "margin_times_m",
+    "l0-coefficients": "margin_times_m",
     "lpboost": "nu",
 }
 

@@ -45,6 +45,11 @@ def advance_to_end(state: State, dataset: Dataset) -> State:
     return last
 
 
+def _is_fit(part: Any) -> bool:
+    """Whether it is a `Fit`, or a record with its fields and more."""
+    return isinstance(part, tuple) and hasattr(part, "trace")
+
+
 def walk(
     first: State,
     numbers: Array,
@@ -67,9 +72,7 @@ def walk(
             trace = jax.tree.map(lambda line: jnp.roll(line, -state.num_rounds), fit.trace)
             return fit._replace(trace=trace, num_rounds=last.num_rounds - state.num_rounds)
 
-        return last, jax.tree.map(
-            alone, finish(last, dataset), is_leaf=lambda part: isinstance(part, Fit)
-        )
+        return last, jax.tree.map(alone, finish(last, dataset), is_leaf=_is_fit)
 
     _, fits = loops.scan(visit, first, numbers)
     return fits

@@ -29,6 +29,7 @@ class Status(enum.IntEnum):
     CAPACITY_LIMIT = 12
     LOCAL_OPTIMUM = 13
     ENOUGH = 14
+    UNSOLVED_RELAXATION = 15
 
 
 # The order in which `explain` picks one code of a batch.
@@ -39,6 +40,7 @@ _BY_SEVERITY = (
     Status.PRIMAL_INFEASIBLE,
     Status.DUAL_INFEASIBLE,
     Status.UNFINISHED,
+    Status.UNSOLVED_RELAXATION,
     Status.NO_EDGE,
     Status.PRECISION_LIMIT,
     Status.TIME_LIMIT,
@@ -182,6 +184,17 @@ _EXPLANATIONS = {
             " nothing proves that there is no better one"
         ),
         "compare the other strategies or larger sizes, and `lower_bound` where it is not 0",
+    ),
+    Status.UNSOLVED_RELAXATION: (
+        (
+            "the vote asked for is the solution of the relaxation, and there is none: no round was"
+            " finished, or columns of the solution were overwritten. What was returned is the best"
+            " vote met; its bounds are valid"
+        ),
+        (
+            "allow one round at least, raise `max_columns`, or take another final vote: `search` of"
+            " jboost.l0.fit (--vote and --max-columns of the command line)"
+        ),
     ),
     Status.ENOUGH: (
         (

@@ -103,8 +103,11 @@ def _without_idle_rows(source: Source, name: str) -> Source:
     )
 
 
-def split_rows(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the rows to train on and of those held out, the same fraction of each class.
+def split_rows(
+    labels: np.ndarray, fraction: float, seed: int, *, option: str = "holdout"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the rows to train on and of those held out, the same fraction of each class;
+    messages name the option.
 
     Raises:
       ValueError: if a class would be empty on one side.
@@ -116,8 +119,8 @@ def split_rows(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarr
         count = round(fraction * len(rows))
         if fraction and not 0 < count < len(rows):
             raise ValueError(
-                f"holdout is {fraction:g}: of the {len(rows)} rows of class {sign:+d} it would hold"
-                f" out {count}: choose another fraction"
+                f"{option} is {fraction:g}: of the {len(rows)} rows of class {sign:+d} it would"
+                f" hold out {count}: choose another fraction"
             )
         held_out.append(rows[:count])
         kept.append(rows[count:])

@@ -79,6 +79,7 @@ class Settings:
     solver: str
     nu: tuple[float | str, ...]  # numbers or "cv"
     penalty: tuple[float | str, ...]  # numbers or "cv"
+    validation: float  # 0 for folds
     radius: float | str  # a number or "auto"
     tolerance: float
     train_scores: str
@@ -257,11 +258,11 @@ OPTIONS = (
     ),
     Option(
         "vote",
-        ("sparse", "relaxed"),
+        ("sparse", "relaxed", "coefficients"),
         ("sparse",),
-        "Which vote of the rules found: the one of fewest errors plus costs, or that of the"
-        " relaxation, told by a dozen rules, which mostly errs less on new rows. It may be"
-        " repeated.",
+        "Which vote of the rules found: the one of fewest errors plus costs; that of the"
+        " relaxation, approximated by a dozen rules, which mostly errs less on new rows; or that of"
+        " the relaxation as it is, of all its rules. It may be repeated.",
         methods=(L0,),
         num_values=ANY_NUMBER,
     ),
@@ -385,6 +386,17 @@ OPTIONS = (
         low=0,
         low_open=True,
         words=(CV,),
+    ),
+    Option(
+        "validation",
+        float,
+        0.0,
+        "Fraction of the rows to choose the penalty on: one split, in place of --folds. The penalty"
+        " chosen is then fitted to all rows.",
+        methods=(EXAMPLE_WEIGHTS,),
+        low=0,
+        high=1,
+        metavar="FRACTION",
     ),
     Option(
         "radius",

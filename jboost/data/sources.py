@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from jboost.data.known_files import how_to_get
 from jboost.data.table import close_matches
 
 STANDARD_INPUT = "-"
@@ -94,6 +95,9 @@ def _read(path: Path) -> bytes:
 
 
 def _not_found(path: Path) -> str:
+    known = how_to_get(path.name)
+    if known is not None:
+        return f"there is no such file. It is {known}. Name its place with --data"
     if not path.parent.is_dir():
         return f"there is no folder {path.parent}"
     files = [file.name for file in path.parent.iterdir() if file.is_file()]

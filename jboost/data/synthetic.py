@@ -4,10 +4,12 @@ and vmapped over keys.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, types
+from jboost.base import check, loops, types
 from jboost.base.types import Array, ArrayLike, Dataset
 
 _RIPLEY_CENTRES = (((-0.7, 0.3), (0.3, 0.3)), ((-0.3, 0.7), (0.4, 0.7)))  # of class -1, of class +1
@@ -97,6 +99,153 @@ def random_labels(key: Array, num_examples: int) -> Dataset:
         jax.random.uniform(point_key, (num_examples, 2), minval=-1.0),
         _draw_labels(label_key, num_examples),
     )
+
+
+class ThresholdFunction(NamedTuple):
+    """A linear threshold function of k Boolean attributes: +1 where the sum of the coefficients of
+    the true attributes is at least the threshold, else -1.
+
+    In the notation of Hatano, Section 4, it is sign(a.x + 1 - delta) for x in {-1, +1}^k, with a =
+    coefficients / sum, delta = `bias` and rho = `margin`.
+    """
+
+    coefficients: Array  # [k] int32, at least 1
+    threshold: Array  # [] int32, from 1 to the sum of the coefficients
+    margin: Array  # [] rho, the least |a.x + 1 - delta| over all x
+    bias: Array  # [] delta = (2 threshold - 1) / sum, the border halfway between two integers
+
+
+def r_of_k(r: int, k: int) -> ThresholdFunction:
+    """The function that is +1 where at least r of k attributes are true: r = 1 is a disjunction,
+    r = k a conjunction. Its `margin` is 1 / k.
+
+    Args:
+      r: static, from 1 to k.
+      k: static, at least 1.
+
+    Raises:
+      ValueError: for sizes out of their range.
+
+    Source: Hatano, Section 4.
+
+    >>> function = r_of_k(2, 4)
+    >>> float(function.margin), float(function.bias)
+    (0.25, 0.75)
+    """
+    check.count("k", k, low=1)
+    check.count("r", r, low=1)
+    if r > k:
+        raise ValueError(f"r is {r}, and k is {k}: expected r from 1 to k")
+    return _function(jnp.ones((k,), jnp.int32), jnp.asarray(r, jnp.int32), largest=1)
+
+
+def random_threshold(key: Array, k: int, *, largest: int = 5) -> ThresholdFunction:
+    """A threshold function of k attributes with random integer coefficients.
+
+    Coefficients are uniform in 1 .. largest. The threshold is uniform in 1 .. sum // 2, so that the
+    bias delta is below 1 (at k = 1 and coefficient 1 it is 1).
+
+    Args:
+      key: a JAX random key.
+      k: static, at least 1.
+      largest: static, at least 1.
+
+    Raises:
+      ValueError: for sizes out of their range.
+
+    >>> import jax
+    >>> function = random_threshold(jax.random.key(0), 6)
+    >>> bool(function.margin <= function.bias < 1)
+    True
+    """
+    check.count("k", k, low=1)
+    check.count("largest", largest, low=1)
+    of_coefficients, of_threshold = jax.random.split(key)
+    coefficients = jax.random.randint(of_coefficients, (k,), 1, largest + 1, jnp.int32)
+    most = jnp.maximum(jnp.sum(coefficients, dtype=jnp.int32) // 2, 1)
+    threshold = jax.random.randint(of_threshold, (), 1, most + 1, jnp.int32)
+    return _function(coefficients, threshold, largest=largest)
+
+
+def threshold_labels(function: ThresholdFunction, features: ArrayLike) -> Array:
+    """The labels [m] of a threshold function for Boolean features [m, N], N >= k, of which it reads
+    the first k.
+
+    Raises:
+      ValueError: at trace time, for features of fewer than k columns.
+
+    >>> threshold_labels(r_of_k(2, 3), [[1, 1, 0, 0], [1, 0, 0, 1]]).tolist()
+    [1.0, -1.0]
+    """
+    features = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
+    k = function.coefficients.shape[0]
+    if features.shape[1] < k:
+        raise ValueError(
+            f"features have {features.shape[1]} columns: expected at least {k}, one for each"
+            " coefficient of the function"
+        )
+    sums = jnp.sum(jnp.where(features[:, :k] > 0, function.coefficients, 0), axis=1)
+    return jnp.where(sums >= function.threshold, 1.0, -1.0)
+
+
+def threshold_examples(
+    key: Array, function: ThresholdFunction, num_examples: int, *, num_features: int | None = None
+) -> Dataset:
+    """Examples on both sides next to the border of a threshold function, the classes of equal
+    probability.
+
+    The attributes of the function become true in random order until the sum of their coefficients
+    reaches the threshold. A negative example stops before the last one. For `r_of_k` these are
+    uniform draws of r or r - 1 of the k attributes. Attributes that the function does not read are
+    fair coins.
+
+    Args:
+      key: a JAX random key.
+      function: of k attributes.
+      num_examples: m, static.
+      num_features: N, static, at least k; None for k.
+
+    Returns:
+      A `Dataset` with Boolean features [m, N].
+
+    Raises:
+      ValueError: at trace time, for sizes out of their range.
+
+    >>> import jax
+    >>> dataset = threshold_examples(jax.random.key(0), r_of_k(1, 3), 50, num_features=5)
+    >>> bool((dataset.features[:, :3].any(axis=1) == (dataset.labels > 0)).all())
+    True
+    """
+    _check_size(num_examples)
+    k = function.coefficients.shape[0]
+    num_features = k if num_features is None else num_features
+    check.count("num_features", num_features, low=k)
+    label_key, order_key, coin_key = jax.random.split(key, 3)
+    labels = _draw_labels(label_key, num_examples)
+    order = jnp.argsort(jax.random.uniform(order_key, (num_examples, k)), axis=1)
+    ordered = function.coefficients[order]
+    reached = jnp.cumsum(ordered, axis=1)
+    is_true = jnp.where(
+        labels[:, None] > 0, reached - ordered < function.threshold, reached < function.threshold
+    )
+    read = jnp.take_along_axis(is_true, jnp.argsort(order, axis=1), axis=1)
+    coins = jax.random.bernoulli(coin_key, shape=(num_examples, num_features - k))
+    return types.make_dataset(jnp.concatenate([read, coins], axis=1), labels)
+
+
+def _function(coefficients: Array, threshold: Array, *, largest: int) -> ThresholdFunction:
+    """The function with its margin, by the sums of all subsets of the coefficients."""
+    k = coefficients.shape[0]
+    sums = jnp.arange(k * largest + 1)
+
+    def add(is_sum: Array, coefficient: Array) -> tuple[Array, None]:
+        return is_sum | ((sums >= coefficient) & is_sum[jnp.maximum(sums - coefficient, 0)]), None
+
+    is_sum, _ = loops.scan(add, sums == 0, coefficients)
+    total = jnp.sum(coefficients, dtype=jnp.int32)
+    border = 2 * threshold - 1
+    distance = jnp.min(jnp.where(is_sum, jnp.abs(2 * sums - border), 2 * k * largest))
+    return ThresholdFunction(coefficients, threshold, distance / total, border / total)
 
 
 def _draw_labels(key: Array, num_examples: int) -> Array:

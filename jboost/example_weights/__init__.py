@@ -6,6 +6,7 @@ from jboost.example_weights.bounds import recompute_bounds
 from jboost.example_weights.choice import PenaltyChoice, choose_penalty
 from jboost.example_weights.large import State as LargeState
 from jboost.example_weights.large import fit_large
+from jboost.example_weights.sampling import SampledScores, sample_scores
 from jboost.example_weights.solve import Config, fit, validate
 from jboost.example_weights.types import ExampleWeightModel, compact
 
@@ -14,10 +15,12 @@ __all__ = [
     "ExampleWeightModel",
     "LargeState",
     "PenaltyChoice",
+    "SampledScores",
     "choose_penalty",
     "compact",
     "fit",
     "fit_large",
     "recompute_bounds",
+    "sample_scores",
     "validate",
 ]

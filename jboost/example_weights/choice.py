@@ -1,5 +1,5 @@
-"""The choice of the penalty by cross-validation: all folds and penalties in one compiled call, in
-which each penalty starts from the last iterate of the penalty before.
+"""The choice of the penalty by cross-validation, or on one split: all folds and penalties in one
+compiled call, in which each penalty starts from the last iterate of the penalty before.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jboost.base import check, derivatives, folds, loops, meshes, numerics, reduce
@@ -49,8 +50,9 @@ def choose_penalty(
     labels: ArrayLike,
     *,
     penalties: ArrayLike,
-    key: Array,
+    key: Array | None = None,
     num_folds: int = 5,
+    held_out: ArrayLike | None = None,
     radius: ArrayLike | None = None,
     kernel: Kernel | None = None,
     centre: ArrayLike | None = None,
@@ -58,7 +60,8 @@ def choose_penalty(
     tolerance: ArrayLike | None = None,
     config: Config | None = None,
 ) -> PenaltyChoice:
-    """Chooses the penalty by stratified k-fold cross-validation, in one compiled call.
+    """Chooses the penalty by stratified k-fold cross-validation, or on a given split, in one
+    compiled call.
 
     The matrix of disagreements is computed once, with the centre of all examples. A penalty below
     1 / m', with m' the number of examples of a training fold, is never chosen.
@@ -67,15 +70,19 @@ def choose_penalty(
       points: [m, d].
       labels: [m], +1 or -1.
       penalties: [k], preferably sorted: each one starts from the last iterate of the one before.
-      key: a JAX random key, for the folds.
-      num_folds: static, 2 or more.
+      key: a JAX random key, for the folds; not needed with `held_out`.
+      num_folds: static, 2 or more; is ignored with `held_out`.
+      held_out: [m] bool, the examples that a single split holds out, or [F, m] those of each of F
+        folds, in place of folds drawn with `key`. Naish-Guzman, Holden and Paquet train on one half
+        and validate on the other: `jboost.folds.stratified_folds(key, labels, num_folds=2)[0]`.
       radius: as for `fit`, like kernel, centre, mask, tolerance and config.
 
     Returns:
       A `PenaltyChoice`. Where no penalty has a solution on all folds, `penalty` is NaN.
 
     Raises:
-      ValueError: at trace time, naming the argument.
+      ValueError: at trace time, naming the argument; for a known `held_out` that holds out nothing,
+        or leaves nothing in a fold.
 
     >>> import jax, jboost
     >>> points, labels = (
@@ -87,29 +94,60 @@ def choose_penalty(
     ... )
     >>> float(choice.penalty), choice.losses.tolist()
     (0.5, [0.0, 0.0])
+    >>> choice = jboost.example_weights.choose_penalty(
+    ...     points, labels, penalties=[0.5, 1.0], radius=5.0, held_out=[0, 0, 1, 0, 1, 0]
+    ... )
+    >>> choice.fold_losses.tolist()
+    [[0.0, 0.0]]
     """
     inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
     penalties = check.numbers(
         "penalties", penalties, low=0, high=check.LARGEST, open_low=True
     ).astype(inputs.points.dtype)
     check.count("num_folds", num_folds, low=2)
+    split = None if held_out is None else _validate_split(held_out, inputs.mask)
+    if split is None and key is None:
+        raise ValueError(
+            "key is None: pass a random key for the folds, as jax.random.key(0), or a split as"
+            " held_out"
+        )
     tolerance = default_tolerance() if tolerance is None else tolerance
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     return _choose(
         inputs,
         penalties,
-        key,
+        key if split is None else None,
+        split,
         tolerance,
         num_folds=num_folds,
         config=check.config("config", Config(sparse=False) if config is None else config, Config),
     )
 
 
+def _validate_split(held_out: ArrayLike, mask: Array) -> Array:
+    """The split as folds [F, m] bool. Raises ValueError where a known one holds out nothing at all,
+    or all of the examples.
+    """
+    shape: tuple[int | str, ...] = mask.shape if np.ndim(held_out) == 1 else ("F", *mask.shape)
+    split = check.numeric("held_out", held_out, shape=shape, kinds="biu").astype(bool)
+    folds_of = split.reshape(-1, mask.shape[0])
+    if check.are_known(folds_of, mask):
+        counts = np.asarray(folds_of & mask[None, :]).sum(axis=1)
+        if not counts.any():
+            raise ValueError("held_out is False for all examples: expected some to validate on")
+        if (counts == int(np.asarray(mask).sum())).any():
+            raise ValueError(
+                "held_out is True for all examples of a fold: expected some to train on"
+            )
+    return folds_of
+
+
 @functools.partial(jax.jit, static_argnames=("num_folds", "config"))
 def _choose(
     inputs: Inputs,
     penalties: Array,
-    key: Array,
+    key: Array | None,
+    split: Array | None,
     tolerance: Array,
     *,
     num_folds: int,
@@ -121,7 +159,11 @@ def _choose(
     disagreement = jnp.where(
         valid, inputs.kernel.disagreement(points, points).astype(points.dtype), 0.0
     )
-    held_out = folds.stratified_folds(key, inputs.labels, num_folds=num_folds, mask=inputs.mask)
+    held_out = (
+        folds.stratified_folds(key, inputs.labels, num_folds=num_folds, mask=inputs.mask)
+        if split is None
+        else split & inputs.mask[None, :]
+    )
 
     def one_fold(is_out: Array) -> tuple[Array, Array]:
         training = jnp.where(is_out, 0.0, labels)

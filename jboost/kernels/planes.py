@@ -62,6 +62,15 @@ class Hyperplanes(Kernel):
         """Whether max_k (|x_k| + |x|) / 2 <= R."""
         return least_radius(points) <= self.radius
 
+    def draw(self, key: Array, points: Array) -> Array:
+        """The side of the origin, with a random sign, or the other."""
+        of_nearest, of_sign = jax.random.split(key)
+        nearest = self.radius * jax.random.uniform(
+            of_nearest, points.shape[1:], points.dtype, minval=-1.0
+        )
+        is_across = jnp.sum(points * nearest[None, :], axis=1) > jnp.sum(nearest**2)
+        return jax.random.rademacher(of_sign, (), points.dtype) * jnp.where(is_across, -1.0, 1.0)
+
 
 def hyperplanes(radius: ArrayLike) -> Hyperplanes:
     """The kernel of `disagreement`, as a record that fits take.

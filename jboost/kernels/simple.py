@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -41,6 +42,16 @@ class RandomStumps(Kernel):
             (points >= self.lower[None, :]) & (points <= self.upper[None, :]) & is_box, axis=1
         )
 
+    def draw(self, key: Array, points: Array) -> Array:
+        """The side of a uniform threshold of a random coordinate, with a random sign."""
+        self._validate(points)
+        of_coordinate, of_threshold, of_sign = jax.random.split(key, 3)
+        coordinate = jax.random.randint(of_coordinate, (), 0, points.shape[1])
+        low, high = self.lower[coordinate], self.upper[coordinate]
+        threshold = low + (high - low) * jax.random.uniform(of_threshold, (), points.dtype)
+        is_above = points[:, coordinate] > threshold
+        return jax.random.rademacher(of_sign, (), points.dtype) * jnp.where(is_above, 1.0, -1.0)
+
     def _validate(self, points: Array) -> None:
         """Raises ValueError unless there is a range for each coordinate."""
         if points.shape[1] != self.lower.shape[-1]:
@@ -62,6 +73,13 @@ class CentralHyperplanes(Kernel):
     def is_inside(self, points: Array) -> Array:
         """True for all points."""
         return everywhere((), points)
+
+    def draw(self, key: Array, points: Array) -> Array:
+        """The side of a plane with a Gaussian normal; the origin is on the positive one."""
+        normal = jax.random.normal(key, points.shape[1:], points.dtype)
+        return jnp.where(jnp.sum(points * normal[None, :], axis=1) >= 0, 1.0, -1.0).astype(
+            points.dtype
+        )
 
 
 def stumps(lower: ArrayLike, upper: ArrayLike) -> RandomStumps:

@@ -32,6 +32,17 @@ class Kernel(abc.ABC):
         only a part of the space.
         """
 
+    def draw(self, key: Array, points: Array) -> Array:
+        """The outputs +1 or -1 [k] of one random hypothesis of the measure at points [k, d]. It is
+        used by `jboost.example_weights.sample_scores` alone, and has no default: it raises
+        ValueError.
+        """
+        del key, points
+        raise ValueError(
+            f"kernel is a {type(self).__name__}, which draws no hypotheses: inherit from"
+            " jboost.kernels.Kernel, and write its method draw"
+        )
+
 
 @register
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import boosting, check, derivatives, devices, meshes
-from jboost.base.boosting import Absorbed, Ensemble, Fit, State
+from jboost.base.boosting import Absorbed, Ensemble, State
 from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -26,10 +26,11 @@ from jboost.base.types import Array, ArrayLike, Dataset, PyTree
 from jboost.l0 import columns, pricing, relaxation
 from jboost.l0.columns import NUM_CONSTANTS
 from jboost.l0.pricing import Priced, Proof
-from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
+from jboost.l0.types import L0Fit, L0Relaxation, RelaxationConfig, WarmStart
 from jboost.l0.votes import local_search, rounded
+from jboost.l0.votes.solution import CoefficientsConfig
 
-VoteConfig = local_search.SearchConfig | rounded.RelaxedConfig
+VoteConfig = local_search.SearchConfig | rounded.RelaxedConfig | CoefficientsConfig
 
 _CONSTANTS = tuple(range(NUM_CONSTANTS))
 # The smallest tolerance of a relaxation, as a share of the tolerance of the fit.
@@ -97,6 +98,8 @@ class Memory(NamedTuple):
     num_idle: Array  # [] int32 idle rounds in a row
     # [] the share of the duals of the best proof in the next duals that are priced
     smoothing: Array
+    # the last solution of (18) with the cuts of the config; its warm start is `warm`, and here ()
+    relaxation: L0Relaxation
 
 
 @register
@@ -180,6 +183,7 @@ class L0(boosting.Booster):
             gap=infinite,
             num_idle=jnp.zeros((), jnp.int32),
             smoothing=jnp.full((), _FIRST_SMOOTHING, outputs.dtype),
+            relaxation=_not_solved(warm),
         )
 
     def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: PyTree) -> Priced:
@@ -242,6 +246,7 @@ class L0(boosting.Booster):
         entered = columns.enter(
             memory.outputs, memory.costs, memory.is_used, proposal, worth, ~is_closed
         )
+        memory = memory._replace(relaxation=self._last_relaxation(before, proposal.relaxation))
         memory = _with_columns(memory, entered)._replace(best=best)
         is_smaller = upper - lower < _LEAST_GAIN * memory.gap
         has_gained = ((entered.num_new > 0) & ~jnp.all(entered.is_used)) | is_smaller
@@ -265,6 +270,17 @@ class L0(boosting.Booster):
             certificate=self.certificate(memory),
             edge=jnp.max(proposal.values),
             status=self._status(memory, proposal.relaxation.status, is_closed & is_last),
+        )
+
+    def _last_relaxation(self, before: Memory, solved: L0Relaxation) -> L0Relaxation:
+        """The last solution of (18): that of this round, unless it has the cuts "either" for (15)
+        alone.
+        """
+        is_other = before.either & (self.config.cuts == "ordered")
+        return jax.tree.map(
+            lambda old, new: jnp.where(is_other, old, new),
+            before.relaxation,
+            solved._replace(warm=()),
         )
 
     def _with_bounds(self, memory: Memory, dataset: Dataset, proposal: Priced) -> Memory:
@@ -397,6 +413,42 @@ def _with_columns(memory: Memory, entered: columns.Entered) -> Memory:
         costs=entered.costs,
         is_used=entered.is_used,
         warm=memory.warm._replace(primal=primal),
+        relaxation=_without_columns(memory.relaxation, NUM_CONSTANTS + entered.slots),
+    )
+
+
+def _without_columns(solved: L0Relaxation, slots: Array) -> L0Relaxation:
+    """The relaxation after columns were written over. It has no upper bound if one of them was
+    used.
+    """
+    is_written = jnp.zeros(solved.coefficients.shape, bool).at[slots].set(True, mode="drop")
+    was_used = jnp.any(is_written & ((solved.coefficients > 0) | (solved.selected > 0)))
+    return solved._replace(
+        coefficients=jnp.where(is_written, 0.0, solved.coefficients),
+        selected=jnp.where(is_written, 0.0, solved.selected),
+        upper_bound=jnp.where(was_used, jnp.inf, solved.upper_bound),
+        status=jnp.where(was_used, int(Status.CAPACITY_LIMIT), solved.status).astype(jnp.int32),
+    )
+
+
+def _not_solved(cold: WarmStart) -> L0Relaxation:
+    """A relaxation without solution, with arrays shaped as those of a warm start."""
+    zero, none = jnp.zeros_like(cold.convexity), jnp.zeros((), jnp.int32)
+    return L0Relaxation(
+        coefficients=jnp.zeros_like(cold.primal.coefficients),
+        selected=jnp.zeros_like(cold.primal.selected),
+        slacks=jnp.zeros_like(cold.primal.slacks),
+        lower_bound=zero - jnp.inf,
+        upper_bound=zero + jnp.inf,
+        example_weights=jnp.zeros_like(cold.dual.example_weights),
+        pairs=jnp.full_like(cold.pairs, -1),
+        pair_weights=jnp.zeros_like(cold.dual.pair_weights),
+        convexity=zero,
+        num_cuts=none,
+        num_iterations=none,
+        num_rounds=none,
+        warm=(),
+        status=jnp.full((), int(Status.UNFINISHED), jnp.int32),
     )
 
 
@@ -462,7 +514,9 @@ def validate_search(search: Any) -> VoteConfig:
     """The config of the final vote; `SearchConfig()` for None. Raises ValueError for other
     types.
     """
-    return check.config("search", search, local_search.SearchConfig, rounded.RelaxedConfig)
+    return check.config(
+        "search", search, local_search.SearchConfig, rounded.RelaxedConfig, CoefficientsConfig
+    )
 
 
 def validate_learner(learner: Any) -> None:
@@ -534,12 +588,22 @@ def reopen(state: State, margin: Array, dataset: Dataset) -> State:
     )
 
 
+def _has_solution(memory: Memory) -> Array:
+    """Whether (18) was solved over columns that are all still held, [] bool."""
+    return jnp.isfinite(memory.relaxation.upper_bound)
+
+
 def _final_vote(
     memory: Memory, instance: local_search.Instance, config: VoteConfig
 ) -> local_search.Vote:
     """The final vote over the current columns, by the method of the config."""
     if isinstance(config, rounded.RelaxedConfig):
         return rounded.find(instance, memory.warm.primal.coefficients, config=config)
+    if isinstance(config, CoefficientsConfig):
+        found = local_search.evaluate(instance, memory.relaxation.coefficients)
+        return jax.tree.map(
+            lambda new, old: jnp.where(_has_solution(memory), new, old), found, memory.best
+        )
     return _sparse_vote(memory, instance, config)
 
 
@@ -586,7 +650,7 @@ def _sparse_vote(
 
 @meshes.takes_gathered
 @devices.host_jit
-def finish(state: State, dataset: Dataset) -> Fit:
+def finish(state: State, dataset: Dataset) -> L0Fit:
     """The fit of a state: computes the final vote over its columns by the method of `search`."""
     fitted = boosting.finish(state)
     booster, memory = state.booster, state.memory
@@ -599,8 +663,18 @@ def finish(state: State, dataset: Dataset) -> Fit:
     ensemble = fitted.ensemble._replace(votes=booster.votes(best), constant=booster.constant(best))
     ensemble = boosting.unless_invalid(ensemble, fitted.status)
     used_up = (fitted.status == int(Status.ROUND_LIMIT)) & booster.has_solved(memory)
-    status = jnp.where(used_up, int(Status.OPTIMAL), fitted.status).astype(jnp.int32)
-    return fitted._replace(ensemble=ensemble, certificate=certificate, status=status)
+    status = jnp.where(used_up, int(Status.OPTIMAL), fitted.status)
+    if isinstance(booster.search, CoefficientsConfig):
+        is_without = ~_has_solution(memory) & (status != int(Status.INVALID_INPUT))
+        status = jnp.where(is_without, int(Status.UNSOLVED_RELAXATION), status)
+    return L0Fit(
+        ensemble,
+        certificate,
+        fitted.trace,
+        fitted.num_rounds,
+        memory.relaxation._replace(warm=memory.warm),
+        status.astype(jnp.int32),
+    )
 
 
 @meshes.takes_gathered
@@ -619,7 +693,7 @@ def fit(
     bound_integer: bool = True,
     on_step: OnStep | None = None,
     initial: State | None = None,
-) -> Fit:
+) -> L0Fit:
     """L0-RBoost: an ensemble of few hypotheses with few errors, by column generation on the
     tightened relaxation and a local search (Goldberg and Eckstein 2009, Algorithm 1).
 
@@ -653,7 +727,8 @@ def fit(
         for the least (15). `RelaxedConfig()` approximates the vote of the last relaxation by a
         dozen of its hypotheses: these are more, and make mostly fewer errors on new examples. Both
         have `max_hypotheses`, the largest number of hypotheses that vote. The bounds on (15) do not
-        take this limit into account.
+        take this limit into account. `CoefficientsConfig()` takes the solution lambda of (18) as it
+        is, as Algorithm 1 does; if there is none, the status is UNSOLVED_RELAXATION.
       max_columns: static; the largest number of hypotheses held at a time. When there are more, new
         ones overwrite those that are no longer used. The time of a round grows with its square.
       bound_integer: static; whether rounds go on after (18) is solved until (15) is bounded too, by
@@ -666,12 +741,13 @@ def fit(
         that never stops it.
 
     Returns:
-      A `Fit` with an `L0Certificate`: lower_bound <= optimum of (18), with the cuts of `config`,
+      An `L0Fit` with an `L0Certificate`: lower_bound <= optimum of (18), with the cuts of `config`,
       over all hypotheses <= upper_bound, and integer_lower_bound <= optimum of
       (15) <= integer_upper_bound, which the ensemble attains. The status refers to (18): OPTIMAL;
       PRECISION_LIMIT if further rounds find no new column while the gap is open; CAPACITY_LIMIT if
       columns that would close the gap find no free slot (raise `max_columns`), or cuts find none
-      (raise `capacity` of `config`).
+      (raise `capacity` of `config`). `relaxation` is the last solution of (18): slacks, selected
+      and coefficients as Algorithm 1 returns them, the duals, and the cuts.
 
     Raises:
       ValueError: at trace time, naming the argument; for a margin outside (0, 1] where it is
@@ -701,4 +777,7 @@ def fit(
         bound_integer=bound_integer,
     )
     options: dict[str, Any] = {"key": key, "max_rounds": max_rounds, "finish": finish}
-    return boosting.fit(booster, learner, dataset, on_step=on_step, initial=initial, **options)
+    fitted: Any = boosting.fit(
+        booster, learner, dataset, on_step=on_step, initial=initial, **options
+    )
+    return fitted

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from jboost.base import check
+from jboost.base.boosting import Ensemble
 from jboost.base.types import Array
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
@@ -223,5 +224,20 @@ class L0Relaxation(NamedTuple):
     num_cuts: Array  # [] int32 cuts in the working set at the end
     num_iterations: Array  # [] int32 of the solver, summed over all rounds
     num_rounds: Array  # [] int32
-    warm: WarmStart
+    warm: Any  # a `WarmStart`; () within the state of a fit, which has it elsewhere
+    status: Array  # [] int32
+
+
+class L0Fit(NamedTuple):
+    """The result of `jboost.l0.fit`: a `jboost.boosting.Fit` with the relaxation."""
+
+    ensemble: Ensemble
+    certificate: Any  # an `L0Certificate`
+    trace: Any  # a `jboost.boosting.Trace`
+    num_rounds: Array  # [] int32
+    # The last solution of (18), over the columns that were held when it was solved. Columns 0 and 1
+    # are the constants +1 and -1, column 2 + k is that of slot k of the ensemble. A column that
+    # came later has coefficient 0. Before the first round, and where a column of the solution was
+    # overwritten later, `upper_bound` is inf and `status` is not OPTIMAL.
+    relaxation: L0Relaxation
     status: Array  # [] int32

@@ -3,6 +3,7 @@ labels, by exact branch and bound.
 """
 
 from jboost.monomials import costs
+from jboost.monomials.complexity import rademacher_complexity
 from jboost.monomials.solve import covers, greedy, maximum_agreement
 from jboost.monomials.types import Monomials, MonomialSolution, SearchConfig
 
@@ -14,4 +15,5 @@ __all__ = [
     "covers",
     "greedy",
     "maximum_agreement",
+    "rademacher_complexity",
 ]

@@ -1,8 +1,8 @@
 """The cost of a monomial of order k, in units of a misclassified example: the c_u of Goldberg and
 Eckstein (2009).
 
-A cost function maps (orders [D], num_attributes, num_examples, max_order) to costs [D]. `mdl` and
-`rademacher` return cost functions. Any other function with this signature can be used. Define it at
+A cost function maps (orders [D], num_attributes, num_examples, max_order) to costs [D]. `mdl`,
+`rademacher` and `by_order` return cost functions. Any other function with this signature can be used. Define it at
 module level, so that equal learners compare equal.
 """
 
@@ -112,6 +112,43 @@ class Rademacher:
         return _where_there_are_any(
             self.scale * jnp.sqrt(2 * num_examples * size), orders, num_attributes
         )
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class ByOrder:
+    """Costs from a table, whatever the data."""
+
+    table: Array  # [K] of the orders 1 to K
+
+    def __call__(
+        self, orders: Array, num_attributes: ArrayLike, num_examples: ArrayLike, max_order: int
+    ) -> Array:
+        """Costs [D] of orders [D], from 1 up; +inf for those that the table does not have."""
+        del num_examples, max_order
+        orders = jnp.asarray(orders)
+        costs = jnp.where(
+            orders <= self.table.shape[0], self.table.at[orders - 1].get(mode="clip"), jnp.inf
+        )
+        return _where_there_are_any(costs, orders, num_attributes)
+
+
+def by_order(table: ArrayLike) -> ByOrder:
+    """Costs by the number of literals, such as a multiple of
+    `jboost.monomials.rademacher_complexity`, which sees the data.
+
+    Args:
+      table: [K] the costs of the orders 1 to K, not negative; higher orders are not allowed.
+
+    Raises:
+      ValueError: for an empty table, or a number below 0.
+
+    >>> import jax.numpy as jnp
+    >>> from jboost.monomials import costs
+    >>> costs.by_order([1.0, 2.5])(jnp.array([2, 1, 3]), 8, 100, 3).tolist()
+    [2.5, 1.0, inf]
+    """
+    return ByOrder(check.numbers("table", table, low=0))
 
 
 def mdl(

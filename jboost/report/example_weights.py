@@ -96,7 +96,8 @@ def choice_lines(choice: dict[str, Any]) -> list[str]:
         + (f"{row['mean']:.2%}" if row["mean"] is not None else "unbounded")
         for row in choice["losses"]
     )
-    said = [f"choice      penalty {choice['chosen']:.4g} by cross-validation ({tried})"]
+    how = "by cross-validation" if choice.get("validation", 0) == 0 else "on one split"
+    said = [f"choice      penalty {choice['chosen']:.4g} {how} ({tried})"]
     num_tried, wanted = len(choice["losses"]), choice["candidates"]
     return (
         said

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from jboost import l0
 from jboost.base import status
 from jboost.base.boosting import Ensemble, Fit
 from jboost.data import binarization
@@ -209,32 +210,19 @@ def code_length(
     {'support': 2, 'model': 38, 'errors': 21, 'total': 59}
     """
     used = [*orders, *([0] if has_constant else [])]
-    place, highest = _bits(num_examples), num_attributes if max_order is None else max_order
-    model = len(used) * _bits(highest + 1) + sum(
-        _bits(2 ** (order + 1) * math.comb(num_attributes, order)) for order in used
+    highest = num_attributes if max_order is None else max_order
+    length = l0.code_length(
+        [2 ** (order + 1) * math.comb(num_attributes, order) for order in used],
+        num_tables=highest + 1,
+        num_examples=num_examples,
+        num_errors=num_errors,
     )
-    model += (len(used) + 1) * place
     return {
-        "support": len(used),
-        "model": model,
-        "errors": num_errors * place,
-        "total": model + num_errors * place,
+        "support": length.support,
+        "model": length.model,
+        "errors": length.errors,
+        "total": length.total,
     }
-
-
-def risk_bound(num_bits: float, num_examples: int, *, delta: float = DELTA) -> float:
-    """The bound (5) of the error on M new rows, code length / M + ln(1 / delta) / M. It holds with
-    probability 1 - delta. A bound above 1 is vacuous.
-
-    Args:
-      num_bits: the code length.
-      num_examples: M.
-      delta: in (0, 1).
-
-    >>> round(risk_bound(59, 100), 4)
-    0.62
-    """
-    return (num_bits + math.log(1 / delta)) / num_examples
 
 
 def lines(
@@ -360,8 +348,3 @@ def _risk(bound: float) -> str:
 
 def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.6g}"
-
-
-def _bits(size: int) -> int:
-    """ceil(log2 size), for an integer of at least 1."""
-    return (size - 1).bit_length()

@@ -254,3 +254,28 @@ def test_the_penalty_is_chosen_and_evaluated(folder):
     status, said, err = run_in(folder, "fit", *DATA, "--output", "chosen", "--precision", "float32")
     assert (status, err) == (0, "")
     assert "by cross-validation" in said
+
+
+def test_validation_holds_out_a_share_of_each_class(monkeypatch):
+    frame = make_frame()
+    points = frame.select("x", "y").to_numpy()
+    labels = np.where(frame["class"].to_numpy() == "yes", 1, -1)
+    asked = {}
+
+    def choose_penalty(points, labels, **options):
+        asked.update(options)
+        raise ValueError("seen")
+
+    monkeypatch.setattr(example_weights, "choose_penalty", choose_penalty)
+    settings = settings_of(penalty=(0.1, 0.2), validation=0.25)
+    chosen = np.arange(ROWS) < 24
+    with pytest.raises(ValueError, match="seen"):
+        method.choose(Examples(points, labels, np.ones(ROWS)), chosen, settings)
+    held_out = asked["held_out"]
+    assert held_out.dtype == bool
+    assert not held_out[24:].any()
+    assert held_out[:24][labels[:24] > 0].sum() == 3
+    assert held_out[:24][labels[:24] < 0].sum() == 3
+    few = np.arange(ROWS) < 4
+    with pytest.raises(ValueError, match=r"validation is 0\.25: of the 2 rows of class -1"):
+        method.choose(Examples(points, labels, np.ones(ROWS)), few, settings)

@@ -360,6 +360,35 @@ def test_the_vote_is_the_one_asked_for(run, monkeypatch, arguments, search):
     assert asked["search"] == search
 
 
+@pytest.mark.parametrize(
+    "vote", [("coefficients",), ("sparse", "coefficients")], ids=["alone", "one of two"]
+)
+def test_the_vote_of_the_coefficients_is_that_of_fit(run, monkeypatch, vote):
+    asked = {}
+
+    def fit(*arguments, **options):
+        asked.update(options)
+        raise ValueError("seen")
+
+    monkeypatch.setattr(jboost.l0, "fit" if len(vote) == 1 else "choose", fit)
+    votes = tuple(word for one in vote for word in ("--vote", one))
+    code, out, err = run("fit", *DATA, *QUICK, *votes, "--output", "unseen")
+    assert (code, out) == (2, "")
+    assert "seen" in err
+    wanted = jboost.l0.CoefficientsConfig()
+    assert asked["search"] == (wanted if len(vote) == 1 else [jboost.l0.SearchConfig(), wanted])
+
+
+@pytest.mark.parametrize("option", [("--max-rules", "3"), ("--max-order", "cv")])
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+def test_the_vote_of_the_coefficients_has_no_limit(run, command, option):
+    output = ("--output", "unseen") if command == "fit" else ()
+    code, out, err = run(command, *DATA, *QUICK, "--vote", "coefficients", *option, *output)
+    assert (code, out) == (2, "")
+    assert " ".join(option) in err
+    assert "--vote coefficients" in err
+
+
 @pytest.mark.slow
 def test_rules_of_the_relaxation(folder, report, run):
     code, _, err = run("fit", *DATA, *QUICK, "--vote", "relaxed", "--output", "relaxed")

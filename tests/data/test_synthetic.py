@@ -1,5 +1,8 @@
 """Moments, reproducibility and transformations of the synthetic data sets."""
 
+import itertools
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,3 +72,62 @@ def test_sizes(generate):
     assert generate(jax.random.key(0), 0).features.shape == (0, 2)
     with pytest.raises(ValueError, match="num_examples is -1"):
         generate(jax.random.key(0), -1)
+
+
+THRESHOLDS = (
+    synthetic.r_of_k(1, 4),
+    synthetic.r_of_k(4, 4),
+    *(synthetic.random_threshold(jax.random.key(seed), 5) for seed in range(4)),
+    synthetic.random_threshold(jax.random.key(0), 1, largest=1),
+)
+
+
+@pytest.mark.parametrize("function", THRESHOLDS)
+def test_threshold_function_has_the_margin_and_bias_of_the_cube(function):
+    coefficients = np.asarray(function.coefficients, float)
+    k, total = len(coefficients), coefficients.sum()
+    cube = np.array(list(itertools.product((0, 1), repeat=k)))
+    scores = (2 * cube - 1) @ (coefficients / total) + 1 - float(function.bias)
+    assert np.abs(scores).min() == pytest.approx(float(function.margin), abs=1e-6)
+    expected = np.where(cube @ coefficients >= int(function.threshold), 1, -1)
+    np.testing.assert_array_equal(np.sign(scores), expected)
+    np.testing.assert_array_equal(synthetic.threshold_labels(function, cube), expected)
+
+
+@pytest.mark.parametrize("function", THRESHOLDS)
+def test_threshold_examples_stand_next_to_the_border(function):
+    k = len(function.coefficients)
+    dataset = synthetic.threshold_examples(jax.random.key(1), function, 400, num_features=7)
+    features = np.asarray(dataset.features)
+    assert features.shape == (400, 7)
+    assert features.dtype == bool
+    np.testing.assert_array_equal(dataset.labels, synthetic.threshold_labels(function, features))
+    sums = features[:, :k] @ np.asarray(function.coefficients)
+    largest = int(function.coefficients.max())
+    assert (np.abs(sums - int(function.threshold) + 0.5) < largest).all()
+    assert abs((np.asarray(dataset.labels) > 0).mean() - 0.5) < 0.12
+    assert (np.abs(features[:, k:].mean(axis=0) - 0.5) < 0.12).all()
+
+
+def test_threshold_examples_of_r_of_k_draw_every_subset_alike():
+    dataset = synthetic.threshold_examples(jax.random.key(2), synthetic.r_of_k(2, 4), SIZE)
+    negative, positive = classes(dataset)
+    for rows, size in ((negative, 1), (positive, 2)):
+        assert (rows.sum(axis=1) == size).all()
+        _, counts = np.unique(rows, axis=0, return_counts=True)
+        share = 1 / len(counts)
+        assert len(counts) == math.comb(4, size)
+        assert np.abs(counts / len(rows) - share).max() < 4 * np.sqrt(share / len(rows))
+
+
+def test_threshold_sizes():
+    function = synthetic.r_of_k(1, 3)
+    assert synthetic.threshold_examples(jax.random.key(0), function, 0).features.shape == (0, 3)
+    with pytest.raises(ValueError, match="r is 4, and k is 3"):
+        synthetic.r_of_k(4, 3)
+    with pytest.raises(ValueError, match="num_features is 2"):
+        synthetic.threshold_examples(jax.random.key(0), function, 5, num_features=2)
+    with pytest.raises(ValueError, match="features have 2 columns: expected at least 3"):
+        synthetic.threshold_labels(function, np.zeros((1, 2)))
+    with pytest.raises(ValueError, match="k is 0"):
+        synthetic.random_threshold(jax.random.key(0), 0)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from jboost.base.boosting.types import Absorbed, Ensemble, Proposal
+from jboost.base.boosting.types import Absorbed, Ensemble, Proposal, Trace
 from jboost.base.types import Array, Dataset, PyTree
 
 # Chosen so that one wrong, missing or added letter in a name of five letters is close.
@@ -191,6 +191,13 @@ class Booster(Protocol, abc.ABC):
         self, memory: PyTree, dataset: Dataset, proposal: Any, ensemble: Ensemble
     ) -> Absorbed:
         """Takes the outputs of a proposal, or the result of `ask`."""
+
+    def empty_trace(self, unused: Array) -> Any:
+        """The trace before the first round, whose fields are all `unused`, [max_rounds] of +inf. A
+        booster that records more numbers of each round returns a NamedTuple with the fields of
+        `Trace` and more; its `absorb` returns their values as `Absorbed.measures`.
+        """
+        return Trace(unused, unused, unused, unused)
 
     @property
     def takes_each_once(self) -> bool:

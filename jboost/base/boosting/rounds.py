@@ -70,10 +70,16 @@ def begin_traced(
         example_weights=first.example_weights,
         ensemble=Ensemble(learner, slots, first.votes, first.constant, first.count),
         certificate=spoil_unless(sound, first.certificate),
-        trace=Trace(unused, unused, unused, unused),
+        trace=_empty_trace(booster, unused),
         num_rounds=jnp.zeros((), jnp.int32),
         status=jnp.where(sound, first.status, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )
+
+
+def _empty_trace(booster: Any, unused: Array) -> Any:
+    """The trace of a booster; a plain one for a booster without the base class."""
+    make = getattr(booster, "empty_trace", None)
+    return Trace(unused, unused, unused, unused) if make is None else make(unused)
 
 
 @meshes.takes_sharded
@@ -139,6 +145,7 @@ def advance(state: State, dataset: Dataset) -> State:
         certificate.lower_bound,
         certificate.upper_bound,
         certificate.seen_upper_bound,
+        *now.measures,
     )
     return State(
         booster=state.booster,
@@ -147,7 +154,7 @@ def advance(state: State, dataset: Dataset) -> State:
         example_weights=now.example_weights,
         ensemble=Ensemble(state.ensemble.learner, hypotheses, now.votes, now.constant, now.count),
         certificate=certificate,
-        trace=Trace(
+        trace=type(state.trace)(
             *(
                 column.at[state.num_rounds].set(bound)
                 for column, bound in zip(state.trace, bounds, strict=True)

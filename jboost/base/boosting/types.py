@@ -58,7 +58,9 @@ class Certificate(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """One number per round; +inf past the last round."""
+    """One number per round; +inf past the last round. A booster may have a record with more fields
+    (`Booster.empty_trace`).
+    """
 
     edges: Array  # [max_rounds] of the best proposed hypothesis
     lower_bounds: Array  # [max_rounds]
@@ -79,6 +81,9 @@ class Absorbed(NamedTuple):
     certificate: Any  # a `Certificate`, or a record with its fields and more
     edge: Array  # [] of the best proposed hypothesis
     status: Array  # [] int32, UNFINISHED to continue
+    # the numbers [] of this round for the fields that the trace of the booster has after those of
+    # `Trace`, in their order
+    measures: tuple[Array, ...] = ()
 
 
 class State(NamedTuple):
@@ -90,7 +95,7 @@ class State(NamedTuple):
     example_weights: Array  # [m] under which the learner proposes next
     ensemble: Ensemble
     certificate: Any  # a `Certificate`, or a record with its fields and more
-    trace: Trace
+    trace: Any  # a `Trace`, or a record with its fields and more
     num_rounds: Array  # [] int32
     status: Array  # [] int32, UNFINISHED while rounds remain and nothing stopped them
 
@@ -110,6 +115,6 @@ class Fit(NamedTuple):
 
     ensemble: Ensemble
     certificate: Any  # a `Certificate`, or a record with its fields and more
-    trace: Trace
+    trace: Any  # a `Trace`, or a record with its fields and more
     num_rounds: Array  # [] int32
     status: Array  # [] int32

@@ -77,6 +77,7 @@ def fit(settings: Settings, say: Any) -> None:
                 "chosen": choice.penalty,
                 "losses": losses,
                 "candidates": choice.num_candidates,
+                "validation": settings.validation,
             },
             "model": description,
             "losses": found,

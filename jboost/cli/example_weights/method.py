@@ -166,8 +166,8 @@ def penalties(settings: Settings, num_rows: int) -> tuple[float, ...]:
 def choose(
     examples: Examples, chosen: np.ndarray, settings: Settings, *, on_step: OnStep | None = None
 ) -> Choice:
-    """The penalty of least error in stratified cross-validation on the rows where `chosen` is True,
-    all in one compiled call.
+    """The penalty of least error on the rows where `chosen` is True, in stratified cross-validation
+    or on one split, all in one compiled call.
 
     Args:
       examples: all rows.
@@ -184,14 +184,16 @@ def choose(
     candidates = penalties(settings, count)
     if len(candidates) == 1:
         return Choice(candidates[0])
-    inputs.check_folds(examples.labels[chosen], settings)
+    split = _validation_split(examples.labels, chosen, settings)
+    if not split:
+        inputs.check_folds(examples.labels[chosen], settings)
     centre, radius = cube_for(examples.points, chosen, settings)
     padded, mask = _padded(examples, chosen)
     table: list[dict[str, Any]] = []
     with jax.enable_x64(settings.precision == "float64"):
         for part in [candidates] if on_step is None else [(one,) for one in candidates]:
             try:
-                table += _losses(padded, mask, Cube(centre, radius), part, settings)
+                table += _losses(padded, mask, Cube(centre, radius), part, settings, **split)
             except KeyboardInterrupt:
                 if not table:
                     raise
@@ -202,9 +204,24 @@ def choose(
     if not np.isfinite(best["mean"]):
         raise ValueError(
             f"penalty: none of {', '.join(f'{one:g}' for one in candidates)} is 1 / rows of a"
-            " training fold or more: raise --penalty"
+            " training part or more: raise --penalty"
         )
     return Choice(best["penalty"], tuple(table), len(candidates))
+
+
+def _validation_split(
+    labels: np.ndarray, chosen: np.ndarray, settings: Settings
+) -> dict[str, np.ndarray]:
+    """The rows of the one split that are held out, `held_out` [m] bool, the same fraction of each
+    class; empty for folds.
+    """
+    if settings.validation == 0:
+        return {}
+    rows = np.flatnonzero(chosen)
+    _, apart = inputs.split_rows(
+        labels[rows], settings.validation, settings.seed + _STREAM, option="validation"
+    )
+    return {"held_out": np.isin(np.arange(len(labels)), rows[apart])}
 
 
 def _losses(
@@ -213,14 +230,19 @@ def _losses(
     cube: Cube,
     candidates: tuple[float, ...],
     settings: Settings,
+    *,
+    held_out: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
-    """What penalties lose in cross-validation, by one compiled call over folds and penalties."""
+    """What penalties lose on held-out rows, by one compiled call over folds and penalties."""
+    if held_out is not None:
+        held_out = np.pad(held_out, (0, len(mask) - len(held_out)))
     found = example_weights.choose_penalty(
         padded.points,
         padded.labels,
         penalties=np.array(candidates, settings.precision),
         key=jax.random.fold_in(jax.random.key(settings.seed), _STREAM),
         num_folds=settings.folds,
+        held_out=held_out,
         kernel=kernels.hyperplanes(cube.radius),
         centre=cube.centre,
         mask=mask,

@@ -26,6 +26,7 @@ def evaluate_folds(
     """What gives the losses on a fold, and how many rules there are; bits are chosen anew on the
     training rows of each, one compilation for all.
     """
+    l0.check_vote(settings)
     table = source.table
     mapping = table.mapping
     assert table.labels is not None

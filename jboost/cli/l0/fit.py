@@ -31,6 +31,7 @@ def fit(settings: Settings, say: Any) -> None:
     Raises:
       ValueError: in one line, for anything that the user can put right; nothing is written then.
     """
+    l0.check_vote(settings)
     l0.check_checkpoint(settings)
     opening = fitting.begin(settings)
     source, table, kept, apart = opening.source, opening.source.table, opening.kept, opening.apart

@@ -122,7 +122,11 @@ def losses(
 
 def serves(settings: Settings) -> bool:
     """Whether the options ask for what `fit_large` does."""
-    return settings.max_order <= MOST_ORDER and settings.exact == 0 and settings.max_order > 0
+    return (
+        settings.exact == 0
+        and 0 < settings.max_order <= MOST_ORDER
+        and "coefficients" not in settings.vote
+    )
 
 
 def fit(

@@ -37,7 +37,11 @@ from jboost.report import l0 as report_module
 NUM_PROPOSED = 64  # rules that one call of the learner returns at most
 _MARGIN_TIMES_ROWS = 20.0
 _MOST_LITERALS = 3  # of a rule whose order is chosen
-_VOTES: dict[str, Callable[..., Any]] = {"sparse": l0.SearchConfig, "relaxed": l0.RelaxedConfig}
+_VOTES: dict[str, Callable[..., Any]] = {
+    "sparse": l0.SearchConfig,
+    "relaxed": l0.RelaxedConfig,
+    "coefficients": l0.CoefficientsConfig,
+}
 _ROUNDING = 1e-6  # relative; what a cost may miss in float32
 _STREAM = 3  # the folds that choose are others than those of `evaluate`
 _CONFIG = l0.RelaxationConfig(max_rounds=5)  # of cuts, between two questions
@@ -191,6 +195,22 @@ def check_checkpoint(settings: Settings) -> None:
             f"--checkpoint {settings.checkpoint}: a fit of l0 that {kind} cannot be gone on with:"
             " take --exact, or one --margin, --kappa and --vote and --max-order 3 or more, or"
             " leave --checkpoint out"
+        )
+
+
+def check_vote(settings: Settings) -> None:
+    """Raises ValueError, naming the option, for a limit on the rules of the vote of the relaxation
+    as it is, and for one that is to be chosen.
+    """
+    if "coefficients" in settings.vote and settings.max_rules is not None:
+        raise ValueError(
+            f"--max-rules {settings.max_rules}: the vote of --vote coefficients is that of the"
+            " relaxation as it is, of all its rules: leave --max-rules out, or take --vote relaxed"
+        )
+    if "coefficients" in settings.vote and settings.max_order == CV:
+        raise ValueError(
+            f"--max-order {CV}: with --vote coefficients the order is not chosen: give a number, or"
+            " take another --vote"
         )
 
 
@@ -597,7 +617,7 @@ def describe(
         "certificate": bounds,
         "proven": report_module.in_words(bounds, max_order=settings.max_order, margin=rho),
         "code_length": code,
-        "risk_bound": report_module.risk_bound(code["total"], len(labels)),
+        "risk_bound": l0.risk_bound(code["total"], len(labels), delta=report_module.DELTA),
         "delta": report_module.DELTA,
         "notes": [_LOOKED] if looked else [],
     }

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import boosting, check, derivatives, devices, loops, meshes, numerics
-from jboost.base.boosting import Ensemble, Everything, Fit, State
+from jboost.base.boosting import Ensemble, Everything, State
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
@@ -25,6 +25,7 @@ from jboost.l0.booster import L0, L0Certificate
 from jboost.l0.branch_and_cut import solve as exact
 from jboost.l0.branch_and_cut.solve import ExactConfig
 from jboost.l0.pricing import Proof
+from jboost.l0.types import L0Fit
 from jboost.l0.votes import local_search
 from jboost.learners import prices
 
@@ -34,7 +35,7 @@ class ExactFit(NamedTuple):
 
     ensemble: Ensemble
     certificate: L0Certificate  # integer_lower_bound is over all hypotheses
-    columns: Fit  # of `jboost.l0.fit`, before the branch and cut
+    columns: L0Fit  # of `jboost.l0.fit`, before the branch and cut
     num_hypotheses: Array  # [] int32 hypotheses whose reduced cost is below the gap
     num_nodes: Array  # [] int32 of the branch and cut
     status: Array  # [] int32
@@ -191,7 +192,7 @@ class _Play(NamedTuple):
 
 @functools.partial(devices.host_jit, static_argnames=("max_in_play",))
 def _put_in_play(
-    rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None, *, max_in_play: int
+    rounds: L0, fitted: L0Fit, dataset: Dataset, key: Array | None, *, max_in_play: int
 ) -> _Play:
     """All hypotheses of the learner whose reduced cost is below the gap."""
     learner, known = fitted.ensemble.learner, fitted.certificate
@@ -232,7 +233,7 @@ def _put_in_play(
 
 
 @devices.host_jit
-def _conclude(fitted: Fit, play: _Play, found: exact.Exact, tolerance: Array) -> ExactFit:
+def _conclude(fitted: L0Fit, play: _Play, found: exact.Exact, tolerance: Array) -> ExactFit:
     """The better of both models, and the bounds of the branch and cut over all hypotheses."""
     known = fitted.certificate
     upper = known.integer_upper_bound

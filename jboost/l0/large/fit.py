@@ -16,13 +16,14 @@ from jboost.base.boosting import Ensemble, Fit, Trace
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import ArrayLike, Dataset
-from jboost.l0.booster import VoteConfig, validate_search
+from jboost.l0.booster import validate_search
 from jboost.l0.large.proof import Proven, Table
 from jboost.l0.large.relax import PrimalPoint
-from jboost.l0.large.run import Clock, Run
+from jboost.l0.large.run import Clock, FewRules, Run
 from jboost.l0.large.table import make_table
 from jboost.l0.large.votes import Columns
 from jboost.l0.pricing import Proof
+from jboost.l0.votes.solution import CoefficientsConfig
 from jboost.learners.monomials import Monomial, Monomials
 
 _MOST_ORDER = 3  # the largest order for which all monomials are priced at once
@@ -65,7 +66,7 @@ def fit_large(
     max_rounds: int = 100,
     max_columns: int = 1024,
     max_cuts: int | None = None,
-    search: VoteConfig | None = None,
+    search: FewRules | None = None,
     time_limit: float | None = None,
     on_step: OnStep | None = None,
 ) -> Fit:
@@ -141,7 +142,7 @@ def _check_options(
     search: Any,
     time_limit: float | None,
     on_step: Any,
-) -> tuple[float, VoteConfig]:
+) -> tuple[float, FewRules]:
     """The margin and the kind of vote. Raises ValueError, naming the argument."""
     if not isinstance(learner, Monomials):
         raise ValueError(
@@ -168,7 +169,13 @@ def _check_options(
     if time_limit is not None:
         check.number("time_limit", time_limit, low=0)
     check.watcher("on_step", on_step)
-    return rho, validate_search(search)
+    vote = validate_search(search)
+    if isinstance(vote, CoefficientsConfig):
+        raise ValueError(
+            "search is a CoefficientsConfig, and fit_large votes by few of its columns: pass"
+            " SearchConfig() or RelaxedConfig(), or use jboost.l0.fit"
+        )
+    return rho, vote
 
 
 def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, status: Status) -> Fit:

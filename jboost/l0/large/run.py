@@ -20,14 +20,13 @@ from jboost.base import loops
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.l0.booster import VoteConfig
 from jboost.l0.large import greedy, proof, relax, sizes, votes
 from jboost.l0.large.greedy import Rules
 from jboost.l0.large.pool import Pool
 from jboost.l0.large.proof import Table
 from jboost.l0.large.relax import PrimalPoint, Relaxation
 from jboost.l0.large.votes import Columns, Vote
-from jboost.l0.votes import rounded
+from jboost.l0.votes import local_search, rounded
 from jboost.monomials import products
 
 # Rules of the first vote are found on at most so many rows; the votes are refitted on all rows.
@@ -84,13 +83,17 @@ class Clock:
         return self.limit - self.elapsed
 
 
+# The final votes that limit the number of rules.
+FewRules = local_search.SearchConfig | rounded.RelaxedConfig
+
+
 class Run:
     """One fit: the best vote so far, and the relaxations."""
 
     def __init__(
         self,
         table: Table,
-        search: VoteConfig,
+        search: FewRules,
         tolerance: float,
         max_rounds: int,
         max_cuts: int | None,
