@@ -2,8 +2,8 @@
 Eckstein (2009).
 
 A cost function maps (orders [D], num_attributes, num_examples, max_order) to costs [D]. `mdl`,
-`rademacher` and `by_order` return cost functions. Any other function with this signature can be used. Define it at
-module level, so that equal learners compare equal.
+`rademacher` and `by_order` return cost functions. Any other function with this signature can be
+used. Define it at module level, so that equal learners compare equal.
 """
 
 from __future__ import annotations
