@@ -5,6 +5,7 @@ import warnings
 
 import jax
 import numpy as np
+import pandas
 import polars
 import pytest
 from scipy.optimize import linprog
@@ -444,3 +445,15 @@ def test_padded_data_set_has_a_shared_size():
     assert dataset.features.shape == (512, 32)
     assert jax.numpy.sum(dataset.mask) == 10
     assert np.asarray(dataset.weights)[:10].tolist() == [1.0] * 10
+
+
+def test_a_frame_of_pandas_may_have_numbers_as_names():
+    X, y = noisy(40)
+    frame = pandas.DataFrame(X)
+    bits = jboost.data.binarization.fit(frame, cuts="quantiles")
+    assert bits.names == ("0", "1", "2", "3")
+    model = clone(FIRST).fit(frame, pandas.Series(y))
+    assert (model.predict(frame) == clone(FIRST).fit(X, y).predict(X)).all()
+    table = model.rules_.as_frame()
+    assert list(table.columns) == ["text", "target", "vote", "vote_otherwise"]
+    assert len(table) == len(model.rules_)

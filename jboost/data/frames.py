@@ -53,7 +53,7 @@ def to_table(frame: Any, names: Sequence[str] | None = None) -> np.ndarray:
         values that are neither numbers, texts, booleans nor dates.
     """
     opened = _opened(frame)
-    by_name = {str(name): opened[name] for name in opened.columns}
+    by_name = {str(column.name): column for column in opened.iter_columns()}
     missing = [name for name in names or () if name not in by_name]
     if missing:
         shown = ", ".join(map(repr, list(by_name)[:12]))
