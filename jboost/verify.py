@@ -1,0 +1,729 @@
+"""Independent checks of certificates, in exact rational arithmetic.
+
+This file imports NumPy and the standard library only, and no other module of jboost. It shares no
+code with the solvers. It also runs alone, where jax is not installed: `python verify.py MODEL
+DATA`. Floats are taken as the rational numbers that they are (`fractions`), so that no rounding
+takes part in a proof.
+
+Each function takes a result and its data, proves a lower and an upper bound on the optimum from
+the arrays of the result, and compares the claims of the result with what is proven. A result is
+any record with the fields of the jboost result, as JAX or NumPy arrays. Data of more bits than the
+result are rounded to the float type of the result first, as the solvers do.
+
+A wrong certificate never raises: the reason says which claim is not proven. Data that are wrong
+(labels other than -1 and +1, shapes that do not fit) raise a ValueError.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+import math
+import sys
+import types
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Number = Fraction | float  # a float is infinite
+_STATUSES = (
+    "OPTIMAL",
+    "PRECISION_LIMIT",
+    "INVALID_INPUT",
+    "ROUND_LIMIT",
+    "NO_EDGE",
+    "INFEASIBLE",
+    "UNFINISHED",
+    "ITERATION_LIMIT",
+    "TIME_LIMIT",
+    "PRIMAL_INFEASIBLE",
+    "DUAL_INFEASIBLE",
+    "NUMERICAL_ERROR",
+    "CAPACITY_LIMIT",
+    "LOCAL_OPTIMUM",
+    "ENOUGH",
+)  # by code, as in `jboost.status`
+
+
+class Verification(NamedTuple):
+    """What is proven of a result, and whether that covers all that the result claims."""
+
+    valid: bool  # whether every claim of the result is proven
+    lower: Number  # the optimum is at least this: a Fraction, or -inf where nothing is proven
+    upper: Number  # the optimum is at most this: a Fraction, or +inf where nothing is proven
+    reason: str  # what is proven, or the claims that are not
+
+
+class _Refuted(Exception):
+    """A result that cannot be read, or claims nothing; its text is the reason."""
+
+
+# --- reading results and data ---------------------------------------------------------------------
+
+
+def _returns_reasons(check: Callable[..., Verification]) -> Callable[..., Verification]:
+    """Turns `_Refuted` into a Verification that is not valid."""
+
+    @functools.wraps(check)
+    def run(*args: Any, **options: Any) -> Verification:
+        try:
+            return check(*args, **options)
+        except _Refuted as error:
+            return Verification(False, -math.inf, math.inf, str(error))
+
+    return run
+
+
+def _read(
+    result: Any, name: str, shape: tuple[int, ...] | None = None, *, is_finite: bool = True
+) -> np.ndarray:
+    """A field of a result as an array. Raises `_Refuted` if it is missing or malformed."""
+    try:
+        array = np.asarray(getattr(result, name))
+    except (AttributeError, ValueError, TypeError):
+        raise _Refuted(f"the result has no array `{name}`") from None
+    if array.dtype.kind not in "biuf":
+        raise _Refuted(f"{name} has dtype {array.dtype}: expected numbers")
+    if shape is not None and array.shape != shape:
+        raise _Refuted(f"{name} has shape {list(array.shape)}: expected {list(shape)}")
+    if np.isnan(array).any() or (is_finite and not np.isfinite(array).all()):
+        raise _Refuted(f"{name} has entries that are not finite numbers, which claim nothing")
+    return array
+
+
+def _read_number(result: Any, name: str) -> Number:
+    """A scalar field: a Fraction, or an infinite float."""
+    value = float(_read(result, name, (), is_finite=False))
+    return value if math.isinf(value) else Fraction(value)
+
+
+def _read_status(result: Any) -> str:
+    code = int(_read(result, "status", ()))
+    if not 0 <= code < len(_STATUSES):
+        raise _Refuted(f"status is {code}, which is no status of jboost")
+    if _STATUSES[code] == "INVALID_INPUT":
+        raise _Refuted("the result claims nothing: its status is INVALID_INPUT")
+    return _STATUSES[code]
+
+
+def _held(name: str, values: Any, like: np.ndarray, ndim: int | None = None) -> np.ndarray:
+    """Data as a result holds them: floats in the type of `like`. Raises ValueError if malformed."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} has dtype {array.dtype}: expected an array of numbers")
+    if ndim is not None and array.ndim != ndim:
+        raise ValueError(f"{name} has shape {list(array.shape)}: expected {ndim} axes")
+    if like.dtype.kind == "f" and array.dtype.itemsize > like.dtype.itemsize:
+        array = array.astype(like.dtype)
+    return array
+
+
+class _Examples(NamedTuple):
+    """Labels and weights of the examples that count."""
+
+    kept: np.ndarray  # [m] bool
+    labels: np.ndarray  # [k] int, -1 or +1
+    weights: np.ndarray  # [k] floats, positive
+
+
+def _read_examples(
+    size: int, labels: Any, weights: Any, mask: Any, like: np.ndarray
+) -> _Examples:
+    """The examples that count: those with mask True and a weight above 0. Raises ValueError."""
+    signs = np.ones(size) if labels is None else _held("labels", labels, like, 1)
+    amounts = np.ones(size) if weights is None else _held("weights", weights, like, 1)
+    kept = np.ones(size, bool) if mask is None else np.asarray(mask).astype(bool)
+    for name, array in (("labels", signs), ("weights", amounts), ("mask", kept)):
+        if array.shape != (size,):
+            raise ValueError(f"{name} has shape {list(array.shape)}: expected [{size}]")
+    kept = kept & (amounts != 0)
+    if not (np.isfinite(amounts[kept]) & (amounts[kept] > 0)).all():
+        raise ValueError("weights has entries that are negative or not finite: expected others")
+    if not (np.abs(signs[kept]) == 1).all():
+        raise ValueError("labels has entries other than -1 and +1: map them first")
+    return _Examples(kept, signs[kept].astype(int), amounts[kept])
+
+
+def _conclude(
+    claimed: tuple[Number, Number], proven: tuple[Number, Number], faults: list[str], note: str
+) -> Verification:
+    """Compares the bounds that a result claims with those that are proven."""
+    (claimed_lower, claimed_upper), (lower, upper) = claimed, proven
+    if claimed_lower > lower:
+        faults.append(f"a lower bound of {_text(claimed_lower)} is claimed, and {_text(lower)} is proven")
+    if claimed_upper < upper:
+        faults.append(
+            f"an upper bound of {_text(claimed_upper)} is claimed, and {_text(upper)} is proven"
+        )
+    return Verification(not faults, lower, upper, "; ".join(faults) or note)
+
+
+def _text(value: Number) -> str:
+    """A number for a message, in 17 digits."""
+    try:
+        return f"{float(value):.17g}"
+    except OverflowError:
+        return str(value)
+
+
+def _unit_of_rounding(array: np.ndarray) -> Fraction:
+    """The spacing of floats at 1, in the type of the array."""
+    return Fraction(float(np.finfo(array.dtype).eps)) if array.dtype.kind == "f" else Fraction(0)
+
+
+# --- exact arithmetic -----------------------------------------------------------------------------
+
+
+def _whole(values: Any) -> tuple[np.ndarray, Fraction]:
+    """Finite floats or Fractions as integers of any length, and the unit of these integers."""
+    array = np.asarray(values)
+    ratios = [value.as_integer_ratio() for value in array.ravel().tolist()]
+    denominator = math.lcm(*{below for _, below in ratios})
+    whole = np.empty(len(ratios), object)
+    whole[:] = [above * (denominator // below) for above, below in ratios]
+    return whole.reshape(array.shape), Fraction(1, denominator)
+
+
+def _fractions(values: Any) -> np.ndarray:
+    """Finite numbers as Fractions, in an object array of the same shape."""
+    array = np.asarray(values)
+    exact = np.empty(array.size, object)
+    exact[:] = [Fraction(value) for value in array.ravel().tolist()]
+    return exact.reshape(array.shape)
+
+
+def _times(matrix: Any, vector: Any) -> np.ndarray:
+    """The exact product [k] of a matrix [k, l] and a vector [l], as Fractions."""
+    (entries, unit), (factors, other_unit) = _whole(matrix), _whole(vector)
+    return _fractions(entries @ factors) * (unit * other_unit)
+
+
+def _total(values: np.ndarray) -> Fraction:
+    """The exact sum of floats or Fractions."""
+    whole, unit = _whole(values)
+    return int(whole.sum()) * unit
+
+
+# --- two and three classifiers (Boyarshinov and Magdon-Ismail 2005) -------------------------------
+#
+# A separator misclassifies x_i where y_i score(x_i) <= 0. Its loss is checked point by point. The
+# optimum is found by enumeration: a line that holds no point splits the points in two, and every
+# split of points (1, x_i) by planes through the origin is found on a plane that is turned until it
+# meets one of them: a facet of the cone of all planes with this split.
+
+_MOST_POINTS = {2: 1000, 3: 60}  # about 5 s of enumeration, by the dimension
+_OPTIMAL_WITHIN = Fraction(1, 2**20)  # of the loss: how status OPTIMAL is defined for weights
+
+
+@_returns_reasons
+def verify_pair(
+    separator: Any,
+    points: Any,
+    labels: Any,
+    *,
+    weights: Any = None,
+    mask: Any = None,
+    fat: str = "removed",
+    max_points: int | None = None,
+) -> Verification:
+    """Checks a separator of two or three classifiers: its loss, its margin, the points that it
+    misclassifies, and that no line or plane loses less (Boyarshinov and Magdon-Ismail 2005,
+    Section 2).
+
+    The lower bound is recomputed by an enumeration of all splits in exact integers, O(n^d log n)
+    work for n points in d dimensions. Beyond `max_points` distinct points a lower bound above 0 is
+    not proven, and the result is not valid.
+
+    Args:
+      separator: normal [d], anchor [d], bias [], offset [], loss [], lower_bound [], margin [],
+        misclassified [n], status [], as of `jboost.pair.optimal_separator`.
+      points: [n, d], d = 2 or 3; labels: [n]; weights, mask, fat: as in that call.
+      max_points: None for 1000 points in the plane and 60 in space.
+
+    Returns:
+      A `Verification`; the bounds are on the least misclassified weight.
+
+    >>> import numpy as np, types
+    >>> line = dict(normal=[1.0, 0.0], anchor=[1.0, 0.0], bias=0.0, offset=-1.0, loss=0.0)
+    >>> line |= dict(lower_bound=0.0, margin=1.0, misclassified=[False] * 2, status=0)
+    >>> verify_pair(types.SimpleNamespace(**line), [[0.0, 0.0], [2.0, 0.0]], [-1, 1]).valid
+    True
+    """
+    normal = _read(separator, "normal")
+    points = _held("points", points, normal, 2)
+    if points.shape[1] not in _MOST_POINTS:
+        raise ValueError(f"points has shape {list(points.shape)}: expected [n, 2] or [n, 3]")
+    if fat not in ("removed", "flipped"):
+        raise ValueError(f"fat is {fat!r}: expected 'removed' or 'flipped'")
+    examples = _read_examples(len(points), labels, weights, mask, normal)
+    points = points[examples.kept]
+    if not np.isfinite(points).all():
+        raise ValueError("points has entries that are not finite: leave these rows out")
+    scores = _scores(separator, points)
+    is_wrong = np.array([y * s <= 0 for y, s in zip(examples.labels, scores, strict=True)], bool)
+    lost = _total(examples.weights[is_wrong])
+    limit = _MOST_POINTS[points.shape[1]] if max_points is None else max_points
+    is_enumerated = len({*map(tuple, points.tolist())}) <= limit
+    lower = _least_loss(points, examples) if is_enumerated else Fraction(0)
+    faults = [
+        *_faults_of_line(separator, points, scores, is_wrong, fat),
+        *_faults_of_loss(separator, examples, is_wrong, lost, lower if is_enumerated else None),
+    ]
+    note = f"the separator loses {_text(lost)}, and no other loses less than {_text(lower)}"
+    if not is_enumerated:
+        note += f"; lower bounds of more than {limit} points are not recomputed: raise max_points"
+    claimed = _read_number(separator, "lower_bound")
+    verification = _conclude((claimed, math.inf), (lower, lost), faults, note)
+    return verification if is_enumerated else verification._replace(
+        reason="; ".join(dict.fromkeys([verification.reason, note]))
+    )
+
+
+def _scores(separator: Any, points: np.ndarray) -> np.ndarray:
+    """normal . (x - anchor) + bias for each point, as Fractions."""
+    shape = points.shape[1:]
+    normal, anchor = _read(separator, "normal", shape), _read(separator, "anchor", shape)
+    whole, unit = _whole(np.concatenate([points.astype(object), anchor.astype(object)[None]]))
+    steps, other_unit = _whole(normal)
+    products = (whole[:-1] - whole[-1:]) @ steps
+    return _fractions(products) * (unit * other_unit) + Fraction(float(_read(separator, "bias", ())))
+
+
+def _faults_of_line(
+    separator: Any, points: np.ndarray, scores: np.ndarray, is_wrong: np.ndarray, fat: str
+) -> Iterator[str]:
+    """Whether `margin` and `offset` are those of the line, up to rounding."""
+    normal, anchor = (_fractions(_read(separator, name)) for name in ("normal", "anchor"))
+    bias = Fraction(float(_read(separator, "bias", ())))
+    eps = _unit_of_rounding(_read(separator, "bias", ()))
+    offset, exact = _read_number(separator, "offset"), bias - sum(normal * anchor)
+    size = abs(bias) + sum(abs(normal * anchor))
+    if abs(offset - exact) > 8 * eps * size:
+        yield f"offset is {_text(offset)}, and bias - normal . anchor is {_text(exact)}"
+    margin, squared_length = _read_number(separator, "margin"), sum(normal**2)
+    counted = scores if fat == "flipped" else scores[~is_wrong]
+    if squared_length == 0:
+        if margin != math.inf:
+            yield f"margin is {_text(margin)}, and that of a constant classifier is infinite"
+        return
+    squared = min(counted**2, default=math.inf) / squared_length
+    is_close = (
+        margin == squared
+        if math.inf in (margin, squared)
+        else margin >= 0 and abs(margin**2 - squared) <= 64 * eps * max(margin**2, squared)
+    )
+    if not is_close:
+        yield f"margin is {_text(margin)}, and the nearest point is at {_text(float(squared) ** 0.5)}"
+
+
+def _faults_of_loss(
+    separator: Any,
+    examples: _Examples,
+    is_wrong: np.ndarray,
+    lost: Fraction,
+    lower: Fraction | None,
+) -> Iterator[str]:
+    """Whether `misclassified`, `loss` and `status` are those of the line; `lower` is the optimum."""
+    claimed = _read(separator, "misclassified", examples.kept.shape).astype(bool)
+    expected = np.zeros(examples.kept.shape, bool)
+    expected[examples.kept] = is_wrong
+    for index in np.flatnonzero(claimed != expected)[:1]:
+        yield f"misclassified[{index}] is {bool(claimed[index])}, and its score says otherwise"
+    loss = _read_number(separator, "loss")
+    rounding = _unit_of_rounding(_read(separator, "loss", ())) + Fraction(len(is_wrong), 2**52)
+    if abs(loss - lost) > rounding * lost:
+        yield f"loss is {_text(loss)}, and the separator misclassifies {_text(lost)}"
+    if _read_status(separator) == "OPTIMAL" and lower is not None:
+        if lost - lower > _OPTIMAL_WITHIN * lost:
+            yield f"status is OPTIMAL, and another separator loses {_text(lower)}"
+
+
+def _least_loss(points: np.ndarray, examples: _Examples) -> Fraction:
+    """The least weight that any line, plane or constant classifier misclassifies.
+
+    With f the sum of y_i w_i over one side, the loss is the weight of the positives minus f.
+    """
+    amounts, unit = _whole(examples.weights)
+    merged: dict[tuple[Any, ...], int] = {}
+    for point, value in zip(map(tuple, points.tolist()), amounts * examples.labels, strict=True):
+        merged[point] = merged.get(point, 0) + value
+    positive = int(amounts[examples.labels > 0].sum())
+    vectors = _lifted(np.array(list(merged), object).reshape(-1, points.shape[1]))
+    values = np.array([*merged.values(), 0], object)[:-1]
+    most = max(int(sums.max()) for sums in _side_sums(vectors, values))
+    return (positive - most) * unit
+
+
+def _lifted(points: np.ndarray) -> np.ndarray:
+    """The vectors (1, x) of points x, as integers."""
+    whole, _ = _whole(points)
+    return np.concatenate([np.full((len(points), 1), 1, object), whole], axis=1)
+
+
+def _side_sums(vectors: np.ndarray, values: np.ndarray) -> Iterator[np.ndarray]:
+    """The sums of `values` [n] over one side, for every hyperplane through the origin that holds
+    none of the integer vectors [n, d]; some sums more than once.
+    """
+    if len(vectors) == 0:
+        yield np.array([0], object)
+    elif vectors.shape[1] == 2:
+        yield _half_plane_sums(vectors, values)
+    else:
+        for centre in dict.fromkeys(map(tuple, vectors.tolist())):
+            beside, before, behind = _projected(vectors, np.array(centre, object))
+            is_beside = ~(before | behind)
+            for sums in _side_sums(beside[is_beside], values[is_beside]):
+                yield sums + sum(values[before])
+                yield sums + sum(values[behind])
+
+
+def _projected(
+    vectors: np.ndarray, centre: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The vectors modulo the centre, [n, d - 1], and which are positive or negative multiples."""
+    axis = int(np.flatnonzero(centre)[0])
+    others = [index for index in range(len(centre)) if index != axis]
+    along = vectors[:, axis] * centre[axis]
+    projected = vectors[:, others] * centre[axis] - vectors[:, [axis]] * centre[others][None]
+    is_multiple = (projected == 0).all(axis=1)
+    return projected, is_multiple & (along > 0), is_multiple & (along < 0)
+
+
+def _half_plane_sums(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`_side_sums` in the plane: a half-plane turns once around the origin."""
+    is_front = (vectors[:, 0] > 0) | ((vectors[:, 0] == 0) & (vectors[:, 1] > 0))
+    vectors = np.where(is_front[:, None], vectors, -vectors)
+    order = _by_angle(vectors)
+    turned = vectors[order]
+    leaves = np.where(is_front, -values, values)[order]
+    is_last = np.append(_cross(turned[:-1], turned[1:]) != 0, True)
+    start = sum(values[is_front])
+    sums = np.append(start, (start + np.cumsum(leaves))[is_last])
+    return np.concatenate([sums, sum(values) - sums])
+
+
+def _by_angle(vectors: np.ndarray) -> np.ndarray:
+    """The order of vectors in the right half-plane by exact angle. Floats sort first; what they
+    leave in a wrong order is sorted by cross products.
+    """
+    most = max((abs(part).bit_length() for part in vectors.ravel()), default=0)
+    small = vectors // 2 ** max(0, most - 1000)
+    order = np.argsort(np.arctan2(small[:, 1].astype(float), small[:, 0].astype(float)))
+    if (_cross(vectors[order][:-1], vectors[order][1:]) >= 0).all():
+        return order
+    compare = functools.cmp_to_key(lambda i, j: -_sign(_cross(vectors[i], vectors[j])))
+    return np.array(sorted(order.tolist(), key=compare))
+
+
+def _cross(left: np.ndarray, right: np.ndarray) -> Any:
+    return left[..., 0] * right[..., 1] - left[..., 1] * right[..., 0]
+
+
+def _sign(value: Any) -> int:
+    return int(value > 0) - int(value < 0)
+
+
+# --- linear programs ------------------------------------------------------------------------------
+#
+# minimise c.x subject to row_lower <= A x <= row_upper, lower <= x <= upper. Any dual y proves
+# c.x >= sum_i min(y_i row_lower_i, y_i row_upper_i) + sum_j min over x_j of (c - A'y)_j x_j, the
+# latter with the bounds of x_j that rows imply, too. A feasible point proves an upper bound.
+
+_NUM_TIGHTENINGS = 2  # passes over the rows that find bounds of variables, as the solver makes
+_NUM_CORRECTIONS = 6  # of a point, each of which may violate further rows
+_CLEAR = Fraction(1, 2**16)  # of the largest dual: above what solvers leave of a dual that is 0
+_MOST_CORRECTED = 64  # rows that are met at once: the system is solved in rational arithmetic
+
+
+class _Program(NamedTuple):
+    """A linear program of Fractions; infinite bounds are floats."""
+
+    objective: np.ndarray  # [n]
+    matrix: np.ndarray  # [m, n]
+    row_lower: np.ndarray  # [m]
+    row_upper: np.ndarray  # [m]
+    lower: np.ndarray  # [n]
+    upper: np.ndarray  # [n]
+
+
+@_returns_reasons
+def verify_lp(solution: Any, problem: Any) -> Verification:
+    """Checks the bounds of a solution of a linear program: weak duality from `dual`, a feasible
+    point next to `primal`, and rays of infeasible and unbounded programs.
+
+    Args:
+      solution: primal [n], dual [m], lower_bound [], upper_bound [], status [], as of
+        `jboost.lp.solve`.
+      problem: objective [n], operator [m, n] (a matrix, or an object with `to_dense`), row_lower,
+        row_upper, lower, upper, as a `jboost.lp.LinearProgram`.
+
+    Returns:
+      A `Verification`; the bounds are on the optimal value. The lower bound is +inf where a ray
+      proves that no point is feasible.
+
+    >>> import types
+    >>> program = types.SimpleNamespace(
+    ...     objective=[1.0], operator=[[1.0]], row_lower=1.0, row_upper=float("inf"), lower=0.0,
+    ...     upper=float("inf"),
+    ... )
+    >>> solution = types.SimpleNamespace(
+    ...     primal=[1.0], dual=[1.0], lower_bound=1.0, upper_bound=1.0, status=0
+    ... )
+    >>> verify_lp(solution, program)[:3]
+    (True, Fraction(1, 1), Fraction(1, 1))
+    """
+    like = _read(solution, "primal")
+    program = _read_program(problem, like)
+    num_rows, num_columns = program.matrix.shape
+    primal = _fractions(_read(solution, "primal", (num_columns,)))
+    dual = _fractions(_read(solution, "dual", (num_rows,)))
+    status = _read_status(solution)
+    claimed = _read_number(solution, "lower_bound"), _read_number(solution, "upper_bound")
+    tight = _tightened(program)
+    refuted = tight is None or _least_over_box(tight, dual, with_objective=False) > 0
+    lower: Number = math.inf
+    if tight is not None and not (status == "PRIMAL_INFEASIBLE" and refuted):
+        lower = _least_over_box(tight, dual)
+    faults, upper = [], math.inf
+    if status == "PRIMAL_INFEASIBLE" and not refuted:
+        faults.append("status is PRIMAL_INFEASIBLE, and the dual ray does not prove it")
+    elif status == "DUAL_INFEASIBLE":
+        if not _is_unbounded_along(program, primal):
+            faults.append("status is DUAL_INFEASIBLE, and the primal ray does not prove it")
+    elif claimed[1] < math.inf:
+        face = _complementary(program, dual)
+        upper = _value_nearby([program, face], primal, claimed[1])
+    note = f"the optimum lies between {_text(lower)} and {_text(upper)}"
+    if lower == math.inf:
+        note = "no point is feasible, as the dual ray proves"
+    return _conclude(claimed, (lower, upper), faults, note)
+
+
+def _read_program(problem: Any, like: np.ndarray) -> _Program:
+    """The program in exact numbers. Raises ValueError where it is malformed."""
+    operator = problem.operator
+    for name in ("to_dense", "todense"):
+        operator = getattr(operator, name)() if hasattr(operator, name) else operator
+    matrix = _held("operator", operator, like, 2)
+    num_rows, num_columns = matrix.shape
+    sizes = {"row_lower": num_rows, "row_upper": num_rows, "lower": num_columns}
+    bounds = {}
+    for name, size in (sizes | {"upper": num_columns}).items():
+        array = _held(name, getattr(problem, name), like)
+        if array.ndim > 1 or np.isnan(array).any():
+            raise ValueError(f"{name} has shape {list(array.shape)} or NaN: expected [{size}]")
+        bounds[name] = _extended(np.broadcast_to(array, (size,)))
+    objective = _held("objective", problem.objective, like, 1)
+    if objective.shape != (num_columns,):
+        raise ValueError(f"objective has shape {list(objective.shape)}: expected [{num_columns}]")
+    return _Program(_fractions(objective), _fractions(matrix), **bounds)
+
+
+def _extended(values: np.ndarray) -> np.ndarray:
+    """Floats as Fractions; infinite ones stay floats."""
+    exact = np.empty(values.shape, object)
+    exact[...] = [value if math.isinf(value) else Fraction(value) for value in values.tolist()]
+    return exact
+
+
+def _least_over_box(program: _Program, dual: np.ndarray, *, with_objective: bool = True) -> Number:
+    """The bound on the objective, or on 0, that a dual [m] proves; -inf for none."""
+    is_allowed = [
+        (y <= 0 or low > -math.inf) and (y >= 0 or high < math.inf)
+        for y, low, high in zip(dual, program.row_lower, program.row_upper, strict=True)
+    ]
+    dual = np.where(np.array(is_allowed, bool), dual, Fraction(0))
+    reduced = (program.objective if with_objective else 0) - _times(program.matrix.T, dual)
+    terms = [
+        _least_product(slope, low, high)
+        for slope, low, high in [
+            *zip(dual, program.row_lower, program.row_upper, strict=True),
+            *zip(reduced, program.lower, program.upper, strict=True),
+        ]
+    ]
+    return -math.inf if -math.inf in terms else sum(terms, Fraction(0))
+
+
+def _least_product(slope: Fraction, low: Number, high: Number) -> Number:
+    """The least slope * x over low <= x <= high; 0 where the slope is 0."""
+    end = low if slope > 0 else high
+    if slope == 0:
+        return Fraction(0)
+    return -math.inf if isinstance(end, float) else slope * end
+
+
+def _tightened(program: _Program) -> _Program | None:
+    """The program with the bounds of variables that its rows imply; None where they cross, so that
+    no point is feasible.
+    """
+    lower, upper = list(program.lower), list(program.upper)
+    for _ in range(_NUM_TIGHTENINGS):
+        ends = list(lower), list(upper)
+        for row, least, most in zip(program.matrix, program.row_lower, program.row_upper, strict=True):
+            _tighten_by_row(row, least, most, ends, lower, upper)
+        if any(low > high for low, high in zip(lower, upper, strict=True)):
+            return None
+    return program._replace(lower=np.array(lower, object), upper=np.array(upper, object))
+
+
+def _tighten_by_row(
+    row: np.ndarray,
+    least: Number,
+    most: Number,
+    ends: tuple[list[Number], list[Number]],
+    lower: list[Number],
+    upper: list[Number],
+) -> None:
+    """Tightens `lower` and `upper` [n] by least <= row . x <= most, where x is within `ends`."""
+    used = np.flatnonzero(row).tolist()
+    for sign, side in ((1, most), (-1, least)):  # sign * row . x <= sign * side
+        if math.isinf(side):
+            continue
+        terms = {j: _least_product(sign * row[j], ends[0][j], ends[1][j]) for j in used}
+        are_open = [j for j in used if terms[j] == -math.inf]
+        total = sum((term for term in terms.values() if term != -math.inf), Fraction(0))
+        for j in used if not are_open else are_open if len(are_open) == 1 else ():
+            others = total - (0 if are_open else terms[j])
+            bound = (sign * side - others) / (sign * row[j])
+            if sign * row[j] > 0:
+                upper[j] = min(upper[j], bound)
+            else:
+                lower[j] = max(lower[j], bound)
+
+
+def _value_nearby(programs: list[_Program], primal: np.ndarray, goal: Number) -> Number:
+    """The objective of a point next to `primal` [n] that is feasible in one of the programs, which
+    have the same objective: the first found that is at most `goal`, else the least; +inf for none.
+    """
+    best: Number = math.inf
+    for program in programs:
+        for start in (primal, _rounded_to_bounds(program, primal)):
+            point = _feasible_nearby(program, start)
+            if point is not None:
+                best = min(best, sum(program.objective * point, Fraction(0)))
+            if best <= goal:
+                return best
+    return best
+
+
+def _complementary(program: _Program, dual: np.ndarray) -> _Program:
+    """The program with equalities for the rows and bounds that clear duals and reduced costs say
+    are met (complementary slackness): its feasible points are optimal where the dual is.
+    """
+    reduced = program.objective - _times(program.matrix.T, dual)
+    row_lower, row_upper = _ends_met(dual, program.row_lower, program.row_upper)
+    lower, upper = _ends_met(reduced, program.lower, program.upper)
+    return program._replace(row_lower=row_lower, row_upper=row_upper, lower=lower, upper=upper)
+
+
+def _ends_met(slopes: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> list[np.ndarray]:
+    """Both bounds, equal where a slope is clearly not 0 and the end it leads to is finite."""
+    ends = lower.copy(), upper.copy()
+    least = max(map(abs, slopes), default=0) * _CLEAR
+    for index, slope in enumerate(slopes):
+        end = (lower if slope > 0 else upper)[index]
+        if abs(slope) > least and not math.isinf(end):
+            ends[0][index] = ends[1][index] = end
+    return list(ends)
+
+
+def _rounded_to_bounds(program: _Program, primal: np.ndarray) -> np.ndarray:
+    """The point [n] with variables close to a bound put there, as at a vertex."""
+    rounded = primal.copy()
+    for ends in (program.lower, program.upper):
+        for j, end in enumerate(ends):
+            if not math.isinf(end) and abs(primal[j] - end) <= (1 + abs(end)) / 2**12:
+                rounded[j] = end
+    return rounded
+
+
+def _feasible_nearby(program: _Program, point: np.ndarray) -> np.ndarray | None:
+    """A feasible point next to the given one [n], or None.
+
+    Rows that are missed, and equalities, are met by the least correction in which variables count
+    by their squared distance to the nearer bound; until no row is missed.
+    """
+    point, chosen = np.clip(point, program.lower, program.upper), set[int]()
+    for _ in range(_NUM_CORRECTIONS):
+        reached = _times(program.matrix, point)
+        ends = np.clip(reached, program.row_lower, program.row_upper)
+        missed = set(np.flatnonzero(reached != ends).tolist())
+        if not missed:
+            return point
+        chosen |= missed | set(np.flatnonzero(program.row_lower == program.row_upper).tolist())
+        rows = sorted(chosen)
+        if len(rows) > _MOST_CORRECTED:
+            return None
+        room = np.minimum(point - program.lower, program.upper - point)
+        weights = np.array([_squared_room(part) for part in room], object)
+        step = _correction(program.matrix[rows], weights, (ends - reached)[rows])
+        if step is None:
+            return None
+        point = np.clip(point + step, program.lower, program.upper)
+    return None
+
+
+def _squared_room(room: Number) -> Fraction:
+    """A power of two near the square of min(room, 1); 0 for 0."""
+    if room <= 0:
+        return Fraction(0)
+    exponent = 0 if room >= 1 else math.frexp(float(room))[1] if float(room) else -1074
+    return Fraction(1, 4**-exponent) if exponent < 0 else Fraction(1)
+
+
+def _correction(
+    matrix: np.ndarray, weights: np.ndarray, missing: np.ndarray
+) -> np.ndarray | None:
+    """dx = W A'z with A W A'z = missing, in exact arithmetic; None where no z solves it."""
+    scaled = matrix * weights[None, :]
+    solved = _solve(scaled @ matrix.T, missing)
+    return None if solved is None else scaled.T @ solved
+
+
+def _solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    """A solution [k] of matrix @ x = right by Gaussian elimination in Fractions; None for none.
+    Rows that follow from others are left out.
+    """
+    size = len(right)
+    table = np.concatenate([matrix, right[:, None]], axis=1)
+    pivots: list[tuple[int, int]] = []
+    for column in range(size):
+        used = {row for row, _ in pivots}
+        rows = [row for row in range(size) if row not in used and table[row, column] != 0]
+        if not rows:
+            continue
+        pivot = rows[0]
+        pivots.append((pivot, column))
+        table[pivot] = table[pivot] / table[pivot, column]
+        for row in np.flatnonzero(table[:, column]).tolist():
+            if row != pivot:
+                table[row] = table[row] - table[row, column] * table[pivot]
+    solution = np.array([Fraction(0)] * size, object)
+    for row, column in pivots:
+        solution[column] = table[row, size]
+    left = set(range(size)) - {row for row, _ in pivots}
+    return None if any(table[row, size] != 0 for row in left) else solution
+
+
+def _is_unbounded_along(program: _Program, ray: np.ndarray) -> bool:
+    """Whether a direction next to `ray` [n] keeps within all bounds, without end, and lowers the
+    objective: the program is then unbounded if it is feasible.
+    """
+
+    def recede(bounds: np.ndarray) -> np.ndarray:
+        return np.array([b if math.isinf(b) else Fraction(0) for b in bounds.tolist()], object)
+
+    directions = program._replace(
+        row_lower=recede(program.row_lower),
+        row_upper=recede(program.row_upper),
+        lower=recede(program.lower),
+        upper=recede(program.upper),
+    )
+    return _value_nearby([directions], ray, -Fraction(1, 2**1074)) < 0
