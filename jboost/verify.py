@@ -727,3 +727,345 @@ def _is_unbounded_along(program: _Program, ray: np.ndarray) -> bool:
         upper=recede(program.upper),
     )
     return _value_nearby([directions], ray, -Fraction(1, 2**1074)) < 0
+
+
+# --- soft margins over a pool (Shalev-Shwartz and Singer 2008; Goldberg and Eckstein 2009, (3)) ---
+#
+# Votes w prove a lower bound: the least mean of their margins (A w)_i under example weights d_i of
+# at most the caps. Example weights d prove an upper bound: the largest edge (d'A)_j of a column.
+
+
+@_returns_reasons
+def verify_soft_margin(
+    solution: Any,
+    margins: Any,
+    relaxation: Any = None,
+    *,
+    nu: Any = None,
+    cap: Any = None,
+    votes: str | None = None,
+    weights: Any = None,
+    mask: Any = None,
+) -> Verification:
+    """Checks the bounds on the largest hard or soft margin of votes over the columns of a matrix:
+    the lower bound from `coefficients`, the upper bound from `example_weights` (Shalev-Shwartz and
+    Singer 2008, Theorem 7 and Section 4.1).
+
+    Args:
+      solution: coefficients [n], example_weights [m], lower_bound [], upper_bound [], status [], as
+        of `jboost.lpboost.solve` and `jboost.relaxed_margin.solve`.
+      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1].
+      relaxation: `jboost.relaxations.hard_margin()` or `soft_margin(...)`; None for `nu` or `cap`.
+      nu: [] the share of the examples whose least margins are averaged; 0.1 if nothing is given and
+        the solution is one of `jboost.lpboost`, as there.
+      cap: [] the largest weight of an example of average weight, instead of `nu`.
+      votes: "simplex" for votes that are not negative and sum to one, "ball" for |w|_1 <= 1; None
+        for "simplex" where the solution has the field `warm` of `jboost.lpboost`, else "ball".
+      weights, mask: [m] as in the solver.
+
+    Returns:
+      A `Verification`; the bounds are on the largest soft margin of any votes.
+
+    >>> import types
+    >>> solution = types.SimpleNamespace(
+    ...     coefficients=[0.5, 0.5], example_weights=[0.5, 0.5], lower_bound=0.0, upper_bound=0.0,
+    ...     status=0,
+    ... )
+    >>> verify_soft_margin(solution, [[1.0, -1.0], [-1.0, 1.0]], nu=0.5)[:3]
+    (True, Fraction(0, 1), Fraction(0, 1))
+    """
+    coefficients = _read(solution, "coefficients")
+    matrix = _margins_matrix(margins, coefficients)
+    num_rows, num_columns = matrix.shape
+    is_simplex = (hasattr(solution, "warm") if votes is None else votes == "simplex")
+    coefficients = _fractions(_read(solution, "coefficients", (num_columns,)))
+    example_weights = _fractions(_read(solution, "example_weights", (num_rows,)))
+    examples = _read_examples(num_rows, None, weights, mask, _read(solution, "coefficients"))
+    if is_simplex and relaxation is None and nu is None and cap is None:
+        nu = 0.1  # the default of `jboost.lpboost.solve`
+    caps = _caps(relaxation, nu, cap, examples, _read(solution, "coefficients"))
+    claimed = _read_number(solution, "lower_bound"), _read_number(solution, "upper_bound")
+    status = _read_status(solution)
+    faults = []
+    if (status == "INFEASIBLE") != (sum(caps) < 1 - Fraction(1, 2**18)):
+        faults.append(f"status is {status}, and the caps of example weights sum to {_text(sum(caps))}")
+    caps = caps * max(Fraction(1), 1 / sum(caps))  # below one by rounding only
+    matrix = matrix[examples.kept]
+    lower = _soft_margin(matrix, _allowed_votes(coefficients, is_simplex), caps)
+    upper = _largest_edge(matrix, _allowed_weights(example_weights[examples.kept], caps), is_simplex)
+    note = f"the largest soft margin lies between {_text(lower)} and {_text(upper)}"
+    return _conclude(claimed, (lower, upper), faults, note)
+
+
+def _margins_matrix(margins: Any, like: np.ndarray) -> np.ndarray:
+    """The matrix of margins. Raises ValueError where it is none, or leaves [-1, 1]."""
+    stored = margins.to_dense() if hasattr(margins, "to_dense") else margins
+    matrix = _held("margins", stored, like, 2)
+    if 0 in matrix.shape or not (np.abs(matrix) <= 1).all():
+        raise ValueError(
+            f"margins has shape {list(matrix.shape)}: expected [m, n], of entries in [-1, 1]"
+        )
+    return matrix
+
+
+def _caps(
+    relaxation: Any, nu: Any, cap: Any, examples: _Examples, like: np.ndarray
+) -> np.ndarray:
+    """The largest weight of each example, as Fractions; 1 for the hard margin."""
+    if relaxation is not None:
+        if type(relaxation).__name__ not in ("HardMargin", "SoftMargin"):
+            raise ValueError(
+                f"relaxation is a {type(relaxation).__name__}: expected hard_margin or soft_margin;"
+                " other relaxations are not rational functions, and are not checked"
+            )
+        nu, cap = getattr(relaxation, "nu", None), getattr(relaxation, "cap", None)
+    if nu is not None and cap is not None:
+        raise ValueError("nu and cap are both given: expected one of them")
+    shares = _fractions(examples.weights) / _total(examples.weights)
+    if nu is None and cap is None:
+        return np.array([Fraction(1)] * len(shares), object)
+    name, value = ("nu", nu) if nu is not None else ("cap", cap)
+    number = float(_held(name, value, like, 0))
+    if not number > 0:
+        raise ValueError(f"{name} is {number}: expected a positive number")
+    if math.isinf(number):
+        return np.array([Fraction(1)] * len(shares), object)
+    rate = 1 / Fraction(number) if nu is not None else Fraction(number) * len(shares)
+    return np.minimum(shares * rate, Fraction(1))
+
+
+def _allowed_votes(votes: np.ndarray, is_simplex: bool) -> np.ndarray:
+    """The votes [n], moved into the simplex, or scaled into the unit ball of the l1 norm."""
+    if not is_simplex:
+        return votes / max(sum(abs(votes)), Fraction(1))
+    votes = np.maximum(votes, Fraction(0))
+    if sum(votes) == 0:
+        raise _Refuted("coefficients has no positive entry: no vote")
+    return votes / sum(votes)
+
+
+def _soft_margin(matrix: np.ndarray, votes: np.ndarray, caps: np.ndarray) -> Fraction:
+    """The least mean of the margins under example weights of at most the caps: the smallest margins
+    take as much weight as they may.
+    """
+    left, value = Fraction(1), Fraction(0)
+    for margin, cap in sorted(zip(_times(matrix, votes), caps, strict=True)):
+        taken = min(cap, left)
+        value += taken * margin
+        left -= taken
+    return value
+
+
+def _allowed_weights(weights: np.ndarray, caps: np.ndarray) -> np.ndarray:
+    """The example weights [m], scaled to sum to one; what exceeds a cap goes to the others, in
+    proportion to what they may still take.
+    """
+    weights = np.maximum(weights, Fraction(0))
+    if sum(weights) == 0:
+        raise _Refuted("example_weights has no positive entry: no distribution")
+    capped = np.minimum(weights / sum(weights), caps)
+    left = sum(caps - capped)
+    return capped + (caps - capped) * ((1 - sum(capped)) / left if left else 0)
+
+
+def _largest_edge(matrix: np.ndarray, weights: np.ndarray, is_signed: bool) -> Fraction:
+    """The largest edge of a column, in absolute value unless it is signed."""
+    edges = _times(matrix.T, weights)
+    return max(edges if is_signed else abs(edges))
+
+
+# --- the relaxation of L0-RBoost (Goldberg and Eckstein 2009, (18) and (19)) ----------------------
+#
+# minimise sum weight_i xi_i + sum c_u mu_u subject to sum_u y_i H_iu lambda_u + (1 + rho) xi_i >=
+# rho, sum lambda = 1, mu >= lambda >= 0, xi >= 0, and for i, i' of opposite classes xi_i + xi_i' +
+# sum of mu over S_ii' >= 1, where S_ii' = {u : H_iu = y_i != H_i'u}. At some optimum no xi and no mu
+# exceeds 1. So any w, v >= 0 prove the lower bound
+#   rho sum w + sum v + sum_i min(0, weight_i - (1 + rho) w_i - sum of v over the cuts of i)
+#   + sum_u min(0, c_u - s_u) + min_u ([c_u - s_u]_+ - g_u),
+# s_u the sum of v over the cuts that count u, g_u = sum_i y_i H_iu w_i.
+
+
+class _Pool(NamedTuple):
+    """The examples that count, and the columns."""
+
+    signed: np.ndarray  # [k, U] y_i H_iu, int
+    labels: np.ndarray  # [k]
+    weights: np.ndarray  # [k] Fractions
+    costs: np.ndarray  # [U] Fractions
+    margin: Fraction
+    either: bool  # whether a cut counts the columns that separate its examples in either direction
+
+
+@_returns_reasons
+def verify_relaxation(
+    solution: Any,
+    outputs: Any,
+    labels: Any,
+    costs: Any,
+    *,
+    margin: Any,
+    weights: Any = None,
+    mask: Any = None,
+    column_mask: Any = None,
+    cuts: str = "ordered",
+) -> Verification:
+    """Checks the bounds on the relaxation of L0-RBoost over a pool: the lower bound from the duals
+    of margins and listed pair cuts, the upper bound from the primal point, in all rows and all cuts
+    (Goldberg and Eckstein 2009, (18) and (19)).
+
+    A solution whose pairs are not listed is read after
+    `solution._replace(pairs=..., pair_weights=...)` with the arrays of `jboost.l0.list_pairs`. A
+    relaxation with `distance_factor` has fewer cuts than are checked here.
+
+    Args:
+      solution: coefficients [U], selected [U], slacks [m], example_weights [m], pairs [K, 2] (-1
+        for an empty slot), pair_weights [K], lower_bound [], upper_bound [], status [], as of
+        `jboost.l0.solve_relaxation`.
+      outputs: H [m, U], entries -1, 0, +1; labels: [m]; costs: [U]; margin: [] rho.
+      weights, mask: [m]; column_mask: [U]; cuts: "ordered" or "either", as in that call.
+
+    Returns:
+      A `Verification`; the bounds are on the optimum of the relaxation over this pool.
+
+    >>> import types
+    >>> solution = types.SimpleNamespace(
+    ...     coefficients=[1.0], selected=[1.0], slacks=[0.0], example_weights=[0.0], pairs=[[-1, -1]],
+    ...     pair_weights=[0.0], lower_bound=0.5, upper_bound=0.5, status=0,
+    ... )
+    >>> verify_relaxation(solution, [[1]], [1], [0.5], margin=0.25).valid
+    True
+    """
+    like = _read(solution, "coefficients")
+    if cuts not in ("ordered", "either"):
+        raise ValueError(f"cuts is {cuts!r}: expected 'ordered' or 'either'")
+    pool, kept, used = _read_pool(
+        outputs, labels, costs, margin, weights, mask, column_mask, cuts == "either", like
+    )
+    claimed = _read_number(solution, "lower_bound"), _read_number(solution, "upper_bound")
+    status = _read_status(solution)
+    if not used.any():
+        faults = [] if status == "PRIMAL_INFEASIBLE" else ["the pool has no column"]
+        return _conclude(claimed, (math.inf, math.inf), faults, "the pool has no column")
+    lower = _relaxation_lower(solution, pool, kept, used)
+    upper, flaw = _relaxation_upper(solution, pool, kept, used)
+    faults = [flaw] if flaw and claimed[1] < math.inf else []
+    note = f"the relaxation lies between {_text(lower)} and {_text(upper)}"
+    return _conclude(claimed, (lower, upper), faults, note)
+
+
+def _read_pool(
+    outputs: Any,
+    labels: Any,
+    costs: Any,
+    margin: Any,
+    weights: Any,
+    mask: Any,
+    column_mask: Any,
+    either: bool,
+    like: np.ndarray,
+) -> tuple[_Pool, np.ndarray, np.ndarray]:
+    """The pool, which examples [m] count, and which columns [U]. Raises ValueError."""
+    matrix = _held("outputs", outputs, like, 2)
+    examples = _read_examples(len(matrix), labels, weights, mask, like)
+    prices = _held("costs", costs, like, 1)
+    used = np.ones(len(prices), bool) if column_mask is None else np.asarray(column_mask, bool)
+    if prices.shape != matrix.shape[1:] or used.shape != prices.shape:
+        raise ValueError(f"costs has shape {list(prices.shape)}: expected [{matrix.shape[1]}]")
+    matrix = matrix[examples.kept][:, used]
+    if not np.isin(matrix, (-1, 0, 1)).all() or not (prices[used] >= 0).all():
+        raise ValueError("outputs or costs: expected outputs of -1, 0, +1 and costs from 0 up")
+    rho = float(_held("margin", margin, like, 0))
+    if not 0 < rho <= 1:
+        raise ValueError(f"margin is {rho}: expected a number above 0 and up to 1")
+    pool = _Pool(
+        matrix.astype(int) * examples.labels[:, None],
+        examples.labels,
+        _fractions(examples.weights),
+        _fractions(prices[used]),
+        Fraction(rho),
+        either,
+    )
+    return pool, examples.kept, used
+
+
+def _relaxation_lower(
+    solution: Any, pool: _Pool, kept: np.ndarray, used: np.ndarray
+) -> Fraction:
+    """What the duals prove, with the multipliers of the bounds xi <= 1 and mu <= 1."""
+    duals = _fractions(_read(solution, "example_weights", kept.shape))[kept]
+    duals = np.maximum(duals, Fraction(0))
+    load, served = duals * (1 + pool.margin), np.zeros(len(pool.costs), object) + Fraction(0)
+    total = pool.margin * sum(duals)
+    for first, second, value in _listed_pairs(solution, pool, kept):
+        load[[first, second]] += value
+        served[_separating(pool, first, second)] += value
+        total += value
+    left = pool.costs - served
+    edges = _times(pool.signed.T, duals)
+    total += sum(np.minimum(pool.weights - load, Fraction(0)))
+    return total + sum(np.minimum(left, Fraction(0))) + min(np.maximum(left, Fraction(0)) - edges)
+
+
+def _listed_pairs(
+    solution: Any, pool: _Pool, kept: np.ndarray
+) -> Iterator[tuple[int, int, Fraction]]:
+    """The pairs of opposite classes with positive weights; raises `_Refuted` for other pairs."""
+    values = _read(solution, "pair_weights")
+    if values.ndim != 1:
+        raise _Refuted("pair_weights lists no pairs: replace pairs and pair_weights by list_pairs")
+    pairs = _read(solution, "pairs", (len(values), 2)).astype(int)
+    index = np.cumsum(kept) - 1
+    for (first, second), value in zip(pairs.tolist(), values.tolist(), strict=True):
+        if value <= 0:
+            continue
+        if not (0 <= min(first, second) and max(first, second) < len(kept)):
+            raise _Refuted(f"pairs has [{first}, {second}] with a positive weight: no such example")
+        ends = int(index[first]), int(index[second])
+        if not (kept[first] and kept[second]) or pool.labels[ends[0]] == pool.labels[ends[1]]:
+            raise _Refuted(f"pairs has [{first}, {second}], which are not of opposite classes")
+        yield *ends, Fraction(value)
+
+
+def _separating(pool: _Pool, first: int, second: int) -> np.ndarray:
+    """S_ii', which columns [U] count in the cut of a pair: H_iu = y_i != H_i'u."""
+    one, other = pool.signed[first], pool.signed[second]  # H_i'u != y_i where y_i' H_i'u != -1
+    served = (one == 1) & (other != -1)
+    return served | ((other == 1) & (one != -1)) if pool.either else served
+
+
+def _relaxation_upper(
+    solution: Any, pool: _Pool, kept: np.ndarray, used: np.ndarray
+) -> tuple[Number, str]:
+    """The objective of the primal point, and which condition it misses; +inf where it does."""
+    votes, selected = (
+        _fractions(_read(solution, name, used.shape))[used] for name in ("coefficients", "selected")
+    )
+    slacks = _fractions(_read(solution, "slacks", kept.shape))[kept]
+    conditions = {
+        "coefficients sum to one": sum(votes) == 1,
+        "coefficients and slacks are not negative": min([*votes, *slacks]) >= 0,
+        "selected is at least coefficients": (selected >= votes).all(),
+        "all rows of margins hold": _rows_hold(pool, votes, slacks),
+        "all cuts hold": _cuts_hold(pool, selected, slacks),
+    }
+    for condition, holds in conditions.items():
+        if not holds:
+            return math.inf, f"the primal point misses a condition: {condition}"
+    return sum(pool.weights * slacks) + sum(pool.costs * selected), ""
+
+
+def _rows_hold(pool: _Pool, votes: np.ndarray, slacks: np.ndarray) -> bool:
+    reached = _times(pool.signed, votes) + (1 + pool.margin) * slacks
+    return bool((reached >= pool.margin).all())
+
+
+def _cuts_hold(pool: _Pool, selected: np.ndarray, slacks: np.ndarray) -> bool:
+    """Whether xi_i + xi_i' + sum of mu over S_ii' >= 1 for all i, i' of opposite classes."""
+    amounts, unit = _whole(np.concatenate([selected, slacks]))
+    selected, slacks, one = amounts[: len(selected)], amounts[len(selected) :], 1 / unit
+    hits, misses = (pool.signed == 1).astype(object), (pool.signed != -1).astype(object)
+    served = (hits * selected[None, :]) @ misses.T  # [k, k], row i and column i'
+    if pool.either:  # a column that both examples have right is in both sums
+        served = served + served.T - (hits * selected[None, :]) @ hits.T
+    are_opposite = pool.labels[:, None] != pool.labels[None, :]
+    return bool((~are_opposite | (served + slacks[:, None] + slacks[None, :] >= one)).all())
