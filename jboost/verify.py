@@ -1069,3 +1069,415 @@ def _cuts_hold(pool: _Pool, selected: np.ndarray, slacks: np.ndarray) -> bool:
         served = served + served.T - (hits * selected[None, :]) @ hits.T
     are_opposite = pool.labels[:, None] != pool.labels[None, :]
     return bool((~are_opposite | (served + slacks[:, None] + slacks[None, :] >= one)).all())
+
+
+# --- maximum monomial agreement (Goldberg and Eckstein 2009, (27)) --------------------------------
+#
+# Over monomials u with cover C_u and order k_u, and signs s, the largest of s sum_{C_u} w_i y_i + sum
+# of v_ii' over y_i = s, i in C_u, y_i' = -s, i' not in C_u, - c(k_u). A monomial with more literals
+# covers less, so a node of a depth-first search is bounded by what it covers of class s, all rewards
+# of these examples, and the least cost of its order or more.
+
+_MOST_NODES = 100_000  # about 10 s of search
+
+
+class _Agreement(NamedTuple):
+    """Problem (27) for one sign, in integers of one unit."""
+
+    holds: np.ndarray  # [N, 2, m] bool, where x_j = 1 and where x_j = 0
+    gains: np.ndarray  # [m] s y_i w_i
+    prospects: np.ndarray  # [m] w_i and all rewards of i, for y_i = s; else 0
+    rewards: np.ndarray  # [m, m] v_ii' where y_i = s and y_i' = -s, else 0
+    costs: list[Number]  # [D]
+
+    def value(self, cover: np.ndarray, order: int) -> Number:
+        """The agreement of a monomial."""
+        rewards = self.rewards[cover][:, ~cover].sum()
+        return int(self.gains[cover].sum()) + int(rewards) - self.costs[order]
+
+    def bound(self, cover: np.ndarray, order: int) -> Number:
+        """An upper bound on the agreement of a monomial and of all that add literals to it."""
+        return int(self.prospects[cover].sum()) - min(self.costs[order:])
+
+
+@_returns_reasons
+def verify_monomial(
+    solution: Any,
+    features: Any,
+    labels: Any,
+    example_weights: Any,
+    *,
+    max_order: int | None = None,
+    costs: Any = None,
+    pair_weights: Any = None,
+    mask: Any = None,
+    max_nodes: int = _MOST_NODES,
+) -> Verification:
+    """Checks the agreement of a monomial with the labels, and that no monomial exceeds the upper
+    bound ((27) of Goldberg and Eckstein 2009).
+
+    The upper bound is proven by a depth-first search that leaves out what cannot exceed it. Where
+    the search needs more than `max_nodes` nodes, the bound is not proven.
+
+    Args:
+      solution: literals [N], sign [], value [], upper_bound [], status [], as of
+        `jboost.monomials.maximum_agreement`; and `others`, if it has them.
+      features: [m, N] 0 or 1, NaN where unknown; labels: [m]; example_weights: [m].
+      max_order, costs, pair_weights, mask: as in that call.
+      max_nodes: the most nodes to search.
+
+    Returns:
+      A `Verification`; the bounds are on the largest agreement.
+
+    >>> import types
+    >>> solution = types.SimpleNamespace(
+    ...     literals=[1], sign=1, value=0.5, upper_bound=0.5, status=0
+    ... )
+    >>> verify_monomial(solution, [[1], [0]], [1, -1], [0.5, 0.5])[:3]
+    (True, Fraction(1, 2), Fraction(1, 2))
+    """
+    like = _read(solution, "value", ())
+    table = _held("features", features, like, 2)
+    problems, unit = _agreements(table, labels, example_weights, max_order, costs, pair_weights, mask, like)
+    status = _read_status(solution)
+    claimed, value = _read_number(solution, "upper_bound"), _read_number(solution, "value")
+    exact = _agreement_of(solution, problems, table) * unit
+    size = unit * sum(int(problem.prospects.sum()) for problem in problems.values()) + abs(exact)
+    rounding = size * _unit_of_rounding(like) * 8
+    faults = [*_faults_of_others(solution, problems, table, unit, rounding)]
+    if abs(value - exact) > rounding:
+        faults.append(f"value is {_text(value)}, and the agreement is {_text(exact)}")
+    if status == "OPTIMAL" and claimed - exact > size * _OPTIMAL_WITHIN:
+        faults.append(f"status is OPTIMAL, and the bound exceeds the value {_text(exact)}")
+    found, is_complete = _largest_agreement(problems, claimed / unit, max_nodes)
+    upper = found * unit
+    note = f"the largest agreement lies between {_text(exact)} and {_text(upper)}"
+    if not is_complete:
+        note = f"the upper bound is not proven within {max_nodes} nodes: raise max_nodes"
+        faults += [note] if claimed < upper else []
+    verification = _conclude((-math.inf, claimed), (exact, upper), faults, note)
+    return verification
+
+
+def _agreements(
+    table: np.ndarray,
+    labels: Any,
+    example_weights: Any,
+    max_order: int | None,
+    costs: Any,
+    pair_weights: Any,
+    mask: Any,
+    like: np.ndarray,
+) -> tuple[dict[int, _Agreement], Fraction]:
+    """The problem of each sign, and the unit of its integers. Raises ValueError."""
+    size, most = len(table), table.shape[1] if max_order is None else max_order
+    examples = _read_examples(size, labels, None, mask, like)
+    kept, signs = examples.kept, examples.labels
+    weights = _held("example_weights", example_weights, like, 1)
+    prices = np.zeros(most + 1) if costs is None else _held("costs", costs, like, 1)
+    rewards = None if pair_weights is None else _held("pair_weights", pair_weights, like, 2)
+    given = {"example_weights": (weights, (size,)), "costs": (prices, (most + 1,))}
+    if rewards is not None:
+        given["pair_weights"] = (rewards, (size, size))
+    for name, (array, shape) in given.items():
+        if array.shape != shape or not (array >= 0).all():
+            raise ValueError(f"{name} has shape {list(array.shape)}: expected {list(shape)}, from 0 up")
+    inner = np.zeros((0, 0)) if rewards is None else rewards[kept][:, kept]
+    is_priced = np.isfinite(prices)
+    parts = [weights[kept], np.where(is_priced, prices, 0.0), inner.ravel()]
+    whole, unit = _whole(np.concatenate([part.astype(object) for part in parts]))
+    amounts, whole_costs, whole_rewards = np.split(whole, np.cumsum([len(p) for p in parts])[:2])
+    listed: list[Number] = [c if ok else math.inf for c, ok in zip(whole_costs, is_priced, strict=True)]
+    bits = table[kept].T
+    holds = np.stack([bits == 1, bits == 0], axis=1)
+    square = whole_rewards.reshape(inner.shape)
+    if rewards is None:
+        square = np.zeros((len(signs), 0), object)
+    return {s: _agreement(s, holds, signs, amounts, square, listed) for s in (1, -1)}, unit
+
+
+def _agreement(
+    sign: int,
+    holds: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    rewards: np.ndarray,
+    costs: list[Number],
+) -> _Agreement:
+    is_own = labels == sign
+    if rewards.shape[1] == 0:
+        rewards = np.zeros((len(labels), len(labels)), object)
+    counted = np.where(is_own[:, None] & ~is_own[None, :], rewards, 0)
+    prospects = np.where(is_own, weights, 0) + counted.sum(axis=1)
+    return _Agreement(holds, weights * labels * sign, prospects, counted, costs)
+
+
+def _agreement_of(record: Any, problems: dict[int, _Agreement], table: np.ndarray) -> Fraction:
+    """The agreement of the monomial of a record, in the unit of the problems."""
+    literals = _read(record, "literals", table.shape[1:])
+    sign = int(_read(record, "sign", ()))
+    if sign not in problems or not np.isin(literals, (-1, 0, 1)).all():
+        raise _Refuted("literals or sign has an entry other than -1, 0 and +1, or the sign is 0")
+    used, problem = np.flatnonzero(literals), problems[sign]
+    if len(used) >= len(problem.costs):
+        raise _Refuted(f"literals has {len(used)} literals, and {len(problem.costs) - 1} are allowed")
+    cover = np.ones(problem.holds.shape[2], bool)
+    for attribute in used:
+        cover &= problem.holds[attribute, 0 if literals[attribute] > 0 else 1]
+    value = problem.value(cover, len(used))
+    if value == -math.inf:
+        raise _Refuted(f"literals has {len(used)} literals, an order that costs rule out")
+    return Fraction(value)
+
+
+def _faults_of_others(
+    solution: Any,
+    problems: dict[int, _Agreement],
+    table: np.ndarray,
+    unit: Fraction,
+    rounding: Fraction,
+) -> Iterator[str]:
+    """Whether the further monomials of a solution have the values that it says."""
+    others = getattr(solution, "others", None)
+    if others is None:
+        return
+    signs, literals = np.asarray(others.signs), np.asarray(others.literals)
+    for index, value in enumerate(np.asarray(others.values).tolist()):
+        if value == -math.inf:  # an unused slot
+            continue
+        record = types.SimpleNamespace(literals=literals[index], sign=signs[index])
+        exact = _agreement_of(record, problems, table) * unit
+        if not math.isfinite(value) or abs(Fraction(value) - exact) > rounding:
+            yield f"others.values[{index}] is {value}, and the agreement is {_text(exact)}"
+
+
+def _largest_agreement(
+    problems: dict[int, _Agreement], goal: Number, max_nodes: int
+) -> tuple[Number, bool]:
+    """A number that no agreement exceeds, and whether the search ended: the largest bound that was
+    left out because it is at most `goal`, or the largest value found.
+    """
+    most: Number = -math.inf
+    num_nodes = 0
+    for problem in problems.values():
+        rises = all(a <= b for a, b in zip(problem.costs, problem.costs[1:], strict=False))
+        everything = np.ones(problem.holds.shape[2], bool)
+        stack = [(0, everything, 0)]
+        while stack:
+            start, cover, order = stack.pop()
+            bound = problem.bound(cover, order)
+            num_nodes += 1
+            if bound <= goal or num_nodes > max_nodes:
+                most = max(most, bound)
+                continue
+            most = max(most, problem.value(cover, order))
+            if order + 1 < len(problem.costs):
+                stack += _children(problem, start, cover, order, skips_equal=rises)
+    return most, num_nodes <= max_nodes
+
+
+def _children(
+    problem: _Agreement, start: int, cover: np.ndarray, order: int, *, skips_equal: bool
+) -> Iterator[tuple[int, np.ndarray, int]]:
+    """The monomials with one literal more, of an attribute from `start` on: (next attribute, cover,
+    order). A literal that changes no cover is skipped where a higher order costs no less.
+    """
+    for attribute in range(start, len(problem.holds)):
+        for holds in problem.holds[attribute]:
+            smaller = cover & holds
+            if not (skips_equal and (smaller == cover).all()):
+                yield attribute + 1, smaller, order + 1
+
+
+# --- leave-one-out kinds (Boyarshinov and Magdon-Ismail 2005, Section 3) --------------------------
+#
+# By definition, without the shortcuts of the paper: for each example, all optimal separators of the
+# others, the bisector of the hulls of what each classifies correctly, and its side of the example.
+
+_MOST_LEFT_OUT = 16  # about 2 s
+
+
+class _Others(NamedTuple):
+    """The examples but one."""
+
+    points: np.ndarray  # [n, 2] integers
+    labels: np.ndarray  # [n]
+    weights: np.ndarray  # [n] integers
+
+
+@_returns_reasons
+def verify_leave_one_out(
+    result: Any,
+    points: Any,
+    labels: Any,
+    *,
+    weights: Any = None,
+    mask: Any = None,
+    model: str = "max_margin",
+    max_points: int = _MOST_LEFT_OUT,
+) -> Verification:
+    """Checks the leave-one-out errors and kinds of the exact pair, by their definition
+    (Boyarshinov and Magdon-Ismail 2005, Section 3).
+
+    Args:
+      result: error [], errors [n], kinds [n], status [], as of `jboost.pair.leave_one_out`.
+      points: [n, 2]; labels: [n]; weights, mask, model: as in that call.
+      max_points: more points are not checked, and the result is not valid.
+
+    Returns:
+      A `Verification`; both bounds are the leave-one-out error.
+
+    >>> import types
+    >>> result = types.SimpleNamespace(error=1.0, errors=[1.0, 1.0], kinds=[2, 2], status=0)
+    >>> verify_leave_one_out(result, [[0.0, 0.0], [1.0, 0.0]], [-1, 1])[:3]
+    (True, Fraction(1, 1), Fraction(1, 1))
+    """
+    like = _read(result, "error", ())
+    points = _held("points", points, like, 2)
+    if model not in ("max_margin", "occurrence") or points.shape[1] != 2:
+        raise ValueError(f"model is {model!r}, points has shape {list(points.shape)}: see above")
+    examples = _read_examples(len(points), labels, weights, mask, like)
+    points = points[examples.kept]
+    if not np.isfinite(points).all():
+        raise ValueError("points has entries that are not finite: leave these rows out")
+    status = _read_status(result)
+    claimed = _read_number(result, "error")
+    kinds, errors = _read(result, "kinds", examples.kept.shape), _read(result, "errors", examples.kept.shape)
+    if len(points) > max_points:
+        raise _Refuted(f"more than {max_points} points are not checked: raise max_points")
+    shares = _wrong_shares(points, examples, model)
+    expected = np.zeros(examples.kept.shape, object) + Fraction(0)
+    expected[examples.kept] = _fractions(examples.weights) * shares
+    expected_kinds = np.zeros(examples.kept.shape, int)
+    expected_kinds[examples.kept] = [1 if s == 0 else 2 if s == 1 else 3 for s in shares]
+    rounding = 8 * _unit_of_rounding(like)
+    faults = []
+    for index in np.flatnonzero(kinds != expected_kinds)[:1]:
+        faults.append(f"kinds[{index}] is {int(kinds[index])}: expected {expected_kinds[index]}")
+    is_off = abs(_fractions(errors) - expected) > rounding * expected
+    for index in np.flatnonzero(is_off)[:1]:
+        faults.append(f"errors[{index}] is {errors[index]}: expected {_text(expected[index])}")
+    mean = sum(expected, Fraction(0)) / max(len(points), 1)
+    if abs(claimed - mean) > (rounding + Fraction(len(points), 2**52)) * mean:
+        faults.append(f"error is {_text(claimed)}: expected {_text(mean)}")
+    note = f"the leave-one-out error is {_text(mean)}; status {status}"
+    return _conclude((-math.inf, math.inf), (mean, mean), faults, note)
+
+
+def _wrong_shares(points: np.ndarray, examples: _Examples, model: str) -> np.ndarray:
+    """The share [n] of the optimal separators without each example that misclassify it."""
+    whole, _ = _whole(points)
+    amounts, _ = _whole(examples.weights)
+    list_separators = _widest_splits if model == "max_margin" else _occurrences
+    shares = np.empty(len(points), object)
+    for index, label in enumerate(examples.labels.tolist()):
+        rest = np.arange(len(points)) != index
+        others = _Others(whole[rest], examples.labels[rest], amounts[rest])
+        sides = [
+            _side_of_bisector(others.points[positive], others.points[negative], whole[index])
+            for positive, negative in list_separators(others, label)
+        ]
+        wrong = sum(side != label for side in sides)
+        shares[index] = Fraction(wrong, len(sides)) if len(points) > 1 else Fraction(1, 2)
+    return shares
+
+
+_Split = tuple[np.ndarray, np.ndarray]  # [n] bool, which positives and negatives are right
+
+
+def _widest_splits(others: _Others, label: int) -> list[_Split]:
+    """The optimal separators of largest margin."""
+    splits = _optimal_splits(others)
+    gaps = [_gap(others.points[right], others.points[wrong])[0] for right, wrong in splits]
+    return [split for split, gap in zip(splits, gaps, strict=True) if gap == max(gaps)]
+
+
+def _optimal_splits(others: _Others) -> list[_Split]:
+    """What every optimal line or constant classifier has right, each set once."""
+    size = len(others.points)
+    # the sum of weights over a side in the high bits, which examples they are in the low bits
+    bits = np.array([1 << index for index in range(size)], object)
+    packed = others.weights * others.labels * (1 << size) + bits
+    sums = {int(s) for part in _side_sums(_lifted(others.points), packed) for s in part.tolist()}
+    most = max(total >> size for total in sums)
+    sides = [total % (1 << size) for total in sums if total >> size == most]
+    is_left = np.array([[side >> index & 1 for index in range(size)] for side in sides], bool)
+    is_left = is_left.reshape(len(sides), size)
+    return [(side & (others.labels > 0), ~side & (others.labels < 0)) for side in is_left]
+
+
+def _gap(left: np.ndarray, right: np.ndarray) -> tuple[Number, Any, Any]:
+    """The squared distance of two convex hulls in the plane, and the nearest points; infinite where
+    one is empty.
+    """
+    best: tuple[Number, Any, Any] = (math.inf, None, None)
+    for near, far, is_swapped in ((left, right, False), (right, left, True)):
+        for point in near:
+            for start in far:
+                for end in far:
+                    foot = _nearest_on_segment(point, start, end)
+                    distance = sum((point - foot) ** 2)
+                    if distance < best[0]:
+                        best = (distance, foot, point) if is_swapped else (distance, point, foot)
+    return best
+
+
+def _nearest_on_segment(point: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    step = end - start
+    length = int(step @ step)
+    share = Fraction(int((point - start) @ step), length) if length else Fraction(0)
+    return start + min(max(share, Fraction(0)), Fraction(1)) * step
+
+
+def _side_of_bisector(left: np.ndarray, right: np.ndarray, point: np.ndarray) -> int:
+    """The side of a point, +1 for that of `left`, 0 on the bisector of the two hulls; a constant
+    classifier where one is empty.
+    """
+    if len(left) == 0 or len(right) == 0:
+        return 1 if len(left) else -1
+    _, nearest, farthest = _gap(left, right)
+    return _sign((nearest - farthest) @ (2 * point - nearest - farthest))
+
+
+def _occurrences(others: _Others, label: int) -> list[_Split]:
+    """The model of the paper: oriented lines through each other example of class `label` whose
+    separator set is optimal, where examples of that class on the line are right; and the constant
+    classifier of the other class.
+    """
+    positive = others.labels > 0
+    optimum = _loss_of(others, _optimal_splits(others)[0])
+    found = []
+    for centre in np.flatnonzero(others.labels == label):
+        for direction in _directions(others.points - others.points[centre]):
+            sides = _cross(direction[None], others.points - others.points[centre])
+            right = np.where(others.labels == label, sides >= 0, sides < 0)
+            found.append((right & positive, right & ~positive))
+    constant = others.labels != label
+    found.append((constant & positive, constant & ~positive))
+    return [split for split in found if _loss_of(others, split) == optimum]
+
+
+def _loss_of(others: _Others, split: _Split) -> int:
+    return int(others.weights[~(split[0] | split[1])].sum())
+
+
+def _directions(steps: np.ndarray) -> Iterator[np.ndarray]:
+    """A direction in each cyclic class of oriented lines through the origin: through one of the
+    integer steps, and between neighbouring ones.
+    """
+    lines = {tuple(part // math.gcd(*step) for part in step) for step in steps.tolist() if any(step)}
+    if not lines:
+        yield np.array([1, 0], object)
+        return
+    around = [np.array(line, object) for line in lines | {(-x, -y) for x, y in lines}]
+    around.sort(key=functools.cmp_to_key(_compare_angles))
+    for one, following in zip(around, around[1:] + around[:1], strict=True):
+        yield one
+        are_opposite = _cross(one, following) == 0
+        yield np.array([-one[1], one[0]], object) if are_opposite else one + following
+
+
+def _compare_angles(left: np.ndarray, right: np.ndarray) -> int:
+    """Negative where the angle of `left`, in [0, 360) degrees, is the smaller one."""
+    is_lower = [bool(y < 0 or (y == 0 and x < 0)) for x, y in (left, right)]
+    return is_lower[0] - is_lower[1] or -_sign(_cross(left, right))
