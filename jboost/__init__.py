@@ -27,6 +27,7 @@ from jboost import (
     relaxed_margin,
     sharding,
     slipper,
+    verify,
 )
 from jboost.base import boosting, folds, status
 from jboost.base.padding import pad_dataset, stack_datasets, unstack
@@ -71,4 +72,5 @@ __all__ = [
     "status",
     "unstack",
     "validate",
+    "verify",
 ]

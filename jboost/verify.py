@@ -16,6 +16,7 @@ A wrong certificate never raises: the reason says which claim is not proven. Dat
 
 from __future__ import annotations
 
+import argparse
 import csv
 import functools
 import io
@@ -31,6 +32,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+__all__ = [
+    "Verification",
+    "describe",
+    "main",
+    "verify",
+    "verify_file",
+    "verify_leave_one_out",
+    "verify_lp",
+    "verify_monomial",
+    "verify_pair",
+    "verify_relaxation",
+    "verify_soft_margin",
+]
 
 Number = Fraction | float  # a float is infinite
 _STATUSES = (
@@ -133,9 +148,7 @@ class _Examples(NamedTuple):
     weights: np.ndarray  # [k] floats, positive
 
 
-def _read_examples(
-    size: int, labels: Any, weights: Any, mask: Any, like: np.ndarray
-) -> _Examples:
+def _read_examples(size: int, labels: Any, weights: Any, mask: Any, like: np.ndarray) -> _Examples:
     """The examples that count: those with mask True and a weight above 0. Raises ValueError."""
     signs = np.ones(size) if labels is None else _held("labels", labels, like, 1)
     amounts = np.ones(size) if weights is None else _held("weights", weights, like, 1)
@@ -157,7 +170,9 @@ def _conclude(
     """Compares the bounds that a result claims with those that are proven."""
     (claimed_lower, claimed_upper), (lower, upper) = claimed, proven
     if claimed_lower > lower:
-        faults.append(f"a lower bound of {_text(claimed_lower)} is claimed, and {_text(lower)} is proven")
+        faults.append(
+            f"a lower bound of {_text(claimed_lower)} is claimed, and {_text(lower)} is proven"
+        )
     if claimed_upper < upper:
         faults.append(
             f"an upper bound of {_text(claimed_upper)} is claimed, and {_text(upper)} is proven"
@@ -281,8 +296,10 @@ def verify_pair(
         note += f"; lower bounds of more than {limit} points are not recomputed: raise max_points"
     claimed = _read_number(separator, "lower_bound")
     verification = _conclude((claimed, math.inf), (lower, lost), faults, note)
-    return verification if is_enumerated else verification._replace(
-        reason="; ".join(dict.fromkeys([verification.reason, note]))
+    return (
+        verification
+        if is_enumerated
+        else verification._replace(reason="; ".join(dict.fromkeys([verification.reason, note])))
     )
 
 
@@ -293,7 +310,9 @@ def _scores(separator: Any, points: np.ndarray) -> np.ndarray:
     whole, unit = _whole(np.concatenate([points.astype(object), anchor.astype(object)[None]]))
     steps, other_unit = _whole(normal)
     products = (whole[:-1] - whole[-1:]) @ steps
-    return _fractions(products) * (unit * other_unit) + Fraction(float(_read(separator, "bias", ())))
+    return _fractions(products) * (unit * other_unit) + Fraction(
+        float(_read(separator, "bias", ()))
+    )
 
 
 def _faults_of_line(
@@ -470,7 +489,11 @@ def verify_lp(solution: Any, problem: Any) -> Verification:
 
     >>> import types
     >>> program = types.SimpleNamespace(
-    ...     objective=[1.0], operator=[[1.0]], row_lower=1.0, row_upper=float("inf"), lower=0.0,
+    ...     objective=[1.0],
+    ...     operator=[[1.0]],
+    ...     row_lower=1.0,
+    ...     row_upper=float("inf"),
+    ...     lower=0.0,
     ...     upper=float("inf"),
     ... )
     >>> solution = types.SimpleNamespace(
@@ -566,7 +589,9 @@ def _tightened(program: _Program) -> _Program | None:
     lower, upper = list(program.lower), list(program.upper)
     for _ in range(_NUM_TIGHTENINGS):
         ends = list(lower), list(upper)
-        for row, least, most in zip(program.matrix, program.row_lower, program.row_upper, strict=True):
+        for row, least, most in zip(
+            program.matrix, program.row_lower, program.row_upper, strict=True
+        ):
             _tighten_by_row(row, least, most, ends, lower, upper)
         if any(low > high for low, high in zip(lower, upper, strict=True)):
             return None
@@ -678,9 +703,7 @@ def _squared_room(room: Number) -> Fraction:
     return Fraction(1, 4**-exponent) if exponent < 0 else Fraction(1)
 
 
-def _correction(
-    matrix: np.ndarray, weights: np.ndarray, missing: np.ndarray
-) -> np.ndarray | None:
+def _correction(matrix: np.ndarray, weights: np.ndarray, missing: np.ndarray) -> np.ndarray | None:
     """dx = W A'z with A W A'z = missing, in exact arithmetic; None where no z solves it."""
     scaled = matrix * weights[None, :]
     solved = _solve(scaled @ matrix.T, missing)
@@ -768,7 +791,10 @@ def verify_soft_margin(
 
     >>> import types
     >>> solution = types.SimpleNamespace(
-    ...     coefficients=[0.5, 0.5], example_weights=[0.5, 0.5], lower_bound=0.0, upper_bound=0.0,
+    ...     coefficients=[0.5, 0.5],
+    ...     example_weights=[0.5, 0.5],
+    ...     lower_bound=0.0,
+    ...     upper_bound=0.0,
     ...     status=0,
     ... )
     >>> verify_soft_margin(solution, [[1.0, -1.0], [-1.0, 1.0]], nu=0.5)[:3]
@@ -777,7 +803,7 @@ def verify_soft_margin(
     coefficients = _read(solution, "coefficients")
     matrix = _margins_matrix(margins, coefficients)
     num_rows, num_columns = matrix.shape
-    is_simplex = (hasattr(solution, "warm") if votes is None else votes == "simplex")
+    is_simplex = hasattr(solution, "warm") if votes is None else votes == "simplex"
     coefficients = _fractions(_read(solution, "coefficients", (num_columns,)))
     example_weights = _fractions(_read(solution, "example_weights", (num_rows,)))
     examples = _read_examples(num_rows, None, weights, mask, _read(solution, "coefficients"))
@@ -788,11 +814,15 @@ def verify_soft_margin(
     status = _read_status(solution)
     faults = []
     if (status == "INFEASIBLE") != (sum(caps) < 1 - Fraction(1, 2**18)):
-        faults.append(f"status is {status}, and the caps of example weights sum to {_text(sum(caps))}")
+        faults.append(
+            f"status is {status}, and the caps of example weights sum to {_text(sum(caps))}"
+        )
     caps = caps * max(Fraction(1), 1 / sum(caps))  # below one by rounding only
     matrix = matrix[examples.kept]
     lower = _soft_margin(matrix, _allowed_votes(coefficients, is_simplex), caps)
-    upper = _largest_edge(matrix, _allowed_weights(example_weights[examples.kept], caps), is_simplex)
+    upper = _largest_edge(
+        matrix, _allowed_weights(example_weights[examples.kept], caps), is_simplex
+    )
     note = f"the largest soft margin lies between {_text(lower)} and {_text(upper)}"
     return _conclude(claimed, (lower, upper), faults, note)
 
@@ -808,9 +838,7 @@ def _margins_matrix(margins: Any, like: np.ndarray) -> np.ndarray:
     return matrix
 
 
-def _caps(
-    relaxation: Any, nu: Any, cap: Any, examples: _Examples, like: np.ndarray
-) -> np.ndarray:
+def _caps(relaxation: Any, nu: Any, cap: Any, examples: _Examples, like: np.ndarray) -> np.ndarray:
     """The largest weight of each example, as Fractions; 1 for the hard margin."""
     if relaxation is not None:
         if type(relaxation).__name__ not in ("HardMargin", "SoftMargin"):
@@ -929,8 +957,15 @@ def verify_relaxation(
 
     >>> import types
     >>> solution = types.SimpleNamespace(
-    ...     coefficients=[1.0], selected=[1.0], slacks=[0.0], example_weights=[0.0], pairs=[[-1, -1]],
-    ...     pair_weights=[0.0], lower_bound=0.5, upper_bound=0.5, status=0,
+    ...     coefficients=[1.0],
+    ...     selected=[1.0],
+    ...     slacks=[0.0],
+    ...     example_weights=[0.0],
+    ...     pairs=[[-1, -1]],
+    ...     pair_weights=[0.0],
+    ...     lower_bound=0.5,
+    ...     upper_bound=0.5,
+    ...     status=0,
     ... )
     >>> verify_relaxation(solution, [[1]], [1], [0.5], margin=0.25).valid
     True
@@ -988,9 +1023,7 @@ def _read_pool(
     return pool, examples.kept, used
 
 
-def _relaxation_lower(
-    solution: Any, pool: _Pool, kept: np.ndarray, used: np.ndarray
-) -> Fraction:
+def _relaxation_lower(solution: Any, pool: _Pool, kept: np.ndarray, used: np.ndarray) -> Fraction:
     """What the duals prove, with the multipliers of the bounds xi <= 1 and mu <= 1."""
     duals = _fractions(_read(solution, "example_weights", kept.shape))[kept]
     duals = np.maximum(duals, Fraction(0))
@@ -1018,7 +1051,7 @@ def _listed_pairs(
     for (first, second), value in zip(pairs.tolist(), values.tolist(), strict=True):
         if value <= 0:
             continue
-        if not (0 <= min(first, second) and max(first, second) < len(kept)):
+        if not (min(first, second) >= 0 and max(first, second) < len(kept)):
             raise _Refuted(f"pairs has [{first}, {second}] with a positive weight: no such example")
         ends = int(index[first]), int(index[second])
         if not (kept[first] and kept[second]) or pool.labels[ends[0]] == pool.labels[ends[1]]:
@@ -1130,15 +1163,15 @@ def verify_monomial(
       A `Verification`; the bounds are on the largest agreement.
 
     >>> import types
-    >>> solution = types.SimpleNamespace(
-    ...     literals=[1], sign=1, value=0.5, upper_bound=0.5, status=0
-    ... )
+    >>> solution = types.SimpleNamespace(literals=[1], sign=1, value=0.5, upper_bound=0.5, status=0)
     >>> verify_monomial(solution, [[1], [0]], [1, -1], [0.5, 0.5])[:3]
     (True, Fraction(1, 2), Fraction(1, 2))
     """
     like = _read(solution, "value", ())
     table = _held("features", features, like, 2)
-    problems, unit = _agreements(table, labels, example_weights, max_order, costs, pair_weights, mask, like)
+    problems, unit = _agreements(
+        table, labels, example_weights, max_order, costs, pair_weights, mask, like
+    )
     status = _read_status(solution)
     claimed, value = _read_number(solution, "upper_bound"), _read_number(solution, "value")
     exact = _agreement_of(solution, problems, table) * unit
@@ -1181,13 +1214,17 @@ def _agreements(
         given["pair_weights"] = (rewards, (size, size))
     for name, (array, shape) in given.items():
         if array.shape != shape or not (array >= 0).all():
-            raise ValueError(f"{name} has shape {list(array.shape)}: expected {list(shape)}, from 0 up")
+            raise ValueError(
+                f"{name} has shape {list(array.shape)}: expected {list(shape)}, from 0 up"
+            )
     inner = np.zeros((0, 0)) if rewards is None else rewards[kept][:, kept]
     is_priced = np.isfinite(prices)
     parts = [weights[kept], np.where(is_priced, prices, 0.0), inner.ravel()]
     whole, unit = _whole(np.concatenate([part.astype(object) for part in parts]))
     amounts, whole_costs, whole_rewards = np.split(whole, np.cumsum([len(p) for p in parts])[:2])
-    listed: list[Number] = [c if ok else math.inf for c, ok in zip(whole_costs, is_priced, strict=True)]
+    listed: list[Number] = [
+        c if ok else math.inf for c, ok in zip(whole_costs, is_priced, strict=True)
+    ]
     bits = table[kept].T
     holds = np.stack([bits == 1, bits == 0], axis=1)
     square = whole_rewards.reshape(inner.shape)
@@ -1220,7 +1257,9 @@ def _agreement_of(record: Any, problems: dict[int, _Agreement], table: np.ndarra
         raise _Refuted("literals or sign has an entry other than -1, 0 and +1, or the sign is 0")
     used, problem = np.flatnonzero(literals), problems[sign]
     if len(used) >= len(problem.costs):
-        raise _Refuted(f"literals has {len(used)} literals, and {len(problem.costs) - 1} are allowed")
+        raise _Refuted(
+            f"literals has {len(used)} literals, and {len(problem.costs) - 1} are allowed"
+        )
     cover = np.ones(problem.holds.shape[2], bool)
     for attribute in used:
         cover &= problem.holds[attribute, 0 if literals[attribute] > 0 else 1]
@@ -1342,7 +1381,10 @@ def verify_leave_one_out(
         raise ValueError("points has entries that are not finite: leave these rows out")
     status = _read_status(result)
     claimed = _read_number(result, "error")
-    kinds, errors = _read(result, "kinds", examples.kept.shape), _read(result, "errors", examples.kept.shape)
+    kinds, errors = (
+        _read(result, "kinds", examples.kept.shape),
+        _read(result, "errors", examples.kept.shape),
+    )
     if len(points) > max_points:
         raise _Refuted(f"more than {max_points} points are not checked: raise max_points")
     shares = _wrong_shares(points, examples, model)
@@ -1465,7 +1507,9 @@ def _directions(steps: np.ndarray) -> Iterator[np.ndarray]:
     """A direction in each cyclic class of oriented lines through the origin: through one of the
     integer steps, and between neighbouring ones.
     """
-    lines = {tuple(part // math.gcd(*step) for part in step) for step in steps.tolist() if any(step)}
+    lines = {
+        tuple(part // math.gcd(*step) for part in step) for step in steps.tolist() if any(step)
+    }
     if not lines:
         yield np.array([1, 0], object)
         return
@@ -1481,3 +1525,292 @@ def _compare_angles(left: np.ndarray, right: np.ndarray) -> int:
     """Negative where the angle of `left`, in [0, 360) degrees, is the smaller one."""
     is_lower = [bool(y < 0 or (y == 0 and x < 0)) for x, y in (left, right)]
     return is_lower[0] - is_lower[1] or -_sign(_cross(left, right))
+
+
+# --- any result, saved models and the command line ------------------------------------------------
+
+
+class _Method(NamedTuple):
+    """How the result of a method is recognised and checked."""
+
+    fields: frozenset[str]  # that only its results have together
+    check: Callable[..., Verification]
+    data: tuple[str, ...]  # the names of the positional data
+
+
+_METHODS = (
+    _Method(frozenset({"primal", "dual"}), verify_lp, ("problem",)),
+    _Method(
+        frozenset({"pair_weights", "slacks"}), verify_relaxation, ("outputs", "labels", "costs")
+    ),
+    _Method(frozenset({"misclassified", "anchor"}), verify_pair, ("points", "labels")),
+    _Method(frozenset({"kinds", "errors"}), verify_leave_one_out, ("points", "labels")),
+    _Method(
+        frozenset({"literals", "upper_bound"}),
+        verify_monomial,
+        ("features", "labels", "example_weights"),
+    ),
+    _Method(
+        frozenset({"coefficients", "example_weights", "upper_bound"}),
+        verify_soft_margin,
+        ("margins",),
+    ),
+)
+_PROGRAM = ("objective", "operator", "row_lower", "row_upper", "lower", "upper")
+_DAMAGED = (
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def verify(result: Any, *data: Any, **options: Any) -> Verification:
+    """Checks a result of any method that has a function here, which is found by the fields of the
+    result: separators, linear programs, soft margins, the relaxation of L0-RBoost, monomials and
+    leave-one-out errors.
+
+    Args:
+      result: a record with the fields of the result, of JAX or NumPy arrays.
+      *data: as for the function of the method, such as points and labels for `verify_pair`.
+      **options: as for that function, such as `weights`.
+
+    Returns:
+      A `Verification`. A result without a certificate that is known here, such as an ensemble, is
+      not valid, and the reason says what it lacks.
+
+    Raises:
+      ValueError: where the data are wrong. A wrong result never raises.
+
+    >>> import types
+    >>> solution = types.SimpleNamespace(
+    ...     coefficients=[0.5, 0.5],
+    ...     example_weights=[0.5, 0.5],
+    ...     lower_bound=0.0,
+    ...     upper_bound=-0.1,
+    ...     status=0,
+    ... )
+    >>> verify(solution, [[1.0, -1.0], [-1.0, 1.0]], nu=0.5).reason
+    'an upper bound of -0.10000000000000001 is claimed, and 0 is proven'
+    """
+    method = _method_of(result)
+    if method is None:
+        return Verification(False, -math.inf, math.inf, _what_is_missing(result))
+    return method.check(result, *data, **options)
+
+
+def _method_of(result: Any) -> _Method | None:
+    return next((m for m in _METHODS if all(hasattr(result, name) for name in m.fields)), None)
+
+
+def _what_is_missing(result: Any) -> str:
+    name = getattr(result, "type_name", type(result).__name__)
+    return (
+        f"a {name} has no certificate that can be checked: bounds are proven by the arrays of the"
+        " result of a solver, which it does not hold; check that result by jboost.verify.verify"
+    )
+
+
+def verify_file(
+    model: str | Path, data: str | Path, *, label: str | None = None, weights: str | None = None
+) -> Verification:
+    """Checks a saved model by a file of its data.
+
+    Args:
+      model: a file of `jboost.files.save`, or an output folder of `jboost fit`.
+      data: an .npz file with the arguments of the method's function by name (points, labels,
+        weights; objective, operator, ... for a linear program); or, for a separator, a text file
+        with a header, the columns of scores and the label.
+      label: the column of labels; None for that of the fit, else "label".
+      weights: the column of weights; None for ones.
+
+    Returns:
+      A `Verification`. The reason says what a model lacks that has no certificate.
+
+    Raises:
+      ValueError: naming the file, where the data cannot be read. A model file that is damaged is
+        not valid, and does not raise.
+
+    >>> verify_file("nowhere.npz", "data.npz").reason
+    'nowhere.npz: no model file of jboost, or damaged'
+    """
+    path = Path(model)
+    path = path / "model.npz" if path.is_dir() else path
+    try:
+        fields, metadata = _load_model(path)
+    except _DAMAGED:
+        return Verification(
+            False, -math.inf, math.inf, f"{path}: no model file of jboost, or damaged"
+        )
+    method = _method_of(fields)
+    if method is None:
+        return Verification(False, -math.inf, math.inf, f"{path}: {_what_is_missing(fields)}")
+    if Path(data).suffix == ".npz":
+        arguments = _read_arguments(data)
+    elif method.check is not verify_pair:
+        raise ValueError(f"{data}: expected an .npz file with the arrays {', '.join(method.data)}")
+    elif "score_columns" in metadata and not metadata["score_columns"]:
+        reason = "the scores are those of trained classifiers: pass points and labels as .npz"
+        return Verification(False, -math.inf, math.inf, f"{path}: {reason}")
+    else:
+        arguments = _read_table(data, metadata, fields, label, weights)
+    if method.check is verify_lp:
+        program = {name: arguments.pop(name) for name in _PROGRAM if name in arguments}
+        arguments["problem"] = types.SimpleNamespace(**program)
+    missing = [name for name in method.data if name not in arguments]
+    if missing:
+        raise ValueError(f"{data}: has no array {missing[0]}: expected {', '.join(method.data)}")
+    positional = [arguments.pop(name) for name in method.data]
+    try:
+        return method.check(fields, *positional, **arguments)
+    except TypeError as error:
+        raise ValueError(f"{data}: an array that the check does not take ({error})") from None
+
+
+def _load_model(path: Path) -> tuple[types.SimpleNamespace, dict[str, Any]]:
+    """The fields of the model in a file of `jboost.files.save`, and the metadata."""
+    with zipfile.ZipFile(path) as archive:
+        header = json.loads(archive.read("header.json"))
+        if header["format"] != "jboost-model":
+            raise ValueError("format")
+        return _load_fields(archive, header["model"], ""), dict(header["metadata"])
+
+
+def _load_fields(
+    archive: zipfile.ZipFile, description: dict[str, Any], prefix: str
+) -> types.SimpleNamespace:
+    """A record of the arrays of a description, and of the records in it."""
+    fields: dict[str, Any] = {"type_name": description["type"]}
+    for name, part in description.get("fields", {}).items():
+        if "type" in part:
+            fields[name] = _load_fields(archive, part, f"{prefix}{name}.")
+            continue
+        buffer = io.BytesIO(archive.read(f"{prefix}{name}.npy"))
+        array = np.lib.format.read_array(buffer, allow_pickle=False)
+        if part["dtype"] == "bfloat16":  # the upper half of a float32
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        fields[name] = array
+    return types.SimpleNamespace(**fields)
+
+
+def _read_arguments(path: str | Path) -> dict[str, Any]:
+    """The arrays of an .npz file by name; scalars as Python values."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+    except _DAMAGED as error:
+        raise ValueError(f"{path}: no .npz file of arrays ({error})") from None
+    return {name: array.item() if array.ndim == 0 else array for name, array in arrays.items()}
+
+
+def _read_table(
+    path: str | Path,
+    metadata: dict[str, Any],
+    fields: Any,
+    label: str | None,
+    weights: str | None,
+) -> dict[str, Any]:
+    """Points, labels and weights from a text file with a header."""
+    reading, names = metadata.get("reading") or {}, metadata.get("labels") or {}
+    label = label or names.get("column") or "label"
+    try:
+        text = Path(path).read_text(encoding=reading.get("encoding") or "utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"{path}: cannot be read ({error})") from None
+    rows = [
+        row
+        for row in csv.reader(io.StringIO(text), delimiter=reading.get("separator") or ",")
+        if row
+    ]
+    header = [name.strip() for name in rows[0]] if rows else []
+    others = [name for name in header if name not in (label, weights)]
+    scores = metadata.get("score_columns") or others[: np.size(fields.normal)]
+    decimal = reading.get("decimal") or "."
+
+    def column(name: str, read: Callable[[str], float]) -> np.ndarray:
+        if name not in header:
+            raise ValueError(f"{path}: has no column {name}: its columns are {', '.join(header)}")
+        index = header.index(name)
+        return np.array(
+            [_cell(path, number, row, index, read) for number, row in enumerate(rows[1:])]
+        )
+
+    def number(cell: str) -> float:
+        return float(cell.replace(decimal, "."))
+
+    def sign(cell: str) -> float:
+        classes = {names.get("negative", "-1"): -1.0, names.get("positive", "1"): 1.0}
+        return classes[cell] if cell in classes else {-1: -1.0, 1: 1.0}[number(cell)]
+
+    arguments = {
+        "points": np.stack([column(name, number) for name in scores], axis=1),
+        "labels": column(label, sign),
+    }
+    return arguments | ({"weights": column(weights, number)} if weights else {})
+
+
+def _cell(
+    path: str | Path, number: int, row: Sequence[str], index: int, read: Callable[[str], float]
+) -> float:
+    try:
+        return read(row[index].strip())
+    except (ValueError, KeyError, IndexError):
+        cell = row[index] if index < len(row) else ""
+        raise ValueError(f"{path}: row {number + 1} has {cell!r}, which cannot be read") from None
+
+
+def describe(verification: Verification) -> str:
+    """A verification as text: the verdict, the proven bounds and the reason.
+
+    >>> print(describe(Verification(True, Fraction(1, 2), Fraction(1, 2), "all claims are proven")))
+    valid
+    lower bound  0.5
+    upper bound  0.5
+    reason       all claims are proven
+    """
+    return "\n".join(
+        [
+            "valid" if verification.valid else "NOT VALID",
+            f"lower bound  {_text(verification.lower)}",
+            f"upper bound  {_text(verification.upper)}",
+            f"reason       {verification.reason}",
+        ]
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs `python verify.py MODEL DATA`: prints a verification, and returns the exit status, 0 for
+    valid, 1 for not valid, 2 for data that cannot be read.
+
+    >>> main(["nowhere.npz", "data.npz"])
+    NOT VALID
+    lower bound  -inf
+    upper bound  inf
+    reason       nowhere.npz: no model file of jboost, or damaged
+    1
+    """
+    parser = argparse.ArgumentParser(
+        prog="verify.py", description="Checks the certificate of a saved model in exact arithmetic."
+    )
+    parser.add_argument("model", help="file of jboost.files.save, or folder of jboost fit")
+    parser.add_argument("data", help="data: .npz with arrays by name, or a table of scores")
+    parser.add_argument("--label", help="the column of labels, where the model does not name it")
+    parser.add_argument("--weights", help="the column of weights")
+    options = parser.parse_args(arguments)
+    try:
+        verification = verify_file(
+            options.model, options.data, label=options.label, weights=options.weights
+        )
+    except ValueError as error:
+        print(f"verify: error: {error}", file=sys.stderr)
+        return 2
+    print(describe(verification))
+    return 0 if verification.valid else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
