@@ -47,6 +47,7 @@ __all__ = [
     "verify_soft_margin",
 ]
 
+_SUM_ROUNDING = Fraction(2.0**-52)  # of a sum in float64, for each term
 Number = Fraction | float  # a float is infinite
 _STATUSES = (
     "OPTIMAL",
@@ -76,7 +77,7 @@ class Verification(NamedTuple):
     reason: str  # what is proven, or the claims that are not
 
 
-class _Refuted(Exception):
+class _RefutedError(Exception):
     """A result that cannot be read, or claims nothing; its text is the reason."""
 
 
@@ -84,13 +85,13 @@ class _Refuted(Exception):
 
 
 def _returns_reasons(check: Callable[..., Verification]) -> Callable[..., Verification]:
-    """Turns `_Refuted` into a Verification that is not valid."""
+    """Turns `_RefutedError` into a Verification that is not valid."""
 
     @functools.wraps(check)
     def run(*args: Any, **options: Any) -> Verification:
         try:
             return check(*args, **options)
-        except _Refuted as error:
+        except _RefutedError as error:
             return Verification(False, -math.inf, math.inf, str(error))
 
     return run
@@ -99,17 +100,17 @@ def _returns_reasons(check: Callable[..., Verification]) -> Callable[..., Verifi
 def _read(
     result: Any, name: str, shape: tuple[int, ...] | None = None, *, is_finite: bool = True
 ) -> np.ndarray:
-    """A field of a result as an array. Raises `_Refuted` if it is missing or malformed."""
+    """A field of a result as an array. Raises `_RefutedError` if it is missing or malformed."""
     try:
         array = np.asarray(getattr(result, name))
     except (AttributeError, ValueError, TypeError):
-        raise _Refuted(f"the result has no array `{name}`") from None
+        raise _RefutedError(f"the result has no array `{name}`") from None
     if array.dtype.kind not in "biuf":
-        raise _Refuted(f"{name} has dtype {array.dtype}: expected numbers")
+        raise _RefutedError(f"{name} has dtype {array.dtype}: expected numbers")
     if shape is not None and array.shape != shape:
-        raise _Refuted(f"{name} has shape {list(array.shape)}: expected {list(shape)}")
+        raise _RefutedError(f"{name} has shape {list(array.shape)}: expected {list(shape)}")
     if np.isnan(array).any() or (is_finite and not np.isfinite(array).all()):
-        raise _Refuted(f"{name} has entries that are not finite numbers, which claim nothing")
+        raise _RefutedError(f"{name} has entries that are not finite numbers, which claim nothing")
     return array
 
 
@@ -122,9 +123,9 @@ def _read_number(result: Any, name: str) -> Number:
 def _read_status(result: Any) -> str:
     code = int(_read(result, "status", ()))
     if not 0 <= code < len(_STATUSES):
-        raise _Refuted(f"status is {code}, which is no status of jboost")
+        raise _RefutedError(f"status is {code}, which is no status of jboost")
     if _STATUSES[code] == "INVALID_INPUT":
-        raise _Refuted("the result claims nothing: its status is INVALID_INPUT")
+        raise _RefutedError("the result claims nothing: its status is INVALID_INPUT")
     return _STATUSES[code]
 
 
@@ -180,12 +181,17 @@ def _conclude(
     return Verification(not faults, lower, upper, "; ".join(faults) or note)
 
 
-def _text(value: Number) -> str:
+def _text(value: Any) -> str:
     """A number for a message, in 17 digits."""
     try:
         return f"{float(value):.17g}"
     except OverflowError:
         return str(value)
+
+
+def _is_near(claimed: Number, exact: Number, rounding: Number) -> bool:
+    """Whether a claimed number is the exact one up to a rounding."""
+    return exact - rounding <= claimed <= exact + rounding
 
 
 def _unit_of_rounding(array: np.ndarray) -> Fraction:
@@ -218,6 +224,11 @@ def _times(matrix: Any, vector: Any) -> np.ndarray:
     """The exact product [k] of a matrix [k, l] and a vector [l], as Fractions."""
     (entries, unit), (factors, other_unit) = _whole(matrix), _whole(vector)
     return _fractions(entries @ factors) * (unit * other_unit)
+
+
+def _positive_part(values: np.ndarray) -> np.ndarray:
+    """max(0, value) for each of an object array of Fractions."""
+    return (values + abs(values)) / 2
 
 
 def _total(values: np.ndarray) -> Fraction:
@@ -324,7 +335,7 @@ def _faults_of_line(
     eps = _unit_of_rounding(_read(separator, "bias", ()))
     offset, exact = _read_number(separator, "offset"), bias - sum(normal * anchor)
     size = abs(bias) + sum(abs(normal * anchor))
-    if abs(offset - exact) > 8 * eps * size:
+    if not _is_near(offset, exact, 8 * eps * size):
         yield f"offset is {_text(offset)}, and bias - normal . anchor is {_text(exact)}"
     margin, squared_length = _read_number(separator, "margin"), sum(normal**2)
     counted = scores if fat == "flipped" else scores[~is_wrong]
@@ -332,14 +343,14 @@ def _faults_of_line(
         if margin != math.inf:
             yield f"margin is {_text(margin)}, and that of a constant classifier is infinite"
         return
-    squared = min(counted**2, default=math.inf) / squared_length
-    is_close = (
-        margin == squared
-        if math.inf in (margin, squared)
-        else margin >= 0 and abs(margin**2 - squared) <= 64 * eps * max(margin**2, squared)
-    )
-    if not is_close:
-        yield f"margin is {_text(margin)}, and the nearest point is at {_text(float(squared) ** 0.5)}"
+    squared: Number = min(counted**2) / squared_length if len(counted) else math.inf
+    is_far = margin == math.inf or margin < 0
+    if squared == math.inf:
+        is_far = margin != math.inf
+    elif not is_far:
+        is_far = not _is_near(margin * margin, squared, squared * 64 * eps)
+    if is_far:
+        yield f"margin is {_text(margin)}, and its square should be {_text(squared)}"
 
 
 def _faults_of_loss(
@@ -349,19 +360,19 @@ def _faults_of_loss(
     lost: Fraction,
     lower: Fraction | None,
 ) -> Iterator[str]:
-    """Whether `misclassified`, `loss` and `status` are those of the line; `lower` is the optimum."""
+    """Whether `misclassified`, `loss` and `status` are those of the line; `lower` is the least."""
     claimed = _read(separator, "misclassified", examples.kept.shape).astype(bool)
     expected = np.zeros(examples.kept.shape, bool)
     expected[examples.kept] = is_wrong
     for index in np.flatnonzero(claimed != expected)[:1]:
         yield f"misclassified[{index}] is {bool(claimed[index])}, and its score says otherwise"
     loss = _read_number(separator, "loss")
-    rounding = _unit_of_rounding(_read(separator, "loss", ())) + Fraction(len(is_wrong), 2**52)
-    if abs(loss - lost) > rounding * lost:
+    rounding = _unit_of_rounding(_read(separator, "loss", ())) + len(is_wrong) * _SUM_ROUNDING
+    if not _is_near(loss, lost, rounding * lost):
         yield f"loss is {_text(loss)}, and the separator misclassifies {_text(lost)}"
-    if _read_status(separator) == "OPTIMAL" and lower is not None:
-        if lost - lower > _OPTIMAL_WITHIN * lost:
-            yield f"status is OPTIMAL, and another separator loses {_text(lower)}"
+    is_optimal = lower is None or lost - lower <= _OPTIMAL_WITHIN * lost
+    if _read_status(separator) == "OPTIMAL" and not is_optimal:
+        yield f"status is OPTIMAL, and another separator loses {_text(lower or 0)}"
 
 
 def _least_loss(points: np.ndarray, examples: _Examples) -> Fraction:
@@ -437,8 +448,11 @@ def _by_angle(vectors: np.ndarray) -> np.ndarray:
     order = np.argsort(np.arctan2(small[:, 1].astype(float), small[:, 0].astype(float)))
     if (_cross(vectors[order][:-1], vectors[order][1:]) >= 0).all():
         return order
-    compare = functools.cmp_to_key(lambda i, j: -_sign(_cross(vectors[i], vectors[j])))
-    return np.array(sorted(order.tolist(), key=compare))
+
+    def compare(first: int, second: int) -> int:
+        return -_sign(_cross(vectors[first], vectors[second]))
+
+    return np.array(sorted(order.tolist(), key=functools.cmp_to_key(compare)))
 
 
 def _cross(left: np.ndarray, right: np.ndarray) -> Any:
@@ -514,7 +528,8 @@ def verify_lp(solution: Any, problem: Any) -> Verification:
     lower: Number = math.inf
     if tight is not None and not (status == "PRIMAL_INFEASIBLE" and refuted):
         lower = _least_over_box(tight, dual)
-    faults, upper = [], math.inf
+    faults: list[str] = []
+    upper: Number = math.inf
     if status == "PRIMAL_INFEASIBLE" and not refuted:
         faults.append("status is PRIMAL_INFEASIBLE, and the dual ray does not prove it")
     elif status == "DUAL_INFEASIBLE":
@@ -562,7 +577,7 @@ def _least_over_box(program: _Program, dual: np.ndarray, *, with_objective: bool
         (y <= 0 or low > -math.inf) and (y >= 0 or high < math.inf)
         for y, low, high in zip(dual, program.row_lower, program.row_upper, strict=True)
     ]
-    dual = np.where(np.array(is_allowed, bool), dual, Fraction(0))
+    dual = dual * np.array(is_allowed, int)
     reduced = (program.objective if with_objective else 0) - _times(program.matrix.T, dual)
     terms = [
         _least_product(slope, low, high)
@@ -664,7 +679,7 @@ def _rounded_to_bounds(program: _Program, primal: np.ndarray) -> np.ndarray:
     rounded = primal.copy()
     for ends in (program.lower, program.upper):
         for j, end in enumerate(ends):
-            if not math.isinf(end) and abs(primal[j] - end) <= (1 + abs(end)) / 2**12:
+            if not math.isinf(end) and abs(primal[j] - end) <= (1 + abs(end)) / 4096:
                 rounded[j] = end
     return rounded
 
@@ -859,16 +874,16 @@ def _caps(relaxation: Any, nu: Any, cap: Any, examples: _Examples, like: np.ndar
     if math.isinf(number):
         return np.array([Fraction(1)] * len(shares), object)
     rate = 1 / Fraction(number) if nu is not None else Fraction(number) * len(shares)
-    return np.minimum(shares * rate, Fraction(1))
+    return np.array([min(share * rate, Fraction(1)) for share in shares], object)
 
 
 def _allowed_votes(votes: np.ndarray, is_simplex: bool) -> np.ndarray:
     """The votes [n], moved into the simplex, or scaled into the unit ball of the l1 norm."""
     if not is_simplex:
         return votes / max(sum(abs(votes)), Fraction(1))
-    votes = np.maximum(votes, Fraction(0))
+    votes = _positive_part(votes)
     if sum(votes) == 0:
-        raise _Refuted("coefficients has no positive entry: no vote")
+        raise _RefutedError("coefficients has no positive entry: no vote")
     return votes / sum(votes)
 
 
@@ -888,9 +903,9 @@ def _allowed_weights(weights: np.ndarray, caps: np.ndarray) -> np.ndarray:
     """The example weights [m], scaled to sum to one; what exceeds a cap goes to the others, in
     proportion to what they may still take.
     """
-    weights = np.maximum(weights, Fraction(0))
+    weights = _positive_part(weights)
     if sum(weights) == 0:
-        raise _Refuted("example_weights has no positive entry: no distribution")
+        raise _RefutedError("example_weights has no positive entry: no distribution")
     capped = np.minimum(weights / sum(weights), caps)
     left = sum(caps - capped)
     return capped + (caps - capped) * ((1 - sum(capped)) / left if left else 0)
@@ -906,8 +921,8 @@ def _largest_edge(matrix: np.ndarray, weights: np.ndarray, is_signed: bool) -> F
 #
 # minimise sum weight_i xi_i + sum c_u mu_u subject to sum_u y_i H_iu lambda_u + (1 + rho) xi_i >=
 # rho, sum lambda = 1, mu >= lambda >= 0, xi >= 0, and for i, i' of opposite classes xi_i + xi_i' +
-# sum of mu over S_ii' >= 1, where S_ii' = {u : H_iu = y_i != H_i'u}. At some optimum no xi and no mu
-# exceeds 1. So any w, v >= 0 prove the lower bound
+# sum of mu over S_ii' >= 1, where S_ii' = {u : H_iu = y_i != H_i'u}. At some optimum no xi and no
+# mu exceeds 1. So any w, v >= 0 prove the lower bound
 #   rho sum w + sum v + sum_i min(0, weight_i - (1 + rho) w_i - sum of v over the cuts of i)
 #   + sum_u min(0, c_u - s_u) + min_u ([c_u - s_u]_+ - g_u),
 # s_u the sum of v over the cuts that count u, g_u = sum_i y_i H_iu w_i.
@@ -1026,7 +1041,7 @@ def _read_pool(
 def _relaxation_lower(solution: Any, pool: _Pool, kept: np.ndarray, used: np.ndarray) -> Fraction:
     """What the duals prove, with the multipliers of the bounds xi <= 1 and mu <= 1."""
     duals = _fractions(_read(solution, "example_weights", kept.shape))[kept]
-    duals = np.maximum(duals, Fraction(0))
+    duals = _positive_part(duals)
     load, served = duals * (1 + pool.margin), np.zeros(len(pool.costs), object) + Fraction(0)
     total = pool.margin * sum(duals)
     for first, second, value in _listed_pairs(solution, pool, kept):
@@ -1035,27 +1050,31 @@ def _relaxation_lower(solution: Any, pool: _Pool, kept: np.ndarray, used: np.nda
         total += value
     left = pool.costs - served
     edges = _times(pool.signed.T, duals)
-    total += sum(np.minimum(pool.weights - load, Fraction(0)))
-    return total + sum(np.minimum(left, Fraction(0))) + min(np.maximum(left, Fraction(0)) - edges)
+    total -= sum(_positive_part(load - pool.weights))
+    return total - sum(_positive_part(-left)) + min(_positive_part(left) - edges)
 
 
 def _listed_pairs(
     solution: Any, pool: _Pool, kept: np.ndarray
 ) -> Iterator[tuple[int, int, Fraction]]:
-    """The pairs of opposite classes with positive weights; raises `_Refuted` for other pairs."""
+    """The pairs with positive weights; raises `_RefutedError` for other than opposite classes."""
     values = _read(solution, "pair_weights")
     if values.ndim != 1:
-        raise _Refuted("pair_weights lists no pairs: replace pairs and pair_weights by list_pairs")
+        raise _RefutedError(
+            "pair_weights lists no pairs: replace pairs and pair_weights by list_pairs"
+        )
     pairs = _read(solution, "pairs", (len(values), 2)).astype(int)
     index = np.cumsum(kept) - 1
     for (first, second), value in zip(pairs.tolist(), values.tolist(), strict=True):
         if value <= 0:
             continue
         if not (min(first, second) >= 0 and max(first, second) < len(kept)):
-            raise _Refuted(f"pairs has [{first}, {second}] with a positive weight: no such example")
+            raise _RefutedError(
+                f"pairs has [{first}, {second}] with a positive weight: no such example"
+            )
         ends = int(index[first]), int(index[second])
         if not (kept[first] and kept[second]) or pool.labels[ends[0]] == pool.labels[ends[1]]:
-            raise _Refuted(f"pairs has [{first}, {second}], which are not of opposite classes")
+            raise _RefutedError(f"pairs has [{first}, {second}], which are not of opposite classes")
         yield *ends, Fraction(value)
 
 
@@ -1106,10 +1125,10 @@ def _cuts_hold(pool: _Pool, selected: np.ndarray, slacks: np.ndarray) -> bool:
 
 # --- maximum monomial agreement (Goldberg and Eckstein 2009, (27)) --------------------------------
 #
-# Over monomials u with cover C_u and order k_u, and signs s, the largest of s sum_{C_u} w_i y_i + sum
-# of v_ii' over y_i = s, i in C_u, y_i' = -s, i' not in C_u, - c(k_u). A monomial with more literals
-# covers less, so a node of a depth-first search is bounded by what it covers of class s, all rewards
-# of these examples, and the least cost of its order or more.
+# Over monomials u with cover C_u and order k_u, and signs s, the largest of s sum_{C_u} w_i y_i +
+# sum of v_ii' over y_i = s, i in C_u, y_i' = -s, i' not in C_u, - c(k_u). A monomial with more
+# literals covers less, so a node of a depth-first search is bounded by what it covers of class s,
+# all rewards of these examples, and the least cost of its order or more.
 
 _MOST_NODES = 100_000  # about 10 s of search
 
@@ -1178,7 +1197,7 @@ def verify_monomial(
     size = unit * sum(int(problem.prospects.sum()) for problem in problems.values()) + abs(exact)
     rounding = size * _unit_of_rounding(like) * 8
     faults = [*_faults_of_others(solution, problems, table, unit, rounding)]
-    if abs(value - exact) > rounding:
+    if not _is_near(value, exact, rounding):
         faults.append(f"value is {_text(value)}, and the agreement is {_text(exact)}")
     if status == "OPTIMAL" and claimed - exact > size * _OPTIMAL_WITHIN:
         faults.append(f"status is OPTIMAL, and the bound exceeds the value {_text(exact)}")
@@ -1188,8 +1207,7 @@ def verify_monomial(
     if not is_complete:
         note = f"the upper bound is not proven within {max_nodes} nodes: raise max_nodes"
         faults += [note] if claimed < upper else []
-    verification = _conclude((-math.inf, claimed), (exact, upper), faults, note)
-    return verification
+    return _conclude((-math.inf, claimed), (exact, upper), faults, note)
 
 
 def _agreements(
@@ -1209,7 +1227,10 @@ def _agreements(
     weights = _held("example_weights", example_weights, like, 1)
     prices = np.zeros(most + 1) if costs is None else _held("costs", costs, like, 1)
     rewards = None if pair_weights is None else _held("pair_weights", pair_weights, like, 2)
-    given = {"example_weights": (weights, (size,)), "costs": (prices, (most + 1,))}
+    given: dict[str, tuple[np.ndarray, tuple[int, ...]]] = {
+        "example_weights": (weights, (size,)),
+        "costs": (prices, (most + 1,)),
+    }
     if rewards is not None:
         given["pair_weights"] = (rewards, (size, size))
     for name, (array, shape) in given.items():
@@ -1217,19 +1238,19 @@ def _agreements(
             raise ValueError(
                 f"{name} has shape {list(array.shape)}: expected {list(shape)}, from 0 up"
             )
-    inner = np.zeros((0, 0)) if rewards is None else rewards[kept][:, kept]
+    inner = np.zeros((kept.sum(),) * 2, int) if rewards is None else rewards[kept][:, kept]
     is_priced = np.isfinite(prices)
     parts = [weights[kept], np.where(is_priced, prices, 0.0), inner.ravel()]
     whole, unit = _whole(np.concatenate([part.astype(object) for part in parts]))
-    amounts, whole_costs, whole_rewards = np.split(whole, np.cumsum([len(p) for p in parts])[:2])
+    amounts, whole_costs, whole_rewards = np.split(
+        whole, [len(parts[0]), len(parts[0]) + len(parts[1])]
+    )
     listed: list[Number] = [
         c if ok else math.inf for c, ok in zip(whole_costs, is_priced, strict=True)
     ]
     bits = table[kept].T
     holds = np.stack([bits == 1, bits == 0], axis=1)
     square = whole_rewards.reshape(inner.shape)
-    if rewards is None:
-        square = np.zeros((len(signs), 0), object)
     return {s: _agreement(s, holds, signs, amounts, square, listed) for s in (1, -1)}, unit
 
 
@@ -1242,8 +1263,6 @@ def _agreement(
     costs: list[Number],
 ) -> _Agreement:
     is_own = labels == sign
-    if rewards.shape[1] == 0:
-        rewards = np.zeros((len(labels), len(labels)), object)
     counted = np.where(is_own[:, None] & ~is_own[None, :], rewards, 0)
     prospects = np.where(is_own, weights, 0) + counted.sum(axis=1)
     return _Agreement(holds, weights * labels * sign, prospects, counted, costs)
@@ -1254,10 +1273,12 @@ def _agreement_of(record: Any, problems: dict[int, _Agreement], table: np.ndarra
     literals = _read(record, "literals", table.shape[1:])
     sign = int(_read(record, "sign", ()))
     if sign not in problems or not np.isin(literals, (-1, 0, 1)).all():
-        raise _Refuted("literals or sign has an entry other than -1, 0 and +1, or the sign is 0")
+        raise _RefutedError(
+            "literals or sign has an entry other than -1, 0 and +1, or the sign is 0"
+        )
     used, problem = np.flatnonzero(literals), problems[sign]
     if len(used) >= len(problem.costs):
-        raise _Refuted(
+        raise _RefutedError(
             f"literals has {len(used)} literals, and {len(problem.costs) - 1} are allowed"
         )
     cover = np.ones(problem.holds.shape[2], bool)
@@ -1265,7 +1286,7 @@ def _agreement_of(record: Any, problems: dict[int, _Agreement], table: np.ndarra
         cover &= problem.holds[attribute, 0 if literals[attribute] > 0 else 1]
     value = problem.value(cover, len(used))
     if value == -math.inf:
-        raise _Refuted(f"literals has {len(used)} literals, an order that costs rule out")
+        raise _RefutedError(f"literals has {len(used)} literals, an order that costs rule out")
     return Fraction(value)
 
 
@@ -1386,7 +1407,7 @@ def verify_leave_one_out(
         _read(result, "errors", examples.kept.shape),
     )
     if len(points) > max_points:
-        raise _Refuted(f"more than {max_points} points are not checked: raise max_points")
+        raise _RefutedError(f"more than {max_points} points are not checked: raise max_points")
     shares = _wrong_shares(points, examples, model)
     expected = np.zeros(examples.kept.shape, object) + Fraction(0)
     expected[examples.kept] = _fractions(examples.weights) * shares
@@ -1400,7 +1421,7 @@ def verify_leave_one_out(
     for index in np.flatnonzero(is_off)[:1]:
         faults.append(f"errors[{index}] is {errors[index]}: expected {_text(expected[index])}")
     mean = sum(expected, Fraction(0)) / max(len(points), 1)
-    if abs(claimed - mean) > (rounding + Fraction(len(points), 2**52)) * mean:
+    if not _is_near(claimed, mean, (rounding + len(points) * _SUM_ROUNDING) * mean):
         faults.append(f"error is {_text(claimed)}: expected {_text(mean)}")
     note = f"the leave-one-out error is {_text(mean)}; status {status}"
     return _conclude((-math.inf, math.inf), (mean, mean), faults, note)
@@ -1744,7 +1765,7 @@ def _read_table(
 
     def sign(cell: str) -> float:
         classes = {names.get("negative", "-1"): -1.0, names.get("positive", "1"): 1.0}
-        return classes[cell] if cell in classes else {-1: -1.0, 1: 1.0}[number(cell)]
+        return classes[cell] if cell in classes else {-1.0: -1.0, 1.0: 1.0}[number(cell)]
 
     arguments = {
         "points": np.stack([column(name, number) for name in scores], axis=1),
