@@ -471,7 +471,8 @@ def _sign(value: Any) -> int:
 
 _NUM_TIGHTENINGS = 2  # passes over the rows that find bounds of variables, as the solver makes
 _NUM_CORRECTIONS = 6  # of a point, each of which may violate further rows
-_CLEAR = Fraction(1, 2**16)  # of the largest dual: above what solvers leave of a dual that is 0
+# Shares of the largest dual above what solvers leave of a dual that is 0, in float64 and float32.
+_CLEAR = (Fraction(2.0**-16), Fraction(2.0**-10))
 _MOST_CORRECTED = 64  # rows that are met at once: the system is solved in rational arithmetic
 
 
@@ -536,8 +537,8 @@ def verify_lp(solution: Any, problem: Any) -> Verification:
         if not _is_unbounded_along(program, primal):
             faults.append("status is DUAL_INFEASIBLE, and the primal ray does not prove it")
     elif claimed[1] < math.inf:
-        face = _complementary(program, dual)
-        upper = _value_nearby([program, face], primal, claimed[1])
+        faces = (_complementary(program, dual, share) for share in _CLEAR)
+        upper = _value_nearby([program, *faces], primal, claimed[1])
     note = f"the optimum lies between {_text(lower)} and {_text(upper)}"
     if lower == math.inf:
         note = "no point is feasible, as the dual ray proves"
@@ -553,15 +554,12 @@ def _read_program(problem: Any, like: np.ndarray) -> _Program:
     num_rows, num_columns = matrix.shape
     sizes = {"row_lower": num_rows, "row_upper": num_rows, "lower": num_columns}
     bounds = {}
-    for name, size in (sizes | {"upper": num_columns}).items():
+    for name, size in (sizes | {"upper": num_columns, "objective": num_columns}).items():
         array = _held(name, getattr(problem, name), like)
-        if array.ndim > 1 or np.isnan(array).any():
+        if array.shape not in ((), (size,)) or np.isnan(array).any():
             raise ValueError(f"{name} has shape {list(array.shape)} or NaN: expected [{size}]")
         bounds[name] = _extended(np.broadcast_to(array, (size,)))
-    objective = _held("objective", problem.objective, like, 1)
-    if objective.shape != (num_columns,):
-        raise ValueError(f"objective has shape {list(objective.shape)}: expected [{num_columns}]")
-    return _Program(_fractions(objective), _fractions(matrix), **bounds)
+    return _Program(matrix=_fractions(matrix), **bounds)
 
 
 def _extended(values: np.ndarray) -> np.ndarray:
@@ -638,7 +636,7 @@ def _tighten_by_row(
                 lower[j] = max(lower[j], bound)
 
 
-def _value_nearby(programs: list[_Program], primal: np.ndarray, goal: Number) -> Number:
+def _value_nearby(programs: Sequence[_Program], primal: np.ndarray, goal: Number) -> Number:
     """The objective of a point next to `primal` [n] that is feasible in one of the programs, which
     have the same objective: the first found that is at most `goal`, else the least; +inf for none.
     """
@@ -653,20 +651,22 @@ def _value_nearby(programs: list[_Program], primal: np.ndarray, goal: Number) ->
     return best
 
 
-def _complementary(program: _Program, dual: np.ndarray) -> _Program:
+def _complementary(program: _Program, dual: np.ndarray, share: Fraction) -> _Program:
     """The program with equalities for the rows and bounds that clear duals and reduced costs say
     are met (complementary slackness): its feasible points are optimal where the dual is.
     """
     reduced = program.objective - _times(program.matrix.T, dual)
-    row_lower, row_upper = _ends_met(dual, program.row_lower, program.row_upper)
-    lower, upper = _ends_met(reduced, program.lower, program.upper)
+    row_lower, row_upper = _ends_met(dual, program.row_lower, program.row_upper, share)
+    lower, upper = _ends_met(reduced, program.lower, program.upper, share)
     return program._replace(row_lower=row_lower, row_upper=row_upper, lower=lower, upper=upper)
 
 
-def _ends_met(slopes: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> list[np.ndarray]:
+def _ends_met(
+    slopes: np.ndarray, lower: np.ndarray, upper: np.ndarray, share: Fraction
+) -> list[np.ndarray]:
     """Both bounds, equal where a slope is clearly not 0 and the end it leads to is finite."""
     ends = lower.copy(), upper.copy()
-    least = max(map(abs, slopes), default=0) * _CLEAR
+    least = max(map(abs, slopes), default=0) * share
     for index, slope in enumerate(slopes):
         end = (lower if slope > 0 else upper)[index]
         if abs(slope) > least and not math.isinf(end):
@@ -703,10 +703,11 @@ def _feasible_nearby(program: _Program, point: np.ndarray) -> np.ndarray | None:
             return None
         room = np.minimum(point - program.lower, program.upper - point)
         weights = np.array([_squared_room(part) for part in room], object)
-        step = _correction(program.matrix[rows], weights, (ends - reached)[rows])
-        if step is None:
+        scaled = program.matrix[rows] * weights[None, :]  # dx = W A'z with A W A'z = missing
+        solved = _solve(scaled @ program.matrix[rows].T, (ends - reached)[rows])
+        if solved is None:
             return None
-        point = np.clip(point + step, program.lower, program.upper)
+        point = np.clip(point + scaled.T @ solved, program.lower, program.upper)
     return None
 
 
@@ -716,13 +717,6 @@ def _squared_room(room: Number) -> Fraction:
         return Fraction(0)
     exponent = 0 if room >= 1 else math.frexp(float(room))[1] if float(room) else -1074
     return Fraction(1, 4**-exponent) if exponent < 0 else Fraction(1)
-
-
-def _correction(matrix: np.ndarray, weights: np.ndarray, missing: np.ndarray) -> np.ndarray | None:
-    """dx = W A'z with A W A'z = missing, in exact arithmetic; None where no z solves it."""
-    scaled = matrix * weights[None, :]
-    solved = _solve(scaled @ matrix.T, missing)
-    return None if solved is None else scaled.T @ solved
 
 
 def _solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
@@ -1431,6 +1425,8 @@ def _wrong_shares(points: np.ndarray, examples: _Examples, model: str) -> np.nda
     """The share [n] of the optimal separators without each example that misclassify it."""
     whole, _ = _whole(points)
     amounts, _ = _whole(examples.weights)
+    if len(points) == 1:  # both constants are equally likely; of occurrences there is the wrong one
+        return np.array([Fraction(1, 2 if model == "max_margin" else 1)], object)
     list_separators = _widest_splits if model == "max_margin" else _occurrences
     shares = np.empty(len(points), object)
     for index, label in enumerate(examples.labels.tolist()):
@@ -1441,7 +1437,7 @@ def _wrong_shares(points: np.ndarray, examples: _Examples, model: str) -> np.nda
             for positive, negative in list_separators(others, label)
         ]
         wrong = sum(side != label for side in sides)
-        shares[index] = Fraction(wrong, len(sides)) if len(points) > 1 else Fraction(1, 2)
+        shares[index] = Fraction(wrong, len(sides))
     return shares
 
 
@@ -1629,7 +1625,12 @@ def _method_of(result: Any) -> _Method | None:
 
 
 def _what_is_missing(result: Any) -> str:
-    name = getattr(result, "type_name", type(result).__name__)
+    parts = (
+        [part.type_name for part in vars(result).values() if hasattr(part, "type_name")]
+        if (hasattr(result, "type_name"))
+        else []
+    )
+    name = " with a ".join([getattr(result, "type_name", type(result).__name__), *parts])
     return (
         f"a {name} has no certificate that can be checked: bounds are proven by the arrays of the"
         " result of a solver, which it does not hold; check that result by jboost.verify.verify"
@@ -1750,6 +1751,10 @@ def _read_table(
     header = [name.strip() for name in rows[0]] if rows else []
     others = [name for name in header if name not in (label, weights)]
     scores = metadata.get("score_columns") or others[: np.size(fields.normal)]
+    if len(scores) != np.size(fields.normal):
+        raise ValueError(
+            f"{path}: has {len(scores)} columns of scores: the model has {np.size(fields.normal)}"
+        )
     decimal = reading.get("decimal") or "."
 
     def column(name: str, read: Callable[[str], float]) -> np.ndarray:

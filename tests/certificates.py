@@ -8,18 +8,22 @@ were accepted and how long the checks took beside the solvers.
 import collections
 import functools
 import math
+import sys
 import time
 import types
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from oracles import highs, l0, leave_one_out, monomials, pair
+
+sys.path.insert(0, str(Path(__file__).parent))  # as pytest does it
 
 import jboost
 from jboost import verify
+from oracles import highs, l0, leave_one_out, monomials, pair
 
 _NEAR = 1e-6  # relative: what HiGHS's optimum may be off, in float64
 
@@ -296,7 +300,9 @@ def _move_bound(rng, case, result, other):
     past = 10.0 ** -rng.uniform(0, 4) * (1 + abs(float(case.optimum)))
     if math.isinf(past):
         past = 1.0
-    sides = [name for name in ("lower_bound", "upper_bound", "loss", "error") if hasattr(result, name)]
+    sides = [
+        name for name in ("lower_bound", "upper_bound", "loss", "error") if hasattr(result, name)
+    ]
     name = sides[rng.integers(len(sides))]
     sign = 1 if name in ("lower_bound", "error") else -1
     base = 0.0 if math.isinf(float(case.optimum)) else float(case.optimum)
@@ -354,18 +360,17 @@ def main():
     rng, totals = np.random.default_rng(0), collections.Counter()
     for kind in KINDS:
         found = survey(kind, rng, 334, 10)
-        print(
-            f"{kind:14} genuine {found.num_genuine - len(found.refused)}/{found.num_genuine} valid,"
-            f" tampered {found.num_tampered}, false {found.num_false}, of them accepted"
-            f" {len(found.accepted)}; solving and oracles {found.solving:.1f} s, checking"
+        lines = [
+            f"{kind}: {found.num_genuine - len(found.refused)} of {found.num_genuine} valid;"
+            f" {found.num_tampered} tampered, {found.num_false} false, of them"
+            f" {len(found.accepted)} accepted; solving and oracles {found.solving:.1f} s, checking"
             f" {1e3 * found.checking / found.num_genuine:.1f} ms each",
             *found.refused[:3],
-            *[copy for _, copy in found.accepted[:2]],
-            sep="\n  ",
-            flush=True,
-        )
+            *[str(copy) for _, copy in found.accepted[:2]],
+        ]
+        sys.stdout.write("\n  ".join(lines) + "\n")
         totals.update(genuine=found.num_genuine, tampered=found.num_tampered)
-    print(dict(totals))
+    sys.stdout.write(f"{dict(totals)}\n")
 
 
 if __name__ == "__main__":
