@@ -114,6 +114,14 @@ def _read(
     return array
 
 
+def _read_integers(result: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """A field of small integers, or of booleans."""
+    array = _read(result, name, shape)
+    if not (np.abs(array.astype(float)) < 2.0**31).all() or (array != np.floor(array)).any():
+        raise _RefutedError(f"{name} has entries that are not integers of 32 bits")
+    return array.astype(int)
+
+
 def _read_number(result: Any, name: str) -> Number:
     """A scalar field: a Fraction, or an infinite float."""
     value = float(_read(result, name, (), is_finite=False))
@@ -121,7 +129,7 @@ def _read_number(result: Any, name: str) -> Number:
 
 
 def _read_status(result: Any) -> str:
-    code = int(_read(result, "status", ()))
+    code = int(_read_integers(result, "status", ()))
     if not 0 <= code < len(_STATUSES):
         raise _RefutedError(f"status is {code}, which is no status of jboost")
     if _STATUSES[code] == "INVALID_INPUT":
@@ -361,7 +369,7 @@ def _faults_of_loss(
     lower: Fraction | None,
 ) -> Iterator[str]:
     """Whether `misclassified`, `loss` and `status` are those of the line; `lower` is the least."""
-    claimed = _read(separator, "misclassified", examples.kept.shape).astype(bool)
+    claimed = _read_integers(separator, "misclassified", examples.kept.shape).astype(bool)
     expected = np.zeros(examples.kept.shape, bool)
     expected[examples.kept] = is_wrong
     for index in np.flatnonzero(claimed != expected)[:1]:
@@ -1057,7 +1065,7 @@ def _listed_pairs(
         raise _RefutedError(
             "pair_weights lists no pairs: replace pairs and pair_weights by list_pairs"
         )
-    pairs = _read(solution, "pairs", (len(values), 2)).astype(int)
+    pairs = _read_integers(solution, "pairs", (len(values), 2))
     index = np.cumsum(kept) - 1
     for (first, second), value in zip(pairs.tolist(), values.tolist(), strict=True):
         if value <= 0:
@@ -1264,8 +1272,8 @@ def _agreement(
 
 def _agreement_of(record: Any, problems: dict[int, _Agreement], table: np.ndarray) -> Fraction:
     """The agreement of the monomial of a record, in the unit of the problems."""
-    literals = _read(record, "literals", table.shape[1:])
-    sign = int(_read(record, "sign", ()))
+    literals = _read_integers(record, "literals", table.shape[1:])
+    sign = int(_read_integers(record, "sign", ()))
     if sign not in problems or not np.isin(literals, (-1, 0, 1)).all():
         raise _RefutedError(
             "literals or sign has an entry other than -1, 0 and +1, or the sign is 0"
@@ -1295,8 +1303,10 @@ def _faults_of_others(
     others = getattr(solution, "others", None)
     if others is None:
         return
-    signs, literals = np.asarray(others.signs), np.asarray(others.literals)
-    for index, value in enumerate(np.asarray(others.values).tolist()):
+    values = _read(others, "values", is_finite=False).reshape(-1)
+    signs = _read_integers(others, "signs", values.shape)
+    literals = _read_integers(others, "literals", (len(values), table.shape[1]))
+    for index, value in enumerate(values.tolist()):
         if value == -math.inf:  # an unused slot
             continue
         record = types.SimpleNamespace(literals=literals[index], sign=signs[index])
@@ -1397,7 +1407,7 @@ def verify_leave_one_out(
     status = _read_status(result)
     claimed = _read_number(result, "error")
     kinds, errors = (
-        _read(result, "kinds", examples.kept.shape),
+        _read_integers(result, "kinds", examples.kept.shape),
         _read(result, "errors", examples.kept.shape),
     )
     if len(points) > max_points:
@@ -1550,28 +1560,18 @@ def _compare_angles(left: np.ndarray, right: np.ndarray) -> int:
 class _Method(NamedTuple):
     """How the result of a method is recognised and checked."""
 
-    fields: frozenset[str]  # that only its results have together
+    fields: tuple[str, ...]  # each of which tells its results from those of methods below
     check: Callable[..., Verification]
     data: tuple[str, ...]  # the names of the positional data
 
 
 _METHODS = (
-    _Method(frozenset({"primal", "dual"}), verify_lp, ("problem",)),
-    _Method(
-        frozenset({"pair_weights", "slacks"}), verify_relaxation, ("outputs", "labels", "costs")
-    ),
-    _Method(frozenset({"misclassified", "anchor"}), verify_pair, ("points", "labels")),
-    _Method(frozenset({"kinds", "errors"}), verify_leave_one_out, ("points", "labels")),
-    _Method(
-        frozenset({"literals", "upper_bound"}),
-        verify_monomial,
-        ("features", "labels", "example_weights"),
-    ),
-    _Method(
-        frozenset({"coefficients", "example_weights", "upper_bound"}),
-        verify_soft_margin,
-        ("margins",),
-    ),
+    _Method(("primal", "dual"), verify_lp, ("problem",)),
+    _Method(("pair_weights", "slacks"), verify_relaxation, ("outputs", "labels", "costs")),
+    _Method(("misclassified", "anchor"), verify_pair, ("points", "labels")),
+    _Method(("kinds", "errors"), verify_leave_one_out, ("points", "labels")),
+    _Method(("literals",), verify_monomial, ("features", "labels", "example_weights")),
+    _Method(("example_weights",), verify_soft_margin, ("margins",)),
 )
 _PROGRAM = ("objective", "operator", "row_lower", "row_upper", "lower", "upper")
 _DAMAGED = (
@@ -1621,7 +1621,7 @@ def verify(result: Any, *data: Any, **options: Any) -> Verification:
 
 
 def _method_of(result: Any) -> _Method | None:
-    return next((m for m in _METHODS if all(hasattr(result, name) for name in m.fields)), None)
+    return next((m for m in _METHODS if any(hasattr(result, name) for name in m.fields)), None)
 
 
 def _what_is_missing(result: Any) -> str:

@@ -210,15 +210,31 @@ def test_verify_lp_takes_programs_without_rows():
 # --- soft margins, the relaxation, monomials, leave-one-out ---------------------------------------
 
 
+# One hypothesis, +1, of one positive and one negative example, which cannot both be right.
+POOL = [[1], [1]], [1, -1], [0.0]
+RELAXATION = record(
+    coefficients=[1.0],
+    selected=[1.0],
+    slacks=[0.0, 1.0],
+    example_weights=[0.0, 0.5],
+    pairs=[[1, 0]],
+    pair_weights=[0.0],
+    lower_bound=0.0,
+    upper_bound=1.0,
+    status=0,
+)
+VOTES = record(
+    coefficients=[0.5, 0.5],
+    example_weights=[0.5, 0.5, 0.0],
+    lower_bound=0.25,
+    upper_bound=0.375,
+    status=0,
+)
+
+
 def test_verify_soft_margin_sorts_margins_and_caps_weights():
     margins = np.array([[1.0, -0.5], [-0.25, 1.0], [0.5, 0.5]])
-    votes = record(
-        coefficients=[0.5, 0.5],
-        example_weights=[0.5, 0.5, 0.0],
-        lower_bound=0.25,
-        upper_bound=0.375,
-        status=0,
-    )
+    votes = VOTES
     found = verify.verify(votes, margins, nu=2 / 3, votes="simplex")
     # caps of one half but for rounding: margins 1/4 and 3/8 make 5/16, edges 3/8 and 1/4
     assert found.valid
@@ -239,20 +255,8 @@ def test_verify_soft_margin_refuses_votes_of_nothing():
 
 
 def test_verify_relaxation_refuses_pairs_of_one_class_and_cuts_that_are_missed():
-    data = [[1], [1]], [1, -1], [0.0]
-    # one hypothesis, +1: the cut of both examples says that their slacks sum to one
-    good = {
-        "coefficients": [1.0],
-        "selected": [1.0],
-        "slacks": [0.0, 1.0],
-        "example_weights": [0.0, 0.5],
-        "pairs": [[1, 0]],
-        "pair_weights": [0.0],
-        "lower_bound": 0.0,
-        "upper_bound": 1.0,
-        "status": 0,
-    }
-    assert verify.verify(record(**good), *data, margin=1.0)[:3] == (True, 1, 1)
+    data, good = POOL, dict(vars(RELAXATION))
+    assert verify.verify(RELAXATION, *data, margin=1.0)[:3] == (True, 1, 1)
     missed = record(**{**good, "slacks": [0.0, 0.5]})
     assert "all rows of margins" in verify.verify(missed, *data, margin=1.0).reason
     strange = record(**{**good, "pairs": [[0, 0]], "pair_weights": [0.5]})
@@ -332,6 +336,55 @@ def test_verify_says_that_an_ensemble_has_no_certificate():
 def test_verify_raises_on_bad_data(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+MONOMIAL = record(literals=[1], sign=1, value=0.5, upper_bound=0.5, status=0)
+LEFT_OUT = record(error=1.0, errors=[1.0, 1.0], kinds=[2, 2], status=0)
+GENUINE = {
+    "pair": (line(), (POINTS, LABELS), {}),
+    "lp": (solution(), (WYNDOR,), {}),
+    "soft margin": (
+        VOTES,
+        ([[1.0, -0.5], [-0.25, 1.0], [0.5, 0.5]],),
+        {"nu": 0.5, "votes": "ball"},
+    ),
+    "relaxation": (RELAXATION, POOL, {"margin": 1.0}),
+    "monomial": (MONOMIAL, ([[1], [0]], [1, -1], [0.5, 0.5]), {}),
+    "leave one out": (LEFT_OUT, (POINTS, LABELS), {}),
+}
+GARBAGE = (
+    None,
+    "text",
+    object(),
+    [],
+    0,
+    -1,
+    7.5,
+    1e300,
+    -1e300,
+    5e-324,
+    INF,
+    -INF,
+    math.nan,
+    True,
+    1j,
+    [[1.0], [2.0, 3.0]],
+    np.zeros((2, 2, 2)),
+)
+
+
+@pytest.mark.parametrize("kind", GENUINE)
+def test_verify_never_raises_on_a_wrong_certificate(kind):
+    result, data, options = GENUINE[kind]
+    assert verify.verify(result, *data, **options).valid
+    for name, value in vars(result).items():
+        array = np.asarray(value)
+        filled = [np.full(array.shape, g) for g in GARBAGE if isinstance(g, int | float)]
+        for garbage in (*GARBAGE, *filled):
+            wrong = types.SimpleNamespace(**{**vars(result), name: garbage})
+            assert isinstance(verify.verify(wrong, *data, **options), verify.Verification)
+        missing = types.SimpleNamespace(**{k: v for k, v in vars(result).items() if k != name})
+        assert not verify.verify(missing, *data, **options).valid
 
 
 # --- saved models, and the file alone -------------------------------------------------------------
