@@ -253,6 +253,7 @@ def _total(values: np.ndarray) -> Fraction:
 # meets one of them: a facet of the cone of all planes with this split.
 
 _MOST_POINTS = {2: 1000, 3: 60}  # about 5 s of enumeration, by the dimension
+_SCORE_ROUNDING = Fraction(2.0**-49)  # of a score in float64, relative to the sum of its terms
 _OPTIMAL_WITHIN = Fraction(1, 2**20)  # of the loss: how status OPTIMAL is defined for weights
 
 
@@ -300,15 +301,14 @@ def verify_pair(
     points = points[examples.kept]
     if not np.isfinite(points).all():
         raise ValueError("points has entries that are not finite: leave these rows out")
-    scores = _scores(separator, points)
-    is_wrong = np.array([y * s <= 0 for y, s in zip(examples.labels, scores, strict=True)], bool)
-    lost = _total(examples.weights[is_wrong])
+    line = _evaluate(separator, points, examples)
+    lost = _total(examples.weights[line.is_wrong])
     limit = _MOST_POINTS[points.shape[1]] if max_points is None else max_points
     is_enumerated = len({*map(tuple, points.tolist())}) <= limit
     lower = _least_loss(points, examples) if is_enumerated else Fraction(0)
     faults = [
-        *_faults_of_line(separator, points, scores, is_wrong, fat),
-        *_faults_of_loss(separator, examples, is_wrong, lost, lower if is_enumerated else None),
+        *_faults_of_line(separator, line, fat),
+        *_faults_of_loss(separator, examples, line, lower if is_enumerated else None),
     ]
     note = f"the separator loses {_text(lost)}, and no other loses less than {_text(lower)}"
     if not is_enumerated:
@@ -322,21 +322,29 @@ def verify_pair(
     )
 
 
-def _scores(separator: Any, points: np.ndarray) -> np.ndarray:
-    """normal . (x - anchor) + bias for each point, as Fractions."""
+class _Line(NamedTuple):
+    """A line or plane, evaluated at the points that count."""
+
+    scores: np.ndarray  # [k] Fractions
+    is_wrong: np.ndarray  # [k] bool
+    is_near: np.ndarray  # [k] bool, whether rounding may turn the sign of a score in float64
+
+
+def _evaluate(separator: Any, points: np.ndarray, examples: _Examples) -> _Line:
+    """The scores normal . (x - anchor) + bias, without rounding."""
     shape = points.shape[1:]
     normal, anchor = _read(separator, "normal", shape), _read(separator, "anchor", shape)
+    bias = Fraction(float(_read(separator, "bias", ())))
     whole, unit = _whole(np.concatenate([points.astype(object), anchor.astype(object)[None]]))
-    steps, other_unit = _whole(normal)
-    products = (whole[:-1] - whole[-1:]) @ steps
-    return _fractions(products) * (unit * other_unit) + Fraction(
-        float(_read(separator, "bias", ()))
-    )
+    factors, other_unit = _whole(normal)
+    steps, unit = whole[:-1] - whole[-1:], unit * other_unit
+    scores = _fractions(steps @ factors) * unit + bias
+    sizes = _fractions(abs(steps) @ abs(factors)) * unit + abs(bias)
+    is_wrong = [y * score <= 0 for y, score in zip(examples.labels, scores, strict=True)]
+    return _Line(scores, np.array(is_wrong, bool), abs(scores) <= sizes * _SCORE_ROUNDING)
 
 
-def _faults_of_line(
-    separator: Any, points: np.ndarray, scores: np.ndarray, is_wrong: np.ndarray, fat: str
-) -> Iterator[str]:
+def _faults_of_line(separator: Any, line: _Line, fat: str) -> Iterator[str]:
     """Whether `margin` and `offset` are those of the line, up to rounding."""
     normal, anchor = (_fractions(_read(separator, name)) for name in ("normal", "anchor"))
     bias = Fraction(float(_read(separator, "bias", ())))
@@ -346,13 +354,15 @@ def _faults_of_line(
     if not _is_near(offset, exact, 8 * eps * size):
         yield f"offset is {_text(offset)}, and bias - normal . anchor is {_text(exact)}"
     margin, squared_length = _read_number(separator, "margin"), sum(normal**2)
-    counted = scores if fat == "flipped" else scores[~is_wrong]
+    counted = line.scores if fat == "flipped" else line.scores[~line.is_wrong]
     if squared_length == 0:
         if margin != math.inf:
             yield f"margin is {_text(margin)}, and that of a constant classifier is infinite"
         return
     squared: Number = min(counted**2) / squared_length if len(counted) else math.inf
     is_far = margin == math.inf or margin < 0
+    if _read_status(separator) == "PRECISION_LIMIT" and line.is_near.any():
+        return  # the margin is rounding only
     if squared == math.inf:
         is_far = margin != math.inf
     elif not is_far:
@@ -364,21 +374,27 @@ def _faults_of_line(
 def _faults_of_loss(
     separator: Any,
     examples: _Examples,
-    is_wrong: np.ndarray,
-    lost: Fraction,
+    line: _Line,
     lower: Fraction | None,
 ) -> Iterator[str]:
-    """Whether `misclassified`, `loss` and `status` are those of the line; `lower` is the least."""
+    """Whether `misclassified`, `loss` and `status` are those of the line; `lower` is the least.
+
+    `misclassified` is that of scores in float64, as predictions are: where rounding may turn the
+    sign of a score, both values are right, and `loss` is the weight of the examples said to be
+    misclassified.
+    """
     claimed = _read_integers(separator, "misclassified", examples.kept.shape).astype(bool)
     expected = np.zeros(examples.kept.shape, bool)
-    expected[examples.kept] = is_wrong
+    expected[examples.kept] = np.where(line.is_near, claimed[examples.kept], line.is_wrong)
     for index in np.flatnonzero(claimed != expected)[:1]:
         yield f"misclassified[{index}] is {bool(claimed[index])}, and its score says otherwise"
     loss = _read_number(separator, "loss")
-    rounding = _unit_of_rounding(_read(separator, "loss", ())) + len(is_wrong) * _SUM_ROUNDING
+    lost = _total(examples.weights[expected[examples.kept]])
+    rounding = _unit_of_rounding(_read(separator, "loss", ())) + len(line.scores) * _SUM_ROUNDING
     if not _is_near(loss, lost, rounding * lost):
         yield f"loss is {_text(loss)}, and the separator misclassifies {_text(lost)}"
-    is_optimal = lower is None or lost - lower <= _OPTIMAL_WITHIN * lost
+    exact = _total(examples.weights[line.is_wrong])
+    is_optimal = lower is None or exact - lower <= _OPTIMAL_WITHIN * exact
     if _read_status(separator) == "OPTIMAL" and not is_optimal:
         yield f"status is OPTIMAL, and another separator loses {_text(lower or 0)}"
 

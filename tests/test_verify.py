@@ -91,6 +91,23 @@ def test_enumeration_of_verify_pair_is_the_brute_force_in_space():
         )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("fat", ["removed", "flipped"])
+def test_verify_pair_accepts_genuine_separators_of_degenerate_sets(fat, x64):
+    rng = np.random.default_rng(0)
+    points, labels, weights, mask = pair.random_degenerate_sets(11, 1500, 9)
+    # off the grid, so that some are collinear but for rounding, and rounding turns some signs
+    points = points * rng.normal(size=(1500, 1, 1)) + rng.normal(size=(1500, 1, 2)) * 1e3
+    separators = batches.solve_batch(
+        jboost.pair.optimal_separator, points, labels, weights, mask, fat=fat
+    )
+    for index in range(1500):
+        one = jax.tree.map(lambda leaf, index=index: leaf[index], separators)
+        options = {"weights": weights[index], "mask": mask[index], "fat": fat}
+        found = verify.verify(one, points[index], labels[index], **options)
+        assert found.valid, found.reason
+
+
 @pytest.mark.parametrize(
     ("points", "labels", "loss"),
     [

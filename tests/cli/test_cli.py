@@ -146,6 +146,14 @@ def test_score_columns_from_fit_to_prediction(run, data, frame, tmp_path):
     assert "ill: no -> -1, yes -> +1" in out
     assert "the result is optimal" in out
 
+    code, out, err = run("verify", "out", "--data", data, "--weights", "cost")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "valid"
+    code, out, err = run("verify", "out", "--data", data)  # all weights are 1
+    assert (code, err) == (1, "")
+    assert "NOT VALID" in out
+    assert "loss is" in out
+
 
 @pytest.mark.slow
 def test_trained_classifiers_with_gaps_text_and_a_holdout(run, data, frame, tmp_path):
@@ -287,7 +295,9 @@ def test_a_second_fit_needs_leave_and_spares_foreign_files(run, data):
     assert "thesis.tex" in names_in("out")
 
 
-@pytest.mark.parametrize("command", [(), ("fit",), ("predict",), ("evaluate",), ("inspect",)])
+@pytest.mark.parametrize(
+    "command", [(), ("fit",), ("predict",), ("evaluate",), ("inspect",), ("verify",)]
+)
 def test_help_is_enough_to_start(run, command):
     code, out, err = run(*command, "--help")
     assert (code, err) == (0, "")
