@@ -10,9 +10,11 @@ import types
 from fractions import Fraction
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
+import batches
 import certificates
 import jboost
 from jboost import verify

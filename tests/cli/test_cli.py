@@ -149,7 +149,8 @@ def test_score_columns_from_fit_to_prediction(run, data, frame, tmp_path):
     code, out, err = run("verify", "out", "--data", data, "--weights", "cost")
     assert (code, err) == (0, "")
     assert out.splitlines()[0] == "valid"
-    code, out, err = run("verify", "out", "--data", data)  # all weights are 1
+    frame.with_columns(a=-frame["a"]).write_csv("other.csv")
+    code, out, err = run("verify", "out", "--data", "other.csv")
     assert (code, err) == (1, "")
     assert "NOT VALID" in out
     assert "loss is" in out
