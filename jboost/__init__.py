@@ -31,6 +31,7 @@ from jboost import (
     relaxed_margin,
     sharding,
     slipper,
+    verify,
 )
 from jboost.base import boosting, folds, status
 from jboost.base.padding import pad_dataset, stack_datasets, unstack
@@ -84,4 +85,5 @@ __all__ = [
     "status",
     "unstack",
     "validate",
+    "verify",
 ]

@@ -30,7 +30,7 @@ LAYERS = (
         "example_weights",
         "combine",
     ),
-    ("data", "files", "outputs", "sharding", "checkpoints", "drive", "layers", "export"),
+    ("data", "files", "outputs", "sharding", "checkpoints", "drive", "layers", "export", "verify"),
     ("cli", "plots", "report", "sklearn"),
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}

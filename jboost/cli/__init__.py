@@ -1,4 +1,4 @@
-"""The command line: `jboost fit`, `predict`, `evaluate`, `inspect` and `export`.
+"""The command line: `jboost fit`, `predict`, `evaluate`, `inspect`, `export` and `verify`.
 
 `main` is the entry point. It turns every error into one line.
 """
@@ -27,8 +27,8 @@ _NO_MEMORY = "RESOURCE_EXHAUSTED"  # as XLA says it
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command and ends the process: status 0, 2 after an error of the user, 130 after
-    Ctrl-C.
+    """Runs a command and ends the process: status 0, 1 if `verify` finds a claim that is not
+    proven, 2 after an error of the user, 130 after Ctrl-C.
 
     An error is one line on the standard error that says where and what to do; with
     JBOOST_TRACEBACK=1 it comes with its traceback.

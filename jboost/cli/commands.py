@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from jboost import files, outputs
+from jboost import files, outputs, verify
 from jboost.cli import devices, limits, programs
 from jboost.cli.boosting import fit as boost_fit
 from jboost.cli.combine import fit as combine_fit
@@ -25,6 +25,7 @@ from jboost.cli.resolution import read_config, resolve
 from jboost.cli.slipper import fit as slipper_fit
 
 _FLAG_LISTS, _CONFIG_LISTS = "jboost.flag_lists", "jboost.config_lists"
+_NOT_VALID = 1  # the exit status of a verification
 _WIDTH = 120  # where the output is no terminal
 _HELP = (
     "Combines classifiers, with the proof: two of them exactly, by the linear combination of their"
@@ -48,6 +49,7 @@ Examples:
   jboost evaluate --data train.csv --label ill --folds 10
   jboost inspect pair
   jboost export pair --format sql --output pair.sql
+  jboost verify pair --data train.csv
 """
 
 
@@ -71,6 +73,7 @@ def make_group() -> Any:
         _evaluate_command(),
         _inspect_command(),
         _export_command(),
+        _verify_command(),
     ):
         group.add_command(command)
     return group
@@ -255,6 +258,45 @@ def _export_options() -> list[Any]:
             help="Table that the query of --format sql reads.",
         ),
     ]
+
+
+def _verify_command() -> Any:
+    import click
+
+    def run(model: str, data: str, label: str | None, weights: str | None) -> None:
+        verification = verify.verify_file(model, data, label=label, weights=weights)
+        say(verify.describe(verification))
+        if not verification.valid:
+            sys.exit(_NOT_VALID)
+
+    options = (
+        ("--label", "The column of labels; that of the fit by default."),
+        ("--weights", "The column of weights, where the fit had one."),
+    )
+    return click.Command(
+        "verify",
+        callback=run,
+        params=[
+            click.Argument(["model"]),
+            click.Option(
+                ["--data"],
+                required=True,
+                metavar="FILE",
+                help=(
+                    "The data of the fit: a table with the columns of scores and labels, or an"
+                    " .npz file of arrays by name."
+                ),
+            ),
+            *(click.Option([name], metavar="COLUMN", help=text) for name, text in options),
+        ],
+        help=(
+            "Recomputes the certificate of MODEL, a file of jboost.files.save or a folder of jboost"
+            " fit, from its arrays and its data in exact rational arithmetic. The exit status is 0"
+            " if all claims are proven, and 1 if not. The file jboost/verify.py does it alone, with"
+            " NumPy only: python verify.py MODEL FILE."
+        ),
+        epilog="\b\nExample:\n  jboost verify pair --data train.csv",
+    )
 
 
 def say(content: Any) -> None:

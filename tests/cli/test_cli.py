@@ -146,6 +146,15 @@ def test_score_columns_from_fit_to_prediction(run, data, frame, tmp_path):
     assert "ill: no -> -1, yes -> +1" in out
     assert "the result is optimal" in out
 
+    code, out, err = run("verify", "out", "--data", data, "--weights", "cost")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "valid"
+    frame.with_columns(a=-frame["a"]).write_csv("other.csv")
+    code, out, err = run("verify", "out", "--data", "other.csv")
+    assert (code, err) == (1, "")
+    assert "NOT VALID" in out
+    assert "loss is" in out
+
 
 @pytest.mark.slow
 def test_trained_classifiers_with_gaps_text_and_a_holdout(run, data, frame, tmp_path):
@@ -288,7 +297,8 @@ def test_a_second_fit_needs_leave_and_spares_foreign_files(run, data):
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("fit",), ("predict",), ("evaluate",), ("inspect",), ("export",)]
+    "command",
+    [(), ("fit",), ("predict",), ("evaluate",), ("inspect",), ("export",), ("verify",)],
 )
 def test_help_is_enough_to_start(run, command):
     code, out, err = run(*command, "--help")

@@ -1,0 +1,1858 @@
+"""Independent checks of certificates, in exact rational arithmetic.
+
+This file imports NumPy and the standard library only, and no other module of jboost. It shares no
+code with the solvers. It also runs alone, where jax is not installed: `python verify.py MODEL
+DATA`. Floats are taken as the rational numbers that they are (`fractions`), so that no rounding
+takes part in a proof.
+
+Each function takes a result and its data, proves a lower and an upper bound on the optimum from
+the arrays of the result, and compares the claims of the result with what is proven. A result is
+any record with the fields of the jboost result, as JAX or NumPy arrays. Data of more bits than the
+result are rounded to the float type of the result first, as the solvers do.
+
+A wrong certificate never raises: the reason says which claim is not proven. Data that are wrong
+(labels other than -1 and +1, shapes that do not fit) raise a ValueError.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import functools
+import io
+import json
+import math
+import sys
+import types
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "Verification",
+    "describe",
+    "main",
+    "verify",
+    "verify_file",
+    "verify_leave_one_out",
+    "verify_lp",
+    "verify_monomial",
+    "verify_pair",
+    "verify_relaxation",
+    "verify_soft_margin",
+]
+
+_SUM_ROUNDING = Fraction(2.0**-52)  # of a sum in float64, for each term
+Number = Fraction | float  # a float is infinite
+_STATUSES = (
+    "OPTIMAL",
+    "PRECISION_LIMIT",
+    "INVALID_INPUT",
+    "ROUND_LIMIT",
+    "NO_EDGE",
+    "INFEASIBLE",
+    "UNFINISHED",
+    "ITERATION_LIMIT",
+    "TIME_LIMIT",
+    "PRIMAL_INFEASIBLE",
+    "DUAL_INFEASIBLE",
+    "NUMERICAL_ERROR",
+    "CAPACITY_LIMIT",
+    "LOCAL_OPTIMUM",
+    "ENOUGH",
+)  # by code, as in `jboost.status`
+
+
+class Verification(NamedTuple):
+    """What is proven of a result, and whether that covers all that the result claims."""
+
+    valid: bool  # whether every claim of the result is proven
+    lower: Number  # the optimum is at least this: a Fraction, or -inf where nothing is proven
+    upper: Number  # the optimum is at most this: a Fraction, or +inf where nothing is proven
+    reason: str  # what is proven, or the claims that are not
+
+
+class _RefutedError(Exception):
+    """A result that cannot be read, or claims nothing; its text is the reason."""
+
+
+# --- reading results and data ---------------------------------------------------------------------
+
+
+def _returns_reasons(check: Callable[..., Verification]) -> Callable[..., Verification]:
+    """Turns `_RefutedError` into a Verification that is not valid."""
+
+    @functools.wraps(check)
+    def run(*args: Any, **options: Any) -> Verification:
+        try:
+            return check(*args, **options)
+        except _RefutedError as error:
+            return Verification(False, -math.inf, math.inf, str(error))
+
+    return run
+
+
+def _read(
+    result: Any, name: str, shape: tuple[int, ...] | None = None, *, is_finite: bool = True
+) -> np.ndarray:
+    """A field of a result as an array. Raises `_RefutedError` if it is missing or malformed."""
+    try:
+        array = np.asarray(getattr(result, name))
+    except (AttributeError, ValueError, TypeError):
+        raise _RefutedError(f"the result has no array `{name}`") from None
+    if array.dtype.kind not in "biuf":
+        raise _RefutedError(f"{name} has dtype {array.dtype}: expected numbers")
+    if shape is not None and array.shape != shape:
+        raise _RefutedError(f"{name} has shape {list(array.shape)}: expected {list(shape)}")
+    if np.isnan(array).any() or (is_finite and not np.isfinite(array).all()):
+        raise _RefutedError(f"{name} has entries that are not finite numbers, which claim nothing")
+    return array
+
+
+def _read_integers(result: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """A field of small integers, or of booleans."""
+    array = _read(result, name, shape)
+    if not (np.abs(array.astype(float)) < 2.0**31).all() or (array != np.floor(array)).any():
+        raise _RefutedError(f"{name} has entries that are not integers of 32 bits")
+    return array.astype(int)
+
+
+def _read_number(result: Any, name: str) -> Number:
+    """A scalar field: a Fraction, or an infinite float."""
+    value = float(_read(result, name, (), is_finite=False))
+    return value if math.isinf(value) else Fraction(value)
+
+
+def _read_status(result: Any) -> str:
+    code = int(_read_integers(result, "status", ()))
+    if not 0 <= code < len(_STATUSES):
+        raise _RefutedError(f"status is {code}, which is no status of jboost")
+    if _STATUSES[code] == "INVALID_INPUT":
+        raise _RefutedError("the result claims nothing: its status is INVALID_INPUT")
+    return _STATUSES[code]
+
+
+def _held(name: str, values: Any, like: np.ndarray, ndim: int | None = None) -> np.ndarray:
+    """Data as a result holds them: floats in the type of `like`. Raises ValueError if malformed."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} has dtype {array.dtype}: expected an array of numbers")
+    if ndim is not None and array.ndim != ndim:
+        raise ValueError(f"{name} has shape {list(array.shape)}: expected {ndim} axes")
+    if like.dtype.kind == "f" and array.dtype.itemsize > like.dtype.itemsize:
+        array = array.astype(like.dtype)
+    return array
+
+
+class _Examples(NamedTuple):
+    """Labels and weights of the examples that count."""
+
+    kept: np.ndarray  # [m] bool
+    labels: np.ndarray  # [k] int, -1 or +1
+    weights: np.ndarray  # [k] floats, positive
+
+
+def _read_examples(size: int, labels: Any, weights: Any, mask: Any, like: np.ndarray) -> _Examples:
+    """The examples that count: those with mask True and a weight above 0. Raises ValueError."""
+    signs = np.ones(size) if labels is None else _held("labels", labels, like, 1)
+    amounts = np.ones(size) if weights is None else _held("weights", weights, like, 1)
+    kept = np.ones(size, bool) if mask is None else np.asarray(mask).astype(bool)
+    for name, array in (("labels", signs), ("weights", amounts), ("mask", kept)):
+        if array.shape != (size,):
+            raise ValueError(f"{name} has shape {list(array.shape)}: expected [{size}]")
+    kept = kept & (amounts != 0)
+    if not (np.isfinite(amounts[kept]) & (amounts[kept] > 0)).all():
+        raise ValueError("weights has entries that are negative or not finite: expected others")
+    if not (np.abs(signs[kept]) == 1).all():
+        raise ValueError("labels has entries other than -1 and +1: map them first")
+    return _Examples(kept, signs[kept].astype(int), amounts[kept])
+
+
+def _conclude(
+    claimed: tuple[Number, Number], proven: tuple[Number, Number], faults: list[str], note: str
+) -> Verification:
+    """Compares the bounds that a result claims with those that are proven."""
+    (claimed_lower, claimed_upper), (lower, upper) = claimed, proven
+    if claimed_lower > lower:
+        faults.append(
+            f"a lower bound of {_text(claimed_lower)} is claimed, and {_text(lower)} is proven"
+        )
+    if claimed_upper < upper:
+        faults.append(
+            f"an upper bound of {_text(claimed_upper)} is claimed, and {_text(upper)} is proven"
+        )
+    return Verification(not faults, lower, upper, "; ".join(faults) or note)
+
+
+def _text(value: Any) -> str:
+    """A number for a message, in 17 digits."""
+    try:
+        return f"{float(value):.17g}"
+    except OverflowError:
+        return str(value)
+
+
+def _is_near(claimed: Number, exact: Number, rounding: Number) -> bool:
+    """Whether a claimed number is the exact one up to a rounding."""
+    return exact - rounding <= claimed <= exact + rounding
+
+
+def _unit_of_rounding(array: np.ndarray) -> Fraction:
+    """The spacing of floats at 1, in the type of the array."""
+    return Fraction(float(np.finfo(array.dtype).eps)) if array.dtype.kind == "f" else Fraction(0)
+
+
+# --- exact arithmetic -----------------------------------------------------------------------------
+
+
+def _whole(values: Any) -> tuple[np.ndarray, Fraction]:
+    """Finite floats or Fractions as integers of any length, and the unit of these integers."""
+    array = np.asarray(values)
+    ratios = [value.as_integer_ratio() for value in array.ravel().tolist()]
+    denominator = math.lcm(*{below for _, below in ratios})
+    whole = np.empty(len(ratios), object)
+    whole[:] = [above * (denominator // below) for above, below in ratios]
+    return whole.reshape(array.shape), Fraction(1, denominator)
+
+
+def _fractions(values: Any) -> np.ndarray:
+    """Finite numbers as Fractions, in an object array of the same shape."""
+    array = np.asarray(values)
+    exact = np.empty(array.size, object)
+    exact[:] = [Fraction(value) for value in array.ravel().tolist()]
+    return exact.reshape(array.shape)
+
+
+def _times(matrix: Any, vector: Any) -> np.ndarray:
+    """The exact product [k] of a matrix [k, l] and a vector [l], as Fractions."""
+    (entries, unit), (factors, other_unit) = _whole(matrix), _whole(vector)
+    return _fractions(entries @ factors) * (unit * other_unit)
+
+
+def _positive_part(values: np.ndarray) -> np.ndarray:
+    """max(0, value) for each of an object array of Fractions."""
+    return (values + abs(values)) / 2
+
+
+def _total(values: np.ndarray) -> Fraction:
+    """The exact sum of floats or Fractions."""
+    whole, unit = _whole(values)
+    return int(whole.sum()) * unit
+
+
+# --- two and three classifiers (Boyarshinov and Magdon-Ismail 2005) -------------------------------
+#
+# A separator misclassifies x_i where y_i score(x_i) <= 0. Its loss is checked point by point. The
+# optimum is found by enumeration: a line that holds no point splits the points in two, and every
+# split of points (1, x_i) by planes through the origin is found on a plane that is turned until it
+# meets one of them: a facet of the cone of all planes with this split.
+
+_MOST_POINTS = {2: 1000, 3: 60}  # about 5 s of enumeration, by the dimension
+_SCORE_ROUNDING = Fraction(2.0**-49)  # of a score in float64, relative to the sum of its terms
+_OPTIMAL_WITHIN = Fraction(1, 2**20)  # of the loss: how status OPTIMAL is defined for weights
+
+
+@_returns_reasons
+def verify_pair(
+    separator: Any,
+    points: Any,
+    labels: Any,
+    *,
+    weights: Any = None,
+    mask: Any = None,
+    fat: str = "removed",
+    max_points: int | None = None,
+) -> Verification:
+    """Checks a separator of two or three classifiers: its loss, its margin, the points that it
+    misclassifies, and that no line or plane loses less (Boyarshinov and Magdon-Ismail 2005,
+    Section 2).
+
+    The lower bound is recomputed by an enumeration of all splits in exact integers, O(n^d log n)
+    work for n points in d dimensions. Beyond `max_points` distinct points a lower bound above 0 is
+    not proven, and the result is not valid.
+
+    Args:
+      separator: normal [d], anchor [d], bias [], offset [], loss [], lower_bound [], margin [],
+        misclassified [n], status [], as of `jboost.pair.optimal_separator`.
+      points: [n, d], d = 2 or 3; labels: [n]; weights, mask, fat: as in that call.
+      max_points: None for 1000 points in the plane and 60 in space.
+
+    Returns:
+      A `Verification`; the bounds are on the least misclassified weight.
+
+    >>> import numpy as np, types
+    >>> line = dict(normal=[1.0, 0.0], anchor=[1.0, 0.0], bias=0.0, offset=-1.0, loss=0.0)
+    >>> line |= dict(lower_bound=0.0, margin=1.0, misclassified=[False] * 2, status=0)
+    >>> verify_pair(types.SimpleNamespace(**line), [[0.0, 0.0], [2.0, 0.0]], [-1, 1]).valid
+    True
+    """
+    normal = _read(separator, "normal")
+    points = _held("points", points, normal, 2)
+    if points.shape[1] not in _MOST_POINTS:
+        raise ValueError(f"points has shape {list(points.shape)}: expected [n, 2] or [n, 3]")
+    if fat not in ("removed", "flipped"):
+        raise ValueError(f"fat is {fat!r}: expected 'removed' or 'flipped'")
+    examples = _read_examples(len(points), labels, weights, mask, normal)
+    points = points[examples.kept]
+    if not np.isfinite(points).all():
+        raise ValueError("points has entries that are not finite: leave these rows out")
+    line = _evaluate(separator, points, examples)
+    lost = _total(examples.weights[line.is_wrong])
+    limit = _MOST_POINTS[points.shape[1]] if max_points is None else max_points
+    is_enumerated = len({*map(tuple, points.tolist())}) <= limit
+    lower = _least_loss(points, examples) if is_enumerated else Fraction(0)
+    faults = [
+        *_faults_of_line(separator, line, fat),
+        *_faults_of_loss(separator, examples, line, lower if is_enumerated else None),
+    ]
+    note = f"the separator loses {_text(lost)}, and no other loses less than {_text(lower)}"
+    if not is_enumerated:
+        note += f"; lower bounds of more than {limit} points are not recomputed: raise max_points"
+    claimed = _read_number(separator, "lower_bound")
+    verification = _conclude((claimed, math.inf), (lower, lost), faults, note)
+    return (
+        verification
+        if is_enumerated
+        else verification._replace(reason="; ".join(dict.fromkeys([verification.reason, note])))
+    )
+
+
+class _Line(NamedTuple):
+    """A line or plane, evaluated at the points that count."""
+
+    scores: np.ndarray  # [k] Fractions
+    is_wrong: np.ndarray  # [k] bool
+    is_near: np.ndarray  # [k] bool, whether rounding may turn the sign of a score in float64
+
+
+def _evaluate(separator: Any, points: np.ndarray, examples: _Examples) -> _Line:
+    """The scores normal . (x - anchor) + bias, without rounding."""
+    shape = points.shape[1:]
+    normal, anchor = _read(separator, "normal", shape), _read(separator, "anchor", shape)
+    bias = Fraction(float(_read(separator, "bias", ())))
+    whole, unit = _whole(np.concatenate([points.astype(object), anchor.astype(object)[None]]))
+    factors, other_unit = _whole(normal)
+    steps, unit = whole[:-1] - whole[-1:], unit * other_unit
+    scores = _fractions(steps @ factors) * unit + bias
+    sizes = _fractions(abs(steps) @ abs(factors)) * unit + abs(bias)
+    is_wrong = [y * score <= 0 for y, score in zip(examples.labels, scores, strict=True)]
+    return _Line(scores, np.array(is_wrong, bool), abs(scores) <= sizes * _SCORE_ROUNDING)
+
+
+def _faults_of_line(separator: Any, line: _Line, fat: str) -> Iterator[str]:
+    """Whether `margin` and `offset` are those of the line, up to rounding."""
+    normal, anchor = (_fractions(_read(separator, name)) for name in ("normal", "anchor"))
+    bias = Fraction(float(_read(separator, "bias", ())))
+    eps = _unit_of_rounding(_read(separator, "bias", ()))
+    offset, exact = _read_number(separator, "offset"), bias - sum(normal * anchor)
+    size = abs(bias) + sum(abs(normal * anchor))
+    if not _is_near(offset, exact, 8 * eps * size):
+        yield f"offset is {_text(offset)}, and bias - normal . anchor is {_text(exact)}"
+    margin, squared_length = _read_number(separator, "margin"), sum(normal**2)
+    counted = line.scores if fat == "flipped" else line.scores[~line.is_wrong]
+    if squared_length == 0:
+        if margin != math.inf:
+            yield f"margin is {_text(margin)}, and that of a constant classifier is infinite"
+        return
+    squared: Number = min(counted**2) / squared_length if len(counted) else math.inf
+    is_far = margin == math.inf or margin < 0
+    if _read_status(separator) == "PRECISION_LIMIT" and line.is_near.any():
+        return  # the margin is rounding only
+    if squared == math.inf:
+        is_far = margin != math.inf
+    elif not is_far:
+        is_far = not _is_near(margin * margin, squared, squared * 64 * eps)
+    if is_far:
+        yield f"margin is {_text(margin)}, and its square should be {_text(squared)}"
+
+
+def _faults_of_loss(
+    separator: Any,
+    examples: _Examples,
+    line: _Line,
+    lower: Fraction | None,
+) -> Iterator[str]:
+    """Whether `misclassified`, `loss` and `status` are those of the line; `lower` is the least.
+
+    `misclassified` is that of scores in float64, as predictions are: where rounding may turn the
+    sign of a score, both values are right, and `loss` is the weight of the examples said to be
+    misclassified.
+    """
+    claimed = _read_integers(separator, "misclassified", examples.kept.shape).astype(bool)
+    expected = np.zeros(examples.kept.shape, bool)
+    expected[examples.kept] = np.where(line.is_near, claimed[examples.kept], line.is_wrong)
+    for index in np.flatnonzero(claimed != expected)[:1]:
+        yield f"misclassified[{index}] is {bool(claimed[index])}, and its score says otherwise"
+    loss = _read_number(separator, "loss")
+    lost = _total(examples.weights[expected[examples.kept]])
+    rounding = _unit_of_rounding(_read(separator, "loss", ())) + len(line.scores) * _SUM_ROUNDING
+    if not _is_near(loss, lost, rounding * lost):
+        yield f"loss is {_text(loss)}, and the separator misclassifies {_text(lost)}"
+    exact = _total(examples.weights[line.is_wrong])
+    is_optimal = lower is None or exact - lower <= _OPTIMAL_WITHIN * exact
+    if _read_status(separator) == "OPTIMAL" and not is_optimal:
+        yield f"status is OPTIMAL, and another separator loses {_text(lower or 0)}"
+
+
+def _least_loss(points: np.ndarray, examples: _Examples) -> Fraction:
+    """The least weight that any line, plane or constant classifier misclassifies.
+
+    With f the sum of y_i w_i over one side, the loss is the weight of the positives minus f.
+    """
+    amounts, unit = _whole(examples.weights)
+    merged: dict[tuple[Any, ...], int] = {}
+    for point, value in zip(map(tuple, points.tolist()), amounts * examples.labels, strict=True):
+        merged[point] = merged.get(point, 0) + value
+    positive = int(amounts[examples.labels > 0].sum())
+    vectors = _lifted(np.array(list(merged), object).reshape(-1, points.shape[1]))
+    values = np.array([*merged.values(), 0], object)[:-1]
+    most = max(int(sums.max()) for sums in _side_sums(vectors, values))
+    return (positive - most) * unit
+
+
+def _lifted(points: np.ndarray) -> np.ndarray:
+    """The vectors (1, x) of points x, as integers."""
+    whole, _ = _whole(points)
+    return np.concatenate([np.full((len(points), 1), 1, object), whole], axis=1)
+
+
+def _side_sums(vectors: np.ndarray, values: np.ndarray) -> Iterator[np.ndarray]:
+    """The sums of `values` [n] over one side, for every hyperplane through the origin that holds
+    none of the integer vectors [n, d]; some sums more than once.
+    """
+    if len(vectors) == 0:
+        yield np.array([0], object)
+    elif vectors.shape[1] == 2:
+        yield _half_plane_sums(vectors, values)
+    else:
+        for centre in dict.fromkeys(map(tuple, vectors.tolist())):
+            beside, before, behind = _projected(vectors, np.array(centre, object))
+            is_beside = ~(before | behind)
+            for sums in _side_sums(beside[is_beside], values[is_beside]):
+                yield sums + sum(values[before])
+                yield sums + sum(values[behind])
+
+
+def _projected(
+    vectors: np.ndarray, centre: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The vectors modulo the centre, [n, d - 1], and which are positive or negative multiples."""
+    axis = int(np.flatnonzero(centre)[0])
+    others = [index for index in range(len(centre)) if index != axis]
+    along = vectors[:, axis] * centre[axis]
+    projected = vectors[:, others] * centre[axis] - vectors[:, [axis]] * centre[others][None]
+    is_multiple = (projected == 0).all(axis=1)
+    return projected, is_multiple & (along > 0), is_multiple & (along < 0)
+
+
+def _half_plane_sums(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`_side_sums` in the plane: a half-plane turns once around the origin."""
+    is_front = (vectors[:, 0] > 0) | ((vectors[:, 0] == 0) & (vectors[:, 1] > 0))
+    vectors = np.where(is_front[:, None], vectors, -vectors)
+    order = _by_angle(vectors)
+    turned = vectors[order]
+    leaves = np.where(is_front, -values, values)[order]
+    is_last = np.append(_cross(turned[:-1], turned[1:]) != 0, True)
+    start = sum(values[is_front])
+    sums = np.append(start, (start + np.cumsum(leaves))[is_last])
+    return np.concatenate([sums, sum(values) - sums])
+
+
+def _by_angle(vectors: np.ndarray) -> np.ndarray:
+    """The order of vectors in the right half-plane by exact angle. Floats sort first; what they
+    leave in a wrong order is sorted by cross products.
+    """
+    most = max((abs(part).bit_length() for part in vectors.ravel()), default=0)
+    small = vectors // 2 ** max(0, most - 1000)
+    order = np.argsort(np.arctan2(small[:, 1].astype(float), small[:, 0].astype(float)))
+    if (_cross(vectors[order][:-1], vectors[order][1:]) >= 0).all():
+        return order
+
+    def compare(first: int, second: int) -> int:
+        return -_sign(_cross(vectors[first], vectors[second]))
+
+    return np.array(sorted(order.tolist(), key=functools.cmp_to_key(compare)))
+
+
+def _cross(left: np.ndarray, right: np.ndarray) -> Any:
+    return left[..., 0] * right[..., 1] - left[..., 1] * right[..., 0]
+
+
+def _sign(value: Any) -> int:
+    return int(value > 0) - int(value < 0)
+
+
+# --- linear programs ------------------------------------------------------------------------------
+#
+# minimise c.x subject to row_lower <= A x <= row_upper, lower <= x <= upper. Any dual y proves
+# c.x >= sum_i min(y_i row_lower_i, y_i row_upper_i) + sum_j min over x_j of (c - A'y)_j x_j, the
+# latter with the bounds of x_j that rows imply, too. A feasible point proves an upper bound.
+
+_NUM_TIGHTENINGS = 2  # passes over the rows that find bounds of variables, as the solver makes
+_NUM_CORRECTIONS = 6  # of a point, each of which may violate further rows
+# Shares of the largest dual above what solvers leave of a dual that is 0, in float64 and float32.
+_CLEAR = (Fraction(2.0**-16), Fraction(2.0**-10))
+_MOST_CORRECTED = 64  # rows that are met at once: the system is solved in rational arithmetic
+
+
+class _Program(NamedTuple):
+    """A linear program of Fractions; infinite bounds are floats."""
+
+    objective: np.ndarray  # [n]
+    matrix: np.ndarray  # [m, n]
+    row_lower: np.ndarray  # [m]
+    row_upper: np.ndarray  # [m]
+    lower: np.ndarray  # [n]
+    upper: np.ndarray  # [n]
+
+
+@_returns_reasons
+def verify_lp(solution: Any, problem: Any) -> Verification:
+    """Checks the bounds of a solution of a linear program: weak duality from `dual`, a feasible
+    point next to `primal`, and rays of infeasible and unbounded programs.
+
+    Args:
+      solution: primal [n], dual [m], lower_bound [], upper_bound [], status [], as of
+        `jboost.lp.solve`.
+      problem: objective [n], operator [m, n] (a matrix, or an object with `to_dense`), row_lower,
+        row_upper, lower, upper, as a `jboost.lp.LinearProgram`.
+
+    Returns:
+      A `Verification`; the bounds are on the optimal value. The lower bound is +inf where a ray
+      proves that no point is feasible.
+
+    >>> import types
+    >>> program = types.SimpleNamespace(
+    ...     objective=[1.0],
+    ...     operator=[[1.0]],
+    ...     row_lower=1.0,
+    ...     row_upper=float("inf"),
+    ...     lower=0.0,
+    ...     upper=float("inf"),
+    ... )
+    >>> solution = types.SimpleNamespace(
+    ...     primal=[1.0], dual=[1.0], lower_bound=1.0, upper_bound=1.0, status=0
+    ... )
+    >>> verify_lp(solution, program)[:3]
+    (True, Fraction(1, 1), Fraction(1, 1))
+    """
+    like = _read(solution, "primal")
+    program = _read_program(problem, like)
+    num_rows, num_columns = program.matrix.shape
+    primal = _fractions(_read(solution, "primal", (num_columns,)))
+    dual = _fractions(_read(solution, "dual", (num_rows,)))
+    status = _read_status(solution)
+    claimed = _read_number(solution, "lower_bound"), _read_number(solution, "upper_bound")
+    tight = _tightened(program)
+    refuted = tight is None or _least_over_box(tight, dual, with_objective=False) > 0
+    lower: Number = math.inf
+    if tight is not None and not (status == "PRIMAL_INFEASIBLE" and refuted):
+        lower = _least_over_box(tight, dual)
+    faults: list[str] = []
+    upper: Number = math.inf
+    if status == "PRIMAL_INFEASIBLE" and not refuted:
+        faults.append("status is PRIMAL_INFEASIBLE, and the dual ray does not prove it")
+    elif status == "DUAL_INFEASIBLE":
+        if not _is_unbounded_along(program, primal):
+            faults.append("status is DUAL_INFEASIBLE, and the primal ray does not prove it")
+    elif claimed[1] < math.inf:
+        faces = (_complementary(program, dual, share) for share in _CLEAR)
+        upper = _value_nearby([program, *faces], primal, claimed[1])
+    note = f"the optimum lies between {_text(lower)} and {_text(upper)}"
+    if lower == math.inf:
+        note = "no point is feasible, as the dual ray proves"
+    return _conclude(claimed, (lower, upper), faults, note)
+
+
+def _read_program(problem: Any, like: np.ndarray) -> _Program:
+    """The program in exact numbers. Raises ValueError where it is malformed."""
+    operator = problem.operator
+    for name in ("to_dense", "todense"):
+        operator = getattr(operator, name)() if hasattr(operator, name) else operator
+    matrix = _held("operator", operator, like, 2)
+    num_rows, num_columns = matrix.shape
+    sizes = {"row_lower": num_rows, "row_upper": num_rows, "lower": num_columns}
+    bounds = {}
+    for name, size in (sizes | {"upper": num_columns, "objective": num_columns}).items():
+        array = _held(name, getattr(problem, name), like)
+        if array.shape not in ((), (size,)) or np.isnan(array).any():
+            raise ValueError(f"{name} has shape {list(array.shape)} or NaN: expected [{size}]")
+        bounds[name] = _extended(np.broadcast_to(array, (size,)))
+    return _Program(matrix=_fractions(matrix), **bounds)
+
+
+def _extended(values: np.ndarray) -> np.ndarray:
+    """Floats as Fractions; infinite ones stay floats."""
+    exact = np.empty(values.shape, object)
+    exact[...] = [value if math.isinf(value) else Fraction(value) for value in values.tolist()]
+    return exact
+
+
+def _least_over_box(program: _Program, dual: np.ndarray, *, with_objective: bool = True) -> Number:
+    """The bound on the objective, or on 0, that a dual [m] proves; -inf for none."""
+    is_allowed = [
+        (y <= 0 or low > -math.inf) and (y >= 0 or high < math.inf)
+        for y, low, high in zip(dual, program.row_lower, program.row_upper, strict=True)
+    ]
+    dual = dual * np.array(is_allowed, int)
+    reduced = (program.objective if with_objective else 0) - _times(program.matrix.T, dual)
+    terms = [
+        _least_product(slope, low, high)
+        for slope, low, high in [
+            *zip(dual, program.row_lower, program.row_upper, strict=True),
+            *zip(reduced, program.lower, program.upper, strict=True),
+        ]
+    ]
+    return -math.inf if -math.inf in terms else sum(terms, Fraction(0))
+
+
+def _least_product(slope: Fraction, low: Number, high: Number) -> Number:
+    """The least slope * x over low <= x <= high; 0 where the slope is 0."""
+    end = low if slope > 0 else high
+    if slope == 0:
+        return Fraction(0)
+    return -math.inf if isinstance(end, float) else slope * end
+
+
+def _tightened(program: _Program) -> _Program | None:
+    """The program with the bounds of variables that its rows imply; None where they cross, so that
+    no point is feasible.
+    """
+    lower, upper = list(program.lower), list(program.upper)
+    for _ in range(_NUM_TIGHTENINGS):
+        ends = list(lower), list(upper)
+        for row, least, most in zip(
+            program.matrix, program.row_lower, program.row_upper, strict=True
+        ):
+            _tighten_by_row(row, least, most, ends, lower, upper)
+        if any(low > high for low, high in zip(lower, upper, strict=True)):
+            return None
+    return program._replace(lower=np.array(lower, object), upper=np.array(upper, object))
+
+
+def _tighten_by_row(
+    row: np.ndarray,
+    least: Number,
+    most: Number,
+    ends: tuple[list[Number], list[Number]],
+    lower: list[Number],
+    upper: list[Number],
+) -> None:
+    """Tightens `lower` and `upper` [n] by least <= row . x <= most, where x is within `ends`."""
+    used = np.flatnonzero(row).tolist()
+    for sign, side in ((1, most), (-1, least)):  # sign * row . x <= sign * side
+        if math.isinf(side):
+            continue
+        terms = {j: _least_product(sign * row[j], ends[0][j], ends[1][j]) for j in used}
+        are_open = [j for j in used if terms[j] == -math.inf]
+        total = sum((term for term in terms.values() if term != -math.inf), Fraction(0))
+        for j in used if not are_open else are_open if len(are_open) == 1 else ():
+            others = total - (0 if are_open else terms[j])
+            bound = (sign * side - others) / (sign * row[j])
+            if sign * row[j] > 0:
+                upper[j] = min(upper[j], bound)
+            else:
+                lower[j] = max(lower[j], bound)
+
+
+def _value_nearby(programs: Sequence[_Program], primal: np.ndarray, goal: Number) -> Number:
+    """The objective of a point next to `primal` [n] that is feasible in one of the programs, which
+    have the same objective: the first found that is at most `goal`, else the least; +inf for none.
+    """
+    best: Number = math.inf
+    for program in programs:
+        for start in (primal, _rounded_to_bounds(program, primal)):
+            point = _feasible_nearby(program, start)
+            if point is not None:
+                best = min(best, sum(program.objective * point, Fraction(0)))
+            if best <= goal:
+                return best
+    return best
+
+
+def _complementary(program: _Program, dual: np.ndarray, share: Fraction) -> _Program:
+    """The program with equalities for the rows and bounds that clear duals and reduced costs say
+    are met (complementary slackness): its feasible points are optimal where the dual is.
+    """
+    reduced = program.objective - _times(program.matrix.T, dual)
+    row_lower, row_upper = _ends_met(dual, program.row_lower, program.row_upper, share)
+    lower, upper = _ends_met(reduced, program.lower, program.upper, share)
+    return program._replace(row_lower=row_lower, row_upper=row_upper, lower=lower, upper=upper)
+
+
+def _ends_met(
+    slopes: np.ndarray, lower: np.ndarray, upper: np.ndarray, share: Fraction
+) -> list[np.ndarray]:
+    """Both bounds, equal where a slope is clearly not 0 and the end it leads to is finite."""
+    ends = lower.copy(), upper.copy()
+    least = max(map(abs, slopes), default=0) * share
+    for index, slope in enumerate(slopes):
+        end = (lower if slope > 0 else upper)[index]
+        if abs(slope) > least and not math.isinf(end):
+            ends[0][index] = ends[1][index] = end
+    return list(ends)
+
+
+def _rounded_to_bounds(program: _Program, primal: np.ndarray) -> np.ndarray:
+    """The point [n] with variables close to a bound put there, as at a vertex."""
+    rounded = primal.copy()
+    for ends in (program.lower, program.upper):
+        for j, end in enumerate(ends):
+            if not math.isinf(end) and abs(primal[j] - end) <= (1 + abs(end)) / 4096:
+                rounded[j] = end
+    return rounded
+
+
+def _feasible_nearby(program: _Program, point: np.ndarray) -> np.ndarray | None:
+    """A feasible point next to the given one [n], or None.
+
+    Rows that are missed, and equalities, are met by the least correction in which variables count
+    by their squared distance to the nearer bound; until no row is missed.
+    """
+    point, chosen = np.clip(point, program.lower, program.upper), set[int]()
+    for _ in range(_NUM_CORRECTIONS):
+        reached = _times(program.matrix, point)
+        ends = np.clip(reached, program.row_lower, program.row_upper)
+        missed = set(np.flatnonzero(reached != ends).tolist())
+        if not missed:
+            return point
+        chosen |= missed | set(np.flatnonzero(program.row_lower == program.row_upper).tolist())
+        rows = sorted(chosen)
+        if len(rows) > _MOST_CORRECTED:
+            return None
+        room = np.minimum(point - program.lower, program.upper - point)
+        weights = np.array([_squared_room(part) for part in room], object)
+        scaled = program.matrix[rows] * weights[None, :]  # dx = W A'z with A W A'z = missing
+        solved = _solve(scaled @ program.matrix[rows].T, (ends - reached)[rows])
+        if solved is None:
+            return None
+        point = np.clip(point + scaled.T @ solved, program.lower, program.upper)
+    return None
+
+
+def _squared_room(room: Number) -> Fraction:
+    """A power of two near the square of min(room, 1); 0 for 0."""
+    if room <= 0:
+        return Fraction(0)
+    exponent = 0 if room >= 1 else math.frexp(float(room))[1] if float(room) else -1074
+    return Fraction(1, 4**-exponent) if exponent < 0 else Fraction(1)
+
+
+def _solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    """A solution [k] of matrix @ x = right by Gaussian elimination in Fractions; None for none.
+    Rows that follow from others are left out.
+    """
+    size = len(right)
+    table = np.concatenate([matrix, right[:, None]], axis=1)
+    pivots: list[tuple[int, int]] = []
+    for column in range(size):
+        used = {row for row, _ in pivots}
+        rows = [row for row in range(size) if row not in used and table[row, column] != 0]
+        if not rows:
+            continue
+        pivot = rows[0]
+        pivots.append((pivot, column))
+        table[pivot] = table[pivot] / table[pivot, column]
+        for row in np.flatnonzero(table[:, column]).tolist():
+            if row != pivot:
+                table[row] = table[row] - table[row, column] * table[pivot]
+    solution = np.array([Fraction(0)] * size, object)
+    for row, column in pivots:
+        solution[column] = table[row, size]
+    left = set(range(size)) - {row for row, _ in pivots}
+    return None if any(table[row, size] != 0 for row in left) else solution
+
+
+def _is_unbounded_along(program: _Program, ray: np.ndarray) -> bool:
+    """Whether a direction next to `ray` [n] keeps within all bounds, without end, and lowers the
+    objective: the program is then unbounded if it is feasible.
+    """
+
+    def recede(bounds: np.ndarray) -> np.ndarray:
+        return np.array([b if math.isinf(b) else Fraction(0) for b in bounds.tolist()], object)
+
+    directions = program._replace(
+        row_lower=recede(program.row_lower),
+        row_upper=recede(program.row_upper),
+        lower=recede(program.lower),
+        upper=recede(program.upper),
+    )
+    return _value_nearby([directions], ray, -Fraction(1, 2**1074)) < 0
+
+
+# --- soft margins over a pool (Shalev-Shwartz and Singer 2008; Goldberg and Eckstein 2009, (3)) ---
+#
+# Votes w prove a lower bound: the least mean of their margins (A w)_i under example weights d_i of
+# at most the caps. Example weights d prove an upper bound: the largest edge (d'A)_j of a column.
+
+
+@_returns_reasons
+def verify_soft_margin(
+    solution: Any,
+    margins: Any,
+    relaxation: Any = None,
+    *,
+    nu: Any = None,
+    cap: Any = None,
+    votes: str | None = None,
+    weights: Any = None,
+    mask: Any = None,
+) -> Verification:
+    """Checks the bounds on the largest hard or soft margin of votes over the columns of a matrix:
+    the lower bound from `coefficients`, the upper bound from `example_weights` (Shalev-Shwartz and
+    Singer 2008, Theorem 7 and Section 4.1).
+
+    Args:
+      solution: coefficients [n], example_weights [m], lower_bound [], upper_bound [], status [], as
+        of `jboost.lpboost.solve` and `jboost.relaxed_margin.solve`.
+      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1].
+      relaxation: `jboost.relaxations.hard_margin()` or `soft_margin(...)`; None for `nu` or `cap`.
+      nu: [] the share of the examples whose least margins are averaged; 0.1 if nothing is given and
+        the solution is one of `jboost.lpboost`, as there.
+      cap: [] the largest weight of an example of average weight, instead of `nu`.
+      votes: "simplex" for votes that are not negative and sum to one, "ball" for |w|_1 <= 1; None
+        for "simplex" where the solution has the field `warm` of `jboost.lpboost`, else "ball".
+      weights, mask: [m] as in the solver.
+
+    Returns:
+      A `Verification`; the bounds are on the largest soft margin of any votes.
+
+    >>> import types
+    >>> solution = types.SimpleNamespace(
+    ...     coefficients=[0.5, 0.5],
+    ...     example_weights=[0.5, 0.5],
+    ...     lower_bound=0.0,
+    ...     upper_bound=0.0,
+    ...     status=0,
+    ... )
+    >>> verify_soft_margin(solution, [[1.0, -1.0], [-1.0, 1.0]], nu=0.5)[:3]
+    (True, Fraction(0, 1), Fraction(0, 1))
+    """
+    coefficients = _read(solution, "coefficients")
+    matrix = _margins_matrix(margins, coefficients)
+    num_rows, num_columns = matrix.shape
+    is_simplex = hasattr(solution, "warm") if votes is None else votes == "simplex"
+    coefficients = _fractions(_read(solution, "coefficients", (num_columns,)))
+    example_weights = _fractions(_read(solution, "example_weights", (num_rows,)))
+    examples = _read_examples(num_rows, None, weights, mask, _read(solution, "coefficients"))
+    if is_simplex and relaxation is None and nu is None and cap is None:
+        nu = 0.1  # the default of `jboost.lpboost.solve`
+    caps = _caps(relaxation, nu, cap, examples, _read(solution, "coefficients"))
+    claimed = _read_number(solution, "lower_bound"), _read_number(solution, "upper_bound")
+    status = _read_status(solution)
+    faults = []
+    if (status == "INFEASIBLE") != (sum(caps) < 1 - Fraction(1, 2**18)):
+        faults.append(
+            f"status is {status}, and the caps of example weights sum to {_text(sum(caps))}"
+        )
+    caps = caps * max(Fraction(1), 1 / sum(caps))  # below one by rounding only
+    matrix = matrix[examples.kept]
+    lower = _soft_margin(matrix, _allowed_votes(coefficients, is_simplex), caps)
+    upper = _largest_edge(
+        matrix, _allowed_weights(example_weights[examples.kept], caps), is_simplex
+    )
+    note = f"the largest soft margin lies between {_text(lower)} and {_text(upper)}"
+    return _conclude(claimed, (lower, upper), faults, note)
+
+
+def _margins_matrix(margins: Any, like: np.ndarray) -> np.ndarray:
+    """The matrix of margins. Raises ValueError where it is none, or leaves [-1, 1]."""
+    stored = margins.to_dense() if hasattr(margins, "to_dense") else margins
+    matrix = _held("margins", stored, like, 2)
+    if 0 in matrix.shape or not (np.abs(matrix) <= 1).all():
+        raise ValueError(
+            f"margins has shape {list(matrix.shape)}: expected [m, n], of entries in [-1, 1]"
+        )
+    return matrix
+
+
+def _caps(relaxation: Any, nu: Any, cap: Any, examples: _Examples, like: np.ndarray) -> np.ndarray:
+    """The largest weight of each example, as Fractions; 1 for the hard margin."""
+    if relaxation is not None:
+        if type(relaxation).__name__ not in ("HardMargin", "SoftMargin"):
+            raise ValueError(
+                f"relaxation is a {type(relaxation).__name__}: expected hard_margin or soft_margin;"
+                " other relaxations are not rational functions, and are not checked"
+            )
+        nu, cap = getattr(relaxation, "nu", None), getattr(relaxation, "cap", None)
+    if nu is not None and cap is not None:
+        raise ValueError("nu and cap are both given: expected one of them")
+    shares = _fractions(examples.weights) / _total(examples.weights)
+    if nu is None and cap is None:
+        return np.array([Fraction(1)] * len(shares), object)
+    name, value = ("nu", nu) if nu is not None else ("cap", cap)
+    number = float(_held(name, value, like, 0))
+    if not number > 0:
+        raise ValueError(f"{name} is {number}: expected a positive number")
+    if math.isinf(number):
+        return np.array([Fraction(1)] * len(shares), object)
+    rate = 1 / Fraction(number) if nu is not None else Fraction(number) * len(shares)
+    return np.array([min(share * rate, Fraction(1)) for share in shares], object)
+
+
+def _allowed_votes(votes: np.ndarray, is_simplex: bool) -> np.ndarray:
+    """The votes [n], moved into the simplex, or scaled into the unit ball of the l1 norm."""
+    if not is_simplex:
+        return votes / max(sum(abs(votes)), Fraction(1))
+    votes = _positive_part(votes)
+    if sum(votes) == 0:
+        raise _RefutedError("coefficients has no positive entry: no vote")
+    return votes / sum(votes)
+
+
+def _soft_margin(matrix: np.ndarray, votes: np.ndarray, caps: np.ndarray) -> Fraction:
+    """The least mean of the margins under example weights of at most the caps: the smallest margins
+    take as much weight as they may.
+    """
+    left, value = Fraction(1), Fraction(0)
+    for margin, cap in sorted(zip(_times(matrix, votes), caps, strict=True)):
+        taken = min(cap, left)
+        value += taken * margin
+        left -= taken
+    return value
+
+
+def _allowed_weights(weights: np.ndarray, caps: np.ndarray) -> np.ndarray:
+    """The example weights [m], scaled to sum to one; what exceeds a cap goes to the others, in
+    proportion to what they may still take.
+    """
+    weights = _positive_part(weights)
+    if sum(weights) == 0:
+        raise _RefutedError("example_weights has no positive entry: no distribution")
+    capped = np.minimum(weights / sum(weights), caps)
+    left = sum(caps - capped)
+    return capped + (caps - capped) * ((1 - sum(capped)) / left if left else 0)
+
+
+def _largest_edge(matrix: np.ndarray, weights: np.ndarray, is_signed: bool) -> Fraction:
+    """The largest edge of a column, in absolute value unless it is signed."""
+    edges = _times(matrix.T, weights)
+    return max(edges if is_signed else abs(edges))
+
+
+# --- the relaxation of L0-RBoost (Goldberg and Eckstein 2009, (18) and (19)) ----------------------
+#
+# minimise sum weight_i xi_i + sum c_u mu_u subject to sum_u y_i H_iu lambda_u + (1 + rho) xi_i >=
+# rho, sum lambda = 1, mu >= lambda >= 0, xi >= 0, and for i, i' of opposite classes xi_i + xi_i' +
+# sum of mu over S_ii' >= 1, where S_ii' = {u : H_iu = y_i != H_i'u}. At some optimum no xi and no
+# mu exceeds 1. So any w, v >= 0 prove the lower bound
+#   rho sum w + sum v + sum_i min(0, weight_i - (1 + rho) w_i - sum of v over the cuts of i)
+#   + sum_u min(0, c_u - s_u) + min_u ([c_u - s_u]_+ - g_u),
+# s_u the sum of v over the cuts that count u, g_u = sum_i y_i H_iu w_i.
+
+
+class _Pool(NamedTuple):
+    """The examples that count, and the columns."""
+
+    signed: np.ndarray  # [k, U] y_i H_iu, int
+    labels: np.ndarray  # [k]
+    weights: np.ndarray  # [k] Fractions
+    costs: np.ndarray  # [U] Fractions
+    margin: Fraction
+    either: bool  # whether a cut counts the columns that separate its examples in either direction
+
+
+@_returns_reasons
+def verify_relaxation(
+    solution: Any,
+    outputs: Any,
+    labels: Any,
+    costs: Any,
+    *,
+    margin: Any,
+    weights: Any = None,
+    mask: Any = None,
+    column_mask: Any = None,
+    cuts: str = "ordered",
+) -> Verification:
+    """Checks the bounds on the relaxation of L0-RBoost over a pool: the lower bound from the duals
+    of margins and listed pair cuts, the upper bound from the primal point, in all rows and all cuts
+    (Goldberg and Eckstein 2009, (18) and (19)).
+
+    A solution whose pairs are not listed is read after
+    `solution._replace(pairs=..., pair_weights=...)` with the arrays of `jboost.l0.list_pairs`. A
+    relaxation with `distance_factor` has fewer cuts than are checked here.
+
+    Args:
+      solution: coefficients [U], selected [U], slacks [m], example_weights [m], pairs [K, 2] (-1
+        for an empty slot), pair_weights [K], lower_bound [], upper_bound [], status [], as of
+        `jboost.l0.solve_relaxation`.
+      outputs: H [m, U], entries -1, 0, +1; labels: [m]; costs: [U]; margin: [] rho.
+      weights, mask: [m]; column_mask: [U]; cuts: "ordered" or "either", as in that call.
+
+    Returns:
+      A `Verification`; the bounds are on the optimum of the relaxation over this pool.
+
+    >>> import types
+    >>> solution = types.SimpleNamespace(
+    ...     coefficients=[1.0],
+    ...     selected=[1.0],
+    ...     slacks=[0.0],
+    ...     example_weights=[0.0],
+    ...     pairs=[[-1, -1]],
+    ...     pair_weights=[0.0],
+    ...     lower_bound=0.5,
+    ...     upper_bound=0.5,
+    ...     status=0,
+    ... )
+    >>> verify_relaxation(solution, [[1]], [1], [0.5], margin=0.25).valid
+    True
+    """
+    like = _read(solution, "coefficients")
+    if cuts not in ("ordered", "either"):
+        raise ValueError(f"cuts is {cuts!r}: expected 'ordered' or 'either'")
+    pool, kept, used = _read_pool(
+        outputs, labels, costs, margin, weights, mask, column_mask, cuts == "either", like
+    )
+    claimed = _read_number(solution, "lower_bound"), _read_number(solution, "upper_bound")
+    status = _read_status(solution)
+    if not used.any():
+        faults = [] if status == "PRIMAL_INFEASIBLE" else ["the pool has no column"]
+        return _conclude(claimed, (math.inf, math.inf), faults, "the pool has no column")
+    lower = _relaxation_lower(solution, pool, kept, used)
+    upper, flaw = _relaxation_upper(solution, pool, kept, used)
+    faults = [flaw] if flaw and claimed[1] < math.inf else []
+    note = f"the relaxation lies between {_text(lower)} and {_text(upper)}"
+    return _conclude(claimed, (lower, upper), faults, note)
+
+
+def _read_pool(
+    outputs: Any,
+    labels: Any,
+    costs: Any,
+    margin: Any,
+    weights: Any,
+    mask: Any,
+    column_mask: Any,
+    either: bool,
+    like: np.ndarray,
+) -> tuple[_Pool, np.ndarray, np.ndarray]:
+    """The pool, which examples [m] count, and which columns [U]. Raises ValueError."""
+    matrix = _held("outputs", outputs, like, 2)
+    examples = _read_examples(len(matrix), labels, weights, mask, like)
+    prices = _held("costs", costs, like, 1)
+    used = np.ones(len(prices), bool) if column_mask is None else np.asarray(column_mask, bool)
+    if prices.shape != matrix.shape[1:] or used.shape != prices.shape:
+        raise ValueError(f"costs has shape {list(prices.shape)}: expected [{matrix.shape[1]}]")
+    matrix = matrix[examples.kept][:, used]
+    if not np.isin(matrix, (-1, 0, 1)).all() or not (prices[used] >= 0).all():
+        raise ValueError("outputs or costs: expected outputs of -1, 0, +1 and costs from 0 up")
+    rho = float(_held("margin", margin, like, 0))
+    if not 0 < rho <= 1:
+        raise ValueError(f"margin is {rho}: expected a number above 0 and up to 1")
+    pool = _Pool(
+        matrix.astype(int) * examples.labels[:, None],
+        examples.labels,
+        _fractions(examples.weights),
+        _fractions(prices[used]),
+        Fraction(rho),
+        either,
+    )
+    return pool, examples.kept, used
+
+
+def _relaxation_lower(solution: Any, pool: _Pool, kept: np.ndarray, used: np.ndarray) -> Fraction:
+    """What the duals prove, with the multipliers of the bounds xi <= 1 and mu <= 1."""
+    duals = _fractions(_read(solution, "example_weights", kept.shape))[kept]
+    duals = _positive_part(duals)
+    load, served = duals * (1 + pool.margin), np.zeros(len(pool.costs), object) + Fraction(0)
+    total = pool.margin * sum(duals)
+    for first, second, value in _listed_pairs(solution, pool, kept):
+        load[[first, second]] += value
+        served[_separating(pool, first, second)] += value
+        total += value
+    left = pool.costs - served
+    edges = _times(pool.signed.T, duals)
+    total -= sum(_positive_part(load - pool.weights))
+    return total - sum(_positive_part(-left)) + min(_positive_part(left) - edges)
+
+
+def _listed_pairs(
+    solution: Any, pool: _Pool, kept: np.ndarray
+) -> Iterator[tuple[int, int, Fraction]]:
+    """The pairs with positive weights; raises `_RefutedError` for other than opposite classes."""
+    values = _read(solution, "pair_weights")
+    if values.ndim != 1:
+        raise _RefutedError(
+            "pair_weights lists no pairs: replace pairs and pair_weights by list_pairs"
+        )
+    pairs = _read_integers(solution, "pairs", (len(values), 2))
+    index = np.cumsum(kept) - 1
+    for (first, second), value in zip(pairs.tolist(), values.tolist(), strict=True):
+        if value <= 0:
+            continue
+        if not (min(first, second) >= 0 and max(first, second) < len(kept)):
+            raise _RefutedError(
+                f"pairs has [{first}, {second}] with a positive weight: no such example"
+            )
+        ends = int(index[first]), int(index[second])
+        if not (kept[first] and kept[second]) or pool.labels[ends[0]] == pool.labels[ends[1]]:
+            raise _RefutedError(f"pairs has [{first}, {second}], which are not of opposite classes")
+        yield *ends, Fraction(value)
+
+
+def _separating(pool: _Pool, first: int, second: int) -> np.ndarray:
+    """S_ii', which columns [U] count in the cut of a pair: H_iu = y_i != H_i'u."""
+    one, other = pool.signed[first], pool.signed[second]  # H_i'u != y_i where y_i' H_i'u != -1
+    served = (one == 1) & (other != -1)
+    return served | ((other == 1) & (one != -1)) if pool.either else served
+
+
+def _relaxation_upper(
+    solution: Any, pool: _Pool, kept: np.ndarray, used: np.ndarray
+) -> tuple[Number, str]:
+    """The objective of the primal point, and which condition it misses; +inf where it does."""
+    votes, selected = (
+        _fractions(_read(solution, name, used.shape))[used] for name in ("coefficients", "selected")
+    )
+    slacks = _fractions(_read(solution, "slacks", kept.shape))[kept]
+    conditions = {
+        "coefficients sum to one": sum(votes) == 1,
+        "coefficients and slacks are not negative": min([*votes, *slacks]) >= 0,
+        "selected is at least coefficients": (selected >= votes).all(),
+        "all rows of margins hold": _rows_hold(pool, votes, slacks),
+        "all cuts hold": _cuts_hold(pool, selected, slacks),
+    }
+    for condition, holds in conditions.items():
+        if not holds:
+            return math.inf, f"the primal point misses a condition: {condition}"
+    return sum(pool.weights * slacks) + sum(pool.costs * selected), ""
+
+
+def _rows_hold(pool: _Pool, votes: np.ndarray, slacks: np.ndarray) -> bool:
+    reached = _times(pool.signed, votes) + (1 + pool.margin) * slacks
+    return bool((reached >= pool.margin).all())
+
+
+def _cuts_hold(pool: _Pool, selected: np.ndarray, slacks: np.ndarray) -> bool:
+    """Whether xi_i + xi_i' + sum of mu over S_ii' >= 1 for all i, i' of opposite classes."""
+    amounts, unit = _whole(np.concatenate([selected, slacks]))
+    selected, slacks, one = amounts[: len(selected)], amounts[len(selected) :], 1 / unit
+    hits, misses = (pool.signed == 1).astype(object), (pool.signed != -1).astype(object)
+    served = (hits * selected[None, :]) @ misses.T  # [k, k], row i and column i'
+    if pool.either:  # a column that both examples have right is in both sums
+        served = served + served.T - (hits * selected[None, :]) @ hits.T
+    are_opposite = pool.labels[:, None] != pool.labels[None, :]
+    return bool((~are_opposite | (served + slacks[:, None] + slacks[None, :] >= one)).all())
+
+
+# --- maximum monomial agreement (Goldberg and Eckstein 2009, (27)) --------------------------------
+#
+# Over monomials u with cover C_u and order k_u, and signs s, the largest of s sum_{C_u} w_i y_i +
+# sum of v_ii' over y_i = s, i in C_u, y_i' = -s, i' not in C_u, - c(k_u). A monomial with more
+# literals covers less, so a node of a depth-first search is bounded by what it covers of class s,
+# all rewards of these examples, and the least cost of its order or more.
+
+_MOST_NODES = 100_000  # about 10 s of search
+
+
+class _Agreement(NamedTuple):
+    """Problem (27) for one sign, in integers of one unit."""
+
+    holds: np.ndarray  # [N, 2, m] bool, where x_j = 1 and where x_j = 0
+    gains: np.ndarray  # [m] s y_i w_i
+    prospects: np.ndarray  # [m] w_i and all rewards of i, for y_i = s; else 0
+    rewards: np.ndarray  # [m, m] v_ii' where y_i = s and y_i' = -s, else 0
+    costs: list[Number]  # [D]
+
+    def value(self, cover: np.ndarray, order: int) -> Number:
+        """The agreement of a monomial."""
+        rewards = self.rewards[cover][:, ~cover].sum()
+        return int(self.gains[cover].sum()) + int(rewards) - self.costs[order]
+
+    def bound(self, cover: np.ndarray, order: int) -> Number:
+        """An upper bound on the agreement of a monomial and of all that add literals to it."""
+        return int(self.prospects[cover].sum()) - min(self.costs[order:])
+
+
+@_returns_reasons
+def verify_monomial(
+    solution: Any,
+    features: Any,
+    labels: Any,
+    example_weights: Any,
+    *,
+    max_order: int | None = None,
+    costs: Any = None,
+    pair_weights: Any = None,
+    mask: Any = None,
+    max_nodes: int = _MOST_NODES,
+) -> Verification:
+    """Checks the agreement of a monomial with the labels, and that no monomial exceeds the upper
+    bound ((27) of Goldberg and Eckstein 2009).
+
+    The upper bound is proven by a depth-first search that leaves out what cannot exceed it. Where
+    the search needs more than `max_nodes` nodes, the bound is not proven.
+
+    Args:
+      solution: literals [N], sign [], value [], upper_bound [], status [], as of
+        `jboost.monomials.maximum_agreement`; and `others`, if it has them.
+      features: [m, N] 0 or 1, NaN where unknown; labels: [m]; example_weights: [m].
+      max_order, costs, pair_weights, mask: as in that call.
+      max_nodes: the most nodes to search.
+
+    Returns:
+      A `Verification`; the bounds are on the largest agreement.
+
+    >>> import types
+    >>> solution = types.SimpleNamespace(literals=[1], sign=1, value=0.5, upper_bound=0.5, status=0)
+    >>> verify_monomial(solution, [[1], [0]], [1, -1], [0.5, 0.5])[:3]
+    (True, Fraction(1, 2), Fraction(1, 2))
+    """
+    like = _read(solution, "value", ())
+    table = _held("features", features, like, 2)
+    problems, unit = _agreements(
+        table, labels, example_weights, max_order, costs, pair_weights, mask, like
+    )
+    status = _read_status(solution)
+    claimed, value = _read_number(solution, "upper_bound"), _read_number(solution, "value")
+    exact = _agreement_of(solution, problems, table) * unit
+    size = unit * sum(int(problem.prospects.sum()) for problem in problems.values()) + abs(exact)
+    rounding = size * _unit_of_rounding(like) * 8
+    faults = [*_faults_of_others(solution, problems, table, unit, rounding)]
+    if not _is_near(value, exact, rounding):
+        faults.append(f"value is {_text(value)}, and the agreement is {_text(exact)}")
+    if status == "OPTIMAL" and claimed - exact > size * _OPTIMAL_WITHIN:
+        faults.append(f"status is OPTIMAL, and the bound exceeds the value {_text(exact)}")
+    found, is_complete = _largest_agreement(problems, claimed / unit, max_nodes)
+    upper = found * unit
+    note = f"the largest agreement lies between {_text(exact)} and {_text(upper)}"
+    if not is_complete:
+        note = f"the upper bound is not proven within {max_nodes} nodes: raise max_nodes"
+        faults += [note] if claimed < upper else []
+    return _conclude((-math.inf, claimed), (exact, upper), faults, note)
+
+
+def _agreements(
+    table: np.ndarray,
+    labels: Any,
+    example_weights: Any,
+    max_order: int | None,
+    costs: Any,
+    pair_weights: Any,
+    mask: Any,
+    like: np.ndarray,
+) -> tuple[dict[int, _Agreement], Fraction]:
+    """The problem of each sign, and the unit of its integers. Raises ValueError."""
+    size, most = len(table), table.shape[1] if max_order is None else max_order
+    examples = _read_examples(size, labels, None, mask, like)
+    kept, signs = examples.kept, examples.labels
+    weights = _held("example_weights", example_weights, like, 1)
+    prices = np.zeros(most + 1) if costs is None else _held("costs", costs, like, 1)
+    rewards = None if pair_weights is None else _held("pair_weights", pair_weights, like, 2)
+    given: dict[str, tuple[np.ndarray, tuple[int, ...]]] = {
+        "example_weights": (weights, (size,)),
+        "costs": (prices, (most + 1,)),
+    }
+    if rewards is not None:
+        given["pair_weights"] = (rewards, (size, size))
+    for name, (array, shape) in given.items():
+        if array.shape != shape or not (array >= 0).all():
+            raise ValueError(
+                f"{name} has shape {list(array.shape)}: expected {list(shape)}, from 0 up"
+            )
+    inner = np.zeros((kept.sum(),) * 2, int) if rewards is None else rewards[kept][:, kept]
+    is_priced = np.isfinite(prices)
+    parts = [weights[kept], np.where(is_priced, prices, 0.0), inner.ravel()]
+    whole, unit = _whole(np.concatenate([part.astype(object) for part in parts]))
+    amounts, whole_costs, whole_rewards = np.split(
+        whole, [len(parts[0]), len(parts[0]) + len(parts[1])]
+    )
+    listed: list[Number] = [
+        c if ok else math.inf for c, ok in zip(whole_costs, is_priced, strict=True)
+    ]
+    bits = table[kept].T
+    holds = np.stack([bits == 1, bits == 0], axis=1)
+    square = whole_rewards.reshape(inner.shape)
+    return {s: _agreement(s, holds, signs, amounts, square, listed) for s in (1, -1)}, unit
+
+
+def _agreement(
+    sign: int,
+    holds: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    rewards: np.ndarray,
+    costs: list[Number],
+) -> _Agreement:
+    is_own = labels == sign
+    counted = np.where(is_own[:, None] & ~is_own[None, :], rewards, 0)
+    prospects = np.where(is_own, weights, 0) + counted.sum(axis=1)
+    return _Agreement(holds, weights * labels * sign, prospects, counted, costs)
+
+
+def _agreement_of(record: Any, problems: dict[int, _Agreement], table: np.ndarray) -> Fraction:
+    """The agreement of the monomial of a record, in the unit of the problems."""
+    literals = _read_integers(record, "literals", table.shape[1:])
+    sign = int(_read_integers(record, "sign", ()))
+    if sign not in problems or not np.isin(literals, (-1, 0, 1)).all():
+        raise _RefutedError(
+            "literals or sign has an entry other than -1, 0 and +1, or the sign is 0"
+        )
+    used, problem = np.flatnonzero(literals), problems[sign]
+    if len(used) >= len(problem.costs):
+        raise _RefutedError(
+            f"literals has {len(used)} literals, and {len(problem.costs) - 1} are allowed"
+        )
+    cover = np.ones(problem.holds.shape[2], bool)
+    for attribute in used:
+        cover &= problem.holds[attribute, 0 if literals[attribute] > 0 else 1]
+    value = problem.value(cover, len(used))
+    if value == -math.inf:
+        raise _RefutedError(f"literals has {len(used)} literals, an order that costs rule out")
+    return Fraction(value)
+
+
+def _faults_of_others(
+    solution: Any,
+    problems: dict[int, _Agreement],
+    table: np.ndarray,
+    unit: Fraction,
+    rounding: Fraction,
+) -> Iterator[str]:
+    """Whether the further monomials of a solution have the values that it says."""
+    others = getattr(solution, "others", None)
+    if others is None:
+        return
+    values = _read(others, "values", is_finite=False).reshape(-1)
+    signs = _read_integers(others, "signs", values.shape)
+    literals = _read_integers(others, "literals", (len(values), table.shape[1]))
+    for index, value in enumerate(values.tolist()):
+        if value == -math.inf:  # an unused slot
+            continue
+        record = types.SimpleNamespace(literals=literals[index], sign=signs[index])
+        exact = _agreement_of(record, problems, table) * unit
+        if not math.isfinite(value) or abs(Fraction(value) - exact) > rounding:
+            yield f"others.values[{index}] is {value}, and the agreement is {_text(exact)}"
+
+
+def _largest_agreement(
+    problems: dict[int, _Agreement], goal: Number, max_nodes: int
+) -> tuple[Number, bool]:
+    """A number that no agreement exceeds, and whether the search ended: the largest bound that was
+    left out because it is at most `goal`, or the largest value found.
+    """
+    most: Number = -math.inf
+    num_nodes = 0
+    for problem in problems.values():
+        rises = all(a <= b for a, b in zip(problem.costs, problem.costs[1:], strict=False))
+        everything = np.ones(problem.holds.shape[2], bool)
+        stack = [(0, everything, 0)]
+        while stack:
+            start, cover, order = stack.pop()
+            bound = problem.bound(cover, order)
+            num_nodes += 1
+            if bound <= goal or num_nodes > max_nodes:
+                most = max(most, bound)
+                continue
+            most = max(most, problem.value(cover, order))
+            if order + 1 < len(problem.costs):
+                stack += _children(problem, start, cover, order, skips_equal=rises)
+    return most, num_nodes <= max_nodes
+
+
+def _children(
+    problem: _Agreement, start: int, cover: np.ndarray, order: int, *, skips_equal: bool
+) -> Iterator[tuple[int, np.ndarray, int]]:
+    """The monomials with one literal more, of an attribute from `start` on: (next attribute, cover,
+    order). A literal that changes no cover is skipped where a higher order costs no less.
+    """
+    for attribute in range(start, len(problem.holds)):
+        for holds in problem.holds[attribute]:
+            smaller = cover & holds
+            if not (skips_equal and (smaller == cover).all()):
+                yield attribute + 1, smaller, order + 1
+
+
+# --- leave-one-out kinds (Boyarshinov and Magdon-Ismail 2005, Section 3) --------------------------
+#
+# By definition, without the shortcuts of the paper: for each example, all optimal separators of the
+# others, the bisector of the hulls of what each classifies correctly, and its side of the example.
+
+_MOST_LEFT_OUT = 16  # about 2 s
+
+
+class _Others(NamedTuple):
+    """The examples but one."""
+
+    points: np.ndarray  # [n, 2] integers
+    labels: np.ndarray  # [n]
+    weights: np.ndarray  # [n] integers
+
+
+@_returns_reasons
+def verify_leave_one_out(
+    result: Any,
+    points: Any,
+    labels: Any,
+    *,
+    weights: Any = None,
+    mask: Any = None,
+    model: str = "max_margin",
+    max_points: int = _MOST_LEFT_OUT,
+) -> Verification:
+    """Checks the leave-one-out errors and kinds of the exact pair, by their definition
+    (Boyarshinov and Magdon-Ismail 2005, Section 3).
+
+    Args:
+      result: error [], errors [n], kinds [n], status [], as of `jboost.pair.leave_one_out`.
+      points: [n, 2]; labels: [n]; weights, mask, model: as in that call.
+      max_points: more points are not checked, and the result is not valid.
+
+    Returns:
+      A `Verification`; both bounds are the leave-one-out error.
+
+    >>> import types
+    >>> result = types.SimpleNamespace(error=1.0, errors=[1.0, 1.0], kinds=[2, 2], status=0)
+    >>> verify_leave_one_out(result, [[0.0, 0.0], [1.0, 0.0]], [-1, 1])[:3]
+    (True, Fraction(1, 1), Fraction(1, 1))
+    """
+    like = _read(result, "error", ())
+    points = _held("points", points, like, 2)
+    if model not in ("max_margin", "occurrence") or points.shape[1] != 2:
+        raise ValueError(f"model is {model!r}, points has shape {list(points.shape)}: see above")
+    examples = _read_examples(len(points), labels, weights, mask, like)
+    points = points[examples.kept]
+    if not np.isfinite(points).all():
+        raise ValueError("points has entries that are not finite: leave these rows out")
+    status = _read_status(result)
+    claimed = _read_number(result, "error")
+    kinds, errors = (
+        _read_integers(result, "kinds", examples.kept.shape),
+        _read(result, "errors", examples.kept.shape),
+    )
+    if len(points) > max_points:
+        raise _RefutedError(f"more than {max_points} points are not checked: raise max_points")
+    shares = _wrong_shares(points, examples, model)
+    expected = np.zeros(examples.kept.shape, object) + Fraction(0)
+    expected[examples.kept] = _fractions(examples.weights) * shares
+    expected_kinds = np.zeros(examples.kept.shape, int)
+    expected_kinds[examples.kept] = [1 if s == 0 else 2 if s == 1 else 3 for s in shares]
+    rounding = 8 * _unit_of_rounding(like)
+    faults = []
+    for index in np.flatnonzero(kinds != expected_kinds)[:1]:
+        faults.append(f"kinds[{index}] is {int(kinds[index])}: expected {expected_kinds[index]}")
+    is_off = abs(_fractions(errors) - expected) > rounding * expected
+    for index in np.flatnonzero(is_off)[:1]:
+        faults.append(f"errors[{index}] is {errors[index]}: expected {_text(expected[index])}")
+    mean = sum(expected, Fraction(0)) / max(len(points), 1)
+    if not _is_near(claimed, mean, (rounding + len(points) * _SUM_ROUNDING) * mean):
+        faults.append(f"error is {_text(claimed)}: expected {_text(mean)}")
+    note = f"the leave-one-out error is {_text(mean)}; status {status}"
+    return _conclude((-math.inf, math.inf), (mean, mean), faults, note)
+
+
+def _wrong_shares(points: np.ndarray, examples: _Examples, model: str) -> np.ndarray:
+    """The share [n] of the optimal separators without each example that misclassify it."""
+    whole, _ = _whole(points)
+    amounts, _ = _whole(examples.weights)
+    if len(points) == 1:  # both constants are equally likely; of occurrences there is the wrong one
+        return np.array([Fraction(1, 2 if model == "max_margin" else 1)], object)
+    list_separators = _widest_splits if model == "max_margin" else _occurrences
+    shares = np.empty(len(points), object)
+    for index, label in enumerate(examples.labels.tolist()):
+        rest = np.arange(len(points)) != index
+        others = _Others(whole[rest], examples.labels[rest], amounts[rest])
+        sides = [
+            _side_of_bisector(others.points[positive], others.points[negative], whole[index])
+            for positive, negative in list_separators(others, label)
+        ]
+        wrong = sum(side != label for side in sides)
+        shares[index] = Fraction(wrong, len(sides))
+    return shares
+
+
+_Split = tuple[np.ndarray, np.ndarray]  # [n] bool, which positives and negatives are right
+
+
+def _widest_splits(others: _Others, label: int) -> list[_Split]:
+    """The optimal separators of largest margin."""
+    splits = _optimal_splits(others)
+    gaps = [_gap(others.points[right], others.points[wrong])[0] for right, wrong in splits]
+    return [split for split, gap in zip(splits, gaps, strict=True) if gap == max(gaps)]
+
+
+def _optimal_splits(others: _Others) -> list[_Split]:
+    """What every optimal line or constant classifier has right, each set once."""
+    size = len(others.points)
+    # the sum of weights over a side in the high bits, which examples they are in the low bits
+    bits = np.array([1 << index for index in range(size)], object)
+    packed = others.weights * others.labels * (1 << size) + bits
+    sums = {int(s) for part in _side_sums(_lifted(others.points), packed) for s in part.tolist()}
+    most = max(total >> size for total in sums)
+    sides = [total % (1 << size) for total in sums if total >> size == most]
+    is_left = np.array([[side >> index & 1 for index in range(size)] for side in sides], bool)
+    is_left = is_left.reshape(len(sides), size)
+    return [(side & (others.labels > 0), ~side & (others.labels < 0)) for side in is_left]
+
+
+def _gap(left: np.ndarray, right: np.ndarray) -> tuple[Number, Any, Any]:
+    """The squared distance of two convex hulls in the plane, and the nearest points; infinite where
+    one is empty.
+    """
+    best: tuple[Number, Any, Any] = (math.inf, None, None)
+    for near, far, is_swapped in ((left, right, False), (right, left, True)):
+        for point in near:
+            for start in far:
+                for end in far:
+                    foot = _nearest_on_segment(point, start, end)
+                    distance = sum((point - foot) ** 2)
+                    if distance < best[0]:
+                        best = (distance, foot, point) if is_swapped else (distance, point, foot)
+    return best
+
+
+def _nearest_on_segment(point: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    step = end - start
+    length = int(step @ step)
+    share = Fraction(int((point - start) @ step), length) if length else Fraction(0)
+    return start + min(max(share, Fraction(0)), Fraction(1)) * step
+
+
+def _side_of_bisector(left: np.ndarray, right: np.ndarray, point: np.ndarray) -> int:
+    """The side of a point, +1 for that of `left`, 0 on the bisector of the two hulls; a constant
+    classifier where one is empty.
+    """
+    if len(left) == 0 or len(right) == 0:
+        return 1 if len(left) else -1
+    _, nearest, farthest = _gap(left, right)
+    return _sign((nearest - farthest) @ (2 * point - nearest - farthest))
+
+
+def _occurrences(others: _Others, label: int) -> list[_Split]:
+    """The model of the paper: oriented lines through each other example of class `label` whose
+    separator set is optimal, where examples of that class on the line are right; and the constant
+    classifier of the other class.
+    """
+    positive = others.labels > 0
+    optimum = _loss_of(others, _optimal_splits(others)[0])
+    found = []
+    for centre in np.flatnonzero(others.labels == label):
+        for direction in _directions(others.points - others.points[centre]):
+            sides = _cross(direction[None], others.points - others.points[centre])
+            right = np.where(others.labels == label, sides >= 0, sides < 0)
+            found.append((right & positive, right & ~positive))
+    constant = others.labels != label
+    found.append((constant & positive, constant & ~positive))
+    return [split for split in found if _loss_of(others, split) == optimum]
+
+
+def _loss_of(others: _Others, split: _Split) -> int:
+    return int(others.weights[~(split[0] | split[1])].sum())
+
+
+def _directions(steps: np.ndarray) -> Iterator[np.ndarray]:
+    """A direction in each cyclic class of oriented lines through the origin: through one of the
+    integer steps, and between neighbouring ones.
+    """
+    lines = {
+        tuple(part // math.gcd(*step) for part in step) for step in steps.tolist() if any(step)
+    }
+    if not lines:
+        yield np.array([1, 0], object)
+        return
+    around = [np.array(line, object) for line in lines | {(-x, -y) for x, y in lines}]
+    around.sort(key=functools.cmp_to_key(_compare_angles))
+    for one, following in zip(around, around[1:] + around[:1], strict=True):
+        yield one
+        are_opposite = _cross(one, following) == 0
+        yield np.array([-one[1], one[0]], object) if are_opposite else one + following
+
+
+def _compare_angles(left: np.ndarray, right: np.ndarray) -> int:
+    """Negative where the angle of `left`, in [0, 360) degrees, is the smaller one."""
+    is_lower = [bool(y < 0 or (y == 0 and x < 0)) for x, y in (left, right)]
+    return is_lower[0] - is_lower[1] or -_sign(_cross(left, right))
+
+
+# --- any result, saved models and the command line ------------------------------------------------
+
+
+class _Method(NamedTuple):
+    """How the result of a method is recognised and checked."""
+
+    fields: tuple[str, ...]  # each of which tells its results from those of methods below
+    check: Callable[..., Verification]
+    data: tuple[str, ...]  # the names of the positional data
+
+
+_METHODS = (
+    _Method(("primal", "dual"), verify_lp, ("problem",)),
+    _Method(("pair_weights", "slacks"), verify_relaxation, ("outputs", "labels", "costs")),
+    _Method(("misclassified", "anchor"), verify_pair, ("points", "labels")),
+    _Method(("kinds", "errors"), verify_leave_one_out, ("points", "labels")),
+    _Method(("literals",), verify_monomial, ("features", "labels", "example_weights")),
+    _Method(("example_weights",), verify_soft_margin, ("margins",)),
+)
+_PROGRAM = ("objective", "operator", "row_lower", "row_upper", "lower", "upper")
+_DAMAGED = (
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def verify(result: Any, *data: Any, **options: Any) -> Verification:
+    """Checks a result of any method that has a function here, which is found by the fields of the
+    result: separators, linear programs, soft margins, the relaxation of L0-RBoost, monomials and
+    leave-one-out errors.
+
+    Args:
+      result: a record with the fields of the result, of JAX or NumPy arrays.
+      *data: as for the function of the method, such as points and labels for `verify_pair`.
+      **options: as for that function, such as `weights`.
+
+    Returns:
+      A `Verification`. A result without a certificate that is known here, such as an ensemble, is
+      not valid, and the reason says what it lacks.
+
+    Raises:
+      ValueError: where the data are wrong. A wrong result never raises.
+
+    >>> import types
+    >>> solution = types.SimpleNamespace(
+    ...     coefficients=[0.5, 0.5],
+    ...     example_weights=[0.5, 0.5],
+    ...     lower_bound=0.0,
+    ...     upper_bound=-0.1,
+    ...     status=0,
+    ... )
+    >>> verify(solution, [[1.0, -1.0], [-1.0, 1.0]], nu=0.5).reason
+    'an upper bound of -0.10000000000000001 is claimed, and 0 is proven'
+    """
+    method = _method_of(result)
+    if method is None:
+        return Verification(False, -math.inf, math.inf, _what_is_missing(result))
+    return method.check(result, *data, **options)
+
+
+def _method_of(result: Any) -> _Method | None:
+    return next((m for m in _METHODS if any(hasattr(result, name) for name in m.fields)), None)
+
+
+def _what_is_missing(result: Any) -> str:
+    parts = (
+        [part.type_name for part in vars(result).values() if hasattr(part, "type_name")]
+        if (hasattr(result, "type_name"))
+        else []
+    )
+    name = " with a ".join([getattr(result, "type_name", type(result).__name__), *parts])
+    return (
+        f"a {name} has no certificate that can be checked: bounds are proven by the arrays of the"
+        " result of a solver, which it does not hold; check that result by jboost.verify.verify"
+    )
+
+
+def verify_file(
+    model: str | Path, data: str | Path, *, label: str | None = None, weights: str | None = None
+) -> Verification:
+    """Checks a saved model by a file of its data.
+
+    Args:
+      model: a file of `jboost.files.save`, or an output folder of `jboost fit`.
+      data: an .npz file with the arguments of the method's function by name (points, labels,
+        weights; objective, operator, ... for a linear program); or, for a separator, a text file
+        with a header, the columns of scores and the label.
+      label: the column of labels; None for that of the fit, else "label".
+      weights: the column of weights; None for ones.
+
+    Returns:
+      A `Verification`. The reason says what a model lacks that has no certificate.
+
+    Raises:
+      ValueError: naming the file, where the data cannot be read. A model file that is damaged is
+        not valid, and does not raise.
+
+    >>> verify_file("nowhere.npz", "data.npz").reason
+    'nowhere.npz: no model file of jboost, or damaged'
+    """
+    path = Path(model)
+    path = path / "model.npz" if path.is_dir() else path
+    try:
+        fields, metadata = _load_model(path)
+    except _DAMAGED:
+        return Verification(
+            False, -math.inf, math.inf, f"{path}: no model file of jboost, or damaged"
+        )
+    method = _method_of(fields)
+    if method is None:
+        return Verification(False, -math.inf, math.inf, f"{path}: {_what_is_missing(fields)}")
+    if Path(data).suffix == ".npz":
+        arguments = _read_arguments(data)
+    elif method.check is not verify_pair:
+        raise ValueError(f"{data}: expected an .npz file with the arrays {', '.join(method.data)}")
+    elif "score_columns" in metadata and not metadata["score_columns"]:
+        reason = "the scores are those of trained classifiers: pass points and labels as .npz"
+        return Verification(False, -math.inf, math.inf, f"{path}: {reason}")
+    else:
+        arguments = _read_table(data, metadata, fields, label, weights)
+    if method.check is verify_lp:
+        program = {name: arguments.pop(name) for name in _PROGRAM if name in arguments}
+        arguments["problem"] = types.SimpleNamespace(**program)
+    missing = [name for name in method.data if name not in arguments]
+    if missing:
+        raise ValueError(f"{data}: has no array {missing[0]}: expected {', '.join(method.data)}")
+    positional = [arguments.pop(name) for name in method.data]
+    try:
+        return method.check(fields, *positional, **arguments)
+    except TypeError as error:
+        raise ValueError(f"{data}: an array that the check does not take ({error})") from None
+
+
+def _load_model(path: Path) -> tuple[types.SimpleNamespace, dict[str, Any]]:
+    """The fields of the model in a file of `jboost.files.save`, and the metadata."""
+    with zipfile.ZipFile(path) as archive:
+        header = json.loads(archive.read("header.json"))
+        if header["format"] != "jboost-model":
+            raise ValueError("format")
+        return _load_fields(archive, header["model"], ""), dict(header["metadata"])
+
+
+def _load_fields(
+    archive: zipfile.ZipFile, description: dict[str, Any], prefix: str
+) -> types.SimpleNamespace:
+    """A record of the arrays of a description, and of the records in it."""
+    fields: dict[str, Any] = {"type_name": description["type"]}
+    for name, part in description.get("fields", {}).items():
+        if "type" in part:
+            fields[name] = _load_fields(archive, part, f"{prefix}{name}.")
+            continue
+        buffer = io.BytesIO(archive.read(f"{prefix}{name}.npy"))
+        array = np.lib.format.read_array(buffer, allow_pickle=False)
+        if part["dtype"] == "bfloat16":  # the upper half of a float32
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        fields[name] = array
+    return types.SimpleNamespace(**fields)
+
+
+def _read_arguments(path: str | Path) -> dict[str, Any]:
+    """The arrays of an .npz file by name; scalars as Python values."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+    except _DAMAGED as error:
+        raise ValueError(f"{path}: no .npz file of arrays ({error})") from None
+    return {name: array.item() if array.ndim == 0 else array for name, array in arrays.items()}
+
+
+def _read_table(
+    path: str | Path,
+    metadata: dict[str, Any],
+    fields: Any,
+    label: str | None,
+    weights: str | None,
+) -> dict[str, Any]:
+    """Points, labels and weights from a text file with a header."""
+    reading, names = metadata.get("reading") or {}, metadata.get("labels") or {}
+    label = label or names.get("column") or "label"
+    try:
+        text = Path(path).read_text(encoding=reading.get("encoding") or "utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"{path}: cannot be read ({error})") from None
+    rows = [
+        row
+        for row in csv.reader(io.StringIO(text), delimiter=reading.get("separator") or ",")
+        if row
+    ]
+    header = [name.strip() for name in rows[0]] if rows else []
+    others = [name for name in header if name not in (label, weights)]
+    scores = metadata.get("score_columns") or others[: np.size(fields.normal)]
+    if len(scores) != np.size(fields.normal):
+        raise ValueError(
+            f"{path}: has {len(scores)} columns of scores: the model has {np.size(fields.normal)}"
+        )
+    decimal = reading.get("decimal") or "."
+
+    def column(name: str, read: Callable[[str], float]) -> np.ndarray:
+        if name not in header:
+            raise ValueError(f"{path}: has no column {name}: its columns are {', '.join(header)}")
+        index = header.index(name)
+        return np.array(
+            [_cell(path, number, row, index, read) for number, row in enumerate(rows[1:])]
+        )
+
+    def number(cell: str) -> float:
+        return float(cell.replace(decimal, "."))
+
+    def sign(cell: str) -> float:
+        classes = {names.get("negative", "-1"): -1.0, names.get("positive", "1"): 1.0}
+        return classes[cell] if cell in classes else {-1.0: -1.0, 1.0: 1.0}[number(cell)]
+
+    arguments = {
+        "points": np.stack([column(name, number) for name in scores], axis=1),
+        "labels": column(label, sign),
+    }
+    return arguments | ({"weights": column(weights, number)} if weights else {})
+
+
+def _cell(
+    path: str | Path, number: int, row: Sequence[str], index: int, read: Callable[[str], float]
+) -> float:
+    try:
+        return read(row[index].strip())
+    except (ValueError, KeyError, IndexError):
+        cell = row[index] if index < len(row) else ""
+        raise ValueError(f"{path}: row {number + 1} has {cell!r}, which cannot be read") from None
+
+
+def describe(verification: Verification) -> str:
+    """A verification as text: the verdict, the proven bounds and the reason.
+
+    >>> print(describe(Verification(True, Fraction(1, 2), Fraction(1, 2), "all claims are proven")))
+    valid
+    lower bound  0.5
+    upper bound  0.5
+    reason       all claims are proven
+    """
+    return "\n".join(
+        [
+            "valid" if verification.valid else "NOT VALID",
+            f"lower bound  {_text(verification.lower)}",
+            f"upper bound  {_text(verification.upper)}",
+            f"reason       {verification.reason}",
+        ]
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs `python verify.py MODEL DATA`: prints a verification, and returns the exit status, 0 for
+    valid, 1 for not valid, 2 for data that cannot be read.
+
+    >>> main(["nowhere.npz", "data.npz"])
+    NOT VALID
+    lower bound  -inf
+    upper bound  inf
+    reason       nowhere.npz: no model file of jboost, or damaged
+    1
+    """
+    parser = argparse.ArgumentParser(
+        prog="verify.py", description="Checks the certificate of a saved model in exact arithmetic."
+    )
+    parser.add_argument("model", help="file of jboost.files.save, or folder of jboost fit")
+    parser.add_argument("data", help="data: .npz with arrays by name, or a table of scores")
+    parser.add_argument("--label", help="the column of labels, where the model does not name it")
+    parser.add_argument("--weights", help="the column of weights")
+    options = parser.parse_args(arguments)
+    try:
+        verification = verify_file(
+            options.model, options.data, label=options.label, weights=options.weights
+        )
+    except ValueError as error:
+        print(f"verify: error: {error}", file=sys.stderr)
+        return 2
+    print(describe(verification))
+    return 0 if verification.valid else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

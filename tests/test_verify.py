@@ -1,0 +1,496 @@
+"""jboost.verify: it accepts genuine results, no false one, and runs where jax is not installed."""
+
+import ast
+import itertools
+import math
+import re
+import subprocess
+import sys
+import types
+from fractions import Fraction
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import batches
+import certificates
+import jboost
+from jboost import verify
+from oracles import leave_one_out, monomials, pair, pair_space
+
+FILE = Path(verify.__file__)
+INF = math.inf
+
+
+def record(**fields):
+    return types.SimpleNamespace(**{name: np.asarray(value) for name, value in fields.items()})
+
+
+# Two points on an axis, the line between them, by hand.
+POINTS, LABELS = np.array([[0.0, 0.0], [2.0, 0.0]]), np.array([-1, 1])
+
+
+def line(**changes):
+    fields = {
+        "normal": [1.0, 0.0],
+        "anchor": [1.0, 0.0],
+        "bias": 0.0,
+        "offset": -1.0,
+        "loss": 0.0,
+        "lower_bound": 0.0,
+        "margin": 1.0,
+        "misclassified": [False, False],
+        "status": 0,
+    }
+    return record(**{**fields, **changes})
+
+
+# --- genuine and tampered results -----------------------------------------------------------------
+
+
+def check_survey(kind, count, copies, seed):
+    found = certificates.survey(kind, np.random.default_rng(seed), count, copies)
+    assert found.refused == []
+    assert found.accepted == []
+    assert found.num_false > found.num_tampered // 5  # the test has something to find
+
+
+@pytest.mark.parametrize("kind", ["pair", "soft margin"])
+def test_verify_accepts_genuine_results_and_no_false_ones(kind):
+    check_survey(kind, 24, 6, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", certificates.KINDS)
+def test_verify_accepts_2000_genuine_results_and_none_of_20000_tampered_ones_that_is_false(kind):
+    check_survey(kind, 334, 10, seed=2)
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+
+
+def least_loss(points, labels, weights=None):
+    points, labels = np.asarray(points), np.asarray(labels)
+    examples = verify._read_examples(len(points), labels, weights, None, np.zeros(0))
+    return verify._least_loss(points[examples.kept], examples)
+
+
+def test_enumeration_of_verify_pair_is_the_brute_force_on_degenerate_sets():
+    for points, labels, weights, mask in zip(*pair.random_degenerate_sets(3, 300, 9), strict=True):
+        case = points[mask], labels[mask], weights[mask]
+        assert least_loss(*case) == pair.optimal_pair(*case).loss
+
+
+def test_enumeration_of_verify_pair_is_the_brute_force_in_space():
+    rng = np.random.default_rng(4)
+    for _ in range(12):
+        points, labels = rng.integers(0, 3, (7, 3)), rng.choice([-1, 1], 7)
+        assert (
+            least_loss(points, labels)
+            == pair_space.optimal_space(points, labels, np.ones(7, int)).loss
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fat", ["removed", "flipped"])
+def test_verify_pair_accepts_genuine_separators_of_degenerate_sets(fat, x64):
+    rng = np.random.default_rng(0)
+    points, labels, weights, mask = pair.random_degenerate_sets(11, 1500, 9)
+    # off the grid, so that some are collinear but for rounding, and rounding turns some signs
+    points = points * rng.normal(size=(1500, 1, 1)) + rng.normal(size=(1500, 1, 2)) * 1e3
+    separators = batches.solve_batch(
+        jboost.pair.optimal_separator, points, labels, weights, mask, fat=fat
+    )
+    for index in range(1500):
+        one = jax.tree.map(lambda leaf, index=index: leaf[index], separators)
+        options = {"weights": weights[index], "mask": mask[index], "fat": fat}
+        found = verify.verify(one, points[index], labels[index], **options)
+        assert found.valid, found.reason
+
+
+@pytest.mark.parametrize(
+    ("points", "labels", "loss"),
+    [
+        (np.zeros((0, 2)), [], 0),
+        ([[1.0, 2.0]], [1], 0),
+        ([[1.0, 2.0]] * 3, [1, -1, -1], 1),
+        ([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]], [1, -1, 1], 1),
+        ([[1e300, 0.0], [-1e300, 1e-300], [0.0, 5e-301]], [1, 1, -1], 1),
+        # of one positive, surrounded by negatives, the paper's Lemma 2.5 misses the constant
+        ([[0, 0], [2, 1], [1, 2], [-1, 1], [-2, -1], [-1, -2], [1, -1]], [1] + [-1] * 6, 1),
+    ],
+)
+def test_enumeration_of_verify_pair_on_few_points_and_extreme_values(points, labels, loss):
+    assert least_loss(points, labels) == loss
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"loss": 1.0}, "loss is 1, and the separator misclassifies 0"),
+        ({"lower_bound": 1.0}, "a lower bound of 1 is claimed, and 0 is proven"),
+        ({"margin": 2.0}, "margin is 2, and its square should be 1"),
+        ({"offset": 1.0}, "offset is 1, and bias - normal . anchor is -1"),
+        ({"misclassified": [True, False]}, r"misclassified\[0\] is True"),
+        ({"misclassified": [True]}, r"misclassified has shape \[1\]: expected \[2\]"),
+        ({"normal": [math.nan, 0.0]}, "normal has entries that are not finite"),
+        ({"normal": [-1.0, 0.0], "offset": 1.0}, "loss is 0, and the separator misclassifies 2"),
+        ({"lower_bound": math.nan}, "lower_bound has entries that are not finite numbers"),
+        ({"status": 2}, "its status is INVALID_INPUT"),
+        ({"status": 99}, "status is 99, which is no status"),
+        ({"normal": ["a", "b"]}, "normal has dtype <U1: expected numbers"),
+    ],
+)
+def test_verify_pair_says_which_claim_is_wrong(changes, reason):
+    assert verify.verify(line(), POINTS, LABELS).valid
+    found = verify.verify(line(**changes), POINTS, LABELS)
+    assert not found.valid
+    assert re.search(reason, found.reason)
+
+
+def test_verify_pair_says_that_status_optimal_is_wrong():
+    separator = line(
+        normal=[-1.0, 0.0], offset=1.0, loss=2.0, misclassified=[True, True], margin=INF
+    )
+    assert "status is OPTIMAL, and another" in verify.verify(separator, POINTS, LABELS).reason
+
+
+def test_verify_pair_claims_nothing_beyond_max_points():
+    assert verify.verify_pair(line(), POINTS, LABELS, max_points=1).valid  # it claims no bound
+    points = np.array([[0.0, 0.0], [0.0, 0.0], [2.0, 0.0]])
+    separator = line(misclassified=[True, False, False], loss=1.0, lower_bound=1.0)
+    labels = [1, -1, 1]
+    assert verify.verify_pair(separator, points, labels).valid
+    found = verify.verify_pair(separator, points, labels, max_points=1)
+    assert not found.valid
+    assert found.lower == 0
+    assert "raise max_points" in found.reason
+
+
+# --- linear programs ------------------------------------------------------------------------------
+
+
+def program(objective, matrix, row_lower, row_upper, lower=0.0, upper=INF):
+    return types.SimpleNamespace(
+        objective=np.asarray(objective),
+        operator=np.asarray(matrix),
+        row_lower=np.asarray(row_lower),
+        row_upper=np.asarray(row_upper),
+        lower=np.asarray(lower),
+        upper=np.asarray(upper),
+    )
+
+
+# Hillier and Lieberman's example: x = (2, 6), value -36, duals (0, -1.5, -1).
+WYNDOR = program([-3.0, -5.0], [[1.0, 0.0], [0.0, 2.0], [3.0, 2.0]], -INF, [4.0, 12.0, 18.0])
+
+
+def solution(**changes):
+    fields = {"primal": [2.0, 6.0], "dual": [0.0, -1.5, -1.0], "status": 0}
+    return record(**{**fields, "lower_bound": -36.0, "upper_bound": -36.0, **changes})
+
+
+def test_verify_lp_proves_the_optimum_of_a_textbook():
+    assert verify.verify(solution(), WYNDOR)[:3] == (True, -36, -36)
+    off = solution(primal=[2.0 + 1e-9, 6.0 + 1e-9])  # misses two rows by rounding
+    assert verify.verify(off, WYNDOR).upper == -36
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"lower_bound": -35.999}, {"upper_bound": -36.001}, {"dual": [1.0, 1.0, 1.0]}, {"status": 9}],
+)
+def test_verify_lp_refuses_what_is_not_proven(changes):
+    found = verify.verify(solution(**changes), WYNDOR)
+    assert not found.valid
+    assert found.lower <= -36 <= found.upper
+
+
+def test_verify_lp_checks_rays():
+    crossed = program([1.0], [[1.0], [1.0]], [2.0, -INF], [INF, 1.0], lower=-INF)
+    ray = record(primal=[0.0], dual=[1.0, -1.0], lower_bound=INF, upper_bound=INF, status=9)
+    assert verify.verify(ray, crossed)[:2] == (True, INF)
+    feasible = program([1.0], [[1.0], [1.0]], [1.0, -INF], [INF, 1.0], lower=-INF)
+    assert not verify.verify(ray, feasible).valid
+    falling = program([-1.0, 0.0], [[1.0, -1.0]], 0.0, 0.0)
+    ray = record(primal=[1.0, 1.0], dual=[0.0], lower_bound=-INF, upper_bound=INF, status=10)
+    assert verify.verify(ray, falling).valid
+    assert not verify.verify(record(**{**vars(ray), "primal": [1.0, -1.0]}), falling).valid
+
+
+def test_verify_lp_takes_programs_without_rows():
+    bare = program([1.0, -1.0], np.zeros((0, 2)), np.zeros(0), np.zeros(0), upper=3.0)
+    ends = record(primal=[0.0, 3.0], dual=np.zeros(0), lower_bound=-3.0, upper_bound=-3.0, status=0)
+    assert verify.verify(ends, bare)[:3] == (True, -3, -3)
+
+
+# --- soft margins, the relaxation, monomials, leave-one-out ---------------------------------------
+
+
+# One hypothesis, +1, of one positive and one negative example, which cannot both be right.
+POOL = [[1], [1]], [1, -1], [0.0]
+RELAXATION = record(
+    coefficients=[1.0],
+    selected=[1.0],
+    slacks=[0.0, 1.0],
+    example_weights=[0.0, 0.5],
+    pairs=[[1, 0]],
+    pair_weights=[0.0],
+    lower_bound=0.0,
+    upper_bound=1.0,
+    status=0,
+)
+VOTES = record(
+    coefficients=[0.5, 0.5],
+    example_weights=[0.5, 0.5, 0.0],
+    lower_bound=0.25,
+    upper_bound=0.375,
+    status=0,
+)
+
+
+def test_verify_soft_margin_sorts_margins_and_caps_weights():
+    margins = np.array([[1.0, -0.5], [-0.25, 1.0], [0.5, 0.5]])
+    votes = VOTES
+    found = verify.verify(votes, margins, nu=2 / 3, votes="simplex")
+    # caps of one half but for rounding: margins 1/4 and 3/8 make 5/16, edges 3/8 and 1/4
+    assert found.valid
+    assert float(found.lower) == pytest.approx(5 / 16)
+    assert float(found.upper) == pytest.approx(3 / 8)
+    hard = jboost.relaxations.hard_margin()
+    assert verify.verify(votes, margins, hard).lower == Fraction(1, 4)
+    too_good = record(**{**vars(votes), "lower_bound": 0.26})
+    assert not verify.verify(too_good, margins, hard).valid
+
+
+def test_verify_soft_margin_refuses_votes_of_nothing():
+    votes = record(
+        coefficients=[0.0], example_weights=[1.0], lower_bound=0, upper_bound=1, status=0
+    )
+    assert "no vote" in verify.verify(votes, [[1.0]], votes="simplex").reason
+    assert verify.verify(votes, [[1.0]], votes="ball").lower == 0
+
+
+def test_verify_relaxation_refuses_pairs_of_one_class_and_cuts_that_are_missed():
+    data, good = POOL, dict(vars(RELAXATION))
+    assert verify.verify(RELAXATION, *data, margin=1.0)[:3] == (True, 1, 1)
+    missed = record(**{**good, "slacks": [0.0, 0.5]})
+    assert "all rows of margins" in verify.verify(missed, *data, margin=1.0).reason
+    strange = record(**{**good, "pairs": [[0, 0]], "pair_weights": [0.5]})
+    assert "not of opposite classes" in verify.verify(strange, *data, margin=1.0).reason
+    unlisted = record(**{**good, "pair_weights": [[[0.5]]]})
+    assert "list_pairs" in verify.verify(unlisted, *data, margin=1.0).reason
+
+
+def test_search_of_verify_monomial_is_the_brute_force():
+    rng = np.random.default_rng(5)
+    for _ in range(30):
+        features, labels = rng.integers(0, 2, (8, 4)), rng.choice([-1, 1], 8)
+        weights, costs = rng.integers(0, 9, 8) / 8, rng.integers(0, 5, 4) / 16
+        rewards = rng.integers(0, 3, (8, 8)) / 32
+        best = monomials.exact_best(
+            features, labels, weights, max_order=3, costs=costs, pairs=rewards
+        )
+        options = {"max_order": 3, "costs": costs, "pair_weights": rewards}
+        data = features, labels, weights
+        nothing = monomials.exact_value(np.zeros(4, int), 1, *data, costs=costs, pairs=rewards)
+        claim = {"literals": np.zeros(4, int), "sign": 1, "value": float(nothing), "status": 3}
+        exact = verify.verify(record(**claim, upper_bound=float(best)), *data, **options)
+        assert exact.valid
+        assert exact.upper == best
+        below = verify.verify(record(**claim, upper_bound=float(best) - 1e-6), *data, **options)
+        assert not below.valid
+        assert below.upper >= best
+
+
+def test_verify_monomial_says_that_its_search_ended():
+    data = np.eye(6, dtype=int), [1, -1] * 3, np.ones(6)
+    claim = record(literals=[0] * 6, sign=1, value=0.0, upper_bound=0.5, status=0)
+    assert "raise max_nodes" in verify.verify(claim, *data, max_nodes=3).reason
+
+
+@pytest.mark.parametrize("model", ["max_margin", "occurrence"])
+def test_shares_of_verify_leave_one_out_are_those_of_the_oracle(model):
+    rng = np.random.default_rng(6)
+    for size in (0, 1, 2, 3, 5, 6):
+        points, labels = rng.integers(0, 3, (size, 2)), rng.choice([-1, 1], size)
+        truth = leave_one_out.leave_one_out(points, labels, model=model)
+        result = record(
+            error=float(truth.error),
+            errors=np.array(truth.errors, float),
+            kinds=np.array(truth.kinds, int),
+            status=0,
+        )
+        found = verify.verify(result, points, labels, model=model)
+        assert found.valid
+        assert found.lower == truth.error
+        if size:
+            result.kinds[0] = result.kinds[0] % 3 + 1
+            assert "kinds[0]" in verify.verify(result, points, labels, model=model).reason
+
+
+# --- what is not known, and bad data --------------------------------------------------------------
+
+
+def test_verify_says_that_an_ensemble_has_no_certificate():
+    found = verify.verify(record(votes=[1.0], constant=0.0))
+    assert not found.valid
+    assert "has no certificate" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: verify.verify(line(), POINTS, [0, 1]), "labels has entries other than"),
+        (lambda: verify.verify(line(), POINTS, LABELS[:1]), r"labels has shape \[1\]"),
+        (lambda: verify.verify(line(), POINTS[0], LABELS), r"points has shape \[2\]"),
+        (lambda: verify.verify(line(), POINTS, LABELS, weights=[-1, 1]), "weights has entries"),
+        (lambda: verify.verify(line(), POINTS, LABELS, fat="thin"), "fat is 'thin'"),
+        (lambda: verify.verify(line(), POINTS * np.nan, LABELS), "points has entries"),
+        (lambda: verify.verify(solution(), program([1.0], [[1.0]], 0.0, [0.0, 1.0])), "row_upper"),
+    ],
+)
+def test_verify_raises_on_bad_data(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+MONOMIAL = record(literals=[1], sign=1, value=0.5, upper_bound=0.5, status=0)
+LEFT_OUT = record(error=1.0, errors=[1.0, 1.0], kinds=[2, 2], status=0)
+GENUINE = {
+    "pair": (line(), (POINTS, LABELS), {}),
+    "lp": (solution(), (WYNDOR,), {}),
+    "soft margin": (
+        VOTES,
+        ([[1.0, -0.5], [-0.25, 1.0], [0.5, 0.5]],),
+        {"nu": 0.5, "votes": "ball"},
+    ),
+    "relaxation": (RELAXATION, POOL, {"margin": 1.0}),
+    "monomial": (MONOMIAL, ([[1], [0]], [1, -1], [0.5, 0.5]), {}),
+    "leave one out": (LEFT_OUT, (POINTS, LABELS), {}),
+}
+GARBAGE = (
+    None,
+    "text",
+    object(),
+    [],
+    0,
+    -1,
+    7.5,
+    1e300,
+    -1e300,
+    5e-324,
+    INF,
+    -INF,
+    math.nan,
+    True,
+    1j,
+    [[1.0], [2.0, 3.0]],
+    np.zeros((2, 2, 2)),
+)
+
+
+@pytest.mark.parametrize("kind", GENUINE)
+def test_verify_never_raises_on_a_wrong_certificate(kind):
+    result, data, options = GENUINE[kind]
+    assert verify.verify(result, *data, **options).valid
+    for name, value in vars(result).items():
+        array = np.asarray(value)
+        filled = [np.full(array.shape, g) for g in GARBAGE if isinstance(g, int | float)]
+        for garbage in (*GARBAGE, *filled):
+            wrong = types.SimpleNamespace(**{**vars(result), name: garbage})
+            assert isinstance(verify.verify(wrong, *data, **options), verify.Verification)
+        missing = types.SimpleNamespace(**{k: v for k, v in vars(result).items() if k != name})
+        assert not verify.verify(missing, *data, **options).valid
+
+
+# --- saved models, and the file alone -------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A model file and a table of its data."""
+    fields = {name: np.asarray(value, value.dtype) for name, value in vars(line()).items()}
+    jboost.files.save(jboost.pair.Separator(**fields), tmp_path / "model.npz")
+    (tmp_path / "data.csv").write_text("a,b,label\n0,0,-1\n2,0,1\n", encoding="utf-8")
+    np.savez(tmp_path / "data.npz", points=POINTS, labels=LABELS, fat="removed")
+    return tmp_path
+
+
+@pytest.mark.parametrize("data", ["data.csv", "data.npz"])
+def test_verify_file_reads_tables_and_arrays(saved, data):
+    assert verify.verify_file(saved / "model.npz", saved / data).valid
+
+
+def test_verify_file_never_raises_on_a_damaged_model(saved):
+    content = (saved / "model.npz").read_bytes()
+    for end in range(0, len(content), 97):
+        (saved / "cut.npz").write_bytes(content[:end])
+        assert not verify.verify_file(saved / "cut.npz", saved / "data.csv").valid
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,label\n0,-1\n", "has 1 columns of scores"),
+        ("a,b,c\n0,0,1\n", "has no column label"),
+        ("a,b,label\n0,x,1\n", "row 1 has 'x'"),
+        ("a,b,label\n0,0,maybe\n", "row 1 has 'maybe'"),
+        ("", "has 0 columns of scores"),
+    ],
+)
+def test_verify_file_names_what_a_table_lacks(saved, text, message):
+    (saved / "bad.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        verify.verify_file(saved / "model.npz", saved / "bad.csv")
+
+
+def run_alone(folder, *arguments):
+    """The file as a script where nothing of jboost and JAX can be imported."""
+    code = (
+        "import runpy, sys;"
+        "sys.modules |= dict.fromkeys(('jax', 'jaxlib', 'optax', 'chex', 'jboost'));"
+        f"sys.argv = ['verify.py', *{list(map(str, arguments))!r}];"
+        f"runpy.run_path({str(FILE)!r}, run_name='__main__')"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_file_of_verify_runs_where_jax_is_not_installed(saved):
+    ended = run_alone(saved, "model.npz", "data.csv")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines()[0] == "valid"
+    (saved / "data.csv").write_text("a,b,label\n0,0,1\n2,0,1\n", encoding="utf-8")
+    ended = run_alone(saved, "model.npz", "data.csv")
+    assert ended.returncode == 1
+    assert "misclassified[0]" in ended.stdout
+    ended = run_alone(saved, "model.npz", "nowhere.csv")
+    assert ended.returncode == 2
+    assert "nowhere.csv: cannot be read" in ended.stderr
+
+
+def test_file_of_verify_imports_numpy_and_the_standard_library_only():
+    tree = ast.parse(FILE.read_text(encoding="utf-8"))
+    names = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert names - {"numpy"} <= sys.stdlib_module_names
+
+
+def test_sections_of_verify_have_at_most_300_lines():
+    lines = FILE.read_text(encoding="utf-8").splitlines()
+    starts = [i for i, text in enumerate(lines) if text.startswith("# ---")] + [len(lines)]
+    for start, end in itertools.pairwise(starts):
+        assert end - start <= 300, lines[start]
