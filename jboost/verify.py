@@ -836,12 +836,16 @@ def verify_soft_margin(
     coefficients = _read(solution, "coefficients")
     matrix = _margins_matrix(margins, coefficients)
     num_rows, num_columns = matrix.shape
+    if votes not in (None, "simplex", "ball"):
+        raise ValueError(f"votes is {votes!r}: expected 'simplex', 'ball' or None")
     is_simplex = hasattr(solution, "warm") if votes is None else votes == "simplex"
     coefficients = _fractions(_read(solution, "coefficients", (num_columns,)))
     example_weights = _fractions(_read(solution, "example_weights", (num_rows,)))
     examples = _read_examples(num_rows, None, weights, mask, _read(solution, "coefficients"))
     if is_simplex and relaxation is None and nu is None and cap is None:
         nu = 0.1  # the default of `jboost.lpboost.solve`
+    if not examples.kept.any():
+        raise ValueError("weights and mask leave no example: expected one at least")
     caps = _caps(relaxation, nu, cap, examples, _read(solution, "coefficients"))
     claimed = _read_number(solution, "lower_bound"), _read_number(solution, "upper_bound")
     status = _read_status(solution)
@@ -1641,16 +1645,19 @@ def _method_of(result: Any) -> _Method | None:
 
 
 def _what_is_missing(result: Any) -> str:
-    parts = (
-        [part.type_name for part in vars(result).values() if hasattr(part, "type_name")]
-        if (hasattr(result, "type_name"))
-        else []
-    )
-    name = " with a ".join([getattr(result, "type_name", type(result).__name__), *parts])
+    """Why a result of no known method is not valid, for a message."""
+    parts = [part.type_name for part in getattr(result, "__dict__", {}).values() if _is_model(part)]
+    name = result.type_name if _is_model(result) else type(result).__name__
     return (
-        f"a {name} has no certificate that can be checked: bounds are proven by the arrays of the"
-        " result of a solver, which it does not hold; check that result by jboost.verify.verify"
+        f"a {' of '.join([name, ', '.join(parts)] if parts else [name])} has no certificate that"
+        " can be checked: bounds are proven by the arrays of the result of a solver, which it does"
+        " not hold; check that result by jboost.verify.verify"
     )
+
+
+def _is_model(part: Any) -> bool:
+    """Whether it is a record that was read from a model file."""
+    return isinstance(part, types.SimpleNamespace) and hasattr(part, "type_name")
 
 
 def verify_file(

@@ -229,7 +229,7 @@ def _monomial_is_false(optimum, data, costs, result):
         return True
     exact = monomials.exact_value(result.literals, int(result.sign), *data, costs=costs)
     is_near = abs(Fraction(float(result.value)) - exact) <= Fraction(1, 2**18)
-    return bool(not result.upper_bound >= optimum or not is_near)
+    return bool(not float(result.upper_bound) >= optimum or not is_near)
 
 
 @jax.jit

@@ -273,6 +273,21 @@ def test_verify_soft_margin_refuses_votes_of_nothing():
     assert verify.verify(votes, [[1.0]], votes="ball").lower == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"votes": "any"}, "votes is 'any'"),
+        ({"nu": 0.5, "cap": 0.5}, "nu and cap are both given"),
+        ({"nu": -0.5}, "nu is -0.5"),
+        ({"mask": [False] * 3}, "leave no example"),
+        ({"relaxation": jboost.relaxations.squared_norm(1.0)}, "relaxation is a SquaredNorm"),
+    ],
+)
+def test_verify_soft_margin_raises_on_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        verify.verify(VOTES, np.zeros((3, 2)), **options)
+
+
 def test_verify_relaxation_refuses_pairs_of_one_class_and_cuts_that_are_missed():
     data, good = POOL, dict(vars(RELAXATION))
     assert verify.verify(RELAXATION, *data, margin=1.0)[:3] == (True, 1, 1)
