@@ -49,7 +49,12 @@ autodoc_preserve_defaults = True
 autodoc_type_aliases = {
     name: name for name in ("Array", "ArrayLike", "PyTree", "OnStep", "Initializer")
 }
-autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_default_options = {
+    "members": True,
+    "member-order": "bysource",
+    # scikit-learn makes these, with references into its own documentation
+    "exclude-members": "set_fit_request, set_score_request, set_callbacks",
+}
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
