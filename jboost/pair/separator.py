@@ -59,8 +59,7 @@ def optimal_separator(
 
     Guarantees:
       * The search is exact for every finite input: repeated points, collinear points, both labels
-      at
-        one position, integer grids, general floats. No tolerance decides a tie. Comparisons that
+        at one position, integer grids, general floats. No tolerance decides a tie. Comparisons that
         fast keys do not decide are repeated with exact predicates. 64-bit types need not be
         enabled. Points are used as they are after the cast to a float type (without 64-bit types,
         float64 input is rounded to float32 first).
