@@ -69,7 +69,12 @@ def test_fit_writes_model_report_and_figures(folder):
     assert model["status"] == "OPTIMAL"
     assert 0 < model["lower_bound"] <= model["upper_bound"] <= model["lower_bound"] * (1 + 1e-6)
     assert sum(example["weight"] for example in model["support"]) == pytest.approx(1)
-    assert report["penalty"] == {"chosen": 0.1, "losses": [], "candidates": 0}
+    assert report["penalty"] == {
+        "chosen": 0.1,
+        "losses": [],
+        "candidates": 0,
+        "validation": 0.0,
+    }
     said = (folder / "said.txt").read_text(encoding="utf-8")
     assert f"support     {len(model['support'])} of {ROWS} examples have weight" in said
     assert "text columns are left out (colour)" in said
