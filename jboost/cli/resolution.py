@@ -136,7 +136,7 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         )
     if filled["resume"] and filled["checkpoint"] is None:
         raise ValueError(
-            "--resume goes on from the state in a folder: name it by --checkpoint FOLDER"
+            "--resume continues from a saved state: name the folder with --checkpoint FOLDER"
         )
     chooses_size = CV in (filled["max_order"], filled["max_rules"])
     if chooses_size and (

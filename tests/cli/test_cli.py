@@ -276,7 +276,7 @@ def test_a_second_fit_needs_leave_and_spares_foreign_files(run, data):
     first = Path("out/report.json").stat().st_mtime_ns
     code, _, err = run(*fit)
     assert code == 2
-    assert "the output folder is there already: add --overwrite" in err
+    assert "the output folder already exists: add --overwrite" in err
     assert Path("out/report.json").stat().st_mtime_ns == first
     assert run(*fit, "--force")[0] == 0
     assert Path("out/report.json").stat().st_mtime_ns > first
@@ -583,7 +583,7 @@ def test_the_folder_that_one_works_in_stays(run, data, monkeypatch, output):
     monkeypatch.chdir("out/deep")
     assert_refused(
         *run("fit", "--data", data, *SCORES, "--output", output, "--overwrite"),
-        f"{output}: the output folder is made anew",
+        f"{output}: the output folder is replaced",
     )
     assert names_in(data.parent / "out") == ["deep"]
 
@@ -656,8 +656,8 @@ def test_a_lack_of_memory_is_no_bug():
         MemoryError("Unable to allocate 291. GiB"),
         jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
     ):
-        assert cli._told(error).startswith("out of memory (")
-    assert cli._told(RuntimeError("INTERNAL: a bug")) is None
+        assert cli._message(error).startswith("out of memory (")
+    assert cli._message(RuntimeError("INTERNAL: a bug")) is None
 
 
 @pytest.fixture

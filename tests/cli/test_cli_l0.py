@@ -302,7 +302,7 @@ def test_inspect_says_what_fit_said(report, run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--time-limit", "0.000001"), "--time-limit 1e-06 was over after reading"),
+        (("--time-limit", "0.000001"), "--time-limit 1e-06 expired during reading"),
         (("--time-limit", "0"), "0"),
         (
             ("--max-order", "cv", "--vote", "relaxed"),

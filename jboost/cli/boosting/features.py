@@ -27,9 +27,8 @@ from jboost.data.binarization import Binarizer
 from jboost.data.table import Table
 
 _TEXT_IS_LEFT_OUT = "pool"
-_COPIES = (
-    8  # copies of all bits in memory at a time: on the host, padded, and sorted by the learner
-)
+# Copies of all bits that are in memory at a time: on the host, padded, and sorted by the learner.
+_COPIES = 8
 _TAKES_GAPS = ("stumps", "literals", "trees")
 
 
@@ -55,11 +54,11 @@ class Features:
             *self.binarizer.bit_names,
         )
 
-    def columns_at(self, places: Sequence[int]) -> set[str]:
+    def columns_at(self, indices: Sequence[int]) -> set[str]:
         """Returns the columns of the table from which the features at these indices are made."""
-        bits = [place - len(self.plain) for place in places if place >= len(self.plain)]
+        bits = [index - len(self.plain) for index in indices if index >= len(self.plain)]
         attributes = np.asarray(self.binarizer.attributes)[bits]
-        return {self.plain[place] for place in places if place < len(self.plain)} | {
+        return {self.plain[index] for index in indices if index < len(self.plain)} | {
             self.binarizer.names[attribute] for attribute in attributes
         }
 
@@ -96,8 +95,8 @@ def fit(source: Source, settings: Settings) -> Features:
     found = Features(numeric, categorical, numeric if settings.cuts == UNCUT else (), binarizer)
     if found.size == 0:
         raise ValueError(
-            f"{table.source}: no column takes two values on the training rows, so there is nothing"
-            " to ask: give columns that vary"
+            f"{table.source}: no column takes two values on the training rows: provide columns that"
+            " vary"
         )
     return found
 

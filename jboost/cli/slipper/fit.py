@@ -94,7 +94,7 @@ def fit(settings: Settings, say: Any) -> None:
         },
         draw=lambda folder: _draw(found.fit, ensemble, bits, labels, settings, folder),
         lines=lambda report: [
-            f"attributes  {report['model']['attributes']['bits']} yes-or-no questions",
+            f"attributes  {report['model']['attributes']['bits']} Boolean conditions",
             *report_module.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
         ],
     )
