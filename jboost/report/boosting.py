@@ -126,7 +126,7 @@ def choice_lines(choice: Mapping[str, Any]) -> list[str]:
     ...     "\n".join(choice_lines({"chosen": 0.3, "losses": losses, "rows": 60, "candidates": 4}))
     ... )
     nu          0.3: held-out loss 25.00% ± 1.00%, chosen
-                0.2: held-out loss 25.00% ± 1.00%, says nothing: no soft margin above the tolerance
+                0.2: held-out loss 25.00% ± 1.00%, no soft margin above the tolerance
                 0.1: not tried
     note: the choice of nu was ended after 3 of 4 values
     """
@@ -148,7 +148,7 @@ def choice_lines(choice: Mapping[str, Any]) -> list[str]:
 def _candidate(row: Mapping[str, Any], chosen: float) -> str:
     if row["mean"] is None:
         return f"{row['nu']:g}: not tried"
-    told = "" if row["says_something"] else ", says nothing: no soft margin above the tolerance"
+    told = "" if row["says_something"] else ", no soft margin above the tolerance"
     return (
         f"{row['nu']:g}: held-out loss {row['mean']:.2%} ±"
         f" {row['standard_error']:.2%}{told}{', chosen' if row['nu'] == chosen else ''}"

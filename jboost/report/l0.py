@@ -343,7 +343,7 @@ def _vote(model: Mapping[str, Any], mapping: LabelMapping) -> str:
 
 def _risk(bound: float) -> str:
     text = f"{bound:.4g} for the error on as many new rows, with probability {1 - DELTA:.4g}"
-    return text if bound < 1 else f"{text}: it says nothing"
+    return text if bound < 1 else f"{text}: the bound is vacuous"
 
 
 def _number(value: float | None) -> str:

@@ -40,7 +40,7 @@ def assess(
     >>> assess(0.0, labels, weights, remedy="a greater --nu")
     {'says_something': True, 'constant_loss_rate': 0.25, 'reasons': [], 'remedy': None}
     >>> lines(assess(0.25, labels, weights, remedy="a greater --nu"))
-    ['verdict     says nothing: ... and the larger class alone 25.00%. Remedy: a greater --nu']
+    ['verdict     not informative: ... and the larger class alone 25.00%. Remedy: a greater --nu']
     """
     total = math.fsum(weights)
     constant = min(math.fsum(weights[labels == sign]) for sign in (-1, 1)) / total
@@ -82,7 +82,7 @@ def lines(verdict: Mapping[str, Any]) -> list[str]:
     if verdict["says_something"]:
         return []
     return [
-        f"verdict     says nothing: {'; '.join(verdict['reasons'])}. Remedy: {verdict['remedy']}"
+        f"verdict     not informative: {'; '.join(verdict['reasons'])}. Remedy: {verdict['remedy']}"
     ]
 
 

@@ -335,7 +335,7 @@ def test_a_vote_that_says_nothing_is_not_called_optimal_alone(bounds, loss, reas
     said = boosting.lines(fit, [])
     status = next(line for line in said if line.startswith("status"))
     if reasons:
-        verdict = next(line for line in said if line.startswith("verdict     says nothing: "))
+        verdict = next(line for line in said if line.startswith("verdict     not informative: "))
         assert verdict.endswith(
             "Remedy: a greater --nu than 0.1, --nu cv, or a smaller --tolerance"
         )
@@ -348,14 +348,14 @@ def test_a_vote_that_says_nothing_is_not_called_optimal_alone(bounds, loss, reas
         bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.8, tried), settings
     )
     assert exhausted["remedy"] == (
-        "another --learner or other columns, as no nu that was tried says anything"
+        "another --learner or other columns: no tried nu has a soft margin above the tolerance"
         if reasons
         else None
     )
 
 
 @pytest.mark.slow
-def test_a_nu_too_small_is_said_to_say_nothing(run, hard):
+def test_too_small_a_nu_is_reported_as_not_informative(run, hard):
     _, settings = hard
     data = ("--data", settings.data, "--label", "ill", "--ignore", "cost", "--method", "lpboost")
     code, out, err = run("fit", *data, *QUICK, "--nu", "0.05", "--output", "nothing")
@@ -363,7 +363,7 @@ def test_a_nu_too_small_is_said_to_say_nothing(run, hard):
     verdict = read_report("nothing/report.json")["boosting"]["verdict"]
     assert not verdict["says_something"]
     for said in (out, run("inspect", "nothing")[1]):
-        assert f"verdict     says nothing: {verdict['reasons'][0]}" in said
+        assert f"verdict     not informative: {verdict['reasons'][0]}" in said
         assert f"Remedy: {verdict['remedy']}" in said
 
 
@@ -558,7 +558,7 @@ def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
         (("--method", "lpboost", "--nu", "few"), "'few' is not a valid float"),
         (
             ("--method", "lpboost", "--folds", "30"),
-            "or give one number to --nu, and nothing is chosen",
+            "or give a single number to --nu",
         ),
         (
             ("--method", "relaxed-margin", "--nu", "0.1", "--nu", "0.2", "--folds", "30"),

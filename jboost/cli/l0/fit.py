@@ -96,7 +96,7 @@ def fit(settings: Settings, say: Any) -> None:
 
 
 def _describe_choice(found: l0.Found, num_candidates: int) -> dict[str, Any]:
-    """Returns the chosen values, the losses of the fitted candidates, and the number of candidates."""
+    """Returns the chosen values, the losses of the fitted candidates, and their full number."""
     (kappa,), (margin,), (vote,) = found.settings.kappa, found.settings.margin, found.settings.vote
     chosen = {"kappa": kappa, "margin": margin, "vote": vote}
     if "max_order" in found.losses[0]:

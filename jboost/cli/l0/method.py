@@ -436,7 +436,7 @@ def _prove(
     fixed: dict[str, Any],
     on_step: OnStep | None,
 ) -> Found:
-    """Fits rules for one kappa and margin by branch and cut, for at most `settings.exact` seconds."""
+    """Fits rules for one kappa and margin by branch and cut, within `settings.exact` seconds."""
     # The time is measured from the first batch of nodes on.
     limit = functools.cache(lambda: drive.time_limit(settings.exact))
 
