@@ -709,7 +709,7 @@ def test_explaining_needs_rules(folder, run):
     )
     code, _, err = run("predict", "boosted", "--data", "pair.csv", "--explain")
     assert code == 2
-    assert "boosted: the model has no rules to explain by" in err
+    assert "boosted: --explain requires a model of rules" in err
 
 
 def test_settings_of_a_configuration(tmp_path):

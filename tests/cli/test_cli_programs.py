@@ -31,8 +31,8 @@ def terminal(monkeypatch):
 
 @pytest.fixture
 def patience(monkeypatch):
-    monkeypatch.setattr(programs, "_PATIENCE", 0.0)
-    monkeypatch.setattr(programs, "_GLANCE", 0.005)
+    monkeypatch.setattr(programs, "_DELAY", 0.0)
+    monkeypatch.setattr(programs, "_INTERVAL", 0.005)
 
 
 def _compile_something(number):
@@ -77,7 +77,7 @@ def test_nothing_is_shown_of_what_takes_no_time(terminal):
 
 def test_seconds_are_noted_for_the_next_command(terminal, monkeypatch, tmp_path):
     monkeypatch.setattr(programs, "_folder", lambda: tmp_path)
-    monkeypatch.setattr(programs, "_WORTH_KEEPING", 0.0)
+    monkeypatch.setattr(programs, "_SHORTEST_STORED", 0.0)
     with programs.notice("fit pair"):
         _compile_something(np.random.default_rng().random())
     noted = json.loads((tmp_path / "seconds.json").read_text())
