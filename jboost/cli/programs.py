@@ -137,8 +137,8 @@ def _enable_cache() -> None:
     """Enables the persistent compilation cache of JAX, in a folder of bounded size per machine.
 
     If JAX_COMPILATION_CACHE_DIR is set, that folder is used without a bound. If the folder is not
-    writable, a warning is printed and the cache is disabled. With JAX_ENABLE_COMPILATION_CACHE=false
-    the cache is disabled without a warning.
+    writable, a warning is printed and the cache is disabled. If the environment has
+    JAX_ENABLE_COMPILATION_CACHE=false, the cache is disabled without a warning.
     """
     config: Any = jax.config
     if not config.jax_enable_compilation_cache:
