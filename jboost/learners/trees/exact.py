@@ -41,7 +41,7 @@ class ExactTrees(Trees):
     """The learner of `trees(2)`."""
 
     def search(self, state: TreesState, signed: Array) -> Splits:
-        """Returns the splits of the best tree, and an upper bound on the exact edge of every tree."""
+        """Returns the splits of the best tree, and an upper bound on the edge of every tree."""
         feature, split, upper_bound = numerics.in_64_bits(self._best)(
             state.codes, state.has_missing, signed
         )

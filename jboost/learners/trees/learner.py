@@ -166,7 +166,7 @@ class Trees(Learner):
         return jnp.ones((), bool)
 
     def describe(self, hypothesis: Tree, names: Any) -> str:
-        """Returns the tree as one line of text. A subtree of equal leaves is written as one leaf."""
+        """Returns the tree as one line of text. Subtrees of equal leaves become one leaf."""
         tree = Tree(*(np.asarray(part) for part in hypothesis))
         return _text(tree, 0, names, self.categorical)
 
