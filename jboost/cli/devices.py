@@ -35,7 +35,8 @@ def choose(name: str, num_rows: int, num_columns: int) -> str:
         device = jax.devices(name)[0]
     except RuntimeError as error:
         raise ValueError(
-            f"device is {name}, and JAX finds none here: choose {' or '.join(_present())}, or auto"
+            f"device is {name}, and JAX finds none on this machine: choose"
+            f" {' or '.join(_present())}, or auto"
         ) from error
     jax.config.update("jax_default_device", device)
     return name

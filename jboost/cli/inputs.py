@@ -147,7 +147,8 @@ def check_folds(labels: np.ndarray, settings: Settings) -> None:
     if smaller < settings.folds:
         if smaller < 2:
             raise ValueError(
-                f"the smaller class has {smaller} rows, too few for any folds: give more rows"
+                f"the smaller class has {smaller} rows, too few for cross-validation: give more"
+                " rows"
             )
         raise ValueError(
             f"folds is {settings.folds}, but the smaller class has {smaller} rows to spread over"
@@ -192,8 +193,8 @@ def exported_columns(
     if columns is not None:
         return tuple(columns), ()
     scores = tuple(f"score_{name}" for name in names)
-    note = f"the export has the combination alone: it reads the columns {', '.join(scores)}"
-    return scores, (f"{note} of jboost predict",)
+    note = f"the export contains only the combination: its inputs are {', '.join(scores)}"
+    return scores, (f"{note}, columns of jboost predict",)
 
 
 def score_rows(table: Table, columns: Sequence[str] | None, base: BaseFit | None) -> np.ndarray:
@@ -209,9 +210,9 @@ def _columns(table: Table, names: Sequence[str]) -> np.ndarray:
     for name, column in zip(names, columns, strict=True):
         row = int(np.abs(column).argmax())
         if abs(column[row]) > _LARGEST_SCORE:
-            held = f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}"
+            found = f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}"
             raise ValueError(
-                f"{held}: scores reach {_LARGEST_SCORE:g} at most; rescale the"
+                f"{found}: scores must not exceed {_LARGEST_SCORE:g}; rescale the"
                 f" column{table.line(row)}"
             )
     return np.stack(columns, axis=1)

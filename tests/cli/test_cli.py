@@ -601,7 +601,7 @@ def test_scores_whose_differences_overflow_are_named(run, frame):
     frame.with_columns(polars.col("b").sign() * 1.5e308).write_csv("data.csv")
     assert_refused(
         *run("fit", "--data", "data.csv", *SCORES),
-        "1.5e+308 in row 1: scores reach 4e+307 at most; rescale the column",
+        "1.5e+308 in row 1: scores must not exceed 4e+307; rescale the column",
     )
 
 

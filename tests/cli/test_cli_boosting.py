@@ -546,14 +546,17 @@ def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
             ("--method", "adaboost", "--learner", "forests"),
             "'forests' is not one of 'stumps', 'pool', 'literals', 'mlp', 'trees'",
         ),
-        (("--method", "adaboost", "--max-depth", "3"), "--max-depth is that of trees, and the"),
+        (
+            ("--method", "adaboost", "--max-depth", "3"),
+            "--max-depth is for --learner trees, and the",
+        ),
         (
             ("--method", "adaboost", "--learner", "trees", "--max-depth", "1"),
             "1 is not in the range 2<=x<=10",
         ),
         (
             ("--method", "adaboost", "--learner", "pool", "--cuts", "midpoints"),
-            "--cuts makes bits of numbers, and the learner pool takes columns",
+            "--cuts converts numbers to bits, but the learner pool uses the columns",
         ),
         (("--method", "lpboost", "--nu", "few"), "'few' is not a valid float"),
         (
@@ -581,7 +584,7 @@ def test_user_errors_are_one_line(run, arguments, message):
             "pool",
             [2.5] * ROWS,
             (
-                "column 'a' holds 2.5 in row 1: the learner pool takes outputs in [-1, 1]: scale"
+                "column 'a' holds 2.5 in row 1: the learner pool requires outputs in [-1, 1]: scale"
                 " the column, or take --learner stumps"
             ),
         ),
@@ -599,7 +602,7 @@ def test_text_alone_is_no_pool(run, frame):
     frame.select("ill", "cost", "colour").write_csv("data.csv")
     code, _, err = run("fit", *DATA, "--method", "adaboost", "--learner", "pool")
     assert code == 2
-    assert "no numeric columns, and the learner pool takes no others: take --learner stumps" in err
+    assert "no numeric columns, which the learner pool requires: use --learner stumps" in err
 
 
 def test_columns_that_do_not_vary_are_refused(run, frame):

@@ -310,7 +310,7 @@ def test_inspect_says_what_fit_said(report, run):
         ),
         (
             ("--max-rules", "cv", "--exact", "5"),
-            "--exact proves the best vote of any number of rules",
+            "--exact computes the best vote of any number of rules",
         ),
     ],
 )
@@ -656,13 +656,13 @@ def test_code_length_of_no_rule():
         ),
         (
             (*DATA, "--exact", "5", "--max-rules", "3"),
-            "--exact proves the best vote of any number of rules, and --max-rules allows some only",
+            "--exact computes the best vote of any number of rules, but --max-rules limits the number",
         ),
         (
             (*DATA, "--exact", "5", "--vote", "relaxed"),
             (
-                "--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for"
-                " another one"
+                "--exact computes the vote of least errors plus costs, but --vote relaxed requests"
+                " another vote"
             ),
         ),
         ((*DATA, "--margin", "2"), "2.0 is not in the range 0<x<=1"),

@@ -103,7 +103,8 @@ def test_small_tables_are_for_the_cpu_and_what_is_named_is_taken():
 
 def test_a_device_that_is_not_there_is_named(capsys, monkeypatch):
     with pytest.raises(
-        ValueError, match="device is tpu, and JAX finds none here: choose .*cpu.* or auto"
+        ValueError,
+        match="device is tpu, and JAX finds none on this machine: choose .*cpu.* or auto",
     ):
         devices.choose("tpu", 1, 1)
     with pytest.raises(SystemExit) as end:

@@ -71,7 +71,7 @@ def fit(source: Source, settings: Settings) -> Features:
     if settings.learner == _TEXT_IS_LEFT_OUT:
         if not numeric:
             raise ValueError(
-                f"{table.source}: no numeric columns, and the learner pool takes no others: take"
+                f"{table.source}: no numeric columns, which the learner pool requires: use"
                 " --learner stumps"
             )
         return Features(
@@ -105,7 +105,7 @@ def left_out_notes(table: Table, settings: Settings) -> tuple[str, ...]:
     """Returns notes on the columns that the learner does not use."""
     names = ", ".join(table.categorical) if settings.learner == _TEXT_IS_LEFT_OUT else ""
     return (
-        (f"the learner pool takes numeric columns: text columns are left out ({names})",)
+        (f"the learner pool uses numeric columns: text columns are left out ({names})",)
         if names
         else ()
     )
@@ -154,6 +154,6 @@ def _check_output(table: Table, name: str, column: np.ndarray) -> None:
         row = int(wrong.argmax())
         raise ValueError(
             f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}: the learner"
-            " pool takes outputs in [-1, 1]: scale the column, or take --learner"
+            " pool requires outputs in [-1, 1]: scale the column, or use --learner"
             f" stumps{table.line(row)}"
         )

@@ -185,14 +185,14 @@ def _try_all(
     with jax.enable_x64(settings.precision == "float64"):
         dtype = np.dtype(settings.precision)
         best = _Best(jnp.zeros((), bool), jnp.full((), jnp.inf, dtype), jnp.zeros((), dtype))
-        held, tolerance, key = (
+        arrays, tolerance, key = (
             _Fold(*(jnp.asarray(leaf) for leaf in folds)),
             jnp.asarray(settings.tolerance, dtype),
             jax.random.key(settings.seed),
         )
         for part in parts:
             try:
-                best, tried = _walk(plan, held, jnp.asarray(part, dtype), best, tolerance, key)
+                best, tried = _walk(plan, arrays, jnp.asarray(part, dtype), best, tolerance, key)
                 found.append(_Tried(*(np.asarray(leaf, np.float64) for leaf in tried)))
             except KeyboardInterrupt:
                 if not found:

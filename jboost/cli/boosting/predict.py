@@ -49,9 +49,9 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
     mapping, description = LabelMapping(**metadata["labels"]), dict(metadata["boosting"])
     given = boost.make_learner(learner) if learner == "mlp" else None
     with jax.enable_x64(precision == "float64"):
-        held = files.load(path, learner=given)
-    seen = Features(numeric, categorical, plain, held["binarizer"])
-    return FittedEnsemble(held["ensemble"], seen, learner, mapping, precision, description)
+        stored = files.load(path, learner=given)
+    seen = Features(numeric, categorical, plain, stored["binarizer"])
+    return FittedEnsemble(stored["ensemble"], seen, learner, mapping, precision, description)
 
 
 def used_columns(fitted: FittedEnsemble) -> UsedColumns:
@@ -66,7 +66,7 @@ def used_columns(fitted: FittedEnsemble) -> UsedColumns:
         return UsedColumns(seen.numeric, seen.categorical)
     has_vote = np.any(np.asarray(fitted.ensemble.votes) != 0, axis=1)
     used = seen.columns_at(
-        [int(place) for place in np.unique(np.asarray(places)[has_vote]) if place >= 0]
+        [int(index) for index in np.unique(np.asarray(places)[has_vote]) if index >= 0]
     )
     return UsedColumns(
         *(

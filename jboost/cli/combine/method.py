@@ -32,22 +32,22 @@ def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[st
     lists: dict[str, tuple[str, ...]] = {}
     position = 0
     while position < len(arguments):
-        word = arguments[position]
-        rest.append(word)
+        argument = arguments[position]
+        rest.append(argument)
         position += 1
-        if word in LISTS:
+        if argument in LISTS:
             end = position
             while end < len(arguments) and not arguments[end].startswith("-"):
                 end += 1
             names = tuple(arguments[position:end])
             if len(names) < 2:
                 raise ValueError(
-                    f"{word} takes two names or more, and"
+                    f"{argument} takes two names or more, and"
                     f" {'one follows' if names else 'none follows'}: name more"
                 )
-            lists.pop(word[2:], None)
+            lists.pop(argument[2:], None)
             if len(names) > 2:
-                lists[word[2:]] = names
+                lists[argument[2:]] = names
             rest += names[:2]
             position = end
     return rest, lists

@@ -48,8 +48,8 @@ def feature_names(table: Table) -> tuple[str, ...]:
     """Returns the names of the numeric columns. Raises ValueError if there are none."""
     if not table.numeric:
         raise ValueError(
-            f"{table.source}: no numeric columns, and example weights take no others: write text as"
-            " numbers, or take --method l0"
+            f"{table.source}: no numeric columns, which example weights require: encode text as"
+            " numbers, or use --method l0"
         )
     return tuple(table.numeric)
 
@@ -58,7 +58,7 @@ def left_out_notes(table: Table) -> tuple[str, ...]:
     """Returns notes on the columns that are not used."""
     names = ", ".join(table.categorical)
     return (
-        (f"example weights take numeric columns: text columns are left out ({names})",)
+        (f"example weights use numeric columns: text columns are left out ({names})",)
         if names
         else ()
     )

@@ -108,16 +108,16 @@ def losses(
     (vote,) = settings.vote
     return tuple(
         {
-            "max_order": grid[0][place[0]],
-            "max_rules": grid[1][place[1]],
-            "kappa": grid[2][place[2]],
-            "margin": grid[3][place[3]],
+            "max_order": grid[0][index[0]],
+            "max_rules": grid[1][index[1]],
+            "kappa": grid[2][index[2]],
+            "margin": grid[3][index[3]],
             "vote": vote,
-            "mean": float(means[place]),
-            "standard_error": float(spreads[place]),
+            "mean": float(means[index]),
+            "standard_error": float(spreads[index]),
         }
-        for place in np.ndindex(means.shape)
-        if np.isfinite(means[place])
+        for index in np.ndindex(means.shape)
+        if np.isfinite(means[index])
     )
 
 

@@ -495,13 +495,13 @@ def _choose(
     candidates = list(np.ndindex(means.shape))
     losses: list[dict[str, Any]] = [
         {
-            "kappa": settings.kappa[place[0]],
-            "margin": rhos[place[1]],
-            "vote": settings.vote[place[2]],
-            "mean": means[place],
-            "standard_error": spreads[place],
+            "kappa": settings.kappa[index[0]],
+            "margin": rhos[index[1]],
+            "vote": settings.vote[index[2]],
+            "mean": means[index],
+            "standard_error": spreads[index],
         }
-        for place in candidates
+        for index in candidates
     ]
     best = losses[candidates.index(tuple(int(number) for number in choice.place))]
     chosen = dataclasses.replace(

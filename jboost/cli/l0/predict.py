@@ -47,9 +47,9 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedRules:
     )
     mapping, model = LabelMapping(**metadata["labels"]), dict(metadata["model"])
     with jax.enable_x64(precision == "float64"):
-        held = files.load(path)
+        stored = files.load(path)
     return FittedRules(
-        held["ensemble"], held["binarizer"], numeric, categorical, mapping, precision, model
+        stored["ensemble"], stored["binarizer"], numeric, categorical, mapping, precision, model
     )
 
 

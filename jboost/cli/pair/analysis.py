@@ -74,22 +74,22 @@ def describe(loo: LeaveOneOut | None, front: ParetoFront | None, num_rows: int) 
 
 def lines(sections: Mapping[str, Any]) -> list[str]:
     """Returns the lines of the summary."""
-    said = []
+    shown = []
     loo, front = sections["leave_one_out"], sections["pareto"]
     if loo:
         counts = loo["counts"]
-        said.append(
-            f"left out    loss {loo['error']:.6g} a row in the mean; {counts['always_right']} rows"
-            f" right, {counts['always_wrong']} wrong, {counts['both']} undecided among equal lines"
-            f" ({loo['status']})"
+        shown.append(
+            f"left out    mean loss {loo['error']:.6g} per row; {counts['always_right']} rows"
+            f" right, {counts['always_wrong']} wrong, {counts['both']} right or wrong depending on"
+            f" the optimal line ({loo['status']})"
         )
     if front:
         last = front["losses"][-1]
-        said.append(
-            f"front       {len(front['losses'])} best compromises, from weight"
+        shown.append(
+            f"front       {len(front['losses'])} Pareto-optimal points, from weight"
             f" {front['losses'][0]:g} to {last:g} ({front['status']})"
         )
-    return said
+    return shown
 
 
 def draw(
