@@ -656,7 +656,7 @@ def test_code_length_of_no_rule():
         ),
         (
             (*DATA, "--exact", "5", "--max-rules", "3"),
-            "--exact computes the best vote of any number of rules, but --max-rules limits the number",
+            "--exact computes the best vote of any number of rules, but --max-rules limits the",
         ),
         (
             (*DATA, "--exact", "5", "--vote", "relaxed"),
