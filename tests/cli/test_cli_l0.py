@@ -593,8 +593,8 @@ def test_padding_changes_nothing(folder, report, run, monkeypatch, more):
             ),
         ),
         (40.0, 40.0, "this one costs 40, and so is the best"),
-        (0.0, 42.0, "this vote costs 42 (errors plus costs of rules), and nothing is proven yet"),
-        (None, None, "nothing is proven: the search stopped"),
+        (0.0, 42.0, "this vote costs 42 (errors plus costs of rules), and there is no lower bound"),
+        (None, None, "there is no bound: the search stopped"),
     ],
 )
 def test_certificates_in_words(lower, upper, message):
