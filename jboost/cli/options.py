@@ -32,8 +32,8 @@ NU_OF_NETWORKS = 0.1
 MARGINS = (AUTO, 0.05, 0.1, 0.2, 0.4)  # the candidates of --margin cv
 ORDERS = {L0: 1, SLIPPER: 16}
 ROUNDS, L0_ROUNDS = 100, 30  # a round of l0 adds more columns than a round of other methods
-# Arrays are allocated for all rounds, so their number is bounded. scikit-learn accepts seeds below
-# 2**32.
+# Arrays are allocated for all rounds, so the number of rounds is bounded. Counts are int32, and
+# scikit-learn accepts seeds below 2**32.
 _MOST_ROUNDS, _MOST, _LARGEST_SEED = 100_000, 2**31 - 1, 2**32 - 1
 
 
@@ -407,7 +407,7 @@ OPTIONS = (
         float,
         AUTO,
         "Half-width R of the cube from which hyperplanes are drawn, in the unit of the columns"
-        " (scale them first). auto: the smallest that suits the rows.",
+        " (scale them first). auto: the smallest that the rows allow.",
         methods=(EXAMPLE_WEIGHTS,),
         low=0,
         low_open=True,
@@ -449,7 +449,7 @@ OPTIONS = (
         "weights",
         str,
         None,
-        "Column of the positive cost of misclassifying each row. Base classifiers are trained"
+        "Column with the cost of misclassifying each row, positive. Base classifiers are trained"
         " without it.",
         methods=(L0, PAIR, COMBINE, *BOOSTERS, SLIPPER),
         metavar="COLUMN",

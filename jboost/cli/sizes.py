@@ -43,9 +43,9 @@ def literals(num_columns: int) -> int:
 
     With a small number of columns their number hardly affects the running time.
     """
-    if num_columns <= _SMALLEST:
-        return _SMALLEST
-    return shared_size(num_columns, least=4 * _SMALLEST)
+    if num_columns <= _FEWEST_LITERALS:
+        return _FEWEST_LITERALS
+    return shared_size(num_columns, least=4 * _FEWEST_LITERALS)
 
 
-_SMALLEST = 32
+_FEWEST_LITERALS = 32

@@ -117,7 +117,7 @@ def choose(
 
     Raises:
       ValueError: what `fit` raises; for empty or invalid `margins`, `kappas`, `search`, `held_out`
-        or `fold_features`, where they are known.
+        or `fold_features`, if these are concrete.
 
     >>> import jax
     >>> import jboost

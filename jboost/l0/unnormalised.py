@@ -84,7 +84,7 @@ def solve_unnormalised(
       the status INVALID_INPUT the bounds are infinite.
 
     Raises:
-      ValueError: naming the argument, for shapes, dtypes, and values where they are known.
+      ValueError: naming the argument, for shapes, dtypes, and concrete values.
 
     >>> import jboost
     >>> found = jboost.l0.solve_unnormalised(

@@ -29,7 +29,7 @@ from jboost.data.table import Table
 _TEXT_IS_LEFT_OUT = "pool"
 # Copies of all bits that are in memory at a time: on the host, padded, and sorted by the learner.
 _COPIES = 8
-_TAKES_GAPS = ("stumps", "literals", "trees")
+_TAKES_GAPS = ("stumps", "literals", "trees")  # learners that accept NaN
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from jboost.cli.option import ADABOOST, LPBOOST, RELAXED_MARGIN
 from jboost.cli.options import Settings
 from jboost.lpboost.master import Config
 
-_HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2
+_HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2  # the network of --learner mlp, trained by Adam
 _SOLVERS: dict[str, Config] = {
     "simplex": lpboost.SimplexConfig(),
     "interior-point": lp.InteriorPointConfig(),

@@ -23,13 +23,8 @@ from jboost.cli.options import AUTO, Settings
 from jboost.data.table import Table
 from jboost.example_weights import ExampleWeightModel
 
-_GRID = (
-    1.5,
-    2.0,
-    3.0,
-    5.0,
-    9.0,
-)  # the candidates of --penalty cv are these over the number of rows
+# The candidates of --penalty cv are these numbers over the number of rows.
+_GRID = (1.5, 2.0, 3.0, 5.0, 9.0)
 _SLACK = 1.001  # factor of an automatic radius, so that rounding does not exclude a row
 _STREAM = 3  # random stream of the folds for the choice; `evaluate` uses another one
 
