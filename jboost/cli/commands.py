@@ -100,8 +100,8 @@ def _fit_command() -> Any:
         help=(
             "Fits a model and writes a folder with model.npz, report.json and figures. The figures"
             " are separator.png for pair; margins.png and gap.png for l0, slipper and boosting;"
-            " margins.png for example-weights, and boundary.png if there are two columns. Trained"
-            " base classifiers are stored in base.skops."
+            " margins.png for combine and example-weights; boundary.png for example-weights with"
+            " two columns. Trained base classifiers are stored in base.skops."
         ),
         epilog=(
             "\b\nExamples:\n  jboost fit --data sklearn:breast_cancer\n  jboost fit --data"

@@ -94,8 +94,9 @@ READING_OPTIONS = (
         str,
         None,
         "Spellings of a missing value, separated by commas and compared without case, as in NA,-;"
-        " they apply to the label too. By default NA, N/A, #N/A, NaN, null, None, ? and, in numeric"
-        " columns, -; the default does not apply to the label. An empty field is always missing.",
+        " they apply to the label too. By default NA, N/A, #N/A, NaN, null, None and ?, and - in"
+        " numeric columns; the default does not apply to the label. An empty field is always"
+        " missing.",
         commands=_ALL,
         metavar="LIST",
     ),
