@@ -1,12 +1,12 @@
 """InfoBoost: boosting with separate votes for the positive and negative outputs of a hypothesis.
 
-It is made for hypotheses with nearly one-sided error (Hatano, Figure 1; Aslam 2000). D_t are the
-`example_weights`; tp, fp, tn and fn the `Cells` of a hypothesis; alpha_+ and alpha_- its two votes;
-Z_t the normalisers. AdaBoost uses one vote for both outputs.
+It suits hypotheses with nearly one-sided error (Hatano, Figure 1; Aslam 2000). AdaBoost uses one
+vote for both outputs. In the notation of Hatano, D_t are the `example_weights`; tp, fp, tn and fn
+are the `Cells` of a hypothesis; alpha_+ and alpha_- are its two votes; Z_t are the normalisers.
 
-If one output of a hypothesis is never wrong, its vote is infinite and decides the rows with that
-output. Their examples get weight 0. A new row is decided by the first hypothesis with an infinite
-vote for it, as in a decision list, or else by the sum of the votes.
+If an output of a hypothesis is never wrong, its vote is infinite and decides the examples with that
+output, which get weight 0. A new example is classified by the first infinite vote for it, as in a
+decision list. If there is none, it is classified by the sum of the votes.
 """
 
 from __future__ import annotations
@@ -74,25 +74,27 @@ def votes(table: Cells, smoothing: ArrayLike = 0.0) -> Array:
 
 
 def rounds_needed(tau: float, gamma: float, epsilon: float) -> int:
-    """The rounds after which the training error is at most epsilon, if every round but the first
-    finds a hypothesis of error at most 1/2 - gamma with a share of at most tau false positives.
+    """Returns the number of rounds after which the training error is at most epsilon.
 
-    It is 1 + ceil(2 (tau / gamma^2 + (1 - 2 tau) / gamma) ln(1 / epsilon)), where tau / gamma^2 +
-    (1 - 2 tau) / gamma = p / gamma^2 for the share p of positive outputs: from the second round on,
-    half of the weight is on each class, so that Z <= exp(-gamma^2 / (2 p)). tau = 1/2 allows any
-    share of false positives. If false negatives are rare, pass their share as tau.
+    The assumption is that every round but the first finds a hypothesis of error at most 1/2 -
+    gamma, of which at most a fraction tau are false positives.
+
+    The number is 1 + ceil(2 (tau / gamma^2 + (1 - 2 tau) / gamma) ln(1 / epsilon)). From the second
+    round on, half of the weight is on each class, so that Z <= exp(-gamma^2 / (2 p)), where p is
+    the weight of the positive outputs and tau / gamma^2 + (1 - 2 tau) / gamma = p / gamma^2. With
+    tau = 1/2 there is no assumption on the false positives. If false negatives are rare, pass their
+    fraction as tau.
 
     Args:
       tau: in [0, 1/2]; `InfoTrace.taus` has those of a fit.
       gamma: in (0, 1/2]; `InfoTrace.gammas` has those of a fit.
-      epsilon: in (0, 1], a share of the weight of the examples.
+      epsilon: in (0, 1], a fraction of the weight of the examples.
 
     Returns:
-      A Python integer, which `max_rounds` may be.
+      A Python integer, for example for `max_rounds`.
 
     Raises:
-      ValueError: for a number out of its range, and for a traced one: the function runs on the
-        host.
+      ValueError: if a number is out of its range or traced. The function runs on the host.
 
     Source: Hatano, Theorem 2, with the constants of its proof.
 
@@ -108,7 +110,7 @@ def rounds_needed(tau: float, gamma: float, epsilon: float) -> int:
                 f"{name} is 0: expected a number above 0, as no number of rounds is enough for 0"
             )
     rate = tau / gamma**2 + (1 - 2 * tau) / gamma
-    # Rounded up by more than the errors of the five operations.
+    # Increased by more than the rounding errors of the five operations.
     rounds = 2 * rate * -math.log(epsilon) * (1 + 16 * np.finfo(float).eps)
     return 1 + math.ceil(rounds)
 
@@ -121,29 +123,31 @@ def risk_bound(
     num_examples: int,
     delta: float = 0.05,
 ) -> float:
-    """An upper bound on the error of an ensemble on new examples of the same distribution, which
-    holds with probability 1 - delta for all ensembles of `num_rounds` hypotheses at once.
+    """Returns an upper bound on the error of an ensemble on new examples of the same distribution.
 
-    It is training_error + sqrt(8 (ln(4 / delta) + g) / m), where g bounds the logarithm of the
-    number of ways in which such ensembles label 2 m examples: T d_H ln(2 e m / d_H) for the T
-    hypotheses, and (T + 1) ln(2 e m / (T + 1)) for the vote. Two votes for each hypothesis and
-    infinite votes are covered: on any sample they are a linear threshold function of the T outputs.
+    With probability 1 - delta the bound holds for all ensembles of `num_rounds` hypotheses
+    simultaneously.
+
+    It is training_error + sqrt(8 (ln(4 / delta) + g) / m). Here g bounds the logarithm of the
+    number of labellings of 2 m examples by such ensembles: T d_H ln(2 e m / d_H) for the T
+    hypotheses, plus (T + 1) ln(2 e m / (T + 1)) for the vote. This includes two votes for each
+    hypothesis and infinite votes: on any sample they are a linear threshold function of the T
+    outputs.
 
     Args:
-      training_error: the unweighted share of wrong examples, in [0, 1].
-      num_rounds: T, at least 0; count a hypothesis that abstains as two.
-      vc_dimension: d_H of the class of the hypotheses, at least 0. It is at most log2 of their
-        number, and at most 1 + log2(N) for the 2 N literals of N attributes.
-      num_examples: m, at least 1; they are drawn independently, and the class of hypotheses is
-        fixed without them.
+      training_error: the unweighted fraction of misclassified examples, in [0, 1].
+      num_rounds: T, at least 0. A hypothesis that can abstain counts as two.
+      vc_dimension: d_H of the class of hypotheses, at least 0. It is at most log2 of their number,
+        and at most 1 + log2(N) for the 2 N literals of N attributes.
+      num_examples: m, at least 1. The examples must be independent, and the class of hypotheses
+        must not depend on them.
       delta: the probability of failure, in (0, 1].
 
     Returns:
-      A Python float in [0, 1]; 1 says nothing, as usual for fewer than some thousand examples.
+      A Python float in [0, 1]. The value 1 is vacuous, and usual below some thousand examples.
 
     Raises:
-      ValueError: for a number out of its range, and for a traced one: the function runs on the
-        host.
+      ValueError: if a number is out of its range or traced. The function runs on the host.
 
     Source: Hatano, Section 2, states its order, sqrt(T d_H / m) up to logarithms; the inequality is
     that of Vapnik and Chervonenkis (1971), the count that of Freund and Schapire (1997, Theorem 8).
@@ -171,9 +175,7 @@ def risk_bound(
 
 
 def _log_growth(num_examples: int, vc_dimension: int) -> float:
-    """The lemma of Sauer and Shelah: ln of the most labellings of examples by a class of the VC
-    dimension.
-    """
+    """Returns an upper bound on the logarithm of the growth function (Sauer-Shelah lemma)."""
     if vc_dimension == 0:
         return 0.0
     if num_examples <= vc_dimension:
@@ -182,7 +184,7 @@ def _log_growth(num_examples: int, vc_dimension: int) -> float:
 
 
 def _host_numbers(function: str, **given: tuple[Any, float, float]) -> list[float]:
-    """The numbers in 64 bits, checked against their least and greatest values."""
+    """Returns the numbers as Python floats, checked against their bounds (value, low, high)."""
     values = {name: value for name, (value, _, _) in given.items()}
     check.on_host(function, instead="its arguments are Python numbers", **values)
     for name, (value, low, high) in given.items():
@@ -191,29 +193,31 @@ def _host_numbers(function: str, **given: tuple[Any, float, float]) -> list[floa
 
 
 class InfoTrace(NamedTuple):
-    """One number per round; +inf past the last round. Votes and normalisers are the same for a
-    hypothesis and for its negation: `taus` and `gammas` are those of the one that errs less, or of
-    the hypothesis itself if both err alike.
+    """One number per round, +inf after the last round.
+
+    A hypothesis and its negation have the same votes and the same normaliser. `taus` and
+    `gammas` are those of the one with the smaller error, or of the hypothesis itself if both errors
+    are equal.
     """
 
-    edges: Array  # [max_rounds] of the hypothesis as proposed
-    lower_bounds: Array  # [max_rounds] the training error
-    upper_bounds: Array  # [max_rounds] the product of the normalisers
-    seen_upper_bounds: Array  # [max_rounds]
-    # [max_rounds] fp / (fp + fn), the share of false positives; 0 without errors, and 1/2 in a
-    # round that casts no vote
+    edges: Array  # [max_rounds] edge of the proposed hypothesis
+    lower_bounds: Array  # [max_rounds] training error
+    upper_bounds: Array  # [max_rounds] product of the normalisers
+    seen_upper_bounds: Array  # [max_rounds] equal to `upper_bounds`
+    # [max_rounds] fp / (fp + fn), the fraction of false positives among the errors; 0 if there are
+    # no errors, 1/2 in a round without a vote
     taus: Array
-    # [max_rounds] 1/2 - error, where abstaining counts as half an error: half the size of the edge
+    # [max_rounds] 1/2 - error = |edge| / 2, where abstaining counts as half an error
     gammas: Array
-    normalizers: Array  # [max_rounds] Z_t of the votes that were cast
+    normalizers: Array  # [max_rounds] Z_t of the votes of the round
 
 
 class Memory(NamedTuple):
     """The state of InfoBoost between rounds."""
 
     loss: ExponentialLoss
-    weights: Array  # [m] the distribution in proportion to the losses
-    margins: Array  # [m] y F(x), +inf where an infinite vote decided the example
+    weights: Array  # [m] the distribution, proportional to the losses
+    margins: Array  # [m] y F(x), +inf if an infinite vote decides the example
 
 
 @register
@@ -229,7 +233,7 @@ class InfoBoost(boosting.Booster):
         return max_rounds
 
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
-        """Starts from the user's weights."""
+        """Returns the initial state, with the weights of the data set."""
         certificate = losses.certify_nothing_voted(dataset)
         weights = certificate.example_weights
         memory = Memory(losses.start_exponential(dataset), weights, jnp.zeros_like(weights))
@@ -238,7 +242,7 @@ class InfoBoost(boosting.Booster):
         return first._replace(status=jnp.where(is_allowed, first.status, int(Status.INVALID_INPUT)))
 
     def empty_trace(self, unused: Array) -> InfoTrace:
-        """The bounds, and tau, gamma and Z of Hatano."""
+        """Returns a trace with `unused` in all fields."""
         return InfoTrace(*[unused] * len(InfoTrace._fields))
 
     def absorb(
@@ -247,17 +251,17 @@ class InfoBoost(boosting.Booster):
         """One round: computes the confusion table, the two votes, and the new losses."""
         weights = memory.weights
         signs = boosting.signs(dataset)
-        answers = jnp.sign(proposal.outputs)
-        tables = cells_of(answers, weights, signs)
+        outputs = jnp.sign(proposal.outputs)
+        tables = cells_of(outputs, weights, signs)
         shrinkage = normalizer(tables)
         best = jnp.argmin(shrinkage)
         table = jax.tree.map(lambda cell: cell[best], tables)
         vote = votes(table, self.smoothing)
 
-        answer = answers[best]
-        cast = jnp.where(answer > 0, vote[0], jnp.where(answer < 0, vote[1], 0.0))
-        is_open = (memory.loss.log_losses > -jnp.inf) & (answer * signs != 0)
-        gain = jnp.where(is_open, cast, 0.0) * jnp.where(is_open, answer * signs, 1.0)
+        output = outputs[best]
+        cast = jnp.where(output > 0, vote[0], jnp.where(output < 0, vote[1], 0.0))
+        is_undecided = (memory.loss.log_losses > -jnp.inf) & (output * signs != 0)
+        gain = jnp.where(is_undecided, cast, 0.0) * jnp.where(is_undecided, output * signs, 1.0)
         is_useless = (shrinkage[best] >= 1 - 4 * jnp.finfo(weights.dtype).eps) & ~reduce.any_true(
             jnp.isinf(gain)
         )
@@ -298,7 +302,7 @@ def _edge(table: Cells) -> Array:
 
 
 def _measures(table: Cells, vote: Array, is_useless: Array) -> tuple[Array, Array, Array]:
-    """Tau, gamma and Z of a round, as `InfoTrace` has them."""
+    """Returns tau, gamma and Z of a round for `InfoTrace`."""
     edge = _edge(table)
     is_negated = edge < -_TIE * jnp.finfo(edge.dtype).eps
     false_positive = jnp.where(is_negated, table.true_negative, table.false_positive)
@@ -317,7 +321,7 @@ def _measures(table: Cells, vote: Array, is_useless: Array) -> tuple[Array, Arra
 
 
 def _shrunk(right: Array, wrong: Array, vote: Array) -> Array:
-    """The weight that an output keeps: an infinite vote is never wrong and leaves nothing."""
+    """Returns the weight of an output after its vote. After an infinite vote it is 0."""
     finite = jnp.where(jnp.isinf(vote), 0.0, vote)
     return jnp.where(jnp.isinf(vote), 0.0, right * jnp.exp(-finite) + wrong * jnp.exp(finite))
 
@@ -332,7 +336,7 @@ def init(
     criterion: Literal["normalizer", "edge"] = "normalizer",
     smoothing: ArrayLike = 0.0,
 ) -> State:
-    """The state before the first round, for a user-written loop over `step(state, dataset)`.
+    """Returns the state before the first round, for a custom loop over `step(state, dataset)`.
 
     `finish(state)` returns the fit. The arguments are those of `fit`.
     """
@@ -356,8 +360,8 @@ def fit(
 ) -> Fit:
     """Fits InfoBoost in one compiled loop (Hatano, Figure 1).
 
-    Hypotheses with exactly one-sided error are allowed. If the hypotheses have error 1/2 - gamma,
-    of which a share tau are false positives, the training error is at most eps after
+    Hypotheses with exactly one-sided error are allowed. If the hypotheses have error 1/2 - gamma
+    and a fraction tau of the errors are false positives, the training error is at most eps after
     1 + ceil(2 (tau / gamma^2 + (1 - 2 tau) / gamma) ln(1 / eps)) rounds (a sharper form of Hatano,
     Theorem 2).
 
@@ -366,10 +370,10 @@ def fit(
       learner: proposes hypotheses. Only the sign of an output is used; 0 abstains.
       key: a random key, for learners that draw random numbers.
       max_rounds: the largest number of rounds and hypotheses; static.
-      criterion: the criterion of learners that support it: the least Z ("normalizer") or the least
-        weighted error ("edge").
-      smoothing: added to the four cells before the logarithms are taken. If it is positive, no vote
-        is infinite. 0 for the votes of Hatano.
+      criterion: the criterion of learners that support it: the smallest Z ("normalizer") or the
+        smallest weighted error ("edge").
+      smoothing: a number that is added to the four cells before the logarithms. If it is positive,
+        no vote is infinite. 0 gives the votes of Hatano.
       on_step: called with (state, info) between rounds, on the host. If it returns False, the loop
         ends with status TIME_LIMIT. Not allowed under jit or vmap. `jboost.checkpoints` provides
         one that saves the state.
@@ -383,8 +387,8 @@ def fit(
       of the ensemble returns signs.
 
     Raises:
-      ValueError: at trace time, naming the argument, and for known labels and weights that are not
-        allowed. Other values that are not allowed give the status INVALID_INPUT.
+      ValueError: for an invalid argument, which the message names, and for invalid labels or
+        weights. If the values are traced, the status is INVALID_INPUT instead.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 0], [1, 1], [0, 1], [0, 0]], [1, 1, 1, -1])
@@ -408,12 +412,12 @@ def _learner(learner: Any, criterion: str) -> Any:
 
 
 def _booster(smoothing: ArrayLike) -> InfoBoost:
-    kept = check.number("smoothing", smoothing, low=0, high=_MOST_SMOOTHING).astype(float)
-    least = float(jnp.finfo(kept.dtype).tiny)
-    given = 0.0 if isinstance(kept, jax.core.Tracer) else float(np.asarray(smoothing))
+    checked = check.number("smoothing", smoothing, low=0, high=_MOST_SMOOTHING).astype(float)
+    least = float(jnp.finfo(checked.dtype).tiny)
+    given = 0.0 if isinstance(checked, jax.core.Tracer) else float(np.asarray(smoothing))
     if 0 < given < least:
         raise ValueError(
-            f"smoothing is {given:g}, which rounds to 0 in {kept.dtype}: pass 0, or at least"
+            f"smoothing is {given:g}, which rounds to 0 in {checked.dtype}: pass 0, or at least"
             f" {least:g}"
         )
-    return InfoBoost(kept)
+    return InfoBoost(checked)

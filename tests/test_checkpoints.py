@@ -660,15 +660,15 @@ def test_sigterm_saves_and_resume_ends_in_the_same_model(method, tmp_path, monke
     monkeypatch.setattr(checkpoints.Checkpointer, "__call__", terminate)
     status, _, errors = run_in(tmp_path, *fit, *keep, "--resume", "--output", "stopped")
     assert status == 143
-    assert "starts anew, as there is no checkpoint in states" in errors
-    assert "stopped by SIGTERM; the state is saved in states: go on with --resume" in errors
+    assert "starts from the beginning: there is no checkpoint in states" in errors
+    assert "stopped by SIGTERM; the state is saved in states: continue with --resume" in errors
     assert not (tmp_path / "stopped").exists()
     monkeypatch.undo()
 
     status, _, errors = run_in(tmp_path, *fit, *keep, "--output", "resumed")
     assert status == 2
     assert (
-        "--checkpoint states: holds checkpoints of this run: go on from them with --resume"
+        "--checkpoint states: holds checkpoints of this run: continue from them with --resume"
         in errors
     )
     status, _, errors = run_in(
@@ -677,7 +677,7 @@ def test_sigterm_saves_and_resume_ends_in_the_same_model(method, tmp_path, monke
     assert status == 2
     assert "states: the checkpoint is of another run: seed was 0 and is 1" in errors
     status, _, errors = run_in(tmp_path, *fit, *keep, "--resume", "--output", "resumed")
-    assert (status, errors.strip()) == (0, "jboost: goes on from the checkpoint in states")
+    assert (status, errors.strip()) == (0, "jboost: continues from the checkpoint in states")
     assert (tmp_path / "resumed" / "model.npz").read_bytes() == (
         tmp_path / "whole" / "model.npz"
     ).read_bytes()
@@ -735,11 +735,11 @@ def test_ctrl_c_writes_the_best_so_far_and_saves(tmp_path, monkeypatch):
 def test_resume_and_checkpoint_are_refused_where_they_mean_nothing(tmp_path):
     fit = ("fit", "--data", "sklearn:wine")
     assert (
-        "name it by --checkpoint FOLDER"
+        "name the folder with --checkpoint FOLDER"
         in run_in(tmp_path, *fit, "--method", "adaboost", "--resume")[2]
     )
     assert (
-        "cannot be gone on with: take --exact"
+        "cannot be resumed: use --exact"
         in run_in(tmp_path, *fit, "--method", "l0", "--checkpoint", "states")[2]
     )
     assert (

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-_INTERRUPTED, _BROKEN_PIPE = 130, 141
+_INTERRUPTED, _BROKEN_PIPE = 130, 141  # exit statuses of shells: 128 + the number of the signal
 _PACKAGES = (
     "click",
     "filelock",
@@ -23,15 +23,15 @@ _PACKAGES = (
     "skops",
     "threadpoolctl",
 )
-_NO_MEMORY = "RESOURCE_EXHAUSTED"  # as XLA says it
+_NO_MEMORY = "RESOURCE_EXHAUSTED"  # the status in the message of XLA
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command and ends the process: status 0, 1 if `verify` finds a claim that is not
-    proven, 2 after an error of the user, 130 after Ctrl-C.
+    """Runs a command and ends the process.
 
-    An error is one line on the standard error that says where and what to do; with
-    JBOOST_TRACEBACK=1 it comes with its traceback.
+    The exit status is 0 after success, 1 if `verify` finds a claim that is not proven, 2 after an
+    invalid input and 130 after Ctrl-C. An error is printed as one line on the standard error. If the environment variable JBOOST_TRACEBACK is set,
+    the traceback is printed.
     """
     try:
         _run(arguments)
@@ -39,33 +39,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("jboost: stopped; nothing was written", file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
-        # what was open is closed; an interrupted compilation can crash the usual way out
+        # All files are closed. The regular exit can crash after an interrupted compilation.
         os._exit(_INTERRUPTED)
     except BrokenPipeError:  # as from `jboost predict ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(_BROKEN_PIPE)
     except (ValueError, OSError, MemoryError, RuntimeError) as error:
-        message = _told(error)
+        message = _message(error)
         if message is None or os.environ.get("JBOOST_TRACEBACK"):
             raise
         _fail(message)
     sys.exit(0)
 
 
-def _told(error: Exception) -> str | None:
-    """What is told of an error; None for a bug."""
+def _message(error: Exception) -> str | None:
+    """Returns the message for the user, or None if the error is a bug."""
     if isinstance(error, MemoryError) or _NO_MEMORY in str(error):
         less = "--rounds, --folds, --cuts, --quantiles, --min-separation"
         return (
-            f"out of memory ({error}): take fewer rows or columns, or less of what is asked for:"
-            f" {less}"
+            f"out of memory ({error}): use fewer rows or columns, or smaller values of these"
+            f" options: {less}"
         )
     return None if isinstance(error, RuntimeError) else str(error)
 
 
 def _run(arguments: Sequence[str] | None) -> None:
     for package in _PACKAGES:
-        # found and not imported: each command imports what it needs
+        # The packages are only looked up: each command imports those that it uses.
         if importlib.util.find_spec(package) is None:
             _fail(f"the command line needs the package {package}: pip install 'jboost[cli]'")
     import click

@@ -1,5 +1,7 @@
-"""Columns of a table as bits, by the options --cuts, --quantiles, --missing and --min-separation:
-fitted on training rows, applied to any.
+"""Converts the columns of a table to bits, with the options --cuts, --quantiles, --missing and
+--min-separation.
+
+A binarizer is fitted to the training rows and applied to any rows.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from jboost.data import binarization, cuts
 from jboost.data.binarization import Binarizer
 from jboost.data.frames import is_missing
 
-_ROWS_AT_ONCE = 1 << 16  # that are made into bits, or scored, at a time
+_ROWS_AT_ONCE = 1 << 16  # rows converted or scored at a time, which bounds the memory
 
 
 def fit(
@@ -29,19 +31,20 @@ def fit(
     source: str,
     copies: int,
 ) -> Binarizer:
-    """The bits that training rows call for, none of them constant there.
+    """Returns a binarizer for the training rows. None of its bits is constant on them.
 
     Args:
-      rows: [m, n] of `jboost.data.table.Table.matrix`.
+      rows: [m, n], the result of `jboost.data.table.Table.matrix`.
       labels: [m] -1 or +1.
       weights: [m], or None for ones.
-      names: of the n columns.
+      names: the names of the n columns.
       settings: all options.
-      source: of the table, for messages.
-      copies: of all bits, in the precision of the result, that a fit holds at a time.
+      source: the name of the table, for messages.
+      copies: the number of copies of all bits that a fit holds in memory, in the precision of the
+        result.
 
     Raises:
-      ValueError: with an estimate, where the bits would not fit into memory.
+      ValueError: if the bits would not fit into memory. The message contains an estimate.
     """
     bytes_each = len(rows) * (
         1 if settings.min_separation else copies * np.dtype(settings.precision).itemsize
@@ -59,7 +62,7 @@ def binarizer_of(
     *,
     mask: np.ndarray | None = None,
 ) -> Binarizer:
-    """The bits that the rows where `mask` [m] is True call for, by the options."""
+    """Returns the binarizer for the rows where `mask` [m] is True."""
     with jax.enable_x64(settings.precision == "float64"):
         return binarization.fit(
             rows,
@@ -75,11 +78,10 @@ def binarizer_of(
 
 
 def refuse_none(binarizer: Binarizer, source: str) -> None:
-    """Raises ValueError where there are no bits."""
+    """Raises ValueError if there are no bits."""
     if binarizer.num_bits == 0:
         raise ValueError(
-            f"{source}: no column takes two values on the training rows, so there is nothing to"
-            " ask: give columns that vary"
+            f"{source}: no column takes two values on the training rows: provide columns that vary"
         )
 
 
@@ -91,14 +93,16 @@ def _require_memory(
     source: str,
     bytes_each: int,
 ) -> None:
-    """Raises ValueError, with an estimate and what would fit, where bits of so many bytes each take
-    more memory than there is.
+    """Raises ValueError if the bits, of `bytes_each` bytes each, exceed the available memory.
+
+    The message contains an estimate and suggests options that fit.
     """
     available = memory.of_device()
     numbers, texts = _columns(rows)
     cut = numbers if settings.cuts != UNCUT else []
     num_categories = sum(len(set(text)) for text in texts)
-    # no cut lies but between two values
+    # Each cut lies between two values, so the number of values bounds the number of cuts. This
+    # check avoids the computation of the cuts in most cases.
     if (num_categories + sum(len(np.unique(values)) for values in cut)) * bytes_each <= available:
         return
     num_cuts = 0
@@ -123,12 +127,12 @@ def _require_memory(
             else "fewer rows, or --ignore for columns of many categories"
         )
         need, have = (f"{size / 1e9:,.1f} GB" for size in (num_bits * bytes_each, available))
-        asked = f"{num_bits:,} yes-or-no questions about {len(rows):,} rows"
-        raise ValueError(f"{source}: {asked} take about {need}, and there are {have}: take {how}")
+        size = f"{num_bits:,} Boolean conditions on {len(rows):,} rows"
+        raise ValueError(f"{source}: {size} take about {need}, and there are {have}: use {how}")
 
 
 def _columns(rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The columns of numbers, NaN where missing, and those of text."""
+    """Returns the columns of numbers, with NaN for missing values, and the columns of text."""
     if rows.dtype != object:
         return list(rows.T), []
     texts = [column for column in rows.T if any(isinstance(value, str) for value in column)]
@@ -142,10 +146,10 @@ def _columns(rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
 def apply(
     binarizer: Binarizer, rows: np.ndarray, precision: str, *, width: int | None = None
 ) -> np.ndarray:
-    """The bits [m, N] of rows [m, n], or [m, width] with columns of 0 after them.
+    """Returns the bits [m, N] of rows [m, n], or [m, width] padded with columns of 0.
 
-    They are bytes. Where a missing value satisfies neither a bit nor its negation they are floats
-    of that precision, and NaN there.
+    The type is uint8. If a missing value satisfies neither a bit nor its negation, the type is the
+    float type of the precision, and the entry is NaN.
     """
     with jax.enable_x64(precision == "float64"):
         numbers = binarization.encode(binarizer, rows)
@@ -162,12 +166,12 @@ def _as_bytes(bits: np.ndarray, precision: str) -> np.ndarray:
 
 
 def parts_of(num_rows: int) -> list[slice]:
-    """Rows that are worked on at a time; one part where there are none."""
+    """Returns slices of at most `_ROWS_AT_ONCE` rows that cover all rows; at least one slice."""
     return [
         slice(begin, begin + _ROWS_AT_ONCE) for begin in range(0, max(num_rows, 1), _ROWS_AT_ONCE)
     ]
 
 
 def widened(bits: np.ndarray, width: int) -> np.ndarray:
-    """Bits [..., N] with columns of 0 after them, `width` in all."""
+    """Returns bits [..., N] padded with columns of 0 to [..., width]."""
     return np.pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, width - bits.shape[-1])])

@@ -1,4 +1,4 @@
-"""`--checkpoint FOLDER` and `--resume`: the loop of a fit saved as it goes, and gone on with."""
+"""`--checkpoint FOLDER` and `--resume`: saves the state of a fit and continues from it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from jboost.base.loops import OnStep
 from jboost.cli import limits
 from jboost.cli.options import OPTIONS, Settings
 
-# Options that change nothing in the loop. The data are compared themselves, so that a file may have
-# moved.
-_APART = (
+# Options that do not change the loop. `data` is among them because the data themselves are
+# compared: the file may have been moved.
+_NOT_COMPARED = (
     "data",
     "output",
     "overwrite",
@@ -32,20 +32,19 @@ _APART = (
 def kept(
     settings: Settings, on_step: OnStep | None, make_like: Callable[[], Any], data: Any
 ) -> Iterator[tuple[OnStep | None, Any]]:
-    """What a loop is driven with: `on_step` and `initial`, as --checkpoint and --resume ask for
-    them.
+    """Yields the arguments `on_step` and `initial` of a loop, for --checkpoint and --resume.
 
-    Without --checkpoint these are the `on_step` that is given, and None. With it SIGTERM ends the
-    loop after its step; when the state is saved the process ends with status 143.
+    Without --checkpoint these are the given `on_step` and None. With --checkpoint, SIGTERM ends the
+    loop after the current step. The state is saved, and the process ends with status 143.
 
     Args:
       settings: all options.
-      on_step: of progress and limits, or None.
-      make_like: makes a state like that of the loop, or the type of it.
-      data: what the loop sees, a pytree of arrays.
+      on_step: the callback for progress and limits, or None.
+      make_like: returns a state with the structure of the loop's state, or its type.
+      data: the data of the loop, a pytree of arrays.
 
     Raises:
-      ValueError: naming the option, for a folder with checkpoints without --resume; for checkpoints
+      ValueError: if the folder has checkpoints but --resume is not given, or if the checkpoints are
         of other data or options.
     """
     if settings.checkpoint is None:
@@ -60,18 +59,18 @@ def kept(
     initial = checkpoints.latest(folder, like, data=data, options=options)
     if initial is not None and not settings.resume:
         raise ValueError(
-            f"--checkpoint {folder}: holds checkpoints of this run: go on from them with --resume,"
-            " or name another folder"
+            f"--checkpoint {folder}: holds checkpoints of this run: continue from them with"
+            " --resume, or name another folder"
         )
     if settings.resume:
         message = (
-            "starts anew, as there is no checkpoint"
+            "starts from the beginning: there is no checkpoint"
             if initial is None
-            else "goes on from the checkpoint"
+            else "continues from the checkpoint"
         )
         print(f"jboost: {message} in {folder}", file=sys.stderr)
     with (
-        limits.terminated_after(f"the state is saved in {folder}: go on with --resume"),
+        limits.terminated_after(f"the state is saved in {folder}: continue with --resume"),
         checkpoints.Checkpointer(folder, data=data, options=options, initial=initial) as save,
     ):
         yield drive.all_of(save, on_step), initial
@@ -79,4 +78,4 @@ def kept(
 
 def _matters(name: str, settings: Settings) -> bool:
     option = next(option for option in OPTIONS if option.name == name)
-    return settings.method in option.methods and name not in _APART
+    return settings.method in option.methods and name not in _NOT_COMPARED

@@ -1,4 +1,4 @@
-"""The commands as click sees them, made from the table of options."""
+"""The click commands, generated from the table of options."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from jboost.cli.slipper import fit as slipper_fit
 
 _FLAG_LISTS, _CONFIG_LISTS = "jboost.flag_lists", "jboost.config_lists"
 _NOT_VALID = 1  # the exit status of a verification
-_WIDTH = 120  # where the output is no terminal
+_WIDTH = 120  # columns of the output if it is not a terminal
 _HELP = (
-    "Combines classifiers, with the proof: two of them exactly, by the linear combination of their"
-    " scores that misclassifies the least weight (--method pair), three or more by exact pairs"
-    " (combine), few rules that people read (l0, slipper), a distribution over examples"
-    " (example-weights), or many hypotheses by boosting (relaxed-margin, lpboost, adaboost,"
-    " infoboost)."
+    "Combines classifiers and certifies the result. pair: the linear combination of two classifiers"
+    " that misclassifies the least weight. combine: three or more classifiers, by exact pairs. l0,"
+    " slipper: a small number of readable rules. example-weights: a distribution over examples."
+    " relaxed-margin, lpboost, adaboost, infoboost: boosting of many hypotheses. Choose with"
+    " --method."
 )
 _EPILOG = """\b
 Examples:
@@ -54,7 +54,7 @@ Examples:
 
 
 def make_group() -> Any:
-    """The group of all commands, a `click.Group`."""
+    """Returns the `click.Group` of all commands."""
     import click
 
     group = click.Group(
@@ -101,10 +101,10 @@ def _fit_command() -> Any:
         callback=run,
         params=[_config_option(), *_options("fit")],
         help=(
-            "Fits a model and writes a folder: model.npz, report.json, and for the method pair"
-            " base.skops (trained classifiers) and separator.png, for l0, slipper and boosting"
-            " margins.png and gap.png, for example-weights margins.png and, of two columns,"
-            " boundary.png."
+            "Fits a model and writes a folder with model.npz, report.json and figures. The figures"
+            " are separator.png for pair; margins.png and gap.png for l0, slipper and boosting;"
+            " margins.png for combine and example-weights; boundary.png for example-weights with"
+            " two columns. Trained base classifiers are stored in base.skops."
         ),
         epilog=(
             "\b\nExamples:\n  jboost fit --data sklearn:breast_cancer\n  jboost fit --data"
@@ -132,9 +132,10 @@ def _evaluate_command() -> Any:
         callback=run,
         params=[_config_option(), *_options("evaluate"), report_option],
         help=(
-            "Cross-validates the optimal combination, each classifier, majority vote, average and"
-            " logistic stacking; or the rules of l0 or slipper beside the larger class; or boosting"
-            " beside scikit-learn's AdaBoost."
+            "Cross-validates a method and compares it with simpler ones. pair and combine: each"
+            " classifier, majority vote, average and logistic stacking. l0 and slipper: the"
+            " majority class. Boosting: scikit-learn's AdaBoost. example-weights: scikit-learn's"
+            " SVC."
         ),
         epilog=(
             "\b\nExample:\n  jboost evaluate --data sklearn:breast_cancer --classifiers tree svm"
@@ -178,16 +179,18 @@ def _predict_command() -> Any:
                 ["--explain"],
                 is_flag=True,
                 help=(
-                    "For models of l0 and slipper: a column with the rules that hold for each row."
+                    "For models of l0 and slipper: add a column with the rules that hold for each"
+                    " row."
                 ),
             ),
             *_options("predict"),
         ],
         help=(
-            "Predicts every row of a file with the model in MODEL_DIR: the score, the class, and of"
-            " a pair the two scores. A blank line or one with too few or too many fields has an"
-            " empty prediction, and a column 'note' says why. The file is read as the training data"
-            " were."
+            "Predicts every row of a file with the model in MODEL_DIR. The columns are the score"
+            " and the class; for pair and combine also the scores of the classifiers. The"
+            " prediction is empty for a blank line and for a line with too few or too many fields;"
+            " the column 'note' then gives the reason. The file is read with the format of the"
+            " training data."
         ),
         epilog="\b\nExample:\n  jboost predict jboost-out --data new.csv --output predictions.csv",
     )
@@ -203,7 +206,8 @@ def _inspect_command() -> Any:
         "inspect",
         callback=run,
         params=[click.Argument(["model_dir"])],
-        help="Shows the model in MODEL_DIR: formula or rules, numbers, certificate and status.",
+        help="Shows the formula or rules, numbers, certificate and status of the model in"
+        " MODEL_DIR.",
         epilog="\b\nExample:\n  jboost inspect jboost-out",
     )
 
@@ -226,8 +230,8 @@ def _export_command() -> Any:
         ],
         help=(
             "Writes the model in MODEL_DIR as code or data that run without jboost: a Python"
-            " module, a query of SQL, an ONNX graph, JSON, or text to read. Predictions are the"
-            " classes -1 and +1; inspect says which label is which."
+            " module, an SQL query, an ONNX graph, JSON, or readable text. Predictions are the"
+            " classes -1 and +1; `jboost inspect` shows their labels."
         ),
         epilog="\b\nExample:\n  jboost export jboost-out --format sql --output model.sql",
     )
@@ -241,7 +245,7 @@ def _export_options() -> list[Any]:
             ["--format", "kind"],
             required=True,
             type=click.Choice(FORMATS),
-            help="Language of the export; onnx needs jboost[export].",
+            help="Format of the export; onnx requires jboost[export].",
         ),
         click.Option(
             ["--output"],
@@ -255,7 +259,7 @@ def _export_options() -> list[Any]:
             default=TABLE,
             show_default=True,
             metavar="NAME",
-            help="Table that the query of --format sql reads.",
+            help="Table from which the query of --format sql reads.",
         ),
     ]
 
@@ -300,7 +304,7 @@ def _verify_command() -> Any:
 
 
 def say(content: Any) -> None:
-    """Prints text, or anything that rich can show, on the standard output."""
+    """Prints text or a rich renderable on the standard output."""
     import rich.console
 
     width = None if sys.stdout.isatty() else _WIDTH
@@ -310,8 +314,10 @@ def say(content: Any) -> None:
 
 
 def _command_class() -> Any:
-    """The click class of commands whose `LISTS` may be longer than the two names that an option
-    holds; `_settings` puts the rest back.
+    """Returns the click class of commands with options of two or more names (`LISTS`).
+
+    An option of click has a fixed number of values. The class therefore passes the first two names
+    to click and stores the full list in the context, from which `_settings` restores it.
     """
     import click
 
@@ -401,8 +407,9 @@ def _option(option: Option) -> Any:
 
 
 def _finite_number(option: Option) -> Any:
-    """The click type of the numbers in the range of an option: NaN, which is in no range, and
-    infinity are refused.
+    """Returns the click type of the finite numbers in the range of an option.
+
+    `click.FloatRange` alone accepts NaN and infinity.
     """
     import click
 
@@ -421,7 +428,7 @@ def _finite_number(option: Option) -> Any:
 
 
 def _number_or_word(numbers: Any, words: tuple[str, ...]) -> Any:
-    """The click type of numbers in a range and of some words."""
+    """Returns the click type that accepts the strings `words` and the values of `numbers`."""
     import click
 
     class NumberOrWord(click.ParamType):

@@ -1,6 +1,4 @@
-"""The device that a command computes on: what was asked for, or the CPU where an accelerator would
-only wait for it.
-"""
+"""The device of a command: the requested one, or the CPU for small tables."""
 
 from __future__ import annotations
 
@@ -12,31 +10,33 @@ import jax
 
 AUTO = "auto"
 NAMES = (AUTO, "cpu", "gpu", "tpu")
-# Entries of the table from which on an accelerator is worth its start-up. On an H100 beside its
-# machine's CPU fits of 569 x 30 took three to nine times as long, of 3,000 x 200 a tenth.
-_ENTRIES_WORTH_IT = 1 << 16
+# Smallest number of table entries for which an accelerator saves time. Compared with the CPU of the
+# same machine, fits on an H100 took 3 to 9 times as long for 569 x 30 and a tenth of the time for
+# 3,000 x 200.
+_FEWEST_ENTRIES = 1 << 16
 
 
 def choose(name: str, num_rows: int, num_columns: int) -> str:
-    """Has JAX compute on a device from here on, and says which platform it is.
+    """Sets the default device of JAX and returns its platform.
 
     Args:
-      name: of `NAMES`; "auto" is the CPU for small tables, else what JAX takes by default.
-      num_rows: of the table.
-      num_columns: of the table.
+      name: one of `NAMES`. "auto" is the CPU for small tables, and otherwise the default of JAX.
+      num_rows: the number of rows of the table.
+      num_columns: the number of columns of the table.
 
     Raises:
-      ValueError: for a platform that this machine, or its JAX, does not have; it names those that
-        there are.
+      ValueError: if JAX does not have the platform on this machine. The message lists the available
+        ones.
     """
     if name == AUTO:
-        is_small = num_rows * num_columns < _ENTRIES_WORTH_IT
+        is_small = num_rows * num_columns < _FEWEST_ENTRIES
         name = "cpu" if is_small else jax.default_backend()
     try:
         device = jax.devices(name)[0]
     except RuntimeError as error:
         raise ValueError(
-            f"device is {name}, and JAX finds none here: choose {' or '.join(_present())}, or auto"
+            f"device is {name}, and JAX finds none on this machine: choose"
+            f" {' or '.join(_present())}, or auto"
         ) from error
     jax.config.update("jax_default_device", device)
     return name
@@ -52,9 +52,9 @@ def _present() -> list[str]:
 
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
-    """The default device is afterwards what it was before."""
-    told: Any = jax.config
-    before = told.jax_default_device
+    """Restores the default device of JAX at the end of the context."""
+    config: Any = jax.config
+    before = config.jax_default_device
     try:
         yield
     finally:

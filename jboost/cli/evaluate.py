@@ -1,4 +1,4 @@
-"""`jboost evaluate`: stratified cross-validation of a method and of everything beside it."""
+"""`jboost evaluate`: stratified cross-validation of a method and of others for comparison."""
 
 from __future__ import annotations
 
@@ -40,10 +40,15 @@ _EVALUATORS: dict[
 
 
 def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
-    """Cross-validates the method, shows the table and writes it as JSON where that is asked for.
+    """Cross-validates the method and shows the table of losses.
+
+    Args:
+      settings: all options.
+      report_path: the JSON file for the table, or None.
+      say: prints text or a rich renderable.
 
     Raises:
-      ValueError: in one line, for anything that the user can put right.
+      ValueError: if an option or the data are invalid.
     """
     started, before = time.perf_counter(), programs.count()
     if report_path is not None:
@@ -98,14 +103,14 @@ def cross_validate(
     *,
     on_step: OnStep | None = None,
 ) -> list[Losses]:
-    """The losses of all rules on every fold.
+    """Returns the losses of all rules on every fold.
 
     Args:
       source: the data.
       settings: all options.
-      masks: [m] bool each, True where the row is held out.
-      on_step: called after each fold with the losses so far and the number of the fold; False
-        stops.
+      masks: for each fold a mask [m] that is True for held-out rows.
+      on_step: called after each fold with the losses so far and the number of the fold. If it
+        returns False, the evaluation ends.
     """
     evaluate_fold = _EVALUATORS.get(settings.method, boost_evaluate.evaluate_folds)(
         source, settings, masks
@@ -119,8 +124,10 @@ def cross_validate(
 
 
 def summarise(folds: Sequence[Losses]) -> Losses:
-    """Mean and standard error of the loss rates over the folds, and of the support where there is
-    one, a row for each rule; a detail that varies is left out.
+    """Returns the mean and standard error of the loss rates over the folds, for each rule.
+
+    If the folds have a support, its size is summarised too. A detail that varies between folds is
+    left out.
     """
     rows = []
     for rule in zip(*folds, strict=True):

@@ -12,7 +12,7 @@ from jboost import outputs
 from jboost.cli.predict import read_folder
 
 TABLE = "data"
-# The endings of the files of a format that an export may replace.
+# File name extensions of each format. An export replaces only files with these extensions.
 _ENDINGS = {
     "python": (".py",),
     "sql": (".sql",),
@@ -31,20 +31,19 @@ _WRITERS: dict[str, Callable[..., Any]] = {
 
 
 def export(folder: str, kind: str, output: str, *, table: str = TABLE) -> tuple[str, ...]:
-    """Writes the model of a folder in a format.
+    """Writes the model of an output folder in a format.
 
     Args:
-      folder: of a fit.
+      folder: an output folder of `jboost fit`.
       kind: one of `FORMATS`.
-      output: a file, or - for the standard output, which takes no ONNX.
+      output: a file, or - for the standard output, which is not available for ONNX.
       table: the name of the table, for SQL.
 
     Returns:
-      What the user should know of it.
+      Notes for the user.
 
     Raises:
-      ValueError: in one line, if the model cannot be written in this format, or the file not at
-        all.
+      ValueError: if the format does not support the model, or if the file cannot be written.
     """
     if output == "-" and kind == "onnx":
         raise ValueError("an ONNX file is not text: name a file with --output, as model.onnx")

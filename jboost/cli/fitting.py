@@ -1,5 +1,6 @@
-"""What every `jboost fit` begins and ends with: rows read and split, a folder written, a summary
-shown.
+"""The common first and last steps of `jboost fit`.
+
+`begin` reads and splits the rows. `end` writes the output folder and shows a summary.
 """
 
 from __future__ import annotations
@@ -24,21 +25,23 @@ from jboost.report import build, text
 
 
 class Opening(NamedTuple):
-    """The rows of a fit, and where its results go."""
+    """The rows of a fit and its output folder."""
 
     output: Path
-    seconds: dict[str, float]  # of each part so far; filled as the fit goes on
+    seconds: dict[str, float]  # the time of each step; the steps of the fit add theirs
     source: Source
     labels: np.ndarray  # [n] of all rows
     mapping: LabelMapping
-    kept: np.ndarray  # places of the training rows
-    apart: np.ndarray  # places of the rows held out
-    programs: Count  # that were compiled before
+    kept: np.ndarray  # indices of the training rows
+    apart: np.ndarray  # indices of the held-out rows
+    programs: Count  # the programs compiled before the fit
 
 
 def begin(settings: Settings) -> Opening:
-    """Looks at the output folder, reads the data, and keeps rows apart. Raises ValueError, in one
-    line, for what the user can put right.
+    """Checks the output folder, reads the data, and splits off the held-out rows.
+
+    Raises:
+      ValueError: if the folder, an option or the data are invalid.
     """
     output = check_output(settings.output, settings.overwrite)
     before = programs.count()
@@ -65,18 +68,20 @@ def end(
     lines: Callable[[Mapping[str, Any]], Sequence[str]],
     beside: Callable[[Path], None] | None = None,
 ) -> None:
-    """Writes the folder whole or not at all, and shows a summary.
+    """Writes the output folder and shows a summary.
+
+    The folder appears only after all files were written.
 
     Args:
-      opening: what `begin` returned.
+      opening: the result of `begin`.
       settings: all options.
-      say: prints text or anything that rich can show.
-      model: what `jboost.files.save` takes.
-      metadata: of the model file, beside method, precision and labels.
-      sections: of the report; `data` and `losses` are shown first.
-      draw: writes the figures into a folder.
-      lines: report -> what to say below the table of losses.
-      beside: writes further files into a folder.
+      say: prints text or a rich renderable.
+      model: the model to save, an argument of `jboost.files.save`.
+      metadata: the metadata of the model file, in addition to method, precision and labels.
+      sections: the sections of the report. `data` and `losses` are required.
+      draw: a function that writes the figures into a folder.
+      lines: a function from the report to the lines that are shown below the table of losses.
+      beside: a function that writes further files into a folder, or None.
     """
     report: dict[str, Any] = {
         "command": "fit",
@@ -87,16 +92,16 @@ def end(
         "settings": dataclasses.asdict(settings),
         "versions": build.versions(),
     }
-    told = {
+    stored = {
         "method": settings.method,
         "precision": settings.precision,
         "labels": dataclasses.asdict(opening.mapping),
         **metadata,
     }
-    told["reading"] = keep_reading(opening.source.table.rows(opening.kept))
+    stored["reading"] = keep_reading(opening.source.table.rows(opening.kept))
     with outputs.folder(opening.output) as folder:
         with jax.enable_x64(settings.precision == "float64"):
-            files.save(model, folder / MODEL, metadata=told)
+            files.save(model, folder / MODEL, metadata=stored)
         if beside is not None:
             beside(folder)
         with timed(opening.seconds, "figures"):

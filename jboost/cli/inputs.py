@@ -1,4 +1,4 @@
-"""From settings to the two scores of every row: reading, splitting, training."""
+"""Reads the data, splits the rows, and computes the scores of base classifiers."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from jboost.data import classifiers, embedded, readers
 from jboost.data.classifiers import BaseFit
 from jboost.data.table import Table
 
-_LARGEST_SCORE = 4e307  # so that differences of scores are finite
+_LARGEST_SCORE = 4e307  # differences of smaller scores are finite in float64
 
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Scored examples on the host, in the requested precision."""
+    """Examples on the host, in the precision of the settings."""
 
     points: np.ndarray  # [n, 2] scores, or [n, N] features
     labels: np.ndarray  # [n]
     weights: np.ndarray  # [n]
 
     def padded(self, num_rows: int, num_columns: int | None = None) -> Examples:
-        """With rows of label and weight 1 behind, which a mask is to leave out, and columns of
-        zeros.
+        """Returns the examples padded with rows and with columns of zeros.
+
+        The padding rows have label and weight 1. The caller must mask them out.
         """
         rows = num_rows - len(self.labels)
         columns = 0 if num_columns is None else num_columns - self.points.shape[1]
@@ -39,7 +40,7 @@ class Examples:
         return Examples(np.pad(self.points, ((0, rows), (0, columns))), labels, weights)
 
     def in_float64(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Points, labels and weights, for sums on the host."""
+        """Returns points, labels and weights in float64, for sums on the host."""
         return (
             self.points.astype(np.float64),
             self.labels.astype(np.float64),
@@ -53,7 +54,7 @@ class Source:
 
     table: Table  # without the column of the weights
     weights: np.ndarray | None  # [m]
-    device: str  # the platform that computes
+    device: str  # the platform of the computation
 
     def rows(self, chosen: np.ndarray) -> Source:
         weights = None if self.weights is None else self.weights[chosen]
@@ -61,8 +62,10 @@ class Source:
 
 
 def read_source(settings: Settings) -> Source:
-    """Reads the data, checks the named columns, and chooses the device; ValueError in
-    one line where something is wrong.
+    """Reads the data, checks the named columns, and chooses the device.
+
+    Raises:
+      ValueError: if an option or the data are invalid.
     """
     if settings.data.startswith(EMBEDDED):
         table = embedded.load_table(settings.data.removeprefix(EMBEDDED))
@@ -87,7 +90,7 @@ def read_source(settings: Settings) -> Source:
 
 
 def _without_idle_rows(source: Source, name: str) -> Source:
-    """The rows whose weight is above 0; ValueError where these are of one class."""
+    """Returns the rows of positive weight. Raises ValueError if they are all of one class."""
     assert source.weights is not None
     counts = source.weights > 0
     note = f"rows left out whose weight '{name}' is 0: {int((~counts).sum())}"
@@ -106,11 +109,10 @@ def _without_idle_rows(source: Source, name: str) -> Source:
 def split_rows(
     labels: np.ndarray, fraction: float, seed: int, *, option: str = "holdout"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the rows to train on and of those held out, the same fraction of each class;
-    messages name the option.
+    """Returns the indices of the training rows and of the held-out rows, stratified by class.
 
     Raises:
-      ValueError: if a class would be empty on one side.
+      ValueError: if one of the two parts would have no rows of a class. The message names `option`.
     """
     generator = np.random.default_rng(seed)
     kept, held_out = [], []
@@ -128,8 +130,9 @@ def split_rows(
 
 
 def hold_out_masks(labels: np.ndarray, settings: Settings, *, stream: int = 0) -> list[np.ndarray]:
-    """Stratified folds, [m] bool each, True where held out; other streams split differently. Raises
-    ValueError as `check_folds`.
+    """Returns stratified folds as masks [m] that are True for held-out rows.
+
+    Different values of `stream` give different random folds. Raises ValueError like `check_folds`.
     """
     check_folds(labels, settings)
     key = jax.random.fold_in(jax.random.key(settings.seed), stream)
@@ -139,12 +142,13 @@ def hold_out_masks(labels: np.ndarray, settings: Settings, *, stream: int = 0) -
 
 
 def check_folds(labels: np.ndarray, settings: Settings) -> None:
-    """Raises ValueError if the smaller class has fewer rows than there are folds."""
+    """Raises ValueError if the minority class has fewer rows than there are folds."""
     smaller = int(min((labels > 0).sum(), (labels < 0).sum()))
     if smaller < settings.folds:
         if smaller < 2:
             raise ValueError(
-                f"the smaller class has {smaller} rows, too few for any folds: give more rows"
+                f"the smaller class has {smaller} rows, too few for cross-validation: give more"
+                " rows"
             )
         raise ValueError(
             f"folds is {settings.folds}, but the smaller class has {smaller} rows to spread over"
@@ -153,8 +157,9 @@ def check_folds(labels: np.ndarray, settings: Settings) -> None:
 
 
 def score_training_rows(source: Source, settings: Settings) -> tuple[Examples, BaseFit | None]:
-    """The scores that the combination is fitted to, and the classifiers if they were
-    trained here.
+    """Returns the scores for the fit of the combination, and the base classifiers.
+
+    The base classifiers are None if the scores are columns of the table.
     """
     table = source.table
     assert table.labels is not None
@@ -173,25 +178,27 @@ def score_training_rows(source: Source, settings: Settings) -> tuple[Examples, B
 
 
 def score_other_rows(source: Source, settings: Settings, base: BaseFit | None) -> Examples:
-    """The scores of rows that nothing was fitted to."""
+    """Returns the scores of rows that were not used for training."""
     return cast_examples(score_rows(source.table, settings.scores, base), source, settings)
 
 
 def exported_columns(
     names: Sequence[str], columns: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns that an exported combination reads, and a note where they are scores of trained
-    classifiers: `jboost predict` writes those.
+    """Returns the columns that an exported combination reads, and notes for the user.
+
+    If the scores come from trained classifiers, the columns are those that `jboost predict` writes,
+    and there is a note.
     """
     if columns is not None:
         return tuple(columns), ()
     scores = tuple(f"score_{name}" for name in names)
-    note = f"the export has the combination alone: it reads the columns {', '.join(scores)}"
-    return scores, (f"{note} of jboost predict",)
+    note = f"the export contains only the combination: its inputs are {', '.join(scores)}"
+    return scores, (f"{note}, columns of jboost predict",)
 
 
 def score_rows(table: Table, columns: Sequence[str] | None, base: BaseFit | None) -> np.ndarray:
-    """Scores [k, 2] float64 by trained classifiers, or from two columns."""
+    """Returns the float64 scores [k, d] of trained classifiers, or from score columns."""
     if base is not None:
         return base.predict_scores(table)
     assert columns is not None
@@ -203,9 +210,9 @@ def _columns(table: Table, names: Sequence[str]) -> np.ndarray:
     for name, column in zip(names, columns, strict=True):
         row = int(np.abs(column).argmax())
         if abs(column[row]) > _LARGEST_SCORE:
-            held = f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}"
+            found = f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}"
             raise ValueError(
-                f"{held}: scores reach {_LARGEST_SCORE:g} at most; rescale the"
+                f"{found}: scores must not exceed {_LARGEST_SCORE:g}; rescale the"
                 f" column{table.line(row)}"
             )
     return np.stack(columns, axis=1)
@@ -214,8 +221,9 @@ def _columns(table: Table, names: Sequence[str]) -> np.ndarray:
 def cast_examples(
     points: np.ndarray, source: Source, settings: Settings, *, may_miss: bool = False
 ) -> Examples:
-    """Casts to the precision and checks all values before any work; with `may_miss`, NaN is a
-    missing value and allowed.
+    """Casts the examples to the precision of the settings and validates all values.
+
+    With `may_miss`, NaN stands for a missing value and is accepted.
     """
     dtype = np.dtype(settings.precision)
     labels = source.table.labels

@@ -1,8 +1,8 @@
-"""What ends long work early with the best so far: `--time-limit`, counted from the start of the
-command, and Ctrl-C.
+"""Ends a long computation early with the best result so far, for `--time-limit` and Ctrl-C.
 
-SIGTERM ends it too where the state is saved, by `--checkpoint`; without that it ends the process at
-once, as ever.
+The time limit is counted from the start of the command. With `--checkpoint`, SIGTERM also ends the
+loop after its step, and the state is saved. Without `--checkpoint`, SIGTERM ends the process at
+once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 from jboost import drive
 from jboost.base.loops import OnStep
 
-_TERMINATED = 128 + signal.SIGTERM  # the exit status, as shells have it
+_TERMINATED = 128 + signal.SIGTERM  # exit status, by the convention of shells
 
 
 class _Limit:
-    """The deadline of the command that runs, and whether Ctrl-C was pressed."""
+    """The deadline of the running command, and whether Ctrl-C was pressed."""
 
     def __init__(self) -> None:
         self.begin = time.monotonic()
@@ -35,7 +35,7 @@ _limit = _Limit()
 
 @contextlib.contextmanager
 def of_command(seconds: float | None) -> Iterator[None]:
-    """Within it `left` and `progress` count the seconds from here on; None for no limit."""
+    """Starts the time limit for `left` and `progress`; None means no limit."""
     _limit.begin, _limit.seconds, _limit.is_interrupted = time.monotonic(), seconds, False
     try:
         yield
@@ -44,31 +44,33 @@ def of_command(seconds: float | None) -> Iterator[None]:
 
 
 def left() -> float | None:
-    """The seconds that are left, None where there is no limit."""
+    """Returns the remaining seconds, or None if there is no limit."""
     return None if _limit.seconds is None else _limit.begin + _limit.seconds - time.monotonic()
 
 
 def is_over() -> bool:
-    """Whether the time is up, or Ctrl-C was pressed."""
+    """Whether the time limit has expired or Ctrl-C was pressed."""
     rest = left()
     return _limit.is_interrupted or (rest is not None and rest <= 0)
 
 
 def check(phase: str) -> None:
-    """Raises ValueError where the time was over before anything was fitted."""
+    """Raises ValueError if the time limit expired during `phase`, before anything was fitted."""
     rest = left()
     if rest is not None and rest <= 0:
         spent = time.monotonic() - _limit.begin
         raise ValueError(
-            f"--time-limit {_limit.seconds:g} was over after {phase}, which took until second"
-            f" {spent:.1f}: give more seconds, or fewer rows"
+            f"--time-limit {_limit.seconds:g} expired during {phase}, which ended after"
+            f" {spent:.1f} s: give more seconds, or fewer rows"
         )
 
 
 @contextlib.contextmanager
 def progress(description: str, num_steps: int) -> Iterator[OnStep]:
-    """The bar of `drive.progress`, whose `on_step` is False once the time is up, or after Ctrl-C,
-    which the first time only ends the loop.
+    """Shows the progress bar of `drive.progress` and yields a callback that enforces the limits.
+
+    The callback returns False if the time limit has expired or Ctrl-C was pressed. The first Ctrl-C
+    only ends the loop.
     """
     with drive.progress(description, num_steps) as show, _first_interrupt_ends_the_loop():
 
@@ -80,11 +82,11 @@ def progress(description: str, num_steps: int) -> Iterator[OnStep]:
 
 
 @contextlib.contextmanager
-def terminated_after(told: str) -> Iterator[None]:
-    """Within it the first SIGTERM makes `is_over` True; at the end the process then ends, with
-    `told` on the standard error.
+def terminated_after(message: str) -> Iterator[None]:
+    """Postpones the first SIGTERM to the end of the context.
 
-    The second SIGTERM ends the process at once.
+    The first SIGTERM makes `is_over` True. At the end of the context `message` is printed on the
+    standard error, and the process ends. The second SIGTERM ends the process at once.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -102,13 +104,13 @@ def terminated_after(told: str) -> Iterator[None]:
     finally:
         signal.signal(signal.SIGTERM, before)
     if is_terminated.is_set():
-        sys.stderr.write(f"jboost: stopped by SIGTERM; {told}\n")
+        sys.stderr.write(f"jboost: stopped by SIGTERM; {message}\n")
         raise SystemExit(_TERMINATED)
 
 
 @contextlib.contextmanager
 def _first_interrupt_ends_the_loop() -> Iterator[None]:
-    """The first Ctrl-C sets a flag that `is_over` reads; the second one interrupts as ever."""
+    """The first Ctrl-C makes `is_over` True; the second one raises KeyboardInterrupt."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -117,7 +119,7 @@ def _first_interrupt_ends_the_loop() -> Iterator[None]:
     def note(number: int, frame: Any) -> None:
         _limit.is_interrupted = True
         signal.signal(signal.SIGINT, before)
-        sys.stderr.write("\njboost: ends with the best so far; Ctrl-C again to end at once\n")
+        sys.stderr.write("\njboost: ends with the best so far; press Ctrl-C again to end at once\n")
 
     signal.signal(signal.SIGINT, note)
     try:

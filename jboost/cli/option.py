@@ -1,5 +1,4 @@
-"""One option of the command line: a flag, a key of a configuration file, a default and a help
-text."""
+"""The type of an option of the command line, and the names of the methods."""
 
 from __future__ import annotations
 
@@ -19,13 +18,16 @@ SOFT_MARGINS = (RELAXED_MARGIN, LPBOOST)
 BOOSTERS = (*SOFT_MARGINS, ADABOOST, INFOBOOST)
 METHODS = (L0, PAIR, COMBINE, EXAMPLE_WEIGHTS, *BOOSTERS, SLIPPER)
 ANY_NUMBER = -1
-UNCUT = "none"  # of --cuts: numbers stay as they are
-CV = "cv"  # in place of a number: cross-validation chooses it
+UNCUT = "none"  # internal value of --cuts: numeric columns are not cut
+CV = "cv"  # given instead of a number: cross-validation chooses the number
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One option: `name` is its key in a configuration file and, with dashes, its flag."""
+    """One option of the command line.
+
+    `name` is the key in a configuration file. With dashes for underscores it is the flag.
+    """
 
     name: str
     kind: type | tuple[str, ...]  # a tuple holds the choices
@@ -33,13 +35,13 @@ class Option:
     help: str
     commands: tuple[str, ...] = ("fit", "evaluate")
     methods: tuple[str, ...] = METHODS
-    # ANY_NUMBER: the flag may be repeated, and the key of a configuration file holds one value or a
-    # list
+    # With ANY_NUMBER the flag may be repeated, and the key of a configuration file takes one value
+    # or a list.
     num_values: int = 1
     metavar: str | None = None
     low: float | None = None
     high: float | None = None
     low_open: bool = False
     high_open: bool = True
-    flags: tuple[str, ...] = ()  # further spellings
-    words: tuple[str, ...] = ()  # that may stand in place of a number
+    flags: tuple[str, ...] = ()  # other flags for the same option
+    words: tuple[str, ...] = ()  # strings that are accepted instead of a number

@@ -1,6 +1,6 @@
 """The table of all options of the command line.
 
-The flags, the keys of a configuration file, the defaults and the help texts are made from it.
+The flags, the keys of a configuration file, the defaults and the help texts are generated from it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ AUTO = "auto"
 NU_OF_NETWORKS = 0.1
 MARGINS = (AUTO, 0.05, 0.1, 0.2, 0.4)  # the candidates of --margin cv
 ORDERS = {L0: 1, SLIPPER: 16}
-ROUNDS, L0_ROUNDS = 100, 30  # a round of l0 adds more columns than a round of the others
-# Arrays are allocated for all rounds, so their number is bounded. scikit-learn accepts seeds below
-# 2**32.
+ROUNDS, L0_ROUNDS = 100, 30  # a round of l0 adds more columns than a round of other methods
+# Arrays are allocated for all rounds, so the number of rounds is bounded. Counts are int32, and
+# scikit-learn accepts seeds below 2**32.
 _MOST_ROUNDS, _MOST, _LARGEST_SEED = 100_000, 2**31 - 1, 2**32 - 1
 
 
@@ -59,7 +59,7 @@ class Settings:
     strategy: str
     learner: str
     max_depth: int
-    max_order: Any  # a number, or of l0 "cv"
+    max_order: Any  # a number, or "cv" for l0
     margin: tuple[float | str, ...]  # numbers or "auto"
     kappa: tuple[float, ...]
     cuts: str
@@ -104,15 +104,17 @@ OPTIONS = (
         "data",
         str,
         None,
-        "Data file: text such as .csv, .csv.gz, .tsv or .txt; .parquet or .feather; - for the"
-        " standard input; or sklearn:breast_cancer, sklearn:wine, sklearn:digits.",
+        "Data file: .csv, .csv.gz, .tsv, .txt or other text; .parquet or .feather; - for the"
+        " standard input. Or an embedded data set: sklearn:breast_cancer, sklearn:wine,"
+        " sklearn:digits.",
         metavar="FILE",
     ),
     Option(
         "label",
         str,
         None,
-        "Column with the labels; any two values, or more with --positive. Needed for files.",
+        "Column of the labels. It must have two values, or more with --positive. Required for"
+        " files.",
         metavar="COLUMN",
     ),
     *READING_OPTIONS,
@@ -120,18 +122,18 @@ OPTIONS = (
         "method",
         METHODS,
         PAIR,
-        "l0: few rules that people read, on all columns. pair: the exact optimal combination of two"
-        " classifiers; of more it is combine. combine: a combination of three or more, exact or"
-        " made of exact pairs. example-weights: a distribution over examples, on the numeric"
-        " columns. slipper: the rules of Cohen and Singer, on all columns. The others: boosting of"
-        " a learner, on all columns.",
+        "l0: a small number of readable rules on all columns. pair: the exact optimal combination"
+        " of two classifiers; with more than two it is combine. combine: a combination of three or"
+        " more classifiers, exact or built from exact pairs. example-weights: a distribution over"
+        " the examples, on the numeric columns. slipper: the rules of Cohen and Singer (1999), on"
+        " all columns. relaxed-margin, lpboost, adaboost, infoboost: boosting of a learner, on all"
+        " columns.",
     ),
     Option(
         "scores",
         str,
         None,
-        "The columns that hold the scores of the classifiers: two for pair, three or more for"
-        " combine.",
+        "Columns of the scores of the classifiers: two for pair, three or more for combine.",
         methods=(PAIR, COMBINE),
         num_values=2,
         metavar="A B",
@@ -140,9 +142,9 @@ OPTIONS = (
         "classifiers",
         str,
         None,
-        "Two base classifiers to train, out of forest, knn, lda, logistic, naive-bayes, qda, stump,"
-        " svm, tree; three or more for combine. Without --scores: lda naive-bayes, and for combine"
-        " forest, knn and svm beside them.",
+        "Base classifiers to train, from forest, knn, lda, logistic, naive-bayes, qda, stump, svm,"
+        " tree: two for pair, three or more for combine. Default without --scores: lda naive-bayes;"
+        " for combine also forest, knn and svm.",
         methods=(PAIR, COMBINE),
         num_values=2,
         metavar="A B",
@@ -151,26 +153,26 @@ OPTIONS = (
         "strategy",
         combine.STRATEGIES,
         "greedy",
-        "How pairs are chosen: the best of all first, by clusters of classifiers that agree, or by"
-        " exact moves in one plane after another. Or exact: the optimum, of three classifiers on up"
-        " to about a thousand rows.",
+        "How pairs are chosen. greedy: the best pair first. hierarchical: by clusters of"
+        " classifiers that agree. coordinate: by exact moves in one plane after another. exact: the"
+        " optimum, for three classifiers and up to about a thousand rows.",
         methods=(COMBINE,),
     ),
     Option(
         "learner",
         ("stumps", "pool", "literals", "mlp", "trees"),
         "stumps",
-        "What is boosted: decision stumps; numeric columns themselves, in [-1, 1]; literals, one"
-        " for each cut and category; a small neural network (scale the columns first); decision"
-        " trees of --max-depth.",
+        "Hypotheses to boost. stumps: decision stumps. pool: the numeric columns themselves, with"
+        " values in [-1, 1]. literals: one hypothesis for each cut and category. mlp: a small"
+        " neural network (scale the columns first). trees: decision trees of --max-depth.",
         methods=BOOSTERS,
     ),
     Option(
         "max_depth",
         int,
         2,
-        "The depth of --learner trees, 2 to 10. Of depth 2 each is the best of all, so that bounds"
-        " cover all of them; deeper trees are greedy.",
+        "Depth of --learner trees, 2 to 10. At depth 2 the search finds the best tree, so the"
+        " bounds cover all trees of depth 2. Deeper trees are grown greedily.",
         methods=BOOSTERS,
         low=2,
         high=10,
@@ -181,8 +183,8 @@ OPTIONS = (
         "max_order",
         int,
         None,
-        f"How many literals a rule may have; without it {ORDERS[L0]}, of slipper {ORDERS[SLIPPER]}."
-        " Of l0, cv: cross-validation chooses 1, 2 or 3.",
+        f"Largest number of literals in a rule. Default: {ORDERS[L0]}; for slipper"
+        f" {ORDERS[SLIPPER]}. For l0, cv: cross-validation chooses 1, 2 or 3.",
         methods=(L0, SLIPPER),
         low=1,
         metavar="K",
@@ -192,10 +194,9 @@ OPTIONS = (
         "margin",
         float,
         (AUTO,),
-        "Margin rho in (0, 1] that a row must reach not to count as an error; auto is 20 / rows. Of"
-        " several --margin, --kappa or --vote cross-validation chooses; cv stands for "
-        + ", ".join(map(str, MARGINS))
-        + ".",
+        "Margin rho in (0, 1]. A row of smaller margin counts as an error. auto: 20 / rows. If"
+        " several values of --margin, --kappa or --vote are given, cross-validation chooses. cv"
+        " stands for the values " + ", ".join(map(str, MARGINS)) + ".",
         methods=(L0,),
         num_values=ANY_NUMBER,
         metavar="RHO",
@@ -209,8 +210,8 @@ OPTIONS = (
         "kappa",
         float,
         (1.5,),
-        "What the coefficient of a rule costs, in errors; beside it a rule costs its literals. It"
-        " may be repeated.",
+        "Cost of the coefficient of a rule, in errors. The literals of the rule cost extra. May be"
+        " repeated.",
         methods=(L0,),
         num_values=ANY_NUMBER,
         low=0,
@@ -220,16 +221,16 @@ OPTIONS = (
         "cuts",
         ("class_changes", "midpoints", "quantiles"),
         None,
-        "Where numeric columns are cut: wherever the class changes, as l0, slipper and --learner"
-        " literals do without it, between all neighbouring values, or at quantiles. Other learners"
-        " take numbers as they are without it.",
+        "Thresholds of numeric columns. class_changes: wherever the class changes (the default of"
+        " l0, slipper and --learner literals). midpoints: between all neighbouring values."
+        " quantiles: at quantiles. By default the other learners use the numbers themselves.",
         methods=(L0, SLIPPER, *BOOSTERS),
     ),
     Option(
         "quantiles",
         int,
         10,
-        "Parts into which --cuts quantiles cuts a column.",
+        "Number of parts into which --cuts quantiles divides a column.",
         methods=(L0, SLIPPER, *BOOSTERS),
         low=2,
         high=_MOST,
@@ -240,7 +241,7 @@ OPTIONS = (
         "missing",
         ("literal", "none"),
         "literal",
-        "Whether a rule may ask if a value is missing; with none, a missing value meets no"
+        "literal: a rule may test whether a value is missing. none: a missing value meets no"
         " condition.",
         methods=(L0, SLIPPER, *BOOSTERS),
     ),
@@ -248,8 +249,8 @@ OPTIONS = (
         "min_separation",
         int,
         None,
-        "Keep the fewest cuts that tell rows of different classes apart in so many ways, for speed;"
-        " without it all are kept.",
+        "Keep the smallest set of cuts that separates rows of different classes in at least N"
+        " ways; this saves time. By default all cuts are kept.",
         methods=(L0, SLIPPER),
         low=1,
         high=_MOST,
@@ -260,9 +261,10 @@ OPTIONS = (
         "vote",
         ("sparse", "relaxed", "coefficients"),
         ("sparse",),
-        "Which vote of the rules found: the one of fewest errors plus costs; that of the"
-        " relaxation, approximated by a dozen rules, which mostly errs less on new rows; or that of"
-        " the relaxation as it is, of all its rules. It may be repeated.",
+        "Final vote of the rules. sparse: the vote with the least sum of errors and costs."
+        " relaxed: the solution of the relaxation, approximated by a dozen rules; it usually has"
+        " fewer errors on new rows. coefficients: the solution of the relaxation itself, with all"
+        " its rules. May be repeated.",
         methods=(L0,),
         num_values=ANY_NUMBER,
     ),
@@ -270,8 +272,8 @@ OPTIONS = (
         "max_rules",
         int,
         None,
-        "How many rules may vote, at most; without it twelve of --vote relaxed, and of --vote"
-        " sparse as many as are worth their cost. cv: cross-validation chooses 2, 4, 8, 12 or 16.",
+        "Largest number of rules in the vote. Default: 12 for --vote relaxed; no limit for --vote"
+        " sparse. cv: cross-validation chooses 2, 4, 8, 12 or 16.",
         methods=(L0,),
         low=1,
         metavar="N",
@@ -281,8 +283,8 @@ OPTIONS = (
         "exact",
         float,
         0.0,
-        "Go on by branch and cut, for so many seconds at most, until no vote has fewer errors plus"
-        " costs; for some hundred rows and short rules.",
+        "Continue with branch and cut for at most this many seconds, until no vote has a smaller"
+        " sum of errors and costs. Suitable for some hundred rows and short rules.",
         methods=(L0,),
         commands=("fit",),
         metavar="SECONDS",
@@ -292,8 +294,8 @@ OPTIONS = (
         "max_columns",
         int,
         1024,
-        "How many rules are held at a time while new ones are sought; more where the status is"
-        " CAPACITY_LIMIT, and memory grows with it.",
+        "Capacity for rules during the search. Memory grows with it. Increase it if the status is"
+        " CAPACITY_LIMIT.",
         methods=(L0,),
         low=1,
         metavar="N",
@@ -302,8 +304,8 @@ OPTIONS = (
         "capacity",
         int,
         None,
-        "How many cuts of pairs are held at a time; without it enough for most data. More where the"
-        " status is CAPACITY_LIMIT.",
+        "Capacity for cuts of pairs. The default suffices for most data. Increase it if the status"
+        " is CAPACITY_LIMIT.",
         methods=(L0,),
         low=1,
         metavar="N",
@@ -312,7 +314,8 @@ OPTIONS = (
         "max_in_play",
         int,
         128,
-        "How many rules --exact branches on, at most; more where its status is CAPACITY_LIMIT.",
+        "Largest number of rules that --exact branches on. Increase it if its status is"
+        " CAPACITY_LIMIT.",
         methods=(L0,),
         commands=("fit",),
         low=1,
@@ -322,8 +325,9 @@ OPTIONS = (
         "rounds",
         int,
         None,
-        f"How many hypotheses boosting may take, {ROUNDS} where nothing is said; of l0 how many"
-        f" rounds of new rules, {L0_ROUNDS}; of slipper how many --num-rounds cv looks at.",
+        f"Largest number of hypotheses in boosting (default {ROUNDS}); for l0, of rounds that add"
+        f" rules (default {L0_ROUNDS}); for slipper, of rules that --num-rounds cv considers"
+        f" (default {ROUNDS}).",
         methods=(L0, *BOOSTERS, SLIPPER),
         low=1,
         high=_MOST_ROUNDS,
@@ -334,7 +338,7 @@ OPTIONS = (
         "num_rounds",
         int,
         CV,
-        "How many rules slipper takes; cv: as many as have the least loss in cross-validation.",
+        "Number of rules of slipper. cv: the number with the least loss in cross-validation.",
         methods=(SLIPPER,),
         low=1,
         high=_MOST_ROUNDS,
@@ -346,25 +350,25 @@ OPTIONS = (
         "rules_for",
         ("minority", "positive", "negative"),
         "minority",
-        "The class that the rules of slipper speak for: that of less weight, that of +1, or that"
-        " of -1.",
+        "Class that the rules of slipper predict: the class of less weight, +1, or -1.",
         methods=(SLIPPER,),
     ),
     Option(
         "solver",
         ("simplex", "interior-point", "first-order"),
         "simplex",
-        "What solves the linear programs; simplex begins each with the last one's solution and ends"
-        " with few hypotheses, interior-point suits devices, first-order is for very many rows.",
+        "Solver of the linear programs. simplex: starts from the solution of the previous program"
+        " and ends with a small number of hypotheses. interior-point: suits accelerators."
+        " first-order: for very many rows.",
         methods=(LPBOOST,),
     ),
     Option(
         "nu",
         float,
         None,
-        "Share of the weight that the soft margin may give up, in (0, 1]. With cv, or several as"
-        " in --nu 0.05 --nu 0.2, cross-validation chooses. Without it cv; of --learner mlp, whose"
-        f" fits take long, {NU_OF_NETWORKS}.",
+        "Fraction of the weight that may fall short of the soft margin, in (0, 1]. With cv or"
+        " several values, as in --nu 0.05 --nu 0.2, cross-validation chooses. Default: cv; for"
+        f" --learner mlp, whose fits take long, {NU_OF_NETWORKS}.",
         methods=SOFT_MARGINS,
         num_values=ANY_NUMBER,
         metavar="NU",
@@ -378,8 +382,8 @@ OPTIONS = (
         "penalty",
         float,
         (CV,),
-        "Price C of a shortfall from the margin: 1 / rows at least, at 1 the hard margin. With cv,"
-        " or several, cross-validation chooses.",
+        "Cost C of a shortfall from the margin, at least 1 / rows; 1 is the hard margin. With cv"
+        " or several values cross-validation chooses.",
         methods=(EXAMPLE_WEIGHTS,),
         num_values=ANY_NUMBER,
         metavar="C",
@@ -391,8 +395,8 @@ OPTIONS = (
         "validation",
         float,
         0.0,
-        "Fraction of the rows to choose the penalty on: one split, in place of --folds. The penalty"
-        " chosen is then fitted to all rows.",
+        "Fraction of the rows on which the penalty is chosen: one split instead of --folds. The"
+        " final fit uses the chosen penalty and all rows.",
         methods=(EXAMPLE_WEIGHTS,),
         low=0,
         high=1,
@@ -402,8 +406,8 @@ OPTIONS = (
         "radius",
         float,
         AUTO,
-        "Half-width R of the cube that hyperplanes are drawn from, in the unit of the columns"
-        " (scale them first); auto: the least for the rows.",
+        "Half-width R of the cube from which hyperplanes are drawn, in the unit of the columns"
+        " (scale them first). auto: the smallest that the rows allow.",
         methods=(EXAMPLE_WEIGHTS,),
         low=0,
         low_open=True,
@@ -414,10 +418,10 @@ OPTIONS = (
         "time_limit",
         float,
         None,
-        "Seconds from the start of the command, reading and compilation included, after which l0,"
-        " slipper, boosting and choices by cross-validation end with the best so far; a compilation"
-        " or step that runs ends first, and the other methods are one program. Without it l0 ends"
-        " after --rounds.",
+        "Seconds from the start of the command, including reading and compilation. After that l0,"
+        " slipper, boosting and cross-validation end with the best result so far. A running"
+        " compilation or step is completed first. The other methods run as one program and ignore"
+        " the limit. Without it l0 ends after --rounds.",
         low=0,
         low_open=True,
         metavar="SECONDS",
@@ -426,8 +430,8 @@ OPTIONS = (
         "tolerance",
         float,
         0.01,
-        "Gap between the bounds of the soft margin at which to stop; of l0 between those of the"
-        " costs, relative.",
+        "Gap at which to stop: between the bounds of the soft margin, or for l0 the relative gap"
+        " between the bounds of the costs.",
         methods=(L0, *SOFT_MARGINS),
         low=0,
         low_open=True,
@@ -437,15 +441,15 @@ OPTIONS = (
         "train_scores",
         ("out-of-fold", "in-sample"),
         "out-of-fold",
-        "Scores of trained classifiers that the combination is fitted to: of rows they did not see,"
-        " or of their own training rows.",
+        "Scores of the trained classifiers that the combination is fitted to. out-of-fold: of rows"
+        " that were not used in training. in-sample: of the training rows themselves.",
         methods=(PAIR, COMBINE),
     ),
     Option(
         "weights",
         str,
         None,
-        "Column with what it costs to misclassify each row, positive. Base classifiers are trained"
+        "Column with the cost of misclassifying each row, positive. Base classifiers are trained"
         " without it.",
         methods=(L0, PAIR, COMBINE, *BOOSTERS, SLIPPER),
         metavar="COLUMN",
@@ -454,21 +458,22 @@ OPTIONS = (
         "tie_break",
         ("margin", "none"),
         "margin",
-        "Among all optimal separators: the one of largest margin, or any.",
+        "Choice among all optimal separators. margin: the one of largest margin. none: any.",
         methods=(PAIR,),
     ),
     Option(
         "fat",
         ("removed", "flipped"),
         "removed",
-        "Margin of the points without the misclassified ones, or with their labels flipped.",
+        "Margin without the misclassified points (removed), or with their labels flipped"
+        " (flipped).",
         methods=(PAIR,),
     ),
     Option(
         "loo",
         bool,
         False,
-        "Say, too, what the best line of all other rows does to each row.",
+        "Also report how the best line of all other rows classifies each row (leave-one-out).",
         methods=(PAIR,),
         commands=("fit",),
     ),
@@ -476,23 +481,28 @@ OPTIONS = (
         "pareto",
         bool,
         False,
-        "Show, too, every best compromise between weight and margin.",
+        "Also show the Pareto front of misclassified weight and margin.",
         methods=(PAIR,),
         commands=("fit",),
     ),
-    Option("precision", ("float32", "float64"), "float64", "Of the scores and of the result."),
+    Option(
+        "precision",
+        ("float32", "float64"),
+        "float64",
+        "Floating-point type of the scores and of the result.",
+    ),
     Option(
         "device",
         devices.NAMES,
         devices.AUTO,
-        "What computes; auto is the CPU for small tables, where an accelerator would take longer,"
-        " else what JAX takes by default.",
+        "Device for the computation. auto: the CPU for small tables, where an accelerator is"
+        " slower; otherwise the default device of JAX.",
     ),
     Option(
         "seed",
         int,
         0,
-        "Of everything random.",
+        "Seed of all random numbers.",
         low=0,
         high=_LARGEST_SEED,
         high_open=False,
@@ -502,7 +512,7 @@ OPTIONS = (
         "folds",
         int,
         5,
-        "Folds for out-of-fold scores, for the choice of nu and of the penalty, and for"
+        "Number of folds for out-of-fold scores, for the choice of nu and of the penalty, and for"
         " cross-validation.",
         low=2,
         metavar="N",
@@ -511,7 +521,7 @@ OPTIONS = (
         "holdout",
         float,
         0.0,
-        "Fraction of the rows kept apart, to judge all classifiers on.",
+        "Fraction of the rows held out, on which all classifiers are evaluated.",
         commands=("fit",),
         low=0,
         high=1,
@@ -521,10 +531,10 @@ OPTIONS = (
         "checkpoint",
         str,
         None,
-        "Folder of its own, where the state of the fit is saved every minute and at the end: after"
-        " Ctrl-C, which writes the best so far too, and after SIGTERM, which writes nothing else"
-        " and ends with status 143. Of l0 with --exact or --max-order 3 or more; choices by"
-        " cross-validation are not saved, and made anew.",
+        "Folder in which the state of the fit is saved every minute and at the end, used for"
+        " nothing else. Ctrl-C saves the state and writes the best result so far. SIGTERM saves the"
+        " state only and ends with status 143. For l0 it needs --exact or --max-order 3 or more."
+        " Choices by cross-validation are not saved; they are repeated.",
         methods=(L0, PAIR, *BOOSTERS, SLIPPER),
         commands=("fit",),
         metavar="FOLDER",
@@ -533,8 +543,8 @@ OPTIONS = (
         "resume",
         bool,
         False,
-        "Go on from the last state in --checkpoint, to the same result, bit for bit; where there is"
-        " none, start. Checkpoints of other data or options are refused.",
+        "Continue from the last state in --checkpoint, with a bit-identical result. If there is no"
+        " state, start. Checkpoints of other data or options are refused.",
         methods=(L0, PAIR, *BOOSTERS, SLIPPER),
         commands=("fit",),
     ),

@@ -1,4 +1,4 @@
-"""The output folder of `jboost fit`: what its files are called, and whether it may be replaced."""
+"""The output folder of `jboost fit`: the names of its files, and whether it may be replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FILES = {MODEL, BASE, REPORT, FIGURE, MARGINS, GAP, BOUNDARY, KINDS, FRONT}
 
 
 def check_output(name: str, overwrite: bool) -> Path:
-    """The output folder of that name; ValueError where a fit may not write there."""
+    """Returns the path of the output folder. Raises ValueError if a fit must not write there."""
     if not name:
         raise ValueError("the name of the output folder is empty: choose another --output")
     output = Path(name)
@@ -28,14 +28,14 @@ def check_output(name: str, overwrite: bool) -> Path:
         raise ValueError(f"{output}: the output folder is a file: choose another --output")
     if Path.cwd().is_relative_to(output.resolve()):
         raise ValueError(
-            f"{output}: the output folder is made anew, and the command runs in it: choose another"
-            " --output"
+            f"{output}: the output folder is replaced, but it is or contains the current folder:"
+            " choose another --output"
         )
     if not output.is_dir() or not any(output.iterdir()):
         return output
     if not overwrite:
         raise ValueError(
-            f"{output}: the output folder is there already: add --overwrite, or choose another"
+            f"{output}: the output folder already exists: add --overwrite, or choose another"
             " --output"
         )
     foreign = sorted({path.name for path in output.iterdir()} - _FILES)
@@ -49,7 +49,7 @@ def check_output(name: str, overwrite: bool) -> Path:
 
 @contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Adds how long its block took."""
+    """Stores the seconds that the context took in `seconds[name]`."""
     started = time.perf_counter()
     yield
     seconds[name] = time.perf_counter() - started

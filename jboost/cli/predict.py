@@ -1,4 +1,4 @@
-"""`jboost predict` and `jboost inspect`: what is done with an output folder of `jboost fit`."""
+"""`jboost predict` and `jboost inspect`, which read an output folder of `jboost fit`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from jboost.data.kinds import NUMBER, TEXT, Kind
 from jboost.data.readers import NewRows
 from jboost.data.table import UsedColumns
 
-_ENDINGS = (".csv", ".tsv", ".txt")  # of the files that predictions may replace
+_ENDINGS = (".csv", ".tsv", ".txt")  # predictions replace only files with these extensions
 _NOTE = "note"
-# Each has read(path, metadata), used_columns(fitted), predict_columns(fitted, table),
-# exported(fitted) and show(fitted, say); those of rules explain(fitted, table), too.
+# Each module has read(path, metadata), used_columns(fitted), predict_columns(fitted, table),
+# exported(fitted) and show(fitted, say). The modules of l0 and slipper also have
+# explain(fitted, table).
 _MODULES: dict[str, ModuleType] = {
     PAIR: pair_predict,
     COMBINE: combine_predict,
@@ -42,10 +43,10 @@ _MODULES: dict[str, ModuleType] = {
 
 
 def read_folder(folder: str) -> tuple[ModuleType, Any, dict[str, Any]]:
-    """The module of the method, the model that `fit` wrote, and its metadata.
+    """Returns the module of the method, the model of an output folder, and its metadata.
 
     Raises:
-      ValueError: in one line, if something is missing or damaged.
+      ValueError: if a file is missing or damaged.
     """
     path = Path(folder) / MODEL
     if not path.is_file():
@@ -61,7 +62,7 @@ def read_folder(folder: str) -> tuple[ModuleType, Any, dict[str, Any]]:
 
 
 def _flaw(folder: Path) -> str:
-    """Why a path is no output folder."""
+    """Returns the reason why a path is not an output folder."""
     if folder.is_dir():
         return f"no output folder of jboost fit: it has no {MODEL}"
     return (
@@ -74,19 +75,19 @@ def _flaw(folder: Path) -> str:
 def predict(
     folder: str, data: str, output: str, *, explain: bool = False, reading: Reading = Reading()
 ) -> tuple[int, tuple[str, ...]]:
-    """Writes the two scores, the combined score and the prediction of every row as CSV; of all
-    others the score and the prediction.
+    """Writes the score and the prediction of every row as CSV.
+
+    For the methods pair and combine the scores of the classifiers are written too.
 
     Args:
-      folder: of a fit.
-      data: a file as for fit, of which the columns matter that the model uses; or an embedded data
-        set.
+      folder: an output folder of `jboost fit`.
+      data: a file with the columns that the model uses, or an embedded data set.
       output: a .csv file, or - for the standard output.
-      explain: whether to add the rules that hold for each row, of l0 and slipper.
-      reading: how the file is written, where it is otherwise than the training data.
+      explain: whether to add a column with the rules that hold, for l0 and slipper.
+      reading: the format of the file where it differs from that of the training data.
 
     Returns:
-      The number of rows, and what the user should know of them.
+      The number of rows, and notes for the user.
     """
     import polars
 
@@ -104,7 +105,7 @@ def predict(
     module, fitted, metadata = read_folder(folder)
     if explain and not hasattr(module, "explain"):
         raise ValueError(
-            f"{folder}: the model has no rules to explain by: leave --explain out, or fit one with"
+            f"{folder}: --explain requires a model of rules: omit --explain, or fit a model with"
             " --method l0 or slipper"
         )
     rows = _read_rows(data, module.used_columns(fitted), metadata.get("reading"), reading)
@@ -125,28 +126,31 @@ def predict(
 def _read_rows(
     data: str, used: UsedColumns, kept: Mapping[str, Any] | None, given: Reading
 ) -> NewRows:
-    """The rows of the data, read as the training data were where nothing else is said or shown."""
+    """Reads the rows with the given format, or by default with that of the training data."""
     if data.startswith(EMBEDDED):
         table = embedded.load_table(data.removeprefix(EMBEDDED))
         return NewRows(table, np.ones(table.num_rows, bool), ("",) * table.num_rows)
     kinds, like = recall_reading(kept or {})
     for names, unknown in zip(used, (Kind(NUMBER), Kind(TEXT)), strict=True):
         kinds |= {name: kinds.get(name, unknown) for name in names}
-    wanted = {name: kinds[name] for names in used for name in names}
-    return readers.read_new_rows(data, wanted, reading=given, like=like)
+    used_kinds = {name: kinds[name] for names in used for name in names}
+    return readers.read_new_rows(data, used_kinds, reading=given, like=like)
 
 
 def _in_all_rows(columns: Mapping[str, Any], rows: NewRows) -> dict[str, Any]:
-    """The columns of predictions with a gap where a row cannot be predicted, the identifiers before
-    them, and the reasons behind."""
+    """Returns the columns of the prediction file.
+
+    Rows that cannot be predicted have null. The column of identifiers comes first. If there are
+    nulls, the last column has the reasons.
+    """
     import polars
 
     result: dict[str, Any] = (
         {} if rows.ids is None else {rows.id_name: [one or None for one in rows.ids]}
     )
-    places = [
-        int(place) if usable else None
-        for place, usable in zip(np.cumsum(rows.is_usable) - 1, rows.is_usable, strict=True)
+    indices = [
+        int(index) if usable else None
+        for index, usable in zip(np.cumsum(rows.is_usable) - 1, rows.is_usable, strict=True)
     ]
     if {*columns, _NOTE} & result.keys():
         raise ValueError(
@@ -154,7 +158,7 @@ def _in_all_rows(columns: Mapping[str, Any], rows: NewRows) -> dict[str, Any]:
             " rename it in the data"
         )
     for name, values in columns.items():
-        result[name] = polars.Series(values).gather(polars.Series(places, dtype=polars.Int64))
+        result[name] = polars.Series(values).gather(polars.Series(indices, dtype=polars.Int64))
     return (
         result
         if rows.is_usable.all()
@@ -163,6 +167,6 @@ def _in_all_rows(columns: Mapping[str, Any], rows: NewRows) -> dict[str, Any]:
 
 
 def inspect(folder: str, say: Any) -> None:
-    """Shows the model, its formula and what is proven about it."""
+    """Prints the model, its formula and its certificate."""
     module, fitted, _ = read_folder(folder)
     module.show(fitted, say)

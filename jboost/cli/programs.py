@@ -1,5 +1,5 @@
-"""Compiled programs on the command line: where they are kept, how many there were, what people see
-meanwhile.
+"""Compiled programs on the command line: the persistent cache, the count of compilations, and the
+notice on the terminal during a compilation.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ import jax
 from jboost import drive, outputs
 from jboost.base import devices
 
-_MOST_BYTES = 1 << 28  # of compiled programs, for each machine
+_MOST_BYTES = 1 << 28  # size limit of the cache of compiled programs on each machine
 _SECONDS_FILE = "seconds.json"
 _BACKEND_EVENT = "/jax/core/compile/backend_compile_duration"
 _HIT_EVENT = "/jax/compilation_cache/cache_hits"
-# of JAX: where Python is while it compiles or traces
+# Modules of JAX that are on the stack during a compilation or a trace.
 _COMPILING = ("compiler.py", "mlir.py", "partial_eval.py")
-_PATIENCE, _GLANCE = 1.0, 0.1  # seconds before anything is shown, and between two looks
-_WORTH_KEEPING = 1.0  # seconds
-WATCHER = "jboost compilation notice"  # the name of its thread
-# Seconds of compilation on two CPU cores, where no earlier command has noted its own.
+_DELAY, _INTERVAL = 1.0, 0.1  # seconds before the notice is shown, and between two checks
+_SHORTEST_STORED = 1.0  # seconds; shorter compilations are not recorded
+WATCHER = "jboost compilation notice"  # name of the thread
+# Seconds of compilation, measured on two CPU cores, for the first command on a machine.
 TYPICAL_SECONDS = {
     "fit l0": 15.0,
     "fit pair": 6.0,
@@ -44,20 +44,20 @@ TYPICAL_SECONDS = {
     "fit adaboost": 3.0,
     "fit infoboost": 2.0,
 }
-# XLA ends the process at a flag that it does not know: the last version of jaxlib that is known to
-# have the one for CPUs.
+# XLA ends the process if a flag is unknown. This is the last version of jaxlib that is known to
+# have the flag for CPUs.
 _LAST_WITH_OLDER_GENERATOR = (0, 11)
 
 
 class Count(NamedTuple):
-    """Programs that JAX asked XLA for."""
+    """The number of programs that JAX requested from XLA."""
 
     compiled: int
     from_cache: int
-    seconds: float  # that XLA took for each of them, added up
+    seconds: float  # total time of XLA for these programs
 
     def since(self, earlier: Count) -> Count:
-        """What has come after an earlier count."""
+        """Returns the difference to an earlier count."""
         compiled, from_cache = (
             self.compiled - earlier.compiled,
             self.from_cache - earlier.from_cache,
@@ -66,7 +66,7 @@ class Count(NamedTuple):
 
 
 class _Counter:
-    """Listens to JAX."""
+    """Counts the compilation events of `jax.monitoring`."""
 
     def __init__(self) -> None:
         self.total, self.hits, self.seconds = 0, 0, 0.0
@@ -89,16 +89,16 @@ def _counter() -> _Counter:
 
 
 def count() -> Count:
-    """All programs of this process since the first call of this function."""
+    """Returns the number of programs of this process since the first call of this function."""
     counter = _counter()
     return Count(counter.total - counter.hits, counter.hits, counter.seconds)
 
 
 def prepare() -> None:
-    """Settings of JAX and XLA for a command: to be called before anything is computed."""
-    _keep()
-    _factorise_on_one_thread()
-    # without XLA's alarm about long compilations
+    """Configures JAX and XLA for a command. Call it before any computation."""
+    _enable_cache()
+    _limit_blas_threads()
+    # suppresses the warning of XLA about long compilations
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     given = os.environ.get("XLA_FLAGS", "")
     flags = [given]
@@ -113,7 +113,7 @@ def prepare() -> None:
 
 
 def _flags(platform_name: str) -> list[str]:
-    """The options of XLA for programs on a platform, as XLA_FLAGS has them."""
+    """Returns the compiler options of a platform in the format of XLA_FLAGS."""
     options = devices.COMPILER_OPTIONS[platform_name]
     return [
         f"--{name}={str(value).lower() if isinstance(value, bool) else value}"
@@ -121,28 +121,29 @@ def _flags(platform_name: str) -> list[str]:
     ]
 
 
-def _factorise_on_one_thread() -> None:
-    """Factorisations by one thread, unless the user said how many: JAX's go through SciPy's
-    OpenBLAS, whose idle threads spin.
+def _limit_blas_threads() -> None:
+    """Limits OpenBLAS to one thread, unless OPENBLAS_NUM_THREADS is set.
+
+    The factorisations of JAX on the CPU use the OpenBLAS of SciPy, whose idle threads spin.
     """
-    import scipy.linalg  # noqa: F401  what is to be limited must be loaded
+    import scipy.linalg  # noqa: F401  the library must be loaded before it can be limited
     import threadpoolctl
 
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         threadpoolctl.threadpool_limits(1, user_api="blas")
 
 
-def _keep() -> None:
-    """Has compiled programs kept in a folder for each machine, of bounded size, for later commands.
+def _enable_cache() -> None:
+    """Enables the persistent compilation cache of JAX, in a folder of bounded size per machine.
 
-    A folder that the user named (JAX_COMPILATION_CACHE_DIR) is used as it is. One that cannot be
-    written is named in a warning, and nothing is kept. JAX_ENABLE_COMPILATION_CACHE=false keeps
-    nothing without a word.
+    If JAX_COMPILATION_CACHE_DIR is set, that folder is used without a bound. If the folder is not
+    writable, a warning is printed and the cache is disabled. If the environment has
+    JAX_ENABLE_COMPILATION_CACHE=false, the cache is disabled without a warning.
     """
-    told: Any = jax.config
-    if not told.jax_enable_compilation_cache:
+    config: Any = jax.config
+    if not config.jax_enable_compilation_cache:
         return
-    named = told.jax_compilation_cache_dir
+    named = config.jax_compilation_cache_dir
     folder = named or str(_own_folder())
     if not _can_be_written(folder):
         print(
@@ -156,20 +157,18 @@ def _keep() -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
         jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_compilation_cache_max_size", _MOST_BYTES)
-        # many small programs add up
+        # Short compilations are cached too: a command has many of them.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 def _can_be_written(folder: str) -> bool:
-    """Whether a folder, or the nearest one above it that is there, can be written; addresses of
-    other kinds are left to JAX.
-    """
+    """Whether the folder, or its nearest existing parent, is writable. URLs are left to JAX."""
     if "://" in folder:
         return True
-    place = Path(folder).absolute()
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    path = Path(folder).absolute()
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
 
 
 def _own_folder() -> Path:
@@ -178,16 +177,15 @@ def _own_folder() -> Path:
     return platformdirs.user_cache_path("jboost") / "compiled" / (platform.node() or "machine")
 
 
-# --- what people see -----------------------------------------------------------------------------
+# --- the notice on the terminal ------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def notice(kind: str) -> Iterator[None]:
-    """Says on the terminal that programs are being compiled, once that takes over a second; it goes
-    away afterwards.
+    """Shows a notice on the terminal while a compilation takes longer than a second.
 
     Args:
-      kind: what is compiled, by which the seconds that it took the last time are known.
+      kind: the command and method, the key under which the compile time is recorded.
     """
     console = drive.console()
     before = count()
@@ -209,14 +207,14 @@ def notice(kind: str) -> Iterator[None]:
 
 
 def _watch(done: threading.Event, text: str) -> None:
-    """Shows the text while the main thread has been compiling for a while, until `done`."""
+    """Shows the text while the main thread is in a long compilation, until `done` is set."""
     status, began = None, None
-    while not done.wait(_GLANCE):
+    while not done.wait(_INTERVAL):
         if not _is_compiling(sys._current_frames().get(threading.main_thread().ident or 0)):
             began = None
         elif began is None:
             began = time.monotonic()
-        shows = began is not None and time.monotonic() - began > _PATIENCE
+        shows = began is not None and time.monotonic() - began > _DELAY
         if shows and status is None:
             status = drive.console().status(text)
             status.start()
@@ -239,8 +237,9 @@ def _is_compiling(frame: FrameType | None) -> bool:
 
 
 def expected_seconds(kind: str) -> float | None:
-    """What a kind of command compiles for: what the last one took on this machine, or else what is
-    typical; None where nothing is known.
+    """Returns the expected compile time of a kind of command, or None if it is unknown.
+
+    It is the time of the last such command on this machine, or else a typical one.
     """
     typical = TYPICAL_SECONDS.get(kind.replace("evaluate", "fit"))
     return _read_seconds().get(kind, typical)
@@ -248,7 +247,7 @@ def expected_seconds(kind: str) -> float | None:
 
 def _remember(kind: str, programs: Count) -> None:
     folder = _folder()
-    if folder is not None and programs.compiled and programs.seconds >= _WORTH_KEEPING:
+    if folder is not None and programs.compiled and programs.seconds >= _SHORTEST_STORED:
         path = folder / _SECONDS_FILE
         with contextlib.suppress(OSError), outputs.file(path) as temporary:
             temporary.write_text(
@@ -257,7 +256,7 @@ def _remember(kind: str, programs: Count) -> None:
 
 
 def _read_seconds() -> dict[str, float]:
-    """Seconds by kind, as earlier commands noted them; {} where nothing is known."""
+    """Returns the recorded compile time of each kind of command; {} if there is no record."""
     folder = _folder()
     try:
         noted = {} if folder is None else json.loads((folder / _SECONDS_FILE).read_text("utf-8"))
@@ -267,7 +266,7 @@ def _read_seconds() -> dict[str, float]:
 
 
 def _folder() -> Path | None:
-    """Where compiled programs are kept, if that is a folder of this machine."""
-    told: Any = jax.config
-    folder = told.jax_compilation_cache_dir if told.jax_enable_compilation_cache else None
+    """Returns the folder of the compilation cache, or None if it is disabled or not local."""
+    config: Any = jax.config
+    folder = config.jax_compilation_cache_dir if config.jax_enable_compilation_cache else None
     return None if folder is None or "://" in folder else Path(folder)

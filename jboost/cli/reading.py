@@ -20,14 +20,15 @@ READING_OPTIONS = (
         "positive",
         str,
         None,
-        "The class that is +1; all others together are -1. For labels of more than two classes.",
+        "Class that becomes +1; all other classes become -1. Required for more than two classes.",
         metavar="CLASS",
     ),
     Option(
         "id",
         str,
         None,
-        "Column that names the rows: no feature, and a column of the predictions.",
+        "Column that identifies the rows. It is not a feature, and it is copied to the"
+        " predictions.",
         commands=_ALL,
         metavar="COLUMN",
     ),
@@ -35,7 +36,7 @@ READING_OPTIONS = (
         "ignore",
         str,
         (),
-        "Column to leave out. It may be repeated.",
+        "Column to leave out. May be repeated.",
         num_values=ANY_NUMBER,
         metavar="COLUMN",
     ),
@@ -43,7 +44,7 @@ READING_OPTIONS = (
         "categorical",
         str,
         (),
-        "Column to take as categories, numbers too. It may be repeated.",
+        "Column to read as categories, even if it holds numbers. May be repeated.",
         num_values=ANY_NUMBER,
         metavar="COLUMN",
     ),
@@ -51,7 +52,7 @@ READING_OPTIONS = (
         "date",
         str,
         (),
-        "Column of dates, to be read as days since the first. It may be repeated.",
+        "Column of dates, read as days since the first date. May be repeated.",
         num_values=ANY_NUMBER,
         metavar="COLUMN",
     ),
@@ -59,7 +60,8 @@ READING_OPTIONS = (
         "separator",
         str,
         None,
-        "Character between fields, or tab or space. Without it the first lines show it.",
+        "Character between fields, or tab or space. By default it is detected from the first"
+        " lines.",
         commands=_ALL,
         metavar="CHARACTER",
     ),
@@ -67,14 +69,14 @@ READING_OPTIONS = (
         "decimal",
         DECIMALS,
         None,
-        "Decimal sign. Without it the first lines show it.",
+        "Decimal sign. By default it is detected from the first lines.",
         commands=_ALL,
     ),
     Option(
         "comment",
         str,
         None,
-        "What lines begin with that are left out. Without it # if the file begins so.",
+        "Prefix of lines to leave out. By default it is # if the file begins with it.",
         commands=_ALL,
         metavar="TEXT",
     ),
@@ -82,8 +84,8 @@ READING_OPTIONS = (
         "encoding",
         str,
         None,
-        "Of text: utf-8, utf-16, cp1252, latin-1, ... Without it UTF-8, or UTF-16 where the file"
-        " shows it.",
+        "Encoding of text: utf-8, utf-16, cp1252, latin-1, ... By default UTF-8, or UTF-16 if it"
+        " is detected.",
         commands=_ALL,
         metavar="NAME",
     ),
@@ -92,8 +94,9 @@ READING_OPTIONS = (
         str,
         None,
         "Spellings of a missing value, separated by commas and compared without case, as in NA,-;"
-        " for the label too. Without it NA, N/A, #N/A, NaN, null, None, ? and a - among numbers,"
-        " but not for the label. An empty field is missing in any case.",
+        " they apply to the label too. By default NA, N/A, #N/A, NaN, null, None and ?, and - in"
+        " numeric columns; the default does not apply to the label. An empty field is always"
+        " missing.",
         commands=_ALL,
         metavar="LIST",
     ),
@@ -151,8 +154,11 @@ def recall_reading(kept: Mapping[str, Any]) -> tuple[dict[str, Kind], Reading]:
 
 
 def require_file(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
-    """Refuses flags about a file where the data are embedded; what a configuration file says of the
-    file that a flag displaced is left out."""
+    """Raises ValueError if an option for files is given with an embedded data set.
+
+    If `--data` is a flag, it replaces the file of the configuration file. The configured options
+    for that file are then reset to their defaults instead.
+    """
     for option in READING_OPTIONS:
         if is_flag.get(option.name) or (
             values[option.name] != option.default and not is_flag.get("data")

@@ -114,37 +114,37 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         filled["cuts"] = "class_changes" if cuts_alone else UNCUT
     elif filled["method"] in BOOSTERS and filled["learner"] == "pool":
         raise ValueError(
-            "--cuts makes bits of numbers, and the learner pool takes columns as they are: leave it"
-            " out, or take --learner stumps"
+            "--cuts converts numbers to bits, but the learner pool uses the columns themselves:"
+            " omit it, or use --learner stumps"
         )
     if is_flag.get("max_depth") and filled["learner"] != "trees":
         raise ValueError(
-            f"--max-depth is that of trees, and the learner is {filled['learner']}: leave it"
-            " out, or take --learner trees"
+            f"--max-depth is for --learner trees, and the learner is {filled['learner']}: omit it,"
+            " or use --learner trees"
         )
     if filled["max_order"] is None:
         filled["max_order"] = ORDERS.get(filled["method"], ORDERS[L0])
     if filled["exact"] > 0 and "relaxed" in filled["vote"]:
         raise ValueError(
-            "--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for"
-            " another one: choose one of them"
+            "--exact computes the vote of least errors plus costs, but --vote relaxed requests"
+            " another vote: choose one of them"
         )
     if filled["exact"] > 0 and filled["max_rules"] is not None:
         raise ValueError(
-            "--exact proves the best vote of any number of rules, and --max-rules allows some only:"
-            " choose one of them"
+            "--exact computes the best vote of any number of rules, but --max-rules limits the"
+            " number: choose one of them"
         )
     if filled["resume"] and filled["checkpoint"] is None:
         raise ValueError(
-            "--resume goes on from the state in a folder: name it by --checkpoint FOLDER"
+            "--resume continues from a saved state: name the folder with --checkpoint FOLDER"
         )
     chooses_size = CV in (filled["max_order"], filled["max_rules"])
     if chooses_size and (
         filled["exact"] > 0 or "relaxed" in filled["vote"] or filled["method"] != L0
     ):
         raise ValueError(
-            "--max-order cv and --max-rules cv choose among sparse votes of l0: leave --exact and"
-            " --vote relaxed out, or give numbers"
+            "--max-order cv and --max-rules cv choose among sparse votes of l0: omit --exact and"
+            " --vote relaxed, or give numbers"
         )
     if filled["rounds"] is None:
         filled["rounds"] = L0_ROUNDS if filled["method"] == L0 else ROUNDS
@@ -175,9 +175,9 @@ def _keep_to_method(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None
             )
         if option.name == "weights" and values["weights"] is not None:
             raise ValueError(
-                f"weights is '{values['weights']}', and the method {values['method']} takes none:"
-                " take it out of the configuration, and its column out of the data, or it would be"
-                " learnt from"
+                f"weights is '{values['weights']}', but the method {values['method']} does not use"
+                " weights: remove it from the configuration, and its column from the data, because"
+                " the column would become a feature"
             )
         values[option.name] = option.default
 
@@ -187,8 +187,8 @@ def _check_number(values: Mapping[str, Any]) -> None:
         count = len(values[name] or ())
         if values["method"] == COMBINE and 0 < count < 3:
             raise ValueError(
-                f"{name} has {count} names, and the method {COMBINE} takes three or more: add some,"
-                f" or choose --method {PAIR}"
+                f"{name} has {count} names, and the method {COMBINE} takes three or more: add"
+                f" names, or choose --method {PAIR}"
             )
 
 
@@ -201,8 +201,8 @@ def _check_columns(values: Mapping[str, Any]) -> None:
     for name in used:
         if used.count(name) > 1:
             raise ValueError(
-                f"the column '{name}' is named twice, among --label, --weights and --scores: each"
-                " has its own"
+                f"the column '{name}' is named twice, among --label, --weights and --scores: give"
+                " each its own column"
             )
     apart = {
         "--id": [values["id"]],
@@ -231,17 +231,17 @@ def _check_type(
     if option.num_values == ANY_NUMBER:
         parts = value if isinstance(value, list) else [value]
         fits = bool(parts) and all(_is_one(option, part) for part in parts)
-        wanted = f"{_name_of_one(option)} or a list of them"
+        expected = f"{_name_of_one(option)} or a list of them"
     elif option.num_values > 1:
         is_list = isinstance(value, list) and all(isinstance(part, str) for part in value)
         fits = is_list and (
             len(value) == option.num_values or (may_be_longer and len(value) > option.num_values)
         )
-        wanted = f"a list of {option.num_values} strings"
+        expected = f"a list of {option.num_values} strings"
     else:
-        fits, wanted = _is_one(option, value), _name_of_one(option)
+        fits, expected = _is_one(option, value), _name_of_one(option)
     if not fits:
-        raise ValueError(f"{path}: {option.name} is {value!r}: expected {wanted}")
+        raise ValueError(f"{path}: {option.name} is {value!r}: expected {expected}")
 
 
 def _is_one(option: Option, value: Any) -> bool:

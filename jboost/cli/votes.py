@@ -1,5 +1,6 @@
-"""Votes of monomials for the command line, of whichever method: scores, the slots that vote, and
-the rows of the table of losses.
+"""Votes of monomials for the command line, for the methods l0 and slipper.
+
+The functions compute scores, remove unused slots, and make the rows of the table of losses.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from jboost.report.rules import Rule
 
 
 def voting_part(ensemble: Ensemble, num_attributes: int, precision: str) -> Ensemble:
-    """The ensemble without slots that have no vote (one at least is left) and without columns that
-    only pad.
+    """Returns the ensemble without slots of vote 0 and without padding columns.
+
+    At least one slot is kept.
     """
     kept = monomials.voting(ensemble)
     kept = kept if len(kept) else np.zeros(1, np.int64)
@@ -33,8 +35,9 @@ def voting_part(ensemble: Ensemble, num_attributes: int, precision: str) -> Ense
 
 
 def scores(ensemble: Ensemble, bits: np.ndarray, precision: str) -> np.ndarray:
-    """The scores [k] of bits [k, N], in float64; the rules may be about columns that
-    only pad, too.
+    """Returns the scores [k] of bits [k, N] in float64.
+
+    The literals of the rules may have padding columns beyond N.
     """
     width = ensemble.hypotheses.literals.shape[1]
     parts = []
@@ -57,16 +60,17 @@ def make_rules(
     mapping: LabelMapping,
     precision: str,
 ) -> list[Rule]:
-    """The larger class and the ensemble, as rules on bits for the table of losses; a score of 0 is
-    a vote for -1, as in `jboost.predict`.
+    """Returns the majority class and the ensemble as rules for the table of losses.
+
+    The rules take bits. A score of 0 predicts -1, as in `jboost.predict`.
 
     Args:
-      method: its name.
-      ensemble: of monomials.
+      method: the name of the method.
+      ensemble: an ensemble of monomials.
       labels: [m] -1 or +1, of the training rows.
       weights: [m].
-      mapping: of the labels.
-      precision: of the scores.
+      mapping: the mapping of the labels.
+      precision: the precision of the scores.
     """
     larger = 1 if math.fsum(weights * labels) > 0 else -1
     size = len(monomials.voting(ensemble))
@@ -85,5 +89,5 @@ def make_rules(
 
 
 def ones_for_none(weights: np.ndarray | None, size: int) -> np.ndarray:
-    """Weights [m], ones where there are none."""
+    """Returns the weights [m], or ones if there are none."""
     return np.ones(size) if weights is None else weights

@@ -1,5 +1,7 @@
-"""Synthetic data sets, pure JAX: the same key gives the same set, and each function may be jitted
-and vmapped over keys.
+"""Synthetic data sets.
+
+The functions are pure: the same key gives the same data set. They can be jitted and vmapped over
+keys.
 """
 
 from __future__ import annotations
@@ -17,11 +19,10 @@ _RIPLEY_DEVIATION = 0.03**0.5
 
 
 def ripley_mixture(key: Array, num_examples: int) -> Dataset:
-    """Two classes in the plane, each an equal mixture of two Gaussians (Ripley 1996); the Bayes
-    error is about 8 %.
+    """Draws two classes in the plane, each an equal mixture of two Gaussians (Ripley 1996).
 
-    Class -1 has its centres at (-0.7, 0.3) and (0.3, 0.3), class +1 at (-0.3, 0.7) and (0.4, 0.7);
-    the variance is 0.03.
+    The centres of class -1 are (-0.7, 0.3) and (0.3, 0.3), those of class +1 are (-0.3, 0.7) and
+    (0.4, 0.7). The variance is 0.03. The Bayes error is about 8 %.
 
     Args:
       key: a JAX random key.
@@ -48,7 +49,7 @@ def ripley_mixture(key: Array, num_examples: int) -> Dataset:
 
 
 def two_gaussians(key: Array, num_examples: int, *, separation: ArrayLike = 2.0) -> Dataset:
-    """Two classes in the plane, each one unit Gaussian; the best separator is the line x = 0.
+    """Draws two classes in the plane, each a unit Gaussian. The best separator is the line x = 0.
 
     Args:
       key: a JAX random key.
@@ -76,8 +77,9 @@ def two_gaussians(key: Array, num_examples: int, *, separation: ArrayLike = 2.0)
 
 
 def random_labels(key: Array, num_examples: int) -> Dataset:
-    """Points uniform in the square [-1, 1]^2 with labels that say nothing about them: the hardest
-    case for a search.
+    """Draws points uniformly from the square [-1, 1]^2, with labels independent of the points.
+
+    These data are the hardest case for a search.
 
     Args:
       key: a JAX random key.
@@ -102,29 +104,30 @@ def random_labels(key: Array, num_examples: int) -> Dataset:
 
 
 class ThresholdFunction(NamedTuple):
-    """A linear threshold function of k Boolean attributes: +1 where the sum of the coefficients of
-    the true attributes is at least the threshold, else -1.
+    """A linear threshold function of k Boolean attributes.
 
-    In the notation of Hatano, Section 4, it is sign(a.x + 1 - delta) for x in {-1, +1}^k, with a =
-    coefficients / sum, delta = `bias` and rho = `margin`.
+    It is +1 if the sum of the coefficients of the true attributes is at least the threshold, and -1
+    otherwise. In the notation of Hatano, Section 4, it is sign(a.x + 1 - delta) for x in
+    {-1, +1}^k, with a = coefficients / sum, delta = `bias` and rho = `margin`.
     """
 
     coefficients: Array  # [k] int32, at least 1
     threshold: Array  # [] int32, from 1 to the sum of the coefficients
-    margin: Array  # [] rho, the least |a.x + 1 - delta| over all x
-    bias: Array  # [] delta = (2 threshold - 1) / sum, the border halfway between two integers
+    margin: Array  # [] rho, the smallest |a.x + 1 - delta| over all x
+    bias: Array  # [] delta = (2 threshold - 1) / sum, so that the border is between two integers
 
 
 def r_of_k(r: int, k: int) -> ThresholdFunction:
-    """The function that is +1 where at least r of k attributes are true: r = 1 is a disjunction,
-    r = k a conjunction. Its `margin` is 1 / k.
+    """Returns the function that is +1 if at least r of k attributes are true.
+
+    r = 1 is a disjunction, and r = k is a conjunction. The `margin` is 1 / k.
 
     Args:
       r: static, from 1 to k.
       k: static, at least 1.
 
     Raises:
-      ValueError: for sizes out of their range.
+      ValueError: if a size is out of its range.
 
     Source: Hatano, Section 4.
 
@@ -140,10 +143,10 @@ def r_of_k(r: int, k: int) -> ThresholdFunction:
 
 
 def random_threshold(key: Array, k: int, *, largest: int = 5) -> ThresholdFunction:
-    """A threshold function of k attributes with random integer coefficients.
+    """Draws a threshold function of k attributes with random integer coefficients.
 
-    Coefficients are uniform in 1 .. largest. The threshold is uniform in 1 .. sum // 2, so that the
-    bias delta is below 1 (at k = 1 and coefficient 1 it is 1).
+    The coefficients are uniform in 1 .. largest. The threshold is uniform in 1 .. sum // 2, so that
+    the bias delta is below 1. The exception is k = 1 with coefficient 1, where delta is 1.
 
     Args:
       key: a JAX random key.
@@ -151,7 +154,7 @@ def random_threshold(key: Array, k: int, *, largest: int = 5) -> ThresholdFuncti
       largest: static, at least 1.
 
     Raises:
-      ValueError: for sizes out of their range.
+      ValueError: if a size is out of its range.
 
     >>> import jax
     >>> function = random_threshold(jax.random.key(0), 6)
@@ -168,11 +171,12 @@ def random_threshold(key: Array, k: int, *, largest: int = 5) -> ThresholdFuncti
 
 
 def threshold_labels(function: ThresholdFunction, features: ArrayLike) -> Array:
-    """The labels [m] of a threshold function for Boolean features [m, N], N >= k, of which it reads
-    the first k.
+    """Returns the labels [m] of a threshold function for Boolean features [m, N].
+
+    The function uses the first k columns.
 
     Raises:
-      ValueError: at trace time, for features of fewer than k columns.
+      ValueError: at trace time, if the features have fewer than k columns.
 
     >>> threshold_labels(r_of_k(2, 3), [[1, 1, 0, 0], [1, 0, 0, 1]]).tolist()
     [1.0, -1.0]
@@ -191,13 +195,12 @@ def threshold_labels(function: ThresholdFunction, features: ArrayLike) -> Array:
 def threshold_examples(
     key: Array, function: ThresholdFunction, num_examples: int, *, num_features: int | None = None
 ) -> Dataset:
-    """Examples on both sides next to the border of a threshold function, the classes of equal
-    probability.
+    """Draws examples close to the border of a threshold function. Both classes are equally likely.
 
-    The attributes of the function become true in random order until the sum of their coefficients
-    reaches the threshold. A negative example stops before the last one. For `r_of_k` these are
-    uniform draws of r or r - 1 of the k attributes. Attributes that the function does not read are
-    fair coins.
+    The attributes of the function are set to true in random order until the sum of their
+    coefficients reaches the threshold. In a negative example the last of them is left false. For
+    `r_of_k` the true attributes are therefore a uniform draw of r or r - 1 of the k attributes.
+    The other N - k attributes are true with probability 1/2.
 
     Args:
       key: a JAX random key.
@@ -209,7 +212,7 @@ def threshold_examples(
       A `Dataset` with Boolean features [m, N].
 
     Raises:
-      ValueError: at trace time, for sizes out of their range.
+      ValueError: at trace time, if a size is out of its range.
 
     >>> import jax
     >>> dataset = threshold_examples(jax.random.key(0), r_of_k(1, 3), 50, num_features=5)
@@ -234,7 +237,7 @@ def threshold_examples(
 
 
 def _function(coefficients: Array, threshold: Array, *, largest: int) -> ThresholdFunction:
-    """The function with its margin, by the sums of all subsets of the coefficients."""
+    """Computes the margin from the sums of all subsets of the coefficients."""
     k = coefficients.shape[0]
     sums = jnp.arange(k * largest + 1)
 

@@ -1,7 +1,7 @@
-"""Models as code and data that run without jboost: Python, SQL, ONNX, JSON, text, and JAX.
+"""Export of models to Python, SQL, ONNX, JSON, text and JAX. All but JAX run without jboost.
 
-Rules, stumps and votes of scores are written with conditions on the columns of the table, whose
-ends are such that 64-bit comparisons decide as the model does in its own precision.
+Rules, stumps and votes of scores become conditions on the columns of the table. The thresholds are
+adjusted, so that comparisons in 64 bits give the result of the model in its own precision.
 """
 
 from jboost.export.jax_function import to_jax

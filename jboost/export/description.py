@@ -1,9 +1,8 @@
-"""What a model computes from a row of a table, as the intermediate form of all formats.
+"""The intermediate form of a model, from which all formats are written.
 
-A `RuleVote` is a constant, rules (a vote where all conditions hold) and slopes (a vote times a
-column). A `ScoreVote` is normal . (x - anchor) + bias of columns of scores. Conditions are on
-columns of the table and not on bits: the ends of their intervals are those of
-`jboost.export.intervals`.
+A `RuleVote` has a constant, rules (a vote if all conditions hold) and slopes (a vote times a
+column). A `ScoreVote` is normal . (x - anchor) + bias of columns of scores. Conditions test columns
+of the table, not bits. `jboost.export.intervals` computes the bounds of their intervals.
 """
 
 from __future__ import annotations
@@ -32,26 +31,26 @@ from jboost.pair.baselines import DistanceSeparator
 from jboost.pair.types import Separator, TradeOff
 from jboost.slipper import Rules
 
-# Float64 scores are scaled by `SHARE` where a coordinate is above `LARGE`, as those of
-# `jboost.geometry.linear`, so that differences do not overflow.
+# Float64 scores are scaled by `SHARE` if a coordinate is above `LARGE`, so that differences do not
+# overflow. `jboost.geometry.linear` does the same.
 SHARE = 1 / 16
 LARGE = float(np.finfo(np.float64).max) * SHARE
 _SCORES = (Separator, TradeOff, DistanceSeparator, LinearVote)
 
 
 class Column(NamedTuple):
-    """A column of the table that a model reads."""
+    """A column of the table that a model uses."""
 
     name: str
-    texts: tuple[str, ...] | None  # of a column of text: the categories by code; else None
+    texts: tuple[str, ...] | None  # the categories of a text column by code; None for numbers
 
 
 class Condition(NamedTuple):
-    """Whether a value is from `low` to `high`, or (`negated`) is not; a missing one answers
-    `if_missing`.
+    """The condition that a value is in [low, high], or is not in it if `negated`.
 
-    The value of a column of text is its code, -1 of a text that training did not see. An interval
-    with low > high is empty, one from -inf to inf has all values.
+    For a missing value the condition has the value `if_missing`. The value of a text column is the
+    code of the text, or -1 if the text is not among the categories. An interval with low > high is
+    empty.
     """
 
     column: int
@@ -62,42 +61,43 @@ class Condition(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A vote where all conditions hold.
+    """A vote that is cast if all conditions hold.
 
-    The first rule with an infinite vote that holds decides the score. A vote of NaN makes it NaN.
+    If rules with an infinite vote hold, the first of them is the score. A vote of NaN gives the
+    score NaN.
     """
 
     conditions: tuple[Condition, ...]
     vote: float
-    text: str  # the conditions in words, with the thresholds as the model holds them
+    text: str  # the conditions as text, with the thresholds of the model
 
 
 class Slope(NamedTuple):
-    """A vote times the value of a column of numbers; NaN where it is missing."""
+    """A vote times the value of a column of numbers; NaN if the value is missing."""
 
     column: int
-    if_positive: float  # the vote where the value is above 0
-    if_negative: float
+    if_positive: float  # the vote for a value above 0
+    if_negative: float  # the vote for a value below 0
 
 
 @dataclasses.dataclass(frozen=True)
 class RuleVote:
-    """The constant, plus the votes of all rules that hold, plus all slopes."""
+    """The sum of a constant, the votes of all rules that hold, and all slopes."""
 
     columns: tuple[Column, ...]
     constant: float
     rules: tuple[Rule, ...]
     slopes: tuple[Slope, ...]
     precision: str  # "float32" or "float64": numbers are rounded to it before slopes
-    # The score of the model differs from the exported one by at most this, as its sum is rounded
-    # in its precision; 0 where no sum is rounded, as for votes that are integers. For slopes it
-    # holds where their columns are in [-1, 1].
+    # A bound on the difference between the score of the model, whose sums are rounded in its own
+    # precision, and the exported score. It is 0 if no sum is rounded, for example if all votes are
+    # integers. For slopes it assumes columns with values in [-1, 1].
     score_error: float
 
 
 @dataclasses.dataclass(frozen=True)
 class ScoreVote:
-    """normal . (x - anchor) + bias, in float64; NaN where a score is missing or infinite."""
+    """normal . (x - anchor) + bias, in float64; NaN if a score is missing or infinite."""
 
     columns: tuple[Column, ...]
     normal: tuple[float, ...]
@@ -113,16 +113,16 @@ def describe(
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
 ) -> RuleVote | ScoreVote:
-    """The intermediate form of a model.
+    """Returns the intermediate form of a model.
 
     Args:
       model: as in `jboost.export.to_python`.
-      target: the format, for messages.
-      binarizer: as there.
-      names: as there.
+      target: the name of the function of the format, for messages.
+      binarizer: as in `jboost.export.to_python`.
+      names: as in `jboost.export.to_python`.
 
     Raises:
-      ValueError: for a model that cannot be written, naming it and the format.
+      ValueError: if the model cannot be exported. The message names the model and the format.
     """
     check.on_host(
         f"jboost.export.{target}",
@@ -148,7 +148,7 @@ def _scores(
 ) -> ScoreVote:
     if binarizer is not None:
         raise ValueError(
-            f"binarizer is given for a {type(model).__name__}, which reads scores: leave it out"
+            f"binarizer is given for a {type(model).__name__}, whose inputs are scores: omit it"
         )
     if isinstance(model, LinearVote):
         normal, bias = model.coefficients, model.offset
@@ -183,7 +183,7 @@ def _precision(model: Any, array: Any, target: str) -> str:
 
 
 class _Reader:
-    """Reads the hypotheses of an ensemble one by one, and collects the columns in use."""
+    """Converts the hypotheses of an ensemble one by one and collects the columns that they use."""
 
     def __init__(
         self,
@@ -200,8 +200,9 @@ class _Reader:
         self.columns: dict[str, Column] = {}
 
     def _plain(self, names: Sequence[str] | None) -> tuple[int, tuple[str, ...]]:
-        """The features that are columns of the table: all of them without a binarizer, else those
-        before the bits.
+        """Returns the number and names of the features that are columns of the table.
+
+        With a binarizer these are the features before the bits. Without one they are all features.
         """
         if self.binarizer is not None:
             named = tuple(names or ())
@@ -212,16 +213,16 @@ class _Reader:
         return num_features, attributes.attribute_names(None, num_features)
 
     def _num_features(self) -> int:
-        """How many features the hypotheses in use read, at least."""
+        """Returns a lower bound on the number of features of the hypotheses."""
         hypotheses = self.model.hypotheses
         if isinstance(self.learner, Monomials | Rules):
             return int(hypotheses.literals.shape[1])
-        places = (
+        indices = (
             hypotheses.index
             if isinstance(self.learner, Columns)
             else getattr(hypotheses, "feature", np.zeros(0))
         )
-        return int(np.max(np.asarray(places), initial=-1)) + 1
+        return int(np.max(np.asarray(indices), initial=-1)) + 1
 
     def read(self) -> RuleVote:
         votes = np.asarray(
@@ -248,7 +249,7 @@ class _Reader:
     def _terms(
         self, hypothesis: Any, positive: float, negative: float
     ) -> tuple[list[Rule], list[Slope]]:
-        """The rules and slopes of one hypothesis with its votes for both signs."""
+        """Returns the rules and slopes of one hypothesis with its votes for both signs."""
         if isinstance(self.learner, Stumps | QuantisedStumps):
             return self._stump(hypothesis, positive, negative), []
         if isinstance(self.learner, Monomials | Rules):
@@ -279,12 +280,12 @@ class _Reader:
         ]
 
     def _rules(self, feature: int, threshold: float, vote: float, *, is_above: bool) -> list[Rule]:
-        """The rule of a feature that is above a threshold, or known and not above it."""
+        """Returns the rules of a feature above a threshold, or present and not above it."""
         if feature < self.num_plain or self.binarizer is None:
             return [self._side(feature, threshold, vote, is_above=is_above)]
-        answers = [value for value in (0, 1) if (value > threshold) == is_above]
+        bit_values = [value for value in (0, 1) if (value > threshold) == is_above]
         found = []
-        for value in answers:
+        for value in bit_values:
             condition, text = self._bit(feature - self.num_plain, bool(value))
             found.append(Rule((condition,), vote, text))
         return found
@@ -295,7 +296,7 @@ class _Reader:
         if is_above:
             low = intervals.above(threshold, self.precision)
             if math.isnan(low):
-                low, high = math.inf, -math.inf  # nothing is above infinity
+                low, high = math.inf, -math.inf  # no number is above infinity
         else:
             high = intervals.at_most(threshold, self.precision)
         text = f"{name} {'>' if is_above else '<='} {_number_text(threshold)}"
@@ -305,7 +306,7 @@ class _Reader:
         self, column: Any, positive: float, negative: float
     ) -> tuple[list[Rule], list[Slope]]:
         feature, sign = int(column.index), float(column.sign)
-        # the votes where the value of the feature, not its negation, is above and below 0
+        # The votes if the feature itself, without the sign of the hypothesis, is above or below 0.
         up, down = (positive, negative) if sign > 0 else (negative, positive)
         signs = [
             *self._rules_of_sign(feature, sign * up, is_above=True),
@@ -318,20 +319,20 @@ class _Reader:
                 f"model is an Ensemble of {type(self.learner).__name__} of bits, which"
                 f" jboost.export.{self.target} cannot write: fit learners.literals on the bits"
             )
-        place = self._plain_column(feature)
-        is_missing = Condition(place, math.inf, -math.inf, False, True)
+        index = self._plain_column(feature)
+        is_missing = Condition(index, math.inf, -math.inf, False, True)
         name = words.quoted(self.plain_names[feature])
         unknown = Rule((is_missing,), math.nan, f"{name} is missing")
         if self.signs:
             return [*signs, unknown], []
         if math.isfinite(up) and math.isfinite(down):
-            return [], [Slope(place, sign * up, sign * down)]
+            return [], [Slope(index, sign * up, sign * down)]
         finite = [sign * vote if math.isfinite(vote) else 0.0 for vote in (up, down)]
         decisive = [rule for rule in signs if math.isinf(rule.vote)]
-        return [*decisive, unknown], [Slope(place, *finite)]
+        return [*decisive, unknown], [Slope(index, *finite)]
 
     def _rules_of_sign(self, feature: int, vote: float, *, is_above: bool) -> list[Rule]:
-        """The rule of a feature above 0; or below it, and of literals 0 too."""
+        """Returns the rules of a feature above 0, or below 0. For literals, 0 counts as below."""
         if is_above or self.learner.boolean:
             return self._rules(feature, 0.0, vote, is_above=is_above)
         column, name = self._plain_column(feature), words.quoted(self.plain_names[feature])
@@ -339,8 +340,9 @@ class _Reader:
         return [Rule((Condition(column, -math.inf, below, False, False),), vote, f"{name} < 0")]
 
     def _monomial(self, literals: np.ndarray) -> tuple[tuple[Condition, ...] | None, str]:
-        """The conditions of a conjunction and their text; None in place of conditions that no row
-        meets.
+        """Returns the conditions of a conjunction and their text.
+
+        The conditions are None if no row satisfies them.
         """
         used = np.flatnonzero(literals)
         if self.binarizer is None:
@@ -361,13 +363,13 @@ class _Reader:
         return tuple(one for one, _ in found), " and ".join(text for _, text in found) or "always"
 
     def _given_bit(self, feature: int, is_one: bool) -> tuple[Condition, str]:
-        """The condition that a feature is 1, or 0."""
+        """Returns the condition that a feature is 1 (or 0) and its text."""
         value = 1.0 if is_one else 0.0
         condition = Condition(self._plain_column(feature), *self._equal(value), False, False)
         return condition, f"{words.quoted(self.plain_names[feature])} == {int(is_one)}"
 
     def _bit(self, index: int, is_one: bool) -> tuple[Condition, str]:
-        """The condition that a bit of the binarizer is 1, or 0, on its column of the table."""
+        """Returns the condition on the table under which a bit is 1 (or 0), and its text."""
         binarizer = self.binarizer
         assert binarizer is not None
         if index >= binarizer.num_bits:
@@ -380,7 +382,7 @@ class _Reader:
         limit = float(binarizer.thresholds[index])
         column = self._used(binarizer.names[attribute], binarizer.categories[attribute])
         if kind is Kind.MISSING:
-            # without `missing_is_value` the bit of a missing value is NaN, and matches neither
+            # Without `missing_is_value` the bit of a missing value is NaN: neither 0 nor 1.
             whole = (math.inf, -math.inf) if is_one else (-math.inf, math.inf)
             condition = Condition(column, *whole, False, is_one and as_value)
         elif kind is Kind.AT_MOST:
@@ -397,7 +399,7 @@ class _Reader:
         return intervals.held(value, self.precision)
 
     def _equal(self, value: float) -> tuple[float, float]:
-        """The least and the greatest number that the model takes for this one."""
+        """Returns the least and the greatest number that the model rounds to this one."""
         return intervals.at_least(value, self.precision), intervals.at_most(value, self.precision)
 
     def _plain_column(self, feature: int) -> int:
@@ -418,8 +420,9 @@ class _Reader:
 
 
 def _score_error(votes: Sequence[float], has_products: bool, precision: str) -> float:
-    """A bound on the difference of sums of votes that are rounded in this precision and in float64,
-    each in any order (Higham 2002, Section 4.2); 0 where all sums are exact.
+    """Returns a bound on the difference between sums of votes in this precision and in float64.
+
+    Both sums may be in any order (Higham 2002, Section 4.2). The bound is 0 if all sums are exact.
     """
     sizes = [abs(vote) for vote in votes if math.isfinite(vote) and vote != 0]
     if not sizes:
@@ -433,13 +436,13 @@ def _score_error(votes: Sequence[float], has_products: bool, precision: str) -> 
 
 
 def _lowest_bit(number: float) -> float:
-    """The largest power of two that a positive number is a multiple of."""
+    """Returns the largest power of two of which a positive number is a multiple."""
     numerator, denominator = number.as_integer_ratio()
     return (numerator & -numerator) / denominator
 
 
 def one_line(text: str) -> str:
-    """A text without characters that end a comment, or that are not shown."""
+    """Replaces line breaks and other unprintable characters of a text by spaces."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

@@ -1,4 +1,4 @@
-"""A model as a function of JAX."""
+"""Exports a model to a JAX function."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from jboost.data.binarization import Binarizer
 def to_jax(
     model: Any, *, binarizer: Binarizer | None = None, num_plain: int = 0
 ) -> Callable[[Array], Array]:
-    """The scores of a model as a pure function of one array, with the model's arrays closed over.
+    """Returns the scores of a model as a pure function of one array.
 
-    The function can be jitted, batched and exported by `jax.export`; it computes what
-    `jboost.predict_scores` does, bit for bit. The class of a row is +1 where its score is above 0.
+    The function closes over the arrays of the model. It can be jitted, batched, and exported by
+    `jax.export`. Its results are bit-identical to those of `jboost.predict_scores`. The class of a
+    row is +1 if its score is above 0.
 
     Args:
-      model: any model that `jboost.predict_scores` takes.
-      binarizer: the one that made the bits of the features, or None.
-      num_plain: with a `binarizer`, how many columns of numbers come before its bits.
+      model: any model that `jboost.predict_scores` accepts.
+      binarizer: the binarizer of the bits among the features, or None.
+      num_plain: with a `binarizer`, the number of columns of numbers before its bits.
 
     Returns:
-      A function of features [k, N], to scores [k]. With a `binarizer` it takes
-      [k, num_plain + n]: the columns of numbers, and those of `jboost.data.binarization.encode`,
-      where text is a code.
+      A function from features [k, N] to scores [k]. With a `binarizer` its argument is
+      [k, num_plain + n]: the columns of numbers, and the columns of
+      `jboost.data.binarization.encode`, where text is encoded.
 
     Raises:
-      ValueError: if the fit of the model ended in INVALID_INPUT; and TypeError, if it is no model.
-        The function raises as `jboost.predict_scores` does.
+      ValueError: if the fit of the model ended with the status INVALID_INPUT.
+      TypeError: if the argument is not a model.
 
     >>> import jax
     >>> import jboost

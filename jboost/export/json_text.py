@@ -1,4 +1,4 @@
-"""A model as JSON of a documented, versioned format: docs/export.md."""
+"""Exports a model to JSON. docs/export.md documents the format."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def to_json(
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
 ) -> str:
-    """A model as JSON that programs without jboost can evaluate.
+    """Exports a model to JSON, for programs without jboost.
 
-    The page "Export" documents the format, which has a version.
+    The page "Export" documents the format, which has a version number.
 
     Args:
       model: as in `to_python`.
@@ -31,7 +31,7 @@ def to_json(
       names: as in `to_python`.
 
     Returns:
-      JSON text (RFC 8259: infinite numbers are the texts "inf" and "-inf", NaN is "nan").
+      JSON text (RFC 8259). Infinite numbers are the strings "inf" and "-inf", NaN is "nan".
 
     Raises:
       ValueError: as in `to_python`.

@@ -1,4 +1,4 @@
-"""A model as an ONNX graph, made with onnxscript."""
+"""Exports a model to an ONNX graph, built with onnxscript."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jboost.export.description import (
     describe,
 )
 
-# The least versions that have the operators below for these types.
+# The oldest versions with the operators below for these types.
 _OPSET, _ML_OPSET, _IR_VERSION = 18, 2, 8
 _UNSEEN, _MISSING = -1, -2  # codes of texts
 
@@ -34,12 +34,12 @@ def to_onnx(
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
 ) -> Any:
-    """A model as an ONNX graph that onnxruntime runs; needs the extra `export`.
+    """Exports a model to an ONNX graph for onnxruntime. Requires the extra `export`.
 
-    Its inputs are `numbers` [k, a] float64, NaN where missing, and, if the model reads text,
-    `texts` [k, b] strings, "" where missing. The properties `numbers` and `texts` of the graph are
-    JSON lists of the names of their columns. Its outputs are `score` [k] float64 and `prediction`
-    [k] int64, +1, -1, or 0 where the score is NaN.
+    The inputs are `numbers` [k, a] float64, where NaN is a missing value, and, if the model uses
+    text columns, `texts` [k, b] strings, where "" is a missing value. The metadata properties
+    `numbers` and `texts` are JSON lists of the names of their columns. The outputs are `score` [k]
+    float64 and `prediction` [k] int64, which is +1, -1, or 0 if the score is NaN.
 
     Args:
       model: as in `to_python`.
@@ -67,7 +67,7 @@ def to_onnx(
 
 
 class _Graph:
-    """Nodes in the order of their evaluation, and where each column of the model is."""
+    """The nodes in the order of evaluation, and the position of each column of the model."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         try:
@@ -92,19 +92,19 @@ class _Graph:
             parts += [self._codes(texts, index, column) for index, column in enumerate(coded)]
         self.values = self.op("Concat", *parts, axis=1) if len(parts) > 1 else self.numbers
         order = self.names["numbers"] + self.names["texts"]
-        self.places = [order.index(column.name) for column in columns]
+        self.positions = [order.index(column.name) for column in columns]
 
     def _input(self, name: str, kind: Any) -> Any:
         shape = self.ir.Shape(["k", len(self.names[name])])
         return self.ir.Value(name=name, type=self.ir.TensorType(kind), shape=shape)
 
     def _codes(self, texts: Any, index: int, column: Column) -> Any:
-        """The codes [k, 1] of a column of texts, NaN where missing."""
+        """Returns the codes [k, 1] of a text column, NaN for missing values."""
         assert column.texts is not None
         if "" in column.texts:
             raise ValueError(
-                f"model asks whether column {column.name!r} is '', which jboost.export.to_onnx"
-                " cannot write: an empty text is missing there"
+                f"model tests whether column {column.name!r} is '', which jboost.export.to_onnx"
+                " cannot write: an empty text is a missing value there"
             )
         part = self.op("Gather", texts, self.constant(np.array([index], np.int64)), axis=1)
         codes = self.op(
@@ -129,22 +129,22 @@ class _Graph:
         )
 
     def columns(self, indices: Sequence[int]) -> Any:
-        """The values [k, a] of columns of the model."""
-        places = np.array([self.places[index] for index in indices], np.int64)
-        return self.op("Gather", self.values, self.constant(places), axis=1)
+        """Returns the values [k, a] of columns of the model."""
+        positions = np.array([self.positions[index] for index in indices], np.int64)
+        return self.op("Gather", self.values, self.constant(positions), axis=1)
 
     def zeros(self) -> Any:
-        """[k] zeros."""
+        """Returns zeros [k]."""
         size = self.op("Shape", self.numbers, start=0, end=1)
         return self.op("Expand", self.constant(np.zeros(1)), size)
 
     def normal(self, values: Any, least: float) -> Any:
-        """Numbers, 0 in place of those that are smaller than `least`."""
+        """Replaces numbers whose absolute value is below `least` by 0."""
         is_small = self.op("Less", self.op("Abs", values), self.constant(np.float64(least)))
         return self.op("Where", is_small, self.constant(np.float64(0)), values)
 
     def rounded(self, values: Any, precision: str) -> Any:
-        """Numbers as a model of this precision holds them."""
+        """Rounds numbers to the precision of the model."""
         if precision == "float64":
             return self.normal(values, 2.0**-1022)
         single = self.op("Cast", values, to=int(self.ir.DataType.FLOAT))
@@ -201,12 +201,12 @@ def _rules(graph: _Graph, vote: RuleVote) -> Any:
 
 
 def _sum(graph: _Graph, terms: Any) -> Any:
-    """The sums [k] of terms [k, a]."""
+    """Returns the sums [k] of terms [k, a]."""
     return graph.op("ReduceSum", terms, graph.constant(np.array([1], np.int64)), keepdims=0)
 
 
 def _decided(graph: _Graph, rules: Sequence[Rule], total: Any) -> Any:
-    """The vote of the first of these rules that holds, else the total."""
+    """Returns the vote of the first rule that holds, or the total if none holds."""
     fired = graph.op("Cast", _fired(graph, rules), to=int(graph.ir.DataType.FLOAT))
     first = graph.op("ArgMax", fired, axis=1, keepdims=0)
     votes = graph.constant(np.array([rule.vote for rule in rules]))
@@ -216,25 +216,25 @@ def _decided(graph: _Graph, rules: Sequence[Rule], total: Any) -> Any:
 
 
 def _fired(graph: _Graph, rules: Sequence[Rule]) -> Any:
-    """Which rules hold, [k, rules] bool: those of which no condition fails."""
+    """Returns which rules hold, [k, rules] bool: those without a failed condition."""
     conditions = list(dict.fromkeys(one for rule in rules for one in rule.conditions))
     if not conditions:
         size = graph.op("Shape", graph.numbers, start=0, end=1)
         shape = graph.op("Concat", size, graph.constant(np.array([len(rules)], np.int64)), axis=0)
         return graph.op("Expand", graph.constant(np.array([True])), shape)
-    place = {one: index for index, one in enumerate(conditions)}
-    asked = np.zeros((len(conditions), len(rules)), np.float32)
+    row_of = {one: index for index, one in enumerate(conditions)}
+    is_in_rule = np.zeros((len(conditions), len(rules)), np.float32)
     for index, rule in enumerate(rules):
         for one in rule.conditions:
-            asked[place[one], index] = 1
+            is_in_rule[row_of[one], index] = 1
     fails = graph.op("Cast", _failed(graph, conditions), to=int(graph.ir.DataType.FLOAT))
-    # counts of failed conditions, which are exact
-    failed = graph.op("MatMul", fails, graph.constant(asked))
+    # Float32 is exact for the numbers of failed conditions.
+    failed = graph.op("MatMul", fails, graph.constant(is_in_rule))
     return graph.op("Equal", failed, graph.constant(np.float32(0)))
 
 
 def _failed(graph: _Graph, conditions: Sequence[Condition]) -> Any:
-    """Which conditions do not hold, [k, conditions] bool."""
+    """Returns which conditions do not hold, [k, conditions] bool."""
     values = graph.columns([one.column for one in conditions])
 
     def given(numbers: Sequence[float], kind: Any = np.float64) -> Any:
@@ -245,7 +245,7 @@ def _failed(graph: _Graph, conditions: Sequence[Condition]) -> Any:
         graph.op("GreaterOrEqual", values, given([one.low for one in conditions])),
         graph.op("LessOrEqual", values, given([one.high for one in conditions])),
     )
-    # a missing value is in no interval, so that it answers `negated` up to here
+    # A missing value is in no interval. So far its condition has the value `negated`.
     differs = given([one.negated != one.if_missing for one in conditions], bool)
     turned = graph.op("And", graph.op("IsNaN", values), differs)
     holds = graph.op("Xor", inside, given([one.negated for one in conditions], bool))
@@ -253,7 +253,7 @@ def _failed(graph: _Graph, conditions: Sequence[Condition]) -> Any:
 
 
 def _slopes(graph: _Graph, slopes: Sequence[Slope], precision: str) -> Any:
-    """The votes of slopes, [k, slopes]."""
+    """Returns the votes of slopes, [k, slopes]."""
     values = graph.rounded(graph.columns([slope.column for slope in slopes]), precision)
     zero = graph.constant(np.float64(0))
     up, down = (
@@ -266,7 +266,7 @@ def _slopes(graph: _Graph, slopes: Sequence[Slope], precision: str) -> Any:
 
 
 def _scores(graph: _Graph, vote: ScoreVote) -> Any:
-    """The operations of `jboost.geometry.linear` in their order."""
+    """Returns the score, with the operations of `jboost.geometry.linear` in the same order."""
     wide = vote.precision == "float64"
     indices = range(len(vote.columns))
     rounded = graph.rounded(graph.columns(indices), vote.precision)
@@ -279,7 +279,7 @@ def _scores(graph: _Graph, vote: ScoreVote) -> Any:
     terms = graph.op("Mul", graph.constant(np.array(vote.normal)), graph.normal(moved, 2.0**-1022))
     terms = graph.normal(terms, 2.0**-1022)
     total = graph.op("Unsqueeze", graph.zeros(), graph.constant(np.array([1], np.int64)))
-    for index in indices:  # one by one, so that the sum is rounded as that of the model
+    for index in indices:  # a loop, so that the sum is rounded as in the model
         term = graph.op("Gather", terms, graph.constant(np.array([index], np.int64)), axis=1)
         total = graph.op("Add", total, term)
     offset = graph.constant(np.float64(bias))
@@ -287,7 +287,7 @@ def _scores(graph: _Graph, vote: ScoreVote) -> Any:
     total = graph.op("Div", graph.normal(total, 2.0**-1022), share) if wide else total
     total = graph.op("Squeeze", total, graph.constant(np.array([1], np.int64)))
     sizes = graph.op("Abs", rounded)
-    # a comparison with NaN is false
+    # A comparison with NaN is false.
     finite = graph.op("LessOrEqual", sizes, graph.constant(np.float64(np.finfo(np.float64).max)))
     count = _sum(graph, graph.op("Cast", finite, to=int(graph.ir.DataType.DOUBLE)))
     is_finite = graph.op("Equal", count, graph.constant(np.float64(len(vote.columns))))
@@ -295,7 +295,7 @@ def _scores(graph: _Graph, vote: ScoreVote) -> Any:
 
 
 def _share(graph: _Graph, values: Any, largest: float) -> Any:
-    """[k, 1] the factor of the coordinates of each row."""
+    """Returns the scale factor of the coordinates of each row, [k, 1]."""
     size = graph.op(
         "ReduceMax",
         graph.op("Abs", values),

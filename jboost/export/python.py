@@ -1,4 +1,4 @@
-"""A model as the source of a Python module without imports but `math`."""
+"""Exports a model to the source of a Python module that imports only `math`."""
 
 from __future__ import annotations
 
@@ -74,27 +74,28 @@ def to_python(
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
 ) -> str:
-    """The source of a Python module with `score(row)` and `predict(row)`.
+    """Exports a model to the source of a Python module with `score(row)` and `predict(row)`.
 
-    The module imports `math` alone. A row maps the names of the columns that the model uses to
-    numbers, None or NaN where missing; to text for columns of text, None where missing. It computes
-    in 64 bits, and compares as the model does in its own precision.
+    The module imports only `math`. A row is a mapping from the names of the columns that the model
+    uses to numbers or, for text columns, to strings. A missing value is None; a missing number may
+    also be NaN. The module computes in 64 bits. Its comparisons give the results of the model in
+    its own precision.
 
     Args:
       model: an `Ensemble` of `learners.stumps`, `quantised_stumps`, `monomials`, `literals`,
         `pool`, of `slipper`, or of `learners.signs` of these; a `Separator`, `TradeOff`,
         `DistanceSeparator` or `LinearVote`.
-      binarizer: the one that made the bits of the features. None if there are no bits: features
-        are columns of numbers then.
-      names: of the features that are columns of numbers. With a `binarizer` these come before its
-        bits, and None means that there are none. Otherwise None stands for x0, x1, ...
+      binarizer: the binarizer of the bits among the features. None if there are no bits; all
+        features are then columns of numbers.
+      names: the names of the features that are columns of numbers. With a `binarizer` they precede
+        its bits, and None means that there are none. Without one, None stands for x0, x1, ...
 
     Returns:
       Python source.
 
     Raises:
-      ValueError: naming the model, if it cannot be written; if names or bits are fewer than the
-        features of the model; or if its fit ended in INVALID_INPUT.
+      ValueError: if the model cannot be exported, if there are fewer names and bits than features
+        of the model, or if the fit ended with the status INVALID_INPUT.
 
     >>> import jboost
     >>> separator = jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
@@ -119,7 +120,7 @@ def to_python(
 
 
 def _rules(vote: RuleVote) -> tuple[list[str], list[str]]:
-    """The lines of `score`, and the helpers that they call."""
+    """Returns the lines of `score` and the helper functions that they call."""
     body = []
     for rule in vote.rules:
         if math.isinf(rule.vote):
@@ -165,7 +166,7 @@ def _condition(one: Condition, column: Column) -> str:
     if (one.low, one.high) == (-math.inf, math.inf):
         return "True" if one.if_missing else known
     inside = _text_equal(one, column) if column.texts is not None else _inside(name, one)
-    # a comparison with NaN or None is false, and its negation true
+    # A comparison with NaN or None is false, and its negation is true.
     holds = f"not {inside}" if one.negated else inside
     if one.if_missing == one.negated:
         return holds
@@ -194,8 +195,9 @@ def _float(value: float) -> str:
 
 
 def _scores(vote: ScoreVote) -> tuple[list[str], list[str]]:
-    """The lines of `score` and its helpers: the operations of `jboost.geometry.linear` in their
-    order.
+    """Returns the lines of `score` and its helper functions.
+
+    The operations and their order are those of `jboost.geometry.linear`.
     """
     names = [f"v{index}" for index in range(len(vote.columns))]
     finite = " and ".join(f"math.isfinite({name})" for name in names) or "True"

@@ -1,4 +1,4 @@
-"""A model as a query of SQL that SQLite and DuckDB run."""
+"""Exports a model to an SQL query for SQLite and DuckDB."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jboost.export.description import (
 )
 from jboost.export.text import lines_of
 
-_INFINITY = "9e999"  # no name of infinity is known to all; all read this as infinity
+_INFINITY = "9e999"  # read as infinity by both; they have no common name for infinity
 
 
 def to_sql(
@@ -33,17 +33,17 @@ def to_sql(
     score: str = "score",
     prediction: str = "prediction",
 ) -> str:
-    """A query that adds the columns score and prediction to a table.
+    """Exports a model to a query that adds the columns score and prediction to a table.
 
-    The query has `CASE` expressions and arithmetic only; tests run it on SQLite and DuckDB. NULL
-    and NaN are missing. Numbers are cast to DOUBLE PRECISION, and texts to VARCHAR. Where the model
-    gives a score of NaN, the score is NULL and the prediction 0.
+    The query consists of `CASE` expressions and arithmetic. It is tested on SQLite and DuckDB. NULL
+    and NaN are missing values. Numbers are cast to DOUBLE PRECISION and texts to VARCHAR. If the
+    score of the model is NaN, the score is NULL and the prediction is 0.
 
     Args:
       model: as in `to_python`.
       binarizer: as in `to_python`.
       names: as in `to_python`.
-      table: the name of the table, which has the columns of the model.
+      table: the name of the table with the columns of the model.
       score: the name of the new column of scores.
       prediction: the name of the new column of classes, +1, -1 or 0.
 
@@ -51,7 +51,7 @@ def to_sql(
       One SELECT statement.
 
     Raises:
-      ValueError: as in `to_python`; and for names that SQL cannot tell apart or hold.
+      ValueError: as in `to_python`, and for names that SQL does not distinguish or support.
 
     >>> import sqlite3
     >>> import jboost
@@ -114,7 +114,7 @@ def _rules(vote: RuleVote, values: str) -> str:
 
 
 def _rounded_columns(vote: RuleVote) -> str:
-    """The numbers of slopes in the precision of the model, as columns r0, r1, ..."""
+    """Returns the numbers of slopes in the precision of the model, as columns r0, r1, ..."""
     used = sorted({slope.column for slope in vote.slopes})
     return ", ".join(f"{_rounded(f'v.v{index}', vote.precision)} AS r{index}" for index in used)
 
@@ -127,9 +127,10 @@ def _slope(slope: Slope) -> str:
 
 
 def _rounded(value: str, precision: str) -> str:
-    """An expression of a number as a model of this precision holds it.
+    """Returns an expression that rounds a number to the precision of the model.
 
-    Veltkamp's splitting with 2^29 + 1 leaves the 24 bits of a float32, rounded to nearest and even.
+    Veltkamp's splitting with 2^29 + 1 gives the 24 bits of a float32, rounded to nearest, ties to
+    even.
     """
     if precision == "float64":
         return _normal(value)
@@ -146,7 +147,7 @@ def _rounded(value: str, precision: str) -> str:
 
 
 def _normal(value: str) -> str:
-    """An expression of a number, where a subnormal one is 0."""
+    """Returns an expression that replaces a subnormal number by 0."""
     return f"CASE WHEN ABS({value}) < {_number(2.0**-1022)} THEN 0e0 ELSE {value} END"
 
 
@@ -161,7 +162,7 @@ def _condition(one: Condition, column: Column) -> str:
         return f"{name} IS NULL" if one.if_missing else "1 = 0"
     if (one.low, one.high) == (-math.inf, math.inf):
         return "1 = 1" if one.if_missing else f"{name} IS NOT NULL"
-    # a comparison with NULL is NULL, and so is its negation
+    # A comparison with NULL is NULL, and so is its negation.
     holds = _compared(name, one) if column.texts is None else _text_equal(name, one, column)
     return f"({holds} OR {name} IS NULL)" if one.if_missing else holds
 
@@ -188,8 +189,9 @@ def _text_equal(name: str, one: Condition, column: Column) -> str:
 
 
 def _scores(vote: ScoreVote, values: str) -> str:
-    """The operations of `jboost.geometry.linear` in their order; NULL where a score is missing or
-    infinite.
+    """Returns the expression of the score; its value is NULL if a score is missing or infinite.
+
+    The operations and their order are those of `jboost.geometry.linear`.
     """
     indices = range(len(vote.columns))
     rounded = ", ".join(
@@ -208,7 +210,7 @@ def _scores(vote: ScoreVote, values: str) -> str:
 
 
 def _wide_scores(vote: ScoreVote, inputs: str, finite: str) -> str:
-    """In 64 bits: coordinates that would overflow are scaled, and subnormal results are 0."""
+    """Returns the score in 64 bits. Large coordinates are scaled, subnormal results set to 0."""
     indices = range(len(vote.columns))
     is_large = " OR ".join(f"ABS(x.x{index}) > {_number(LARGE)}" for index in indices)
     if max(*map(abs, vote.anchor), abs(vote.bias)) > LARGE:
@@ -229,13 +231,13 @@ def _wide_scores(vote: ScoreVote, inputs: str, finite: str) -> str:
 
 
 def _layer(source: str, expressions: Sequence[str], kept: Sequence[str]) -> str:
-    """A subquery with a column x0, x1, ... for each expression, 0 where it is subnormal."""
+    """Returns a subquery with a column x0, x1, ... for each expression; subnormal values are 0."""
     columns = [f"{_normal(expression)} AS x{index}" for index, expression in enumerate(expressions)]
     return f"(SELECT {', '.join([*kept, *columns])} FROM {source}) AS x"
 
 
 def _sum(terms: Sequence[str]) -> str:
-    """The sum as a balanced tree: SQLite takes expressions of a depth of at most 1000."""
+    """Returns the sum as a balanced tree. SQLite limits the depth of expressions to 1000."""
     if len(terms) <= 2:
         return "\n      + ".join(terms)
     middle = (len(terms) + 1) // 2
@@ -264,7 +266,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_distinct(names: Sequence[str]) -> None:
-    """Raises ValueError for names that SQL, which ignores case, takes for one."""
+    """Raises ValueError if names are equal apart from their case, which SQL ignores."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(name.casefold(), name)

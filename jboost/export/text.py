@@ -1,4 +1,4 @@
-"""A model as text for readers."""
+"""Exports a model to readable text."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def to_text(
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
 ) -> str:
-    """The model as text, one term of the score a line.
+    """Exports a model to text, with one line for each term of the score.
 
-    Votes have as many digits as it takes to read them back exactly. Thresholds are those of the
-    model, which compares in its own precision.
+    Votes have enough digits for an exact round trip. Thresholds are those of the model, which
+    compares in its own precision.
 
     Args:
       model: as in `to_python`.
@@ -47,7 +47,7 @@ def to_text(
 
 
 def lines_of(described: RuleVote | ScoreVote) -> list[str]:
-    """The lines of `to_text`; none has a line break, whatever the names hold."""
+    """Returns the lines of `to_text`. No line contains a line break, even if a name does."""
     terms = _rules(described) if isinstance(described, RuleVote) else _scores(described)
     unknown = isinstance(described, ScoreVote) or bool(described.slopes)
     lines = [

@@ -544,7 +544,7 @@ def begin_fit(
 
 
 def constant_cost_of(learner: Any) -> Array:
-    """The `constant_cost` of the learner, 0 where it has none, []."""
+    """The `constant_cost` of the learner, or 0 if it has none, []."""
     cost: Array = check.number(
         "constant_cost", getattr(learner, "constant_cost", 0.0), low=0, high=check.LARGEST
     )
@@ -694,12 +694,11 @@ def fit(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> L0Fit:
-    """L0-RBoost: an ensemble of few hypotheses with few errors, by column generation on the
-    tightened relaxation and a local search (Goldberg and Eckstein 2009, Algorithm 1).
+    """Fits a sparse ensemble by L0-RBoost (Goldberg and Eckstein 2009, Algorithm 1).
 
     Minimises sum_i weight_i I(y_i H_i lambda < rho) + sum_u c_u I(lambda_u > 0) over lambda >= 0,
-    sum lambda = 1, which is (15). It solves the relaxation (18) with all pair cuts, over all
-    hypotheses of the learner.
+    sum lambda = 1, which is (15). Column generation solves the relaxation (18) with all pair cuts,
+    over all hypotheses of the learner. A local search then finds the vote.
 
     Args:
       dataset: of m examples; `weights` are the costs of misclassifying them.
@@ -717,28 +716,29 @@ def fit(
         of pairs, a `jboost.monomials.short.Rewards`.
       key: for learners that draw random numbers.
       max_rounds: static; the largest number of rounds, each with two pricing problems. A learner
-        that proposes many hypotheses at once (`num_proposed`, 64 in the command) needs far fewer
-        rounds than one that proposes only its best.
+        that proposes many hypotheses at once (`num_proposed`; the command line uses 64) needs far
+        fewer rounds than a learner that proposes one.
       margin: [] rho in (0, 1]; Goldberg and Eckstein take 20 / m.
-      tolerance: [] the gap between the bounds on (18) at which to stop, relative to the upper one
-        where that is more than 1; in float32 not below 3e-4.
+      tolerance: [] the gap between the bounds on (18) at which to stop. It is relative to the upper
+        bound if that is more than 1. In float32 use at least 3e-4.
       config: static; how the relaxation is solved.
-      search: static; how the final vote is found. `SearchConfig()`, the default, is a local search
-        for the least (15). `RelaxedConfig()` approximates the vote of the last relaxation by a
-        dozen of its hypotheses: these are more, and make mostly fewer errors on new examples. Both
-        have `max_hypotheses`, the largest number of hypotheses that vote. The bounds on (15) do not
-        take this limit into account. `CoefficientsConfig()` takes the solution lambda of (18) as it
-        is, as Algorithm 1 does; if there is none, the status is UNSOLVED_RELAXATION.
+      search: static; the method of the final vote. `SearchConfig()`, the default, is a local search
+        that minimises (15). `RelaxedConfig()` approximates the vote of the last relaxation by a
+        dozen of its hypotheses. It usually has more hypotheses and fewer errors on new examples.
+        Both have `max_hypotheses`, the largest number of hypotheses that vote; the bounds on (15)
+        ignore this limit. `CoefficientsConfig()` returns the solution lambda of (18), as Algorithm
+        1 does. If there is no solution, the status is UNSOLVED_RELAXATION.
       max_columns: static; the largest number of hypotheses held at a time. When there are more, new
         ones overwrite those that are no longer used. The time of a round grows with its square.
-      bound_integer: static; whether rounds go on after (18) is solved until (15) is bounded too, by
-        the relaxation with the cuts "either" of `RelaxationConfig`. The cuts (17) of Goldberg and
-        Eckstein are not valid for (15) where hypotheses abstain.
-      on_step: called with (state, info) between rounds, on the host; False ends the loop with
-        status TIME_LIMIT. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
+      bound_integer: static; whether the rounds continue after (18) is solved, to compute a lower
+        bound on (15) as well. It uses the relaxation with the cuts "either" of `RelaxationConfig`,
+        because the cuts (17) of Goldberg and Eckstein are not valid for (15) if hypotheses abstain.
+      on_step: called with (state, info) between rounds, on the host. If it returns False, the loop
+        ends with status TIME_LIMIT. Not allowed under jit or vmap. `jboost.checkpoints` provides
+        one that saves the state.
       initial: a state to continue from: one that `on_step` received in the same fit, or one from
-        `init`. None starts anew. The result equals, bit for bit, that of a fit with an `on_step`
-        that never stops it.
+        `init`; None for a fit from the beginning. The result equals, bit for bit, that of a fit
+        with an `on_step` that never stops it.
 
     Returns:
       An `L0Fit` with an `L0Certificate`: lower_bound <= optimum of (18), with the cuts of `config`,
@@ -750,8 +750,8 @@ def fit(
       and coefficients as Algorithm 1 returns them, the duals, and the cuts.
 
     Raises:
-      ValueError: at trace time, naming the argument; for a margin outside (0, 1] where it is
-        concrete.
+      ValueError: for an invalid argument, which the message names. A margin outside (0, 1] is
+        detected if it is concrete.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, -1, -1, -1] * 3)

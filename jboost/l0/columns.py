@@ -1,4 +1,4 @@
-"""The columns of the restricted relaxation: which ones are worth keeping, and where new ones go."""
+"""The columns of the restricted relaxation: which are kept, and which slots new columns get."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from jboost.l0.pricing import Priced
 from jboost.l0.types import L0Relaxation
 
 NUM_CONSTANTS = 2  # the columns 0 and 1 are the hypotheses +1 and -1
-# A column may be overwritten if mu + lambda minus (reduced cost / cost) is below this.
+# A column may be overwritten if its value, mu + lambda - reduced cost / cost, is below this.
 _WORTHLESS = 1e-3
 
 
 def worth(
     margins: Array, costs: Array, solved: L0Relaxation, is_either: Array, must_stay: Array
 ) -> Array:
-    """How much each column [n] is worth keeping: its share in the relaxation, less its reduced cost
-    relative to its own cost; inf for columns that may not be overwritten.
+    """Returns the value of keeping each column, [n]: mu + lambda - reduced cost / cost.
+
+    The value is inf for columns that must not be overwritten.
 
     Args:
       margins: [n, m].
       costs: [n].
       solved: the relaxation over these columns.
       is_either: [] bool, whether its cuts are those of either order.
-      must_stay: [n] bool; the constants stay in any case.
+      must_stay: [n] bool, the columns that must not be overwritten. The constants never are.
     """
     reduced_costs = pricing.reduced_costs(margins, costs, solved, is_either)
     share = solved.selected + solved.coefficients - numerics.safe_divide(reduced_costs, costs)
@@ -47,18 +48,20 @@ class Entered(NamedTuple):
 
 
 def enter(
-    outputs: Array, costs: Array, is_used: Array, priced: Priced, worth: Array, is_wanted: Array
+    outputs: Array, costs: Array, is_used: Array, priced: Priced, worth: Array, is_enabled: Array
 ) -> Entered:
-    """Writes new columns into free slots first, and then over columns whose worth is below
-    `_WORTHLESS`. A proposal equal to a stored column replaces it if it costs less.
+    """Stores the proposed columns.
+
+    New columns get free slots first, and then the slots of columns whose `worth` is below
+    `_WORTHLESS`. A proposal that equals a stored column replaces it if it costs less.
 
     Args:
       outputs: [n, m].
       costs: [n].
       is_used: [n] bool.
-      priced: the proposals; entries of value -inf are empty.
-      worth: [n] of the columns in use; inf for those that must stay.
-      is_wanted: [] bool, whether to store any proposal.
+      priced: the proposals. Entries of value -inf are empty.
+      worth: [n] the result of `worth`.
+      is_enabled: [] bool, whether to store any proposal.
     """
     size = costs.shape[0]
     # A constant keeps its slot. A proposal that equals it and costs less gets a slot of its own.
@@ -74,7 +77,7 @@ def enter(
         )
         index, is_known = jnp.argmax(is_same), jnp.any(is_same)
         pays = (
-            is_wanted
+            is_enabled
             & is_proposal
             & jnp.where(
                 is_known, is_proposed[index] & (cost < costs[index]), num_new < num_available

@@ -116,8 +116,8 @@ def choose(
       A `Choice`.
 
     Raises:
-      ValueError: what `fit` raises; for empty or invalid `margins`, `kappas`, `search`, `held_out`
-        or `fold_features`, where they are known.
+      ValueError: as for `fit`, and for empty or invalid `margins`, `kappas`, `search`, `held_out`
+        or `fold_features`, if these are concrete.
 
     >>> import jax
     >>> import jboost

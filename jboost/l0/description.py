@@ -1,7 +1,7 @@
-"""The description length of a vote and of the labels that it leaves wrong, and the risk bound that
-follows: (5) to (8) of Goldberg and Eckstein (2009).
+"""The description length of a vote and of its errors, and the resulting risk bound.
 
-Their ||lambda||_0 is `support`, K `num_tables`, |U_k(u)| `table_sizes`, M `num_examples`.
+The formulas are (5) to (8) of Goldberg and Eckstein (2009). In their notation `support` is
+||lambda||_0, `num_tables` K, `table_sizes` |U_k(u)| and `num_examples` M.
 """
 
 from __future__ import annotations
@@ -16,40 +16,41 @@ from jboost.base import check
 
 
 class CodeLength(NamedTuple):
-    """The bits of a two-part code of the labels, by host integers."""
+    """The number of bits of a two-part code of the labels, as Python integers."""
 
-    support: int  # hypotheses that vote
+    support: int  # s, the number of hypotheses that vote
     model: int  # (6)
     linear_bound: int  # (7), at least `model`, linear in the support
-    uniform_bound: int  # (8), at least (7), which takes the largest table for all hypotheses
-    errors: int  # ceil(log2 M) for each example that the vote gets wrong
+    uniform_bound: int  # (8), at least (7), with the size of the largest table for all hypotheses
+    errors: int  # ceil(log2 M) for each misclassified example
     total: int  # model + errors
 
 
 def code_length(
     table_sizes: Sequence[int], *, num_tables: int, num_examples: int, num_errors: int
 ) -> CodeLength:
-    """The length in bits of the labels, encoded by a vote and its errors.
+    """Returns the number of bits of the labels, encoded as a vote and its errors.
 
         model = s ceil(log2 K) + sum_u ceil(log2 |U_k(u)|) + (s + 1) ceil(log2 M)        (6)
              <= s (ceil(log2 K) + 2 ceil(log2 M)) + sum_u ceil(log2 |U_k(u)|)            (7)
              <= s (ceil(log2 K) + 2 ceil(log2 M) + max_u ceil(log2 |U_k(u)|))            (8)
 
-    `jboost.l0.encode_labels` writes the labels in that many bits. The number s of hypotheses and
-    the number of errors are not counted, as in the paper.
+    `jboost.l0.encode_labels` attains this length. As in the paper, the bits of the number s of
+    hypotheses and of the number of errors are not counted.
 
     Args:
       table_sizes: the number of hypotheses in the table of each of the s hypotheses that vote.
-        Monomials of k of N attributes with a class are 2^(k + 1) C(N, k).
+        The table of monomials of k of N attributes with a class has 2^(k + 1) C(N, k).
       num_tables: K, at least 1.
       num_examples: M, at least 1.
-      num_errors: examples with y g(x) <= 0, from 0 to M.
+      num_errors: the number of examples with y g(x) <= 0, from 0 to M.
 
     Returns:
-      A `CodeLength`. Without hypotheses (7) and (8) do not hold, and their fields are that of (6).
+      A `CodeLength`. If there are no hypotheses, (7) and (8) do not hold, and both fields are equal
+      to (6).
 
     Raises:
-      ValueError: for a number that is no integer or out of its range.
+      ValueError: if a number is not an integer or is out of its range.
 
     >>> code_length([16, 112], num_tables=3, num_examples=100, num_errors=3).total
     57
@@ -80,24 +81,27 @@ def code_length(
 
 
 def bits_for(count: int) -> int:
-    """ceil(log2 count), the bits of a number below count, exact for any integer."""
+    """Returns ceil(log2 count), the bits of a number below `count`, exact for any integer."""
     return (int(count) - 1).bit_length()
 
 
 def risk_bound(num_bits: float, num_examples: int, *, delta: float = 0.05) -> float:
-    """With probability 1 - delta the error on as many new examples is at most code length / M +
-    ln(1 / delta) / M; above 1 it says nothing.
+    """Returns an upper bound on the error on M new examples.
+
+    The bound is code length / M + ln(1 / delta) / M. It holds with probability 1 - delta. A bound
+    of 1 or more is vacuous.
 
     Args:
-      num_bits: the length of a code that could encode the labels of the new examples too, such as
-        `CodeLength.total`.
+      num_bits: the length of a code that can encode the labels of the new examples as well, such
+        as `CodeLength.total`.
       num_examples: M, at least 1.
       delta: in (0, 1].
 
     Raises:
-      ValueError: for a number out of its range.
+      ValueError: if a number is out of its range.
 
-    Source: Goldberg and Eckstein (2009), (5), where ln(delta) is printed; Blum and Langford (2003).
+    Source: Goldberg and Eckstein (2009), (5), with ln(1 / delta) instead of the printed ln(delta);
+    Blum and Langford (2003).
 
     >>> round(risk_bound(59, 100), 4)
     0.62

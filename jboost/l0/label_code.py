@@ -1,18 +1,19 @@
-"""A two-part code of labels: a vote of few hypotheses and the examples that it gets wrong (Goldberg
-and Eckstein 2009, Section 2).
+"""A two-part code of labels: a vote and its errors (Goldberg and Eckstein 2009, Section 2).
 
-Sender and receiver share the unlabelled examples and a `CodeBook`. The message holds, in order:
+Sender and receiver share the unlabelled examples and a `CodeBook`. The message has three parts:
 
-- for each of the s hypotheses its table, and its index in the table;
-- s examples, of ceil(log2 M) bits each, on which the vote is +1 or -1 exactly, and one more number:
-  how many of them have +1. They determine the coefficients (Theorem 2.1);
-- the examples whose label the vote gets wrong.
+- for each of the s hypotheses of the vote, its table and its index in the table;
+- the indices of s examples on which the vote is exactly +1 or -1, of ceil(log2 M) bits each, and
+  the number of those with +1; these determine the coefficients (Theorem 2.1);
+- the indices of the examples that the vote misclassifies.
 
-The coefficients of the message are not those of the sender, but a vertex of {lambda >= 0 : p_i H_i
-lambda >= 1}, where p are the signs of the sender's vote: it has the same signs, and at a vertex s
-linearly independent rows are equal to 1 (Lemma 3.3). The examples of +1 come first, both parts in
-ascending order. If their number is 0 modulo s, a descending list says that all are -1. All numbers
-are computed in fractions, so that both ends find the same signs.
+The coefficients of the message differ from those of the sender. They are a vertex of {lambda >= 0 :
+p_i H_i lambda >= 1}, where p are the signs of the sender's vote. The vertex has the same signs, and
+s linearly independent rows are equal to 1 there (Lemma 3.3).
+
+The examples with +1 precede those with -1, and each group is in ascending order. The number of
+examples with +1 is stored modulo s. If it is 0, a descending list means that all examples have -1.
+All computations use fractions, so that sender and receiver obtain the same signs.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ from jboost.base import check
 from jboost.base.boosting import Ensemble
 from jboost.l0.description import bits_for
 
-Place = tuple[int, int]  # the table of a hypothesis, and its index in that table
+Place = tuple[int, int]  # the table of a hypothesis, and its index in the table
 
 
 @dataclasses.dataclass(frozen=True)
 class CodeBook:
-    """The tables of hypotheses that sender and receiver share."""
+    """The tables of hypotheses that the sender and the receiver share."""
 
     table_sizes: tuple[int, ...]
     """|U_k|, the number of hypotheses of each table."""
     num_examples: int
     """M."""
     outputs: Callable[[int, int], np.ndarray]
-    """The outputs [M] of -1, 0 or +1 of a hypothesis, by its table and its index in the table."""
+    """A function (table, index) -> outputs [M] of a hypothesis, each -1, 0 or +1."""
 
 
 class LabelCode(NamedTuple):
-    """The message. `support` and `num_errors` go beside the bits: (6) does not count them."""
+    """The message. `support` and `num_errors` are sent separately and not counted by (6)."""
 
     bits: np.ndarray  # [L] bool, L = `jboost.l0.code_length(...).total`
     support: int
@@ -53,15 +54,15 @@ class LabelCode(NamedTuple):
 
 
 def listed_code_book(outputs: Any, tables: Sequence[int] | None = None) -> CodeBook:
-    """A code book of listed hypotheses.
+    """Returns the code book of hypotheses that are listed by their outputs.
 
     Args:
       outputs: [M, U] of -1, 0 and +1.
-      tables: [U] the table of each hypothesis, from 0; None for one table. A hypothesis has the
-        index of its order among those of its table.
+      tables: [U] the table of each hypothesis, an integer >= 0; None for one table. The index of a
+        hypothesis is its rank among the hypotheses of its table.
 
     Raises:
-      ValueError: for outputs of another shape or other values; for tables below 0, or not [U].
+      ValueError: if the outputs or the tables have another shape or invalid values.
 
     >>> book = listed_code_book([[1, 1, -1], [-1, 1, 0]], [0, 1, 1])
     >>> book.table_sizes, book.outputs(1, 1).tolist()
@@ -86,15 +87,18 @@ def listed_code_book(outputs: Any, tables: Sequence[int] | None = None) -> CodeB
 
 
 def monomial_code_book(features: Any, *, max_order: int | None = None) -> CodeBook:
-    """The code book of Boolean monomials: table k has the 2^(k + 1) C(N, k) monomials of k literals
-    with a class; table 0 the two constants.
+    """Returns the code book of Boolean monomials.
+
+    Table k has the 2^(k + 1) C(N, k) pairs of a monomial of k literals and a class. Table 0 has the
+    two constants.
 
     Args:
-      features: [M, N] of 0 and 1, or NaN where neither literal holds.
+      features: [M, N] of 0 and 1. NaN means that neither literal holds.
       max_order: the largest k; None for N.
 
     Raises:
-      ValueError: for features of another shape, and a `max_order` that is no integer from 0 to N.
+      ValueError: if the features have another shape, or if `max_order` is not an integer from 0 to
+        N.
 
     >>> book = monomial_code_book([[1, 1], [1, 0], [0, 1]], max_order=2)
     >>> book.table_sizes, book.outputs(2, 7).tolist()
@@ -115,22 +119,23 @@ def monomial_code_book(features: Any, *, max_order: int | None = None) -> CodeBo
 
     def outputs(table: int, index: int) -> np.ndarray:
         index, positive = divmod(index, 2)
-        rank, wanted = divmod(index, 2**table)
+        rank, signs = divmod(index, 2**table)
         holds = np.ones(len(rows), bool)
         for bit, attribute in enumerate(_subset(rank, table, num_attributes)):
-            holds &= rows[:, attribute] == (wanted >> bit & 1)
+            holds &= rows[:, attribute] == (signs >> bit & 1)
         return np.where(holds, 2 * positive - 1, 0)
 
     return CodeBook(sizes, len(rows), outputs)
 
 
 def places_of_monomials(ensemble: Ensemble) -> tuple[list[Place], np.ndarray]:
-    """The places in `monomial_code_book` of the monomials that vote, and their coefficients [s].
+    """Returns (table, index) of the monomials with a vote, and their coefficients [s].
 
-    A constant of the ensemble is one of the two hypotheses of table 0.
+    The tables are those of `monomial_code_book`. A constant of the ensemble is one of the two
+    hypotheses of table 0.
 
     Raises:
-      ValueError: for an ensemble whose hypotheses are no monomials.
+      ValueError: if the hypotheses of the ensemble are not monomials.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, -1, -1, -1] * 3)
@@ -164,24 +169,23 @@ def places_of_monomials(ensemble: Ensemble) -> tuple[list[Place], np.ndarray]:
 def encode_labels(
     book: CodeBook, places: Sequence[Place], coefficients: Any, labels: Any
 ) -> LabelCode:
-    """Writes labels as a vote and its errors, in as many bits as (6) counts for the hypotheses that
-    the message uses.
+    """Encodes labels as a vote and its errors.
 
-    The message uses at most the hypotheses given, and its errors are at most those with
-    y_i H_i lambda <= 0.
+    The number of bits of the vote is (6) for the hypotheses in the message. These are all or some
+    of the given hypotheses. Every error of the message is an example with y_i H_i lambda <= 0.
 
     Args:
       book: the shared `CodeBook`.
       places: [s] the table and the index of each hypothesis.
-      coefficients: [s] lambda, not negative, finite.
+      coefficients: [s] lambda, finite and nonnegative.
       labels: [M] of -1 and +1.
 
     Returns:
-      A `LabelCode`, which `decode_labels` reads.
+      A `LabelCode` for `decode_labels`.
 
     Raises:
-      ValueError: for a place that the book does not have, and for coefficients or labels of another
-        shape or other values.
+      ValueError: if a place is not in the book, or if the coefficients or labels have another shape
+        or invalid values.
 
     Source: Goldberg and Eckstein (2009), Theorem 2.1.
 
@@ -211,11 +215,11 @@ def encode_labels(
 
 
 def decode_labels(book: CodeBook, code: LabelCode) -> np.ndarray:
-    """Reads the labels [M] of -1 and +1 that `encode_labels` wrote.
+    """Decodes the labels [M] of -1 and +1 that `encode_labels` encoded.
 
     Raises:
-      ValueError: for a message of another length than its counts say, or one that names no vote of
-        the book.
+      ValueError: if the length of the message does not match its counts, or if the message does not
+        determine a vote of the book.
 
     Source: Goldberg and Eckstein (2009), Theorem 2.1.
 
@@ -250,15 +254,17 @@ def decode_labels(book: CodeBook, code: LabelCode) -> np.ndarray:
 
 
 class _Vertex(NamedTuple):
-    columns: list[int]  # [s] the hypotheses that are left
-    coefficients: list[Fraction]  # [s] above 0
+    columns: list[int]  # [s] the hypotheses with a positive coefficient
+    coefficients: list[Fraction]  # [s] their coefficients
     examples: list[int]  # [s] linearly independent rows on which the vote is +1 or -1
-    positive: list[bool]  # [s] which of the two
+    positive: list[bool]  # [s] True where the vote is +1
 
 
 def _vertex(outputs: np.ndarray, coefficients: list[Fraction]) -> _Vertex:
-    """A vertex with the signs of the vote, by steps along the null space of the rows that are equal
-    to 1, each until another row is or a coefficient is 0.
+    """Returns a vertex with the signs of the vote.
+
+    Each step moves along the null space of the rows that are equal to 1. It ends when another row
+    becomes 1 or a coefficient becomes 0.
     """
     votes = _products(outputs, coefficients)
     signs = [(vote > 0) - (vote < 0) for vote in votes]
@@ -291,10 +297,11 @@ def _moved(
     margins: np.ndarray,
     values: list[Fraction],
 ) -> list[Fraction]:
-    """The point after the longest step along a direction that keeps all rows at least 1 and all
-    coefficients at least 0.
+    """Returns the point after the longest feasible step along a direction.
+
+    The step keeps all rows at least 1 and all coefficients at least 0.
     """
-    if min(direction) >= 0:  # the other way a coefficient falls, so that the step is finite
+    if min(direction) >= 0:  # in the opposite direction a coefficient decreases: the step is finite
         direction = [-number for number in direction]
     slopes = _products(margins[:, columns], direction)
     steps = [(value - 1) / -slope for value, slope in zip(values, slopes, strict=True) if slope < 0]
@@ -310,9 +317,7 @@ def _moved(
 
 
 def _eliminated(rows: np.ndarray) -> tuple[list[int], list[Fraction] | None]:
-    """Linearly independent rows of a matrix, and a vector of its null space; None if there is only
-    the zero vector.
-    """
+    """Returns indices of independent rows, and a nonzero vector of the null space or None."""
     num_columns = rows.shape[1]
     pivots: dict[int, list[Fraction]] = {}  # reduced rows by the column of their leading 1
     independent = []
@@ -339,7 +344,7 @@ def _eliminated(rows: np.ndarray) -> tuple[list[int], list[Fraction] | None]:
 
 
 def _reduced(row: list[Fraction], pivots: dict[int, list[Fraction]]) -> list[Fraction]:
-    """The row without its part in the span of the reduced rows."""
+    """Returns the row after elimination with the reduced rows."""
     for column, pivot in pivots.items():
         if row[column]:
             factor = row[column]
@@ -348,7 +353,7 @@ def _reduced(row: list[Fraction], pivots: dict[int, list[Fraction]]) -> list[Fra
 
 
 def _solved(rows: list[list[Fraction]], values: list[int]) -> list[Fraction]:
-    """The solution of a square system. Raises ValueError where it has none or several."""
+    """Returns the solution of a square system. Raises ValueError if it is not unique."""
     extended = [[*row, Fraction(value)] for row, value in zip(rows, values, strict=True)]
     size = len(rows)
     for column in range(size):
@@ -370,7 +375,7 @@ def _solved(rows: list[list[Fraction]], values: list[int]) -> list[Fraction]:
 
 
 def _products(rows: np.ndarray, numbers: Sequence[Fraction]) -> list[Fraction]:
-    """The exact products of rows of -1, 0 and +1 with numbers."""
+    """Returns the exact products of rows of -1, 0 and +1 with numbers."""
     if not len(numbers):
         return [Fraction(0)] * len(rows)
     common = math.lcm(*(number.denominator for number in numbers))
@@ -379,7 +384,7 @@ def _products(rows: np.ndarray, numbers: Sequence[Fraction]) -> list[Fraction]:
 
 
 def _signs(rows: np.ndarray, coefficients: Sequence[Fraction]) -> np.ndarray:
-    """The labels that a vote predicts; a vote of 0 predicts -1."""
+    """Returns the predicted labels of a vote. A vote of 0 predicts -1."""
     return np.array([1 if total > 0 else -1 for total in _products(rows, coefficients)], int)
 
 
@@ -389,7 +394,7 @@ def _signs(rows: np.ndarray, coefficients: Sequence[Fraction]) -> np.ndarray:
 def _model_fields(
     book: CodeBook, places: Sequence[Place], vertex: _Vertex
 ) -> Iterator[tuple[int, int]]:
-    """The numbers of the model and the bits of each."""
+    """Yields the numbers of the model and the number of bits of each."""
     for table, index in places:
         yield table, bits_for(len(book.table_sizes))
         yield index, bits_for(book.table_sizes[table])
@@ -401,12 +406,12 @@ def _model_fields(
         negative.reverse()
     for example in (*positive, *negative):
         yield example, row
-    # Of one hypothesis the sign is known, as its coefficient is positive.
+    # For a single hypothesis the output determines the sign, because the coefficient is positive.
     yield len(positive) % support if support else 0, row
 
 
 def _values_of(examples: Sequence[int], num_positive: int, outputs: np.ndarray) -> list[int]:
-    """The values +1 and -1 of the vote on the examples of the message."""
+    """Returns the values +1 or -1 of the vote on the examples of the message."""
     support = len(examples)
     if support == 1:
         return [int(outputs[examples[0], 0]) if examples[0] < len(outputs) else 1]
@@ -421,18 +426,18 @@ def _values_of(examples: Sequence[int], num_positive: int, outputs: np.ndarray) 
 
 
 def _written(number: int, num_bits: int) -> list[bool]:
-    """The bits of a number, the highest first."""
-    return [bool(number >> place & 1) for place in reversed(range(num_bits))]
+    """Returns the bits of a number, the most significant bit first."""
+    return [bool(number >> bit & 1) for bit in reversed(range(num_bits))]
 
 
 class _Reader:
-    """Reads numbers of a message in turn."""
+    """Reads the numbers of a message one after another."""
 
     def __init__(self, bits: Any) -> None:
         self.bits, self.next = np.asarray(bits, bool), 0
 
     def read(self, num_bits: int) -> int:
-        """The next number. Raises ValueError at the end of the message."""
+        """Returns the next number. Raises ValueError at the end of the message."""
         taken = self.bits[self.next : self.next + num_bits]
         if len(taken) < num_bits:
             raise ValueError(
@@ -440,10 +445,10 @@ class _Reader:
                 " code and the book of the sender"
             )
         self.next += num_bits
-        return sum(int(bit) << place for place, bit in enumerate(reversed(taken.tolist())))
+        return sum(int(bit) << shift for shift, bit in enumerate(reversed(taken.tolist())))
 
     def finish(self) -> None:
-        """Raises ValueError if bits are left."""
+        """Raises ValueError if bits remain."""
         if self.next < len(self.bits):
             raise ValueError(
                 f"code has {len(self.bits)} bits, and its support and errors need {self.next}: pass"
@@ -452,13 +457,13 @@ class _Reader:
 
 
 def _columns(book: CodeBook, places: Sequence[Place]) -> np.ndarray:
-    """The outputs of hypotheses, [M, s]."""
+    """Returns the outputs of hypotheses, [M, s]."""
     columns = [_outputs(book, place) for place in places]
     return np.array(columns, int).reshape(len(places), book.num_examples).T
 
 
 def _outputs(book: CodeBook, place: Place) -> np.ndarray:
-    """The outputs of a hypothesis. Raises ValueError for a place that the book does not have."""
+    """Returns the outputs of a hypothesis. Raises ValueError if the place is not in the book."""
     table, index = place
     if not (0 <= table < len(book.table_sizes) and 0 <= index < book.table_sizes[table]):
         raise ValueError(
@@ -472,21 +477,21 @@ def _outputs(book: CodeBook, place: Place) -> np.ndarray:
 
 
 def _place(literals: np.ndarray, sign: int) -> Place:
-    """The table and the index of a monomial."""
+    """Returns the table and the index of a monomial."""
     attributes = np.flatnonzero(literals).tolist()
-    rank = sum(math.comb(attribute, place + 1) for place, attribute in enumerate(attributes))
-    wanted = sum(int(literals[attribute] > 0) << bit for bit, attribute in enumerate(attributes))
+    rank = sum(math.comb(attribute, index + 1) for index, attribute in enumerate(attributes))
+    signs = sum(int(literals[attribute] > 0) << bit for bit, attribute in enumerate(attributes))
     order = len(attributes)
-    return order, ((rank << order | wanted) << 1) | int(sign > 0)
+    return order, ((rank << order | signs) << 1) | int(sign > 0)
 
 
 def _subset(rank: int, size: int, num_attributes: int) -> list[int]:
-    """The attributes of a rank among all subsets of a size, ascending (combinadics)."""
+    """Returns the ascending attributes of the subset of this rank (combinatorial number system)."""
     chosen, highest = [], num_attributes - 1
-    for place in range(size, 0, -1):
-        while math.comb(highest, place) > rank:
+    for count in range(size, 0, -1):
+        while math.comb(highest, count) > rank:
             highest -= 1
         chosen.append(highest)
-        rank -= math.comb(highest, place)
+        rank -= math.comb(highest, count)
         highest -= 1
     return chosen[::-1]

@@ -1,10 +1,10 @@
-"""L0-RBoost for many margins: a path of fits, and the search for the best margin, problem (25) of
-Goldberg and Eckstein (2009).
+"""L0-RBoost for many margins: a path of fits, and the search for the best margin.
 
-(25) maximises rho - beta z(rho), where z(rho) is the optimum of the relaxation (18). Their Lemma
-5.2, that z is convex, is false, so their bisection proves no bound. But z is nondecreasing in rho.
-So the objective on an interval [a, b] is at most b - beta z(a), and `search_margin` branches on
-intervals with these upper bounds.
+The best margin solves problem (25) of Goldberg and Eckstein (2009): maximise rho - beta z(rho),
+where z(rho) is the optimum of the relaxation (18). Their Lemma 5.2 states that z is convex. This is
+false, so their bisection proves no bound. However, z is nondecreasing in rho. On an interval [a, b]
+the objective is therefore at most b - beta z(a). `search_margin` is a branch and bound on intervals
+with these upper bounds.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def path(
       learner: with costs, as for `fit`.
       margins: [L] rho in (0, 1], sorted.
       key: for learners that draw random numbers.
-      max_rounds: static; the largest number of rounds over the whole path. Margins that are left
-        without rounds end with ROUND_LIMIT.
+      max_rounds: static; the largest number of rounds over the whole path. If they are used up, the
+        remaining margins have the status ROUND_LIMIT.
       tolerance: as for `fit`.
       config: as for `fit`.
       search: as for `fit`.
@@ -60,7 +60,7 @@ def path(
       each margin alone.
 
     Raises:
-      ValueError: what `fit` raises, and for `margins` that are empty or outside (0, 1].
+      ValueError: as for `fit`, and if `margins` are empty or outside (0, 1].
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)
@@ -184,7 +184,7 @@ def search_margin(
       first; the bounds hold in any case.
 
     Raises:
-      ValueError: what `fit` raises, and for a `penalty` that is not positive.
+      ValueError: as for `fit`, and if `penalty` is not positive.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)

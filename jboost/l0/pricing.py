@@ -23,7 +23,8 @@ from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import L0Relaxation
 from jboost.monomials.short import Rewards
 
-# Estimate of how many matrices of all pairs are in memory at once while a learner prices.
+# Estimated number of matrices of all pairs that are in memory while a learner solves the pricing
+# problem.
 _NUM_MATRICES = 16
 _MOST_SPARED = 1e30  # a finite number above every sum of weights, in place of infinity
 _LEAST = 1e-30  # smaller weights become 0: products with them may be subnormal
@@ -90,11 +91,11 @@ def pair_matrix(
 ) -> Array:
     """The duals of the cuts as a matrix [m, m], symmetric for the cuts "either".
 
-    With these cuts, the reward of a hypothesis counts an ordered pair (i, i') if the hypothesis is
-    right on i and not wrong on i'. If it abstains on one example, it earns the dual
-    once. If it is right on both, both orders count. So each order earns half of the dual where no
-    hypothesis ever abstains. Otherwise each order earns the whole dual and some hypotheses earn it
-    twice: the bound is then weaker, but still valid.
+    With the cuts "either", the reward of a hypothesis counts an ordered pair (i, i') if the
+    hypothesis is right on i and not wrong on i'. A hypothesis that abstains on one of the examples
+    is counted for one order, and a hypothesis that is right on both for both orders. If no
+    hypothesis abstains, each order therefore gets half of the dual. Otherwise each order gets the
+    whole dual, and some hypotheses get it twice. The bound is then weaker, but still valid.
     """
     num_examples = duals.example_weights.shape[0]
     num_bytes, most = (
@@ -223,12 +224,11 @@ class Proof(NamedTuple):
 def prove(
     priced: Priced, signs: Array, *, margin: Array, constant_cost: Array, upper: Array
 ) -> Proof:
-    """The best lower bound that the solutions of the two pricing problems prove, for the duals or
-    a multiple of them.
+    """Returns the best lower bound that follows from the solutions of the two pricing problems.
 
-    Duals prove little if s_u > c_u for some hypothesis. The multiple by t in (0, 1] has t s_u -
-    c_u = t (s_u - c_u) - (1 - t) c_u instead, which may be negative for all hypotheses (Farley
-    1990).
+    The bound is that of the duals times a factor t in (0, 1]. If s_u > c_u for some hypothesis, the
+    duals themselves give a weak bound. With the factor, s_u - c_u becomes t (s_u - c_u) -
+    (1 - t) c_u, which may be negative for all hypotheses (Farley 1990).
 
     Args:
       priced: the solutions of both pricing problems.
@@ -264,12 +264,12 @@ def prove(
 
 
 def _most_selected(priced: Priced, signs: Array, upper: Array) -> Array:
-    """An upper bound on sum mu at some optimum, [].
+    """Returns an upper bound on sum mu at some optimum, [].
 
-    sum lambda is 1, and two bounds hold for sum (mu - lambda). It is at most the upper bound on the
-    objective over the least cost. It is also at most the number of cuts: for given lambda and xi
-    the cost of mu - lambda is least at a vertex of the rows of the cuts, which has at most as many
-    positive entries as rows, and no entry of mu above 1 is needed.
+    sum lambda is 1. There are two bounds on sum (mu - lambda). The first is the upper bound on the
+    objective divided by the least cost. The second is the number of cuts: for given lambda and xi
+    the cost of mu - lambda is minimal at a vertex of the rows of the cuts. A vertex has at most as
+    many positive entries as there are rows, and no entry of mu has to exceed 1.
     """
     is_priced = priced.least_cost > 0
     by_cost = jnp.where(is_priced, upper / jnp.where(is_priced, priced.least_cost, 1.0), jnp.inf)
@@ -281,8 +281,11 @@ def _most_selected(priced: Priced, signs: Array, upper: Array) -> Array:
 def _best_share(
     priced: Priced, signs: Array, margin: Array, constant_cost: Array, upper: Array
 ) -> Array:
-    """The factor t [] of the duals that proves about the greatest bound. The bound is concave and
-    piecewise linear in t; t is 1 or one of two break points.
+    """Returns the factor t [] of the duals with approximately the greatest bound.
+
+    The bound is concave and piecewise linear in t. The candidates are t = 1 and two break points:
+    the factor for which no s_u exceeds the cost, and the one for which no hypothesis is better than
+    the constants.
     """
     weights, pair_weights = priced.duals.example_weights, priced.duals.pair_weights
     least, above, above_of_cuts = priced.least_cost, priced.upper_bound, priced.upper_bound_of_cuts
@@ -291,15 +294,9 @@ def _best_share(
         margin * jnp.sum(weights) + jnp.sum(pair_weights),
     )
     can_shrink = (least > 0) & (least < jnp.inf)
-    serve_no_more_than_they_cost = numerics.safe_divide(
-        least, least + jnp.maximum(above_of_cuts, 0.0), fill=1.0
-    )
-    no_better_than_constants = numerics.safe_divide(
-        least - constant_cost, least + above - edge, fill=1.0
-    )
-    shares = jnp.stack(
-        [jnp.ones_like(worth), serve_no_more_than_they_cost, no_better_than_constants]
-    )
+    share_of_costs = numerics.safe_divide(least, least + jnp.maximum(above_of_cuts, 0.0), fill=1.0)
+    share_of_constants = numerics.safe_divide(least - constant_cost, least + above - edge, fill=1.0)
+    shares = jnp.stack([jnp.ones_like(worth), share_of_costs, share_of_constants])
     shares = jnp.where(
         can_shrink & (shares > 0) & (shares < 1 - 8 * jnp.finfo(shares.dtype).eps), shares, 1.0
     )
@@ -316,8 +313,9 @@ def _best_share(
 
 
 def _shrunk(priced: Priced, share: Array) -> tuple[Duals, Array, Array]:
-    """The duals times a share [], and upper bounds on the two pricing problems with these duals.
-    The bounds include the rounding of the duals.
+    """Returns the duals times a share [], and upper bounds on the two pricing problems with them.
+
+    The bounds include the rounding errors of the duals.
     """
     duals, eps = priced.duals, jnp.finfo(share.dtype).eps
     is_whole = share == 1
@@ -343,6 +341,6 @@ def _shrunk(priced: Priced, share: Array) -> tuple[Duals, Array, Array]:
 
 
 def better(old: Proof, new: Proof, counts: Array) -> Proof:
-    """The proof with the greater bound; always the old one where `counts` is False."""
+    """Returns the proof with the greater bound; always the old one if `counts` is False."""
     takes = counts & (new.bound > old.bound)
     return Proof(*(jnp.where(takes, one, other) for one, other in zip(new, old, strict=True)))

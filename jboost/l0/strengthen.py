@@ -125,7 +125,7 @@ def strengthen(
       INFEASIBLE without a hypothesis, and INVALID_INPUT with a bound of -inf.
 
     Raises:
-      ValueError: naming the argument, for shapes, dtypes, and values where they are known.
+      ValueError: naming the argument, for shapes, dtypes, and concrete values.
 
     >>> import jboost
     >>> outputs = [[1, -1, -1, 1, -1], [-1, 1, -1, 1, -1], [-1, -1, 1, 1, -1], [-1, -1, -1, 1, -1]]

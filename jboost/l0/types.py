@@ -215,7 +215,7 @@ class L0Relaxation(NamedTuple):
     lower_bound: Array  # [] proven by example_weights and pair_weights
     upper_bound: Array  # [] attained by coefficients, selected and slacks
     example_weights: Array  # [m] w >= 0, duals of the margins
-    # [capacity, 2] int32 the pairs (i, i') of pair_weights, -1 for an empty slot; [0, 2] where they
+    # [capacity, 2] int32 the pairs (i, i') of pair_weights, -1 for an empty slot; [0, 2] if they
     # are not listed
     pairs: Array
     # [capacity] v >= 0; [P, O, Q] where pairs are not listed (`jboost.l0.list_pairs`)

@@ -1,9 +1,12 @@
-"""The sparse minimum disagreement problem with votes that are not normalised: the program (9) of
-Goldberg and Eckstein (2009), its linear relaxation, and a feasible point of both.
+"""The sparse minimum disagreement problem with votes that are not normalised.
 
-Without sum lambda = 1 there is no margin to choose: example i is right if y_i H_i lambda >= 1, and
-lambda_u <= K mu_u. At an optimum of the relaxation mu_u = lambda_u / K. So the relaxation is the
-linear program of the hinge loss with the penalty sum c_u lambda_u / K, which is weak for large K.
+This is the program (9) of Goldberg and Eckstein (2009). The module solves its linear relaxation and
+computes a feasible point of both.
+
+There is no constraint sum lambda = 1 and therefore no margin to choose: example i is right if y_i
+H_i lambda >= 1. The program has lambda_u <= K mu_u, and at an optimum of the relaxation mu_u =
+lambda_u / K. The relaxation is therefore a linear program of the hinge loss with the penalty sum
+c_u lambda_u / K. This penalty is weak for large K.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ from jboost.lp import make_program, solve
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
 
-# The relative error of the solver that is allowed for: a smaller coefficient may be 0, and a margin
-# this close to 1 may be 1.
+# Assumed relative error of the solver. A smaller coefficient is taken as 0, and a margin that is
+# this close to 1 as 1.
 _SMALL = 1e-3
 
 
@@ -81,7 +84,7 @@ def solve_unnormalised(
       the status INVALID_INPUT the bounds are infinite.
 
     Raises:
-      ValueError: naming the argument, for shapes, dtypes, and values where they are known.
+      ValueError: naming the argument, for shapes, dtypes, and concrete values.
 
     >>> import jboost
     >>> found = jboost.l0.solve_unnormalised(
@@ -163,8 +166,9 @@ def _solve(
 
 
 def _cleaned(instance: Instance, coefficients: Array, largest: Array) -> Array:
-    """The coefficients without those that are only errors of the solver, scaled up so that margins
-    of about 1 are above 1.
+    """Returns the coefficients, with those within the error of the solver set to 0.
+
+    The others are scaled up, so that margins close to 1 exceed 1.
     """
     kept = jnp.where(coefficients > _SMALL * jnp.max(coefficients, initial=0.0), coefficients, 0.0)
     reached = jnp.matmul(instance.margins, kept, precision=lax.Precision.HIGHEST)
@@ -175,7 +179,7 @@ def _cleaned(instance: Instance, coefficients: Array, largest: Array) -> Array:
 
 
 def _proven(instance: Instance, duals: Array, largest: Array) -> Array:
-    """The lower bound on the relaxation that duals of the margins prove, rounded down."""
+    """Returns the lower bound on the relaxation from the duals of the margins, rounded down."""
     signed = instance.margins.T * duals[None, :]
     ones = jnp.ones((), duals.dtype)
     left = jnp.concatenate([signed, instance.costs[:, None]], axis=1)
@@ -188,7 +192,7 @@ def _proven(instance: Instance, duals: Array, largest: Array) -> Array:
 
 
 def _relaxed(instance: Instance, coefficients: Array, largest: Array, unit: Array) -> Array:
-    """The objective of the relaxation at lambda, rounded up; infinite if some xi must exceed 1."""
+    """Returns the objective of the relaxation at lambda, rounded up; inf if some xi exceeds 1."""
     reached, _ = brackets.bracket_dot(
         instance.margins, jnp.broadcast_to(coefficients, instance.margins.shape)
     )
@@ -201,8 +205,9 @@ def _relaxed(instance: Instance, coefficients: Array, largest: Array, unit: Arra
 
 
 def _loss(instance: Instance, coefficients: Array) -> Array:
-    """The objective of (9) at a point, rounded up. An example counts as right if its margin,
-    rounded down, is at least 1.
+    """Returns the objective of (9) at a point, rounded up.
+
+    An example is right if its margin, rounded down, is at least 1.
     """
     reached, _ = brackets.bracket_dot(
         instance.margins, jnp.broadcast_to(coefficients, instance.margins.shape)

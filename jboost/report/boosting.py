@@ -78,13 +78,13 @@ def rules(ensemble: Ensemble, names: Sequence[str]) -> list[str] | None:
 
 
 def lines(
-    fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int | None = _NUM_SHOWN
+    fit: Mapping[str, Any], texts: Sequence[str] | None, *, num_shown: int | None = _NUM_SHOWN
 ) -> list[str]:
     """Rounds, bounds, status and the first rules, line by line.
 
     Args:
       fit: the result of `describe_fit`, with a `verdict`.
-      said: the result of `rules`.
+      texts: the result of `rules`.
       num_shown: the largest number of rules, None for all.
     """
     bounds = fit["certificate"]
@@ -106,12 +106,12 @@ def lines(
     ]
     if fit["num_hypotheses"] == 0:
         shown.append(
-            "rules       none: no vote was better than no vote at all, so that every score is 0;"
-            " more rounds or a greater nu may find one"
+            "rules       none: no hypothesis improves on the empty vote, so every score is 0; more"
+            " rounds or a greater nu may help"
         )
-    for index, rule in enumerate(said or ()):
+    for index, rule in enumerate(texts or ()):
         if index == num_shown:
-            shown.append(f"            ... and {len(said or ()) - index} more in the report")
+            shown.append(f"            ... and {len(texts or ()) - index} more in the report")
             break
         shown.append(f"{'rules' if index == 0 else '':<12}{rule}")
     return shown
@@ -126,7 +126,7 @@ def choice_lines(choice: Mapping[str, Any]) -> list[str]:
     ...     "\n".join(choice_lines({"chosen": 0.3, "losses": losses, "rows": 60, "candidates": 4}))
     ... )
     nu          0.3: held-out loss 25.00% ± 1.00%, chosen
-                0.2: held-out loss 25.00% ± 1.00%, says nothing: no soft margin above the tolerance
+                0.2: held-out loss 25.00% ± 1.00%, no soft margin above the tolerance
                 0.1: not tried
     note: the choice of nu was ended after 3 of 4 values
     """
@@ -148,10 +148,10 @@ def choice_lines(choice: Mapping[str, Any]) -> list[str]:
 def _candidate(row: Mapping[str, Any], chosen: float) -> str:
     if row["mean"] is None:
         return f"{row['nu']:g}: not tried"
-    told = "" if row["says_something"] else ", says nothing: no soft margin above the tolerance"
+    reason = "" if row["says_something"] else ", no soft margin above the tolerance"
     return (
         f"{row['nu']:g}: held-out loss {row['mean']:.2%} ±"
-        f" {row['standard_error']:.2%}{told}{', chosen' if row['nu'] == chosen else ''}"
+        f" {row['standard_error']:.2%}{reason}{', chosen' if row['nu'] == chosen else ''}"
     )
 
 

@@ -67,9 +67,9 @@ def formula(separator: Separator, names: Sequence[str], mapping: LabelMapping | 
     if not normal.any():
         return f"predict {positive if bias > 0 else negative} always"
     text = ""
-    for coefficient, place, name in zip(normal, anchor, names, strict=True):
+    for coefficient, shift, name in zip(normal, anchor, names, strict=True):
         if coefficient:
-            text += f"{_joint(coefficient, text)}{abs(coefficient):.6g} * {_shifted(name, place)}"
+            text += f"{_joint(coefficient, text)}{abs(coefficient):.6g} * {_shifted(name, shift)}"
     return (
         f"predict {positive} where {text}{_joint(float(bias), text)}{abs(bias):.6g} > 0, else"
         f" {negative}"
@@ -179,7 +179,7 @@ def _joint(number: float, text: str) -> str:
     return " - " if number < 0 else " + "
 
 
-def _shifted(name: str, place: float) -> str:
-    if place == 0:
+def _shifted(name: str, shift: float) -> str:
+    if shift == 0:
         return name
-    return f"({name} {'-' if place > 0 else '+'} {abs(place):.6g})"
+    return f"({name} {'-' if shift > 0 else '+'} {abs(shift):.6g})"

@@ -60,7 +60,7 @@ def lines(
         "unknown" if bound is None else f"{bound:.8g}"
         for bound in (description["lower_bound"], description["upper_bound"])
     )
-    said = [
+    shown = [
         (
             "measure     hyperplanes whose nearest point to the centre is uniform in the cube of"
             f" half-width {description['radius']:g}"
@@ -72,19 +72,19 @@ def lines(
         f"certificate the best soft margin is {bounds} ({description['status']})",
         f"support     {len(support)} of {description['num_examples']} examples have weight",
     ]
-    said += verdict.lines(description["verdict"])
+    shown += verdict.lines(description["verdict"])
     for example in support[:num_shown]:
-        place = ", ".join(
+        values = ", ".join(
             f"{name} {value:.4g}"
             for name, value in list(zip(names, example["point"], strict=True))[:6]
         )
         label = mapping.to_text(np.array([example["label"]]))[0]
-        said.append(
-            f"  {example['weight']:.4f}  {label}  {place}{', ...' if len(names) > 6 else ''}"
+        shown.append(
+            f"  {example['weight']:.4f}  {label}  {values}{', ...' if len(names) > 6 else ''}"
         )
     if num_shown is not None and len(support) > num_shown:
-        said.append(f"  and {len(support) - num_shown} more")
-    return said
+        shown.append(f"  and {len(support) - num_shown} more")
+    return shown
 
 
 def choice_lines(choice: dict[str, Any]) -> list[str]:
@@ -97,13 +97,13 @@ def choice_lines(choice: dict[str, Any]) -> list[str]:
         for row in choice["losses"]
     )
     how = "by cross-validation" if choice.get("validation", 0) == 0 else "on one split"
-    said = [f"choice      penalty {choice['chosen']:.4g} {how} ({tried})"]
-    num_tried, wanted = len(choice["losses"]), choice["candidates"]
+    shown = [f"choice      penalty {choice['chosen']:.4g} {how} ({tried})"]
+    num_tried, num_all = len(choice["losses"]), choice["candidates"]
     return (
-        said
-        if num_tried == wanted
+        shown
+        if num_tried == num_all
         else [
-            *said,
-            f"note: the choice of the penalty was ended after {num_tried} of {wanted} values",
+            *shown,
+            f"note: the choice of the penalty was ended after {num_tried} of {num_all} values",
         ]
     )

@@ -3,9 +3,10 @@
 They contain the rules as text, the rules that cover a row, the certificate, the code length and the
 risk bound.
 
-Code length (6) and risk bound (5) are those of Goldberg and Eckstein (2009), with
-ln(1 / delta) where (5) prints ln delta. ||lambda||_0 is the `support`, M the examples, N the binary
-attributes, K the most literals of a rule, U_k the rules of k literals.
+The code length (6) and the risk bound (5) are those of Goldberg and Eckstein (2009), with
+ln(1 / delta) instead of the printed ln delta in (5). ||lambda||_0 is the `support`, M the number of
+examples, N the number of binary attributes, K the largest number of literals in a rule, and U_k the
+rules of k literals.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from jboost.data.table import LabelMapping
 from jboost.l0 import ExactFit
 from jboost.report.monomials import fired, voting
 
-DELTA = 0.05
+DELTA = 0.05  # the risk bound holds with probability 1 - DELTA
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +132,7 @@ def search_lines(search: Mapping[str, Any]) -> list[str]:
 
 
 def in_words(bounds: Mapping[str, Any], *, max_order: int | None, margin: float) -> str:
-    """One sentence about what is proven for all models of this kind.
+    """Returns one sentence about the bound for all models of this kind.
 
     Args:
       bounds: the result of `certificate`.
@@ -153,11 +154,11 @@ def in_words(bounds: Mapping[str, Any], *, max_order: int | None, margin: float)
     kind = f"no vote of {hypotheses} with margin {margin:.4g}"
     lower, upper = bounds["integer_lower_bound"] or 0.0, bounds["integer_upper_bound"]
     if upper is None:
-        return "nothing is proven: the search stopped before it had a vote"
+        return "there is no bound: the search stopped before it found a vote"
     if lower <= 0:
         return (
-            f"this vote costs {upper:.6g} (errors plus costs of rules), and nothing is proven yet"
-            " of how good others could be: allow more rounds"
+            f"this vote costs {upper:.6g} (errors plus costs of rules), and there is no lower bound"
+            " for other votes yet: allow more rounds"
         )
     known = (
         f"{kind} can cost less than {lower:.6g} (errors plus costs of rules); this one costs"
@@ -231,7 +232,7 @@ def lines(
     """The rules, the certificate and the bounds, line by line.
 
     Args:
-      model: the result of `jboost.cli.l0.describe`.
+      model: the result of `jboost.cli.l0.method.describe`.
       mapping: of the labels.
       num_shown: the largest number of rules, None for all.
     """
@@ -320,9 +321,10 @@ def explanations(rules: Sequence[Mapping[str, Any]], holds: np.ndarray) -> list[
       rules: the result of `describe_rules`, as dictionaries.
       holds: [k, r] the result of `fired`.
     """
-    said = [f"{rule['coefficient']:.4f} {rule['label']} if {rule['text']}" for rule in rules]
+    texts = [f"{rule['coefficient']:.4f} {rule['label']} if {rule['text']}" for rule in rules]
     return [
-        "; ".join(text for text, is_held in zip(said, row, strict=True) if is_held) for row in holds
+        "; ".join(text for text, is_held in zip(texts, row, strict=True) if is_held)
+        for row in holds
     ]
 
 
@@ -343,7 +345,7 @@ def _vote(model: Mapping[str, Any], mapping: LabelMapping) -> str:
 
 def _risk(bound: float) -> str:
     text = f"{bound:.4g} for the error on as many new rows, with probability {1 - DELTA:.4g}"
-    return text if bound < 1 else f"{text}: it says nothing"
+    return text if bound < 1 else f"{text}: the bound is vacuous"
 
 
 def _number(value: float | None) -> str:

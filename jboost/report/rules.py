@@ -82,16 +82,16 @@ def loss(rule: Rule, points: np.ndarray, labels: np.ndarray, weights: np.ndarray
 
 
 def best_threshold(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
-    """The threshold t of least cost for the rule "above t is +1". It is half way between two
-    scores, or infinite. Of equal thresholds the first is taken.
+    """The threshold t of least cost for the rule "above t is +1". It is halfway between
+    two scores, or infinite. Ties are broken in favour of the smallest threshold.
 
     >>> best_threshold(np.array([1.0, 2.0, 4.0]), np.array([-1, -1, 1]), np.ones(3))
     3.0
     """
-    values, place = np.unique(scores, return_inverse=True)
+    values, index = np.unique(scores, return_inverse=True)
     gain = np.zeros(len(values) + 1)
     # the decrease of the cost when the threshold moves above this value
-    np.add.at(gain, place + 1, -labels * weights)
+    np.add.at(gain, index + 1, -labels * weights)
     best = int(np.cumsum(gain).argmax())
     if best == 0:
         return -math.inf
@@ -116,7 +116,7 @@ def _stacking(points: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Ru
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    # scaled by powers of two, so that squares do not overflow and nothing else is rounded
+    # Powers of two as scale factors prevent overflow of the squares and cause no rounding errors.
     _, exponents = np.frexp(np.abs(points).max(axis=0, initial=0.0))
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     with warnings.catch_warnings():

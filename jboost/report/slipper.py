@@ -179,11 +179,12 @@ def explanations(rules: Sequence[Mapping[str, Any]], holds: np.ndarray) -> list[
       rules: the result of `describe_rules`, as dictionaries.
       holds: [k, r] the result of `fired`.
     """
-    said = [
+    texts = [
         f"{abs(rule['vote']):.4f} {rule['label']}"
         f" {_ALWAYS if rule['text'] == _ALWAYS else 'if ' + rule['text']}"
         for rule in rules
     ]
     return [
-        "; ".join(text for text, is_held in zip(said, row, strict=True) if is_held) for row in holds
+        "; ".join(text for text, is_held in zip(texts, row, strict=True) if is_held)
+        for row in holds
     ]

@@ -32,7 +32,7 @@ def assess(
       remedy: what to do about a vote that is not informative.
 
     Returns:
-      `says_something`, which tells whether the vote is informative; the `constant_loss_rate` of
+      `says_something`, whether the vote is informative; the `constant_loss_rate` of
       predicting the larger class; the `reasons` why the vote is not informative; and the `remedy`,
       None for an informative vote.
 
@@ -40,7 +40,7 @@ def assess(
     >>> assess(0.0, labels, weights, remedy="a greater --nu")
     {'says_something': True, 'constant_loss_rate': 0.25, 'reasons': [], 'remedy': None}
     >>> lines(assess(0.25, labels, weights, remedy="a greater --nu"))
-    ['verdict     says nothing: ... and the larger class alone 25.00%. Remedy: a greater --nu']
+    ['verdict     not informative: ... and the larger class alone 25.00%. Remedy: a greater --nu']
     """
     total = math.fsum(weights)
     constant = min(math.fsum(weights[labels == sign]) for sign in (-1, 1)) / total
@@ -65,7 +65,7 @@ def soft_margin_reasons(bounds: Mapping[str, float | None]) -> list[str]:
       bounds: `lower_bound`, and `upper_bound` or, if that is None, `seen_upper_bound`.
 
     >>> soft_margin_reasons({"lower_bound": 0.0, "upper_bound": 0.009, "seen_upper_bound": 0.009})
-    ['its soft margin is 0, as that of no vote at all, and the best is 0.009 at most']
+    ['its soft margin is 0, as without any vote, and the largest possible is at most 0.009']
     """
     lower, upper = (
         bounds["lower_bound"],
@@ -73,8 +73,8 @@ def soft_margin_reasons(bounds: Mapping[str, float | None]) -> list[str]:
     )
     if lower is not None and lower > _ROUNDING:
         return []
-    known = "" if upper is None else f", and the best is {max(upper, 0.0):.4g} at most"
-    return [f"its soft margin is 0, as that of no vote at all{known}"]
+    known = "" if upper is None else f", and the largest possible is at most {max(upper, 0.0):.4g}"
+    return [f"its soft margin is 0, as without any vote{known}"]
 
 
 def lines(verdict: Mapping[str, Any]) -> list[str]:
@@ -82,7 +82,7 @@ def lines(verdict: Mapping[str, Any]) -> list[str]:
     if verdict["says_something"]:
         return []
     return [
-        f"verdict     says nothing: {'; '.join(verdict['reasons'])}. Remedy: {verdict['remedy']}"
+        f"verdict     not informative: {'; '.join(verdict['reasons'])}. Remedy: {verdict['remedy']}"
     ]
 
 

@@ -285,7 +285,7 @@ def test_a_second_fit_needs_leave_and_spares_foreign_files(run, data):
     first = Path("out/report.json").stat().st_mtime_ns
     code, _, err = run(*fit)
     assert code == 2
-    assert "the output folder is there already: add --overwrite" in err
+    assert "the output folder already exists: add --overwrite" in err
     assert Path("out/report.json").stat().st_mtime_ns == first
     assert run(*fit, "--force")[0] == 0
     assert Path("out/report.json").stat().st_mtime_ns > first
@@ -593,7 +593,7 @@ def test_the_folder_that_one_works_in_stays(run, data, monkeypatch, output):
     monkeypatch.chdir("out/deep")
     assert_refused(
         *run("fit", "--data", data, *SCORES, "--output", output, "--overwrite"),
-        f"{output}: the output folder is made anew",
+        f"{output}: the output folder is replaced",
     )
     assert names_in(data.parent / "out") == ["deep"]
 
@@ -611,7 +611,7 @@ def test_scores_whose_differences_overflow_are_named(run, frame):
     frame.with_columns(polars.col("b").sign() * 1.5e308).write_csv("data.csv")
     assert_refused(
         *run("fit", "--data", "data.csv", *SCORES),
-        "1.5e+308 in row 1: scores reach 4e+307 at most; rescale the column",
+        "1.5e+308 in row 1: scores must not exceed 4e+307; rescale the column",
     )
 
 
@@ -666,8 +666,8 @@ def test_a_lack_of_memory_is_no_bug():
         MemoryError("Unable to allocate 291. GiB"),
         jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
     ):
-        assert cli._told(error).startswith("out of memory (")
-    assert cli._told(RuntimeError("INTERNAL: a bug")) is None
+        assert cli._message(error).startswith("out of memory (")
+    assert cli._message(RuntimeError("INTERNAL: a bug")) is None
 
 
 @pytest.fixture

@@ -335,7 +335,7 @@ def test_a_vote_that_says_nothing_is_not_called_optimal_alone(bounds, loss, reas
     said = boosting.lines(fit, [])
     status = next(line for line in said if line.startswith("status"))
     if reasons:
-        verdict = next(line for line in said if line.startswith("verdict     says nothing: "))
+        verdict = next(line for line in said if line.startswith("verdict     not informative: "))
         assert verdict.endswith(
             "Remedy: a greater --nu than 0.1, --nu cv, or a smaller --tolerance"
         )
@@ -348,14 +348,14 @@ def test_a_vote_that_says_nothing_is_not_called_optimal_alone(bounds, loss, reas
         bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.8, tried), settings
     )
     assert exhausted["remedy"] == (
-        "another --learner or other columns, as no nu that was tried says anything"
+        "another --learner or other columns: no tried nu has a soft margin above the tolerance"
         if reasons
         else None
     )
 
 
 @pytest.mark.slow
-def test_a_nu_too_small_is_said_to_say_nothing(run, hard):
+def test_too_small_a_nu_is_reported_as_not_informative(run, hard):
     _, settings = hard
     data = ("--data", settings.data, "--label", "ill", "--ignore", "cost", "--method", "lpboost")
     code, out, err = run("fit", *data, *QUICK, "--nu", "0.05", "--output", "nothing")
@@ -363,7 +363,7 @@ def test_a_nu_too_small_is_said_to_say_nothing(run, hard):
     verdict = read_report("nothing/report.json")["boosting"]["verdict"]
     assert not verdict["says_something"]
     for said in (out, run("inspect", "nothing")[1]):
-        assert f"verdict     says nothing: {verdict['reasons'][0]}" in said
+        assert f"verdict     not informative: {verdict['reasons'][0]}" in said
         assert f"Remedy: {verdict['remedy']}" in said
 
 
@@ -546,19 +546,22 @@ def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
             ("--method", "adaboost", "--learner", "forests"),
             "'forests' is not one of 'stumps', 'pool', 'literals', 'mlp', 'trees'",
         ),
-        (("--method", "adaboost", "--max-depth", "3"), "--max-depth is that of trees, and the"),
+        (
+            ("--method", "adaboost", "--max-depth", "3"),
+            "--max-depth is for --learner trees, and the",
+        ),
         (
             ("--method", "adaboost", "--learner", "trees", "--max-depth", "1"),
             "1 is not in the range 2<=x<=10",
         ),
         (
             ("--method", "adaboost", "--learner", "pool", "--cuts", "midpoints"),
-            "--cuts makes bits of numbers, and the learner pool takes columns",
+            "--cuts converts numbers to bits, but the learner pool uses the columns",
         ),
         (("--method", "lpboost", "--nu", "few"), "'few' is not a valid float"),
         (
             ("--method", "lpboost", "--folds", "30"),
-            "or give one number to --nu, and nothing is chosen",
+            "or give a single number to --nu",
         ),
         (
             ("--method", "relaxed-margin", "--nu", "0.1", "--nu", "0.2", "--folds", "30"),
@@ -581,7 +584,7 @@ def test_user_errors_are_one_line(run, arguments, message):
             "pool",
             [2.5] * ROWS,
             (
-                "column 'a' holds 2.5 in row 1: the learner pool takes outputs in [-1, 1]: scale"
+                "column 'a' holds 2.5 in row 1: the learner pool requires outputs in [-1, 1]: scale"
                 " the column, or take --learner stumps"
             ),
         ),
@@ -599,17 +602,14 @@ def test_text_alone_is_no_pool(run, frame):
     frame.select("ill", "cost", "colour").write_csv("data.csv")
     code, _, err = run("fit", *DATA, "--method", "adaboost", "--learner", "pool")
     assert code == 2
-    assert "no numeric columns, and the learner pool takes no others: take --learner stumps" in err
+    assert "no numeric columns, which the learner pool requires: use --learner stumps" in err
 
 
-def test_columns_that_do_not_vary_give_nothing_to_ask(run, frame):
+def test_columns_that_do_not_vary_are_refused(run, frame):
     frame.select("ill", "cost", polars.lit("red").alias("colour")).write_csv("data.csv")
     code, _, err = run("fit", *DATA, "--method", "adaboost")
     assert code == 2
-    assert (
-        "no column takes two values on the training rows, so there is nothing to ask: give columns"
-        " that vary" in err
-    )
+    assert "no column takes two values on the training rows: provide columns that vary" in err
 
 
 def test_rows_unlike_those_of_training_are_predicted(run, frame):

@@ -116,7 +116,7 @@ def test_weights_of_a_configuration_do_not_become_a_feature(folder):
     )
     assert status == 2
     assert (
-        "weights is 'cost', and the method example-weights takes none: take it out of the"
+        "weights is 'cost', but the method example-weights does not use weights: remove it from the"
         " configuration" in err
     )
     assert err.count("\n") == 1

@@ -302,7 +302,7 @@ def test_inspect_says_what_fit_said(report, run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--time-limit", "0.000001"), "--time-limit 1e-06 was over after reading"),
+        (("--time-limit", "0.000001"), "--time-limit 1e-06 expired during reading"),
         (("--time-limit", "0"), "0"),
         (
             ("--max-order", "cv", "--vote", "relaxed"),
@@ -310,7 +310,7 @@ def test_inspect_says_what_fit_said(report, run):
         ),
         (
             ("--max-rules", "cv", "--exact", "5"),
-            "--exact proves the best vote of any number of rules",
+            "--exact computes the best vote of any number of rules",
         ),
     ],
 )
@@ -593,8 +593,8 @@ def test_padding_changes_nothing(folder, report, run, monkeypatch, more):
             ),
         ),
         (40.0, 40.0, "this one costs 40, and so is the best"),
-        (0.0, 42.0, "this vote costs 42 (errors plus costs of rules), and nothing is proven yet"),
-        (None, None, "nothing is proven: the search stopped"),
+        (0.0, 42.0, "this vote costs 42 (errors plus costs of rules), and there is no lower bound"),
+        (None, None, "there is no bound: the search stopped"),
     ],
 )
 def test_certificates_in_words(lower, upper, message):
@@ -656,13 +656,13 @@ def test_code_length_of_no_rule():
         ),
         (
             (*DATA, "--exact", "5", "--max-rules", "3"),
-            "--exact proves the best vote of any number of rules, and --max-rules allows some only",
+            "--exact computes the best vote of any number of rules, but --max-rules limits the",
         ),
         (
             (*DATA, "--exact", "5", "--vote", "relaxed"),
             (
-                "--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for"
-                " another one"
+                "--exact computes the vote of least errors plus costs, but --vote relaxed requests"
+                " another vote"
             ),
         ),
         ((*DATA, "--margin", "2"), "2.0 is not in the range 0<x<=1"),
@@ -709,7 +709,7 @@ def test_explaining_needs_rules(folder, run):
     )
     code, _, err = run("predict", "boosted", "--data", "pair.csv", "--explain")
     assert code == 2
-    assert "boosted: the model has no rules to explain by" in err
+    assert "boosted: --explain requires a model of rules" in err
 
 
 def test_settings_of_a_configuration(tmp_path):

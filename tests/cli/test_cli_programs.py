@@ -31,8 +31,8 @@ def terminal(monkeypatch):
 
 @pytest.fixture
 def patience(monkeypatch):
-    monkeypatch.setattr(programs, "_PATIENCE", 0.0)
-    monkeypatch.setattr(programs, "_GLANCE", 0.005)
+    monkeypatch.setattr(programs, "_DELAY", 0.0)
+    monkeypatch.setattr(programs, "_INTERVAL", 0.005)
 
 
 def _compile_something(number):
@@ -77,7 +77,7 @@ def test_nothing_is_shown_of_what_takes_no_time(terminal):
 
 def test_seconds_are_noted_for_the_next_command(terminal, monkeypatch, tmp_path):
     monkeypatch.setattr(programs, "_folder", lambda: tmp_path)
-    monkeypatch.setattr(programs, "_WORTH_KEEPING", 0.0)
+    monkeypatch.setattr(programs, "_SHORTEST_STORED", 0.0)
     with programs.notice("fit pair"):
         _compile_something(np.random.default_rng().random())
     noted = json.loads((tmp_path / "seconds.json").read_text())
@@ -103,7 +103,8 @@ def test_small_tables_are_for_the_cpu_and_what_is_named_is_taken():
 
 def test_a_device_that_is_not_there_is_named(capsys, monkeypatch):
     with pytest.raises(
-        ValueError, match="device is tpu, and JAX finds none here: choose .*cpu.* or auto"
+        ValueError,
+        match="device is tpu, and JAX finds none on this machine: choose .*cpu.* or auto",
     ):
         devices.choose("tpu", 1, 1)
     with pytest.raises(SystemExit) as end:

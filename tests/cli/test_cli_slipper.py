@@ -258,7 +258,7 @@ def test_bits_that_do_not_fit_into_memory_are_refused_with_what_would(folder, mo
     status, out, err = run_in(folder, *asked, "--cuts", "midpoints")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert (
-        f"long.csv: {2 * (2 * ROWS - 1)} yes-or-no questions about {2 * ROWS} rows take about 0.0"
+        f"long.csv: {2 * (2 * ROWS - 1)} Boolean conditions on {2 * ROWS} rows take about 0.0"
         " GB, and there are 0.0 GB" in err
     )
     most = int(err.split("take --cuts quantiles with --quantiles ")[1].split()[0])
@@ -287,6 +287,6 @@ def test_a_table_that_does_not_vary_is_refused(folder):
     )
     assert status == 2
     assert (
-        "same.csv: no column takes two values on the training rows, so there is nothing to ask:"
-        " give columns that vary" in err
+        "same.csv: no column takes two values on the training rows: provide columns that vary"
+        in err
     )

@@ -116,7 +116,7 @@ def test_an_empty_category_is_refused_where_it_is_missing():
     rows = np.array([["", 1], ["a", 2], [None, 3]], object)
     binarizer = binarization.fit(rows, [1, -1, 1], names=["text", "number"], drop_redundant=False)
     model = make_rules(binarizer, votes=np.ones(6))
-    with pytest.raises(ValueError, match="asks whether column 'text' is ''"):
+    with pytest.raises(ValueError, match="tests whether column 'text' is ''"):
         export.to_onnx(model, binarizer=binarizer)
     assert "''" in export.to_sql(model, binarizer=binarizer)
 

@@ -126,5 +126,7 @@ def test_relaxation_is_not_solved_where_a_used_column_was_overwritten():
 
 def test_large_fit_refuses_the_coefficients_as_vote():
     dataset = jboost.make_dataset(FEATURES[0], LABELS[0])
-    with pytest.raises(ValueError, match="search is a CoefficientsConfig, and fit_large votes by"):
+    with pytest.raises(
+        ValueError, match="search is a CoefficientsConfig, which fit_large does not"
+    ):
         l0.fit_large(dataset, LEARNER, margin=0.1, search=CoefficientsConfig())

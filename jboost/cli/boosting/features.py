@@ -27,10 +27,9 @@ from jboost.data.binarization import Binarizer
 from jboost.data.table import Table
 
 _TEXT_IS_LEFT_OUT = "pool"
-_COPIES = (
-    8  # copies of all bits in memory at a time: on the host, padded, and sorted by the learner
-)
-_TAKES_GAPS = ("stumps", "literals", "trees")
+# Copies of all bits that are in memory at a time: on the host, padded, and sorted by the learner.
+_COPIES = 8
+_TAKES_GAPS = ("stumps", "literals", "trees")  # learners that accept NaN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,11 +54,11 @@ class Features:
             *self.binarizer.bit_names,
         )
 
-    def columns_at(self, places: Sequence[int]) -> set[str]:
+    def columns_at(self, indices: Sequence[int]) -> set[str]:
         """Returns the columns of the table from which the features at these indices are made."""
-        bits = [place - len(self.plain) for place in places if place >= len(self.plain)]
+        bits = [index - len(self.plain) for index in indices if index >= len(self.plain)]
         attributes = np.asarray(self.binarizer.attributes)[bits]
-        return {self.plain[place] for place in places if place < len(self.plain)} | {
+        return {self.plain[index] for index in indices if index < len(self.plain)} | {
             self.binarizer.names[attribute] for attribute in attributes
         }
 
@@ -72,7 +71,7 @@ def fit(source: Source, settings: Settings) -> Features:
     if settings.learner == _TEXT_IS_LEFT_OUT:
         if not numeric:
             raise ValueError(
-                f"{table.source}: no numeric columns, and the learner pool takes no others: take"
+                f"{table.source}: no numeric columns, which the learner pool requires: use"
                 " --learner stumps"
             )
         return Features(
@@ -96,8 +95,8 @@ def fit(source: Source, settings: Settings) -> Features:
     found = Features(numeric, categorical, numeric if settings.cuts == UNCUT else (), binarizer)
     if found.size == 0:
         raise ValueError(
-            f"{table.source}: no column takes two values on the training rows, so there is nothing"
-            " to ask: give columns that vary"
+            f"{table.source}: no column takes two values on the training rows: provide columns that"
+            " vary"
         )
     return found
 
@@ -106,7 +105,7 @@ def left_out_notes(table: Table, settings: Settings) -> tuple[str, ...]:
     """Returns notes on the columns that the learner does not use."""
     names = ", ".join(table.categorical) if settings.learner == _TEXT_IS_LEFT_OUT else ""
     return (
-        (f"the learner pool takes numeric columns: text columns are left out ({names})",)
+        (f"the learner pool uses numeric columns: text columns are left out ({names})",)
         if names
         else ()
     )
@@ -155,6 +154,6 @@ def _check_output(table: Table, name: str, column: np.ndarray) -> None:
         row = int(wrong.argmax())
         raise ValueError(
             f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}: the learner"
-            " pool takes outputs in [-1, 1]: scale the column, or take --learner"
+            " pool requires outputs in [-1, 1]: scale the column, or use --learner"
             f" stumps{table.line(row)}"
         )

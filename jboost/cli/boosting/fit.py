@@ -1,4 +1,7 @@
-"""`jboost fit` by boosting: data in, a folder with the ensemble, the report and two figures out."""
+"""`jboost fit` for the boosting methods.
+
+It fits an ensemble and writes a folder with the model, the report and two figures.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,10 @@ def fit(settings: Settings, say: Any) -> None:
 
     Args:
       settings: all options.
-      say: prints text or anything that rich can show.
+      say: prints text or a rich renderable.
 
     Raises:
-      ValueError: in one line, for anything that the user can put right; nothing is written then.
+      ValueError: if an option or the data are invalid. Nothing is written then.
     """
     opening = fitting.begin(settings)
     source, kept, apart = opening.source, opening.kept, opening.apart
@@ -86,7 +89,7 @@ def fit(settings: Settings, say: Any) -> None:
 
 
 def _choose(source: Source, seconds: dict[str, float], settings: Settings) -> Choice:
-    """The nu that cross-validation chooses, where the method has one and there are several."""
+    """Chooses nu by cross-validation if the method has a soft margin and several values."""
     candidates = nu_choice.values(settings)
     if settings.method not in SOFT_MARGINS or len(candidates) == 1:
         return Choice(candidates[0])
@@ -98,8 +101,9 @@ def _choose(source: Source, seconds: dict[str, float], settings: Settings) -> Ch
 
 
 def make_rule(fitted: Fit, settings: Settings) -> Rule:
-    """The ensemble as a rule for the table of losses; a score of 0 is a vote for -1, as in
-    `jboost.predict`.
+    """Returns the ensemble as a rule for the table of losses.
+
+    A score of 0 predicts -1, as in `jboost.predict`.
     """
     detail = f"{settings.learner}: {boosting.num_voting(fitted.ensemble)} hypotheses"
     return Rule(
@@ -118,7 +122,7 @@ def _assess(
     choice: Choice,
     settings: Settings,
 ) -> dict[str, Any]:
-    """Whether the vote says anything, and what to do if it does not."""
+    """Returns the verdict: whether the vote is informative, and what to change if it is not."""
     _, labels, weights = examples.in_float64()
     reasons: list[str] = []
     remedy = "more --rounds, another --learner, or other columns"
@@ -129,7 +133,7 @@ def _assess(
         )
         greater = f"a greater --nu than {choice.nu:g}, --nu cv, or a smaller --tolerance"
         remedy = (
-            "another --learner or other columns, as no nu that was tried says anything"
+            "another --learner or other columns: no tried nu has a soft margin above the tolerance"
             if is_exhausted
             else greater
         )
@@ -139,7 +143,7 @@ def _assess(
 
 
 def _refuse(fitted: Fit, settings: Settings) -> None:
-    """Raises where the result means nothing."""
+    """Raises ValueError if the status says that there is no valid result."""
     found = Status(int(fitted.status))
     if found in _REFUSED:
         explanation = boosting.certificate(fitted, settings.method)["explanation"]

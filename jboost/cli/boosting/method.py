@@ -1,4 +1,4 @@
-"""Boosting for the command line: learners by name, one fit, and its scores."""
+"""Boosting for the command line: makes learners by name, fits, and computes scores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jboost.cli.option import ADABOOST, LPBOOST, RELAXED_MARGIN
 from jboost.cli.options import Settings
 from jboost.lpboost.master import Config
 
-_HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2
+_HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2  # the network of --learner mlp, trained by Adam
 _SOLVERS: dict[str, Config] = {
     "simplex": lpboost.SimplexConfig(),
     "interior-point": lp.InteriorPointConfig(),
@@ -32,7 +32,7 @@ _TAKES_EMPTY_COLUMNS = ("stumps", "pool")  # a column of zeros changes no result
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a program of boosting is compiled for, beside the sizes of the data."""
+    """The static arguments of a compiled boosting program, besides the shapes of the data."""
 
     method: str
     learner: str
@@ -42,7 +42,7 @@ class Plan:
 
 
 def plan_of(settings: Settings) -> Plan:
-    """What the options say of it."""
+    """Returns the static arguments for the options."""
     return Plan(
         settings.method, settings.learner, settings.max_depth, settings.rounds, settings.solver
     )
@@ -50,10 +50,13 @@ def plan_of(settings: Settings) -> Plan:
 
 @functools.lru_cache
 def make_learner(name: str, max_depth: int = 2) -> Any:
-    """The learner of a name; one object for each, so that nothing compiles twice.
+    """Returns the learner of this name.
+
+    The result is cached: JAX compiles again for a new learner object.
 
     Args:
-      max_depth: of trees.
+      name: the value of --learner.
+      max_depth: the depth of trees.
     """
     if name == "mlp":
         import optax
@@ -69,13 +72,14 @@ def make_learner(name: str, max_depth: int = 2) -> Any:
 
 
 def width_for(num_features: int, learner: str) -> int:
-    """How many columns features are padded to, so that tables of similar size share programs."""
+    """Returns the padded number of columns. Tables of similar size then share a program."""
     return sizes.columns(num_features) if learner in _TAKES_EMPTY_COLUMNS else num_features
 
 
 def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float) -> Fit:
-    """One fit on the rows where `chosen` [n] is True; all masks and all nus share one compilation,
-    and so do tables of similar size.
+    """Fits an ensemble to the rows where `chosen` [n] is True.
+
+    All masks and all values of nu share one compilation, and so do tables of similar size.
     """
     num_rows = sizes.linear(len(chosen))
     padded = examples.padded(num_rows, width_for(examples.points.shape[1], settings.learner))
@@ -105,7 +109,7 @@ def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float)
 def fit_dataset(
     plan: Plan, dataset: Dataset, key: Array, nu: ArrayLike, tolerance: ArrayLike
 ) -> Fit:
-    """One fit by the booster of a plan; it may be traced."""
+    """Fits an ensemble with the booster of a plan. It can be called under a JAX transformation."""
     booster, options = _method_of(plan, key, nu, tolerance)
     fitted: Fit = booster.fit(dataset, make_learner(plan.learner, plan.max_depth), **options)
     return fitted
@@ -114,7 +118,7 @@ def fit_dataset(
 def _method_of(
     plan: Plan, key: Array, nu: ArrayLike, tolerance: ArrayLike
 ) -> tuple[Any, dict[str, Any]]:
-    """The module of a method, and what its `init` and `fit` are told."""
+    """Returns the module of the method and the keyword arguments of its `init` and `fit`."""
     options: dict[str, Any] = {"key": key, "max_rounds": plan.rounds}
     if plan.method == RELAXED_MARGIN:
         return relaxed_margin, options | {
@@ -131,8 +135,9 @@ def _method_of(
 
 
 def scores(ensemble: Ensemble, features: np.ndarray, precision: str) -> np.ndarray:
-    """The scores [k] of features [k, N], in float64; infinite where a hypothesis
-    settles the row.
+    """Returns the scores [k] of features [k, N] in float64.
+
+    A score is infinite if a hypothesis of InfoBoost with an infinite vote decides the row.
     """
     count = len(features)
     padded = np.pad(features.astype(precision), ((0, sizes.linear(count) - count), (0, 0)))
@@ -144,8 +149,9 @@ _scores = jax.jit(predict_scores)
 
 
 def normalized_margins(ensemble: Ensemble, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """y F(x) over the sum of all finite votes, [n] in [-1, 1] within rounding; infinite where a
-    hypothesis settles the row.
+    """Returns y F(x) over the sum of the absolute finite votes, [n].
+
+    The values are in [-1, 1] up to rounding. They are infinite where the score is infinite.
     """
     votes = np.asarray(ensemble.votes, np.float64)
     sizes = np.where(np.isfinite(votes), np.abs(votes), 0).max(axis=1)

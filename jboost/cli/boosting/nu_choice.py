@@ -1,12 +1,19 @@
-"""The nu of a soft margin by cross-validation: all folds and values in one compiled call, or a
-value at a time with a callback.
+"""Chooses the nu of a soft margin by cross-validation.
 
-The values go from the largest down, and end with the first that says nothing, which has no soft
-margin above the tolerance on some fold, or loses more on held-out rows than the best so far by over
-a standard error. The best soft margin never falls as nu grows, so that no smaller nu says more; and
-votes for small nus take longest. LP-Boost and the relaxed margin maximise the same soft margin, as
-all learners here have the negations of their hypotheses. So the folds of both are fitted by
-LP-Boost, which takes a quarter of the time.
+All folds and values are fitted in one compiled call, or one value at a time if there is a callback.
+
+The values are tried in decreasing order. The search stops at the first value for which one of these
+holds:
+
+- On some fold the soft margin is not above the tolerance. The optimal soft margin does not increase
+  as nu decreases, so all smaller values would fail as well.
+- The held-out loss exceeds the best so far by more than one standard error.
+
+This order saves time, because fits with a small nu take longest.
+
+LP-Boost and the relaxed margin maximise the same soft margin, because all learners of the command
+line contain the negations of their hypotheses. The folds are therefore fitted by LP-Boost for both
+methods, which takes a quarter of the time.
 """
 
 from __future__ import annotations
@@ -32,29 +39,27 @@ from jboost.cli.inputs import Source
 from jboost.cli.option import CV, LPBOOST, SOFT_MARGINS
 from jboost.cli.options import Settings
 
-# at 1 the vote of largest mean margin is one hypothesis
+# The candidates of --nu cv. 1 is not among them: one hypothesis then has the largest mean margin.
 GRID = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-# that the choice looks at: a loss on so many has a standard error of about one per cent
+# The choice uses at most this many rows: the standard error of a loss is then about one per cent.
 MOST_ROWS = 2048
-_STREAM = 2  # the folds that choose nu are others than those of `evaluate`
+_STREAM = 2  # random stream of the folds for the choice; `evaluate` uses another one
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """The nu that was chosen, and what each of the candidates lost on held-out rows."""
+    """The chosen nu, and the held-out losses of the candidates."""
 
     nu: float
-    # of each: nu, mean, standard_error, rates, soft_margins, says_something; None where it was not
-    # tried
+    # For each candidate: nu, mean, standard_error, rates, soft_margins, says_something. A number is
+    # None if the candidate was not tried.
     losses: tuple[dict[str, Any], ...] = ()
-    num_rows: int = 0  # that were looked at
-    num_candidates: int = 0  # more than there are losses, where the choice was ended early
+    num_rows: int = 0  # number of rows used for the choice
+    num_candidates: int = 0  # more than the number of losses if the choice was ended early
 
 
 class _Fold(NamedTuple):
-    """The rows on which a fold trains, and those on which it is tested; with a leading axis,
-    several.
-    """
+    """The training rows and the held-out rows of a fold. Several folds have a leading axis."""
 
     points: Array  # [m, N]
     labels: Array  # [m]
@@ -64,24 +69,24 @@ class _Fold(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """What is known before the next value."""
+    """The state of the search before the next value."""
 
-    is_over: Array  # [] bool, no smaller nu is tried
-    loss: Array  # [] the least mean loss so far
+    is_over: Array  # [] bool, True if no smaller nu is tried
+    loss: Array  # [] smallest mean loss so far
     spread: Array  # [] its standard error
 
 
 class _Tried(NamedTuple):
-    """What a value came to on each fold, NaN where it was not tried; with a leading axis, several
-    values.
+    """The results of one nu on each fold, NaN if it was not tried. Several values have a leading
+    axis.
     """
 
-    rates: Any  # [F] share of the held-out weight that is misclassified
-    soft_margins: Any  # [F] proven of the vote
+    rates: Any  # [F] fraction of the held-out weight that is misclassified
+    soft_margins: Any  # [F] certified soft margin of the vote
 
 
 def describe(choice: Choice) -> dict[str, Any]:
-    """The choice, ready for JSON."""
+    """Returns the description of the choice for the report, in types that JSON supports."""
     return {
         "chosen": choice.nu,
         "losses": list(choice.losses),
@@ -91,49 +96,51 @@ def describe(choice: Choice) -> dict[str, Any]:
 
 
 def values(settings: Settings) -> tuple[float, ...]:
-    """The values of nu to choose from, the largest first; cv stands for those of `GRID`."""
+    """Returns the candidates of nu in decreasing order; "cv" stands for the values of `GRID`."""
     named = {float(value) for value in settings.nu if value != CV}
     return tuple(sorted(named | set(GRID if CV in settings.nu else ()), reverse=True))
 
 
 def choose(source: Source, settings: Settings, *, on_step: OnStep | None = None) -> Choice:
-    """The nu of least mean loss in stratified cross-validation; among equals the greatest. The
-    largest, where none says anything.
+    """Chooses the nu of smallest mean loss in stratified cross-validation.
+
+    Only values with a soft margin above the tolerance on every fold are considered. If there are
+    none, the largest value is chosen. Ties are broken in favour of the largest value.
 
     Args:
-      source: the rows that may be looked at; of more than `MOST_ROWS` so many are drawn, of each
-        class its share.
-      settings: all options; with one nu there is no choice.
-      on_step: called after each value of nu with (what was found so far, a text); False ends the
-        choice with these values, and so does Ctrl-C.
+      source: the training rows. If there are more than `MOST_ROWS`, a random subset of that size is
+        used, stratified by class.
+      settings: all options. With a single nu there is no choice.
+      on_step: called after each value of nu with the results so far and a text. If it returns
+        False, the choice ends with these results. Ctrl-C has the same effect.
 
     Raises:
-      ValueError: naming the option, for more folds than the smaller class has rows.
+      ValueError: if there are more folds than rows of the minority class.
     """
     candidates = values(settings)
     if settings.method not in SOFT_MARGINS or len(candidates) == 1:
         return Choice(candidates[0])
     part = source.rows(_drawn(source, settings.seed))
     found = _try_all(_folds(part, settings), candidates, settings, on_step)
-    says_something = (found.soft_margins > settings.tolerance).all(axis=1)  # False of NaN
+    says_something = (found.soft_margins > settings.tolerance).all(axis=1)  # False for NaN
     means = found.rates.mean(axis=1)
     best = int(np.where(says_something, means, np.inf).argmin())
     table = [
         {
             "nu": nu,
-            "mean": _finite(means[place]),
-            "standard_error": _finite(_standard_error(found.rates[place])),
-            "rates": [_finite(rate) for rate in found.rates[place]],
-            "soft_margins": [_finite(value) for value in found.soft_margins[place]],
-            "says_something": bool(says_something[place]),
+            "mean": _finite(means[index]),
+            "standard_error": _finite(_standard_error(found.rates[index])),
+            "rates": [_finite(rate) for rate in found.rates[index]],
+            "soft_margins": [_finite(value) for value in found.soft_margins[index]],
+            "says_something": bool(says_something[index]),
         }
-        for place, nu in enumerate(candidates[: len(means)])
+        for index, nu in enumerate(candidates[: len(means)])
     ]
     return Choice(candidates[best], tuple(table), part.table.num_rows, len(candidates))
 
 
 def _drawn(source: Source, seed: int) -> np.ndarray:
-    """Places of the rows that the choice looks at, in order."""
+    """Returns the sorted indices of the rows that the choice uses."""
     labels = source.table.labels
     assert labels is not None
     share = min(1.0, MOST_ROWS / len(labels))
@@ -146,13 +153,13 @@ def _drawn(source: Source, seed: int) -> np.ndarray:
 
 
 def _folds(source: Source, settings: Settings) -> _Fold:
-    """All folds in arrays [F, ...]; features are fitted to the training rows of each."""
+    """Returns all folds in arrays [F, ...], with features fitted to the training rows of each."""
     labels = source.table.labels
     assert labels is not None
     try:
         masks = inputs.hold_out_masks(labels, settings, stream=_STREAM)
     except ValueError as error:
-        raise ValueError(f"{error}; or give one number to --nu, and nothing is chosen") from None
+        raise ValueError(f"{error}; or give a single number to --nu") from None
     fitted = [features.fit(source.rows(np.flatnonzero(~held_out)), settings) for held_out in masks]
     width = boost.width_for(max(one.size for one in fitted), settings.learner)
     examples = [features.read_examples(one, source, settings) for one in fitted]
@@ -171,21 +178,21 @@ def _folds(source: Source, settings: Settings) -> _Fold:
 def _try_all(
     folds: _Fold, candidates: tuple[float, ...], settings: Settings, on_step: OnStep | None
 ) -> _Tried:
-    """What the values came to, [L, F]; fewer where the choice was ended early."""
+    """Returns the results [L, F] of the values; fewer than L if the choice was ended early."""
     parts = [candidates] if on_step is None else [(nu,) for nu in candidates]
     plan = dataclasses.replace(boost.plan_of(settings), method=LPBOOST)
     found: list[_Tried] = []
     with jax.enable_x64(settings.precision == "float64"):
         dtype = np.dtype(settings.precision)
         best = _Best(jnp.zeros((), bool), jnp.full((), jnp.inf, dtype), jnp.zeros((), dtype))
-        held, tolerance, key = (
+        arrays, tolerance, key = (
             _Fold(*(jnp.asarray(leaf) for leaf in folds)),
             jnp.asarray(settings.tolerance, dtype),
             jax.random.key(settings.seed),
         )
         for part in parts:
             try:
-                best, tried = _walk(plan, held, jnp.asarray(part, dtype), best, tolerance, key)
+                best, tried = _walk(plan, arrays, jnp.asarray(part, dtype), best, tolerance, key)
                 found.append(_Tried(*(np.asarray(leaf, np.float64) for leaf in tried)))
             except KeyboardInterrupt:
                 if not found:
@@ -200,8 +207,9 @@ def _try_all(
 def _walk(
     plan: Plan, folds: _Fold, nus: Array, best: _Best, tolerance: Array, key: Array
 ) -> tuple[_Best, _Tried]:
-    """Tries the values one after the other, each on all folds at once; on a CPU the folds follow
-    each other.
+    """Tries the values one after another, each on all folds.
+
+    The folds are batched on accelerators and run one after another on a CPU.
     """
     num_folds = folds.labels.shape[0]
 
@@ -226,8 +234,8 @@ def _walk(
 
     def visit(best: _Best, nu: Array) -> tuple[_Best, _Tried]:
         tried = loops.cond(best.is_over, leave_out, try_one, nu)
-        mean, says_nothing = jnp.mean(tried.rates), ~jnp.all(tried.soft_margins > tolerance)
-        is_over = best.is_over | says_nothing | (mean > best.loss + best.spread)
+        mean, has_no_margin = jnp.mean(tried.rates), ~jnp.all(tried.soft_margins > tolerance)
+        is_over = best.is_over | has_no_margin | (mean > best.loss + best.spread)
         is_better = ~is_over & (mean < best.loss)
         spread = jnp.std(tried.rates, ddof=1) / math.sqrt(num_folds)
         return _Best(

@@ -1,4 +1,4 @@
-"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by boosting."""
+"""`jboost predict`, `jboost inspect` and `jboost export` for models of boosting."""
 
 from __future__ import annotations
 
@@ -20,23 +20,27 @@ from jboost.report import boosting
 
 @dataclasses.dataclass(frozen=True)
 class FittedEnsemble:
-    """A model of boosting, read back."""
+    """An ensemble that was read from a file."""
 
     ensemble: Ensemble
     features: Features
     learner: str
     mapping: LabelMapping
     precision: str
-    description: dict[str, Any]  # as `jboost.report.boosting.describe_fit` makes it
+    description: dict[str, Any]  # the result of `jboost.report.boosting.describe_fit`
 
 
 def read(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
-    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError
-    where the file is damaged.
+    """Reads the model.
+
+    Raises:
+      KeyError, TypeError: if the metadata were not written by `jboost fit`.
+      ValueError: if the file is damaged, or if an early version of jboost wrote it.
     """
     if "names" in metadata:
         raise ValueError(
-            f"{path}: an earlier jboost wrote this model, when boosting left text out: fit it anew"
+            f"{path}: an early version of jboost, without text columns in boosting, wrote this"
+            " model: fit it again"
         )
     numeric, categorical, plain = (
         tuple(metadata[name]) for name in ("numeric", "categorical", "plain")
@@ -45,13 +49,16 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
     mapping, description = LabelMapping(**metadata["labels"]), dict(metadata["boosting"])
     given = boost.make_learner(learner) if learner == "mlp" else None
     with jax.enable_x64(precision == "float64"):
-        held = files.load(path, learner=given)
-    seen = Features(numeric, categorical, plain, held["binarizer"])
-    return FittedEnsemble(held["ensemble"], seen, learner, mapping, precision, description)
+        stored = files.load(path, learner=given)
+    seen = Features(numeric, categorical, plain, stored["binarizer"])
+    return FittedEnsemble(stored["ensemble"], seen, learner, mapping, precision, description)
 
 
 def used_columns(fitted: FittedEnsemble) -> UsedColumns:
-    """Those that a hypothesis with a vote looks at; all where the learner does not say."""
+    """Returns the columns that hypotheses with a nonzero vote use.
+
+    If the learner has no method `places`, all columns are returned.
+    """
     learner = fitted.ensemble.learner
     places = learner.places(fitted.ensemble.hypotheses) if hasattr(learner, "places") else None
     seen = fitted.features
@@ -59,7 +66,7 @@ def used_columns(fitted: FittedEnsemble) -> UsedColumns:
         return UsedColumns(seen.numeric, seen.categorical)
     has_vote = np.any(np.asarray(fitted.ensemble.votes) != 0, axis=1)
     used = seen.columns_at(
-        [int(place) for place in np.unique(np.asarray(places)[has_vote]) if place >= 0]
+        [int(index) for index in np.unique(np.asarray(places)[has_vote]) if index >= 0]
     )
     return UsedColumns(
         *(
@@ -70,7 +77,7 @@ def used_columns(fitted: FittedEnsemble) -> UsedColumns:
 
 
 def predict_columns(fitted: FittedEnsemble, table: Table) -> dict[str, Any]:
-    """The columns `score` and `prediction`."""
+    """Returns the columns `score` and `prediction`."""
     seen = fitted.features
     whole = table.with_unused(seen.numeric, seen.categorical, value=0.0)
     values = boost.scores(
@@ -82,13 +89,13 @@ def predict_columns(fitted: FittedEnsemble, table: Table) -> dict[str, Any]:
 
 
 def exported(fitted: FittedEnsemble) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The model, the options of `jboost.export`, and notes."""
+    """Returns the model, the keyword arguments of `jboost.export`, and notes for the user."""
     seen = fitted.features
     return fitted.ensemble, {"binarizer": seen.binarizer, "names": seen.plain}, ()
 
 
 def show(fitted: FittedEnsemble, say: Any) -> None:
-    """The model, all its rules and what is proven about it."""
+    """Prints the model, all its rules and its certificate."""
     say(
         f"model       {type(fitted.ensemble).__name__}, {fitted.precision}, jboost"
         f" {files.package_version('jboost')}"

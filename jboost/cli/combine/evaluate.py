@@ -18,7 +18,10 @@ from jboost.report.build import Losses
 def evaluate_folds(
     source: Source, settings: Settings, masks: Sequence[np.ndarray]
 ) -> Callable[[int], Losses]:
-    """What gives the losses of all rules on a fold; one compilation serves all folds."""
+    """Returns a function that computes the losses of all rules on a fold.
+
+    All folds share one compilation.
+    """
     names = settings.scores or settings.classifiers
     assert names is not None
 

@@ -1,5 +1,6 @@
-"""`jboost fit --method combine`: data in, a folder with the combination, the report and a figure
-out.
+"""`jboost fit --method combine`.
+
+It combines three or more classifiers and writes a folder with the model, the report and a figure.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ def fit(settings: Settings, say: Any) -> None:
 
     Args:
       settings: all options.
-      say: prints text or anything that rich can show.
+      say: prints text or a rich renderable.
 
     Raises:
-      ValueError: in one line, for anything that the user can put right; nothing is written then.
+      ValueError: if an option or the data are invalid. Nothing is written then.
     """
     opening = fitting.begin(settings)
     source, apart = opening.source, opening.apart

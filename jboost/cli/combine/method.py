@@ -1,6 +1,4 @@
-"""The method combine on the command line: its lists of many names, and the fit in the precision
-that was asked for.
-"""
+"""The method combine on the command line: parses lists of more than two names, and fits."""
 
 from __future__ import annotations
 
@@ -20,8 +18,9 @@ LISTS = ("--scores", "--classifiers")
 
 
 def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
-    """Takes lists of more than two names out of the arguments, down to their first two, which is
-    what click expects of them.
+    """Shortens the lists in the arguments to two names and returns the full lists separately.
+
+    The options are declared in click with exactly two names.
 
     Raises:
       ValueError: if a list has fewer than two names.
@@ -33,22 +32,22 @@ def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[st
     lists: dict[str, tuple[str, ...]] = {}
     position = 0
     while position < len(arguments):
-        word = arguments[position]
-        rest.append(word)
+        argument = arguments[position]
+        rest.append(argument)
         position += 1
-        if word in LISTS:
+        if argument in LISTS:
             end = position
             while end < len(arguments) and not arguments[end].startswith("-"):
                 end += 1
             names = tuple(arguments[position:end])
             if len(names) < 2:
                 raise ValueError(
-                    f"{word} takes two names or more, and"
+                    f"{argument} takes two names or more, and"
                     f" {'one follows' if names else 'none follows'}: name more"
                 )
-            lists.pop(word[2:], None)
+            lists.pop(argument[2:], None)
             if len(names) > 2:
-                lists[word[2:]] = names
+                lists[argument[2:]] = names
             rest += names[:2]
             position = end
     return rest, lists
@@ -57,8 +56,10 @@ def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[st
 def solve(
     examples: Examples, settings: Settings, *, num_rows: int
 ) -> tuple[LinearVote, LinearVote]:
-    """The combination and logistic stacking of the same examples; calls with the same `num_rows`,
-    at least their number, share a program.
+    """Fits the combination and logistic stacking to the same examples.
+
+    `num_rows` must be at least the number of examples. Calls with the same `num_rows` share a
+    program.
     """
     count = len(examples.labels)
     points, labels, weights = dataclasses.astuple(examples.padded(sizes.quadratic(num_rows)))

@@ -1,6 +1,4 @@
-"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method
-combine.
-"""
+"""`jboost predict`, `jboost inspect` and `jboost export` for models of the method combine."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from jboost.report import combine as report_module
 
 @dataclasses.dataclass(frozen=True)
 class FittedVote:
-    """A combination, read back."""
+    """A combination that was read from a file."""
 
     vote: LinearVote
     names: tuple[str, ...]
@@ -36,8 +34,11 @@ class FittedVote:
 
 
 def read(path: Path, metadata: dict[str, Any]) -> FittedVote:
-    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError
-    where the file is damaged.
+    """Reads the model.
+
+    Raises:
+      KeyError, TypeError: if the metadata were not written by `jboost fit`.
+      ValueError: if the file is damaged.
     """
     names, columns, precision = (
         tuple(metadata["names"]),
@@ -54,7 +55,7 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedVote:
 
 
 def used_columns(fitted: FittedVote) -> UsedColumns:
-    """Those of the base classifiers, or the scores."""
+    """Returns the columns of the base classifiers, or the score columns."""
     return (
         UsedColumns(fitted.base.numeric, fitted.base.categorical)
         if fitted.base
@@ -63,7 +64,7 @@ def used_columns(fitted: FittedVote) -> UsedColumns:
 
 
 def predict_columns(fitted: FittedVote, table: Table) -> dict[str, Any]:
-    """The scores of all classifiers, the combined score and the prediction."""
+    """Returns the scores of all classifiers, the combined score and the prediction."""
     points = (
         inputs.score_rows(table, fitted.score_columns, fitted.base)
         .astype(fitted.precision)
@@ -80,13 +81,13 @@ def predict_columns(fitted: FittedVote, table: Table) -> dict[str, Any]:
 
 
 def exported(fitted: FittedVote) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The model, the options of `jboost.export`, and notes."""
+    """Returns the model, the keyword arguments of `jboost.export`, and notes for the user."""
     names, notes = inputs.exported_columns(fitted.names, fitted.score_columns)
     return fitted.vote, {"names": names}, notes
 
 
 def show(fitted: FittedVote, say: Any) -> None:
-    """The model, its formula and what is proven about it."""
+    """Prints the model, its formula and its certificate."""
     kind = "score columns" if fitted.score_columns else "base classifiers"
     say(
         f"model       {type(fitted.vote).__name__}, {fitted.precision}, jboost"

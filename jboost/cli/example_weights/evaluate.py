@@ -1,5 +1,6 @@
-"""Cross-validation of the method example-weights, for `jboost evaluate`, beside a support vector
-machine of scikit-learn.
+"""Cross-validation of the method example-weights, for `jboost evaluate`.
+
+A support vector machine of scikit-learn is evaluated for comparison.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from jboost.report.rules import Rule
 def evaluate_folds(
     source: Source, settings: Settings, masks: Sequence[np.ndarray]
 ) -> Callable[[int], Losses]:
-    """What gives the losses on a fold, and the support; one compilation serves all, and the penalty
-    is chosen anew on the training rows of each.
+    """Returns a function that computes the losses and the size of the support on a fold.
+
+    The penalty is chosen on the training rows of each fold. All folds share one compilation.
     """
     names = example_weights.feature_names(source.table)
     examples = example_weights.read_examples(source, names, settings)

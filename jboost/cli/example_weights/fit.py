@@ -1,5 +1,6 @@
-"""`jboost fit --method example-weights`: data in, a folder with the model, the report and the
-figures out.
+"""`jboost fit --method example-weights`.
+
+It fits a model and writes a folder with the model, the report and the figures.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ def fit(settings: Settings, say: Any) -> None:
 
     Args:
       settings: all options.
-      say: prints text or anything that rich can show.
+      say: prints text or a rich renderable.
 
     Raises:
-      ValueError: in one line, for anything that the user can put right; nothing is written then.
+      ValueError: if an option or the data are invalid. Nothing is written then.
     """
     opening = fitting.begin(settings)
     source, kept, apart, mapping = opening.source, opening.kept, opening.apart, opening.mapping
@@ -97,8 +98,9 @@ def _finite(number: float) -> float | None:
 
 
 def make_rule(model: ExampleWeightModel, settings: Settings) -> Rule:
-    """The classifier as a rule for the table of losses; a score of 0 is a vote for -1, as in
-    `jboost.predict`.
+    """Returns the classifier as a rule for the table of losses.
+
+    A score of 0 predicts -1, as in `jboost.predict`.
     """
     detail = f"support: {int(model.num_support)}"
     return Rule(

@@ -1,5 +1,6 @@
-"""Example weights for the command line: numeric columns as points, one fit, and the choice of the
-penalty by cross-validation.
+"""Example weights for the command line.
+
+The numeric columns are the points. The penalty can be chosen by cross-validation.
 """
 
 from __future__ import annotations
@@ -22,72 +23,80 @@ from jboost.cli.options import AUTO, Settings
 from jboost.data.table import Table
 from jboost.example_weights import ExampleWeightModel
 
-_GRID = (1.5, 2.0, 3.0, 5.0, 9.0)  # candidates of --penalty cv, over the number of rows
-_SLACK = 1.001  # of an automatic radius, for rounding
-_STREAM = 3  # the folds that choose the penalty are others than those of `evaluate`
+# The candidates of --penalty cv are these numbers over the number of rows.
+_GRID = (1.5, 2.0, 3.0, 5.0, 9.0)
+_SLACK = 1.001  # factor of an automatic radius, so that rounding does not exclude a row
+_STREAM = 3  # random stream of the folds for the choice; `evaluate` uses another one
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """The penalty that was chosen, and what each of the candidates lost on held-out rows."""
+    """The chosen penalty, and the held-out losses of the candidates."""
 
     penalty: float
-    # penalty, mean and rates of each; empty where there was no choice
+    # For each candidate: penalty, mean and rates. Empty if there was one candidate.
     losses: tuple[dict[str, Any], ...] = ()
-    num_candidates: int = 0  # more than there are losses, where the choice was ended early
+    num_candidates: int = 0  # more than the number of losses if the choice was ended early
 
 
 def feature_names(table: Table) -> tuple[str, ...]:
-    """The numeric columns; ValueError where there are none."""
+    """Returns the names of the numeric columns. Raises ValueError if there are none."""
     if not table.numeric:
         raise ValueError(
-            f"{table.source}: no numeric columns, and example weights take no others: write text as"
-            " numbers, or take --method l0"
+            f"{table.source}: no numeric columns, which example weights require: encode text as"
+            " numbers, or use --method l0"
         )
     return tuple(table.numeric)
 
 
 def left_out_notes(table: Table) -> tuple[str, ...]:
-    """Which columns are not looked at."""
+    """Returns notes on the columns that are not used."""
     names = ", ".join(table.categorical)
     return (
-        (f"example weights take numeric columns: text columns are left out ({names})",)
+        (f"example weights use numeric columns: text columns are left out ({names})",)
         if names
         else ()
     )
 
 
 def read_points(table: Table, names: tuple[str, ...]) -> np.ndarray:
-    """The named columns [m, d] in float64; ValueError where a value is missing."""
+    """Returns the named columns [m, d] in float64. Raises ValueError if a value is missing."""
     return np.stack([table.numbers(name) for name in names], axis=1)
 
 
 def read_examples(source: Source, names: tuple[str, ...], settings: Settings) -> Examples:
-    """Points and labels in the requested precision."""
+    """Returns the points and labels in the precision of the settings."""
     return inputs.cast_examples(read_points(source.table, names), source, settings)
 
 
 class Cube(NamedTuple):
-    """What hyperplanes are drawn from: their nearest point to the centre is uniform in it."""
+    """The cube that defines the distribution of hyperplanes.
+
+    The point of a hyperplane nearest to the centre is uniform in the cube.
+    """
 
     centre: np.ndarray  # [d], in the precision of the points
-    radius: float  # R, half its width
+    radius: float  # R, half the width
 
 
 def cube_for(points: np.ndarray, chosen: np.ndarray, settings: Settings) -> Cube:
-    """The cube round the mean of the chosen rows, as wide as was asked for, or as little as they
-    allow; ValueError where their distances overflow.
+    """Returns the cube around the mean of the chosen rows.
+
+    The radius is that of the settings. With "auto" it is the smallest that the rows allow.
+
+    Raises:
+      ValueError: if distances between the rows overflow.
     """
     rows = points[chosen]
     with np.errstate(over="ignore", invalid="ignore"):
         centre = rows.mean(axis=0, dtype=np.float64).astype(points.dtype)
-        centred = (rows - centre).astype(np.float64)  # after rounding, as the fit sees them
+        centred = (rows - centre).astype(np.float64)  # rounded in the precision of the fit first
         least = (
             float((np.abs(centred).max(axis=1) + np.linalg.norm(centred, axis=1)).max())
             / 2
             * _SLACK
         )
-        # no sum or difference of two points is longer
+        # 4 * least bounds the length of every sum and difference of two points.
         is_held = np.isfinite(points.dtype.type(4 * least))
     if not is_held:
         largest, precision = float(np.abs(rows).max()), settings.precision
@@ -103,12 +112,12 @@ def cube_for(points: np.ndarray, chosen: np.ndarray, settings: Settings) -> Cube
 def fit(
     examples: Examples, chosen: np.ndarray, settings: Settings, penalty: float
 ) -> ExampleWeightModel:
-    """One fit on the rows where `chosen` [m] is True; all masks and penalties share one
-    compilation, and so do similar numbers of rows.
+    """Fits a model to the rows where `chosen` [m] is True.
+
+    All masks and penalties share one compilation, and so do similar numbers of rows.
 
     Raises:
-      ValueError: naming the option, for a penalty or a radius that the rows do not allow, or where
-        there is no classifier.
+      ValueError: if the rows do not allow the penalty or the radius, or if there is no classifier.
     """
     centre, radius = cube_for(examples.points, chosen, settings)
     padded, mask = _padded(examples, chosen)
@@ -134,7 +143,7 @@ def fit(
 
 
 def _padded(examples: Examples, chosen: np.ndarray) -> tuple[Examples, np.ndarray]:
-    """The examples in a size that others share, and the mask of those that are chosen."""
+    """Returns the padded examples and the mask of the chosen ones."""
     size = sizes.cubic(len(chosen))
     return examples.padded(size), np.pad(chosen, (0, size - len(chosen)))
 
@@ -156,8 +165,9 @@ def _fit(
 
 
 def penalties(settings: Settings, num_rows: int) -> tuple[float, ...]:
-    """The penalties to choose from, the least first; cv stands for multiples of one over the number
-    of rows.
+    """Returns the candidates of the penalty in increasing order.
+
+    "cv" stands for the values of `_GRID` over the number of rows.
     """
     grid = {min(1.0, factor / num_rows) for factor in _GRID} if CV in settings.penalty else set()
     return tuple(sorted(grid | {float(value) for value in settings.penalty if value != CV}))
@@ -166,19 +176,21 @@ def penalties(settings: Settings, num_rows: int) -> tuple[float, ...]:
 def choose(
     examples: Examples, chosen: np.ndarray, settings: Settings, *, on_step: OnStep | None = None
 ) -> Choice:
-    """The penalty of least error on the rows where `chosen` is True, in stratified cross-validation
-    or on one split, all in one compiled call.
+    """Chooses the penalty of smallest held-out loss, on the rows where `chosen` is True.
+
+    The loss is estimated by stratified cross-validation or on one split, in one compiled call. With
+    `on_step` there is one call for each penalty.
 
     Args:
       examples: all rows.
       chosen: [m] bool.
       settings: all options.
-      on_step: called after each penalty, which then has a call of its own over all folds; False
-        ends the choice with those that were tried, and so does Ctrl-C.
+      on_step: called after each penalty. If it returns False, the choice ends with the penalties
+        tried so far. Ctrl-C has the same effect.
 
     Raises:
-      ValueError: naming the option, for more folds than the smaller class has rows, or where no
-        penalty has a solution on all folds.
+      ValueError: if there are more folds than rows of the minority class, or if no penalty has a
+        solution on all folds.
     """
     count = int(chosen.sum())
     candidates = penalties(settings, count)
@@ -212,9 +224,7 @@ def choose(
 def _validation_split(
     labels: np.ndarray, chosen: np.ndarray, settings: Settings
 ) -> dict[str, np.ndarray]:
-    """The rows of the one split that are held out, `held_out` [m] bool, the same fraction of each
-    class; empty for folds.
-    """
+    """Returns the mask `held_out` [m] of one stratified split, or {} if folds are used instead."""
     if settings.validation == 0:
         return {}
     rows = np.flatnonzero(chosen)
@@ -233,7 +243,7 @@ def _losses(
     *,
     held_out: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
-    """What penalties lose on held-out rows, by one compiled call over folds and penalties."""
+    """Returns the held-out losses of penalties, from one compiled call over folds and penalties."""
     if held_out is not None:
         held_out = np.pad(held_out, (0, len(mask) - len(held_out)))
     found = example_weights.choose_penalty(
@@ -258,6 +268,6 @@ def _losses(
 
 
 def scores(model: ExampleWeightModel, points: np.ndarray, precision: str) -> np.ndarray:
-    """The scores [k] of points [k, d], in float64."""
+    """Returns the scores [k] of points [k, d] in float64."""
     with jax.enable_x64(precision == "float64"):
         return np.asarray(predict_scores(model, points.astype(precision)), np.float64)

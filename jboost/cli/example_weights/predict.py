@@ -1,6 +1,4 @@
-"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method
-example-weights.
-"""
+"""`jboost predict`, `jboost inspect` and `jboost export` for models of example-weights."""
 
 from __future__ import annotations
 
@@ -20,18 +18,21 @@ from jboost.report import example_weights as report_module
 
 @dataclasses.dataclass(frozen=True)
 class FittedExampleWeights:
-    """A model of example weights, read back."""
+    """A model of example weights that was read from a file."""
 
     model: ExampleWeightModel
     names: tuple[str, ...]
     mapping: LabelMapping
     precision: str
-    description: dict[str, Any]  # as `jboost.report.example_weights.describe` makes it
+    description: dict[str, Any]  # the result of `jboost.report.example_weights.describe`
 
 
 def read(path: Path, metadata: dict[str, Any]) -> FittedExampleWeights:
-    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError
-    where the file is damaged.
+    """Reads the model.
+
+    Raises:
+      KeyError, TypeError: if the metadata were not written by `jboost fit`.
+      ValueError: if the file is damaged.
     """
     names, precision, mapping = (
         tuple(metadata["names"]),
@@ -45,12 +46,12 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedExampleWeights:
 
 
 def used_columns(fitted: FittedExampleWeights) -> UsedColumns:
-    """All that the model was fitted on: each is a coordinate."""
+    """Returns all columns of the fit, because each is a coordinate."""
     return UsedColumns(fitted.names)
 
 
 def predict_columns(fitted: FittedExampleWeights, table: Table) -> dict[str, Any]:
-    """The columns `score` and `prediction`."""
+    """Returns the columns `score` and `prediction`."""
     values = example_weights.scores(
         fitted.model, example_weights.read_points(table, fitted.names), fitted.precision
     )
@@ -58,12 +59,12 @@ def predict_columns(fitted: FittedExampleWeights, table: Table) -> dict[str, Any
 
 
 def exported(fitted: FittedExampleWeights) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The model, the options of `jboost.export`, and notes."""
+    """Returns the model, the keyword arguments of `jboost.export`, and notes for the user."""
     return fitted.model, {"names": fitted.names}, ()
 
 
 def show(fitted: FittedExampleWeights, say: Any) -> None:
-    """The model, its whole support and what is proven about it."""
+    """Prints the model, its whole support and its certificate."""
     say(
         f"model       {type(fitted.model).__name__}, {fitted.precision}, jboost"
         f" {files.package_version('jboost')}"

@@ -1,5 +1,6 @@
-"""Cross-validation of the method l0, for `jboost evaluate`: its rules, and the larger class beside
-them.
+"""Cross-validation of the method l0, for `jboost evaluate`.
+
+The majority class is evaluated for comparison.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from jboost.report.build import Losses
 def evaluate_folds(
     source: Source, settings: Settings, masks: Sequence[np.ndarray]
 ) -> Callable[[int], Losses]:
-    """What gives the losses on a fold, and how many rules there are; bits are chosen anew on the
-    training rows of each, one compilation for all.
+    """Returns a function that computes the losses and the number of rules on a fold.
+
+    The bits are fitted to the training rows of each fold. All folds are padded to the same size, so
+    that the program compiles once.
     """
     l0.check_vote(settings)
     table = source.table

@@ -1,4 +1,7 @@
-"""`jboost fit --method l0`: data in, a folder with the rules, the report and two figures out."""
+"""`jboost fit --method l0`.
+
+It fits rules and writes a folder with the model, the report and two figures.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from jboost.cli.votes import make_rules, ones_for_none, scores, voting_part
 from jboost.report import build
 from jboost.report import l0 as report_module
 
-_NUM_SHOWN = 25
+_NUM_SHOWN = 25  # rules in the summary; the report holds all
 
 
 def fit(settings: Settings, say: Any) -> None:
@@ -26,10 +29,10 @@ def fit(settings: Settings, say: Any) -> None:
 
     Args:
       settings: all options.
-      say: prints text or anything that rich can show.
+      say: prints text or a rich renderable.
 
     Raises:
-      ValueError: in one line, for anything that the user can put right; nothing is written then.
+      ValueError: if an option or the data are invalid. Nothing is written then.
     """
     l0.check_vote(settings)
     l0.check_checkpoint(settings)
@@ -84,7 +87,7 @@ def fit(settings: Settings, say: Any) -> None:
         },
         draw=lambda folder: _draw(fitted, ensemble, bits, labels, settings, folder),
         lines=lambda report: [
-            f"attributes  {report['model']['attributes']['bits']} yes-or-no questions",
+            f"attributes  {report['model']['attributes']['bits']} Boolean conditions",
             *(report_module.choice_lines(report["choice"]) if report["choice"] else []),
             *report_module.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
             *(report_module.search_lines(report["search"]) if report["search"] else []),
@@ -93,7 +96,7 @@ def fit(settings: Settings, say: Any) -> None:
 
 
 def _describe_choice(found: l0.Found, num_candidates: int) -> dict[str, Any]:
-    """What was chosen, the losses of the candidates that were fitted, and how many there are."""
+    """Returns the chosen values, the losses of the fitted candidates, and their full number."""
     (kappa,), (margin,), (vote,) = found.settings.kappa, found.settings.margin, found.settings.vote
     chosen = {"kappa": kappa, "margin": margin, "vote": vote}
     if "max_order" in found.losses[0]:
@@ -116,7 +119,7 @@ def _draw(
         np.asarray(bound, np.float64)[:rounds]
         for bound in (fitted.trace.lower_bounds, fitted.trace.upper_bounds)
     )
-    lower = np.where(np.isfinite(lower), np.maximum(lower, 0), 0)  # no cost is negative
+    lower = np.where(np.isfinite(lower), np.maximum(lower, 0), 0)  # costs are not negative
     plots.plot_bounds(
         lower,
         upper,

@@ -1,5 +1,7 @@
-"""L0-RBoost of rules of few literals for the command line: one `jboost.l0.fit_large` on merged
-rows, and the choice of order and number of rules.
+"""L0-RBoost of rules of one or two literals for the command line.
+
+`fit` calls `jboost.l0.fit_large` on merged rows. `choose` chooses the order and the number of rules
+by cross-validation.
 """
 
 from __future__ import annotations
@@ -20,18 +22,18 @@ from jboost.cli.options import Settings
 from jboost.data import merging
 from jboost.monomials import costs
 
-MOST_ORDER = 2
-_ORDERS, _NUMBERS = (1, 2, 3), (2, 4, 8, 12, 16)  # that cv chooses from
-_ROUNDS_WITHOUT_END = 1_000_000  # with a time limit
+MOST_ORDER = 2  # largest order for which `fit` is used
+_ORDERS, _NUMBERS = (1, 2, 3), (2, 4, 8, 12, 16)  # candidates of --max-order cv, --max-rules cv
+_UNLIMITED_ROUNDS = 1_000_000  # with a time limit, which then ends the fit
 
 
 def orders(settings: Settings) -> tuple[int, ...]:
-    """The largest numbers of literals to choose from."""
+    """Returns the candidates of the order, the largest number of literals in a rule."""
     return _ORDERS if settings.max_order == CV else (settings.max_order,)
 
 
 def numbers_of_rules(settings: Settings) -> tuple[int | None, ...]:
-    """The largest numbers of rules to choose from."""
+    """Returns the candidates of the largest number of rules."""
     return _NUMBERS if settings.max_rules == CV else (settings.max_rules,)
 
 
@@ -53,8 +55,7 @@ def choose(
     on_step: OnStep | None,
     seconds: float | None,
 ) -> l0.LargeChoice:
-    """The choice among orders, numbers of rules, kappas and margins, and the fit of all rows where
-    `chosen` [m] is True.
+    """Chooses order, number of rules, kappa and margin, and fits the rows where `chosen` is True.
 
     Args:
       bits: [m, N].
@@ -62,11 +63,11 @@ def choose(
       weights: [m] or None.
       chosen: [m] bool.
       settings: all options.
-      margins: of which to choose.
+      margins: the candidates of rho.
       held_out: [F, m] bool.
-      fold_bits: F tables [m, N'], what each fold knows the rows by.
-      on_step: called after each fold of an order, and each step of the fit.
-      seconds: None for what is left of the time limit.
+      fold_bits: for each of the F folds the bits [m, N'] of all rows.
+      on_step: called after each fold of an order, and after each step of the fit.
+      seconds: the time limit, or None for the rest of the command's limit.
     """
     sizes = np.ones(len(labels)) if weights is None else weights
     dataset = Dataset(bits, labels, sizes, chosen)
@@ -91,7 +92,7 @@ def choose(
         key=jax.random.key(settings.seed),
         held_out=held_out,
         fold_features=fold_bits,
-        max_rounds=settings.rounds if left is None else _ROUNDS_WITHOUT_END,
+        max_rounds=settings.rounds if left is None else _UNLIMITED_ROUNDS,
         tolerance=settings.tolerance,
         time_limit=None if left is None else max(left, 0.0),
         on_step=watch,
@@ -101,27 +102,27 @@ def choose(
 def losses(
     choice: l0.LargeChoice, settings: Settings, margins: list[float]
 ) -> tuple[dict[str, Any], ...]:
-    """The held-out loss of each candidate that was fitted."""
+    """Returns the held-out loss of each candidate that was fitted."""
     means, spreads = np.asarray(choice.errors), np.asarray(choice.standard_errors)
     grid = [orders(settings), numbers_of_rules(settings), settings.kappa, margins]
     (vote,) = settings.vote
     return tuple(
         {
-            "max_order": grid[0][place[0]],
-            "max_rules": grid[1][place[1]],
-            "kappa": grid[2][place[2]],
-            "margin": grid[3][place[3]],
+            "max_order": grid[0][index[0]],
+            "max_rules": grid[1][index[1]],
+            "kappa": grid[2][index[2]],
+            "margin": grid[3][index[3]],
             "vote": vote,
-            "mean": float(means[place]),
-            "standard_error": float(spreads[place]),
+            "mean": float(means[index]),
+            "standard_error": float(spreads[index]),
         }
-        for place in np.ndindex(means.shape)
-        if np.isfinite(means[place])
+        for index in np.ndindex(means.shape)
+        if np.isfinite(means[index])
     )
 
 
 def serves(settings: Settings) -> bool:
-    """Whether the options ask for what `fit_large` does."""
+    """Whether `fit` supports the options."""
     return (
         settings.exact == 0
         and 0 < settings.max_order <= MOST_ORDER
@@ -140,17 +141,17 @@ def fit(
     on_step: OnStep | None,
     seconds: float | None = None,
 ) -> Fit:
-    """One fit for the one kappa of the settings.
+    """Fits rules for the only kappa of the settings.
 
     Args:
       bits: [m, N] of 0, 1 and NaN.
       labels: [m] -1 or +1.
       weights: [m] or None.
       settings: all options.
-      search: the kind of final vote.
+      search: the configuration of the final vote.
       margin: rho.
       on_step: called after each step.
-      seconds: None for what is left of the time limit.
+      seconds: the time limit, or None for the rest of the command's limit.
     """
     (kappa,) = settings.kappa
     dataset = merging.merge_bits(bits, labels, weights)
@@ -165,7 +166,7 @@ def fit(
         learners.monomials(settings.max_order, cost=cost),
         margin=margin,
         tolerance=settings.tolerance,
-        max_rounds=settings.rounds if left is None else _ROUNDS_WITHOUT_END,
+        max_rounds=settings.rounds if left is None else _UNLIMITED_ROUNDS,
         max_columns=settings.max_columns,
         max_cuts=settings.capacity,
         search=search,
@@ -176,7 +177,7 @@ def fit(
 
 
 def _progress(info: Any) -> str:
-    """What the bar says after a step."""
+    """Returns the text of the progress bar after a step."""
     best = f"cost {info.best_loss:.4g} with {info.num_rules} rules"
     if info.num_rounds == 0:
         return best

@@ -1,7 +1,7 @@
-"""L0-RBoost for the command line.
+"""L0-RBoost (Goldberg and Eckstein, 2009) for the command line.
 
-The columns are converted to bits, kappa, margin and vote are chosen, the rules are fitted, and the
-result is described for the report.
+The columns are converted to bits. Then kappa, margin and vote are chosen and the rules are fitted.
+The result is described for the report.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from jboost.data.table import LabelMapping, Table
 from jboost.monomials import SearchConfig, costs
 from jboost.report import l0 as report_module
 
-NUM_PROPOSED = 64  # rules that one call of the learner returns at most
-_MARGIN_TIMES_ROWS = 20.0
-_MOST_LITERALS = 3  # of a rule whose order is chosen
+NUM_PROPOSED = 64  # largest number of rules that one call of the learner returns
+_MARGIN_TIMES_ROWS = 20.0  # --margin auto is this over the number of rows, as in the paper
+_MOST_LITERALS = 3  # largest order that --max-order cv considers
 _VOTES: dict[str, Callable[..., Any]] = {
     "sparse": l0.SearchConfig,
     "relaxed": l0.RelaxedConfig,
     "coefficients": l0.CoefficientsConfig,
 }
-_ROUNDING = 1e-6  # relative; what a cost may miss in float32
-_STREAM = 3  # the folds that choose are others than those of `evaluate`
-_CONFIG = l0.RelaxationConfig(max_rounds=5)  # of cuts, between two questions
-_LOOKED = (
-    "the code length takes the cuts as agreed on beforehand, and these looked at the labels: read"
-    " the risk bound with that in mind"
+_ROUNDING = 1e-6  # relative rounding error of a cost in float32
+_STREAM = 3  # random stream of the folds for the choice; `evaluate` uses another one
+_CONFIG = l0.RelaxationConfig(max_rounds=5)  # rounds of cuts between two calls of the learner
+_CUTS_USED_LABELS = (
+    "the code length assumes cuts that were fixed in advance, but these cuts depend on the labels:"
+    " the risk bound does not account for that"
 )
 
 
 def read_rows(table: Table, numeric: tuple[str, ...], categorical: tuple[str, ...]) -> np.ndarray:
-    """The named columns side by side, [m, n]: what a binarizer takes."""
+    """Returns the named columns as one array [m, n] for a binarizer."""
     return table.matrix(numeric, categorical)
 
 
@@ -82,23 +82,24 @@ def binarize(
 
 @dataclasses.dataclass(frozen=True)
 class Inner:
-    """The folds that choose among kappas, margins and votes; each has the bits that the rows it
-    learns from call for.
+    """The folds for the choice of kappa, margin and vote.
+
+    Each fold has its own bits, which are fitted to the training rows of the fold.
     """
 
-    held_out: np.ndarray  # [F, m] bool, among the rows that are learnt from
-    bits: np.ndarray  # [F, m, N'], columns of 0 after those of a fold
+    held_out: np.ndarray  # [F, m] bool, within the training rows
+    bits: np.ndarray  # [F, m, N'], padded with columns of 0
 
     def widened(self, width: int) -> Inner:
         """Returns the folds with padding columns, so that there are `width` columns."""
         return Inner(self.held_out, bit_module.widened(self.bits, width))
 
     def side_by_side(self) -> np.ndarray:
-        """The bits of all folds, [m, F N']."""
+        """Returns the bits of all folds, [m, F N']."""
         return np.concatenate(list(self.bits), axis=1)
 
     def have_gaps(self, chosen: np.ndarray) -> bool:
-        """Whether a bit of a row that a fold learns from is NaN."""
+        """Whether the bits of the training rows of any fold contain NaN."""
         return bool((np.isnan(self.bits).any(axis=2) & chosen & ~self.held_out).any())
 
 
@@ -110,8 +111,9 @@ def choosing_folds(
     names: tuple[str, ...],
     settings: Settings,
 ) -> Inner | None:
-    """Stratified folds of the rows where `chosen` [m] is True, binarized one by one; None where
-    there is nothing to choose.
+    """Returns stratified folds of the rows where `chosen` [m] is True, each with its own bits.
+
+    The result is None if there is only one candidate.
     """
     if num_choices(settings) == 1:
         return None
@@ -133,12 +135,12 @@ def choosing_folds(
 
 
 def common_width(binarizers: list[Binarizer]) -> int:
-    """A width for the bits of all."""
+    """Returns the largest number of bits of the binarizers."""
     return max(one.num_bits for one in binarizers)
 
 
 def margins(settings: Settings, num_rows: int) -> list[float]:
-    """The values of rho to choose from; auto is 20 / m, as in the paper."""
+    """Returns the candidates of rho. "auto" is 20 / m, as in Goldberg and Eckstein (2009)."""
     named = [
         min(1.0, _MARGIN_TIMES_ROWS / num_rows) if value == AUTO else float(value)
         for value in settings.margin
@@ -147,8 +149,8 @@ def margins(settings: Settings, num_rows: int) -> list[float]:
 
 
 def num_choices(settings: Settings) -> int:
-    """How many combinations of kappa, margin, vote, order and number of rules there are to choose
-    from.
+    """Returns the number of candidates: combinations of kappa, margin, vote, order and number of
+    rules.
     """
     orders, rules = l0_large.orders(settings), l0_large.numbers_of_rules(settings)
     return (
@@ -157,8 +159,9 @@ def num_choices(settings: Settings) -> int:
 
 
 def num_steps(settings: Settings) -> int:
-    """How often `fit` calls `on_step`, as far as that is known: `exact` takes as many steps more as
-    it has to.
+    """Returns the expected number of calls of `on_step` by `fit`.
+
+    The steps of branch and cut are not included, because their number is not known in advance.
     """
     if num_choices(settings) == 1:
         return settings.rounds
@@ -169,19 +172,19 @@ def num_steps(settings: Settings) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A fit, what was chosen for it, and what each of the candidates lost on held-out rows."""
+    """A fit, the chosen settings, and the held-out losses of the candidates."""
 
     fit: Fit
     settings: Settings  # with one kappa, margin and vote
-    # max_order and max_rules where they are chosen, kappa, margin, vote, mean, standard_error of
-    # each; empty where there was no choice
+    # For each candidate its kappa, margin and vote, the mean and standard error of its loss, and
+    # max_order and max_rules if they are chosen. Empty if there was one candidate.
     losses: tuple[dict[str, Any], ...]
-    # hypotheses in play, nodes and status of the branch and cut
+    # number of branching hypotheses, number of nodes and status of branch and cut
     exact: dict[str, Any] | None = None
 
 
 def check_checkpoint(settings: Settings) -> None:
-    """Raises ValueError, naming the option, where no state of the fit can be saved."""
+    """Raises ValueError if `--checkpoint` is given for a fit whose state cannot be saved."""
     if settings.checkpoint is None or settings.exact > 0:
         return
     is_one_program = num_choices(settings) > 1 or CV in (settings.max_order, settings.max_rules)
@@ -192,25 +195,26 @@ def check_checkpoint(settings: Settings) -> None:
             else f"has rules of up to {settings.max_order} literals"
         )
         raise ValueError(
-            f"--checkpoint {settings.checkpoint}: a fit of l0 that {kind} cannot be gone on with:"
-            " take --exact, or one --margin, --kappa and --vote and --max-order 3 or more, or"
-            " leave --checkpoint out"
+            f"--checkpoint {settings.checkpoint}: a fit of l0 that {kind} cannot be resumed: use"
+            " --exact, or one --margin, --kappa and --vote with --max-order 3 or more, or omit"
+            " --checkpoint"
         )
 
 
 def check_vote(settings: Settings) -> None:
-    """Raises ValueError, naming the option, for a limit on the rules of the vote of the relaxation
-    as it is, and for one that is to be chosen.
+    """Raises ValueError if `--vote coefficients` is combined with an option that it excludes.
+
+    These are `--max-rules` and `--max-order cv`.
     """
     if "coefficients" in settings.vote and settings.max_rules is not None:
         raise ValueError(
-            f"--max-rules {settings.max_rules}: the vote of --vote coefficients is that of the"
-            " relaxation as it is, of all its rules: leave --max-rules out, or take --vote relaxed"
+            f"--max-rules {settings.max_rules}: --vote coefficients uses all rules of the"
+            " relaxation: omit --max-rules, or use --vote relaxed"
         )
     if "coefficients" in settings.vote and settings.max_order == CV:
         raise ValueError(
-            f"--max-order {CV}: with --vote coefficients the order is not chosen: give a number, or"
-            " take another --vote"
+            f"--max-order {CV}: the order cannot be chosen with --vote coefficients: give a number,"
+            " or use another --vote"
         )
 
 
@@ -228,25 +232,25 @@ def fit(
     seconds: float | None = None,
     on_step: OnStep | None = None,
 ) -> Found:
-    """One fit on the rows where `chosen` [m] is True, equal ones as one; similar sizes share one
-    compilation.
+    """Fits rules to the rows where `chosen` [m] is True.
 
-    Of several kappas, margins and votes cross-validation by the folds `inner` chooses; among equals
-    the largest kappa, then the largest margin.
+    Equal rows are merged. Sizes are padded, so that fits of similar size share one compilation. If
+    there are several kappas, margins or votes, cross-validation on the folds `inner` chooses. Ties
+    are broken in favour of the largest kappa, then the largest margin.
 
     Args:
-      bits: [m, N], columns from `num_attributes` on only pad.
+      bits: [m, N]. The columns from `num_attributes` on are padding.
       labels: [m] -1 or +1.
-      weights: [m] what an error costs, or None.
+      weights: [m] cost of an error on each row, or None.
       chosen: [m] bool.
       settings: all options.
-      num_attributes: how many bits there are.
-      has_gaps: whether a bit may be NaN, which takes longer.
-      inner: of `choosing_folds`, None where there is nothing to choose.
-      num_rows: of calls that are to share one compilation, the most distinct rows; None where there
-        is one call.
-      seconds: of the time limit, for this fit; None for all that is left.
-      on_step: called after each round, or after each path of margins where there is a choice.
+      num_attributes: the number of bits without the padding.
+      has_gaps: whether a bit may be NaN. The search then takes longer.
+      inner: the result of `choosing_folds`, or None if there is one candidate.
+      num_rows: the largest number of distinct rows among the calls that share one compilation, or
+        None for a single call.
+      seconds: the time for this fit, or None for the rest of the time limit.
+      on_step: called after each round, or after each path of margins if there is a choice.
     """
     if inner is None and l0_large.serves(settings):
         return _fit_large(bits, labels, weights, chosen, settings, seconds, on_step)
@@ -309,7 +313,7 @@ def _fit_large(
     seconds: float | None,
     on_step: OnStep | None,
 ) -> Found:
-    """The vote for one kappa, margin and kind of vote, of rules of one or two literals."""
+    """Fits rules of one or two literals for one kappa, margin and kind of vote."""
     (margin,) = margins(settings, int(chosen.sum()))
     (kappa,), (vote,) = settings.kappa, settings.vote
     everything = bool(chosen.all())
@@ -345,9 +349,7 @@ def _choose_size(
     seconds: float | None,
     on_step: OnStep | None,
 ) -> Found:
-    """The vote of the order, number of rules, kappa and margin of least error in
-    cross-validation.
-    """
+    """Chooses order, number of rules, kappa and margin by cross-validation and fits the vote."""
     rhos = margins(settings, int(chosen.sum()))
     with jax.enable_x64(settings.precision == "float64"):
         choice = l0_large.choose(
@@ -376,8 +378,9 @@ def _choose_size(
 
 @functools.lru_cache
 def _maker(max_order: int, has_gaps: bool) -> Callable[..., Any]:
-    """What makes a learner of the numbers of attributes and rows, and of kappa; one object for
-    each, so that nothing compiles twice.
+    """Returns a function that makes a learner from the numbers of attributes and rows and kappa.
+
+    The function is cached: JAX compiles again for a new function object.
     """
     config = SearchConfig(missing=has_gaps)
 
@@ -389,7 +392,7 @@ def _maker(max_order: int, has_gaps: bool) -> Callable[..., Any]:
 
 
 def _search(vote: str, settings: Settings) -> Any:
-    """How a kind of final vote is found."""
+    """Returns the configuration of the final vote."""
     return (
         _VOTES[vote]()
         if settings.max_rules is None
@@ -404,7 +407,7 @@ def _fit_one(
     fixed: dict[str, Any],
     on_step: OnStep | None,
 ) -> Found:
-    """The vote for one kappa, margin and kind of vote."""
+    """Fits rules for one kappa, margin and kind of vote."""
 
     def watch(state: Any, info: Any) -> bool:
         return loops.goes_on(on_step, state, _bounds(info))
@@ -433,10 +436,8 @@ def _prove(
     fixed: dict[str, Any],
     on_step: OnStep | None,
 ) -> Found:
-    """The vote that branch and cut over all rules comes to within its seconds, for one kappa and
-    margin.
-    """
-    # from the first batch of nodes on
+    """Fits rules for one kappa and margin by branch and cut, within `settings.exact` seconds."""
+    # The time is measured from the first batch of nodes on.
     limit = functools.cache(lambda: drive.time_limit(settings.exact))
 
     def watch(state: Any, info: Any) -> bool:
@@ -494,13 +495,13 @@ def _choose(
     candidates = list(np.ndindex(means.shape))
     losses: list[dict[str, Any]] = [
         {
-            "kappa": settings.kappa[place[0]],
-            "margin": rhos[place[1]],
-            "vote": settings.vote[place[2]],
-            "mean": means[place],
-            "standard_error": spreads[place],
+            "kappa": settings.kappa[index[0]],
+            "margin": rhos[index[1]],
+            "vote": settings.vote[index[2]],
+            "mean": means[index],
+            "standard_error": spreads[index],
         }
-        for place in candidates
+        for index in candidates
     ]
     best = losses[candidates.index(tuple(int(number) for number in choice.place))]
     chosen = dataclasses.replace(
@@ -516,11 +517,11 @@ def _hold_out(
     inner: Inner,
     settings: Settings,
 ) -> np.ndarray:
-    """What each fold holds out of the weights of the merged rows, [F, r]."""
+    """Returns the weight of the merged rows that each fold holds out, [F, r]."""
     sizes = np.ones(len(chosen)) if weights is None else weights.astype(np.float64)
     row_of, num_rows = np.asarray(merged.row_of)[chosen], merged.dataset.labels.shape[0]
     whole = np.bincount(row_of, weights=sizes[chosen], minlength=num_rows)
-    shares = [  # exactly 1 where nothing is left
+    shares = [  # exactly 1 if all original rows of a merged row are held out
         np.bincount(row_of, weights=np.where(fold, sizes, 0)[chosen], minlength=num_rows)
         / np.where(whole > 0, whole, 1)
         for fold in inner.held_out
@@ -531,7 +532,7 @@ def _hold_out(
 def num_distinct(
     bits: np.ndarray, labels: np.ndarray, chosen: np.ndarray, inner: Inner | None, precision: str
 ) -> int:
-    """How many distinct rows there are among those where `chosen` [m] is True."""
+    """Returns the number of distinct rows among those where `chosen` [m] is True."""
     if inner is not None:
         bits = np.concatenate([bits, inner.side_by_side()], axis=1)
     return merging.merge_equal(
@@ -555,7 +556,7 @@ def _dataset(
 
 
 def _beyond(total: float, part: float) -> float:
-    """What a total has beyond a part of it; nothing where that is rounding.
+    """Returns `total - part`, or 0 if the difference is within rounding.
 
     >>> _beyond(3.0 + 1e-13, 3.0), _beyond(5.0, 3.0)
     (0.0, 2.0)
@@ -574,16 +575,16 @@ def describe(
     mapping: LabelMapping,
     settings: Settings,
 ) -> dict[str, Any]:
-    """All that is said about a fit, ready for JSON.
+    """Returns the description of a fit for the report, in types that JSON supports.
 
     Args:
-      fitted: for its certificate.
-      ensemble: its voting part.
-      binarizer: of the bits.
+      fitted: the fit; its certificate is described.
+      ensemble: the rules with a vote.
+      binarizer: the binarizer of the bits.
       bits: [m, N] the training rows.
       labels: [m].
       weights: [m] or None.
-      mapping: of the labels.
+      mapping: the mapping of the labels.
       settings: all options, with one kappa, margin and vote.
     """
     with jax.enable_x64(settings.precision == "float64"):
@@ -600,7 +601,7 @@ def describe(
         num_attributes=binarizer.num_bits,
         max_order=settings.max_order,
     )
-    looked = settings.cuts == "class_changes" or settings.min_separation is not None
+    cuts_used_labels = settings.cuts == "class_changes" or settings.min_separation is not None
     return {
         "max_order": settings.max_order,
         "margin": rho,
@@ -619,5 +620,5 @@ def describe(
         "code_length": code,
         "risk_bound": l0.risk_bound(code["total"], len(labels), delta=report_module.DELTA),
         "delta": report_module.DELTA,
-        "notes": [_LOOKED] if looked else [],
+        "notes": [_CUTS_USED_LABELS] if cuts_used_labels else [],
     }

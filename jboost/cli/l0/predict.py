@@ -1,4 +1,4 @@
-"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method l0."""
+"""`jboost predict`, `jboost inspect` and `jboost export` for models of the method l0."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jboost.report import monomials
 
 @dataclasses.dataclass(frozen=True)
 class FittedRules:
-    """A model of rules, read back."""
+    """A vote of rules that was read from a file."""
 
     ensemble: Ensemble
     binarizer: Binarizer
@@ -30,12 +30,15 @@ class FittedRules:
     categorical: tuple[str, ...]
     mapping: LabelMapping
     precision: str
-    model: dict[str, Any]  # as `jboost.cli.l0.describe` makes it
+    model: dict[str, Any]  # the result of `jboost.cli.l0.method.describe`
 
 
 def read(path: Path, metadata: dict[str, Any]) -> FittedRules:
-    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError
-    where the file is damaged.
+    """Reads the model.
+
+    Raises:
+      KeyError, TypeError: if the metadata were not written by `jboost fit`.
+      ValueError: if the file is damaged.
     """
     numeric, categorical, precision = (
         tuple(metadata["numeric"]),
@@ -44,47 +47,47 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedRules:
     )
     mapping, model = LabelMapping(**metadata["labels"]), dict(metadata["model"])
     with jax.enable_x64(precision == "float64"):
-        held = files.load(path)
+        stored = files.load(path)
     return FittedRules(
-        held["ensemble"], held["binarizer"], numeric, categorical, mapping, precision, model
+        stored["ensemble"], stored["binarizer"], numeric, categorical, mapping, precision, model
     )
 
 
 def used_columns(fitted: FittedRules) -> UsedColumns:
-    """Those that the rules with a vote ask about."""
+    """Returns the columns that the rules with a nonzero vote test."""
     literals = np.asarray(fitted.ensemble.hypotheses.literals)[monomials.voting(fitted.ensemble)]
     bits = np.flatnonzero(literals.any(axis=0))
-    asked = {
-        fitted.binarizer.names[place] for place in np.asarray(fitted.binarizer.attributes)[bits]
+    tested = {
+        fitted.binarizer.names[index] for index in np.asarray(fitted.binarizer.attributes)[bits]
     }
     return UsedColumns(
         *(
-            tuple(name for name in names if name in asked)
+            tuple(name for name in names if name in tested)
             for names in (fitted.numeric, fitted.categorical)
         )
     )
 
 
 def predict_columns(fitted: FittedRules, table: Table) -> dict[str, Any]:
-    """The columns `score` and `prediction`."""
+    """Returns the columns `score` and `prediction`."""
     values = scores(fitted.ensemble, bits_of(fitted, table), fitted.precision)
     return {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
 
 
 def explain(fitted: FittedRules, table: Table) -> list[str]:
-    """The rules that hold, row by row."""
+    """Returns the rules that hold for each row, as text."""
     return report_module.explanations(
         fitted.model["rules"], monomials.fired(fitted.ensemble, bits_of(fitted, table))
     )
 
 
 def exported(fitted: FittedRules) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The model, the options of `jboost.export`, and notes."""
+    """Returns the model, the keyword arguments of `jboost.export`, and notes for the user."""
     return fitted.ensemble, {"binarizer": fitted.binarizer}, ()
 
 
 def bits_of(fitted: FittedRules, table: Table) -> np.ndarray:
-    """The rows as bits, [k, N]."""
+    """Returns the rows of a table as bits, [k, N]."""
     whole = table.with_unused(fitted.numeric, fitted.categorical)
     return bit_module.apply(
         fitted.binarizer, l0.read_rows(whole, fitted.numeric, fitted.categorical), fitted.precision
@@ -92,7 +95,7 @@ def bits_of(fitted: FittedRules, table: Table) -> np.ndarray:
 
 
 def show(fitted: FittedRules, say: Any) -> None:
-    """The model, all its rules and what is proven about it."""
+    """Prints the model, all its rules and its certificate."""
     say(
         f"{type(fitted.ensemble).__name__} of {type(fitted.ensemble.learner).__name__},"
         f" {fitted.precision}, jboost {files.package_version('jboost')}"

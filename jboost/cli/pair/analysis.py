@@ -1,5 +1,7 @@
-"""What `jboost fit --method pair` says beyond the line: leave-one-out (`--loo`) and the front of
-weight against margin (`--pareto`).
+"""Optional analyses of `jboost fit --method pair`.
+
+They are the leave-one-out error (`--loo`) and the Pareto front of misclassified weight and margin
+(`--pareto`).
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ from jboost.pair.leave_one_out import leave_one_out
 from jboost.pair.pareto import pareto_front
 from jboost.pair.types import LeaveOneOut, ParetoFront
 
-_MOST_POINTS = 256  # of a front; a longer one is shown from its light end
+_MOST_POINTS = 256  # of a front; of a longer one the points of least weight are kept
 
 
 def analyse(
     examples: Examples, settings: Settings
 ) -> tuple[LeaveOneOut | None, ParetoFront | None]:
-    """The requested analyses, in the requested precision."""
+    """Computes the requested analyses in the precision of the settings."""
     count = len(examples.labels)
     padded = examples.padded(sizes.quadratic(count))
     mask = np.arange(len(padded.labels)) < count
@@ -45,7 +47,7 @@ def analyse(
 
 
 def describe(loo: LeaveOneOut | None, front: ParetoFront | None, num_rows: int) -> dict[str, Any]:
-    """Both as sections of the report; None for one that was not requested."""
+    """Returns both analyses as sections of the report; None for one that was not requested."""
     sections: dict[str, Any] = {"leave_one_out": None, "pareto": None}
     if loo is not None:
         kinds = np.asarray(loo.kinds)
@@ -71,23 +73,23 @@ def describe(loo: LeaveOneOut | None, front: ParetoFront | None, num_rows: int) 
 
 
 def lines(sections: Mapping[str, Any]) -> list[str]:
-    """The summary, line by line."""
-    said = []
+    """Returns the lines of the summary."""
+    shown = []
     loo, front = sections["leave_one_out"], sections["pareto"]
     if loo:
         counts = loo["counts"]
-        said.append(
-            f"left out    loss {loo['error']:.6g} a row in the mean; {counts['always_right']} rows"
-            f" right, {counts['always_wrong']} wrong, {counts['both']} undecided among equal lines"
-            f" ({loo['status']})"
+        shown.append(
+            f"left out    mean loss {loo['error']:.6g} per row; {counts['always_right']} rows"
+            f" right, {counts['always_wrong']} wrong, {counts['both']} right or wrong depending on"
+            f" the optimal line ({loo['status']})"
         )
     if front:
         last = front["losses"][-1]
-        said.append(
-            f"front       {len(front['losses'])} best compromises, from weight"
+        shown.append(
+            f"front       {len(front['losses'])} Pareto-optimal points, from weight"
             f" {front['losses'][0]:g} to {last:g} ({front['status']})"
         )
-    return said
+    return shown
 
 
 def draw(
@@ -97,7 +99,7 @@ def draw(
     names: tuple[str, ...],
     folder: Path,
 ) -> None:
-    """The figures of the requested analyses."""
+    """Draws the figures of the requested analyses."""
     points, labels, _ = examples.in_float64()
     if loo is not None:
         plots.plot_kinds(points, labels, np.asarray(loo.kinds), names=names, path=folder / KINDS)
@@ -106,7 +108,7 @@ def draw(
 
 
 def _points(front: ParetoFront) -> tuple[np.ndarray, np.ndarray]:
-    """Losses and margins of the front."""
+    """Returns the losses and margins of the front."""
     count = int(front.count)
     return (
         np.asarray(front.losses, np.float64)[:count],

@@ -1,4 +1,7 @@
-"""`jboost fit`: data in, a folder with the model, the report and the figure out."""
+"""`jboost fit --method pair`.
+
+It combines two classifiers and writes a folder with the model, the report and the figures.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ def fit(settings: Settings, say: Any) -> None:
 
     Args:
       settings: all options.
-      say: prints text or anything that rich can show.
+      say: prints text or a rich renderable.
 
     Raises:
-      ValueError: in one line, for anything that the user can put right; nothing is written then.
+      ValueError: if an option or the data are invalid. Nothing is written then.
     """
     opening = fitting.begin(settings)
     seconds, source, kept, apart = opening.seconds, opening.source, opening.kept, opening.apart

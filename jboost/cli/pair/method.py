@@ -1,5 +1,6 @@
-"""The exact combination; by the sweep with the seconds to compile and the seconds to run kept
-apart.
+"""The exact combination of two classifiers.
+
+The sweep is compiled in advance, so that the compile time and the run time are reported separately.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ Solver = Callable[[Examples], Separator]
 
 
 def compile_solver(num_points: int, settings: Settings) -> tuple[Solver, float]:
-    """A solver for examples up to a number of points; and the seconds it took to compile.
+    """Returns a solver for at most `num_points` examples, and the seconds of its compilation.
 
-    Points are padded, so that similar numbers share a program. Beyond the sizes of the sweep it is
-    branch and bound, which the host drives and which compiles as it goes.
+    Points are padded, so that similar sizes share a program. Above `LARGEST_SWEEP` points the
+    solver is branch and bound. Its loop runs on the host, and its programs are compiled on first
+    use.
     """
     started = time.perf_counter()
     by_margin, flipped = settings.tie_break == "margin", settings.fat == "flipped"
@@ -59,7 +61,7 @@ def compile_solver(num_points: int, settings: Settings) -> tuple[Solver, float]:
 
 
 def _solve_by_steps(examples: Examples, *, settings: Settings) -> Separator:
-    """The same optimum by branch and bound, whose state is saved."""
+    """Computes the same optimum by branch and bound and saves the state for --checkpoint."""
     with jax.enable_x64(settings.precision == "float64"), limits.progress("pair", 1) as show:
         data = {"points": examples.points, "labels": examples.labels, "weights": examples.weights}
         watch, like = (
@@ -115,8 +117,10 @@ def _solver(by_margin: bool, flipped: bool) -> Callable[..., Separator]:
 
 
 def in_float64(separator: Separator) -> Separator:
-    """The same separator in float64 arrays, so that it predicts as its loss was evaluated; inside
-    the 64-bit scope only.
+    """Returns the separator with float64 arrays.
+
+    Predictions then agree with the evaluated loss, which uses float64. Call this function with
+    64-bit types enabled.
     """
     return jax.tree.map(
         lambda leaf: leaf.astype(np.float64) if leaf.dtype == np.float32 else leaf, separator

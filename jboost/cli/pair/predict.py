@@ -23,7 +23,7 @@ from jboost.report import build, text
 
 @dataclasses.dataclass(frozen=True)
 class FittedPair:
-    """A separator, read back."""
+    """A separator that was read from a file."""
 
     separator: Separator  # in float64
     names: tuple[str, ...]
@@ -34,8 +34,11 @@ class FittedPair:
 
 
 def read(path: Path, metadata: dict[str, Any]) -> FittedPair:
-    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError
-    where the file is damaged.
+    """Reads the model.
+
+    Raises:
+      KeyError, TypeError: if the metadata were not written by `jboost fit`.
+      ValueError: if the file is damaged.
     """
     columns, labels, precision, names = (
         metadata["score_columns"],
@@ -53,7 +56,7 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedPair:
 
 
 def used_columns(fitted: FittedPair) -> UsedColumns:
-    """Those of the base classifiers, or the scores."""
+    """Returns the columns of the base classifiers, or the score columns."""
     return (
         UsedColumns(fitted.base.numeric, fitted.base.categorical)
         if fitted.base
@@ -62,7 +65,7 @@ def used_columns(fitted: FittedPair) -> UsedColumns:
 
 
 def predict_columns(fitted: FittedPair, table: Table) -> dict[str, Any]:
-    """Both scores, the combined score and the prediction."""
+    """Returns both scores, the combined score and the prediction."""
     points = (
         inputs.score_rows(table, fitted.score_columns, fitted.base)
         .astype(fitted.precision)
@@ -81,7 +84,9 @@ def predict_columns(fitted: FittedPair, table: Table) -> dict[str, Any]:
 
 
 def exported(fitted: FittedPair) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The model in its own precision, the options of `jboost.export`, and notes."""
+    """Returns the model in the precision of the fit, the keyword arguments of `jboost.export`, and
+    notes for the user.
+    """
     model = jax.tree.map(
         lambda leaf: leaf.astype(fitted.precision) if leaf.dtype == np.float64 else leaf,
         jax.tree.map(np.asarray, fitted.separator),
@@ -91,7 +96,7 @@ def exported(fitted: FittedPair) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
 
 
 def show(fitted: FittedPair, say: Any) -> None:
-    """The model, its formula and what is proven about it."""
+    """Prints the model, its formula and its certificate."""
     kind = "score columns" if fitted.score_columns else "base classifiers"
     say(
         f"model       {type(fitted.separator).__name__}, {fitted.precision}, jboost"

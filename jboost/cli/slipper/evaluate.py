@@ -1,5 +1,6 @@
-"""Cross-validation of the method slipper, for `jboost evaluate`: its rules, and the larger class
-beside them.
+"""Cross-validation of the method slipper, for `jboost evaluate`.
+
+The majority class is evaluated for comparison.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from jboost.report.build import Losses
 def evaluate_folds(
     source: Source, settings: Settings, masks: Sequence[np.ndarray]
 ) -> Callable[[int], Losses]:
-    """What gives the losses on a fold, and how many rules there are; bits are fitted anew to the
-    training rows of each, one compilation for all.
+    """Returns a function that computes the losses and the number of rules on a fold.
+
+    The bits are fitted to the training rows of each fold. All folds share one compilation.
     """
     table, mapping, labels = source.table, source.table.mapping, source.table.labels
     assert labels is not None

@@ -1,5 +1,6 @@
-"""`jboost fit --method slipper`: data in, a folder with the rules, the report and two
-figures out.
+"""`jboost fit --method slipper`.
+
+It fits rules and writes a folder with the model, the report and two figures.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from jboost.cli.votes import make_rules, ones_for_none, scores, voting_part
 from jboost.report import build, verdict
 from jboost.report import slipper as report_module
 
-_NUM_SHOWN = 25
+_NUM_SHOWN = 25  # rules in the summary; the report holds all
 _REMEDY = "a greater --num-rounds, --rules-for the other class, finer --cuts, or other columns"
 
 
@@ -30,10 +31,10 @@ def fit(settings: Settings, say: Any) -> None:
 
     Args:
       settings: all options.
-      say: prints text or anything that rich can show.
+      say: prints text or a rich renderable.
 
     Raises:
-      ValueError: in one line, for anything that the user can put right; nothing is written then.
+      ValueError: if an option or the data are invalid. Nothing is written then.
     """
     opening = fitting.begin(settings)
     source, table, kept, apart = opening.source, opening.source.table, opening.kept, opening.apart
@@ -94,7 +95,7 @@ def fit(settings: Settings, say: Any) -> None:
         },
         draw=lambda folder: _draw(found.fit, ensemble, bits, labels, settings, folder),
         lines=lambda report: [
-            f"attributes  {report['model']['attributes']['bits']} yes-or-no questions",
+            f"attributes  {report['model']['attributes']['bits']} Boolean conditions",
             *report_module.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
         ],
     )

@@ -1,5 +1,6 @@
-"""SLIPPER for the command line: every column as bits, the number of rounds by cross-validation, one
-fit.
+"""SLIPPER (Cohen and Singer, 1999) for the command line.
+
+The columns are converted to bits. The number of rounds is chosen by cross-validation.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from jboost.cli.options import Settings
 from jboost.data.binarization import Binarizer
 from jboost.report import slipper as report_module
 
-# of all bits, that are held at a time: as such, and as literals with their negations; and for each
-# fold at once
+# Copies of all bits that are in memory at a time, as bits and as literals with their negations: for
+# the fit, and additionally for each fold of the cross-validation.
 _COPIES, _COPIES_OF_FOLD = 6, 4
-_SPOKEN_FOR: dict[str, Any] = {"minority": "minority", "positive": 1, "negative": -1}
+_RULE_CLASSES: dict[str, Any] = {"minority": "minority", "positive": 1, "negative": -1}
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A fit, and how its number of rounds was chosen."""
+    """A fit, its number of rounds, and the losses from which that number was chosen."""
 
     fit: Fit
     num_rounds: int
-    # share of the held-out weight that is misclassified after each number of rounds; empty where
-    # there was no choice
+    # fraction of the held-out weight that is misclassified after each number of rounds; empty if
+    # the number was given
     errors: tuple[float, ...]
 
 
@@ -48,7 +49,7 @@ def binarize(
     settings: Settings,
     source: str,
 ) -> Binarizer:
-    """The bits that the training rows call for; ValueError where there are none."""
+    """Returns the binarizer for the training rows. Raises ValueError if there are no bits."""
     copies = _COPIES + (_COPIES_OF_FOLD * settings.folds if settings.num_rounds == CV else 0)
     binarizer = bit_module.fit(rows, labels, weights, names, settings, source=source, copies=copies)
     bit_module.refuse_none(binarizer, source)
@@ -64,27 +65,28 @@ def fit(
     *,
     on_step: OnStep | None = None,
 ) -> Found:
-    """One fit on the rows where `chosen` [m] is True; tables of similar size share its programs.
+    """Fits rules to the rows where `chosen` [m] is True. Tables of similar size share programs.
 
     Args:
-      bits: [m, N] of 0, 1 and NaN; columns of 0 may pad.
+      bits: [m, N] of 0, 1 and NaN. Columns of 0 may be padding.
       labels: [m] -1 or +1.
-      weights: [m] what an error costs, or None.
+      weights: [m] cost of an error on each row, or None.
       chosen: [m] bool.
       settings: all options.
-      on_step: called after each round of the fit; False ends it.
+      on_step: called after each round of the fit. If it returns False, the fit ends.
 
     Raises:
-      ValueError: naming the option, for more folds than the smaller class has rows.
+      ValueError: if there are more folds than rows of the minority class.
     """
-    learner = slipper.rules(settings.max_order, positive=_SPOKEN_FOR[settings.rules_for])
+    learner = slipper.rules(settings.max_order, positive=_RULE_CLASSES[settings.rules_for])
     is_chosen_by_cv = settings.num_rounds == CV
     max_rounds = settings.rounds if is_chosen_by_cv else int(settings.num_rounds)
     if is_chosen_by_cv:
         inputs.check_folds(labels[chosen], settings)
     with jax.enable_x64(settings.precision == "float64"):
         dataset = _padded(bits, labels, weights, chosen, settings.precision)
-        key_choice, key = jax.random.split(jax.random.key(settings.seed))  # as `slipper.fit` does
+        # the same split of the key as in `slipper.fit`
+        key_choice, key = jax.random.split(jax.random.key(settings.seed))
         num_rounds, errors = max_rounds, np.zeros(0)
         if is_chosen_by_cv:
             choice = slipper.choose_rounds(
@@ -111,7 +113,7 @@ def _padded(
     chosen: np.ndarray,
     precision: str,
 ) -> Dataset:
-    """The data set in a size that others share; columns of 0 are no candidates of the learner."""
+    """Returns the padded data set. The learner never chooses the padding columns of 0."""
     rows = sizes.linear(len(labels)) - len(labels)
     features = np.pad(bit_module.widened(bits, sizes.literals(bits.shape[1])), ((0, rows), (0, 0)))
     prices = np.ones(len(labels)) if weights is None else weights

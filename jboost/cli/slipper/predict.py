@@ -1,5 +1,6 @@
-"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method
-slipper: as with one of l0, in other words.
+"""`jboost predict`, `jboost inspect` and `jboost export` for models of the method slipper.
+
+Most functions are those of l0. The text of the rules differs.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ __all__ = ["explain", "exported", "predict_columns", "read", "show", "used_colum
 
 
 def explain(fitted: FittedRules, table: Table) -> list[str]:
-    """The rules that hold, row by row."""
+    """Returns the rules that hold for each row, as text."""
     return report_module.explanations(
         fitted.model["rules"], monomials.fired(fitted.ensemble, bits_of(fitted, table))
     )
 
 
 def show(fitted: FittedRules, say: Any) -> None:
-    """The model, all its rules and what is proven about it."""
+    """Prints the model, all its rules and its certificate."""
     say(
         f"{type(fitted.ensemble).__name__} of {type(fitted.ensemble.learner).__name__},"
         f" {fitted.precision}, jboost {files.package_version('jboost')}"

@@ -2,8 +2,8 @@
 of a learner, solved to proven optimality by price and branch.
 
 The loss of a point of (15) that uses hypothesis u is at least the bound of the relaxation plus the
-reduced cost of u. So no better point uses a hypothesis whose reduced cost reaches the gap, and
-branch and cut over the other hypotheses proves the optimum over all.
+reduced cost of u. Hypotheses whose reduced cost is at least the gap are therefore not part of any
+better point. Branch and cut over the other hypotheses gives the optimum over all hypotheses.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def fit_exact(
     initial: ExactFitState | None = None,
     **options: Any,
 ) -> ExactFit:
-    """The provably least errors plus costs over all hypotheses of a learner: (15) of Goldberg and
-    Eckstein (2009), solved by `fit`, reduced costs, and branch and cut.
+    """Solves (15) of Goldberg and Eckstein (2009) exactly, over all hypotheses of a learner.
 
-    For some hundred examples, and for learners that can list their hypotheses: monomials of low
-    order, and pools.
+    The objective is the sum of errors and costs. The method is `fit`, then the exclusion of
+    hypotheses by their reduced costs, then branch and cut. It suits some hundred examples, and
+    learners that can list their hypotheses: monomials of low order, and pools.
 
     Args:
       dataset: as for `jboost.l0.fit`.
@@ -78,26 +78,27 @@ def fit_exact(
       max_columns: of `fit`; static.
       max_in_play: static; the largest number of hypotheses in the branch and cut. The time of a
         node grows with its square.
-      exact_tolerance: [] the gap on (15), relative to the loss where that is above 1, at which the
-        model counts as optimal.
+      exact_tolerance: [] the gap on (15) at which the model counts as optimal. It is relative to
+        the loss if that is above 1.
       exact_config: static sizes of the branch and cut.
       on_step: called on the host with (state, info) after each round of columns, as by `fit`, and
-        after each batch of nodes, as by `solve_exact`. False ends the fit. Not under jit or vmap.
-        The state is an `ExactFitState`.
-      initial: a state to continue from, which `on_step` received; None starts anew. The result
-        equals, bit for bit, that of a fit with an `on_step` that never stops it.
-      **options: of `fit`. The `max_hypotheses` of `search` must be None, as the optimum is over any
-        number of hypotheses.
+        after each batch of nodes, as by `solve_exact`. The state is an `ExactFitState`. If it
+        returns False, the fit ends. Not allowed under jit or vmap.
+      initial: a state to continue from, which `on_step` received; None for a fit from the
+        beginning. The result equals, bit for bit, that of a fit with an `on_step` that never stops
+        it.
+      **options: options of `fit`. The `max_hypotheses` of `search` must be None, because the
+        optimum is over any number of hypotheses.
 
     Returns:
-      An `ExactFit`. The status OPTIMAL means that no model of this kind has less loss.
+      An `ExactFit`. The status OPTIMAL means that no model of this kind has a smaller loss.
       CAPACITY_LIMIT means that more than `max_in_play` hypotheses have a reduced cost below the gap
       (raise `max_in_play`). Other statuses are those of `jboost.l0.solve_exact`. The bounds are
-      over all hypotheses, whatever the status is.
+      over all hypotheses, for every status.
 
     Raises:
-      ValueError: what `fit` raises; for a learner that cannot list its hypotheses, and for a
-        `search` with `max_hypotheses`.
+      ValueError: as for `fit`, for a learner that cannot list its hypotheses, and for a `search`
+        with `max_hypotheses`.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)
@@ -162,8 +163,9 @@ def fit_exact(
 
 
 class _Watcher:
-    """Calls `on_step`, and keeps its last result and the last state of the rounds: the fit needs
-    them after the rounds have ended.
+    """Calls `on_step`, and stores its last result and the last state of the rounds.
+
+    The fit needs both after the rounds have ended.
     """
 
     def __init__(self, on_step: OnStep, rounds: State | None) -> None:
@@ -234,7 +236,7 @@ def _put_in_play(
 
 @devices.host_jit
 def _conclude(fitted: L0Fit, play: _Play, found: exact.Exact, tolerance: Array) -> ExactFit:
-    """The better of both models, and the bounds of the branch and cut over all hypotheses."""
+    """Returns the better of both models, and the bounds over all hypotheses."""
     known = fitted.certificate
     upper = known.integer_upper_bound
     is_new = found.loss < upper
@@ -277,12 +279,12 @@ def _conclude(fitted: L0Fit, play: _Play, found: exact.Exact, tolerance: Array) 
 def _lower_bounds(
     proof: Proof, every: Everything, dataset: Dataset, least_price: Array, upper: Array
 ) -> Array:
-    """Lower bounds on the loss of points of (15) that use each hypothesis and are no worse than
-    `upper`, [U], rounded down.
+    """Returns for each hypothesis a lower bound on the loss of points of (15) that use it, [U].
 
-    With mu_u = 1 the terms of mu_u and lambda_u in the Lagrangian are c_u - s_u - g_u lambda_u.
-    This is linear in lambda_u, so it is least at 0 or at 1. The proof of the bound of the
-    relaxation has c_u + r - s_u - g_u >= alpha for all of lambda, and b r for all of mu.
+    The bounds hold for points of loss at most `upper`, and are rounded down. With mu_u = 1 the
+    terms of mu_u and lambda_u in the Lagrangian are c_u - s_u - g_u lambda_u. This is linear in
+    lambda_u and therefore minimal at 0 or 1. The proof of the bound of the relaxation has c_u + r -
+    s_u - g_u >= alpha for all of lambda, and b r for all of mu.
     """
     weights, never_abstain = (
         proof.example_weights,
@@ -314,8 +316,9 @@ def _lower_bounds(
 
 
 def _are_cheapest(outputs: Array, costs: Array) -> Array:
-    """Whether each row [k, m] of -1, 0 and +1 is the cheapest among equal rows, [k] bool. Of equal
-    rows with equal costs, the first counts.
+    """Returns whether each row [k, m] of -1, 0 and +1 is the cheapest among equal rows, [k] bool.
+
+    Of equal rows with equal costs, only the first is the cheapest.
     """
     inner = jnp.matmul(outputs, outputs.T, precision=lax.Precision.HIGHEST)
     sizes = jnp.diagonal(inner)

@@ -1,12 +1,13 @@
 """The sparse minimum disagreement problem (15) of Goldberg and Eckstein (2009) over a pool, solved
 to proven optimality by branch and cut.
 
-A node fixes for some hypotheses whether they are used (mu_u), for some examples whether they are
-given up (xi_i), and for some sets of hypotheses that split the examples in the same way whether any
-is used. Its linear program is that of the root with other bounds (`node_program`); the simplex
-method starts from the final table of the node before. Cuts come from pairs and from many margin
-rows (`row_cuts`), the latter with weights from rows of the table, and are valid for all nodes. The
-duals also fix variables: a value whose bound reaches the best loss is excluded.
+A node fixes some decisions: whether a hypothesis is used (mu_u), whether an example may miss the
+margin (xi_i), and whether any hypothesis of a set is used. The hypotheses of such a set split the
+examples in the same way. The linear program of a node is that of the root with other bounds
+(`node_program`). The simplex method starts from the final table of the previous node. Cuts come
+from pairs and from combinations of margin rows (`row_cuts`). The weights of a combination are taken
+from a row of the simplex table. The cuts are valid for all nodes. The duals also fix variables: a
+value is excluded if its bound is at least the best loss.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class ExactConfig:
     """Static sizes of the branch and cut."""
 
     batch: int = 8
-    """The number of nodes taken off the stack together."""
+    """The number of nodes that are removed from the stack and solved together."""
     capacity: int = 4096
     """The number of nodes that the stack holds. When it is full, the search ends with a valid
     bound.
@@ -50,8 +51,8 @@ class ExactConfig:
     The memory of a cut is that of twice the columns plus the examples.
     """
     root_rounds: int = 40
-    """The largest number of programs of the root; each has the cuts that the solution before
-    violates.
+    """The largest number of linear programs of the root. Each adds the cuts that the previous
+    solution violates.
     """
     node_rounds: int = 4
     """The same for other nodes."""
@@ -156,13 +157,14 @@ def solve_exact(
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Exact:
-    """Solves (15) of Goldberg and Eckstein (2009) over a pool by branch and cut: minimises the
-    weight of the examples that miss the margin plus the costs of the hypotheses, over all votes.
+    """Solves (15) of Goldberg and Eckstein (2009) over a pool by branch and cut.
 
-    For pools and data of moderate size, such as all literals of some hundred examples. The search
-    can be stopped after any batch. Jittable and vmappable. If the best votes can meet the margin
-    only with equality (1/5 by votes of 1, 2 and 2 fifths), they may miss it in floats, and a gap
-    between the bounds remains.
+    Minimises the weight of the examples that miss the margin plus the costs of the hypotheses, over
+    all votes. It suits pools and data of moderate size, such as all literals of some hundred
+    examples. The search can be stopped after any batch. Jittable and vmappable.
+
+    If the best votes meet the margin only with equality (for example 1/5 with votes of 1/5, 2/5 and
+    2/5), rounding may make them miss it. A gap between the bounds then remains.
 
     Args:
       outputs: [m, U] -1, 0 or +1.
@@ -171,16 +173,16 @@ def solve_exact(
       margin: [] rho in (0, 1].
       weights: [m] cost of an example that misses the margin, not negative; 0 has the effect of
         `mask` False; None for ones.
-      mask: [m] bool, False for examples that do not count; None for all True.
-      column_mask: [U] bool, False for slots that are not in use; None for all True.
-      tolerance: [] the gap, relative to the loss where that is above 1, at which the loss counts as
-        optimal; 0 for the gap that rounding allows.
-      cutoff: [] a loss that some point is known to attain. Only points of less loss are searched,
-        `lower_bound` is at most the cutoff, and OPTIMAL means that the lesser of the cutoff and
-        `loss` is the optimum. None for no cutoff.
+      mask: [m] bool, False for examples to ignore; None for all True.
+      column_mask: [U] bool, False for unused slots; None for all True.
+      tolerance: [] the gap at which the loss counts as optimal. It is relative to the loss if that
+        is above 1. With 0 it is the smallest gap that rounding allows.
+      cutoff: [] a loss that some point is known to attain, or None. Only points of smaller loss are
+        searched. `lower_bound` is at most the cutoff, and OPTIMAL means that the lesser of the
+        cutoff and `loss` is the optimum.
       config: static sizes.
-      on_step: called with (state, info) after each batch, on the host; False ends the search with
-        status TIME_LIMIT. Not under jit or vmap.
+      on_step: called with (state, info) after each batch, on the host. If it returns False, the
+        search ends with status TIME_LIMIT. Not allowed under jit or vmap.
       initial: a `State` to continue from, which `on_step` received for the same problem; None for a
         search from the root. The result equals, bit for bit, that of a search with an `on_step`
         that never stops it. `config.max_batches` counts from here.
@@ -188,10 +190,10 @@ def solve_exact(
     Returns:
       An `Exact`. The bound is valid for the statuses ITERATION_LIMIT, CAPACITY_LIMIT, TIME_LIMIT
       and PRECISION_LIMIT. The last one means that nodes without open decisions could not be closed
-      in the float type. INFEASIBLE without columns.
+      in the float type. The status is INFEASIBLE if there are no columns.
 
     Raises:
-      ValueError: naming the argument, for shapes, dtypes, and values where they are known.
+      ValueError: naming the argument, for shapes, dtypes, and concrete values.
 
     >>> import jboost
     >>> outputs = [[1, -1, 1], [1, -1, 0], [1, -1, 0], [1, -1, 1]]

@@ -1,5 +1,5 @@
-"""`jboost.l0.choose_large`: the choice of the order, the number of rules, the margin and the price
-of a rule by cross-validation.
+"""`jboost.l0.choose_large`: chooses the order, the number of rules, the margin and kappa by
+cross-validation.
 """
 
 from __future__ import annotations
@@ -78,28 +78,30 @@ def choose_large(
     time_limit: float | None = None,
     on_step: OnStep | None = None,
 ) -> LargeChoice:
-    """`fit_large` with the order, number of rules, kappa and margin of least error in stratified
-    cross-validation. The loop runs on the host.
+    """Chooses the options of `fit_large` by stratified cross-validation, and fits all examples.
 
-    The votes of a fold are those that `fit_large` finds before its first relaxation: rules are
+    It chooses the order, the number of rules, kappa and the margin of smallest held-out error. The
+    loop runs on the host.
+
+    In the folds, only the first vote of `fit_large` is computed, without a relaxation: rules are
     added one by one, then each is exchanged for a better one.
 
     Args:
       dataset: of m examples, as for `fit_large`.
       make_learner: (order, kappa) -> `jboost.learners.monomials(order, kappa=kappa)`.
       max_orders: [O] from 1 to 3.
-      max_rules: [R] numbers of rules that may vote; None for any.
+      max_rules: [R] the largest numbers of rules that vote; None for no limit.
       margins: [L] rho in (0, 1].
       kappas: [K], not negative.
       key: for the folds.
       num_folds: at least 2.
       held_out: [F, m] bool, instead of folds drawn with `key`.
       fold_features: F tables [m, N'], the features of all examples for each fold of `held_out`.
-      max_rounds: of the fit of all examples.
-      tolerance: of that fit.
+      max_rounds: as for `fit_large`, for the fit of all examples.
+      tolerance: as for `fit_large`, for the fit of all examples.
       time_limit: seconds; cross-validation takes at most 60 % of it.
       on_step: called with (None, text) after each fold of an order, and as for `fit_large` in the
-        last fit; False ends cross-validation with the folds fitted so far.
+        last fit. If it returns False, cross-validation ends with the folds fitted so far.
 
     Returns:
       A `LargeChoice`.

@@ -1,5 +1,6 @@
-"""`jboost.l0.fit_large`: a first vote within seconds, then better votes and bounds until the bounds
-meet or the time is up.
+"""`jboost.l0.fit_large`: finds a first vote within seconds, then improves votes and bounds.
+
+It ends when the bounds meet or at the time limit.
 """
 
 from __future__ import annotations
@@ -70,14 +71,16 @@ def fit_large(
     time_limit: float | None = None,
     on_step: OnStep | None = None,
 ) -> Fit:
-    """`fit` for tables of up to a million rows and monomials of one to three literals. The loop
-    runs on the host, not under jit or vmap.
+    """Fits L0-RBoost to tables of up to a million rows, with monomials of one to three literals.
 
-    The method is that of Goldberg and Eckstein 2009, but differs from `fit` in three ways. All
-    monomials are priced at once by products of matrices (`jboost.monomials.products`), so that
-    every round proves a lower bound over all of them. The master works on the distinct patterns of
-    its columns, and is solved only as precisely as its duals need to be. A first vote is found
-    before the first master is solved.
+    The loop runs on the host; jit and vmap are not allowed. The method is that of Goldberg and
+    Eckstein (2009). It differs from `fit` in three ways:
+
+    - Matrix products (`jboost.monomials.products`) price all monomials at once, so that every round
+      gives a lower bound over all of them.
+    - The master program is formulated on the distinct patterns of its columns. It is solved only to
+      the precision that the duals require.
+    - A first vote is found before the first master is solved.
 
     Memory is about m (B + U) bytes and 8 L^2, with B bits, L = 2 B literals and U columns held, and
     20 n U bytes for the master of n <= m patterns.
@@ -89,17 +92,17 @@ def fit_large(
         literals are feasible for few bits, since all of them are held.
       margin: [] rho in (0, 1].
       tolerance: the gap between the bounds on the relaxation at which to stop, relative to the
-        upper one.
-      max_rounds: the number of rounds after which it ends with ROUND_LIMIT; 0 gives only the first
-        vote, without bounds.
-      max_columns: columns held at a time; fewer are held if there are many rows.
-      max_cuts: pair cuts held at a time; None for 2048, or 4096 if there are many rows.
-      search: how the final vote is found, as for `fit`: `SearchConfig()`, of which only
+        upper bound.
+      max_rounds: the number of rounds after which the fit ends with ROUND_LIMIT. 0 gives only the
+        first vote, without bounds.
+      max_columns: the capacity for columns. It is reduced if there are many rows.
+      max_cuts: the capacity for pair cuts; None for 2048, or 4096 if there are many rows.
+      search: the method of the final vote, as for `fit`: `SearchConfig()`, of which only
         `max_hypotheses` is used, or `RelaxedConfig()`.
-      time_limit: seconds from the call on, compilation included; None for no limit. A step that has
-        begun is completed.
-      on_step: called with (None, `Info`) after each rule of the first vote and each round; False
-        ends with TIME_LIMIT.
+      time_limit: seconds from the call, including compilation; None for no limit. A step in
+        progress is completed.
+      on_step: called with (None, `Info`) after each rule of the first vote and each round. If it
+        returns False, the fit ends with TIME_LIMIT.
 
     Returns:
       A `Fit` whose ensemble holds the rules that vote, with a `LargeCertificate`. Statuses:
@@ -172,7 +175,7 @@ def _check_options(
     vote = validate_search(search)
     if isinstance(vote, CoefficientsConfig):
         raise ValueError(
-            "search is a CoefficientsConfig, and fit_large votes by few of its columns: pass"
+            "search is a CoefficientsConfig, which fit_large does not support: pass"
             " SearchConfig() or RelaxedConfig(), or use jboost.l0.fit"
         )
     return rho, vote
@@ -185,7 +188,7 @@ def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, sta
     table, vote = run.table, run.vote
     dtype = jnp.result_type(float)
     hypotheses = _hypotheses(table, vote.columns)
-    # few sizes, so that predictions share compiled programs
+    # The size is rounded up, so that predictions share compiled programs.
     size = max(-(-vote.num_rules // _SLOTS_AT_ONCE), 1) * _SLOTS_AT_ONCE
     coefficients = np.zeros((size, 2))
     coefficients[: vote.num_rules] = vote.coefficients[:, None]

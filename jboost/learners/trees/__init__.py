@@ -11,7 +11,7 @@ from jboost.learners.trees.learner import Tree, Trees
 
 __all__ = ["ExactTrees", "GreedyTrees", "Tree", "Trees", "trees"]
 
-# Codes have 8 bits: one for each cut, one above all of them, and one for missing values.
+# Codes have 8 bits. With B cuts there are B + 2 codes: B + 1 intervals, and missing values.
 _MOST_CUTS = 254
 _MOST_DEPTH = 10  # arrays have 2^depth entries for each feature and code
 
@@ -19,33 +19,34 @@ _MOST_DEPTH = 10  # arrays have 2^depth entries for each feature and code
 def trees(max_depth: int, *, num_cuts: int = 32, categorical: Iterable[int] = ()) -> Trees:
     """A learner of decision trees on numbers, categories and missing values.
 
-    A node splits a number at a threshold, a category against all others, or what is missing
-    against what is not. Missing values go to the side that is better on the training examples; if
-    none was missing there, to the left side, where numbers are at most the threshold and
-    categories are others. A leaf votes the sign of its weighted sum of labels.
+    A node tests whether a number is above a threshold, whether a category equals a given one, or
+    whether the value is missing. If the test is true, the example goes to the right side. Missing
+    values go to the side that is better on the training examples, or to the left side if no
+    training value is missing. A leaf votes the sign of its weighted sum of labels.
 
-    `max_depth=2` gives the tree of greatest edge among all trees of these cuts. `upper_bound` is
-    at least the exact edge of each of them, and at most one rounding above the best, so that
-    `jboost.lpboost` and `jboost.relaxed_margin` are certified over all trees of depth 2. A
-    proposal takes O(m N^2 + N^2 num_cuts^3). Greater depths give greedy trees: each node takes the
-    split of least Gini impurity. They prove nothing (`upper_bound` is +inf), and a proposal takes
-    O(max_depth (m N + 2^max_depth N num_cuts^2)).
+    `max_depth=2` gives the tree of largest edge among all trees of these cuts. `upper_bound` is at
+    least the exact edge of each tree, and at most one rounding above the largest edge. The
+    certificates of `jboost.lpboost` and `jboost.relaxed_margin` therefore cover all trees of depth
+    2. A proposal takes O(m N^2 + N^2 num_cuts^3).
+
+    Larger depths give greedy trees: each node uses the split of smallest Gini impurity. There is no
+    bound (`upper_bound` is +inf). A proposal takes O(max_depth (m N + 2^max_depth N num_cuts^2)).
 
     Args:
-      max_depth: static, 2 to 10. `jboost.learners.stumps` has trees of depth 1.
-      num_cuts: static, the number of cuts of each feature, 1 to 254. A feature of more values is
-        cut where values are nearest to the quantiles of the training examples, by their number,
-        not by their weight. Of a feature of more categories the most frequent ones are cuts.
-      categorical: static, the numbers of the columns that hold categories, as numbers: equal ones
-        are equal categories, and their order has no meaning.
+      max_depth: static, 2 to 10. For trees of depth 1 use `jboost.learners.stumps`.
+      num_cuts: static, the largest number of cuts of each feature, 1 to 254. If a feature has more
+        values, the cuts are those nearest to the quantiles of the training examples, which are not
+        weighted. If a feature has more categories, the cuts are the most frequent ones.
+      categorical: static, the indices of the columns that hold categories. Categories are encoded
+        as numbers, whose order has no meaning.
 
     Returns:
       A learner for features [m, N]; a hypothesis is a `Tree`. NaN is a missing value.
 
     Raises:
-      ValueError: naming the argument; for numbers in `categorical` that are no columns, once the
-        features are seen; and for features that are all constant, which have no cut. Where these
-        are traced, a fit ends with the status INVALID_INPUT instead.
+      ValueError: for an invalid argument, which the message names. `init` raises it for an index in
+        `categorical` that is not a column. A fit raises it if all features are constant; if the
+        features are traced, the fit ends with the status INVALID_INPUT instead.
 
     Breiman, Friedman, Olshen and Stone 1984, Chapter 4 (greedy trees); Shalev-Shwartz and Singer
     2008, Figure 1 (the largest edge).
@@ -71,7 +72,7 @@ def trees(max_depth: int, *, num_cuts: int = 32, categorical: Iterable[int] = ()
 
 
 def _columns(categorical: Iterable[int]) -> tuple[int, ...]:
-    """The numbers of columns, ascending and each once. Raises ValueError for other values."""
+    """Returns the distinct indices in ascending order. Raises ValueError for other values."""
     if isinstance(categorical, str) or not isinstance(categorical, Iterable):
         raise ValueError(
             f"categorical is {categorical!r}: expected the numbers of columns, such as (0, 3)"

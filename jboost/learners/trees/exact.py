@@ -1,11 +1,12 @@
-"""The tree of greatest edge among all trees of depth 2, with a bound that proves it.
+"""The tree of largest edge among all trees of depth 2, with an upper bound on all edges.
 
-For a given split at the root, the best splits of its two sides are independent of one another: the
-edge of a tree is the sum over both sides of |S| of the two leaves there. One histogram over the
-codes of the feature at the root and those of another feature has S of all four leaves, for all
-splits of both features. Demirovic et al. 2022 ("MurTree") search trees of depth 2 over bits so.
+S denotes the weighted sum of the labels of a set of examples. The edge of a tree is the sum of |S|
+over its four leaves. For a given split at the root, the best splits of its two sides are
+independent of each other. A histogram of S over the codes of two features, that of the root and
+that of a child, gives S of the leaves for all splits of both features. Demirovic et al. (2022,
+"MurTree") use this search for trees of depth 2 over bits.
 
-A proposal takes O(m N^2 + N^2 B^3), as sums over codes are products with a matrix of 0 and 1.
+A proposal takes O(m N^2 + N^2 B^3), because sums over codes are products with a matrix of 0 and 1.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from jboost.learners import criteria
 from jboost.learners.trees import cuts
 from jboost.learners.trees.learner import Splits, Trees, TreesState
 
-# The edge is a sum over four leaves. S of the leaves has 1, 2, 2 and 4 terms that are sums over
-# examples, so that its error is at most that of 9 such sums, and of 10 additions of these.
-# `criteria.slack` is twice the error of a sum.
+# The rounding error of an edge in units of `criteria.slack`, which is twice the error of a sum over
+# the examples. The S of the four leaves have 1, 2, 2 and 4 terms that are such sums. The error of
+# the edge is therefore at most that of 9 sums and 10 additions.
 _SLACKS = 6
 
 
@@ -32,15 +33,15 @@ class _Root(NamedTuple):
     """The best tree with a given feature at the root."""
 
     edge: Array  # []
-    split: Array  # [3] int32, of the root, of its left and of its right side
+    split: Array  # [3] int32, the splits of the root, its left child and its right child
     feature: Array  # [3] int32
 
 
 class ExactTrees(Trees):
-    """The learner behind `trees(2)`."""
+    """The learner of `trees(2)`."""
 
     def search(self, state: TreesState, signed: Array) -> Splits:
-        """The best splits of all, and an upper bound on the exact edge of every tree."""
+        """Returns the splits of the best tree, and an upper bound on the edge of every tree."""
         feature, split, upper_bound = numerics.in_64_bits(self._best)(
             state.codes, state.has_missing, signed
         )
@@ -51,8 +52,8 @@ class ExactTrees(Trees):
         are_categories = self.are_categories(num_features)
         index = lax.iota(jnp.int32, num_features)
         wide = signed.astype(jnp.float64)
-        # of the root and of the children, whether missing values are on the right side; all but
-        # the first way are needed only if there are missing values
+        # The root and the children can each send missing values to the left or to the right. If
+        # there are no missing values, one of the four combinations is enough.
         num_ways = jnp.where(has_missing, jnp.int32(4), jnp.int32(1))
 
         def of_root(_: None, root: Array) -> tuple[None, _Root]:
@@ -67,8 +68,9 @@ class ExactTrees(Trees):
         return found.feature[root], found.split[root], upper_bound
 
     def _cells(self, codes: Array, root: Array, signed: Array) -> Array:
-        """S by feature, by the code of the root's feature and by the code of the feature,
-        [N, B + 2, B + 2].
+        """Returns S for each feature, code of the root's feature, and code of the feature.
+
+        The shape is [N, B + 2, B + 2].
         """
         num_features, num_codes = codes.shape[0], self.num_cuts + 2
         own = codes[root].astype(jnp.int32)[None, :]
@@ -82,7 +84,7 @@ class ExactTrees(Trees):
     def _best_under(
         self, cells: Array, are_categories: Array, root: Array, num_ways: Array
     ) -> _Root:
-        """The best tree with this feature at the root."""
+        """Returns the best tree with the feature `root` at the root."""
         is_category = are_categories[root]
         edges = self._edges_of_root(cells, are_categories, is_category, num_ways)
         edge = reduce.largest(edges)
@@ -105,7 +107,7 @@ class ExactTrees(Trees):
     def _edges_of_root(
         self, cells: Array, are_categories: Array, is_category: Array, num_ways: Array
     ) -> Array:
-        """The edge of the best tree with each split at the root, [2 (B + 1)]."""
+        """Returns the edge of the best tree for each split at the root, [2 (B + 1)]."""
         by_root = reduce.total(cells[0])
         by_child = cuts.right_sums_of_present(cells, are_categories[:, None])
         by_child = jnp.swapaxes(by_child, 1, 2)  # feature, split of the child, code of the root
@@ -133,8 +135,11 @@ class ExactTrees(Trees):
 
 
 def _best_child(sums: Array, are_categories: Array) -> Array:
-    """The number of the best split, among those of all features, of the examples with these sums S
-    by feature and code, [N, B + 2].
+    """Returns the index of the best split of a child among the splits of all features.
+
+    Args:
+      sums: [N, B + 2], S of the child's examples for each feature and code.
+      are_categories: [N] bool.
     """
     edges = _edges(cuts.right_sums(sums, are_categories), reduce.total(sums)[:, None])
     edges = edges.reshape(-1)
@@ -142,16 +147,20 @@ def _best_child(sums: Array, are_categories: Array) -> Array:
 
 
 def _edges(of_leaf: Array, of_side: Array) -> Array:
-    """The edge on one side of the root, of S on the right side of a child's split and of S on the
-    whole side.
+    """Returns the edge of the two leaves of a child, the sum of their |S|.
+
+    Args:
+      of_leaf: S of the right leaf.
+      of_side: S of the child.
     """
     side = of_side.reshape((1,) * (of_leaf.ndim - of_side.ndim) + of_side.shape)
     return jnp.abs(of_leaf) + jnp.abs(side - of_leaf)
 
 
 def _first(mask: Array) -> Array:
-    """The index of the first True of a mask [n], int32; the last index if there is none, as for
-    NaN.
+    """Returns the int32 index of the first True of a mask [n], or the last index if there is none.
+
+    A mask without True occurs if the edges are NaN.
     """
     return jnp.minimum(numerics.first_true(mask), mask.shape[0] - 1).astype(jnp.int32)
 

@@ -1,10 +1,10 @@
-"""Greedy trees: each node takes the split of least Gini impurity (Breiman, Friedman, Olshen and
-Stone 1984, Chapter 4), level by level.
+"""Greedy trees, grown level by level: each node uses the split of smallest Gini impurity.
 
-With W the weight of the examples of a side and S their weighted sum of labels, the impurity of a
-split is that of the node without S^2 / W of both sides, but for a factor. The split of greatest
-sum of S^2 / W is taken. The weighted error itself is no good criterion here: it does not change as
-long as both sides have the same majority.
+The method is that of Breiman, Friedman, Olshen and Stone (1984, Chapter 4). Let W be the weight of
+the examples of a side and S their weighted sum of labels. Up to a factor, a split reduces the
+impurity of the node by the sum of S^2 / W over both sides. The search maximises this sum. The
+weighted error is not a useful criterion, because it does not change if both sides have the same
+majority.
 """
 
 from __future__ import annotations
@@ -18,35 +18,37 @@ from jboost.base.types import Array
 from jboost.learners.trees import cuts
 from jboost.learners.trees.learner import Splits, Trees, TreesState
 
-# The share of the weight of a node below which a side counts as empty, for each example: sums of
-# weights in 64 bits are only known to such a share.
+# Relative rounding error of a sum of weights in 64 bits, for each summand. A side whose weight is
+# below this fraction of the weight of the node counts as empty.
 _ROUNDING = 2.0**-51
 
 
 class GreedyTrees(Trees):
-    """The learner behind `trees` for depths above 2."""
+    """The learner of `trees` for depths above 2."""
 
     def search(self, state: TreesState, signed: Array) -> Splits:
-        """Greedy splits. Their bound is +inf: they prove nothing."""
+        """Returns greedy splits with the upper bound +inf."""
         feature, split = numerics.in_64_bits(self._grow)(state.codes, signed)
         return Splits(feature, split, jnp.full((), jnp.inf, signed.dtype))
 
     def _grow(self, codes: Array, signed: Array) -> tuple[Array, Array]:
-        """The feature and the split [2^d - 1] of each node. All levels have as many places as the
-        last one, so that one loop body computes any level.
+        """Returns the feature and the split of each node, [2^d - 1].
+
+        Every level has the number of nodes of the last level, with unused nodes, so that one loop
+        body serves all levels.
         """
         are_categories = self.are_categories(codes.shape[0])
         example = lax.iota(jnp.int32, codes.shape[1])
         terms = signed.astype(jnp.float64)
         terms = jnp.stack([terms, jnp.abs(terms)], axis=1)
 
-        def grow(place: Array, _: None) -> tuple[Array, tuple[Array, Array]]:
-            feature, split = self._best_splits(codes, are_categories, place, terms)
-            own = feature[place]
+        def grow(node: Array, _: None) -> tuple[Array, tuple[Array, Array]]:
+            feature, split = self._best_splits(codes, are_categories, node, terms)
+            own = feature[node]
             right = cuts.is_right(
-                codes[own, example], split[place], are_categories[own], self.num_cuts
+                codes[own, example], split[node], are_categories[own], self.num_cuts
             )
-            return 2 * place + right.astype(jnp.int32), (feature, split)
+            return 2 * node + right.astype(jnp.int32), (feature, split)
 
         _, levels = loops.scan(grow, jnp.zeros_like(example), None, length=self.max_depth)
         feature, split = (
@@ -56,24 +58,27 @@ class GreedyTrees(Trees):
         return feature, split
 
     def _best_splits(
-        self, codes: Array, are_categories: Array, place: Array, terms: Array
+        self, codes: Array, are_categories: Array, node: Array, terms: Array
     ) -> tuple[Array, Array]:
-        """The feature and the split of least impurity for the node of each place, [2^(d - 1)]."""
-        num_places, num_codes = 2 ** (self.max_depth - 1), self.num_cuts + 2
+        """Returns the feature and the split of smallest impurity for each node, [2^(d - 1)].
+
+        `node` [m] is the node that each example reaches, an index within the level.
+        """
+        num_nodes, num_codes = 2 ** (self.max_depth - 1), self.num_cuts + 2
 
         def gains_of(_: None, part: tuple[Array, Array]) -> tuple[None, Array]:
             row, has_categories = part
-            sums = jnp.zeros((num_places * num_codes, 2), jnp.float64)
-            sums = sums.at[place * num_codes + row.astype(jnp.int32)].add(terms)
-            sums = sums.T.reshape(2, num_places, num_codes)
+            sums = jnp.zeros((num_nodes * num_codes, 2), jnp.float64)
+            sums = sums.at[node * num_codes + row.astype(jnp.int32)].add(terms)
+            sums = sums.T.reshape(2, num_nodes, num_codes)
             whole = reduce.total(sums)[..., None]
             right = cuts.right_sums(sums, has_categories)
-            least = whole[1:] * _ROUNDING * (len(place) + num_codes)
+            least = whole[1:] * _ROUNDING * (len(node) + num_codes)
             return None, _gain(right, whole - right, least)
 
         _, gains = loops.scan(gains_of, None, (codes, are_categories))
         num_splits = gains.shape[-1]
-        gains = jnp.swapaxes(gains, 0, 1).reshape(num_places, -1)
+        gains = jnp.swapaxes(gains, 0, 1).reshape(num_nodes, -1)
         greatest = reduce.largest(gains)
         best = numerics.first_true(gains == greatest[:, None]).astype(jnp.int32)
         can_split = greatest > -jnp.inf
@@ -82,8 +87,12 @@ class GreedyTrees(Trees):
 
 
 def _gain(right: Array, left: Array, least: Array) -> Array:
-    """S^2 / W of both sides, of sums S and W [2, ...]; -inf where a side has at most the weight
-    `least`.
+    """Returns the sum of S^2 / W over both sides; -inf if the weight of a side is within rounding.
+
+    Args:
+      right: [2, ...], the sums S and W of the right side.
+      left: [2, ...], the sums S and W of the left side.
+      least: the rounding error of a weight.
     """
     sums, weights = jnp.stack([right, left], axis=1)
     has_weight = weights > least

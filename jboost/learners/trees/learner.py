@@ -1,5 +1,7 @@
-"""What all learners of trees share: quantised features, one proposal from the splits of a tree, and
-the outputs of a tree.
+"""The base class of the learners of trees.
+
+It quantises the features, makes a proposal from the splits of a tree, and computes the outputs of a
+tree.
 
 The nodes of a tree of depth d are numbered level by level: the root is 0, and the children of node
 i are 2 i + 1 on the left side and 2 i + 2 on the right side. Its 2^d leaves are numbered from left
@@ -25,12 +27,11 @@ from jboost.learners.trees import cuts
 
 
 class Tree(NamedTuple):
-    """A decision tree of depth d. A number goes to the right side of a node where it is above the
-    threshold, a category where it is equal to it, and a missing value where `missing_right` is
-    True.
+    """A decision tree of depth d.
 
-    A node with the threshold +inf and `missing_right` False splits nothing: all go to its left
-    side.
+    At a node, a number goes to the right side if it is above the threshold, a category if it equals
+    the threshold, and a missing value if `missing_right` is True. A node with the threshold +inf
+    and `missing_right` False sends all examples to the left side.
     """
 
     feature: Array  # [2^d - 1] int32
@@ -45,9 +46,8 @@ class TreesState(NamedTuple):
     codes: Array  # [N, m] uint8, see `cuts`
     thresholds: Array  # [N, B]
     labels: Array  # [m] +1 or -1, 0 on padding
-    # [] bool, on the examples that count:
-    has_split: Array  # whether a feature has two codes
-    has_missing: Array  # whether a value is missing
+    has_split: Array  # [] bool, whether a feature has two codes on the unmasked examples
+    has_missing: Array  # [] bool, whether a value of the unmasked examples is missing
 
 
 class Splits(NamedTuple):
@@ -68,10 +68,10 @@ class Trees(Learner):
 
     @abc.abstractmethod
     def search(self, state: TreesState, signed: Array) -> Splits:
-        """The splits of a tree under signed example weights [m]."""
+        """Returns the splits of a tree for signed example weights [m]."""
 
     def init(self, key: Array | None, dataset: Dataset) -> TreesState:
-        """Finds the cuts of every feature, and the codes of all values; `key` is not used."""
+        """Computes the cuts of every feature and the codes of all values. `key` is not used."""
         del key
         boosting.validate_size(dataset)
         check.matrix("features", dataset.features)
@@ -102,7 +102,7 @@ class Trees(Learner):
         pair_weights: Array | None = None,
         costs: Array | None = None,
     ) -> Proposal:
-        """One tree. Its outputs are NaN if no feature has a cut."""
+        """Proposes one tree. Its outputs are NaN if no feature has a cut."""
         criteria.refuse_prices("learners.trees", pair_weights, costs)
         signed = example_weights * state.labels
         splits = self.search(state, signed)
@@ -119,7 +119,7 @@ class Trees(Learner):
         return Proposal(one_tree, outputs[None], edge[None], splits.upper_bound, state)
 
     def outputs(self, hypothesis: Tree, features: Array) -> Array:
-        """The outputs of a tree on features [k, N], [k]."""
+        """Returns the outputs [k] of a tree on features [k, N]."""
         features = jnp.asarray(features)
         check.matrix("features", features)
         are_categories = self.are_categories(features.shape[1])
@@ -138,11 +138,11 @@ class Trees(Learner):
         return hypothesis.leaves[node - (2**self.max_depth - 1)]
 
     def places(self, hypotheses: Tree) -> Array:
-        """The features of the nodes of each tree, -1 for nodes that split nothing."""
-        return jnp.where(_splits_nothing(hypotheses), -1, hypotheses.feature)
+        """Returns the features of the nodes of each tree, -1 for nodes without a split."""
+        return jnp.where(_has_no_split(hypotheses), -1, hypotheses.feature)
 
     def validate(self, dataset: Dataset) -> None:
-        """Raises ValueError if every feature is constant on the examples that count."""
+        """Raises ValueError if every feature is constant on the unmasked examples."""
         check.matrix("features", dataset.features)
         columns = np.asarray(dataset.features)[np.asarray(dataset.mask)]
         columns = columns.astype(jnp.result_type(float))
@@ -156,22 +156,22 @@ class Trees(Learner):
             )
 
     def outputs_are_signs(self, state: TreesState) -> Array:
-        """Always, [] bool."""
+        """Returns True, [] bool: all outputs are -1 or +1."""
         del state
         return jnp.ones((), bool)
 
     def never_abstains(self, state: TreesState) -> Array:
-        """Always, [] bool."""
+        """Returns True, [] bool: no output is 0."""
         del state
         return jnp.ones((), bool)
 
     def describe(self, hypothesis: Tree, names: Any) -> str:
-        """The tree in words, in one line. Subtrees whose leaves agree are one leaf."""
+        """Returns the tree as one line of text. Subtrees of equal leaves become one leaf."""
         tree = Tree(*(np.asarray(part) for part in hypothesis))
         return _text(tree, 0, names, self.categorical)
 
     def are_categories(self, num_features: int) -> Array:
-        """Whether each feature holds categories, [N] bool."""
+        """Returns whether each feature holds categories, [N] bool."""
         return jnp.asarray(np.isin(np.arange(num_features), self.categorical))
 
     def _validate_categorical(self, num_features: int) -> None:
@@ -182,7 +182,7 @@ class Trees(Learner):
             )
 
     def _leaf_of(self, splits: Splits, codes: Array) -> Array:
-        """The leaf [m] that each example reaches."""
+        """Returns the leaf [m] that each example reaches."""
         are_categories = self.are_categories(codes.shape[0])
         example = jnp.arange(codes.shape[1], dtype=jnp.int32)
 
@@ -200,9 +200,11 @@ class Trees(Learner):
         return node - (2**self.max_depth - 1)
 
     def _votes(self, leaf: Array, signed: Array) -> tuple[Array, Array]:
-        """The votes [2^d] of leaves, and the edge []: each votes the sign of its weighted sum of
-        labels, and a leaf whose sum is 0 that of the smallest subtree around it whose sum is not.
-        Call it in the 64-bit scope.
+        """Returns the votes [2^d] of the leaves, and the edge [].
+
+        The vote of a leaf is the sign of its weighted sum of labels. If the sum is 0, the vote is
+        the sign of the smallest enclosing subtree with a nonzero sum. Call the function with 64-bit
+        types enabled.
         """
         num_leaves = 2**self.max_depth
         sums = jnp.zeros((num_leaves,), jnp.float64).at[leaf].add(signed.astype(jnp.float64))
@@ -220,17 +222,17 @@ class Trees(Learner):
         return votes, reduce.total(jnp.abs(sums)).astype(signed.dtype)
 
 
-def _splits_nothing(tree: Tree) -> Any:
+def _has_no_split(tree: Tree) -> Any:
     return (tree.threshold == jnp.inf) & ~tree.missing_right
 
 
 def _text(tree: Tree, node: int, names: Any, categorical: tuple[int, ...]) -> str:
-    """The subtree of a node in words."""
+    """Returns the subtree of a node as text."""
     num_nodes = tree.feature.shape[0]
     if node >= num_nodes:
         return f"{float(tree.leaves[node - num_nodes]):+.0f}"
     left = _text(tree, 2 * node + 1, names, categorical)
-    if _splits_nothing(Tree(*(part[node : node + 1] for part in tree)))[0]:
+    if _has_no_split(Tree(*(part[node : node + 1] for part in tree)))[0]:
         return left
     right = _text(tree, 2 * node + 2, names, categorical)
     if left == right:
@@ -245,8 +247,10 @@ def _text(tree: Tree, node: int, names: Any, categorical: tuple[int, ...]) -> st
 
 
 def _condition(name: str, threshold: Any, is_category: bool) -> str:
-    """What puts a value on the right side. A feature whose name is a condition is taken for a bit
-    that is 1 where the condition holds.
+    """Returns the condition under which a present value goes to the right side.
+
+    A feature whose name is a condition is a bit that is 1 if the condition holds. Its text is the
+    name.
     """
     if words.is_condition(name) and not is_category and 0 <= threshold < 1:
         return name
