@@ -282,19 +282,30 @@ def _formulas() -> list[Row]:
     ]
 
 
+def _fitted_once(fit: Callable[[], Any]) -> Callable[[], Any]:
+    """The model of the first call, of concrete arrays even if that call is traced."""
+
+    @functools.cache
+    def model() -> Any:
+        with jax.ensure_compile_time_eval():
+            return jax.tree.map(np.asarray, fit())
+
+    return model
+
+
 def _models() -> list[Row]:
     features = _RNG.normal(size=(4, 2))
 
     # Fitted when a row is checked, not when the rows are listed: every run of the tests lists them.
-    @functools.cache
+    @_fitted_once
     def separator() -> Any:
         return jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
 
-    @functools.cache
+    @_fitted_once
     def vote() -> Any:
         return jboost.combine.fit([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
 
-    @functools.cache
+    @_fitted_once
     def ensemble() -> Any:
         dataset = jboost.make_dataset(_POINTS, [1, -1, 1])
         return jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=2).ensemble

@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command and ends the process.
 
     The exit status is 0 after success, 1 if `verify` finds a claim that is not proven, 2 after an
-    invalid input and 130 after Ctrl-C. An error is printed as one line on the standard error. If the environment variable JBOOST_TRACEBACK is set,
-    the traceback is printed.
+    invalid input and 130 after Ctrl-C. An error is printed as one line on the standard error. If
+    the environment variable JBOOST_TRACEBACK is set, the traceback is printed.
     """
     try:
         _run(arguments)
