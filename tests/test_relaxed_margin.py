@@ -214,7 +214,7 @@ def test_every_update_reaches_the_optimum_over_a_pool(update):
 
 @pytest.mark.slow
 def test_the_paper_s_step_keeps_its_promise():
-    """T <= 32 log(m) / eps^2 (Theorem 8)."""
+    """T <= 32 log(m) / eps^2 (Theorem 9)."""
     games = random_games(6, seed=21)
     tolerance = 0.3
     promised = int(32 * np.log(ROWS) / tolerance**2)

@@ -251,7 +251,7 @@ def fit(
       update: how votes move: "fully_corrective" over all columns seen, "pairwise" or "line_search"
         along one direction, or "analytic", the step of Shalev-Shwartz and Singer (2008). With p the
         least share of the weights, "analytic" is eps-accurate after at most 32 log(1 / p) / eps^2
-        rounds (Theorem 8, where all shares are 1 / m), and usually not much earlier.
+        rounds (Theorem 9, where all shares are 1 / m), and usually not much earlier.
       votes: g, the cost of votes; None for |w|_1 <= 1. Others require "fully_corrective".
       stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all
         where the learner proves a bound and over those seen where it proves none ("provable").
