@@ -20,11 +20,13 @@ from jboost.cli.option import (
     LPBOOST,
     METHODS,
     PAIR,
+    RELAXED_MARGIN,
     SLIPPER,
     SOFT_MARGINS,
     Option,
 )
 from jboost.cli.reading import READING_OPTIONS
+from jboost.cli.relaxations import RELAXATION_OPTIONS
 
 EMBEDDED = "sklearn:"
 AUTO = "auto"
@@ -77,6 +79,10 @@ class Settings:
     num_rounds: int | str  # a number or "cv"
     rules_for: str
     solver: str
+    relaxation: str
+    update: str
+    order: str
+    scale: float | None
     nu: tuple[float | str, ...]  # numbers or "cv"
     penalty: tuple[float | str, ...]  # numbers or "cv"
     validation: float  # 0 for folds
@@ -358,6 +364,7 @@ OPTIONS = (
         " with few hypotheses, interior-point suits devices, first-order is for very many rows.",
         methods=(LPBOOST,),
     ),
+    *RELAXATION_OPTIONS,
     Option(
         "nu",
         float,
@@ -403,8 +410,8 @@ OPTIONS = (
         float,
         AUTO,
         "Half-width R of the cube that hyperplanes are drawn from, in the unit of the columns"
-        " (scale them first); auto: the least for the rows.",
-        methods=(EXAMPLE_WEIGHTS,),
+        " (scale them first); auto: the least for the rows. Of --relaxation norm-ball the radius.",
+        methods=(EXAMPLE_WEIGHTS, RELAXED_MARGIN),
         low=0,
         low_open=True,
         metavar="R",
