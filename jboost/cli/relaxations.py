@@ -74,8 +74,8 @@ class Relaxing:
     relaxation: str = SOFT
     update: str = UPDATES[0]
     order: str = "2"
-    radius: float | None = None
-    scale: float | None = None
+    radius: Any = None  # a number; None where the relaxation has none
+    scale: Any = None  # as the radius
 
     def make(self, nu: ArrayLike) -> Any:
         """The relaxation as an object of `jboost.relaxations`."""
