@@ -723,6 +723,13 @@ def test_update_chooses_how_votes_move(run):
     assert read_report()["boosting"]["certificate"]["quantity"] == "hard margin"
 
 
+@pytest.mark.slow
+def test_evaluate_takes_a_relaxation(run):
+    code, out, err = run("evaluate", *DATA, *RELAXED, "--relaxation", "hard", "--folds", "2")
+    assert (code, err) == (0, "")
+    assert "relaxed-margin" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -730,6 +737,10 @@ def test_update_chooses_how_votes_move(run):
         (("--relaxation", "norm-penalty"), "give --scale SCALE"),
         (("--relaxation", "entropy", "--scale", "1"), "give one --nu NU"),
         (("--relaxation", "hard", "--nu", "0.5"), "--nu is for --relaxation soft or entropy"),
+        (
+            ("--relaxation", "norm-ball", "--radius", "0.001"),
+            "radius",
+        ),
         (("--order", "1"), "--order is for --relaxation norm-ball or norm-penalty"),
         (("--radius", "1"), "--radius is for --relaxation norm-ball"),
     ],
