@@ -20,11 +20,13 @@ from jboost.cli.option import (
     LPBOOST,
     METHODS,
     PAIR,
+    RELAXED_MARGIN,
     SLIPPER,
     SOFT_MARGINS,
     Option,
 )
 from jboost.cli.reading import READING_OPTIONS
+from jboost.cli.relaxations import RELAXATION_OPTIONS
 
 EMBEDDED = "sklearn:"
 AUTO = "auto"
@@ -77,6 +79,10 @@ class Settings:
     num_rounds: int | str  # a number or "cv"
     rules_for: str
     solver: str
+    relaxation: str
+    update: str
+    order: str
+    scale: float | None
     nu: tuple[float | str, ...]  # numbers or "cv"
     penalty: tuple[float | str, ...]  # numbers or "cv"
     validation: float  # 0 for folds
@@ -362,6 +368,7 @@ OPTIONS = (
         " first-order: for very many rows.",
         methods=(LPBOOST,),
     ),
+    *RELAXATION_OPTIONS,
     Option(
         "nu",
         float,
@@ -407,8 +414,9 @@ OPTIONS = (
         float,
         AUTO,
         "Half-width R of the cube from which hyperplanes are drawn, in the unit of the columns"
-        " (scale them first). auto: the smallest that the rows allow.",
-        methods=(EXAMPLE_WEIGHTS,),
+        " (scale them first). auto: the smallest that the rows allow. With --relaxation norm-ball:"
+        " the radius of the ball.",
+        methods=(EXAMPLE_WEIGHTS, RELAXED_MARGIN),
         low=0,
         low_open=True,
         metavar="R",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jboost.cli import relaxations
 from jboost.cli.option import ANY_NUMBER, BOOSTERS, COMBINE, CV, L0, PAIR, SLIPPER, UNCUT, Option
 from jboost.cli.options import (
     EMBEDDED,
@@ -148,6 +149,7 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         )
     if filled["rounds"] is None:
         filled["rounds"] = L0_ROUNDS if filled["method"] == L0 else ROUNDS
+    relaxations.resolve(filled, is_flag)
     filled["nu"] = filled["nu"] or ((NU_OF_NETWORKS,) if filled["learner"] == "mlp" else (CV,))
     if CV in filled["margin"]:
         filled["margin"] = [*(value for value in filled["margin"] if value != CV), *MARGINS]

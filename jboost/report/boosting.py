@@ -19,23 +19,32 @@ _CLAIMS = {
     "adaboost": ("training error", "training error <= product of the normalisers"),
     "infoboost": ("training error", "training error <= product of the normalisers"),
 }
+_MARGINS = {
+    "hard": "hard margin",
+    "soft": "soft margin",
+    "norm-ball": "margin over a norm ball",
+    "norm-penalty": "margin plus a norm penalty",
+    "entropy": "margin with binary entropies",
+}
 _NUM_SHOWN = 12  # the largest number of rules in the text by default
 
 
-def describe_fit(fit: Fit, method: str, learner: str) -> dict[str, Any]:
+def describe_fit(fit: Fit, method: str, learner: str, relaxation: str = "soft") -> dict[str, Any]:
     """The numbers of a fit, ready for JSON.
 
     Args:
       fit: concrete, of any booster.
       method: the name of the booster on the command line.
       learner: the name of the learner on the command line.
+      relaxation: the name of the relaxation on the command line, of relaxed-margin.
     """
     return {
         "method": method,
         "learner": learner,
+        **({"relaxation": relaxation} if method == "relaxed-margin" else {}),
         "num_rounds": int(fit.num_rounds),
         "num_hypotheses": num_voting(fit.ensemble),
-        "certificate": certificate(fit, method),
+        "certificate": certificate(fit, method, relaxation),
     }
 
 
@@ -44,9 +53,12 @@ def num_voting(ensemble: Ensemble) -> int:
     return int(np.any(np.asarray(ensemble.votes) != 0, axis=1).sum())
 
 
-def certificate(fit: Fit, method: str) -> dict[str, Any]:
+def certificate(fit: Fit, method: str, relaxation: str = "soft") -> dict[str, Any]:
     """The proven bounds, with their meaning; infinite bounds are None."""
     quantity, meaning = _CLAIMS[method]
+    if method == "relaxed-margin":
+        quantity = _MARGINS[relaxation]
+        meaning = f"largest {quantity} of any vote"
     bounds = {
         name: float(value)
         for name, value in fit.certificate._asdict().items()

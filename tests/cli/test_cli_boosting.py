@@ -684,3 +684,69 @@ def test_an_end_in_the_middle_leaves_nothing(run, monkeypatch):
     monkeypatch.setattr("jboost.plots.plot_bounds", fail)
     assert run("fit", *DATA, "--method", "adaboost", *QUICK, "--output", "out")[0] == 130
     assert names_in(".") == ["data.csv"]
+
+
+# --- relaxations of the margin --------------------------------------------------------------------
+
+RELAXED = ("--method", "relaxed-margin", *QUICK)
+
+
+@pytest.mark.parametrize(
+    "case",
+    slow_but(
+        [
+            (("hard",), "hard margin"),
+            (("norm-ball", "--radius", "0.4"), "margin over a norm ball"),
+            (("norm-penalty", "--scale", "0.5", "--order", "inf"), "margin plus a norm penalty"),
+            (("entropy", "--scale", "0.1", "--nu", "0.5"), "margin with binary entropies"),
+        ],
+        (("norm-ball", "--radius", "0.4"), "margin over a norm ball"),
+    ),
+)
+def test_fit_reports_the_relaxation(run, case):
+    arguments, quantity = case
+    code, out, err = run("fit", *DATA, *RELAXED, "--relaxation", *arguments, "--output", "out")
+    assert (code, err) == (0, "")
+    report = read_report()
+    assert report["boosting"]["relaxation"] == arguments[0]
+    bounds = report["boosting"]["certificate"]
+    assert bounds["quantity"] == quantity
+    assert quantity in out
+    assert bounds["lower_bound"] <= bounds["upper_bound"]
+    assert report["nu"] is None
+
+
+@pytest.mark.slow
+def test_update_chooses_how_votes_move(run):
+    hard = ("--relaxation", "hard", "--output", "out")
+    assert run("fit", *DATA, *RELAXED, *hard, "--update", "line_search")[0] == 0
+    assert read_report()["boosting"]["certificate"]["quantity"] == "hard margin"
+
+
+@pytest.mark.slow
+def test_evaluate_takes_a_relaxation(run):
+    code, out, err = run("evaluate", *DATA, *RELAXED, "--relaxation", "hard", "--folds", "2")
+    assert (code, err) == (0, "")
+    assert "relaxed-margin" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--relaxation", "norm-ball"), "give --radius R"),
+        (("--relaxation", "norm-penalty"), "give --scale SCALE"),
+        (("--relaxation", "entropy", "--scale", "1"), "give one --nu NU"),
+        (("--relaxation", "hard", "--nu", "0.5"), "--nu is for --relaxation soft or entropy"),
+        (
+            ("--relaxation", "norm-ball", "--radius", "0.001"),
+            "radius",
+        ),
+        (("--order", "1"), "--order is for --relaxation norm-ball or norm-penalty"),
+        (("--radius", "1"), "--radius is for --relaxation norm-ball"),
+    ],
+)
+def test_relaxation_refuses_bad_combinations(run, arguments, message):
+    code, _, err = run("fit", *DATA, *RELAXED, *arguments, "--output", "out")
+    assert code != 0
+    assert message in err
+    assert not Path("out").exists()

@@ -19,9 +19,9 @@ from jboost.cli.boosting import features, nu_choice
 from jboost.cli.boosting import method as boost
 from jboost.cli.boosting.nu_choice import Choice
 from jboost.cli.inputs import Examples, Source
-from jboost.cli.option import SOFT_MARGINS
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
+from jboost.cli.relaxations import has_soft_margin
 from jboost.report import boosting, build, verdict
 from jboost.report.rules import Rule
 
@@ -54,7 +54,9 @@ def fit(settings: Settings, say: Any) -> None:
     _refuse(fitted, settings)
 
     losses = build.losses([make_rule(fitted, settings)], examples.in_float64(), others)
-    described = boosting.describe_fit(fitted, settings.method, settings.learner)
+    described = boosting.describe_fit(
+        fitted, settings.method, settings.learner, settings.relaxation
+    )
     description = {
         **described,
         "verdict": _assess(described["certificate"], losses, examples, choice, settings),
@@ -79,7 +81,7 @@ def fit(settings: Settings, say: Any) -> None:
                 features.left_out_notes(source.table, settings),
             ),
             "boosting": description,
-            "nu": nu_choice.describe(choice) if settings.method in SOFT_MARGINS else None,
+            "nu": nu_choice.describe(choice) if has_soft_margin(settings) else None,
             "rules": boosting.rules(fitted.ensemble, seen.names),
             "losses": losses,
         },
@@ -91,7 +93,7 @@ def fit(settings: Settings, say: Any) -> None:
 def _choose(source: Source, seconds: dict[str, float], settings: Settings) -> Choice:
     """Chooses nu by cross-validation if the method has a soft margin and several values."""
     candidates = nu_choice.values(settings)
-    if settings.method not in SOFT_MARGINS or len(candidates) == 1:
+    if not has_soft_margin(settings) or len(candidates) == 1:
         return Choice(candidates[0])
     with (
         timed(seconds, "choice of nu"),
@@ -126,7 +128,7 @@ def _assess(
     _, labels, weights = examples.in_float64()
     reasons: list[str] = []
     remedy = "more --rounds, another --learner, or other columns"
-    if settings.method in SOFT_MARGINS:
+    if has_soft_margin(settings):
         reasons = verdict.soft_margin_reasons(bounds)
         is_exhausted = bool(choice.losses) and not any(
             row["says_something"] for row in choice.losses
@@ -169,7 +171,7 @@ def _draw(fitted: Fit, examples: Examples, settings: Settings, folder: Path) -> 
         )
     )
     upper = np.where(np.isfinite(upper), upper, seen)
-    quantity = boosting.certificate(fitted, settings.method)["quantity"]
+    quantity = boosting.certificate(fitted, settings.method, settings.relaxation)["quantity"]
     plots.plot_bounds(
         lower, upper, path=folder / GAP, title=f"Certified bounds: {title}", quantity=quantity
     )

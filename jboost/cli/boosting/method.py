@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jboost import adaboost, infoboost, learners, lp, lpboost, relaxations, relaxed_margin
+from jboost import adaboost, infoboost, learners, lp, lpboost, relaxed_margin
 from jboost.base.boosting import Ensemble, Fit
 from jboost.base.predict import predict_scores
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -19,6 +19,7 @@ from jboost.cli import checkpointing, limits, sizes
 from jboost.cli.inputs import Examples
 from jboost.cli.option import ADABOOST, LPBOOST, RELAXED_MARGIN
 from jboost.cli.options import Settings
+from jboost.cli.relaxations import Relaxing, relaxing_of
 from jboost.lpboost.master import Config
 
 _HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2  # the network of --learner mlp, trained by Adam
@@ -39,12 +40,18 @@ class Plan:
     max_depth: int
     rounds: int
     solver: str
+    relaxing: Relaxing
 
 
 def plan_of(settings: Settings) -> Plan:
     """Returns the static arguments for the options."""
     return Plan(
-        settings.method, settings.learner, settings.max_depth, settings.rounds, settings.solver
+        settings.method,
+        settings.learner,
+        settings.max_depth,
+        settings.rounds,
+        settings.solver,
+        relaxing_of(settings),
     )
 
 
@@ -122,7 +129,8 @@ def _method_of(
     options: dict[str, Any] = {"key": key, "max_rounds": plan.rounds}
     if plan.method == RELAXED_MARGIN:
         return relaxed_margin, options | {
-            "relaxation": relaxations.soft_margin(nu=nu),
+            "relaxation": plan.relaxing.make(nu),
+            "update": plan.relaxing.update,
             "tolerance": tolerance,
         }
     if plan.method == LPBOOST:
