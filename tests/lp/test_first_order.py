@@ -273,7 +273,7 @@ def test_a_solution_is_a_warm_start(x64):
     again = solve(problem, 1e-6, initial=solution)
     assert int(again.num_iterations) == CONFIG.iterations_per_check
     assert int(again.status) == Status.OPTIMAL
-    with pytest.raises(ValueError, match="initial.primal has length 61: at most 3"):
+    with pytest.raises(ValueError, match="initial.primal has length 61: expected at most 3"):
         solve(make_program(np.ones(3), np.ones((30, 3)), row_lower=1.0), 1e-6, initial=solution)
 
 
