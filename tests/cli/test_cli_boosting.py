@@ -585,7 +585,7 @@ def test_user_errors_are_one_line(run, arguments, message):
             [2.5] * ROWS,
             (
                 "column 'a' holds 2.5 in row 1: the learner pool requires outputs in [-1, 1]: scale"
-                " the column, or take --learner stumps"
+                " the column, or use --learner stumps"
             ),
         ),
         ("pool", [None, *[0.0] * (ROWS - 1)], "column 'a' has no value in row 1"),

@@ -261,11 +261,11 @@ def test_bits_that_do_not_fit_into_memory_are_refused_with_what_would(folder, mo
         f"long.csv: {2 * (2 * ROWS - 1)} Boolean conditions on {2 * ROWS} rows take about 0.0"
         " GB, and there are 0.0 GB" in err
     )
-    most = int(err.split("take --cuts quantiles with --quantiles ")[1].split()[0])
+    most = int(err.split("use --cuts quantiles with --quantiles ")[1].split()[0])
     assert 1 < most < 2 * ROWS
     monkeypatch.setattr(memory, "of_device", lambda: 1000)
     assert (
-        "take fewer rows, or --ignore for columns of many categories"
+        "use fewer rows, or --ignore for columns of many categories"
         in run_in(folder, *asked, "--cuts", "midpoints")[2]
     )
     assert not (folder / "other").exists()
