@@ -69,6 +69,14 @@ CHECKED = {
 }
 
 
+# Random forests are among scikit-learn's own exceptions: their bootstrap draws rows.
+_DRAWS_ROWS = (
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
+)
+EXPECTED_FAILURES = {"MarginThinner": _DRAWS_ROWS}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKED)
 def test_check_estimator_passes(name):
@@ -77,6 +85,7 @@ def test_check_estimator_passes(name):
         result["check_name"]: str(result["exception"])
         for result in results
         if result["status"] not in ("passed", "skipped")
+        and result["check_name"] not in EXPECTED_FAILURES.get(name, ())
     }
     assert failed == {}
     assert len(results) > 40

@@ -116,13 +116,15 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores [k], in [-1, 1] on the rows of `fit`."""
         check_is_fitted(self)
-        members = [_members(self.estimator_)[index] for index in self.kept_]
-        scaled = _outputs(members, X) / self._scales[self.kept_]
-        return scaled @ self.coefficients_[self.kept_]
+        # one member checks the rows even if none votes, as where the best soft margin is 0
+        used = self.kept_ if len(self.kept_) else np.zeros(1, int)
+        members = [_members(self.estimator_)[index] for index in used]
+        return _outputs(members, X) / self._scales[used] @ self.coefficients_[used]
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of each row, [k]: `classes_[1]` where the score is positive."""
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+        is_second = self.decision_function(X) > 0
+        return self.classes_[is_second.astype(int)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
