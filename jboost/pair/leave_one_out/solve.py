@@ -415,7 +415,7 @@ def _count_occurrences(
     near: Near,
     members: Array,
     occurrences: Occurrences,
-    counted: Array,
+    verdicts: Array,
     counts: tuple[Array, Array],
 ) -> tuple[Array, Array]:
     place = lax.iota(jnp.int32, instance.x.shape[0])
@@ -431,7 +431,7 @@ def _count_occurrences(
         merged = (place == occurrences.merged[index, 0]) | (place == occurrences.merged[index, 1])
         counted = members & matters_to(instance, near, row) & ~(is_optimal & merged)
         number = jnp.where(counted, num_centres - at_centre.astype(jnp.int32), 0)
-        verdict = counted[row]
+        verdict = verdicts[row]
         return right + jnp.where(verdict, number, 0), wrong + jnp.where(verdict, 0, number)
 
     count = jnp.minimum(occurrences.count, occurrences.split.shape[0])

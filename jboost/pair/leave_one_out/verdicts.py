@@ -98,8 +98,8 @@ def add_verdicts(
       floor: (tally, points that the split matters to) -> gap. Gaps up to this one need not be
         computed exactly; negative if all must be.
     """
-    num_rows, size = near.splits.on_own_side.shape
-    place, rows = lax.iota(jnp.int32, size), lax.iota(jnp.int32, num_rows)
+    capacity, size = near.splits.on_own_side.shape
+    place, rows = lax.iota(jnp.int32, size), lax.iota(jnp.int32, capacity)
     excess = near.splits.losses - near.optimum
     matters = _matters(instance, near, near.splits.on_own_side, excess[:, None])
     matters = reduce.any_true(matters, axis=1) & (rows < _filled(near.splits))
@@ -114,7 +114,7 @@ def add_verdicts(
 
     def step(carry: tuple[_Enumeration, Tally]) -> tuple[_Enumeration, Tally]:
         state, tally = carry
-        row = order[jnp.minimum(state.rank, num_rows - 1)]
+        row = order[jnp.minimum(state.rank, capacity - 1)]
         split = near.splits.on_own_side[row]
         is_optimal = near.splits.losses[row] == near.optimum
         relevant = matters_to(instance, near, row)
