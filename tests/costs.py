@@ -2,7 +2,8 @@
 
 `scripts/test` runs in some minutes what takes little time: every example of the documentation, the
 contract of every public algorithm, and all other tests below `MOST_SECONDS`. `scripts/test --all`
-adds the tests above that, and those marked slow. `scripts/test --exhaustive` adds the tests marked
+adds the tests above that, and those marked slow. Continuous integration runs the tests that are not
+marked slow, whatever their costs. `scripts/test --exhaustive` adds the tests marked
 slow that take more than `MOST_SLOW_SECONDS`.
 
 `tests/costs.txt` has the seconds of tests above `MOST_SECONDS`; a test that is not in it is taken
@@ -31,8 +32,8 @@ def read(path: Path = FILE) -> dict[str, float]:
 
 
 def mark(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
-    """Marks tests by their costs: `slow` those above `MOST_SECONDS`, and `exhaustive` those that
-    are marked slow already and are above `MOST_SLOW_SECONDS`.
+    """Marks tests by their costs: `slow` and `moderate` those above `MOST_SECONDS`, and
+    `exhaustive` those that are marked slow already and are above `MOST_SLOW_SECONDS`.
     """
     for item in items:
         cost = seconds.get(item.nodeid, 0.0)
@@ -41,6 +42,7 @@ def mark(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
                 item.add_marker("exhaustive")
         elif cost > MOST_SECONDS and _may_be_left_out(item):
             item.add_marker("slow")
+            item.add_marker("moderate")
 
 
 def _may_be_left_out(item: pytest.Item) -> bool:

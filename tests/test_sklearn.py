@@ -78,6 +78,7 @@ EXPECTED_FAILURES = {"MarginThinner": _DRAWS_ROWS}
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CHECKED)
 def test_check_estimator_passes(name):
     results = check_estimator(CHECKED[name], on_fail=None, on_skip=None)
