@@ -65,6 +65,7 @@ NOT_ALGORITHMS = {
     "drive": "progress and time limits on the host",
     "ensemble": "evaluates a model",
     "export": "models as code and data",
+    "verify": "exact arithmetic on the host",
     "files": "model files",
     "folds": "draws folds",
     "learners": "make the learners that `fit` takes",

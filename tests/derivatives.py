@@ -666,6 +666,7 @@ EXEMPT = {
     "status": "text",
     "unstack": "makes records",
     "validate": "checks values on the host",
+    "verify": "exact arithmetic on the host",
     **{
         f"{package}.{name}": "as `adaboost.init`"
         for package in ("adaboost", "infoboost", "l0", "lpboost", "relaxed_margin", "slipper")
