@@ -300,12 +300,12 @@ def test_ctrl_c_ends_the_choice_with_what_was_tried(hard, monkeypatch):
         (
             {"lower_bound": 0.0, "upper_bound": 0.004, "seen_upper_bound": 0.002},
             0.1,
-            ["soft margin is 0", "the best is 0.004 at most"],
+            ["soft margin is 0", "the largest possible is at most 0.004"],
         ),
         (
             {"lower_bound": -1e-9, "upper_bound": None, "seen_upper_bound": 0.03},
             0.1,
-            ["soft margin is 0", "the best is 0.03 at most"],
+            ["soft margin is 0", "the largest possible is at most 0.03"],
         ),
         (
             {"lower_bound": 0.2, "upper_bound": 0.21, "seen_upper_bound": 0.21},
