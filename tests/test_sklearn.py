@@ -21,7 +21,12 @@ from sklearn.ensemble import (
 )
 from sklearn.inspection import partial_dependence, permutation_importance
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    cross_val_score,
+    train_test_split,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -272,7 +277,24 @@ def test_early_stopping_keeps_the_best_round():
         early_stopping=True, validation_fraction=0.3, n_iter_no_change=3
     )
     model.fit(X, y)
-    assert 1 <= model.n_iter_ < 20
+    rows = tables.merge(X, (y == "yes").astype(int), np.ones(len(y)))
+    signs = rows.signs(1)
+    training, testing = train_test_split(
+        np.arange(200), test_size=60, stratify=signs, random_state=model._seed
+    )
+    seen, dataset = model.prepare(rows.among(training), signs[training])
+    losses = []
+    for num_rounds in range(1, 21):
+        fitted = jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=num_rounds)
+        scores = jboost.predict_scores(fitted.ensemble, seen.matrix(rows.table[testing]))
+        losses.append(((np.asarray(scores) > 0) != (signs[testing] > 0)).sum())
+    best = next(
+        place
+        for place in range(20)
+        if place + 4 > 20 or min(losses[place + 1 : place + 4]) >= min(losses[: place + 1])
+    )
+    assert best > 0
+    assert model.n_iter_ == 1 + int(np.argmin(losses[: best + 1]))
     with pytest.raises(ValueError, match="early_stopping holds out rows of each class"):
         model.fit([[1.0], [2.0]], [0, 1])
 
@@ -284,6 +306,15 @@ def test_max_seconds_ends_a_fit_and_warm_start_goes_on():
     assert model.n_iter_ < 20
     model.set_params(max_seconds=None).fit(X, y)
     assert model.decision_function(X).tolist() == whole.decision_function(X).tolist()
+
+
+def test_warm_start_of_other_options_begins_anew():
+    X, y = noisy(60)
+    model = js.LPBoostClassifier(nu=0.8, warm_start=True, calibration=None).fit(X, y)
+    model.set_params(nu=0.3).fit(X, y)
+    fresh = js.LPBoostClassifier(nu=0.3, warm_start=True, calibration=None).fit(X, y)
+    assert model.decision_function(X).tolist() == fresh.decision_function(X).tolist()
+    assert len(model._new_states) == 1
 
 
 # --- other estimators -----------------------------------------------------------------------------
@@ -374,6 +405,11 @@ def test_models_survive_pickle_and_files(tmp_path):
         assert str(copy.rules_) == str(model.rules_)
     with pytest.raises(ValueError, match="cv is a GroupKFold"):
         js.save(model.set_params(cv=GroupKFold()), tmp_path / "other.npz")
+    metadata = jboost.files.load_metadata(tmp_path / "model.npz")
+    metadata["estimator"]["parameters"]["max_round"] = 3
+    jboost.files.save({"votes": []}, tmp_path / "damaged.npz", metadata=metadata)
+    with pytest.raises(ValueError, match=r"damaged.npz: the estimator in the file is damaged"):
+        js.load(tmp_path / "damaged.npz")
     jboost.files.save(model.votes_[0].ensemble, tmp_path / "plain.npz")
     with pytest.raises(ValueError, match="holds no estimator"):
         js.load(tmp_path / "plain.npz")
@@ -444,6 +480,8 @@ def test_bad_data_are_refused_in_the_words_of_scikit_learn():
         clone(FIRST).fit(X, y, sample_weight=np.zeros(30))
     with pytest.raises(ValueError, match="infinity"):
         clone(FIRST).fit(np.where(X > 1, np.inf, X), y)
+    with pytest.raises(ValueError, match="max_rules is None"):
+        js.RuleClassifier(vote="relaxed", max_rules=None).fit(X, y)
     with pytest.raises(ValueError, match="max_order is 4"):
         js.RuleClassifier(max_order=4).fit(X, y)
     with pytest.raises(ValueError, match="Input contains NaN"):

@@ -43,6 +43,13 @@ def _has_probabilities(estimator: Any) -> bool:
     return True
 
 
+def _covered(votes: Sequence[Any], table: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Whether anything votes on each row, [k, V] bool, for the scores [k, V]."""
+    return np.stack(
+        [vote.covers(table, scores[:, index]) for index, vote in enumerate(votes)], axis=1
+    )
+
+
 def _is_cv(value: Any) -> bool:
     return isinstance(value, str) and value == CV
 
@@ -135,7 +142,8 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         table = tables.read_features(self, X, reset=False)
         if len(self.classes_) == 1:
             return np.ones((len(table), 1))
-        scores, covered = self._scores(table), self._covered(self.votes_, table)
+        scores = self._scores(table)
+        covered = _covered(self.votes_, table, scores)
         found = np.stack(
             [
                 calibrate(scores[:, index], covered[:, index])
@@ -229,21 +237,18 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             return np.zeros((len(table), 1))
         return np.stack([vote.scores(table) for vote in self.votes_], axis=1)
 
-    def _covered(self, votes: Sequence[Any], table: np.ndarray) -> np.ndarray:
-        """Whether anything votes on each row, [k, V] bool."""
-        return np.stack([vote.covers(table) for vote in votes], axis=1)
-
     def _score(self, votes: Sequence[Any], rows: Rows) -> _Scored:
         if not votes:
             empty = np.zeros((len(rows.codes), 0))
             return _Scored(empty, empty.astype(bool), rows.codes, rows.weights)
         scores = np.stack([vote.scores(rows.table) for vote in votes], axis=1)
-        return _Scored(scores, self._covered(votes, rows.table), rows.codes, rows.weights)
+        return _Scored(scores, _covered(votes, rows.table, scores), rows.codes, rows.weights)
 
     def _choose(self, parts: list[Fold], watch: Watch) -> tuple[dict[str, Any], _Scored | None]:
         """The options of the fit, and the scores of held-out rows under them.
 
-        Of several values the one of least held-out loss is taken; among equals the first.
+        Of several values the one of least held-out loss is taken; among equals the first. Without
+        folds, because a class has one row, it is the middle one.
         A choice that the time limit ends has the best value so far.
         """
         candidates = self._candidates()

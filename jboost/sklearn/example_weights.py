@@ -14,6 +14,7 @@ from jboost.base.padding import shared_size
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status, explain
 from jboost.example_weights import ExampleWeightModel
+from jboost.example_weights.defaults import PENALTY_FACTORS, smallest_cube
 from jboost.sklearn import features, tables
 from jboost.sklearn.base import CV, VoteClassifier
 from jboost.sklearn.features import Features, padded_rows
@@ -21,9 +22,6 @@ from jboost.sklearn.tables import Rows
 from jboost.sklearn.watch import Watch
 
 AUTO = "auto"
-_SLACK = 1 + 1e-5  # keeps points inside the cube after rounding to float32
-# C is such a multiple of 1 / m: at 1 all margins count alike. Round numbers; not tuned.
-_FACTORS = (2.0, 4.0, 8.0)
 _LEAST_ROWS, _ROWS_DOUBLE_TO = 128, 512  # padded sizes: programs are shared among few of them
 _scores = jax.jit(predict_scores)
 
@@ -64,7 +62,7 @@ class PointsVote:
         found = _scores(self.model, np.pad(points, ((0, rows), (0, 0))))
         return np.asarray(found, np.float64)[: len(points)]
 
-    def covers(self, table: np.ndarray) -> np.ndarray:
+    def covers(self, table: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """Every row is covered, [k] bool."""
         return np.ones(len(table), bool)
 
@@ -101,7 +99,7 @@ class ExampleWeightsClassifier(VoteClassifier):
     """
 
     # a penalty of "cv" is chosen as a multiple of 1 / m
-    _grids = MappingProxyType({"penalty": _FACTORS})
+    _grids = MappingProxyType({"penalty": PENALTY_FACTORS})
     class_weight = None
     false_positive_cost = false_negative_cost = 1.0
 
@@ -128,7 +126,10 @@ class ExampleWeightsClassifier(VoteClassifier):
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Any:  # type: ignore[override]
         """Fits the estimator; see `VoteClassifier.fit`. There are no weights."""
-        return super().fit(X, y, groups=groups)
+        super().fit(X, y, groups=groups)
+        if self.penalty == CV and self.votes_:
+            self.options_ = {"penalty": float(self.votes_[0].model.penalty)}
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -149,7 +150,8 @@ class ExampleWeightsClassifier(VoteClassifier):
             )
         penalty = options["penalty"]
         penalty = min(1.0, penalty / count) if self.penalty == CV else penalty
-        centre, radius = _cube(points, self.radius)
+        centre, radius = smallest_cube(points)
+        radius = radius if self.radius == AUTO else float(self.radius)
         missing = shared_size(count, least=_LEAST_ROWS, doubles_to=_ROWS_DOUBLE_TO) - count
         model = _fit(
             np.pad(points, ((0, missing), (0, 0)), mode="edge"),
@@ -169,18 +171,6 @@ class ExampleWeightsClassifier(VoteClassifier):
 def _points(seen: Features, table: np.ndarray) -> np.ndarray:
     """The rows as points [k, d], without padding: the measure depends on the dimension."""
     return seen.matrix(table)[:, : max(seen.size, 1)]
-
-
-def _cube(points: np.ndarray, radius: Any) -> tuple[np.ndarray, float]:
-    """The centre [d] and the radius of the cube that hyperplanes are drawn from."""
-    centre = points.mean(axis=0, dtype=np.float64).astype(points.dtype)
-    if radius != AUTO:
-        return centre, float(radius)
-    # the hyperplane between two points of the cube has its nearest point to the centre inside it
-    centred = (points - centre).astype(np.float64)
-    reach = np.abs(centred).max(axis=1, initial=0) + np.linalg.norm(centred, axis=1)
-    least = float(reach.max(initial=0)) / 2 * _SLACK
-    return centre, least or 1.0
 
 
 @jax.jit

@@ -141,6 +141,8 @@ class RuleClassifier(_BitsClassifier):
         super()._validate()
         if self.vote not in _VOTES:
             raise ValueError(f"vote is {self.vote!r}: expected 'sparse' or 'relaxed'")
+        if self.vote == "relaxed" and self.max_rules is None:
+            raise ValueError("max_rules is None: the vote 'relaxed' needs a number")
         if self.max_order != CV and self.max_order not in range(1, _MOST_ORDER + 1):
             raise ValueError(
                 f"max_order is {self.max_order!r}: expected 1, 2, 3 or 'cv'; jboost.l0.fit takes"

@@ -28,7 +28,6 @@ _ESTIMATORS: dict[str, type[RuleVoteClassifier]] = {
     )
 }
 _FIELD = "estimator"  # of the metadata of a file
-_NO_CERTIFICATE = None  # a file holds what predicts, and no certificate
 
 
 def save(estimator: RuleVoteClassifier, path: str | os.PathLike[str]) -> None:
@@ -60,11 +59,13 @@ def save(estimator: RuleVoteClassifier, path: str | os.PathLike[str]) -> None:
     check_is_fitted(estimator)
     parameters = estimator.get_params(deep=False)
     for name, value in parameters.items():
-        if not _is_json(value):
+        try:
+            json.dumps(value)
+        except TypeError:
             raise ValueError(
                 f"{name} is a {type(value).__name__}, which a file cannot hold: set it to None"
                 " before saving"
-            )
+            ) from None
     votes = [_described(vote) for vote in estimator.votes_]
     metadata = {
         "kind": type(estimator).__name__,
@@ -89,6 +90,16 @@ def load(path: str | os.PathLike[str]) -> RuleVoteClassifier:
     metadata = files.load_metadata(path).get(_FIELD)
     if not isinstance(metadata, dict) or metadata.get("kind") not in _ESTIMATORS:
         raise ValueError(f"{path}: the file holds no estimator of jboost.sklearn; use jboost.files")
+    votes = files.load(path)
+    try:
+        return _rebuilt(metadata, votes)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: the estimator in the file is damaged ({type(error).__name__}): save it again"
+        ) from error
+
+
+def _rebuilt(metadata: dict[str, Any], model: Any) -> RuleVoteClassifier:
     estimator = _ESTIMATORS[metadata["kind"]](**metadata["parameters"])
     estimator.classes_ = np.asarray(metadata["classes"], np.dtype(metadata["dtype"]))
     estimator.n_features_in_ = metadata["num_features"]
@@ -96,19 +107,8 @@ def load(path: str | os.PathLike[str]) -> RuleVoteClassifier:
         estimator.feature_names_in_ = np.asarray(metadata["names"], object)
     estimator.n_iter_, estimator.options_ = metadata["num_rounds"], metadata["options"]
     estimator.calibrators_ = [_read_calibration(one) for one in metadata["calibrators"]]
-    estimator.votes_ = [_read(one) for one in files.load(path)["votes"]]
+    estimator.votes_ = [_read(one) for one in model["votes"]]
     return estimator
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        return bool(json.loads(json.dumps(value)) == (list(value) if _is_tuple(value) else value))
-    except TypeError:
-        return False
-
-
-def _is_tuple(value: Any) -> bool:
-    return isinstance(value, tuple)
 
 
 def _described(vote: Any) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _read(entry: dict[str, Any]) -> Any:
     plain = tuple(int(column) for column in np.asarray(entry["plain"]))
     num_rounds, status = (int(count) for count in np.asarray(entry["counts"]))
     features = Features(plain, entry["binarizer"])
-    return Vote(features, entry["ensemble"], _NO_CERTIFICATE, num_rounds, status)
+    return Vote(features, entry["ensemble"], None, num_rounds, status)
 
 
 def _described_calibration(one: Calibration) -> dict[str, Any]:

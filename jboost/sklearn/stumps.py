@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import jax
@@ -9,8 +10,10 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from jboost import learners
+from jboost.base import boosting
 from jboost.base.boosting import Fit
 from jboost.base.types import Dataset
+from jboost.checkpoints import fingerprint
 from jboost.sklearn import features
 from jboost.sklearn.base import RuleVoteClassifier
 from jboost.sklearn.features import Features, padded_rows
@@ -49,6 +52,13 @@ class StumpsClassifier(RuleVoteClassifier):
     n_iter_no_change: int
     warm_start: bool
 
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Any:
+        """Fits the estimator; see `VoteClassifier.fit`."""
+        # the last states of the fits before this one and of this one, by rows and options
+        self._old_states = getattr(self, "_new_states", {}) if self.warm_start else {}
+        self._new_states: dict[str, Any] = {}
+        return super().fit(X, y, sample_weight, groups)
+
     def prepare(self, rows: Rows, signs: np.ndarray) -> tuple[Features, Dataset]:
         """The features of training rows, and the data set that the booster is called with."""
         seen = features.numbers_and_bits(rows, self._names(), self.categorical)
@@ -75,14 +85,15 @@ class StumpsClassifier(RuleVoteClassifier):
         if not (watch.is_needed or self.warm_start):
             fitted: Fit = booster.fit(dataset, _STUMPS, **options)
             return fitted
-        states = self.__dict__.setdefault("_states", {}) if self.warm_start else {}
-        name = _fingerprint(dataset)
+        run = fingerprint.make(booster.__name__, options, fingerprint.digest(dataset), {})
+        name = json.dumps(run, sort_keys=True)
 
         def on_step(state: Any, info: Any) -> bool:
-            states[name] = state
+            if self.warm_start:
+                self._new_states[name] = state
             return watch.on_step(state, info)
 
-        initial = states.get(name)
+        initial = self._old_states.get(name)
         return booster.fit(dataset, _STUMPS, on_step=on_step, initial=initial, **options)
 
     def _stopped_early(
@@ -111,17 +122,7 @@ class StumpsClassifier(RuleVoteClassifier):
             loss = held_out.weights[wrong].sum()
             best, least, num_idle = (vote, loss, 0) if loss < least else (best, least, num_idle + 1)
             is_over = not watch.on_step(state, info) or num_idle >= self.n_iter_no_change
-            if is_over or int(state.status) != 0:
+            if is_over or not boosting.unfinished(state):
                 break
         assert best is not None
         return best
-
-
-def _fingerprint(dataset: Dataset) -> bytes:
-    """A name of the data set, by its bytes."""
-    import hashlib
-
-    digest = hashlib.sha256()
-    for part in dataset:
-        digest.update(np.ascontiguousarray(part).tobytes())
-    return digest.digest()

@@ -14,7 +14,7 @@ from jboost.base.boosting import Ensemble, Fit
 from jboost.base.predict import predict_scores
 from jboost.sklearn.features import Features, padded_rows
 
-# The most scores of rules in memory at a time. A round number; not tuned.
+# Rows whose features and outputs are in memory at a time. A round number; not tuned.
 _ROWS_AT_ONCE = 1 << 16
 _scores = jax.jit(predict_scores)
 _outputs = jax.jit(ensemble_module.outputs)
@@ -49,17 +49,17 @@ class Vote:
             float(self.ensemble.constant)
         )
 
-    def covers(self, table: np.ndarray) -> np.ndarray:
-        """Whether a hypothesis or the constant votes on each row, [k] bool."""
+    def covers(self, table: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """Whether a hypothesis or the constant votes on each row of these scores, [k] bool."""
         covered = np.ones(len(table), bool)
         if float(self.ensemble.constant) == 0:  # a row without votes has the score 0
-            zeros = np.flatnonzero(self.scores(table) == 0)
-            covered[zeros] = self._has_votes(table[zeros])
+            zeros = np.flatnonzero(scores == 0)
+            for start in range(0, len(zeros), _ROWS_AT_ONCE):
+                rows = zeros[start : start + _ROWS_AT_ONCE]
+                covered[rows] = self._has_votes(table[rows])
         return covered
 
     def _has_votes(self, table: np.ndarray) -> np.ndarray:
-        if not len(table):
-            return np.zeros(0, bool)
         matrix = _pad_rows(self.features.matrix(table))
         outputs = np.asarray(_outputs(self.ensemble, matrix), np.float64)[:, : len(table)]
         votes = np.asarray(self.ensemble.votes)
@@ -91,6 +91,6 @@ class Constant:
         """The score of every row, [k]."""
         return np.full(len(table), self.score)
 
-    def covers(self, table: np.ndarray) -> np.ndarray:
+    def covers(self, table: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """Every row is covered, [k] bool."""
         return np.ones(len(table), bool)

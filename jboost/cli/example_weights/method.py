@@ -6,7 +6,7 @@ The numeric columns are the points. The penalty can be chosen by cross-validatio
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,10 +22,8 @@ from jboost.cli.option import CV
 from jboost.cli.options import AUTO, Settings
 from jboost.data.table import Table
 from jboost.example_weights import ExampleWeightModel
+from jboost.example_weights.defaults import PENALTY_FACTORS, Cube, smallest_cube
 
-# The candidates of --penalty cv are these numbers over the number of rows.
-_GRID = (1.5, 2.0, 3.0, 5.0, 9.0)
-_SLACK = 1.001  # factor of an automatic radius, so that rounding does not exclude a row
 _STREAM = 3  # random stream of the folds for the choice; `evaluate` uses another one
 
 
@@ -69,16 +67,6 @@ def read_examples(source: Source, names: tuple[str, ...], settings: Settings) ->
     return inputs.cast_examples(read_points(source.table, names), source, settings)
 
 
-class Cube(NamedTuple):
-    """The cube that defines the distribution of hyperplanes.
-
-    The point of a hyperplane nearest to the centre is uniform in the cube.
-    """
-
-    centre: np.ndarray  # [d], in the precision of the points
-    radius: float  # R, half the width
-
-
 def cube_for(points: np.ndarray, chosen: np.ndarray, settings: Settings) -> Cube:
     """Returns the cube around the mean of the chosen rows.
 
@@ -87,26 +75,8 @@ def cube_for(points: np.ndarray, chosen: np.ndarray, settings: Settings) -> Cube
     Raises:
       ValueError: if distances between the rows overflow.
     """
-    rows = points[chosen]
-    with np.errstate(over="ignore", invalid="ignore"):
-        centre = rows.mean(axis=0, dtype=np.float64).astype(points.dtype)
-        centred = (rows - centre).astype(np.float64)  # rounded in the precision of the fit first
-        least = (
-            float((np.abs(centred).max(axis=1) + np.linalg.norm(centred, axis=1)).max())
-            / 2
-            * _SLACK
-        )
-        # 4 * least bounds the length of every sum and difference of two points.
-        is_held = np.isfinite(points.dtype.type(4 * least))
-    if not is_held:
-        largest, precision = float(np.abs(rows).max()), settings.precision
-        raise ValueError(
-            f"the columns hold numbers up to {largest:.3g}, and distances between such rows"
-            f" overflow {precision}: rescale the columns"
-        )
-    if settings.radius != AUTO:
-        return Cube(centre, float(settings.radius))
-    return Cube(centre, least if least > np.finfo(points.dtype).tiny else 1.0)
+    cube = smallest_cube(points[chosen])
+    return cube if settings.radius == AUTO else cube._replace(radius=float(settings.radius))
 
 
 def fit(
@@ -167,9 +137,13 @@ def _fit(
 def penalties(settings: Settings, num_rows: int) -> tuple[float, ...]:
     """Returns the candidates of the penalty in increasing order.
 
-    "cv" stands for the values of `_GRID` over the number of rows.
+    "cv" stands for the values of `PENALTY_FACTORS` over the number of rows.
     """
-    grid = {min(1.0, factor / num_rows) for factor in _GRID} if CV in settings.penalty else set()
+    grid = (
+        {min(1.0, factor / num_rows) for factor in PENALTY_FACTORS}
+        if CV in settings.penalty
+        else set()
+    )
     return tuple(sorted(grid | {float(value) for value in settings.penalty if value != CV}))
 
 

@@ -1,0 +1,44 @@
+"""Values of the radius and of the penalty that fit given points, for the interfaces."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Candidates of the penalty are these numbers over the number of rows.
+PENALTY_FACTORS = (1.5, 2.0, 3.0, 5.0, 9.0)
+_SLACK = 1.001  # factor of the smallest radius, so that rounding does not exclude a row
+
+
+class Cube(NamedTuple):
+    """The cube from which the points of hyperplanes nearest to its centre are drawn."""
+
+    centre: np.ndarray  # [d], in the precision of the points
+    radius: float  # R, half the width
+
+
+def smallest_cube(points: np.ndarray) -> Cube:
+    """The cube around the mean of points [m, d] whose hyperplanes can separate any two of them.
+
+    Raises:
+      ValueError: if distances between the points overflow in their precision.
+
+    >>> import numpy as np
+    >>> cube = smallest_cube(np.array([[0.0], [4.0]], np.float32))
+    >>> cube.centre.tolist(), round(cube.radius, 3)
+    ([2.0], 2.002)
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        centre = points.mean(axis=0, dtype=np.float64).astype(points.dtype)
+        centred = (points - centre).astype(np.float64)  # rounded in the precision of the fit first
+        reach = np.abs(centred).max(axis=1) + np.linalg.norm(centred, axis=1)
+        radius = float(reach.max()) / 2 * _SLACK
+        # 4 * radius bounds the length of every sum and difference of two points.
+        is_held = np.isfinite(points.dtype.type(4 * radius))
+    if not is_held:
+        raise ValueError(
+            f"the columns hold numbers up to {float(np.abs(points).max()):.3g}, and distances"
+            f" between such rows overflow {points.dtype}: rescale the columns"
+        )
+    return Cube(centre, radius if radius > np.finfo(points.dtype).tiny else 1.0)
