@@ -60,7 +60,8 @@ def noisy(num_rows=120, num_columns=4, seed=0):
 
 CHECKED = {
     "AdaBoostClassifier": js.AdaBoostClassifier(max_rounds=20),
-    "InfoBoostClassifier": js.InfoBoostClassifier(max_rounds=20),
+    # without smoothing it undoes class weights of 1e7 : 1 in 20 rounds
+    "InfoBoostClassifier": js.InfoBoostClassifier(max_rounds=20, smoothing=1e-3),
     "LPBoostClassifier": js.LPBoostClassifier(),
     "RelaxedMarginClassifier": js.RelaxedMarginClassifier(),
     "RuleClassifier": js.RuleClassifier(calibration=None, max_rules=4, max_rounds=2),
