@@ -18,6 +18,7 @@ import jboost
 import stored_models
 from jboost import files, learners
 from jboost.data import binarization
+from jboost.files import registry
 from jboost.monomials import costs
 from jboost.pair.baselines import DistanceSeparator
 from jboost.pair.types import Separator, TradeOff
@@ -129,7 +130,7 @@ def test_other_models_register_with_one_line(path, monkeypatch):
         ValueError, match="model is a Twins: the types that can be saved are Binarizer, .*Separator"
     ):
         files.save(model, path)
-    monkeypatch.setattr(files, "_TYPES", dict(files._TYPES))
+    monkeypatch.setattr(registry, "TYPES", dict(registry.TYPES))
     files.register(Twins)
     files.save(model, path)
     loaded = files.load(path)
@@ -138,7 +139,7 @@ def test_other_models_register_with_one_line(path, monkeypatch):
         np.array_equal(before, after)
         for before, after in zip(jax.tree.leaves(model), jax.tree.leaves(loaded), strict=True)
     )
-    monkeypatch.delitem(files._TYPES, "Twins")
+    monkeypatch.delitem(registry.TYPES, "Twins")
     with pytest.raises(
         ValueError,
         match="holds a Twins, which this jboost does not know; it knows Column, .*Separator",
@@ -410,7 +411,7 @@ def test_binarizers_keep_their_64_bits_and_words(path):
 
 
 def test_hypotheses_of_ones_own(path, monkeypatch):
-    monkeypatch.setattr(files, "_TYPES", dict(files._TYPES))
+    monkeypatch.setattr(registry, "TYPES", dict(registry.TYPES))
     learner = learners.register(Guesses, static=("size",))(3)
     model, _ = make_ensemble(learner, {"a": Guess(jnp.ones(1)), "b": (jnp.zeros((1, 0)), [])})
     with pytest.raises(
@@ -479,7 +480,7 @@ def test_stored_files_are_of_every_kind_that_is_registered():
             r'"type": "(\w+)"', zipfile.ZipFile(path).read("header.json").decode()
         )
     }
-    assert {kind.__name__ for kind in (*files._KNOWN, *files._KNOWN_RECORDS)} - types <= {
+    assert {kind.__name__ for kind in (*registry.KNOWN, *registry.KNOWN_RECORDS)} - types <= {
         "Rademacher",
         "SearchConfig",
     }
