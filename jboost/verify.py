@@ -65,6 +65,7 @@ _STATUSES = (
     "CAPACITY_LIMIT",
     "LOCAL_OPTIMUM",
     "ENOUGH",
+    "UNSOLVED_RELAXATION",
 )  # by code, as in `jboost.status`
 
 

@@ -18,6 +18,7 @@ import batches
 import certificates
 import jboost
 from jboost import verify
+from jboost.base.status import Status
 from oracles import leave_one_out, monomials, pair, pair_space
 
 FILE = Path(verify.__file__)
@@ -509,3 +510,7 @@ def test_sections_of_verify_have_at_most_300_lines():
     starts = [i for i, text in enumerate(lines) if text.startswith("# ---")] + [len(lines)]
     for start, end in itertools.pairwise(starts):
         assert end - start <= 300, lines[start]
+
+
+def test_verify_knows_every_status_of_jboost():
+    assert tuple(Status(code).name for code in range(len(Status))) == verify._STATUSES
