@@ -2,12 +2,13 @@
 (Goldberg and Eckstein 2009).
 """
 
-from jboost.l0.booster import L0, L0Certificate, finish, fit, init, step
+from jboost.l0.booster import L0, L0Certificate
 from jboost.l0.branch_and_cut.fit import ExactFit, ExactFitState, fit_exact
 from jboost.l0.branch_and_cut.solve import Exact, ExactConfig, solve_exact
 from jboost.l0.branch_and_cut.solve import State as ExactState
 from jboost.l0.cross_validation import Choice, choose
 from jboost.l0.description import CodeLength, code_length, risk_bound
+from jboost.l0.driver import finish, fit, init, step
 from jboost.l0.label_code import (
     CodeBook,
     LabelCode,

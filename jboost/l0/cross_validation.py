@@ -25,7 +25,8 @@ from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.l0.booster import L0, VoteConfig, begin_fit, constant_cost_of, finish, validate_search
+from jboost.l0.booster import L0, VoteConfig
+from jboost.l0.driver import begin_fit, constant_cost_of, finish, validate_search
 from jboost.l0.path import walk_margins
 from jboost.l0.relaxation import validate_features
 from jboost.l0.types import RelaxationConfig

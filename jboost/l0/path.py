@@ -20,7 +20,8 @@ from jboost.base import boosting, check, derivatives, loops, meshes, paths
 from jboost.base.boosting import Fit, State
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
-from jboost.l0.booster import L0, VoteConfig, begin_fit, finish, reopen
+from jboost.l0.booster import L0, VoteConfig
+from jboost.l0.driver import begin_fit, finish, reopen
 from jboost.l0.types import RelaxationConfig
 
 

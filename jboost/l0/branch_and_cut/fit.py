@@ -20,7 +20,7 @@ from jboost.base.boosting import Ensemble, Everything, State
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
-from jboost.l0 import booster, pricing
+from jboost.l0 import driver, pricing
 from jboost.l0.booster import L0, L0Certificate
 from jboost.l0.branch_and_cut import solve as exact
 from jboost.l0.branch_and_cut.solve import ExactConfig
@@ -127,8 +127,8 @@ def fit_exact(
         "exact_tolerance", exact_tolerance, dataset.mask.shape[-1] + max_in_play + 2
     )
     options = {**options, "max_columns": max_columns}
-    exact.validate_unlimited("search", booster.validate_search(options.get("search")))
-    rounds, dataset = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
+    exact.validate_unlimited("search", driver.validate_search(options.get("search")))
+    rounds, dataset = driver.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
     if initial is not None and not isinstance(initial, ExactFitState):
         raise ValueError(
             f"initial is a {type(initial).__name__}: expected a jboost.l0.ExactFitState that"
@@ -136,7 +136,7 @@ def fit_exact(
         )
     done, search = (None, None) if initial is None else initial
     watcher = None if on_step is None else _Watcher(on_step, done)
-    fitted = booster.fit(
+    fitted = driver.fit(
         dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, initial=done, **options
     )
     play = _put_in_play(rounds, fitted, dataset, key, max_in_play=max_in_play)

@@ -17,7 +17,7 @@ from jboost.base.boosting import Ensemble, Fit, Trace
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import ArrayLike, Dataset
-from jboost.l0.booster import validate_search
+from jboost.l0.driver import validate_search
 from jboost.l0.large.proof import Proven, Table
 from jboost.l0.large.relax import PrimalPoint
 from jboost.l0.large.run import Clock, FewRules, Run
