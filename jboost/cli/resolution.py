@@ -28,6 +28,11 @@ from jboost.data.sources import STANDARD_INPUT
 from jboost.data.table import close_matches
 
 _LEARNERS = {L0: "monomials", SLIPPER: "rules"}
+# of the methods that combine classifiers, where none are named
+_CLASSIFIERS = {
+    PAIR: ("lda", "naive-bayes"),
+    COMBINE: ("lda", "naive-bayes", "forest", "knn", "svm"),
+}
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
@@ -74,90 +79,115 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
       ValueError: if options contradict each other, or if no data are given.
     """
     filled = {option.name: option.default for option in OPTIONS} | dict(values)
-    if filled["data"] is None:
-        raise ValueError(
-            'no data: give --data FILE, or data = "..." in a file for --config, or try --data'
-            " sklearn:breast_cancer"
-        )
-    embedded = filled["data"].startswith(EMBEDDED)
-    if embedded and filled["label"] is not None:
-        if is_flag.get("label") or not is_flag.get("data"):
-            raise ValueError(
-                f"{filled['data']}: an embedded data set brings its labels: leave the label column"
-                f" '{filled['label']}' out"
-            )
-        filled["label"] = None
-    if embedded:
-        require_file(filled, is_flag)
-    if not embedded and filled["label"] is None:
-        raise ValueError(f"{filled['data']}: no label column: name it with --label COLUMN")
-    if (
-        filled["method"] == PAIR
-        and max(len(filled["scores"] or ()), len(filled["classifiers"] or ())) > 2
-    ):
-        filled["method"] = COMBINE
+    _settle_labels(filled, is_flag)
+    _settle_method(filled)
     _keep_to_method(filled, is_flag)
-    if filled["scores"] and filled["classifiers"]:
-        if bool(is_flag.get("scores")) == bool(is_flag.get("classifiers")):
-            raise ValueError(
-                "both score columns and classifiers are given: choose --scores or --classifiers"
-            )
-        filled["classifiers" if is_flag.get("scores") else "scores"] = None
-    if filled["method"] == PAIR and not filled["scores"] and not filled["classifiers"]:
-        filled["classifiers"] = ("lda", "naive-bayes")
-    if filled["method"] == COMBINE and not filled["scores"] and not filled["classifiers"]:
-        filled["classifiers"] = ("lda", "naive-bayes", "forest", "knn", "svm")
-    _check_number(filled)
-    if filled["method"] in _LEARNERS:
-        filled["learner"] = _LEARNERS[filled["method"]]
-    if filled["cuts"] is None:
-        cuts_alone = filled["method"] not in BOOSTERS or filled["learner"] == "literals"
-        filled["cuts"] = "class_changes" if cuts_alone else UNCUT
-    elif filled["method"] in BOOSTERS and filled["learner"] == "pool":
-        raise ValueError(
-            "--cuts converts numbers to bits, but the learner pool uses the columns themselves:"
-            " omit it, or use --learner stumps"
-        )
-    if is_flag.get("max_depth") and filled["learner"] != "trees":
-        raise ValueError(
-            f"--max-depth is for --learner trees, and the learner is {filled['learner']}: omit it,"
-            " or use --learner trees"
-        )
-    if filled["max_order"] is None:
-        filled["max_order"] = ORDERS.get(filled["method"], ORDERS[L0])
-    if filled["exact"] > 0 and "relaxed" in filled["vote"]:
-        raise ValueError(
-            "--exact computes the vote of least errors plus costs, but --vote relaxed requests"
-            " another vote: choose one of them"
-        )
-    if filled["exact"] > 0 and filled["max_rules"] is not None:
-        raise ValueError(
-            "--exact computes the best vote of any number of rules, but --max-rules limits the"
-            " number: choose one of them"
-        )
+    _settle_scores(filled, is_flag)
+    _settle_learner(filled, is_flag)
+    _settle_rule_sizes(filled)
     if filled["resume"] and filled["checkpoint"] is None:
         raise ValueError(
             "--resume continues from a saved state: name the folder with --checkpoint FOLDER"
         )
-    chooses_size = CV in (filled["max_order"], filled["max_rules"])
-    if chooses_size and (
-        filled["exact"] > 0 or "relaxed" in filled["vote"] or filled["method"] != L0
-    ):
+    relaxations.resolve(filled, is_flag)
+    _settle_candidates(filled)
+    _check_columns(filled)
+    return Settings(**filled)
+
+
+def _settle_labels(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
+    """Requires data, and a label column unless the data set brings its labels."""
+    if values["data"] is None:
+        raise ValueError(
+            'no data: give --data FILE, or data = "..." in a file for --config, or try --data'
+            " sklearn:breast_cancer"
+        )
+    embedded = values["data"].startswith(EMBEDDED)
+    if embedded and values["label"] is not None:
+        if is_flag.get("label") or not is_flag.get("data"):
+            raise ValueError(
+                f"{values['data']}: an embedded data set brings its labels: leave the label column"
+                f" '{values['label']}' out"
+            )
+        values["label"] = None
+    if embedded:
+        require_file(values, is_flag)
+    if not embedded and values["label"] is None:
+        raise ValueError(f"{values['data']}: no label column: name it with --label COLUMN")
+
+
+def _settle_method(values: dict[str, Any]) -> None:
+    """More than two classifiers are for `combine`, even where `pair` is named."""
+    count = max(len(values["scores"] or ()), len(values["classifiers"] or ()))
+    if values["method"] == PAIR and count > 2:
+        values["method"] = COMBINE
+
+
+def _settle_scores(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
+    """Score columns or classifiers, not both; the default classifiers where neither is given."""
+    if values["scores"] and values["classifiers"]:
+        if bool(is_flag.get("scores")) == bool(is_flag.get("classifiers")):
+            raise ValueError(
+                "both score columns and classifiers are given: choose --scores or --classifiers"
+            )
+        values["classifiers" if is_flag.get("scores") else "scores"] = None
+    if not values["scores"] and not values["classifiers"]:
+        values["classifiers"] = _CLASSIFIERS.get(values["method"], values["classifiers"])
+    _check_number(values)
+
+
+def _settle_learner(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
+    """The learner of a method that has only one, how numbers are cut for it, and its depth."""
+    if values["method"] in _LEARNERS:
+        values["learner"] = _LEARNERS[values["method"]]
+    if values["cuts"] is None:
+        cuts_alone = values["method"] not in BOOSTERS or values["learner"] == "literals"
+        values["cuts"] = "class_changes" if cuts_alone else UNCUT
+    elif values["method"] in BOOSTERS and values["learner"] == "pool":
+        raise ValueError(
+            "--cuts converts numbers to bits, but the learner pool uses the columns themselves:"
+            " omit it, or use --learner stumps"
+        )
+    if is_flag.get("max_depth") and values["learner"] != "trees":
+        raise ValueError(
+            f"--max-depth is for --learner trees, and the learner is {values['learner']}: omit it,"
+            " or use --learner trees"
+        )
+
+
+def _settle_rule_sizes(values: dict[str, Any]) -> None:
+    """The number of literals of a rule, and the options that contradict a number of rules."""
+    if values["max_order"] is None:
+        values["max_order"] = ORDERS.get(values["method"], ORDERS[L0])
+    relaxed = "relaxed" in values["vote"]
+    if values["exact"] > 0 and relaxed:
+        raise ValueError(
+            "--exact computes the vote of least errors plus costs, but --vote relaxed requests"
+            " another vote: choose one of them"
+        )
+    if values["exact"] > 0 and values["max_rules"] is not None:
+        raise ValueError(
+            "--exact computes the best vote of any number of rules, but --max-rules limits the"
+            " number: choose one of them"
+        )
+    chooses_size = CV in (values["max_order"], values["max_rules"])
+    if chooses_size and (values["exact"] > 0 or relaxed or values["method"] != L0):
         raise ValueError(
             "--max-order cv and --max-rules cv choose among sparse votes of l0: omit --exact and"
             " --vote relaxed, or give numbers"
         )
-    if filled["rounds"] is None:
-        filled["rounds"] = L0_ROUNDS if filled["method"] == L0 else ROUNDS
-    relaxations.resolve(filled, is_flag)
-    filled["nu"] = filled["nu"] or ((NU_OF_NETWORKS,) if filled["learner"] == "mlp" else (CV,))
-    if CV in filled["margin"]:
-        filled["margin"] = [*(value for value in filled["margin"] if value != CV), *MARGINS]
+
+
+def _settle_candidates(values: dict[str, Any]) -> None:
+    """The defaults that depend on the method, and the candidates of a cross-validation."""
+    if values["rounds"] is None:
+        values["rounds"] = L0_ROUNDS if values["method"] == L0 else ROUNDS
+    values["nu"] = values["nu"] or ((NU_OF_NETWORKS,) if values["learner"] == "mlp" else (CV,))
+    if CV in values["margin"]:
+        values["margin"] = [*(value for value in values["margin"] if value != CV), *MARGINS]
     for option in OPTIONS:
         if option.num_values == ANY_NUMBER:
-            filled[option.name] = tuple(dict.fromkeys(filled[option.name]))
-    _check_columns(filled)
-    return Settings(**filled)
+            values[option.name] = tuple(dict.fromkeys(values[option.name]))
 
 
 def _keep_to_method(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:

@@ -5,8 +5,11 @@ It combines two classifiers and writes a folder with the model, the report and t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from jboost import plots
 from jboost.cli import fitting, inputs
@@ -15,6 +18,8 @@ from jboost.cli.output import BASE, FIGURE, timed
 from jboost.cli.pair import analysis as pair_analysis
 from jboost.cli.pair import method as solve
 from jboost.data import classifiers
+from jboost.data.table import LabelMapping
+from jboost.pair import Separator
 from jboost.report import build, rules, text
 
 
@@ -49,15 +54,7 @@ def fit(settings: Settings, say: Any) -> None:
     mapping = opening.mapping
 
     def draw(folder: Path) -> None:
-        class_names = (mapping.negative, mapping.positive)
-        plots.plot_separator(
-            training[0],
-            training[1],
-            separator,
-            names=names,
-            path=folder / FIGURE,
-            class_names=class_names,
-        )
+        _plot(separator, training[0], training[1], names, mapping, folder)
         pair_analysis.draw(examples, loo, front, names, folder)
 
     def save_base(folder: Path) -> None:
@@ -91,4 +88,22 @@ def fit(settings: Settings, say: Any) -> None:
             *pair_analysis.lines(report),
         ],
         beside=save_base,
+    )
+
+
+def _plot(
+    separator: Separator,
+    points: np.ndarray,
+    labels: np.ndarray,
+    names: Sequence[str],
+    mapping: LabelMapping,
+    folder: Path,
+) -> None:
+    plots.plot_separator(
+        points,
+        labels,
+        separator,
+        names=names,
+        path=folder / FIGURE,
+        class_names=(mapping.negative, mapping.positive),
     )

@@ -5,6 +5,7 @@ It fits rules and writes a folder with the model, the report and two figures.
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 from typing import Any
@@ -46,21 +47,8 @@ def fit(settings: Settings, say: Any) -> None:
             rows, labels, part.weights, table.columns, settings, table.source
         )
         bits = bit_module.apply(binarizer, rows, settings.precision)
-    everything = np.ones(len(kept), bool)
     with timed(opening.seconds, "rules"):
-        if settings.time_limit is None and settings.checkpoint is None:
-            with drive.progress("slipper", settings.rounds):
-                found = slipper.fit(bits, labels, part.weights, everything, settings)
-        else:
-            with limits.progress("slipper", settings.rounds) as on_step:
-                found = slipper.fit(
-                    bits,
-                    labels,
-                    part.weights,
-                    everything,
-                    settings,
-                    on_step=lambda state, info: on_step(state, ""),
-                )
+        found = _find_rules(bits, labels, part.weights, settings)
     ensemble = voting_part(found.fit.ensemble, binarizer.num_bits, settings.precision)
 
     training = (bits, labels, ones_for_none(part.weights, len(labels)))
@@ -99,6 +87,20 @@ def fit(settings: Settings, say: Any) -> None:
             *report_module.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
         ],
     )
+
+
+def _find_rules(
+    bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, settings: Settings
+) -> slipper.Found:
+    """Rules from all rows, in one program unless a time limit or a checkpoint needs its steps."""
+    fit_rows = functools.partial(
+        slipper.fit, bits, labels, weights, np.ones(len(labels), bool), settings
+    )
+    if settings.time_limit is None and settings.checkpoint is None:
+        with drive.progress("slipper", settings.rounds):
+            return fit_rows()
+    with limits.progress("slipper", settings.rounds) as on_step:
+        return fit_rows(on_step=lambda state, info: on_step(state, ""))
 
 
 def _draw(
