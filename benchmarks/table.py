@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    batches,
     combine,
     compilation,
     example_weights,
@@ -70,6 +71,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "lpboost_pools": linear_programs.pools_table,
     "growing_programs": linear_programs.growing_table,
     "compilation": compilation.table,
+    "batches": batches.table,
     "shared_sizes": shared_sizes.table,
     "reading": reading.table,
     "real_tables": real_tables.table,

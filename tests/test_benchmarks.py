@@ -13,6 +13,7 @@ import pytest
 
 import jboost
 from benchmarks import (
+    batches,
     harness,
     l0_folds,
     pair_data,
@@ -355,3 +356,18 @@ def test_trees_get_the_same_rows_here_and_there(tmp_path):
     np.testing.assert_array_equal(split.one_hot[:, 0], np.where(np.isnan(number), 2.5, number))
     np.testing.assert_array_equal(split.one_hot[:, 1], np.isnan(number))
     np.testing.assert_array_equal(split.one_hot[:, 2:].argmax(axis=1), kind)
+
+
+def test_batches_stop_at_a_size_that_takes_too_long(monkeypatch):
+    name = "projections.projection_simplex"
+    one, some = batches.measure(name, sizes=(1, 3))
+    assert (one["size"], some["size"]) == (1, 3)
+    assert some["argument_bytes"] == 3 * one["argument_bytes"] > 0
+    assert min(some["batch_seconds"], some["loop_seconds"], some["compile_seconds"]) > 0
+
+    monkeypatch.setattr(batches, "_MOST_SECONDS", 0.0)
+    measured, skipped = batches.measure(name, sizes=(1, 3))
+    assert "foreseen" in skipped["skipped"]
+    shown = batches.table({"records": {name: [measured, skipped]}})
+    assert skipped["skipped"] in shown
+    assert shown.count(name) == 2
