@@ -14,6 +14,7 @@ from jboost import plots
 from jboost.data import synthetic
 from jboost.data.table import LabelMapping
 from jboost.pair.types import Separator
+from jboost.plots import separators
 from jboost.report import build, rules, text
 
 NAMES = ("lda", "tree")
@@ -196,7 +197,7 @@ def test_outliers_do_not_squeeze_the_figure(ripley, tmp_path):
     far = points.copy()
     right = np.flatnonzero(~np.asarray(separator.misclassified))[:2]
     far[right] *= 1e6
-    low, high = plots._view(far, labels, np.asarray(separator.misclassified))
+    low, high = separators._view(far, labels, np.asarray(separator.misclassified))
     assert (high - low < 10).all()
     plots.plot_separator(far, labels, separator, names=NAMES, path=tmp_path / "plane.png")
     assert colours(tmp_path / "plane.png")["blue"] > 0.001

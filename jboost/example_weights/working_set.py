@@ -23,6 +23,7 @@ from jax import lax
 
 from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
+from jboost.example_weights import directions, iterations
 from jboost.example_weights import game as whole
 from jboost.example_weights.game import Game, Point, State
 
@@ -80,7 +81,7 @@ def solve(
       The state before pruning, and the state to use. The latter is the pruned state if its gap is
       within the tolerance or no larger than before; otherwise it is the former.
     """
-    first, aim = whole.begin(game, initial), _Aim(tolerance, floor)
+    first, aim = iterations.begin(game, initial), _Aim(tolerance, floor)
     size = num_at_hand(game.column_labels.shape[0])
     first_set = None if size is None else _first_working_set(game, first, size, initial)
 
@@ -93,10 +94,12 @@ def solve(
                 game, state, size, is_pruning, first_set, aim, num_iterations=limit
             )
             state, is_taken = _take_if_near(found, state, is_pruning, aim)
-            is_open = jnp.where(is_pruning, ~is_taken, whole.is_open(state, tolerance, floor))
+            is_open = jnp.where(is_pruning, ~is_taken, iterations.is_open(state, tolerance, floor))
         begun = _begin_over_all(first, state, is_pruning)
         limit = jnp.where(is_open, jnp.where(is_pruning, _MOST_REPAIRS, max_iterations), 0)
-        found = whole.iterate(game, begun, tolerance=tolerance, floor=floor, num_iterations=limit)
+        found = iterations.iterate(
+            game, begun, tolerance=tolerance, floor=floor, num_iterations=limit
+        )
         taken, _ = _take_if_near(found, state, is_pruning, aim)
         state = loops.cond(is_open, lambda: taken, lambda: state)
         return _Stages(state, loops.cond(is_pruning, lambda: stages.solved, lambda: state))
@@ -109,7 +112,7 @@ def _take_if_near(found: State, before: State, is_pruning: Array, aim: _Aim) -> 
     """The state `found` and True; after a pruning that widened the gap too far, the state `before`
     and False.
     """
-    is_taken = ~is_pruning | whole.is_as_near(found, before, *aim)
+    is_taken = ~is_pruning | iterations.is_as_near(found, before, *aim)
     state: State = loops.cond(is_taken, lambda: found, lambda: before)
     return state, is_taken
 
@@ -120,7 +123,7 @@ def _begin_over_all(first: State, state: State, is_pruning: Array) -> State:
     The point of the working set is not used: these iterations follow only where it failed.
     """
     fresh = state._replace(point=first.point, product=first.product, num_stalled=first.num_stalled)
-    begun: State = loops.cond(is_pruning, lambda: whole.pruned(state), lambda: fresh)
+    begun: State = loops.cond(is_pruning, lambda: iterations.pruned(state), lambda: fresh)
     return begun
 
 
@@ -150,18 +153,18 @@ def _over_working_set(
 
     def step(working: _WorkingSet) -> _WorkingSet:
         some = whole.take(game, working.columns)
-        point = whole.advance(some, working.state.point)
+        point = directions.advance(some, working.state.point)
         edges = jnp.where(
             game.column_labels != 0,
             whole.edges(game, whole.allowed(game, point.row_weights)),
             -jnp.inf,
         )
         lower, upper = whole.attained(some, point), reduce.largest(edges[working.columns])
-        highest, product = reduce.largest(edges), whole.mean_product(some, point)
+        highest, product = reduce.largest(edges), directions.mean_product(some, point)
         best = loops.cond(
             lower > working.state.lower, lambda: working.columns, lambda: working.best
         )
-        state = whole.record(working.state, point, lower, highest, product)
+        state = iterations.record(working.state, point, lower, highest, product)
         is_due = (upper - lower < _SHARE_OF_GAP * (highest - lower)) & ~is_pruning
         columns, state = loops.cond(
             is_due,
@@ -172,8 +175,8 @@ def _over_working_set(
 
     def unfinished(working: _WorkingSet) -> Array:
         return (
-            whole.is_open(working.state, *aim)
-            & whole.helps(working.state)
+            iterations.is_open(working.state, *aim)
+            & iterations.helps(working.state)
             & (working.state.num_iterations < end)
         )
 
@@ -219,7 +222,7 @@ def _begin_over_working_set(
         columns = numerics.top_k(_activity(game, before.point), size)[1]
         weights, slacks = jnp.stack([before.point.weights, before.point.column_slacks])[:, columns]
         narrow = before._replace(point=before.point._replace(weights=weights, column_slacks=slacks))
-        return _WorkingSet(columns, columns, whole.pruned(narrow))
+        return _WorkingSet(columns, columns, iterations.pruned(narrow))
 
     working: _WorkingSet = loops.cond(is_pruning, prune, lambda: first_set)
     return working

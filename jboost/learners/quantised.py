@@ -20,7 +20,8 @@ from jboost.base.boosting import Proposal
 from jboost.base.boosting.protocols import Learner
 from jboost.base.types import Array, Dataset
 from jboost.learners import criteria
-from jboost.learners.stumps import Stump, Stumps, _answers, _at
+from jboost.learners.sorted_features import entries_at
+from jboost.learners.stumps import Stump, Stumps, _answers
 
 _LEVELS = 256  # the number of values of a code of 8 bits
 
@@ -98,7 +99,7 @@ class QuantisedStumps(Learner):
             left, right = jnp.zeros_like(values), jnp.zeros_like(values)
         else:
             feature = jnp.where(is_constant, 0, chosen).astype(jnp.int32)
-            threshold = _at(state.thresholds[feature], level[feature])
+            threshold = entries_at(state.thresholds[feature], level[feature])
             left, right, columns = (
                 left[feature],
                 right[feature],
@@ -154,7 +155,7 @@ class QuantisedStumps(Learner):
             size = jnp.where(is_split, plain._edge(left, total[:, None] - left), -jnp.inf)
             greatest = reduce.largest(size)
             level = jnp.minimum(numerics.first_true(size == greatest[:, None]), _LEVELS - 1)
-            left = _at(left, level)
+            left = entries_at(left, level)
             sides = plain._sides(left, total - left)
             bound = jnp.maximum(greatest, 0.0) + 4 * criteria.slack(signed)
             return (

@@ -22,6 +22,13 @@ from jboost.base.boosting.protocols import Learner
 from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
+from jboost.learners.sorted_features import (
+    entries_at,
+    is_split,
+    over_blocks,
+    sort_features,
+    thresholds_of,
+)
 
 # Entries of a block of features. Each temporary array of float64 then has 4 MiB, which fits the
 # cache of a processor (with four times as many, each entry took three times as long), and is enough
@@ -89,7 +96,7 @@ class Stumps(Learner):
         values = jnp.pad(
             values, ((0, num_blocks * block - num_features), (0, 0)), constant_values=jnp.nan
         )
-        order, values = _over_blocks(_sort, values.reshape(num_blocks, block, num_examples))
+        order, values = over_blocks(sort_features, values.reshape(num_blocks, block, num_examples))
         return StumpsState(order, values, boosting.signs(dataset))
 
     def propose(
@@ -106,7 +113,7 @@ class Stumps(Learner):
         if pair_weights is not None or costs is not None:
             return self._priced(state, example_weights, pair_weights, costs)
         search = self._search_edges if self.criterion == "edge" else self._search_normalizers
-        blocks = _over_blocks(
+        blocks = over_blocks(
             search, state.order, state.values, shared=example_weights * state.labels
         )
         best = jax.tree.map(lambda leaf: leaf.reshape(-1), blocks)
@@ -130,7 +137,7 @@ class Stumps(Learner):
         )
         position = jnp.where(is_constant, 0, best.position[feature])
         threshold = jnp.where(
-            is_constant, -jnp.inf, jnp.where(has_split, _thresholds(sorted_values, position), 0.0)
+            is_constant, -jnp.inf, jnp.where(has_split, thresholds_of(sorted_values, position), 0.0)
         )
         left = jnp.where(is_constant, constant.left, jnp.where(has_split, best.left[feature], 0.0))
         right = jnp.where(
@@ -185,7 +192,7 @@ class Stumps(Learner):
                 pairs,
                 cost,
             )
-            values = jnp.where(_is_split(row[None]), jnp.stack(worth), -jnp.inf).reshape(-1)
+            values = jnp.where(is_split(row[None]), jnp.stack(worth), -jnp.inf).reshape(-1)
             best = jnp.argmax(values)
             return values[best], best % num_examples, best < num_examples
 
@@ -201,7 +208,7 @@ class Stumps(Learner):
             values.dtype
         )
         threshold = jnp.where(
-            has_split, _thresholds(sorted_values[feature], position[feature]), 0.0
+            has_split, thresholds_of(sorted_values[feature], position[feature]), 0.0
         )
         hypotheses = Stump(feature.astype(jnp.int32), threshold, -right, right)
         columns = jax.vmap(lambda order, row: row.at[order].set(row, unique_indices=True))(
@@ -281,12 +288,12 @@ class Stumps(Learner):
             left = lax.cumsum(terms, axis=1)
             total = left[:, -1]
             size = self._edge(left, total[:, None] - left)
-            size = jnp.where(_is_split(values), size, -jnp.inf)
+            size = jnp.where(is_split(values), size, -jnp.inf)
             greatest = reduce.largest(size)
             position = jnp.minimum(
                 numerics.first_true(size == greatest[:, None]), size.shape[1] - 1
             )
-            left = _at(left, position)
+            left = entries_at(left, position)
             left, right = self._sides(left, total - left)
             bound = jnp.maximum(greatest, 0.0) + 4 * criteria.slack(signed)
             return _Best(
@@ -316,7 +323,7 @@ class Stumps(Learner):
                 sums += [lax.cumsum(terms, axis=1), lax.cumsum(above, axis=1, reverse=True)]
             left_positive, right_positive, left_negative, right_negative = sums
             size = self._edge(left_positive - left_negative, right_positive - right_negative)
-            greatest = reduce.largest(jnp.where(_is_split(values), size, 0.0))
+            greatest = reduce.largest(jnp.where(is_split(values), size, 0.0))
             bound = numerics.round_up(greatest + 4 * criteria.slack(signed), dtype)
             return (*(part.astype(dtype) for part in (*sums, missing)), bound)
 
@@ -327,11 +334,11 @@ class Stumps(Learner):
         z = criteria.normalizer(
             Cells(right_positive, right_negative, left_negative, left_positive, missing)
         )
-        z = jnp.where(_is_split(values), z, jnp.inf)
+        z = jnp.where(is_split(values), z, jnp.inf)
         least = reduce.least(z)
         position = jnp.minimum(numerics.first_true(z == least[:, None]), z.shape[1] - 1)
         left_positive, right_positive, left_negative, right_negative = (
-            _at(part, position) for part in sums
+            entries_at(part, position) for part in sums
         )
         edge = (right_positive - right_negative) - (left_positive - left_negative)
         right = jnp.where(edge < 0, -1.0, 1.0).astype(dtype)
@@ -380,79 +387,6 @@ records.register(
         "cost",
     ),
 )
-
-
-def _over_blocks(function: Any, *blocks: Array, shared: Array | None = None) -> Any:
-    """Applies `function` to each block and the shared argument, one block after the other.
-
-    On a mesh each device holds all examples of some of the features. Otherwise a sort of sharded
-    examples would gather all of them on every device.
-    """
-    whole = () if shared is None else (shared,)
-
-    def one_after_the_other(*parts: Array) -> Any:
-        own, rest = parts[: len(blocks)], parts[len(blocks) :]
-        if own[0].shape[0] == 1:
-            return jax.tree.map(
-                lambda leaf: leaf[None], function(*(leaf[0] for leaf in own), *rest)
-            )
-        return lax.map(lambda leaves: function(*leaves, *rest), own)
-
-    return meshes.over_devices(one_after_the_other, blocks, whole, axis=1)
-
-
-def _sort(values: Array) -> tuple[Array, Array]:
-    """The stable order of values [n, m] along m, int32, with NaN last, and the values in that
-    order.
-    """
-    # -0 becomes 0, and all NaN become the same one
-    values = jnp.where(values == 0, 0.0, jnp.where(values == values, values, jnp.nan))
-    if values.dtype.itemsize > 4:
-        order, sorted_values = _sort_pairs(values)
-        return order, sorted_values
-    # On a processor a sort of 64-bit keys, with the value in the high bits and the position in the
-    # low ones, is four times as fast.
-    order, sorted_values = numerics.in_64_bits(_sort_keys)(values)
-    return order, sorted_values
-
-
-def _sort_pairs(values: Array) -> tuple[Array, Array]:
-    positions = lax.broadcasted_iota(jnp.int32, values.shape, 1)
-    values, order = lax.sort((values, positions), dimension=1, is_stable=True, num_keys=1)
-    return order, values
-
-
-def _sort_keys(values: Array) -> tuple[Array, Array]:
-    highest = jnp.uint32(1 << 31)
-    bits = lax.bitcast_convert_type(values, jnp.uint32)
-    ascending = jnp.where(bits < highest, bits | highest, ~bits)
-    keys = (ascending.astype(jnp.uint64) << 32) | lax.broadcasted_iota(jnp.uint64, values.shape, 1)
-    keys = lax.sort(keys, dimension=1, is_stable=False)
-    ascending = (keys >> 32).astype(jnp.uint32)
-    bits = jnp.where(ascending >= highest, ascending ^ highest, ~ascending)
-    return keys.astype(jnp.uint32).astype(jnp.int32), lax.bitcast_convert_type(bits, jnp.float32)
-
-
-def _is_split(values: Array) -> Array:
-    """Whether split p of sorted values [n, m] separates two different values that are not missing,
-    [n, m] bool.
-    """
-    return jnp.pad(values[:, :-1] < values[:, 1:], ((0, 0), (0, 1)))
-
-
-def _at(parts: Array, position: Array) -> Array:
-    """The entries of parts [n, m] at a position [n] in each row, [n]."""
-    return jnp.take_along_axis(parts, position[:, None], axis=1)[:, 0]
-
-
-def _thresholds(values: Array, position: Array) -> Array:
-    """The midpoints between positions p and p + 1 of sorted values [k, m], [k]; the lower value
-    where the midpoint rounds to the upper one.
-    """
-    last = values.shape[1] - 1
-    lower, upper = _at(values, position), _at(values, jnp.minimum(position + 1, last))
-    halfway = lower / 2 + upper / 2
-    return jnp.where((lower <= halfway) & (halfway < upper), halfway, lower)
 
 
 def _answers(stump: Stump, column: Array) -> Array:

@@ -2,8 +2,10 @@
 (Goldberg and Eckstein 2009, formulation (3)).
 """
 
+from jboost.base.boosting import finish, step
 from jboost.lp.simplex.margins import SimplexConfig
-from jboost.lpboost.booster import LPBoost, finish, fit, init, step
+from jboost.lpboost.booster import LPBoost
+from jboost.lpboost.fit import fit, init
 from jboost.lpboost.path import path
 from jboost.lpboost.solve import LPBoostSolution, solve
 

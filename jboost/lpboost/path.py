@@ -13,7 +13,8 @@ from jboost.base import boosting, check, derivatives, meshes, paths
 from jboost.base.boosting import Fit, State
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.lpboost.booster import LPBoost, certificate_of, make_booster, votes_of
+from jboost.lpboost.booster import LPBoost, certificate_of, votes_of
+from jboost.lpboost.fit import make_booster
 from jboost.lpboost.master import Config
 
 

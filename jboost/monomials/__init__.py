@@ -4,7 +4,8 @@ labels, by exact branch and bound.
 
 from jboost.monomials import costs
 from jboost.monomials.complexity import rademacher_complexity
-from jboost.monomials.solve import covers, greedy, maximum_agreement
+from jboost.monomials.solution import covers
+from jboost.monomials.solve import greedy, maximum_agreement
 from jboost.monomials.types import Monomials, MonomialSolution, SearchConfig
 
 __all__ = [

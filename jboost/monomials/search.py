@@ -19,9 +19,9 @@ from jax import lax
 from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.monomials import expand, integers
-from jboost.monomials.expand import Node
 from jboost.monomials.found import Found, Outcome, are_twins, merge, nothing
 from jboost.monomials.instance import Instance, below, of_sign
+from jboost.monomials.nodes import Node, cost, make_node
 from jboost.search import stack
 from jboost.search.stack import Stack
 
@@ -148,7 +148,7 @@ def _widened(
     opposite = integers.one_bit(instance.opposites[literal], num_words)
     parents = jax.tree.map(lambda leaf: leaf[parent], nodes)
     literals, allowed = parents.literals | added, parents.allowed & ~added & ~opposite
-    wider = expand.make_node(literals, allowed, parents.lost, parents.bound, parents.order + 1)
+    wider = make_node(literals, allowed, parents.lost, parents.bound, parents.order + 1)
     return wider, is_fresh & (integers.sums_so_far(is_fresh.astype(jnp.int32)) <= width)
 
 
@@ -247,7 +247,7 @@ def _search_narrow(task: Task, state: State, sizes: Sizes) -> Move:
     num = jnp.sum(lax.population_count(node.allowed), dtype=jnp.int32)
     part = below(instance, node.literals, index, jnp.arange(sizes.narrow) < num)
     words = integers.pack(part.allowed)
-    start = expand.make_node(jnp.zeros_like(words), words, node.lost, node.bound, node.order)
+    start = make_node(jnp.zeros_like(words), words, node.lost, node.bound, node.order)
     inner = sizes._replace(
         narrow=0,
         batch=sizes.narrow_batch,
@@ -368,7 +368,7 @@ def both_signs(both: Instance, enough: Array | None, sizes: Sizes, *, num_best: 
         if enough is None:
             return jnp.zeros((), bool)
         order = jnp.sum(lax.population_count(found.literals[0]), dtype=jnp.int32)
-        return (found.values[0] > enough) & (expand.cost(both.costs, order) < both.costs[-1])
+        return (found.values[0] > enough) & (cost(both.costs, order) < both.costs[-1])
 
     def search_both(found: Found, is_beam: Array) -> tuple[Found, Any]:
         is_enough = ~is_beam & is_enough_found(found)

@@ -3,7 +3,6 @@ runs on a data set of each device.
 """
 
 import re
-import sys
 from pathlib import Path
 
 import jax
@@ -14,6 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import jboost
 from jboost.base import loops
+from jboost.lp import first_order, interior_point
 from marks import slow, slow_but
 from programs import PROGRAMS
 
@@ -99,12 +99,14 @@ def test_loops_and_branches_take_constants_beside_what_varies(mesh):
 
 
 @pytest.mark.parametrize(
-    "config",
-    [jboost.lp.FirstOrderConfig(), slow(jboost.lp.InteriorPointConfig())],
+    ("solver", "config"),
+    [
+        (first_order, jboost.lp.FirstOrderConfig()),
+        slow(interior_point, jboost.lp.InteriorPointConfig()),
+    ],
     ids=["first_order", "interior_point"],
 )
-def test_a_loop_of_ones_own_over_the_steps_of_a_linear_program_may_be_traced(config, mesh):
-    solver = sys.modules[type(config).__module__]
+def test_a_loop_of_ones_own_over_the_steps_of_a_linear_program_may_be_traced(solver, config, mesh):
 
     def run(costs):
         program = jboost.lp.LinearProgram(

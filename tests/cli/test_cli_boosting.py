@@ -13,7 +13,7 @@ import pytest
 
 import jboost
 from jboost import cli, files
-from jboost.cli import devices, inputs, options, resolution
+from jboost.cli import devices, inputs, option, resolution
 from jboost.cli.boosting import evaluate as boost_evaluate
 from jboost.cli.boosting import fit as boost_fit
 from jboost.cli.boosting import nu_choice
@@ -91,9 +91,9 @@ def features_of(binarizer, frame, plain=("a", "b", "c", "flag")):
 # --- what it does ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", slow_but(options.BOOSTERS, "adaboost"))
+@pytest.mark.parametrize("method", slow_but(option.BOOSTERS, "adaboost"))
 def test_from_fit_to_prediction(run, frame, method):
-    nu = ("--nu", "0.7") if method in options.SOFT_MARGINS else ()
+    nu = ("--nu", "0.7") if method in option.SOFT_MARGINS else ()
     code, out, err = run("fit", *DATA, "--method", method, *QUICK, *nu, "--output", "out")
     assert (code, err) == (0, "")
     assert names_in("out") == WRITTEN
@@ -106,7 +106,7 @@ def test_from_fit_to_prediction(run, frame, method):
     assert report["data"]["total_weight"] == frame["cost"].sum()
     assert len(report["rules"]) == report["boosting"]["num_hypotheses"]
     assert report["rules"][0] in out
-    if method not in options.SOFT_MARGINS:
+    if method not in option.SOFT_MARGINS:
         assert report["nu"] is None
         assert report["losses"][0]["training"]["rate"] == pytest.approx(
             certificate["lower_bound"], abs=1e-5
@@ -159,7 +159,7 @@ def test_lpboost_by_the_simplex_method(run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", options.SOFT_MARGINS)
+@pytest.mark.parametrize("method", option.SOFT_MARGINS)
 def test_several_nus_are_chosen_among_with_one_compilation(run, compilations, method):
     fit = ("fit", *DATA, "--method", method, *QUICK, "--folds", "2", "--output", "out")
     code, out, err = run(*fit, "--nu", "0.2", "--nu", "0.5", "--nu", "0.2")
@@ -392,9 +392,9 @@ def test_cv_stands_for_a_grid_beside_what_is_named():
     assert settings_of(method="l0", margin=("auto",)).margin == ("auto",)
 
 
-@pytest.mark.parametrize("method", slow_but(options.BOOSTERS, "adaboost"))
+@pytest.mark.parametrize("method", slow_but(option.BOOSTERS, "adaboost"))
 def test_evaluate(run, method):
-    several = ("--nu", "0.2", "--nu", "0.5") if method in options.SOFT_MARGINS else ()
+    several = ("--nu", "0.2", "--nu", "0.5") if method in option.SOFT_MARGINS else ()
     code, out, err = run(
         "evaluate",
         *DATA,

@@ -21,6 +21,7 @@ from jboost.lp import interior_point
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.problem import LinearProgram, make_program
+from jboost.lpboost.fit import make_booster
 from linear_programs import lpboost_dual_program, lpboost_program, random_margins
 from oracles import highs
 
@@ -624,7 +625,7 @@ def test_all_hypotheses_are_taken_at_once_where_they_are_listed_and_few():
         jboost.make_dataset(np.ones((rows, columns), np.float32), np.ones(rows))
         for rows, columns in ((ROWS, COLUMNS), (4000, 80))
     )
-    takes_all = lpboost.booster.make_booster(AS_THEY_ARE).takes_all
+    takes_all = make_booster(AS_THEY_ARE).takes_all
     assert takes_all(AS_THEY_ARE, small)
     assert takes_all(learners.monomials(1), small)
     assert not takes_all(AS_THEY_ARE, large)
@@ -659,7 +660,7 @@ def test_a_small_pool_takes_few_rounds_and_all_its_columns_have_slots():
 
 
 def test_large_tables_are_not_kept():
-    booster = dataclasses.replace(lpboost.booster.make_booster(learners.stumps()), config=None)
+    booster = dataclasses.replace(make_booster(learners.stumps()), config=None)
     assert [type(booster.method(capacity)) for capacity in (100, 50_000)] == [
         lpboost.SimplexConfig,
         InteriorPointConfig,

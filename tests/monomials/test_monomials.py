@@ -24,7 +24,7 @@ from jboost import learners, lpboost
 from jboost.base.status import Status
 from jboost.learners.monomials import Monomial
 from jboost.monomials import SearchConfig, costs, covers, greedy, maximum_agreement
-from jboost.monomials.expand import residual_gains
+from jboost.monomials.flow import residual_gains
 from jboost.monomials.instance import layout, literals_of, make, of_sign
 from jboost.monomials.integers import pack
 from jboost.search import stack

@@ -1,0 +1,89 @@
+"""Options of a run: precision, device, folds, checkpoints and output."""
+
+from __future__ import annotations
+
+from jboost.cli import devices
+from jboost.cli.option import BOOSTERS, L0, PAIR, SLIPPER, Option
+from jboost.cli.options.defaults import LARGEST_SEED
+
+RUN_OPTIONS = (
+    Option(
+        "precision",
+        ("float32", "float64"),
+        "float64",
+        "Floating-point type of the scores and of the result.",
+    ),
+    Option(
+        "device",
+        devices.NAMES,
+        devices.AUTO,
+        "Device for the computation. auto: the CPU for small tables, where an accelerator is"
+        " slower; otherwise the default device of JAX.",
+    ),
+    Option(
+        "seed",
+        int,
+        0,
+        "Seed of all random numbers.",
+        low=0,
+        high=LARGEST_SEED,
+        high_open=False,
+        metavar="N",
+    ),
+    Option(
+        "folds",
+        int,
+        5,
+        "Number of folds for out-of-fold scores, for the choice of nu and of the penalty, and for"
+        " cross-validation.",
+        low=2,
+        metavar="N",
+    ),
+    Option(
+        "holdout",
+        float,
+        0.0,
+        "Fraction of the rows held out, on which all classifiers are evaluated.",
+        commands=("fit",),
+        low=0,
+        high=1,
+        metavar="FRACTION",
+    ),
+    Option(
+        "checkpoint",
+        str,
+        None,
+        "Folder in which the state of the fit is saved every minute and at the end, used for"
+        " nothing else. Ctrl-C saves the state and writes the best result so far. SIGTERM saves the"
+        " state only and ends with status 143. For l0 it needs --exact or --max-order 3 or more."
+        " Choices by cross-validation are not saved; they are repeated.",
+        methods=(L0, PAIR, *BOOSTERS, SLIPPER),
+        commands=("fit",),
+        metavar="FOLDER",
+    ),
+    Option(
+        "resume",
+        bool,
+        False,
+        "Continue from the last state in --checkpoint, with a bit-identical result. If there is no"
+        " state, start. Checkpoints of other data or options are refused.",
+        methods=(L0, PAIR, *BOOSTERS, SLIPPER),
+        commands=("fit",),
+    ),
+    Option(
+        "output",
+        str,
+        "jboost-out",
+        "Folder for the model, the report and the figures.",
+        commands=("fit",),
+        metavar="DIR",
+    ),
+    Option(
+        "overwrite",
+        bool,
+        False,
+        "Replace the output folder if an earlier fit wrote it.",
+        commands=("fit",),
+        flags=("--force",),
+    ),
+)

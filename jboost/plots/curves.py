@@ -1,0 +1,197 @@
+"""Figures of curves: Pareto fronts, margins, and the bounds of the rounds."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from jboost.base.types import ArrayLike
+from jboost.plots.canvas import CLASSES, FAINT, INK, host_numbers, new_axes, write_figure
+
+_MARGIN_BINS = 40  # bins of a histogram of margins
+_MOST_MARKED = 60  # a curve with more rounds has no markers
+
+
+def plot_front(losses: ArrayLike, margins: ArrayLike, *, path: str | os.PathLike[str]) -> None:
+    """Draws the Pareto front: the weight that is lost for each margin.
+
+    Args:
+      losses: [k] increasing, from `jboost.pair.pareto_front`.
+      margins: [k] increasing. The margin of a constant classifier is infinite and is drawn at the
+        edge.
+      path: of the picture; its ending selects the format (.png, .svg, .pdf). Written atomically.
+
+    Raises:
+      ValueError: if the two differ in length, or matplotlib does not support the format.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "front.png"
+    >>> plot_front([0.0, 1.0, 2.0], [0.5, 0.9, float("inf")], path=path)
+    >>> path.stat().st_size > 5_000
+    True
+    """
+    weights = host_numbers("losses", losses, ("k",))
+    widths = host_numbers("margins", margins, (len(weights),))
+    is_finite = np.isfinite(widths)
+    figure, axes = new_axes(
+        "Weight against margin",
+        f"{len(weights):,} best compromises; no line has less weight and more margin than one of"
+        " them",
+    )
+    marker = "o" if len(weights) <= _MOST_MARKED else None
+    axes.step(
+        widths[is_finite],
+        weights[is_finite],
+        where="pre",
+        color=CLASSES[1][1],
+        marker=marker,
+        markersize=4,
+        zorder=3,
+    )
+    if not is_finite.all():
+        axes.axhline(
+            weights[~is_finite][0],
+            color=FAINT,
+            linestyle="dashed",
+            linewidth=1,
+            label="a constant classifier: any margin",
+        )
+        axes.legend(frameon=False, fontsize=9)
+    axes.set_xlabel("margin", color=INK)
+    axes.set_ylabel("weight given up", color=INK)
+    write_figure(figure, path)
+
+
+def plot_margins(margins: ArrayLike, *, path: str | os.PathLike[str], title: str) -> None:
+    """Draws the histogram of the normalized margins of an ensemble. Misclassified examples are to
+    the left of 0, the others to the right.
+
+    Args:
+      margins: [n] y F(x) over the sum of the votes, in [-1, 1]. Finite margins beyond this interval
+        are moved to its ends. Infinite margins, which infinite votes give, have separate bins at
+        both ends.
+      path: of the picture; its ending selects the format (.png, .svg, .pdf). Written atomically.
+      title: of the figure.
+
+    Raises:
+      ValueError: if a margin is NaN, or matplotlib does not support the format.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "margins.png"
+    >>> plot_margins([-0.2, 0.1, 0.4, float("inf")], path=path, title="Training margins")
+    >>> path.stat().st_size > 5_000
+    True
+    """
+    values = host_numbers("margins", margins, ("n",))
+    if np.isnan(values).any():
+        raise ValueError(
+            f"margins[{int(np.isnan(values).argmax())}] is NaN: a margin is a number or infinite"
+        )
+    figure, axes = new_axes(
+        title, f"{int((values <= 0).sum()):,} of {len(values):,} examples have no positive margin"
+    )
+    counts, edges = np.histogram(
+        np.clip(values[np.isfinite(values)], -1, 1), bins=_MARGIN_BINS, range=(-1, 1)
+    )
+    width, (negative, positive) = edges[1] - edges[0], (colour for _, colour, _ in CLASSES)
+    middles = edges[:-1] + width / 2
+    axes.bar(
+        middles,
+        counts,
+        width=0.9 * width,
+        color=[INK if middle < 0 else positive for middle in middles],
+        zorder=3,
+    )
+    infinite = {-1.0: int((values == -np.inf).sum()), 1.0: int((values == np.inf).sum())}
+    for side, count in infinite.items():
+        if count:
+            place = side * (1 + 2 * width)
+            axes.bar(
+                place,
+                count,
+                width=0.9 * width,
+                color=negative,
+                hatch="//",
+                edgecolor="white",
+                linewidth=0,
+                zorder=3,
+            )
+            axes.annotate(
+                f"settled: {count:,}",
+                (place, count),
+                (0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+                color=INK,
+            )
+    axes.axvline(0, color=INK, linewidth=1)
+    axes.set_xlabel("margin: label times score, over the sum of the votes", color=INK)
+    axes.set_ylabel("examples", color=INK)
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    write_figure(figure, path)
+
+
+def plot_bounds(
+    lower: ArrayLike, upper: ArrayLike, *, path: str | os.PathLike[str], title: str, quantity: str
+) -> None:
+    """Draws a lower and an upper bound per round, and the gap between them.
+
+    Args:
+      lower: [rounds]; entries that are not finite, such as the unused rounds of a `Trace`, are left
+        out.
+      upper: [rounds], likewise.
+      path: of the picture; its ending selects the format (.png, .svg, .pdf). Written atomically.
+      title: of the figure.
+      quantity: the name of the bounded quantity, for the axis.
+
+    Raises:
+      ValueError: if the two differ in length, or matplotlib does not support the format.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "gap.png"
+    >>> plot_bounds(
+    ...     [0.0, 0.2, float("inf")],
+    ...     [0.5, 0.3, float("inf")],
+    ...     path=path,
+    ...     title="Bounds",
+    ...     quantity="margin",
+    ... )
+    >>> path.stat().st_size > 5_000
+    True
+    """
+    lows = host_numbers("lower", lower, ("rounds",))
+    highs = host_numbers("upper", upper, lows.shape)
+    rounds = np.arange(1, len(lows) + 1)
+    both = np.isfinite(lows) & np.isfinite(highs)
+    gap = (
+        f"gap {highs[both][-1] - lows[both][-1]:.3g} after {rounds[both][-1]:,} rounds"
+        if both.any()
+        else "no round with two bounds"
+    )
+    figure, axes = new_axes(title, gap)
+    axes.fill_between(
+        rounds[both], lows[both], highs[both], color=INK, alpha=0.08, linewidth=0, zorder=1
+    )
+    for bound, name, (_, colour, marker) in (
+        (highs, "upper bound", CLASSES[1]),
+        (lows, "lower bound", CLASSES[0]),
+    ):
+        known = np.isfinite(bound)
+        size = 4 if known.sum() <= _MOST_MARKED else 0
+        axes.plot(
+            rounds[known],
+            bound[known],
+            color=colour,
+            marker=marker,
+            markersize=size,
+            linewidth=1.5,
+            label=name,
+            zorder=3,
+        )
+    axes.set_xlabel("round", color=INK)
+    axes.set_ylabel(quantity, color=INK)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(frameon=False, fontsize=9)
+    write_figure(figure, path)
