@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost.base import check, loops
-from jboost.base.boosting import Ensemble
+from jboost.base.boosting import Ensemble, Learner
 from jboost.base.predict import is_invalid, refuse_invalid, scores_of
+from jboost.base.protocols import hook
 from jboost.base.types import Array, ArrayLike, PyTree, is_packed
 
 __all__ = ["Ensemble", "describe", "outputs", "scores"]
@@ -112,11 +113,7 @@ def _sum_of_votes(ensemble: Ensemble, features: Any) -> Array:
 
 def _validate_width(ensemble: Ensemble, num_features: int) -> None:
     """Raises ValueError if a hypothesis in use is known to read a column that does not exist."""
-    places = (
-        ensemble.learner.places(ensemble.hypotheses)
-        if hasattr(ensemble.learner, "places")
-        else None
-    )
+    places = hook(Learner, ensemble.learner, "places")(ensemble.hypotheses)
     if (
         places is None
         or isinstance(places, jax.core.Tracer)
@@ -162,7 +159,7 @@ def describe(ensemble: Ensemble, names: Sequence[str]) -> str:
     >>> "age > 0.5" in describe(ensemble, ["age"])
     True
     """
-    if not hasattr(ensemble.learner, "describe"):
+    if not hook(Learner, ensemble.learner, "can_describe"):
         raise ValueError(
             f"ensemble is of a {type(ensemble.learner).__name__}, which has no describe(hypothesis,"
             " names): add that method to the learner"

@@ -15,11 +15,12 @@ import jax
 import jax.numpy as jnp
 
 from jboost.base import check
+from jboost.base.protocols import Protocol
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike, PyTree
 
 
-class Kernel(abc.ABC):
+class Kernel(Protocol, abc.ABC):
     """A symmetric measure on hypotheses. A kernel is a pytree of numbers, for use under `vmap`."""
 
     @abc.abstractmethod

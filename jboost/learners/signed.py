@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jboost.base import boosting, check, records
 from jboost.base.boosting import Proposal
 from jboost.base.boosting.protocols import Learner
+from jboost.base.protocols import hook, missing_methods, optional_hook
 from jboost.base.types import Array, Dataset, PyTree
 from jboost.learners import criteria
 
@@ -35,7 +36,7 @@ class Signs(Learner):
         """The criterion of the other learner, None if it has no such field. `replace_criterion`
         changes it.
         """
-        found: str | None = getattr(self.learner, "criterion", None)
+        found: str | None = optional_hook(Learner, self.learner, "criterion")
         return found
 
     @property
@@ -46,8 +47,7 @@ class Signs(Learner):
     def init(self, key: Array | None, dataset: Dataset) -> SignsState:
         """The state of the other learner, and the labels."""
         state = self.learner.init(key, dataset)
-        declared = getattr(self.learner, "outputs_are_signs", None)
-        bound_holds = jnp.zeros((), bool) if declared is None else declared(state)
+        bound_holds = hook(Learner, self.learner, "outputs_are_signs")(state)
         return SignsState(boosting.signs(dataset), bound_holds, state)
 
     def propose(
@@ -85,13 +85,19 @@ class Signs(Learner):
         return jnp.sign(self.learner.outputs(hypothesis, features))
 
     def places(self, hypotheses: PyTree) -> Array | None:
-        """The result of the other learner's `places`, None if it has no such method."""
-        return self.learner.places(hypotheses) if hasattr(self.learner, "places") else None
+        """The result of the other learner's `places`."""
+        found: Array | None = hook(Learner, self.learner, "places")(hypotheses)
+        return found
 
     def outputs_are_signs(self, state: SignsState) -> Array:
         """Always, [] bool."""
         del state
         return jnp.ones((), bool)
+
+    @property
+    def can_describe(self) -> bool:
+        """Whether the other learner can."""
+        return bool(hook(Learner, self.learner, "can_describe"))
 
     def describe(self, hypothesis: PyTree, names: Any) -> str:
         """The other learner's description of the hypothesis, if it has one."""
@@ -128,9 +134,7 @@ def signs(learner: Any) -> Signs:
     """
     if isinstance(learner, Signs):
         return learner
-    if not all(
-        callable(getattr(learner, name, None)) for name in ("init", "propose", "outputs")
-    ) or isinstance(learner, type):
+    if missing_methods(Learner, learner) or isinstance(learner, type):
         raise ValueError(
             f"learner is {learner!r}: expected something with init, propose and outputs, such as"
             " jboost.learners.pool()"

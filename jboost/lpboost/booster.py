@@ -29,6 +29,7 @@ from jax import lax
 
 from jboost.base import boosting, loops, meshes, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Everything, Proposal
+from jboost.base.protocols import optional_hook
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset
@@ -116,11 +117,12 @@ class LPBoost(boosting.Booster):
         """Whether all hypotheses of a learner enter in the first round. They do if the learner can
         list them and their simplex table is small.
         """
-        if boosting.has_quick_answers(learner) or not (
-            hasattr(learner, "every") and hasattr(learner, "num_hypotheses")
-        ):
+        every, count_hypotheses = (
+            optional_hook(boosting.Learner, learner, name) for name in ("every", "num_hypotheses")
+        )
+        if boosting.has_quick_answers(learner) or every is None or count_hypotheses is None:
             return False
-        num_hypotheses = learner.num_hypotheses(dataset.features.shape[1])
+        num_hypotheses = count_hypotheses(dataset.features.shape[1])
         return num_hypotheses * (num_hypotheses + len(dataset.labels)) <= _SMALL_TABLE
 
     def method(self, capacity: int) -> Config:

@@ -20,7 +20,7 @@ from jboost.operators.types import Operator
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Blocks:
+class Blocks(Operator):
     """A grid of operators. Operators in a row of the grid have equally many rows, and operators in
     a column of the grid have equally many columns.
     """

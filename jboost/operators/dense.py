@@ -11,11 +11,12 @@ from jboost.base import brackets, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.operators import sums
+from jboost.operators.types import Operator
 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Dense:
+class Dense(Operator):
     """The operator of a stored matrix."""
 
     matrix: Array  # [rows, columns]

@@ -10,11 +10,12 @@ from jboost.base import brackets, check, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.operators import sums
+from jboost.operators.types import Operator
 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Identity:
+class Identity(Operator):
     """The identity."""
 
     size: int = dataclasses.field(metadata={"static": True})
@@ -59,7 +60,7 @@ class Identity:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Diagonal:
+class Diagonal(Operator):
     """A diagonal matrix."""
 
     values: Array  # [size]
@@ -106,7 +107,7 @@ class Diagonal:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Zeros:
+class Zeros(Operator):
     """A matrix of zeros."""
 
     shape: tuple[int, int] = dataclasses.field(metadata={"static": True})

@@ -13,11 +13,12 @@ from jboost.base import brackets, check, loops, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, PyTree
 from jboost.operators import sums
+from jboost.operators.types import Operator
 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class FromFunctions:
+class FromFunctions(Operator):
     """The matrix whose columns are the values of the first function at the unit vectors. Norms and
     interval bounds compute these columns, one slab at a time.
     """
@@ -98,10 +99,6 @@ class FromFunctions:
             lambda start: brackets.bracket_dot(self._columns(start), vector[None, :]), starts
         )
         return jnp.ravel(low)[: self.shape[1]], jnp.ravel(high)[: self.shape[1]]
-
-    def largest_entry(self) -> Array:
-        """Unknown, so inf."""
-        return jnp.full((), jnp.inf)
 
     def to_dense(self) -> Array:
         """All columns."""

@@ -39,6 +39,7 @@ from jboost.base import brackets, check, loops, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.operators import sums
+from jboost.operators.types import Operator
 
 _BITS = 8
 _VALUES = 1 << _BITS  # of a byte
@@ -55,7 +56,7 @@ _BIT_OF = np.unpackbits(np.arange(_VALUES, dtype=np.uint8)[:, None], axis=1, bit
 
 @register
 @dataclasses.dataclass(frozen=True)
-class PackedSigns:
+class PackedSigns(Operator):
     """A matrix of -1 and +1, or of -1, 0 and +1; bit b of byte k belongs to column 8 k + b.
 
     Without zeros a set bit stands for +1. With them each row has its bits for +1 first and those

@@ -20,11 +20,12 @@ from jboost.base import brackets, check, labelled, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.operators import sums
+from jboost.operators.types import Operator
 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class PairCuts:
+class PairCuts(Operator):
     """The cuts of all pairs (i, i'), in row i * q + i'. Rows of pairs that are not cuts are 0.
     Products take memory for p x q numbers.
     """
@@ -136,7 +137,7 @@ class PairCuts:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class PairCutList:
+class PairCutList(Operator):
     """The cuts of a list of pairs. Rows of padding are 0. Products take memory for k x U
     numbers.
     """

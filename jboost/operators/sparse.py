@@ -15,11 +15,12 @@ from jboost.base import brackets, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.operators import sums
+from jboost.operators.types import Operator
 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Sparse:
+class Sparse(Operator):
     """The operator of a list of entries. At most one entry of each position may be nonzero, so that
     interval bounds are those of the exact matrix. `sparse` ensures this.
     """

@@ -19,6 +19,7 @@ from jboost.base import brackets, check, loops, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.operators import sums
+from jboost.operators.types import Operator
 
 DTYPES = ("int8", "bfloat16")
 _BLOCK_ENTRIES = 1 << 18  # widened at a time: 1 MB in float32, which a second-level cache holds
@@ -26,7 +27,7 @@ _BLOCK_ENTRIES = 1 << 18  # widened at a time: 1 MB in float32, which a second-l
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Stored:
+class Stored(Operator):
     """The operator of scale * matrix."""
 
     matrix: Array  # [rows, columns] int8, or uint16: the bits of bfloat16 numbers

@@ -24,7 +24,7 @@ from jboost.operators.dense import Dense
 from jboost.operators.types import Operator
 
 
-class Streamed:
+class Streamed(Operator):
     """The operator of consecutive blocks of rows. It is not a pytree: its methods are called on the
     host, with concrete arrays.
     """

@@ -13,7 +13,7 @@ from jboost.operators.types import Operator
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Transposed:
+class Transposed(Operator):
     """The operator with rows and columns exchanged."""
 
     operator: Operator

@@ -10,7 +10,8 @@ import numpy as np
 
 from jboost import ensemble as ensemble_module
 from jboost.base import status
-from jboost.base.boosting import Ensemble, Fit
+from jboost.base.boosting import Ensemble, Fit, Learner
+from jboost.base.protocols import hook
 from jboost.report import verdict
 
 _CLAIMS = {
@@ -81,8 +82,7 @@ def rules(ensemble: Ensemble, names: Sequence[str]) -> list[str] | None:
       ensemble: concrete.
       names: of the features, quoted if necessary.
     """
-    learner = ensemble.learner
-    if not hasattr(getattr(learner, "learner", learner), "describe"):
+    if not hook(Learner, ensemble.learner, "can_describe"):
         return None
     if num_voting(ensemble) == 0:
         return []

@@ -1,4 +1,6 @@
-"""Declared hooks of learners: their defaults, and the errors for misspelt ones."""
+"""Declared hooks of learners, boosters, operators and kernels: their defaults, and the errors for
+misspelt ones.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ import jax.numpy as jnp
 import pytest
 
 import jboost
-from jboost import learners
-from jboost.base import boosting
+from jboost import kernels, learners, operators
+from jboost.base import boosting, protocols
 
 
 @learners.register
@@ -98,3 +100,82 @@ def test_booster_defaults_and_misspelt_hooks() -> None:
         type("Odd", (boosting.Booster,), {**own, "takes_turn": True})
     with pytest.raises(TypeError, match="abstract"):
         type("Empty", (boosting.Booster,), {})()
+
+
+class NoBase:
+    """A class with three methods of a learner, and without the base."""
+
+    init = propose = outputs = lambda self, *arguments: None
+
+
+def test_hook_is_the_default_where_the_base_is_missing() -> None:
+    learner = NoBase()
+    assert protocols.missing_methods(learners.Learner, learner) == []
+    assert protocols.missing_methods(learners.Learner, object()) == ["init", "propose", "outputs"]
+    assert protocols.hook(learners.Learner, learner, "has_negations") is True
+    assert protocols.hook(learners.Learner, learner, "places")(None) is None
+    assert not protocols.hook(learners.Learner, learner, "outputs_are_signs")(None)
+    learner.has_negations = False
+    assert protocols.hook(learners.Learner, learner, "has_negations") is False
+    assert protocols.optional_hook(learners.Learner, learner, "every") is None
+    assert protocols.optional_hook(boosting.Booster, learner, "ask") is None
+
+
+def test_hook_must_be_declared() -> None:
+    with pytest.raises(KeyError, match="has_negation"):
+        protocols.hook(learners.Learner, NoBase(), "has_negation")
+    with pytest.raises(KeyError, match="Learner declares no optional hook evry"):
+        protocols.optional_hook(learners.Learner, NoBase(), "evry")
+
+
+def test_can_describe_follows_the_hook_and_the_inner_learner() -> None:
+    silent, telling = FirstColumn(), learners.stumps()
+    assert not silent.can_describe
+    assert telling.can_describe
+    assert not learners.signs(silent).can_describe
+    assert learners.signs(telling).can_describe
+    assert not protocols.hook(learners.Learner, NoBase(), "can_describe")
+    dataset = jboost.make_dataset([[0.2], [0.9], [-0.5]], [1, 1, -1])
+    fit = jboost.adaboost.fit(dataset, learners.signs(FirstColumn()), max_rounds=1)
+    with pytest.raises(ValueError, match="ensemble is of a Signs, which has no describe"):
+        jboost.ensemble.describe(fit.ensemble, ["x"])
+
+
+PRODUCTS = {
+    name: lambda self, vector: vector
+    for name in (
+        "matvec",
+        "rmatvec",
+        "row_norms",
+        "column_norms",
+        "bracket_matvec",
+        "bracket_rmatvec",
+    )
+}
+
+
+def test_operator_defaults_and_misspelt_hooks() -> None:
+    own = {**PRODUCTS, "to_dense": lambda self: jnp.eye(2), "shape": (2, 2)}
+    operator = type("Own", (operators.Operator,), own)()
+    assert operators.is_operator(operator)
+    assert operator.largest_entry() == jnp.inf
+    for wrong, right in (("rmatvecs", "rmatvec"), ("largest_entrys", "largest_entry")):
+        with pytest.raises(TypeError, match=rf"Odd\.{wrong}: not a hook of Operator; .*`{right}`"):
+            type("Odd", (operators.Operator,), {**own, wrong: None})
+    with pytest.raises(TypeError, match="abstract"):
+        type("Half", (operators.Operator,), PRODUCTS)()
+
+
+@pytest.mark.parametrize("name", operators.__all__)
+def test_operators_of_the_package_declare_their_hooks(name: str) -> None:
+    member = getattr(operators, name)
+    if isinstance(member, type):
+        assert issubclass(member, operators.Operator)
+
+
+def test_kernel_defaults_and_misspelt_hooks() -> None:
+    own = {"disagreement": lambda self, a, b: None, "is_inside": lambda self, points: None}
+    with pytest.raises(ValueError, match="draws no hypotheses"):
+        type("Own", (kernels.Kernel,), own)().draw(None, None)
+    with pytest.raises(TypeError, match=r"Odd\.draws: not a hook of Kernel; .*`draw`"):
+        type("Odd", (kernels.Kernel,), {**own, "draws": None})

@@ -23,6 +23,7 @@ from jboost.base.boosting.rounds import (
 from jboost.base.boosting.types import Fit, State
 from jboost.base.boosting.validation import check_arguments
 from jboost.base.loops import OnStep
+from jboost.base.protocols import hook
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset
 
@@ -65,7 +66,7 @@ def _run(
         )
         return finish(last, dataset)
 
-    takes_turns = getattr(booster, "takes_turns", False)
+    takes_turns = hook(Booster, booster, "takes_turns")
     fitted: Fit = (batching.in_chunks(whole, at_once=1) if takes_turns else whole)(
         booster, learner, dataset, key
     )

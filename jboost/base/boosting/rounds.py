@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from jboost.base import check, derivatives, devices, labelled, loops, meshes, reduce
 from jboost.base.boosting.protocols import Booster, Learner
 from jboost.base.boosting.slots import spoil_unless
-from jboost.base.boosting.types import Ensemble, Fit, Info, State, Trace
+from jboost.base.boosting.types import Ensemble, Fit, Info, State
 from jboost.base.boosting.validation import check_arguments, is_valid, validate_proposal
+from jboost.base.protocols import hook, optional_hook
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset
 
@@ -53,9 +54,10 @@ def begin_traced(
     state = learner.init(key, dataset)
     num_proposed, hypotheses = validate_proposal(learner, state, len(dataset.labels))
     capacity = booster.capacity(max_rounds, num_proposed)
-    if getattr(booster, "takes_each_once", False) and hasattr(learner, "num_hypotheses"):
-        num_hypotheses = learner.num_hypotheses(dataset.features.shape[1])
-        takes_all = hasattr(booster, "takes_all") and booster.takes_all(learner, dataset)
+    count_hypotheses = optional_hook(Learner, learner, "num_hypotheses")
+    if hook(Booster, booster, "takes_each_once") and count_hypotheses is not None:
+        num_hypotheses = count_hypotheses(dataset.features.shape[1])
+        takes_all = hook(Booster, booster, "takes_all")(learner, dataset)
         capacity = num_hypotheses if takes_all else min(capacity, num_hypotheses)
     first = booster.init(dataset, capacity)
     unused = jnp.full((max_rounds,), jnp.inf, first.edge.dtype)
@@ -70,16 +72,10 @@ def begin_traced(
         example_weights=first.example_weights,
         ensemble=Ensemble(learner, slots, first.votes, first.constant, first.count),
         certificate=spoil_unless(sound, first.certificate),
-        trace=_empty_trace(booster, unused),
+        trace=hook(Booster, booster, "empty_trace")(unused),
         num_rounds=jnp.zeros((), jnp.int32),
         status=jnp.where(sound, first.status, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )
-
-
-def _empty_trace(booster: Any, unused: Array) -> Any:
-    """The trace of a booster; a plain one for a booster without the base class."""
-    make = getattr(booster, "empty_trace", None)
-    return Trace(unused, unused, unused, unused) if make is None else make(unused)
 
 
 @meshes.takes_sharded
@@ -116,7 +112,7 @@ def unfinished(state: State) -> Array:
 def _propose(state: State, dataset: Dataset) -> Any:
     """The proposal of the learner, or the result of the booster's `ask` hook."""
     learner = state.ensemble.learner
-    ask = getattr(state.booster, "ask", None)
+    ask = optional_hook(Booster, state.booster, "ask")
     if ask is not None:
         return ask(state.memory, dataset, learner, state.learner)
     return learner.propose(state.learner, state.example_weights)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jboost.base import check, labelled, numerics, reduce
 from jboost.base.boosting.protocols import Learner
 from jboost.base.boosting.types import Proposal
+from jboost.base.protocols import hook, missing_methods
 from jboost.base.types import Array, Dataset, PyTree
 
 
@@ -15,14 +16,14 @@ def has_negations(learner: Learner) -> bool:
     """Whether the negation of a hypothesis is also a hypothesis; True if the learner has no such
     hook.
     """
-    return bool(getattr(learner, "has_negations", True))
+    return bool(hook(Learner, learner, "has_negations"))
 
 
 def has_quick_answers(learner: Learner) -> bool:
     """Whether a learner has a method `propose_above` that is much faster than `propose`; False if
     the learner has no such hook.
     """
-    return bool(getattr(learner, "has_quick_answers", False))
+    return bool(hook(Learner, learner, "has_quick_answers"))
 
 
 def is_valid(dataset: Dataset) -> Array:
@@ -90,10 +91,9 @@ def check_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> Data
             " metadata={'static': True}"
         ),
     )
-    validate = getattr(learner, "validate", None)
     # for traced values the outputs are NaN, which gives the status INVALID_INPUT on every process
-    if validate is not None and check.are_known(dataset):
-        validate(dataset)
+    if check.are_known(dataset):
+        hook(Learner, learner, "validate")(dataset)
     return dataset
 
 
@@ -101,7 +101,7 @@ def check_kinds(learner: Learner, dataset: Dataset) -> Dataset:
     """The data set with examples of weight 0 masked out. Raises ValueError unless the arguments are
     a learner and a data set, and for concrete labels and weights that are not allowed.
     """
-    missing = [name for name in ("init", "propose", "outputs") if not hasattr(learner, name)]
+    missing = missing_methods(Learner, learner)
     if missing:
         raise ValueError(
             f"learner is a {type(learner).__name__} without {', '.join(missing)}: pass one of"

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 
 from jboost import files
-from jboost.base.boosting import Ensemble
+from jboost.base.boosting import Ensemble, Learner
+from jboost.base.protocols import hook
 from jboost.cli.boosting import features
 from jboost.cli.boosting import method as boost
 from jboost.cli.boosting.features import Features
@@ -57,10 +58,10 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
 def used_columns(fitted: FittedEnsemble) -> UsedColumns:
     """Returns the columns that hypotheses with a nonzero vote use.
 
-    If the learner has no method `places`, all columns are returned.
+    If the learner does not declare them by `places`, all columns are returned.
     """
     learner = fitted.ensemble.learner
-    places = learner.places(fitted.ensemble.hypotheses) if hasattr(learner, "places") else None
+    places = hook(Learner, learner, "places")(fitted.ensemble.hypotheses)
     seen = fitted.features
     if places is None:
         return UsedColumns(seen.numeric, seen.categorical)
