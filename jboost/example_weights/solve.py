@@ -16,7 +16,7 @@ import numpy as np
 from jboost.base import batching, check, derivatives, labelled, meshes, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.example_weights import certify, game, working_set
+from jboost.example_weights import certify, game, iterations, working_set
 from jboost.example_weights.types import ExampleWeightModel, sum_in_64_bits
 from jboost.kernels import Kernel, hyperplanes, least_radius
 from jboost.kernels.types import as_points
@@ -102,7 +102,7 @@ def solve_warm(
     solved, state = working_set.solve(
         program, **aim, max_iterations=config.max_iterations, prunes=config.sparse, initial=initial
     )
-    is_used_up = game.is_open(solved, **aim) & game.helps(solved)
+    is_used_up = iterations.is_open(solved, **aim) & iterations.helps(solved)
     weights = state.weights / reduce.total(state.weights)
     rows = game.allowed(program, state.row_weights)
     lower, upper = certify.prove(disagreement, row_labels, column_labels, penalty, weights, rows)

@@ -15,10 +15,12 @@ from jax.experimental import sparse
 import jboost
 import linear_programs
 from batches import few_at_once
+from benchmarks import hlo
 from jboost import lp, operators
 from jboost.base.status import Status
-from jboost.lp import derivatives
+from jboost.lp import derivatives, interior_point
 from jboost.lp.certificate import certify, conclude, tighten
+from jboost.lp.interior_point import method
 from jboost.lp.types import empty_history
 from linear_programs import (
     DUALLY_INFEASIBLE,
@@ -288,8 +290,6 @@ def test_vmap_is_a_loop_and_members_may_differ_in_difficulty(x64):
 
 @pytest.mark.slow
 def test_step_walks_the_same_path(x64):
-    from jboost.lp import interior_point
-
     program, tolerance = small(), jnp.asarray(1e-8)
     state = interior_point.init(program, config=INTERIOR)
     step = jax.jit(functools.partial(interior_point.step, tolerance=tolerance, config=INTERIOR))
@@ -299,6 +299,43 @@ def test_step_walks_the_same_path(x64):
     whole = lp.solve(program, tolerance=tolerance, config=INTERIOR)
     assert int(info.num_iterations) == int(solution.num_iterations) == int(whole.num_iterations)
     np.testing.assert_allclose(solution.primal, whole.primal, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_step_and_finish_cost_what_the_loop_body_and_the_end_of_solve_cost(x64):
+    program, tolerance = small(), jnp.asarray(1e-8)
+    init = functools.partial(interior_point.init, config=INTERIOR)
+    state = jax.eval_shape(init, program)
+    held, bare = state.run, state._replace(run=None)
+
+    def operations(function, *arguments):
+        return hlo.count_operations(jax.jit(function).lower(*arguments).as_text())
+
+    step = functools.partial(interior_point.step, tolerance=tolerance, config=INTERIOR)
+    finish = functools.partial(interior_point.finish, config=INTERIOR)
+    of_step, of_finish = operations(step, state, program), operations(finish, state, program)
+    assert of_step == operations(
+        lambda run, state: method._step(run, state, tolerance, INTERIOR), held, bare
+    )
+    assert of_finish == operations(
+        lambda run, state, program: method._finish(run, state, program, INTERIOR),
+        held,
+        bare,
+        program,
+    )
+    of_init = operations(init, program)
+    whole = operations(lambda program: interior_point.solve(program, tolerance, INTERIOR), program)
+    assert of_step + of_finish + of_init < 1.05 * whole
+
+
+def test_step_and_finish_need_the_set_up_of_init():
+    program = small()
+    init = functools.partial(interior_point.init, config=INTERIOR)
+    state = jax.eval_shape(init, program)._replace(run=None)
+    with pytest.raises(ValueError, match="state has no run: pass a state as `init`"):
+        interior_point.step(state, program, tolerance=jnp.asarray(1e-6), config=INTERIOR)
+    with pytest.raises(ValueError, match="state has no run: pass a state as `init`"):
+        interior_point.finish(state, program, config=INTERIOR)
 
 
 @pytest.mark.slow

@@ -62,6 +62,18 @@ class InteriorPointConfig:
         return 1
 
 
+class _Run(NamedTuple):
+    """The data that `init` computes once for a program."""
+
+    problem: LinearProgram  # with a dense matrix
+    tight: LinearProgram  # with implied bounds
+    stops: Array  # [2, n + m] bool, whether a given or an implied bound stops a ray, for each side
+    embedded: Embedded
+    scaling: Scaling
+    first: Start
+    has_objective: Array  # [] bool
+
+
 class State(NamedTuple):
     """The last iterate, and the best so far."""
 
@@ -78,18 +90,8 @@ class State(NamedTuple):
     has_ray: Array
     history: History
     status: Array  # [] int32
-
-
-class _Run(NamedTuple):
-    """The data that are computed once for a program."""
-
-    problem: LinearProgram  # with a dense matrix
-    tight: LinearProgram  # with implied bounds
-    stops: Array  # [2, n + m] bool, whether a given or an implied bound stops a ray, for each side
-    embedded: Embedded
-    scaling: Scaling
-    first: Start
-    has_objective: Array  # [] bool
+    # None inside the loop of `solve`, which computes it before
+    run: _Run | None = None
 
 
 def _set_up(problem: LinearProgram, config: InteriorPointConfig) -> _Run:
@@ -196,7 +198,7 @@ def _find_ray(
 def init(problem: LinearProgram, *, config: InteriorPointConfig) -> State:
     """The state before the first iteration."""
     run = _set_up(problem, config)
-    return _start(run, problem, config)
+    return _start(run, problem, config)._replace(run=loops.beside(run, problem))
 
 
 def _start(run: _Run, problem: LinearProgram, config: InteriorPointConfig) -> State:
@@ -230,8 +232,17 @@ def _refuted_by_one_row(problem: LinearProgram) -> Array:
 def step(
     state: State, problem: LinearProgram, *, tolerance: Array, config: InteriorPointConfig
 ) -> tuple[State, Info]:
-    """One iteration of predictor and correctors, and the status after it."""
-    return _step(_set_up(problem, config), state, tolerance, config)
+    """One iteration of predictor and correctors, and the status after it. `problem` is that of
+    `init`, whose data are in the state.
+    """
+    del problem
+    return _step(_run_of(state), state, tolerance, config)
+
+
+def _run_of(state: State) -> _Run:
+    if state.run is None:
+        raise ValueError("state has no run: pass a state as `init` or `step` returns it")
+    return state.run
 
 
 def _step(
@@ -277,7 +288,7 @@ def _step(
     best, best_error = loops.cond(
         takes, lambda: (_unscaled(run, point, tau), error), lambda: (state.best, state.best_error)
     )
-    return State(
+    return state._replace(
         point=next_point,
         image=next_image,
         best=best,
@@ -318,7 +329,7 @@ def unfinished(state: State) -> Array:
 
 def finish(state: State, problem: LinearProgram, *, config: InteriorPointConfig) -> LPSolution:
     """The solution of the best iterate, with its bounds."""
-    return _finish(_set_up(problem, config), state, problem, config)
+    return _finish(_run_of(state), state, problem, config)
 
 
 def _finish(
