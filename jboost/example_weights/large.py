@@ -150,16 +150,7 @@ def fit_large(
         check.number("tolerance", tolerance, low=0, open_low=True)
         check.watcher("on_step", on_step)
         _check_initial(initial, inputs, capacity)
-        if not np.asarray(inputs.mask).any():
-            raise ValueError(
-                "points has no examples that count: pass one at least, or a mask that is True"
-                " for one"
-            )
-        if not bool(is_sound(inputs) & is_price(price)):
-            raise ValueError(
-                "points, labels, radius or penalty hold a value that is not allowed:"
-                " jboost.example_weights.validate names it"
-            )
+        _check_values(inputs, price)
         config = check.config("config", config, Config)
         centred_points, signs = centred(inputs)
         live = np.flatnonzero(np.asarray(signs) != 0)
@@ -191,6 +182,19 @@ def _solution(problem: _Problem, state: State, status: Status) -> Solution:
         num_iterations=jnp.asarray(state.num_rounds, jnp.int32),
         status=jnp.asarray(int(status), jnp.int32),
     )
+
+
+def _check_values(inputs: Inputs, price: Array) -> None:
+    """Raises ValueError unless an example counts and all values are allowed."""
+    if not np.asarray(inputs.mask).any():
+        raise ValueError(
+            "points has no examples that count: pass one at least, or a mask that is True for one"
+        )
+    if not bool(is_sound(inputs) & is_price(price)):
+        raise ValueError(
+            "points, labels, radius or penalty hold a value that is not allowed:"
+            " jboost.example_weights.validate names it"
+        )
 
 
 def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None:

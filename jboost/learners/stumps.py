@@ -144,12 +144,7 @@ class Stumps(Learner):
             is_constant, constant.right, jnp.where(has_split, best.right[feature], 0.0)
         )
         hypotheses = Stump(feature, threshold, left, right)
-        columns = jax.vmap(lambda order, row: row.at[order].set(row, unique_indices=True))(
-            order, sorted_values
-        )
-        outputs = jnp.where(
-            state.labels[None, :] == 0, 0.0, jax.vmap(_answers)(hypotheses, columns)
-        )
+        outputs = _outputs(state, hypotheses, order, sorted_values)
         upper_bound = jnp.maximum(reduce.largest(best.bound), constant.bound[0])
         return Proposal(
             hypotheses, outputs, jnp.where(has_split, values, nothing), upper_bound, state
@@ -181,22 +176,9 @@ class Stumps(Learner):
             else check.numeric("costs", costs, shape=(len(order),), kinds="f")
         )
 
-        def best_of_feature(part: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            positions, row, cost = part
-            column = row.at[positions].set(row, unique_indices=True)
-            above, below = column[:, None] > row[None, :], column[:, None] <= row[None, :]
-            worth = prices.worth(
-                above.astype(row.dtype) - below.astype(row.dtype),
-                state.labels,
-                example_weights,
-                pairs,
-                cost,
-            )
-            values = jnp.where(is_split(row[None]), jnp.stack(worth), -jnp.inf).reshape(-1)
-            best = jnp.argmax(values)
-            return values[best], best % num_examples, best < num_examples
-
-        values, position, is_own = lax.map(best_of_feature, (order, sorted_values, price))
+        values, position, is_own = _best_by_feature(
+            state, order, sorted_values, example_weights, pairs, price
+        )
         values, feature = numerics.top_k(values, min(self.num_proposed, len(order)))
         missing = (0, self.num_proposed - len(feature))
         values, feature = (
@@ -211,12 +193,7 @@ class Stumps(Learner):
             has_split, thresholds_of(sorted_values[feature], position[feature]), 0.0
         )
         hypotheses = Stump(feature.astype(jnp.int32), threshold, -right, right)
-        columns = jax.vmap(lambda order, row: row.at[order].set(row, unique_indices=True))(
-            order[feature], sorted_values[feature]
-        )
-        outputs = jnp.where(
-            state.labels[None, :] == 0, 0.0, jax.vmap(_answers)(hypotheses, columns)
-        )
+        outputs = _outputs(state, hypotheses, order[feature], sorted_values[feature])
         return Proposal(
             hypotheses,
             outputs,
@@ -387,6 +364,48 @@ records.register(
         "cost",
     ),
 )
+
+
+def _best_by_feature(
+    state: StumpsState,
+    order: Array,
+    sorted_values: Array,
+    example_weights: Array,
+    pairs: Array,
+    price: Array,
+) -> tuple[Array, Array, Array]:
+    """The greatest worth of the stumps of each feature, the position of its split, and whether it
+    is positive above it, [N] each.
+    """
+    num_examples = len(example_weights)
+
+    def best_of_feature(part: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        positions, row, cost = part
+        column = row.at[positions].set(row, unique_indices=True)
+        above, below = column[:, None] > row[None, :], column[:, None] <= row[None, :]
+        worth = prices.worth(
+            above.astype(row.dtype) - below.astype(row.dtype),
+            state.labels,
+            example_weights,
+            pairs,
+            cost,
+        )
+        values = jnp.where(is_split(row[None]), jnp.stack(worth), -jnp.inf).reshape(-1)
+        best = jnp.argmax(values)
+        return values[best], best % num_examples, best < num_examples
+
+    values, position, is_own = lax.map(best_of_feature, (order, sorted_values, price))
+    return values, position, is_own
+
+
+def _outputs(state: StumpsState, hypotheses: Stump, order: Array, sorted_values: Array) -> Array:
+    """The outputs [k, m] of stumps, from the order and the sorted values [k, m] of their
+    features.
+    """
+    columns = jax.vmap(lambda order, row: row.at[order].set(row, unique_indices=True))(
+        order, sorted_values
+    )
+    return jnp.where(state.labels[None, :] == 0, 0.0, jax.vmap(_answers)(hypotheses, columns))
 
 
 def _answers(stump: Stump, column: Array) -> Array:

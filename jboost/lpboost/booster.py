@@ -189,21 +189,10 @@ class LPBoost(boosting.Booster):
         columns, slots, count = boosting.enter_columns(
             columns, count, rows, jnp.ones_like(edges, bool)
         )
-        is_used = jnp.arange(columns.shape[0]) < count
-        proven = certify.prove_upper(
-            memory.proven,
-            queried,
-            new_edge=certify.largest_signed_edge(
-                rows, memory.proven.example_weights, jnp.ones_like(edges, bool)
-            ),
-            seen_edge=certify.largest_signed_edge(columns, queried, is_used),
-            best_edge=proposal.upper_bound,
-            upper_of=lambda edge, weights: value.not_exceeded(
-                edge, weights, self.relaxation, memory.prior
-            ),
-            stop_on=self.stop_on,
+        before, memory = memory.proven, memory._replace(columns=columns)
+        memory = memory._replace(
+            proven=self._prove_upper(memory, rows, count, best_edge=proposal.upper_bound)
         )
-        before, memory = memory.proven, memory._replace(columns=columns, proven=proven)
         memory, was_finest = self.solve(
             memory, count, is_known=count == ensemble.count, is_complete=takes_all
         )
@@ -239,6 +228,27 @@ class LPBoost(boosting.Booster):
             certificate=certificate_of(memory.proven),
             edge=reduce.largest(edges),
             status=jnp.where(goes_on, int(Status.UNFINISHED), missed),
+        )
+
+    def _prove_upper(
+        self, memory: Memory, rows: Array, count: Array, *, best_edge: Array
+    ) -> Proven:
+        """The upper bound at the queried example weights, from the new rows [k, m], from all
+        columns, and from the learner's bound of the best edge.
+        """
+        is_used = jnp.arange(memory.columns.shape[0]) < count
+        return certify.prove_upper(
+            memory.proven,
+            memory.queried,
+            new_edge=certify.largest_signed_edge(
+                rows, memory.proven.example_weights, jnp.ones(rows.shape[:1], bool)
+            ),
+            seen_edge=certify.largest_signed_edge(memory.columns, memory.queried, is_used),
+            best_edge=best_edge,
+            upper_of=lambda edge, weights: value.not_exceeded(
+                edge, weights, self.relaxation, memory.prior
+            ),
+            stop_on=self.stop_on,
         )
 
     def solve(
@@ -286,28 +296,12 @@ class LPBoost(boosting.Booster):
                 spare=_SHARE_OF_TOLERANCE * tolerance,
                 config=config,
             )
-            # margins are at least -1
-            lower = jnp.maximum(
-                value.attained(memory.columns, solved.votes, self.relaxation, memory.prior), -1.0
-            )
-            is_better = (lower > old.lower) | ~reduce.any_true(old.coefficients > 0)
-            is_leaner = (reduce.count(solved.votes > 0) < reduce.count(old.coefficients > 0)) & (
-                goal - lower <= self.tolerance
-            )
-            is_taken = jnp.where(is_first, is_better, is_leaner)
-            votes = jnp.where(is_taken, solved.votes, old.coefficients)
-            lower = jnp.where(is_taken, lower, old.lower)
-            kept = jax.tree.map(
-                lambda new, before: jnp.where(is_first, new, before), solved, memory.solved
-            )
-            memory = memory._replace(
-                solved=kept, proven=old._replace(coefficients=votes, lower=lower)
-            )
-            next_part = -(-reduce.count(votes > 0) // _PART_DROPPED)
+            memory, is_taken = self._take_votes(memory, solved, goal, is_first)
+            next_part = -(-reduce.count(memory.proven.coefficients > 0) // _PART_DROPPED)
             num_dropped = jnp.where(is_taken | is_first, next_part, num_dropped // 2)
             return (
                 memory,
-                jnp.where(goal - lower <= self.tolerance, num_dropped, 0),
+                jnp.where(goal - memory.proven.lower <= self.tolerance, num_dropped, 0),
                 jnp.zeros((), bool),
             )
 
@@ -322,6 +316,30 @@ class LPBoost(boosting.Booster):
                 again, lambda carry: carry[2] | (carry[1] > 0), start, max_checks=1 + _MAX_DROPS
             )
         return memory, wanted <= finest
+
+    def _take_votes(
+        self, memory: Memory, solved: Solved, goal: Array, is_first: Array
+    ) -> tuple[Memory, Array]:
+        """The memory with the votes of a master if they are better, or, after the first master,
+        if they are fewer and keep the gap closed; and whether they are taken, [] bool.
+        """
+        old = memory.proven
+        # margins are at least -1
+        lower = jnp.maximum(
+            value.attained(memory.columns, solved.votes, self.relaxation, memory.prior), -1.0
+        )
+        is_better = (lower > old.lower) | ~reduce.any_true(old.coefficients > 0)
+        is_leaner = (reduce.count(solved.votes > 0) < reduce.count(old.coefficients > 0)) & (
+            goal - lower <= self.tolerance
+        )
+        is_taken = jnp.where(is_first, is_better, is_leaner)
+        votes = jnp.where(is_taken, solved.votes, old.coefficients)
+        lower = jnp.where(is_taken, lower, old.lower)
+        kept = jax.tree.map(
+            lambda new, before: jnp.where(is_first, new, before), solved, memory.solved
+        )
+        memory = memory._replace(solved=kept, proven=old._replace(coefficients=votes, lower=lower))
+        return memory, is_taken
 
     def reopen(self, memory: Memory, count: Array) -> Memory:
         """The memory for a booster of another nu. The columns are kept, the master is solved again,

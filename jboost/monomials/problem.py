@@ -53,27 +53,11 @@ def make_problem(
         )
     signs = check.label_array("labels", labels, shape=(num_examples,), kinds="fi")
     weights = check.numeric("example_weights", example_weights, shape=(num_examples,), kinds="fiu")
-    if max_order is not None:
-        check.count("max_order", max_order, low=0)
-        if max_order > num_attributes:
-            check.has_columns(num_attributes)
-            raise ValueError(
-                f"max_order is {max_order}, above the {num_attributes} attributes: pass"
-                f" {num_attributes}, or None for any order"
-            )
-    highest = num_attributes if max_order is None else max_order
-    prices, rewards = None, None
+    highest = _highest_order(max_order, num_attributes)
+    prices = None
     if costs is not None:
         prices = check.numeric("costs", costs, shape=(highest + 1,), kinds="fiu")
-    if pair_weights is not None:
-        if num_examples > _MOST_ROWS_OF_PAIRS:
-            raise ValueError(
-                f"pair_weights is of {num_examples} examples: {_MOST_ROWS_OF_PAIRS} at most; merge"
-                " equal ones (jboost.data.merging)"
-            )
-        rewards = check.numeric(
-            "pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="fiu"
-        )
+    rewards = None if pair_weights is None else _rewards_of(pair_weights, num_examples)
     dtype = jnp.result_type(
         *(
             float_type_of(part.dtype)
@@ -103,6 +87,32 @@ def make_problem(
     return (
         _prepare(table.astype(dtype), signs.astype(dtype), weights, prices, rewards, kept, wanted),
         costs is None and max_order is None,
+    )
+
+
+def _highest_order(max_order: int | None, num_attributes: int) -> int:
+    """The largest number of literals. Raises ValueError for more than there are attributes."""
+    if max_order is None:
+        return num_attributes
+    check.count("max_order", max_order, low=0)
+    if max_order > num_attributes:
+        check.has_columns(num_attributes)
+        raise ValueError(
+            f"max_order is {max_order}, above the {num_attributes} attributes: pass"
+            f" {num_attributes}, or None for any order"
+        )
+    return max_order
+
+
+def _rewards_of(pair_weights: ArrayLike, num_examples: int) -> Array:
+    """The pair weights [m, m] as an array. Raises ValueError for too many examples."""
+    if num_examples > _MOST_ROWS_OF_PAIRS:
+        raise ValueError(
+            f"pair_weights is of {num_examples} examples: {_MOST_ROWS_OF_PAIRS} at most; merge"
+            " equal ones (jboost.data.merging)"
+        )
+    return check.numeric(
+        "pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="fiu"
     )
 
 
@@ -192,19 +202,13 @@ def _prepare(
         jnp.all(weights >= 0) & (total < jnp.inf) & jnp.all(costs >= 0) & jnp.any(costs < jnp.inf)
     )
     whole = integers.to_integers(jnp.where(weights >= 0, weights, 0), power)
-    hidden = jnp.sum(
-        jnp.abs(numerics.times_power_of_two(weights, power) - whole.astype(weights.dtype))
-    )
+    hidden = _rounding_of(weights, whole, power)
     whole_rewards = None
     vanished = jnp.sum((whole == 0) & (weights > 0))
     if rewards is not None:
         is_valid &= jnp.all(rewards >= 0)
         whole_rewards = integers.to_integers(jnp.where(rewards >= 0, rewards, 0), power)
-        hidden += jnp.sum(
-            jnp.abs(
-                numerics.times_power_of_two(rewards, power) - whole_rewards.astype(weights.dtype)
-            )
-        )
+        hidden += _rounding_of(rewards, whole_rewards, power)
         vanished += jnp.sum((whole_rewards == 0) & (rewards > 0))
     # an order that costs more than the least cost by the largest possible gain is never the best
     whole_costs, cut = integers.floor_to_integers(costs, power)
@@ -231,6 +235,13 @@ def _prepare(
         whole_enough,
         spare,
         is_valid,
+    )
+
+
+def _rounding_of(amounts: Array, whole: Array, power: Array) -> Array:
+    """The sum [] of the changes of amounts by the rounding to integers, in their unit."""
+    return jnp.sum(
+        jnp.abs(numerics.times_power_of_two(amounts, power) - whole.astype(amounts.dtype))
     )
 
 

@@ -109,6 +109,29 @@ class _Interval(NamedTuple):
     goes_on: Array  # [] 1, or 0 once `newton` is theta
 
 
+def _pack_interval(
+    newton: Array,
+    low: Array,
+    high: Array,
+    excess_low: Array,
+    excess_high: Array,
+    goes_on: Array,
+) -> Array:
+    """The interval as an array, with its secant and its middle as candidates."""
+    share = numerics.safe_divide(excess_low, excess_low - excess_high, fill=0.5)
+    interval = _Interval(
+        newton,
+        low + share * (high - low),
+        low + 0.5 * (high - low),
+        low,
+        high,
+        excess_low,
+        excess_high,
+        goes_on.astype(WIDE),
+    )
+    return jnp.stack(interval)
+
+
 def _search_theta(
     x: Array, caps: Array, lowest: Array, largest: Array, left_by_all: Array
 ) -> Array:
@@ -119,27 +142,6 @@ def _search_theta(
     """
     eps, row = float(jnp.finfo(x.dtype).eps), as_row(caps.astype(WIDE))
     rounding = ROUNDINGS * jnp.finfo(WIDE).eps
-
-    def pack_interval(
-        newton: Array,
-        low: Array,
-        high: Array,
-        excess_low: Array,
-        excess_high: Array,
-        goes_on: Array,
-    ) -> Array:
-        share = numerics.safe_divide(excess_low, excess_low - excess_high, fill=0.5)
-        interval = _Interval(
-            newton,
-            low + share * (high - low),
-            low + 0.5 * (high - low),
-            low,
-            high,
-            excess_low,
-            excess_high,
-            goes_on.astype(WIDE),
-        )
-        return jnp.stack(interval)
 
     def step(state: Array) -> Array:
         now, candidates = _Interval(*state), state[:3]
@@ -161,7 +163,7 @@ def _search_theta(
             jnp.clip(jnp.max(jnp.where(merit == best, root, -jnp.inf)), low, high),
             high,
         )
-        return pack_interval(
+        return _pack_interval(
             jnp.where(is_root[0], root[0], newton),
             low,
             high,
@@ -171,7 +173,7 @@ def _search_theta(
         )
 
     low, high = lowest.astype(WIDE) - 1, largest.astype(WIDE)
-    start = pack_interval(high, low, high, -left_by_all, -jnp.ones((), WIDE), jnp.ones((), bool))
+    start = _pack_interval(high, low, high, -left_by_all, -jnp.ones((), WIDE), jnp.ones((), bool))
     return _Interval(
         *loops.while_loop(lambda state: _Interval(*state).goes_on > 0, step, start)
     ).newton

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,14 +96,68 @@ def fit(
     check.choice("cuts", cuts, cut_module.RULES)
     check.choice("missing", missing, ("literal", "none"))
     check.choice("drop_redundant", drop_redundant, (True, False))
+    rows = _read_rows(
+        features,
+        labels,
+        weights,
+        mask,
+        names=names,
+        categorical=categorical,
+        labels_for=_option_of_labels(cuts, min_separation),
+    )
+    chosen = _choose(
+        rows, rule=cuts, num_quantiles=num_quantiles, with_missing=missing == "literal"
+    )
+    answers = _answers(rows.values, chosen.asked, chosen.missing_is_value)
+    kept = _distinct(answers) if drop_redundant else np.arange(len(answers))
+    num_redundant, num_distinct = len(answers) - len(kept), len(kept)
+    if min_separation is not None:
+        bits = np.where(answers[kept] == _MISSING_BIT, np.float32(np.nan), answers[kept]).T
+        kept = kept[select_support_set(bits, rows.labels, min_separation=min_separation)]
+    asked = [chosen.asked[index] for index in kept]
+    return Binarizer(
+        attributes=np.array([one.attribute for one in asked], np.int32),
+        kinds=np.array([one.kind for one in asked], np.int32),
+        thresholds=np.array([one.threshold for one in asked], np.float64),
+        missing_is_value=np.array(chosen.missing_is_value, bool),
+        names=rows.names,
+        categories=rows.categories,
+        constant_attributes=tuple(chosen.constant),
+        coarse_attributes=tuple(chosen.coarse),
+        num_redundant=num_redundant,
+        num_unselected=num_distinct - len(asked),
+    )
+
+
+class _Rows(NamedTuple):
+    """Training rows in numbers."""
+
+    values: np.ndarray  # [m, n]
+    labels: np.ndarray  # [m]
+    weights: np.ndarray  # [m]
+    names: tuple[str, ...]  # n
+    categories: tuple[tuple[str, ...] | None, ...]  # n, the texts by code; None for numbers
+    is_categorical: list[bool]  # n
+
+
+def _read_rows(
+    features: Any,
+    labels: Any,
+    weights: Any,
+    mask: Any,
+    *,
+    names: Sequence[str] | None,
+    categorical: Sequence[int | str],
+    labels_for: str | None,
+) -> _Rows:
+    """The training rows. Raises the errors of `fit`."""
     if names is None and frames.is_frame(features):
         names = frames.names_of(features)
     table = tables.as_table(features)
     labels_of_rows, sizes, rows = _training(labels, weights, mask, len(table))
-    if labels is None and (cuts == "class_changes" or min_separation is not None):
-        wanted = 'cuts "class_changes"' if cuts == "class_changes" else "min_separation"
+    if labels is None and labels_for is not None:
         raise ValueError(
-            f'labels is None: {wanted} needs labels; pass them, or choose "midpoints" or'
+            f'labels is None: {labels_for} needs labels; pass them, or choose "midpoints" or'
             ' "quantiles" and no min_separation'
         )
     table = table[rows]
@@ -115,58 +169,60 @@ def fit(
         else None
     )
     categories = tuple(columns) if columns is not None else (None,) * table.shape[1]
-    chosen_categorical = tables.columns_of(categorical, attribute_names)
+    chosen = tables.columns_of(categorical, attribute_names)
     values = tables.to_numbers(table, categories, attribute_names, numbered)
     tables.require_finite(values, numbered)
+    is_categorical = [
+        column in chosen or texts is not None for column, texts in enumerate(categories)
+    ]
+    return _Rows(values, labels_of_rows, sizes, attribute_names, categories, is_categorical)
 
-    asked: list[Condition] = []
-    missing_is_value, constant, coarse = [], [], []
-    for column, name in enumerate(attribute_names):
+
+class _Chosen(NamedTuple):
+    """The bits of all attributes, before any is dropped."""
+
+    asked: list[Condition]
+    missing_is_value: list[bool]  # of each attribute
+    constant: list[str]
+    coarse: list[str]
+
+
+def _choose(rows: _Rows, *, rule: str, num_quantiles: int, with_missing: bool) -> _Chosen:
+    """The bits of the attributes of training rows."""
+    values = rows.values
+    chosen = _Chosen([], [], [], [])
+    for column, name in enumerate(rows.names):
         known = ~np.isnan(values[:, column])
-        as_value = missing == "literal" and not known.all()
-        missing_is_value.append(as_value)
+        as_value = with_missing and not known.all()
+        chosen.missing_is_value.append(as_value)
         distinct = np.unique(values[known, column])
-        categories_held = distinct[np.unique(cut_module.as_held(distinct), return_index=True)[1]]
-        if len(categories_held) < len(distinct):
-            coarse.append(name)
-        if len(categories_held) + as_value < 2:
-            constant.append(name)
-        elif column in chosen_categorical or categories[column] is not None:
-            asked += [
-                Condition(column, Kind.EQUAL, float(category)) for category in categories_held
-            ]
+        held = distinct[np.unique(cut_module.as_held(distinct), return_index=True)[1]]
+        if len(held) < len(distinct):
+            chosen.coarse.append(name)
+        is_constant = len(held) + as_value < 2
+        if is_constant:
+            chosen.constant.append(name)
+        elif rows.is_categorical[column]:
+            chosen.asked.extend(Condition(column, Kind.EQUAL, float(code)) for code in held)
         else:
-            column_values, column_labels = values[known, column], labels_of_rows[known]
             points = cut_module.cut_points(
-                column_values,
-                column_labels,
-                weights=sizes[known],
-                rule=cuts,
+                values[known, column],
+                rows.labels[known],
+                weights=rows.weights[known],
+                rule=rule,
                 num_quantiles=num_quantiles,
             )
-            asked += [Condition(column, Kind.AT_MOST, float(point)) for point in points]
-        if as_value and name not in constant:
-            asked.append(Condition(column, Kind.MISSING, 0.0))
+            chosen.asked.extend(Condition(column, Kind.AT_MOST, float(point)) for point in points)
+        if as_value and not is_constant:
+            chosen.asked.append(Condition(column, Kind.MISSING, 0.0))
+    return chosen
 
-    answers = _answers(values, asked, missing_is_value)
-    kept = _distinct(answers) if drop_redundant else np.arange(len(asked))
-    num_redundant, num_distinct = len(asked) - len(kept), len(kept)
-    if min_separation is not None:
-        bits = np.where(answers[kept] == _MISSING_BIT, np.float32(np.nan), answers[kept]).T
-        kept = kept[select_support_set(bits, labels_of_rows, min_separation=min_separation)]
-    asked = [asked[index] for index in kept]
-    return Binarizer(
-        attributes=np.array([one.attribute for one in asked], np.int32),
-        kinds=np.array([one.kind for one in asked], np.int32),
-        thresholds=np.array([one.threshold for one in asked], np.float64),
-        missing_is_value=np.array(missing_is_value, bool),
-        names=attribute_names,
-        categories=categories,
-        constant_attributes=tuple(constant),
-        coarse_attributes=tuple(coarse),
-        num_redundant=num_redundant,
-        num_unselected=num_distinct - len(asked),
-    )
+
+def _option_of_labels(cuts: str, min_separation: int | None) -> str | None:
+    """The option that needs labels, None if none does."""
+    if cuts == "class_changes":
+        return 'cuts "class_changes"'
+    return None if min_separation is None else "min_separation"
 
 
 def _training(
