@@ -240,13 +240,19 @@ def trained(
     form, `stateful=True`. With flax::
 
         def init(key, features):
-            variables = net.init({"params": key}, features, train=False) return variables["params"],
-            {"batch_stats": variables["batch_stats"]}
+            variables = net.init({"params": key}, features, train=False)
+            return variables["params"], {"batch_stats": variables["batch_stats"]}
+
 
         def apply(params, state, features, *, key, is_training):
-            variables, rngs = {"params": params, **state}, {"dropout": key} if is_training else {}
-            scores, after = net.apply( variables, features, train=is_training, rngs=rngs,
-            mutable=["batch_stats"] ) return scores[:, 0], after if is_training else state
+            scores, after = net.apply(
+                {"params": params, **state},
+                features,
+                train=is_training,
+                rngs={"dropout": key} if is_training else {},
+                mutable=["batch_stats"],
+            )
+            return scores[:, 0], after if is_training else state
 
     With equinox, whose models hold functions beside arrays::
 
