@@ -268,9 +268,9 @@ def combine_table(results: Mapping[str, Any]) -> str:
     above = sum(len(record["above_stacking"]) for record in records)
     text = (
         "Twenty classifiers of scikit-learn combined: misclassified examples of the training half"
-        f" / of the test half, mean over {count} splits. What is fitted is the training loss on"
-        " out-of-fold scores; the test half shows what that is worth. Splits on which a strategy"
-        f" has a training loss above that of a stacking: {above}."
+        f" / of the test half, mean over {count} splits. The combinations minimise the training"
+        " loss on out-of-fold scores. Splits on which a strategy has a training loss above that of"
+        f" a stacking: {above}."
     )
     return text + "\n\n" + harness.markdown_table(header, rows)
 

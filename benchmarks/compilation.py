@@ -325,13 +325,11 @@ def table(results: Mapping[str, Any]) -> str:
     )
     rows = [_row(record) for record in results["records"]]
     beside = (
-        f", of which {results['side_by_side']} ran side by side"
-        if results["side_by_side"] > 1
-        else ""
+        f" ({results['side_by_side']} processes in parallel)" if results["side_by_side"] > 1 else ""
     )
     title = (
         f"The first call of each public algorithm on {results['num_examples']} examples, in a new"
-        f" process{beside}; seconds of the clock."
+        f" process{beside}; elapsed seconds."
     )
     if "remark" in results:  # of results that were joined by hand
         title += f" {results['remark']}"

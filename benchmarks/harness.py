@@ -179,7 +179,7 @@ def seconds_words(platform: str) -> str:
     return (
         "CPU seconds"
         if platform == "cpu"
-        else "seconds of the clock, HiGHS's on the CPU beside the device"
+        else "elapsed seconds, those of HiGHS on the CPU of the same machine"
     )
 
 

@@ -171,8 +171,8 @@ def table(results: Mapping[str, Any]) -> str:
     header = ("pool", "kind", "cuts", names[0], "gap", names[1], "gap", *names[2:])
     seconds_of = harness.seconds_words(platform)
     text = (
-        f"The relaxation of L0-RBoost with all pair cuts, {seconds_of}; a relative gap of"
-        f" {results['tolerance']:.0e} is asked for."
+        f"The relaxation of L0-RBoost with all pair cuts, to a relative gap of"
+        f" {results['tolerance']:.0e}; {seconds_of}."
     )
     return text + "\n\n" + harness.markdown_table(header, rows)
 

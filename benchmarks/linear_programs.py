@@ -381,17 +381,16 @@ def table(results: Mapping[str, Any]) -> str:
     is_cpu = key == "cpu_seconds"
     title = (
         f"LP-Boost's linear program, nu = 0.1, one call: {'CPU seconds' if is_cpu else 'seconds'}"
-        " of `lpboost.solve` in float64, its largest certified gap, and times as many for the"
-        " others: HiGHS one by one"
+        " of `lpboost.solve` in float64, its largest certified gap, and the seconds of the others"
+        " divided by these: HiGHS one by one"
     )
     note = (
         ", on formulation (3) (primal form) and its dual; MPAX (float32, to 1e-4) by vmap, on the"
-        " dual. All on one thread, jboost and MPAX with `NPROC=1` and the option of XLA that README"
-        " names."
+        " dual. All on one thread, jboost and MPAX with `NPROC=1` and the XLA option in README."
         if is_cpu
         else (
             " on one thread of the CPU, on formulation (3) (primal form) and its dual; `--plain`,"
-            " with the options for a GPU that README names."
+            " with the GPU options in README."
         )
     )
     header = ("programs", "margins", "gap", "jboost", *(name.replace("_", " ") for name in names))
@@ -440,7 +439,7 @@ def growing_table(results: Mapping[str, Any]) -> str:
         for name, part in results["summary"].items()
     ]
     return (
-        "A hypothesis added, and LP-Boost's program solved from the solution without it:"
+        "LP-Boost's program after one more hypothesis, started from the solution before:"
         f" {'; '.join(parts)} (on the program and its dual, to 1e-4)."
     )
 

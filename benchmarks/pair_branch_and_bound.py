@@ -129,8 +129,8 @@ def table(results: Mapping[str, Any]) -> str:
             )
         )
     text = (
-        "The best line with its largest margin, certified, by branch and bound; warm. Memory is the"
-        " peak of the process up to that row."
+        "The optimal line with its largest margin, certified, by branch and bound, without"
+        " compilation. Memory is the peak of the process up to that row."
     )
     return text + "\n\n" + harness.markdown_table(header, rows)
 

@@ -161,9 +161,9 @@ def leave_one_out_table(results: Mapping[str, Any]) -> str:
             ]
         rows.append(tuple(row))
     text = (
-        "Leave-one-out errors of the best line, with unit weights, beside one search for it (the"
-        " largest margin among all optima); by the sweep up to 8,192 points, beyond them by branch"
-        " and bound. Ratios are to that search, of seconds and of CPU seconds."
+        "Leave-one-out errors of the optimal line, with unit weights, and one search for that line"
+        " (the largest margin among all optima): by the sweep up to 8,192 points, by branch and"
+        " bound above. Ratios are to that search, of seconds and of CPU seconds."
     )
     return text + "\n\n" + harness.markdown_table(header, rows)
 
@@ -194,8 +194,8 @@ def pareto_table(results: Mapping[str, Any]) -> str:
             row += [harness.seconds_text(seconds["run_seconds"]), f"{seconds['cpu_seconds']:.2f}"]
             rows.append((*row, harness.seconds_text(seconds["run_seconds"] / record["count"])))
     return (
-        "The whole Pareto front of weight against margin, by the sweep up to 1,000 points and by"
-        " branch and bound. Losses and margins of both are the same to the bit.\n\n"
+        "The Pareto front of weight against margin, by the sweep up to 1,000 points and by"
+        " branch and bound. Losses and margins of both are bitwise equal.\n\n"
         + harness.markdown_table(header, rows)
     )
 

@@ -118,8 +118,8 @@ def table(results: Mapping[str, Any]) -> str:
             )
         )
     text = (
-        "The best plane of three classifiers with its largest margin, by branch and bound over"
-        " cells of planes, beside the sweep; warm."
+        "The optimal plane of three classifiers with its largest margin, by branch and bound over"
+        " cells of planes and by the sweep, without compilation."
     )
     header = (
         "data",

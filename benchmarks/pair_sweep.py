@@ -340,11 +340,11 @@ def sweep_table(results: Mapping[str, Any]) -> str:
     compiling = [it["seconds"]["compile_seconds"] for it in ours]
     longest = max((seconds for seconds in compiling if seconds is not None), default=None)
     text = (
-        "The best line through n points, one call, without compilation"
+        "The optimal line for n points, one call, without compilation"
         + (f" (at most {longest:.1f} s, once for each n)" if longest is not None else "")
         + ". A pair is a (centre, point) pair, the unit of the sweep. `plain JAX` is the same sweep"
-        " as arctan2, argsort and cumsum, and `HiGHS` the big-M integer program; each found the"
-        " same loss, unless brackets say what HiGHS had when its time was over. Ratios are to"
+        " as arctan2, argsort and cumsum, and `HiGHS` the big-M integer program. All found the"
+        " same loss; a number in brackets is the loss of HiGHS at its time limit. Ratios are to"
         " `jboost`."
     )
     return text + "\n\n" + harness.markdown_table(header, rows)

@@ -143,8 +143,8 @@ def projections_table(results: Mapping[str, Any]) -> str:
     ]
     text = (
         "One projection of m example weights on the capped simplex, inside a jitted loop, beside"
-        " one sort of as many floats. `plain JAX` is the paper's figure as sort and running sum:"
-        " right only while the weights span what a float does."
+        " one sort of as many floats. `plain JAX` is the paper's figure as a sort and a running"
+        " sum. It is correct only if the range of the weights fits a float."
     )
     return text + "\n\n" + harness.markdown_table(header, rows)
 

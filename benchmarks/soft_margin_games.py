@@ -191,9 +191,9 @@ def games_table(results: Mapping[str, Any]) -> str:
     ]
     title = (
         "Soft-margin games to a certified gap, nu = 0.1: seconds of `relaxed_margin.solve`, and"
-        " times as long for the others."
+        " the seconds of the others divided by these."
     )
-    note = "`>`: at its limit, and not there yet."
+    note = "`>`: the gap was not reached within the limit."
     return f"{title} {note}\n\n" + harness.markdown_table(
         ("game", "m x n", "gap", "jboost", *names), rows
     )

@@ -223,7 +223,7 @@ def training_table(results: Mapping[str, Any]) -> str:
     )
     text = (
         f"A training step of a network of three layers of width {step['width']}, and the value and"
-        f" gradient of a loss of {large['size']:,} numbers by itself. nu = {results['nu']:g}."
+        f" gradient of a loss of {large['size']:,} numbers alone. nu = {results['nu']:g}."
     )
     head = results["head"]
     beyond = head["seconds_beyond_linear"]
