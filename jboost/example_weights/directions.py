@@ -4,6 +4,11 @@ The method is the predictor-corrector method of Mehrotra (1992). An iteration co
 factor of the size of the columns. The two constraints on b and sum d are added to the normal matrix
 as rows with the weight of its largest entry (an augmented Lagrangian). Without these rows the
 matrix becomes ill conditioned as the iterates approach the optimum.
+
+`jboost.lp.interior_point` and `jboost.l0.relaxation` have loops of their own: the embedding has one
+step length and a direction for tau, l0 has stages that remove residuals, and all three differ in
+centring and in further correctors. Only `fori_loop` and the loop over iterations would be shared,
+and those are in `jboost.base.loops`.
 """
 
 from __future__ import annotations
