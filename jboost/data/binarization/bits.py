@@ -32,6 +32,7 @@ def apply(binarizer: Binarizer, features: Any) -> Array:
     Raises:
       ValueError: if `features` has a wrong shape or kind, or text where training had numbers.
 
+    >>> from jboost.data.binarization import fit
     >>> binarizer = fit([[1.0], [2.0], [np.nan]], [1, -1, -1], names=["size"])
     >>> binarizer.bit_names
     ('size <= 1.5', 'size is missing')
@@ -64,6 +65,7 @@ def apply_on_host(binarizer: Binarizer, numbers: np.ndarray) -> np.ndarray:
     Returns:
       [m, N] floats as `apply` gives them.
 
+    >>> from jboost.data.binarization import fit
     >>> binarizer = fit([[1.0], [2.0], [np.nan]], [1, -1, -1], names=["size"])
     >>> apply_on_host(binarizer, np.asarray(encode(binarizer, [[1.2], [np.nan]]))).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -113,6 +115,7 @@ def encode(binarizer: Binarizer, features: Any) -> Array:
     Raises:
       ValueError: if `features` has a wrong shape, or text where training had numbers.
 
+    >>> from jboost.data.binarization import fit
     >>> binarizer = fit(np.array([["red", 1], ["blue", 2], [None, 3]], object), [1, -1, -1])
     >>> encode(binarizer, np.array([["blue", 4], ["red", None], ["green", 5]], object)).tolist()
     [[0.0, 4.0], [1.0, nan], [-1.0, 5.0]]

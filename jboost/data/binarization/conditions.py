@@ -79,6 +79,7 @@ def describe_literal(binarizer: Binarizer, index: int, positive: bool) -> str:
     Raises:
       ValueError: if there is no such bit.
 
+    >>> from jboost.data.binarization import fit
     >>> binarizer = fit([[1.0], [2.0], [np.nan]], [1, -1, -1], names=["size"])
     >>> describe_literal(binarizer, 0, True), describe_literal(binarizer, 0, False)
     ('size <= 1.5', '(size > 1.5 or missing)')
@@ -109,6 +110,7 @@ def describe_monomial(binarizer: Binarizer, literals: ArrayLike) -> str:
     Raises:
       ValueError: if `literals` has a wrong shape or other entries.
 
+    >>> from jboost.data.binarization import fit
     >>> binarizer = fit(
     ...     [[30, 0], [45, 0], [60, 1]], [-1, 1, -1], names=["age", "smokes"], drop_redundant=False
     ... )

@@ -73,6 +73,7 @@ def fit(
         training value is infinite or a label is not +1 or -1; for a column of a DataFrame that
         mixes kinds; and for a sparse matrix that is too large for a dense copy.
 
+    >>> from jboost.data.binarization import describe_monomial
     >>> binarizer = fit(
     ...     [[50, 1], [59, 4], [61, 4], [48, 2]],
     ...     [-1, 1, 1, -1],
