@@ -12,6 +12,7 @@ from jboost.relaxations.chi_square import (
 from jboost.relaxations.custom import CustomRelaxation, from_functions
 from jboost.relaxations.entropy import BinaryEntropy, binary_entropy
 from jboost.relaxations.norms import AbsoluteBall, norm_ball, norm_penalty
+from jboost.relaxations.power_norms import NormBall, NormPenalty
 from jboost.relaxations.relative_entropy import KLBall, KLPenalty, kl_ball, kl_penalty
 from jboost.relaxations.types import Relaxation
 from jboost.relaxations.votes import SquaredNorm, UnitBall, VotePenalty, squared_norm, unit_ball
@@ -25,6 +26,8 @@ __all__ = [
     "HardMargin",
     "KLBall",
     "KLPenalty",
+    "NormBall",
+    "NormPenalty",
     "Relaxation",
     "SoftMargin",
     "SquaredNorm",

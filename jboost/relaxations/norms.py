@@ -1,9 +1,10 @@
-"""Norm balls and norm penalties on the example weights, of orders 1, 2 and infinity (Shalev-Shwartz
-and Singer 2008, Sections 4 and 6).
+"""Norm balls and norm penalties on the example weights, of any order from 1 to infinity
+(Shalev-Shwartz and Singer 2008, Sections 4 and 6).
 
 With unequal shares the norms are those of the density d_i / (m p_i) under the measure m p_i, so
 that an example of weight two counts like two examples. The norm of order 1 is sum d_i, that of
-order 2 is the root of sum d_i^2 / (m p_i), and that of order infinity is the largest d_i / (m p_i).
+order q is (sum m p_i (d_i / (m p_i))^q)^(1 / q), and that of order infinity is the largest
+d_i / (m p_i). This module has orders 1 and infinity; 2 is in `euclidean`, others in `power_norms`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jboost.base import check, named_axis, numerics, reduce
@@ -23,6 +25,7 @@ from jboost.relaxations import bounds, envelope, water
 from jboost.relaxations.caps import HardMargin, SoftMargin
 from jboost.relaxations.curves import Curve, OnCurves
 from jboost.relaxations.euclidean import EuclideanBall, EuclideanPenalty
+from jboost.relaxations.power_norms import NormBall, NormPenalty
 from jboost.relaxations.types import (
     Charge,
     Constraint,
@@ -42,57 +45,71 @@ def norm_ball(order: float, radius: ArrayLike) -> Any:
     """The relaxation that keeps the example weights in a norm ball: f is 0 inside and inf outside.
 
     Args:
-      order: 1, 2 or infinity; static.
+      order: a number from 1 to infinity; static. A new order is a new compilation.
       radius: []; inf for no bound. With m examples the ball misses the simplex unless the radius is
-        at least 1 for order 1, m ** -0.5 for order 2, and 1 / m for order infinity.
+        at least m ** (1 / order - 1): 1 for order 1, and 1 / m for order infinity.
 
     Returns:
-      A relaxation; for order infinity, `soft_margin(cap=radius)`.
+      A relaxation; for order infinity, `soft_margin(cap=radius)`. Its conjugate is the radius times
+      the norm of order s of the positive shortfalls, with 1 / s + 1 / order = 1.
 
     Raises:
-      ValueError: naming the argument, for another order or a radius that is not positive; for order
-        1 also below 1.
+      ValueError: naming the argument, for an order below 1 or a radius that is not positive; for
+        order 1 also below 1.
+
+    Source: Shalev-Shwartz and Singer (2008), Section 4, Example 1.
 
     >>> import jax.numpy as jnp, jboost
     >>> round(float(jboost.relaxations.norm_ball(2, 0.8).lower_bound(jnp.array([0.0, 1.0]))), 3)
     0.235
+    >>> round(float(jboost.relaxations.norm_ball(3, 0.8).lower_bound(jnp.array([0.0, 1.0]))), 3)
+    0.204
     """
-    _validate_order(order)
+    order = _checked_order(order)
     radius = check.number(
         "radius", radius, low=1.0 if order == 1 else 0.0, open_low=order != 1
     ).astype(float)
-    if order == 1:
-        return AbsoluteBall(radius)
-    return EuclideanBall(radius) if order == 2 else SoftMargin(radius, None)
+    special = {1: AbsoluteBall, 2: EuclideanBall, math.inf: lambda cap: SoftMargin(cap, None)}
+    return special[order](radius) if order in special else NormBall(radius, order)
 
 
 def norm_penalty(order: float, scale: ArrayLike) -> Any:
     """The relaxation that charges a norm of the example weights: f(d) = scale * |d|.
 
     Args:
-      order: 1, 2 or infinity; static.
+      order: a number from 1 to infinity; static. A new order is a new compilation.
       scale: [] positive.
 
     Returns:
       A relaxation. For order 1 it is constant on the simplex, and lifts the hard margin by `scale`.
 
     Raises:
-      ValueError: naming the argument, for another order or a scale that is not positive and finite.
+      ValueError: naming the argument, for an order below 1 or a scale that is not positive and
+        finite.
+
+    Source: Shalev-Shwartz and Singer (2008), Section 4, Example 2.
 
     >>> import jax.numpy as jnp, jboost
     >>> round(float(jboost.relaxations.norm_penalty(1, 0.5).lower_bound(jnp.array([0.0, 1.0]))), 3)
     0.5
+    >>> round(float(jboost.relaxations.norm_penalty(1.5, 0.5).lower_bound(jnp.array([0.0, 1.0]))), 3)
+    0.5
     """
-    _validate_order(order)
+    order = _checked_order(order)
     scale = positive("scale", scale)
-    if order == 1:
-        return AbsolutePenalty(scale)
-    return EuclideanPenalty(scale) if order == 2 else LargestPenalty(scale)
+    special = {1: AbsolutePenalty, 2: EuclideanPenalty, math.inf: LargestPenalty}
+    return special[order](scale) if order in special else NormPenalty(scale, order)
 
 
-def _validate_order(order: Any) -> None:
-    if not isinstance(order, (int, float)) or order not in (1, 2, math.inf):
-        raise ValueError(f"order is {order!r}: the orders are 1, 2 and infinity; pass one of them")
+def _checked_order(order: Any) -> float:
+    """The order as a float. Raises ValueError unless it is a known number that is at least 1."""
+    is_number = isinstance(order, int | float | np.integer | np.floating)
+    if not is_number or isinstance(order, bool) or not order >= 1:
+        raise ValueError(
+            f"order is {order!r}: expected a number from 1 to infinity, known while tracing; below"
+            " 1 it is not a norm"
+        )
+    return float(order)
 
 
 @register

@@ -38,11 +38,11 @@ class _Charged(NamedTuple):
 
 def _charged(omega: Array, above: Array) -> _Charged:
     """The point at which the largest weight, that of the least margin, is omega [] >= 0."""
-    return _charged_at(_level_of(omega), above)
+    return _charged_at(level_of_omega(omega), above)
 
 
 def _charged_at(level: Array, above: Array) -> _Charged:
-    omegas = _omega(level - above)
+    omegas = wright_omega(level - above)
     is_small = level < 0
     unit = jnp.maximum(level, 1.0)
     return _Charged(
@@ -52,13 +52,13 @@ def _charged_at(level: Array, above: Array) -> _Charged:
     )
 
 
-def _level_of(omega: Array) -> Array:
+def level_of_omega(omega: Array) -> Array:
     """The t [] at which the Wright omega function has the value `omega`."""
     return omega + jnp.log(jnp.maximum(omega, jnp.finfo(omega.dtype).tiny))
 
 
 @jax.custom_jvp
-def _omega(t: Array) -> Array:
+def wright_omega(t: Array) -> Array:
     """The solution of omega + log omega = t, by two steps of the fourth-order iteration of Fritsch,
     Shafer and Crowley (1973).
     """
@@ -75,9 +75,9 @@ def _omega(t: Array) -> Array:
     return jnp.where(t < jnp.log(eps) - 1, growth, omega)
 
 
-@_omega.defjvp
+@wright_omega.defjvp
 def _derivative_of_omega(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    omega = _omega(*primals)
+    omega = wright_omega(*primals)
     return omega, tangents[0] * omega / (1 + omega)
 
 
@@ -112,7 +112,7 @@ def _find_charge(problem: Problem) -> Array:
 
     mean = named_axis.total(prior * above, axis_name)
     deviation = jnp.sqrt(named_axis.total(prior * (above - mean) ** 2, axis_name))
-    enough = jnp.log1p(jnp.maximum(mean + _level_of(deviation / jnp.sqrt(target)), 1.0))
+    enough = jnp.log1p(jnp.maximum(mean + level_of_omega(deviation / jnp.sqrt(target)), 1.0))
     free, _ = excess(jnp.zeros_like(mean))
     high = jnp.where(free >= 0, 0.0, enough)
     return bracketed_root(excess, jnp.zeros_like(high), high, high, tolerance=16 * eps)
@@ -169,9 +169,9 @@ def _find_charged_level(problem: Problem) -> Array:
         value, slope = _excess_of_norm(charged, target, prior, axis_name)
         return value, newton(level, value, slope)
 
-    low = _level_of(target)
+    low = level_of_omega(target)
     by_one = jnp.where(prior > 0, target / jnp.sqrt(jnp.where(prior > 0, prior, 1.0)), 1.0)
-    high = named_axis.least(above + _level_of(by_one), prior > 0, axis_name)
+    high = named_axis.least(above + level_of_omega(by_one), prior > 0, axis_name)
     high = jnp.minimum(high, low + named_axis.total(prior * above, axis_name))
     eps = jnp.finfo(margins.dtype).eps
     slack = 8 * eps * (1 + jnp.abs(low) + jnp.abs(high))
@@ -206,7 +206,7 @@ def _find_density_level(problem: Problem) -> Array:
         value, slope = _excess_of_mean(_charged_at(level, above), charge, prior, axis_name)
         return value, newton(level, value, slope)
 
-    low = _level_of(charge)
+    low = level_of_omega(charge)
     high = low + named_axis.largest(above, prior > 0, axis_name)
     eps = jnp.finfo(margins.dtype).eps
     slack = 8 * eps * (1 + jnp.abs(low) + jnp.abs(high))
