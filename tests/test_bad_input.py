@@ -435,8 +435,11 @@ TABLE = OF_LABELS | {
     "cap and nu": Row(
         lambda: relaxations.soft_margin(0.5, nu=0.5), "cap", "and nu", "give exactly one of them"
     ),
-    "a norm of order 3": Row(
-        lambda: relaxations.norm_ball(3, 1.0), "order", "is 3", "the orders are 1, 2 and infinity"
+    "a norm of order 0.5": Row(
+        lambda: relaxations.norm_ball(0.5, 1.0),
+        "order",
+        "is 0.5: expected a number from 1 to infinity",
+        "below 1 it is not a norm",
     ),
     "a penalty below 1 / m": Row(
         lambda: jboost.example_weights.fit(POINTS, LABELS, penalty=0.1, radius=9.0),

@@ -92,7 +92,9 @@ def norm_penalty(order: float, scale: ArrayLike) -> Any:
     >>> import jax.numpy as jnp, jboost
     >>> round(float(jboost.relaxations.norm_penalty(1, 0.5).lower_bound(jnp.array([0.0, 1.0]))), 3)
     0.5
-    >>> round(float(jboost.relaxations.norm_penalty(1.5, 0.5).lower_bound(jnp.array([0.0, 1.0]))), 3)
+    >>> round(
+    ...     float(jboost.relaxations.norm_penalty(1.5, 0.5).lower_bound(jnp.array([0.0, 1.0]))), 3
+    ... )
     0.5
     """
     order = _checked_order(order)

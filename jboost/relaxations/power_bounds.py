@@ -90,7 +90,13 @@ def norm_excess_up(weights: Array, prior: Array, order: float, error: float) -> 
     is_flat = (order * jnp.log(top) <= 1) & (order * error < 0.01)
 
     is_inside = (prior > 0) & (weights > 0)
-    logs = jnp.where(is_flat & is_inside, jnp.log1p(jnp.where(is_inside, apart, 0.0)), 0.0)
+    is_light = density < 0.5
+    logs = jnp.where(
+        is_light,
+        jnp.log(jnp.where(is_light & is_inside, density, 1.0)),
+        jnp.log1p(jnp.where(is_light, 0.0, apart)),
+    )
+    logs = jnp.where(is_flat & is_inside, logs, 0.0)
     excess = jnp.where(is_inside, excess_of_power(logs, order), order - 1)
     grown = jnp.where(is_inside, jnp.expm1(order * logs), -1.0)
     doubt = _NEAR * order * jnp.abs(logs) * (1 + jnp.exp(order * logs))

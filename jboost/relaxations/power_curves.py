@@ -12,11 +12,13 @@ Searches run in 64 bits. A curve is traced in the precision of the caller, and d
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+from jax import lax
 
-from jboost.base import named_axis
+from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
 from jboost.relaxations import bounds
@@ -27,7 +29,7 @@ from jboost.relaxations.roots import bracketed_root, newton
 from jboost.relaxations.types import lifted, number, relative
 
 _TOLERANCE = 4 * bounds.UNIT
-_LARGEST = 80.0  # log of a norm of omegas from which on the weights are the prior, up to rounding
+_LARGEST = 41.0  # log of a norm of omegas from which on the weights are the prior, up to rounding
 _FARTHEST = 2.0**24  # times the largest reduced margin: from there on the norm is 1 up to rounding
 
 
@@ -48,9 +50,7 @@ def _charged_at(level: Array, ground: Array, order: float) -> _Charged:
         omegas < 1, level - ground - omegas, jnp.log(jnp.where(omegas < 1, 1.0, omegas))
     )
     by_ratio = (logs - jnp.log(jnp.where(is_small, 1.0, largest))) * power
-    return _Charged(
-        jnp.minimum(jnp.where(is_small, by_difference, by_ratio), 0.0), omegas, largest
-    )
+    return _Charged(jnp.where(is_small, by_difference, by_ratio), omegas, largest)
 
 
 def _ground(problem: Problem) -> Array:
@@ -147,8 +147,9 @@ SMOOTHED_BALL = Curve(lambda problem: _wide(_find_charge, problem), _at_charge)
 def _log_target(problem: Problem) -> Array:
     """The log of the norm of order s that the omegas have at the solution."""
     relaxation, margins, strength, prior, axis_name = problem
-    ratio = (relaxation.order - 1) * (number(relaxation.scale, margins) / strength)
-    return jnp.minimum(jnp.log(ratio) - relaxation.log_size(prior, axis_name), _LARGEST)
+    ratio = jnp.log(number(relaxation.scale, margins)) - jnp.log(strength)
+    target = ratio + math.log(relaxation.order - 1) - relaxation.log_size(prior, axis_name)
+    return jnp.minimum(target, _LARGEST)
 
 
 def _log_norm_of_omegas(
@@ -209,7 +210,8 @@ def logs_below(reach: Array, above: Array, order: float) -> Array:
     those of the least margins alone for a reach of 0.
     """
     is_active = (above < reach) | (above == 0)
-    share = jnp.where(is_active & (above > 0), above / jnp.where(reach > 0, reach, 1.0), 0.0)
+    is_apart = is_active & (reach > 0)
+    share = jnp.where(is_apart, above / jnp.where(is_apart, reach, 1.0), 0.0)
     return jnp.where(is_active, jnp.log1p(-share) / (order - 1), -jnp.inf)
 
 
@@ -259,15 +261,31 @@ def _find_reach(problem: Problem) -> Array:
 
 
 def _at_reach(reach: Array, problem: Problem) -> Point:
+    """The point of the curve. For large orders a margin near the threshold has a weight that
+    changes much within the rounding of the threshold. Two points next to it are mixed, so that
+    their mean has the norm that is allowed.
+    """
     relaxation, margins, _, prior, axis_name = problem
+    order, eps = relaxation.order, jnp.finfo(margins.dtype).eps
     _, above = relative(margins, prior, axis_name)
-    logs = logs_below(reach, above, relaxation.order)
+    shares = _shares(prior, axis_name)
+
+    def at(reach: Array) -> tuple[Array, Array]:
+        logs = logs_below(reach, above, order)
+        mean = log_mean(logs, shares, axis_name)
+        return jnp.exp(logs - mean), log_norm(logs, order, shares, axis_name)
+
+    (steep, most), (flat, less) = at(reach * (1 - 2 * eps)), at(reach * (1 + 2 * eps))
+    limit = relaxation.log_limit(prior, axis_name)
+    excess_of_steep = jnp.expm1(jnp.minimum(most - limit, 1.0))
+    share = numerics.safe_divide(excess_of_steep, excess_of_steep - jnp.expm1(less - limit))
+    share = lax.stop_gradient(jnp.clip(share, 0.0, 1.0))
 
     def excess() -> Array:
-        value = _excess_of_norm(logs, relaxation, prior, axis_name)
+        value = _excess_of_norm(logs_below(reach, above, order), relaxation, prior, axis_name)
         return jnp.where(reach > 0, value, 0.0)
 
-    return Point(prior * jnp.exp(logs), excess)
+    return Point(prior * (steep + share * (flat - steep)), excess)
 
 
 EXACT_BALL = Curve(lambda problem: _wide(_find_reach, problem), _at_reach)
@@ -290,6 +308,7 @@ def penalty_reach(
 
     safe = jnp.where(prior > 0, prior, 1.0)
     by_one = jnp.exp(log_unit - jnp.log(safe) * (1 - 1 / order))
+    by_one = jnp.maximum(by_one, jnp.finfo(above.dtype).tiny)
     high = jnp.log(named_axis.least(above + by_one, prior > 0, axis_name))
     slack = 8 * bounds.UNIT * (1 + jnp.abs(log_unit) + jnp.abs(high))
     found = bracketed_root(excess, log_unit - slack, high + slack, high, tolerance=_TOLERANCE)

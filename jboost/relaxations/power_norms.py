@@ -185,9 +185,10 @@ class NormPenalty(OnCurves):
             norm = power_bounds.log_shortfall_norm_up(
                 reach, above, dual, prior, bounds.share_rounding(prior, dtype)
             )
-            log_share = jnp.minimum(unit - jnp.log(reach) - norm, 0.0)
-            slack = 1 + jnp.abs(unit) + jnp.abs(jnp.log(reach)) + jnp.log(num_examples(prior))
-            share = jnp.exp(log_share) * (1 - 16 * slack * bounds.UNIT)
+            root, slack = power_bounds.size_root(num_examples(prior), dual)
+            allowed = relaxation.scale / reach * root * (1 - slack)
+            norm = jnp.exp(norm) * (1 + 8 * (1 + jnp.abs(norm)) * bounds.UNIT)
+            share = jnp.minimum(allowed / norm, 1.0) * (1 - 8 * bounds.UNIT)
             raised = share * reach
             return numerics.round_down(bounds.lowered(least + raised, least, least, raised), dtype)
 
