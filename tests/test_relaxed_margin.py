@@ -8,13 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 from scipy.optimize import linprog
 
 import jboost
 from batches import few_at_once
 from jboost import learners, relaxations, relaxed_margin
+from jboost.base.status import Status
 from jboost.relaxed_margin import SolverConfig
 from jboost.relaxed_margin.solve import status_of
+from marks import slow_but
 
 ROWS, COLUMNS = 12, 7
 
@@ -144,6 +147,8 @@ def test_weights_count_like_copies_and_padding_does_not_count():
 
 
 RELAXATIONS = {
+    "ball 3": relaxations.norm_ball(3, 0.3),
+    "penalty 1.5": relaxations.norm_penalty(1.5, 0.3),
     "hard": relaxations.hard_margin(),
     "soft": relaxations.soft_margin(nu=0.3),
     "ball": relaxations.norm_ball(2, 0.4),
@@ -185,6 +190,167 @@ def test_squared_norm_in_place_of_the_ball():
     )
     assert solution.lower_bound <= 1 / 9 <= solution.upper_bound
     assert float(jnp.abs(solution.coefficients).sum()) == pytest.approx(2 / 3, abs=0.02)
+
+
+GROUPS = np.array([0, 0, 1, 1, 2, 2])
+PRICES = {
+    "two norm": lambda: relaxations.squared_two_norm(0.3),
+    "elastic net": lambda: relaxations.elastic_net(0.1, 0.3),
+    "groups": lambda: relaxations.group_ball(GROUPS + 5),
+}
+
+
+def price_of_votes(name, votes):
+    """g of votes [n] in float64."""
+    if name == "groups":
+        norms = np.sqrt(np.bincount(GROUPS, votes**2))
+        return 0.0 if norms.sum() <= 1 + 1e-12 else np.inf
+    absolute = 0.1 if name == "elastic net" else 0.0
+    return absolute * np.abs(votes).sum() + 0.15 * np.sum(votes**2)
+
+
+def price_of_edges(name, edges):
+    """g* of edges [n] in float64."""
+    if name == "groups":
+        return np.sqrt(np.bincount(GROUPS, edges**2)).max()
+    absolute = 0.1 if name == "elastic net" else 0.0
+    return np.sum(np.maximum(np.abs(edges) - absolute, 0) ** 2) / 0.6
+
+
+def least_over_weights(name, game, cap):
+    """The minimum of g*(A'd) over distributions with no entry above the cap, by sequential
+    quadratic programming.
+    """
+    size = len(game)
+    rules = [{"type": "eq", "fun": lambda x: x[:size].sum() - 1}]
+    start = np.append(np.full(size, 1 / size), 2.0)
+    if name == "groups":
+        rules += [
+            {"type": "ineq", "fun": lambda x, k=k: x[-1] - np.sum((x[:-1] @ game)[k] ** 2)}
+            for k in (group == GROUPS for group in range(3))
+        ]
+        found = scipy.optimize.minimize(
+            lambda x: x[-1],
+            start,
+            method="SLSQP",
+            bounds=[(0, cap)] * size + [(0, None)],
+            constraints=rules,
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        return np.sqrt(found.fun)
+    return scipy.optimize.minimize(
+        lambda x: price_of_edges(name, x[:-1] @ game),
+        start,
+        method="SLSQP",
+        bounds=[(0, cap)] * size + [(0, 3)],
+        constraints=rules,
+        options={"ftol": 1e-14, "maxiter": 500},
+    ).fun
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "groups")) for name in PRICES]
+)
+def test_prices_of_votes_meet_the_dual(name):
+    """Both bounds are recomputed from the arrays; the optimum is that of another solver."""
+    rng = np.random.default_rng(31)
+    games = np.clip(rng.uniform(-0.7, 1, (2, 12, 6)), -1, 1).astype(np.float32)
+    found = jax.jit(
+        jax.vmap(
+            lambda game: relaxed_margin.solve(
+                game, relaxations.soft_margin(nu=0.5), votes=PRICES[name](), tolerance=1e-4
+            )
+        )
+    )(games)
+    for index, game in enumerate(games.astype(float)):
+        one = jax.tree.map(lambda leaf, index=index: np.asarray(leaf[index], float), found)
+        weights = one.example_weights / one.example_weights.sum()
+        primal = np.sort(game @ one.coefficients)[:6].mean() - price_of_votes(
+            name, one.coefficients
+        )
+        excess = np.maximum(weights - 1 / 6, 0).sum()
+        dual = price_of_edges(name, weights @ game)
+        assert primal - 1e-5 <= one.lower_bound <= primal + 1e-7
+        assert dual - 1e-7 <= one.upper_bound <= dual + 1e-5 + 20 * excess
+        assert one.upper_bound - one.lower_bound <= 1e-4
+        best = least_over_weights(name, game, 1 / 6)
+        assert one.lower_bound - 1e-6 <= best <= one.upper_bound + 1e-6
+        assert best > 0.02
+
+
+@pytest.mark.parametrize("name", PRICES)
+def test_proximal_maps_of_prices_beat_points_around_them(name, x64):
+    rng = np.random.default_rng(32)
+    for step in (0.05, 0.7):
+        votes = rng.normal(size=6) * np.array([1, 1, 0.1, 0.02, 1, 0.0])
+        found = np.asarray(PRICES[name]().proximal(jnp.asarray(votes), jnp.asarray(step)))
+
+        def value(w, votes=votes, step=step):
+            return np.sum((w - votes) ** 2) / 2 + step * price_of_votes(name, w)
+
+        around = found + rng.normal(size=(4000, 6)) * 10.0 ** rng.uniform(-5, 0, (4000, 1))
+        assert np.isfinite(value(found))
+        assert min(map(value, around)) >= value(found) - 1e-9
+
+
+def test_prices_are_conjugates_of_each_other(x64):
+    rng = np.random.default_rng(33)
+    for name, make in PRICES.items():
+        price = make()
+        edges = rng.uniform(-1, 1, 6)
+        for moved in (0.0, 0.2):
+            found = float(price.conjugate_of(jnp.asarray(edges), jnp.asarray(moved)))
+            exact = price_of_edges(name, np.abs(edges) + moved)
+            assert exact <= found <= exact * (1 + 1e-12)
+        votes = np.asarray(price.allowed(jnp.asarray(rng.normal(size=6))))
+        exact = price_of_votes(name, votes)
+        assert exact <= float(price.price_of(jnp.asarray(votes))) <= exact * (1 + 1e-12)
+        assert votes @ edges - exact <= price_of_edges(name, edges)
+
+
+def test_costs_of_votes_that_cannot_be_taken_are_named():
+    dataset = jboost.make_dataset(np.eye(4), [1, 1, -1, -1])
+    with pytest.raises(ValueError, match="^votes is a ElasticNet, and fit takes costs of"):
+        relaxed_margin.fit(dataset, learners.pool(), votes=PRICES["elastic net"]())
+    with pytest.raises(ValueError, match="^update is 'pairwise', which"):
+        relaxed_margin.fit(
+            dataset, learners.pool(), update="pairwise", votes=relaxations.squared_norm(1.0)
+        )
+    with pytest.raises(ValueError, match=r"^votes has groups of shape \(6,\), and margins 4"):
+        relaxed_margin.solve(np.eye(4), relaxations.hard_margin(), votes=PRICES["groups"]())
+    with pytest.raises(ValueError, match="^groups holds -1"):
+        relaxations.group_ball([0, -1])
+    with pytest.raises(ValueError, match="^absolute is -1"):
+        relaxations.elastic_net(-1.0, 1.0)
+    with pytest.raises(ValueError, match="^squared is 0"):
+        relaxations.elastic_net(0.0, 0.0)
+    traced = jax.jit(
+        lambda groups: relaxed_margin.solve(
+            np.eye(2), relaxations.hard_margin(), votes=relaxations.group_ball(groups)
+        )
+    )(jnp.array([0, 2]))
+    assert int(traced.status) == int(Status.INVALID_INPUT)
+
+
+@pytest.mark.parametrize(
+    "update", slow_but(["fully_corrective", "analytic", "line_search"], "line_search")
+)
+def test_updates_reach_the_optimum_of_the_squared_norm(update):
+    """For the hard margin it is rho^2 / (2 strength), with rho the margin of the unit ball."""
+    game = np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
+    labels = np.array([1, -1, 1])
+    fitted = relaxed_margin.fit(
+        jboost.make_dataset(game * labels[:, None], labels),
+        learners.pool(),
+        relaxation=relaxations.hard_margin(),
+        votes=relaxations.squared_norm(0.5),
+        tolerance=0.02,
+        update=update,
+        max_rounds=1200,
+    )
+    certificate = fitted.certificate
+    assert certificate.lower_bound <= 1 / 9 <= certificate.upper_bound
+    assert certificate.upper_bound - certificate.lower_bound <= 0.02
 
 
 @pytest.mark.slow

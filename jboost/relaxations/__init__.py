@@ -15,6 +15,13 @@ from jboost.relaxations.norms import AbsoluteBall, norm_ball, norm_penalty
 from jboost.relaxations.power_norms import NormBall, NormPenalty
 from jboost.relaxations.relative_entropy import KLBall, KLPenalty, kl_ball, kl_penalty
 from jboost.relaxations.types import Relaxation
+from jboost.relaxations.vote_norms import (
+    ElasticNet,
+    GroupBall,
+    elastic_net,
+    group_ball,
+    squared_two_norm,
+)
 from jboost.relaxations.votes import SquaredNorm, UnitBall, VotePenalty, squared_norm, unit_ball
 
 __all__ = [
@@ -23,6 +30,8 @@ __all__ = [
     "ChiSquareBall",
     "ChiSquarePenalty",
     "CustomRelaxation",
+    "ElasticNet",
+    "GroupBall",
     "HardMargin",
     "KLBall",
     "KLPenalty",
@@ -36,7 +45,9 @@ __all__ = [
     "binary_entropy",
     "chi_square_ball",
     "chi_square_penalty",
+    "elastic_net",
     "from_functions",
+    "group_ball",
     "hard_margin",
     "kl_ball",
     "kl_penalty",
@@ -45,5 +56,6 @@ __all__ = [
     "num_worst",
     "soft_margin",
     "squared_norm",
+    "squared_two_norm",
     "unit_ball",
 ]

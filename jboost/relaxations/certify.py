@@ -12,7 +12,6 @@ import jax.numpy as jnp
 from jboost import operators
 from jboost.base import brackets, reduce
 from jboost.base.types import Array
-from jboost.relaxations.votes import norm_bound
 
 
 def bracket_products(matrix: Any, vector: Array) -> tuple[Array, Array]:
@@ -32,15 +31,21 @@ def prove_lower(
     best gamma.
     """
     reached, _ = bracket_products(margins, coefficients)
-    return lower_from_margins(reached, norm_bound(coefficients), relaxation, votes, prior)
+    return lower_at_price(reached, votes.price_of(coefficients), relaxation, prior)
 
 
 def lower_from_margins(
     reached: Array, norm: Array, relaxation: Any, votes: Any, prior: Array
 ) -> Array:
     """`prove_lower` from lower bounds on the margins A w [m] and an upper bound on |w|_1."""
+    return lower_at_price(reached, votes.price(norm), relaxation, prior)
+
+
+def lower_at_price(reached: Array, price: Array, relaxation: Any, prior: Array) -> Array:
+    """`prove_lower` from lower bounds on the margins A w [m] and an upper bound on the price g(w)
+    [].
+    """
     gain = relaxation.lower_bound(reached, prior)
-    price = votes.price(norm)
     rounding = jnp.where(
         price == 0, 0.0, 2 * jnp.finfo(gain.dtype).eps * (jnp.abs(gain) + jnp.abs(price))
     )
@@ -63,6 +68,12 @@ def largest_signed_edge(columns: Any, example_weights: Array, is_used: Array) ->
     return _of_sum_one(
         jnp.maximum(reduce.largest(jnp.where(is_used, high, -total[1])), -1.0), total
     )
+
+
+def edge_sizes(columns: Any, example_weights: Array) -> Array:
+    """The |edges| [n] of columns [n, m] under the weights scaled to sum to one, rounded up."""
+    (low, high), total = _edges_and_total(columns, example_weights)
+    return _of_sum_one(jnp.maximum(jnp.maximum(high, -low), 0.0), total)
 
 
 def scaled_edge(edge: Array, example_weights: Array) -> Array:
@@ -104,7 +115,20 @@ def upper_from_edge(
     distribution near the example weights, and the edge is raised by their distance.
     """
     value, moved = relaxation.charge(example_weights, prior)
-    paid = votes.conjugate(edge + moved)
+    return _paid_and_charged(votes.conjugate(edge + moved), value)
+
+
+def upper_from_edges(
+    edges: Array, example_weights: Array, relaxation: Any, votes: Any, prior: Array
+) -> Array:
+    """`upper_from_edge` for a g of all edges [n], which are signed, or upper bounds on their
+    sizes.
+    """
+    value, moved = relaxation.charge(example_weights, prior)
+    return _paid_and_charged(votes.conjugate_of(edges, moved), value)
+
+
+def _paid_and_charged(paid: Array, value: Array) -> Array:
     return paid + value + 4 * jnp.finfo(paid.dtype).eps * (jnp.abs(paid) + jnp.abs(value))
 
 

@@ -22,7 +22,6 @@ from jboost import operators
 from jboost.base import check, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.relaxations import certify
-from jboost.relaxations.votes import norm_bound
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,11 +325,10 @@ def _restart(state: State, point: Point, gap: Array) -> State:
 
 def _bounds(game: Game, point: Point) -> tuple[Array, Array]:
     """The lower bound of the votes of a point and the upper bound of its example weights."""
-    norm = norm_bound(game.votes.allowed(point.coefficients))
-    lower = certify.lower_from_margins(point.reached, norm, game.relaxation, game.votes, game.prior)
-    edge = game.votes.best_edge(point.edges)
-    return lower, certify.upper_from_edge(
-        edge, point.example_weights, game.relaxation, game.votes, game.prior
+    price = game.votes.price_of(game.votes.allowed(point.coefficients))
+    lower = certify.lower_at_price(point.reached, price, game.relaxation, game.prior)
+    return lower, certify.upper_from_edges(
+        point.edges, point.example_weights, game.relaxation, game.votes, game.prior
     )
 
 

@@ -2,8 +2,9 @@
 instead (Shalev-Shwartz and Singer 2008, Section 6).
 
 The primal is the maximum over w and gamma of gamma - f*([gamma 1 - A w]_+) - g(w), and the dual is
-the minimum over d of f(d) + g*(A'd). Here g depends only on |w|_1, so that g* depends only on the
-best edge.
+the minimum over d of f(d) + g*(A'd). In this module g depends only on |w|_1, so that g* depends
+only on the best edge, which a learner can bound over all its hypotheses. In `vote_norms`, g* needs
+all edges.
 """
 
 from __future__ import annotations
@@ -21,23 +22,18 @@ from jboost.relaxations.types import is_positive, number, positive
 
 
 class VotePenalty(Protocol):
-    """A convex function ("price") of |w|_1."""
+    """A convex function g ("price") of the votes, which does not decrease with any |w_j|."""
 
-    def best_edge(self, edges: Array) -> Array:
-        """The largest of the edges [n], []: in absolute value if votes may have either sign, else
-        signed.
-        """
+    def price_of(self, votes: Array) -> Array:
+        """g(votes [n]), [], rounded up."""
 
-    def price(self, norm: Array) -> Array:
-        """The price of votes of this l1 norm, [], rounded up."""
-
-    def conjugate(self, edge: Array) -> Array:
-        """The maximum over norms t >= 0 of t * edge - price(t), [], rounded up. For an edge of 0 it
-        is at most a tiny number.
+    def conjugate_of(self, edges: Array, moved: Array) -> Array:
+        """The maximum over votes w of <w, e> - g(w) for any e [n] within `moved` [] of the edges
+        [n], [], rounded up. For edges of 0 it is at most a tiny number.
         """
 
     def proximal(self, votes: Array, step: Array) -> Array:
-        """argmin over w [n] of |w - votes|^2 / 2 + step * price(|w|_1)."""
+        """argmin over w [n] of |w - votes|^2 / 2 + step * g(w)."""
 
     def allowed(self, votes: Array) -> Array:
         """The votes [n], scaled slightly if rounding would make their price infinite."""
@@ -46,9 +42,37 @@ class VotePenalty(Protocol):
         """Whether the parameters are values that the factory accepts, [] bool."""
 
 
+class OfNorm:
+    """A price that depends on |w|_1 only: a convex function of it, `price`, whose conjugate at the
+    best edge is `conjugate`.
+    """
+
+    def best_edge(self, edges: Array) -> Array:
+        """The largest of the edges [n], []: in absolute value if votes may have either sign, else
+        signed.
+        """
+        raise NotImplementedError
+
+    def price(self, norm: Array) -> Array:
+        """The price of votes of this l1 norm, [], rounded up."""
+        raise NotImplementedError
+
+    def conjugate(self, edge: Array) -> Array:
+        """The maximum over norms t >= 0 of t * edge - price(t), [], rounded up."""
+        raise NotImplementedError
+
+    def price_of(self, votes: Array) -> Array:
+        """The price of |votes|_1."""
+        return self.price(norm_bound(votes))
+
+    def conjugate_of(self, edges: Array, moved: Array) -> Array:
+        """The conjugate of the best edge, raised by `moved`."""
+        return self.conjugate(self.best_edge(edges) + moved)
+
+
 @register
 @dataclasses.dataclass(frozen=True)
-class UnitBall:
+class UnitBall(OfNorm):
     """The price is 0 for norms up to 1 and inf beyond."""
 
     def best_edge(self, edges: Array) -> Array:
@@ -62,6 +86,14 @@ class UnitBall:
     def conjugate(self, edge: Array) -> Array:
         """The edge itself."""
         return jnp.maximum(edge, 0.0)
+
+    def best_norm(self, edge: Array) -> Array:
+        """The norm [] of the best votes for this edge: 1."""
+        return jnp.ones_like(edge)
+
+    def slope(self, norm: Array) -> Array:
+        """The derivative of the price inside the ball: 0."""
+        return jnp.zeros_like(norm)
 
     def proximal(self, votes: Array, step: Array) -> Array:
         """The projection onto the ball, slightly inside it. The soft threshold is found by Newton's
@@ -100,7 +132,7 @@ class UnitBall:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class SquaredNorm:
+class SquaredNorm(OfNorm):
     """price(t) = strength / 2 * t^2."""
 
     strength: Array  # []
@@ -111,13 +143,21 @@ class SquaredNorm:
 
     def price(self, norm: Array) -> Array:
         """strength / 2 * norm^2."""
-        return _raised(number(self.strength, norm) * norm * (0.5 * norm))
+        return raised(number(self.strength, norm) * norm * (0.5 * norm))
 
     def conjugate(self, edge: Array) -> Array:
         """edge^2 / (2 strength)."""
-        return _raised(
+        return raised(
             jnp.maximum(edge, 0.0) * (0.5 * jnp.maximum(edge, 0.0) / number(self.strength, edge))
         )
+
+    def best_norm(self, edge: Array) -> Array:
+        """The norm t [] of largest t * edge - price(t)."""
+        return jnp.maximum(edge, 0.0) / number(self.strength, edge)
+
+    def slope(self, norm: Array) -> Array:
+        """The derivative of the price, strength * norm."""
+        return number(self.strength, norm) * norm
 
     def proximal(self, votes: Array, step: Array) -> Array:
         """A soft threshold at step * strength * |w|_1, found by one sort."""
@@ -138,7 +178,7 @@ class SquaredNorm:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class UnitSimplex:
+class UnitSimplex(OfNorm):
     """Nonnegative votes of sum 1, as in LP-Boost. Columns that are not in use get no votes."""
 
     is_used: Array  # [n] bool
@@ -194,7 +234,8 @@ def _either_sign(edges: Array) -> Array:
     return jnp.maximum(reduce.largest(jnp.abs(edges)), 0.0)
 
 
-def _raised(value: Array) -> Array:
+def raised(value: Array) -> Array:
+    """A price, raised by its rounding error."""
     limits = jnp.finfo(value.dtype)
     return value * (1 + 4 * limits.eps) + limits.tiny
 

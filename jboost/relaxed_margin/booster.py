@@ -20,7 +20,7 @@ from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import UnitBall, certify, soft_margin, unit_ball
 from jboost.relaxations.certify import Proven
 from jboost.relaxations.games import Game, SolverConfig
-from jboost.relaxations.votes import norm_bound
+from jboost.relaxations.votes import OfNorm, norm_bound
 from jboost.relaxed_margin import updates
 from jboost.relaxed_margin.solve import check_feasible, status_of, validate_prices
 from jboost.relaxed_margin.updates import Votes
@@ -102,7 +102,7 @@ class RelaxedMargin(boosting.Booster):
         votes = self._move(
             memory.votes,
             game,
-            updates.corner(game, slots[best], jnp.where(edges[best] < 0, -1.0, 1.0)),
+            updates.corner(game, slots[best], edges[best]),
             strength,
         )
         proven = _prove_lower(game, proven, votes)
@@ -252,7 +252,8 @@ def fit(
         along one direction, or "analytic", the step of Shalev-Shwartz and Singer (2008). With p the
         least share of the weights, "analytic" is eps-accurate after at most 32 log(1 / p) / eps^2
         rounds (Theorem 9, where all shares are 1 / m), and usually not much earlier.
-      votes: g, the cost of votes; None for |w|_1 <= 1. Others require "fully_corrective".
+      votes: g, the cost of votes; None for |w|_1 <= 1. `jboost.relaxations.squared_norm` goes with
+        every update but "pairwise". Costs that need all edges are for `solve`.
       stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all
         where the learner proves a bound and over those seen where it proves none ("provable").
       config: static sizes of the solver behind "fully_corrective".
@@ -307,6 +308,21 @@ def _validate_learner(learner: Any) -> None:
         )
 
 
+def _validate_votes(price: Any, update: str) -> None:
+    """Raises ValueError for a price of the votes that the booster or the update cannot take."""
+    if not isinstance(price, OfNorm):
+        raise ValueError(
+            f"votes is a {type(price).__name__}, and fit takes costs of |w|_1 only: others need the"
+            " edges of all hypotheses, and a learner proposes the best; take"
+            " jboost.relaxed_margin.solve, or jboost.relaxations.squared_norm"
+        )
+    if update == "pairwise" and not isinstance(price, UnitBall):
+        raise ValueError(
+            "update is 'pairwise', which moves votes between hypotheses and keeps |w|_1 <= 1: take"
+            f" another update with votes of {type(price).__name__}"
+        )
+
+
 def _booster(
     dataset: Dataset,
     *,
@@ -326,11 +342,7 @@ def _booster(
         SolverConfig,
     )
     price = unit_ball() if votes is None else votes
-    if not isinstance(price, UnitBall) and update != "fully_corrective":
-        raise ValueError(
-            f"update is {update!r}, which keeps |w|_1 <= 1: take 'fully_corrective' with another"
-            " price of the votes"
-        )
+    _validate_votes(price, update)
     relaxation = soft_margin(nu=0.1) if relaxation is None else relaxation
     validate_prices(relaxation, price)
     check_feasible(relaxation, dataset)

@@ -35,13 +35,12 @@ def differentiate(arguments: tuple[Any, ...], tangents: tuple[Any, ...], solutio
     padded = jnp.pad(solution.coefficients, (0, matrix.shape[1] - solution.coefficients.shape[0]))
     reached, reached_moved = jax.jvp(lambda it: _margins(it, padded), (matrix,), (matrix_moved,))
     weights = solution.example_weights / numerics.precise_sum(solution.example_weights)
-    norm = jnp.sum(jnp.abs(padded))
     _, gained = jax.jvp(
         lambda it, prior: _value(it, reached, weights, prior),
         (relaxation, prior),
         (relaxed, prior_moved),
     )
-    _, paid = jax.jvp(lambda it: it.price(norm), (votes,), (repriced,))
+    _, paid = jax.jvp(lambda it: it.price_of(padded), (votes,), (repriced,))
     change = jnp.sum(weights * reached_moved) + gained - paid
     is_sound = solution.status != int(Status.NUMERICAL_ERROR)
     bounds = solution.lower_bound, solution.upper_bound

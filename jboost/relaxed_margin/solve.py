@@ -14,7 +14,7 @@ from jboost.base import batching, boosting, check, derivatives, devices, labelle
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.relaxations import AbsoluteBall, HardMargin, certify, games, unit_ball
+from jboost.relaxations import AbsoluteBall, GroupBall, HardMargin, certify, games, unit_ball
 from jboost.relaxations.games import Bounds, Game, SolverConfig, State
 from jboost.relaxations.margins import are_in_range, checked_margins, columns_of
 from jboost.relaxed_margin import streamed
@@ -63,7 +63,8 @@ def solve(
       tolerance: [] the gap between the bounds at which to stop; in float32 not below 3e-6, as
         rounding alone takes 2e-6 of them.
       votes: g, the cost of votes. None for `jboost.relaxations.unit_ball()`, which is |w|_1 <= 1 as
-        in Shalev-Shwartz and Singer (2008).
+        in Shalev-Shwartz and Singer (2008). Else `squared_norm`, `squared_two_norm`, `elastic_net`
+        or `group_ball` there. For these the dual is the minimum of g*(A'd) + f(d).
       weights: [m] importance of each example, not negative, 0 as `mask` False; two examples of
         weight one count as one of weight two. None for ones.
       mask: [m] bool, False for rows that only pad.
@@ -115,6 +116,7 @@ def solve(
     config = check.config("config", config, SolverConfig)
     price = unit_ball() if votes is None else votes
     validate_prices(relaxation, price)
+    _validate_groups(price, margins.shape[1])
     rows = Dataset(
         mask if isinstance(margins, operators.Streamed) else margins,
         jnp.ones(margins.shape[:1]),
@@ -149,6 +151,15 @@ def validate_prices(relaxation: Any, votes: Any) -> None:
             name,
             value,
             remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions",
+        )
+
+
+def _validate_groups(votes: Any, num_columns: int) -> None:
+    """Raises ValueError for groups of another number of columns."""
+    if isinstance(votes, GroupBall) and jnp.shape(votes.groups) != (num_columns,):
+        raise ValueError(
+            f"votes has groups of shape {jnp.shape(votes.groups)}, and margins {num_columns}"
+            " columns: give one group for each column"
         )
 
 
@@ -303,8 +314,8 @@ def _conclude(
     (matrix, relaxation, votes, prior), goal, is_valid, is_feasible = prepared
     coefficients = votes.allowed(best.coefficients)
     lower = certify.prove_lower(matrix, coefficients, relaxation, votes, prior)
-    edge = certify.largest_edge(columns_of(matrix), best.example_weights)
-    upper = certify.upper_from_edge(edge, best.example_weights, relaxation, votes, prior)
+    edges = certify.edge_sizes(columns_of(matrix), best.example_weights)
+    upper = certify.upper_from_edges(edges, best.example_weights, relaxation, votes, prior)
     return _solution(
         coefficients[:num_columns],
         best.example_weights,

@@ -10,12 +10,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, reduce
+from jboost.base import boosting
 from jboost.base.types import Array, Dataset
 from jboost.operators import Streamed
 from jboost.relaxations import certify, games
 from jboost.relaxations.games import Bounds, Game, Point, SolverConfig, State
-from jboost.relaxations.votes import norm_bound
 
 
 def play(
@@ -112,9 +111,9 @@ def _prove(
     votes: Any,
     prior: Array,
 ) -> tuple[Array, Array]:
-    lower = certify.lower_from_margins(reached, norm_bound(coefficients), relaxation, votes, prior)
-    edge = certify.scaled_edge(reduce.largest(jnp.maximum(high, -low)), weights)
-    return lower, certify.upper_from_edge(jnp.maximum(edge, 0.0), weights, relaxation, votes, prior)
+    lower = certify.lower_at_price(reached, votes.price_of(coefficients), relaxation, prior)
+    edges = certify.scaled_edge(jnp.maximum(jnp.maximum(high, -low), 0.0), weights)
+    return lower, certify.upper_from_edges(edges, weights, relaxation, votes, prior)
 
 
 def refuse_traced(*values: Any) -> None:

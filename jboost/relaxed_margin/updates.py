@@ -8,6 +8,7 @@ over d of <A w, d> + f(d) + beta KL(d || prior).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -32,25 +33,38 @@ class Votes(NamedTuple):
 
 
 class Corner(NamedTuple):
-    """All of the vote on one hypothesis, or on its negation."""
+    """All of the vote on one hypothesis, or on its negation. Its size is the best for the edge: 1
+    in the unit ball.
+    """
 
     coefficients: Array  # [capacity]
     reached: Array  # [m]
 
 
-def corner(game: Game, slot: Array, sign: Array) -> Corner:
-    """The corner for a slot [] int32 and the sign [] of the vote."""
-    one = sign.astype(game.margins.dtype)
+def corner(game: Game, slot: Array, edge: Array) -> Corner:
+    """The corner for a slot [] int32 and the edge [] of its hypothesis."""
+    size = game.votes.best_norm(jnp.abs(edge))
+    return _corner_of(game, slot, jnp.where(edge < 0, -size, size))
+
+
+def _corner_of(game: Game, slot: Array, vote: Array) -> Corner:
+    vote = vote.astype(game.margins.dtype)
     return Corner(
-        jnp.where(jnp.arange(game.margins.shape[1]) == slot, one, 0.0),
-        one * jnp.take(game.margins, slot, axis=1),
+        jnp.where(jnp.arange(game.margins.shape[1]) == slot, vote, 0.0),
+        vote * jnp.take(game.margins, slot, axis=1),
     )
 
 
 def analytic(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
-    """The step of Figure 1: eta = clip(beta <d, A(e_j - w)> / |A(e_j - w)|_inf^2, 0, 1)."""
+    """The step of Figure 1: eta = clip(beta <d, A(e_j - w)> / |A(e_j - w)|_inf^2, 0, 1).
+
+    With another price g of the votes the corner takes the place of e_j, and the increase of g is
+    subtracted from the edge, as g is convex.
+    """
     direction = target.reached - now.reached
-    slope = _edge(now.example_weights, direction)
+    start, end = _norm(now.coefficients), _norm(target.coefficients)
+    dearer = 0.5 * (game.votes.slope(start) + game.votes.slope(end)) * (end - start)
+    slope = _edge(now.example_weights, direction) - dearer
     share = jnp.clip(
         numerics.safe_divide(strength * slope, reduce.largest(jnp.abs(direction)) ** 2), 0.0, 1.0
     )
@@ -60,7 +74,12 @@ def analytic(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
 def line_search(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     """The best step towards the new column."""
     direction = target.reached - now.reached
-    share = _best_share(now, game, direction, jnp.ones(()), strength)
+    start, end = _norm(now.coefficients), _norm(target.coefficients)
+
+    def dearer(share: Array) -> Array:
+        return game.votes.slope(start + share * (end - start)) * (end - start)
+
+    share = _best_share(now, game, direction, jnp.ones(()), strength, dearer)
     return _moved(now, game, target.coefficients - now.coefficients, direction, share, strength)
 
 
@@ -74,10 +93,10 @@ def pairwise(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     worst = jnp.argmin(in_use)
     uncast = 1.0 - numerics.precise_sum(jnp.abs(now.coefficients))
     takes_uncast = (uncast > 0) & (in_use[worst] > 0)
-    source = corner(game, worst, jnp.where(takes_uncast, 0.0, signs[worst]))
+    source = _corner_of(game, worst, jnp.where(takes_uncast, 0.0, signs[worst]))
     direction = target.reached - source.reached
     longest = jnp.where(takes_uncast, uncast, jnp.abs(now.coefficients[worst]))
-    share = _best_share(now, game, direction, longest, strength)
+    share = _best_share(now, game, direction, longest, strength, jnp.zeros_like)
     return _moved(now, game, target.coefficients - source.coefficients, direction, share, strength)
 
 
@@ -92,14 +111,28 @@ def _edge(example_weights: Array, direction: Array) -> Array:
     return numerics.precise_sum(example_weights * direction)
 
 
-def _best_share(now: Votes, game: Game, direction: Array, longest: Array, strength: Array) -> Array:
-    """The share of the direction with the best value, by bisection on its decreasing slope."""
+def _norm(coefficients: Array) -> Array:
+    return numerics.precise_sum(jnp.abs(coefficients))
+
+
+def _best_share(
+    now: Votes,
+    game: Game,
+    direction: Array,
+    longest: Array,
+    strength: Array,
+    dearer: Callable[[Array], Array],
+) -> Array:
+    """The share of the direction with the best value, by bisection on its decreasing slope.
+
+    `dearer` is the derivative in the share of (an upper bound on) the price of the votes.
+    """
 
     def slope(share: Array) -> Array:
-        return _edge(
-            game.relaxation.smoothed_argmin(now.reached + share * direction, strength, game.prior),
-            direction,
+        weights = game.relaxation.smoothed_argmin(
+            now.reached + share * direction, strength, game.prior
         )
+        return _edge(weights, direction) - dearer(share)
 
     def halve(_: Any, interval: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = interval
