@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 
 from jboost import projections
 from marks import slow
@@ -526,3 +527,172 @@ def test_what_a_caller_answers_for_is_not_judged():
     for mask, cap, wanted in ((False, 1.0, 0.0), (True, 0.25, 0.25), (True, 1.0, 0.5)):
         found = projections.kl_projection_by_sums(jnp.zeros(2), jnp.array(cap), jnp.full(2, mask))
         np.testing.assert_array_equal(found, [wanted, wanted])
+
+
+# --- Bregman projections --------------------------------------------------------------------------
+
+MAPS = {
+    "entropy": projections.entropy_map,
+    "binary": projections.binary_entropy_map,
+    "power1.5": lambda: projections.power_map(1.5),
+    "power2": lambda: projections.power_map(2.0),
+    "power4": lambda: projections.power_map(4.0),
+    "own": lambda: projections.mirror_map(burg_gradient, burg_inverse, parameters=1.0),
+}
+
+
+def burg_gradient(scale, points):
+    return -scale / points
+
+
+def burg_inverse(scale, duals):
+    return jnp.where(duals < 0, -scale / jnp.where(duals < 0, duals, -1.0), jnp.inf)
+
+
+def potential(name, d):
+    """h(d), summed over the last axis, by numpy."""
+    if name == "entropy":
+        return scipy.special.xlogy(d, d).sum(-1)
+    if name == "binary":
+        return (scipy.special.xlogy(d, d) + scipy.special.xlogy(1 - d, 1 - d)).sum(-1)
+    if name == "own":
+        with np.errstate(divide="ignore"):
+            return -np.log(d).sum(-1)
+    order = float(name.removeprefix("power"))
+    return (d**order).sum(-1) / order
+
+
+@functools.cache
+def bregman_cases():
+    rng = np.random.default_rng(41)
+    values = rng.normal(size=(12, 6)) * 10.0 ** rng.uniform(-2, 1, (12, 1))
+    values[3:5] = values[3:5].round()  # ties
+    caps = rng.uniform(0.17, 0.6, (12, 1)) * np.ones((1, 6))
+    caps[::4] = np.inf
+    caps[1::4] *= rng.uniform(1, 2, (3, 6))
+    return values, caps
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_bregman_projections_beat_all_points_around_them(name, x64):
+    """argmin of h(d) - <theta, d>, which is B_h(d || grad h*(theta)) up to a constant."""
+    values, caps = bregman_cases()
+    mirror = MAPS[name]()
+    project = jax.jit(jax.vmap(lambda v, c: projections.bregman_projection(v, mirror, c)))
+    found = np.asarray(project(values, caps))
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
+    assert np.all(found >= 0)
+    assert np.all(found <= caps)
+    rng = np.random.default_rng(42)
+    for theta, cap, d in zip(values, caps, found, strict=True):
+        moves = rng.normal(size=(6000, 6)) * 10.0 ** rng.uniform(-6, 0, (6000, 1))
+        moves *= rng.random((6000, 6)) < 0.5
+        around = d + moves - moves.mean(axis=1, keepdims=True)
+        around = around[np.all((around >= 0) & (around <= cap), axis=1)]
+        others = np.minimum(rng.dirichlet(np.ones(6), 500), cap)
+        around = np.concatenate([around, others[np.abs(others.sum(axis=1) - 1) < 1e-12]])
+        assert len(around) > 20
+        best = potential(name, d) - theta @ d
+        assert np.min(potential(name, around) - around @ theta) >= best - 1e-11 * (1 + abs(best))
+
+
+def test_bregman_projections_are_those_of_their_own_functions(x64):
+    values, caps = bregman_cases()
+    for name, other in (
+        ("entropy", projections.kl_projection_capped_simplex),
+        ("power2", projections.projection_capped_simplex),
+    ):
+        mirror = MAPS[name]()
+        found = jax.vmap(lambda v, c, mirror=mirror: projections.bregman_projection(v, mirror, c))(
+            values, caps
+        )
+        np.testing.assert_allclose(found, jax.vmap(other)(values, caps), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_bregman_projections_in_float32_with_padding(name):
+    values, caps = bregman_cases()
+    mirror = MAPS[name]()
+    project = jax.jit(
+        jax.vmap(lambda v, c, kept: projections.bregman_projection(v, mirror, c, mask=kept))
+    )
+    clean = project(values.astype(np.float32), caps, np.ones((12, 6), bool))
+    padded = project(
+        np.concatenate([values, np.full((12, 2), np.nan)], axis=1).astype(np.float32),
+        np.concatenate([caps, np.full((12, 2), np.nan)], axis=1),
+        np.arange(8) < np.full((12, 1), 6),
+    )
+    assert clean.dtype == np.float32
+    np.testing.assert_allclose(np.sum(clean, axis=1, dtype=float), 1, atol=1e-6)
+    assert not np.any(padded[:, 6:])
+    np.testing.assert_allclose(padded[:, :6], clean, atol=2e-7)
+    with jax.enable_x64(True):
+        fine = jax.vmap(lambda v, c: projections.bregman_projection(v, MAPS[name](), c))(
+            values.astype(np.float32).astype(float), caps.astype(np.float32).astype(float)
+        )
+    np.testing.assert_allclose(clean, fine, atol=2e-4 if name == "power4" else 3e-6)
+
+
+@pytest.mark.parametrize("name", ["binary", "power1.5", "own"])
+def test_bregman_projections_have_the_derivatives_of_differences(name, x64):
+    values, caps = (part[[1, 4, 6]] for part in bregman_cases())
+    steps = np.random.default_rng(43).normal(size=(2, 3, 6)) * [[[1.0]], [[0.05]]]
+    mirror = MAPS[name]()
+
+    def run(values, caps):
+        return jax.vmap(lambda v, c: projections.bregman_projection(v, mirror, c))(values, caps)
+
+    _, slope = jax.jvp(run, (values, caps), tuple(steps))
+    ends = [run(values + t * steps[0], caps + t * steps[1]) for t in (1e-6, -1e-6)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, atol=1e-6)
+    weights = np.cos(np.arange(18.0)).reshape(3, 6)
+    gradient = jax.grad(lambda *parts: jnp.sum(weights * run(*parts)), argnums=(0, 1))(values, caps)
+    total = sum(float(np.sum(g * step)) for g, step in zip(gradient, steps, strict=True))
+    assert abs(total - float(np.sum(weights * slope))) < 1e-9
+
+
+def test_bregman_projections_differentiate_in_their_parameters(x64):
+    theta = jnp.array([0.7, 0.2, -0.4, 0.1])
+    for make, at in (
+        (projections.power_map, 3.0),
+        (lambda p: projections.mirror_map(burg_gradient, burg_inverse, parameters=p), 0.8),
+    ):
+
+        def run(number, make=make):
+            return projections.bregman_projection(theta, make(number), 0.6)[0]
+
+        difference = (run(at + 1e-6) - run(at - 1e-6)) / 2e-6
+        assert abs(float(jax.grad(run)(at)) - float(difference)) < 1e-7
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_bregman_projections_of_few_entries_and_tight_caps(name):
+    mirror, nothing = MAPS[name](), -np.inf
+    project = functools.partial(projections.bregman_projection, mirror=mirror)
+    assert project(jnp.array([-3.0])).tolist() == [1.0]
+    assert project(jnp.array([2.0, 2.0]), cap=0.5).tolist() == [0.5, 0.5]
+    assert project(jnp.array([0.5, nothing, 0.5])).tolist() == [0.5, 0.0, 0.5]
+    np.testing.assert_array_equal(
+        jax.jit(lambda v, c: project(v, cap=c))(jnp.zeros(3), jnp.full(3, 0.25)), 0.25
+    )
+    far = project(jnp.array([1e6, 0.0, -1e6]), cap=0.75)
+    np.testing.assert_allclose(far, [0.75, 0.25, 0.0], atol=2e-6)
+    assert np.all(np.isnan(jax.jit(project)(jnp.array([np.nan, 0.0]))))
+    assert not np.any(jax.jit(project)(jnp.zeros(2), mask=np.zeros(2, bool)))
+
+
+def test_bregman_projections_name_bad_arguments():
+    power = projections.power_map(3.0)
+    for message, build in (
+        ("mirror is a PjitFunction", lambda: projections.bregman_projection(jnp.ones(2), jnp.exp)),
+        ("order is 1", lambda: projections.power_map(1.0)),
+        ("gradient is a int", lambda: projections.mirror_map(3, burg_inverse)),
+        (
+            "parameters holds a str",
+            lambda: projections.mirror_map(burg_gradient, burg_inverse, parameters="a"),
+        ),
+        ("dual_point is empty", lambda: projections.bregman_projection(jnp.ones(0), power)),
+        ("cap", lambda: projections.bregman_projection(jnp.ones(2), power, 0.2)),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            build()

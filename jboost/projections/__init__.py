@@ -1,5 +1,5 @@
-"""Projections on the simplex with a cap on every entry, by relative entropy and by Euclidean
-distance.
+"""Projections on the simplex with a cap on every entry, by relative entropy, by Euclidean distance,
+and by other Bregman divergences.
 
 Symbols of Shalev-Shwartz and Singer (2008, Figure 2): their u is exp(log_weights), their nu is
 `cap`, and d = min(cap, xi u) with one multiplier xi for all entries. Dividing by the caps gives
@@ -15,6 +15,9 @@ C is the set of capped entries. The set of entries that xi_C brings to their cap
 lower bound, which is at least as large. This is Newton's method on a concave function, from the
 left.
 
+`bregman_projection` is the projection for any other separable h, by a search in the precision of
+the caller.
+
 `projection_simplex` and `projection_l1_ball` are the functions of optax, extended to sharded
 vectors. They sort, so they gather a sharded vector.
 """
@@ -24,6 +27,14 @@ from __future__ import annotations
 from optax import projections as optax_projections
 
 from jboost.base import meshes
+from jboost.projections.bregman import (
+    MirrorMap,
+    binary_entropy_map,
+    bregman_projection,
+    entropy_map,
+    mirror_map,
+    power_map,
+)
 from jboost.projections.euclidean import projection_capped_simplex
 from jboost.projections.relative_entropy import (
     kl_projection_by_sums as kl_projection_by_sums,
@@ -33,7 +44,13 @@ from jboost.projections.relative_entropy import (
 )
 
 __all__ = [
+    "MirrorMap",
+    "binary_entropy_map",
+    "bregman_projection",
+    "entropy_map",
     "kl_projection_capped_simplex",
+    "mirror_map",
+    "power_map",
     "projection_capped_simplex",
     "projection_l1_ball",
     "projection_simplex",

@@ -18,12 +18,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import named_axis, numerics
+from jboost.base import named_axis
 from jboost.base.named_axis import AxisName
+from jboost.base.roots import implicit_root
 from jboost.base.types import Array
 from jboost.relaxations.types import number, shares
-
-_NEWTON_STEPS = 2  # enough for derivatives up to the third order
 
 
 class Point(NamedTuple):
@@ -116,21 +115,6 @@ def _derivative(
         return normalised(curve.trace(root, problem).weights, axis_name)
 
     return jax.jvp(weights, primals, tangents)
-
-
-def implicit_root(excess: Callable[[Array], Array], found: Array) -> Array:
-    """A root [] of a differentiable function, with the derivatives of the implicit function.
-
-    Args:
-      excess: a function of a number []. The root is also differentiated in arrays that it closes
-        over.
-      found: [] the root that a search has found. Where the slope is 0, derivatives are 0.
-    """
-    root = lax.stop_gradient(found)
-    for _ in range(_NEWTON_STEPS):
-        value, slope = jax.jvp(excess, (root,), (jnp.ones_like(root),))
-        root = root - numerics.safe_divide(value, slope)
-    return root
 
 
 def normalised(weights: Array, axis_name: AxisName) -> Array:

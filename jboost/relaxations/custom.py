@@ -12,9 +12,9 @@ from jax import lax
 from jboost.base import check, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.records import register
+from jboost.base.roots import best_threshold, implicit_root
 from jboost.base.types import Array, PyTree
-from jboost.relaxations import curves, envelope
-from jboost.relaxations.roots import best_threshold
+from jboost.relaxations import envelope
 from jboost.relaxations.types import Charge, shares
 
 
@@ -91,7 +91,7 @@ class CustomRelaxation:
             gradient = jax.grad(self.conjugate)(threshold - clean, prior)
             return jnp.where(prior > 0, gradient, 0.0)
 
-        threshold = curves.implicit_root(lambda trial: jnp.sum(weights(trial)) - 1, found)
+        threshold = implicit_root(lambda trial: jnp.sum(weights(trial)) - 1, found)
         at_threshold = jnp.maximum(weights(threshold), 0.0)
         return numerics.safe_divide(
             at_threshold, jnp.full_like(at_threshold, jnp.sum(at_threshold))

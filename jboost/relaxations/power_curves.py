@@ -20,12 +20,12 @@ from jax import lax
 
 from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
+from jboost.base.roots import bracketed_root, newton
 from jboost.base.types import Array
 from jboost.relaxations import bounds
 from jboost.relaxations.curves import Curve, Point, Problem
 from jboost.relaxations.densities import log_mean, log_norm
 from jboost.relaxations.quadratic_charge import level_of_omega, wright_omega
-from jboost.relaxations.roots import bracketed_root, newton
 from jboost.relaxations.types import lifted, number, relative
 
 _TOLERANCE = 4 * bounds.UNIT

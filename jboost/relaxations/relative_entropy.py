@@ -17,8 +17,9 @@ import jax.numpy as jnp
 from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.records import register
+from jboost.base.roots import implicit_root
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import bounds, curves, envelope, tilting
+from jboost.relaxations import bounds, envelope, tilting
 from jboost.relaxations.curves import Curve, OnCurves
 from jboost.relaxations.types import (
     Charge,
@@ -67,7 +68,7 @@ class KLBall(OnCurves, Constraint):
             return jnp.log(tilting.divergence_of_powers(steepness * clean, prior)) - jnp.log(radius)
 
         is_bounded = steepness < jnp.inf
-        found = curves.implicit_root(excess, jnp.where(is_bounded, steepness, 1.0))
+        found = implicit_root(excess, jnp.where(is_bounded, steepness, 1.0))
         grown = numerics.precise_sum(prior * jnp.expm1(found * clean))
         return jnp.where(is_bounded, (radius + grown) / found, 0.0)
 

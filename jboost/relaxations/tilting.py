@@ -9,9 +9,9 @@ from jax import lax
 
 from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
+from jboost.base.roots import bracketed_root, newton
 from jboost.base.types import Array
 from jboost.relaxations.curves import Curve, Point, Problem
-from jboost.relaxations.roots import bracketed_root, newton
 from jboost.relaxations.types import (
     number,
     relative,

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 
 from jboost.base import named_axis
 from jboost.base.named_axis import AxisName
+from jboost.base.roots import bracketed_root
 from jboost.base.types import Array
 from jboost.relaxations.curves import Curve, Point, Problem
-from jboost.relaxations.roots import bracketed_root
 from jboost.relaxations.types import lifted, num_examples, number
 
 

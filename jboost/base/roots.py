@@ -1,13 +1,19 @@
-"""One-dimensional searches: a safeguarded Newton iteration, and a golden-section search."""
+"""One-dimensional searches: a safeguarded Newton iteration with its derivative, and a
+golden-section search.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
+from jax import lax
 
-from jboost.base import loops
+from jboost.base import loops, numerics
 from jboost.base.types import Array, ArrayLike
+
+_NEWTON_STEPS = 2  # enough for derivatives up to the third order
 
 
 def bracketed_root(
@@ -64,6 +70,21 @@ def bracketed_root(
 def newton(point: Array, value: Array, slope: Array) -> Array:
     """The zero of the tangent; NaN if it is flat, which `bracketed_root` treats as no proposal."""
     return jnp.where(slope > 0, point - value / jnp.where(slope > 0, slope, 1.0), jnp.nan)
+
+
+def implicit_root(excess: Callable[[Array], Array], found: Array) -> Array:
+    """A root [] of a differentiable function, with the derivatives of the implicit function.
+
+    Args:
+      excess: a function of a number []. The root is also differentiated in arrays that it closes
+        over.
+      found: [] the root that a search has found. Where the slope is 0, derivatives are 0.
+    """
+    root = lax.stop_gradient(found)
+    for _ in range(_NEWTON_STEPS):
+        value, slope = jax.jvp(excess, (root,), (jnp.ones_like(root),))
+        root = root - numerics.safe_divide(value, slope)
+    return root
 
 
 def best_threshold(
