@@ -19,7 +19,7 @@ HARD, SOFT, NORM_BALL, NORM_PENALTY, ENTROPY = (
 )
 NAMES = (HARD, SOFT, NORM_BALL, NORM_PENALTY, ENTROPY)
 UPDATES = ("fully_corrective", "pairwise", "line_search", "analytic")
-_ORDERS = {"1": 1, "2": 2, "inf": float("inf")}
+INFINITY, PAIRWISE = "inf", "pairwise"  # the order, which a configuration file writes as a string
 # The relaxations that each option belongs to.
 _USERS = {
     "nu": (SOFT, ENTROPY),
@@ -49,10 +49,14 @@ RELAXATION_OPTIONS = (
     ),
     Option(
         "order",
-        tuple(_ORDERS),
-        "2",
-        "Order of the norm of the example weights, for --relaxation norm-ball and norm-penalty.",
+        float,
+        2.0,
+        "Order of the norm of the example weights, for --relaxation norm-ball and norm-penalty: a"
+        " number from 1, or inf.",
         methods=(RELAXED_MARGIN,),
+        metavar="ORDER",
+        low=1,
+        words=(INFINITY,),
     ),
     Option(
         "scale",
@@ -61,6 +65,17 @@ RELAXATION_OPTIONS = (
         "Factor of --relaxation norm-penalty and entropy, in units of the margin.",
         methods=(RELAXED_MARGIN,),
         metavar="SCALE",
+        low=0,
+        low_open=True,
+    ),
+    Option(
+        "vote_strength",
+        float,
+        None,
+        "Votes of any size, which cost STRENGTH / 2 times the square of the sum of their sizes, in"
+        " place of votes whose sizes sum to 1 at most. Not with --update pairwise.",
+        methods=(RELAXED_MARGIN,),
+        metavar="STRENGTH",
         low=0,
         low_open=True,
     ),
@@ -73,18 +88,25 @@ class Relaxing:
 
     relaxation: str = SOFT
     update: str = UPDATES[0]
-    order: str = "2"
+    order: float | str = 2.0  # a number or "inf"
     radius: Any = None  # a number; None where the relaxation has none
     scale: Any = None  # as the radius
+    vote_strength: Any = None  # a number; None for votes whose sizes sum to 1 at most
+
+    def votes(self) -> Any:
+        """The cost of votes as an object of `jboost.relaxations`."""
+        if self.vote_strength is None:
+            return relaxations.unit_ball()
+        return relaxations.squared_norm(self.vote_strength)
 
     def make(self, nu: ArrayLike) -> Any:
         """The relaxation as an object of `jboost.relaxations`."""
         if self.relaxation == HARD:
             return relaxations.hard_margin()
         if self.relaxation == NORM_BALL:
-            return relaxations.norm_ball(_ORDERS[self.order], self.radius)
+            return relaxations.norm_ball(float(self.order), self.radius)
         if self.relaxation == NORM_PENALTY:
-            return relaxations.norm_penalty(_ORDERS[self.order], self.scale)
+            return relaxations.norm_penalty(float(self.order), self.scale)
         if self.relaxation == ENTROPY:
             return relaxations.binary_entropy(nu, self.scale)
         return relaxations.soft_margin(nu=nu)
@@ -93,7 +115,14 @@ class Relaxing:
 def relaxing_of(settings: Any) -> Relaxing:
     """The part of the settings that says which relaxation and update to use."""
     radius = settings.radius if isinstance(settings.radius, int | float) else None
-    return Relaxing(settings.relaxation, settings.update, settings.order, radius, settings.scale)
+    return Relaxing(
+        settings.relaxation,
+        settings.update,
+        settings.order,
+        radius,
+        settings.scale,
+        settings.vote_strength,
+    )
 
 
 def has_soft_margin(settings: Any) -> bool:
@@ -122,6 +151,11 @@ def resolve(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
         raise ValueError("--relaxation norm-ball needs a number: give --radius R")
     if name in _USERS["scale"] and values["scale"] is None:
         raise ValueError(f"--relaxation {name} needs a number: give --scale SCALE")
+    if values["vote_strength"] is not None and values["update"] == PAIRWISE:
+        raise ValueError(
+            "--vote-strength is for votes of any size, and --update pairwise moves votes between"
+            " rules: take another --update"
+        )
     if name == ENTROPY and (len(values["nu"] or ()) != 1 or CV in values["nu"]):
         raise ValueError(
             "--relaxation entropy needs one number in (0, 1], which cross-validation does not"

@@ -30,7 +30,14 @@ _MARGINS = {
 _NUM_SHOWN = 12  # the largest number of rules in the text by default
 
 
-def describe_fit(fit: Fit, method: str, learner: str, relaxation: str = "soft") -> dict[str, Any]:
+def describe_fit(
+    fit: Fit,
+    method: str,
+    learner: str,
+    relaxation: str = "soft",
+    *,
+    vote_strength: float | None = None,
+) -> dict[str, Any]:
     """The numbers of a fit, ready for JSON.
 
     Args:
@@ -38,6 +45,7 @@ def describe_fit(fit: Fit, method: str, learner: str, relaxation: str = "soft") 
       method: the name of the booster on the command line.
       learner: the name of the learner on the command line.
       relaxation: the name of the relaxation on the command line, of relaxed-margin.
+      vote_strength: that of the cost of the votes, if they have one, of relaxed-margin.
     """
     return {
         "method": method,
@@ -45,7 +53,7 @@ def describe_fit(fit: Fit, method: str, learner: str, relaxation: str = "soft") 
         **({"relaxation": relaxation} if method == "relaxed-margin" else {}),
         "num_rounds": int(fit.num_rounds),
         "num_hypotheses": num_voting(fit.ensemble),
-        "certificate": certificate(fit, method, relaxation),
+        "certificate": certificate(fit, method, relaxation, vote_strength=vote_strength),
     }
 
 
@@ -54,11 +62,15 @@ def num_voting(ensemble: Ensemble) -> int:
     return int(np.any(np.asarray(ensemble.votes) != 0, axis=1).sum())
 
 
-def certificate(fit: Fit, method: str, relaxation: str = "soft") -> dict[str, Any]:
+def certificate(
+    fit: Fit, method: str, relaxation: str = "soft", *, vote_strength: float | None = None
+) -> dict[str, Any]:
     """The proven bounds, with their meaning; infinite bounds are None."""
     quantity, meaning = _CLAIMS[method]
     if method == "relaxed-margin":
         quantity = _MARGINS[relaxation]
+        if vote_strength is not None:
+            quantity += " minus the cost of the votes"
         meaning = f"largest {quantity} of any vote"
     bounds = {
         name: float(value)

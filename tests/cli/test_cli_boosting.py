@@ -697,7 +697,12 @@ RELAXED = ("--method", "relaxed-margin", *QUICK)
         [
             (("hard",), "hard margin"),
             (("norm-ball", "--radius", "0.4"), "margin over a norm ball"),
+            (("norm-ball", "--radius", "0.4", "--order", "3.5"), "margin over a norm ball"),
             (("norm-penalty", "--scale", "0.5", "--order", "inf"), "margin plus a norm penalty"),
+            (
+                ("hard", "--vote-strength", "0.5", "--update", "line_search"),
+                "hard margin minus the cost of the votes",
+            ),
             (("entropy", "--scale", "0.1", "--nu", "0.5"), "margin with binary entropies"),
         ],
         (("norm-ball", "--radius", "0.4"), "margin over a norm ball"),
@@ -741,6 +746,9 @@ def test_evaluate_takes_a_relaxation(run):
             ("--relaxation", "norm-ball", "--radius", "0.001"),
             "radius",
         ),
+        (("--relaxation", "norm-ball", "--radius", "1", "--order", "0.5"), "'--order'"),
+        (("--vote-strength", "0"), "'--vote-strength'"),
+        (("--vote-strength", "1", "--update", "pairwise"), "take another --update"),
         (("--order", "1"), "--order is for --relaxation norm-ball or norm-penalty"),
         (("--radius", "1"), "--radius is for --relaxation norm-ball"),
     ],

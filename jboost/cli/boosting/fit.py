@@ -55,7 +55,11 @@ def fit(settings: Settings, say: Any) -> None:
 
     losses = build.losses([make_rule(fitted, settings)], examples.in_float64(), others)
     described = boosting.describe_fit(
-        fitted, settings.method, settings.learner, settings.relaxation
+        fitted,
+        settings.method,
+        settings.learner,
+        settings.relaxation,
+        vote_strength=settings.vote_strength,
     )
     description = {
         **described,
@@ -171,7 +175,9 @@ def _draw(fitted: Fit, examples: Examples, settings: Settings, folder: Path) -> 
         )
     )
     upper = np.where(np.isfinite(upper), upper, seen)
-    quantity = boosting.certificate(fitted, settings.method, settings.relaxation)["quantity"]
+    quantity = boosting.certificate(
+        fitted, settings.method, settings.relaxation, vote_strength=settings.vote_strength
+    )["quantity"]
     plots.plot_bounds(
         lower, upper, path=folder / GAP, title=f"Certified bounds: {title}", quantity=quantity
     )

@@ -131,6 +131,7 @@ def _method_of(
         return relaxed_margin, options | {
             "relaxation": plan.relaxing.make(nu),
             "update": plan.relaxing.update,
+            "votes": plan.relaxing.votes(),
             "tolerance": tolerance,
         }
     if plan.method == LPBOOST:

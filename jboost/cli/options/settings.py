@@ -48,8 +48,9 @@ class Settings:
     solver: str
     relaxation: str
     update: str
-    order: str
+    order: float | str  # a number or "inf"
     scale: float | None
+    vote_strength: float | None
     nu: tuple[float | str, ...]  # numbers or "cv"
     penalty: tuple[float | str, ...]  # numbers or "cv"
     validation: float  # 0 for folds
