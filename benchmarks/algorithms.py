@@ -204,6 +204,10 @@ def _margins(inputs: _Inputs) -> dict[str, Algorithm]:
         "projections.kl_projection_capped_simplex, newton": project(
             projections.kl_projection_capped_simplex, method="newton"
         ),
+        "projections.bregman_projection": Algorithm(
+            lambda values: projections.bregman_projection(values, projections.power_map(3.0), 0.05),
+            (inputs.numbers[:, 0],),
+        ),
         "projections.projection_capped_simplex": project(projections.projection_capped_simplex),
         "projections.projection_simplex": Algorithm(
             projections.projection_simplex, (inputs.numbers[:, 0],)
@@ -213,6 +217,7 @@ def _margins(inputs: _Inputs) -> dict[str, Algorithm]:
         ),
         "relaxed_margin.solve": solve(relaxations.soft_margin(nu=_NU)),
         "relaxed_margin.solve, norm penalty": solve(relaxations.norm_penalty(2, 0.5)),
+        "relaxed_margin.solve, norm of order 3": solve(relaxations.norm_ball(3, 0.5)),
         "relaxed_margin.solve, binary entropy": solve(relaxations.binary_entropy(0.3, 1.0)),
         "relaxed_margin.solve_smoothed": Algorithm(
             lambda margins: relaxed_margin.solve_smoothed(

@@ -49,6 +49,7 @@ VARIANTS = {
     "combine.fit, coordinate",
     "projections.kl_projection_capped_simplex, sort",
     "relaxed_margin.solve, norm penalty",
+    "relaxed_margin.solve, norm of order 3",
     "relaxed_margin.solve, binary entropy",
     "lpboost.solve, interior point",
     "lp.solve, first order",

@@ -158,6 +158,13 @@ def _projections() -> list[Row]:
         Row("projections.projection_simplex", projections.projection_simplex, values),
         Row("projections.projection_l1_ball", projections.projection_l1_ball, values),
         Row(
+            "projections.bregman_projection",
+            lambda values, cap, order: projections.bregman_projection(
+                values, projections.power_map(order), cap
+            ),
+            {**values, "cap": 0.45, "order": 2.5},
+        ),
+        Row(
             "projections.projection_capped_simplex",
             projections.projection_capped_simplex,
             {**values, "cap": 0.45},
@@ -348,6 +355,11 @@ def _relaxations() -> list[Row]:
         "soft_margin": (lambda nu: relaxations.soft_margin(nu=nu), {"nu": 0.5}),
         "norm_ball": (lambda radius: relaxations.norm_ball(2, radius), {"radius": 0.6}),
         "norm_penalty": (lambda scale: relaxations.norm_penalty(2, scale), {"scale": 0.6}),
+        "norm_ball, order 3": (lambda radius: relaxations.norm_ball(3, radius), {"radius": 0.5}),
+        "norm_penalty, order 1.5": (
+            lambda scale: relaxations.norm_penalty(1.5, scale),
+            {"scale": 0.6},
+        ),
         "binary_entropy": (relaxations.binary_entropy, {"nu": 0.4, "scale": 0.8}),
         "kl_ball": (relaxations.kl_ball, {"radius": 0.3}),
         "kl_penalty": (relaxations.kl_penalty, {"scale": 0.6}),
@@ -381,7 +393,25 @@ def _relaxations() -> list[Row]:
         {"strength": 0.7, "norm": 0.4},
         "`price`",
     )
-    return [*rows, price]
+    votes = {"votes": np.array([0.4, -0.3, 0.2])}
+    prices = [
+        price,
+        Row(
+            "relaxations.squared_two_norm",
+            lambda strength, votes: relaxations.squared_two_norm(strength).proximal(votes, 0.5),
+            {"strength": 0.7, **votes},
+            "`proximal`",
+        ),
+        Row(
+            "relaxations.elastic_net",
+            lambda absolute, squared, votes: relaxations.elastic_net(absolute, squared).proximal(
+                votes, 0.5
+            ),
+            {"absolute": 0.1, "squared": 0.7, **votes},
+            "`proximal`",
+        ),
+    ]
+    return [*rows, *prices]
 
 
 def _programs() -> list[Row]:
@@ -660,6 +690,11 @@ EXEMPT = {
     "relaxations.from_functions": "has the derivatives of the caller's functions",
     "relaxations.num_worst": "an integer",
     "relaxations.unit_ball": "has no numbers",
+    "relaxations.group_ball": "has no numbers that are not integers",
+    "projections.binary_entropy_map": "has no numbers",
+    "projections.entropy_map": "has no numbers",
+    "projections.mirror_map": "has the derivatives of the caller's functions",
+    "projections.power_map": "its number has a derivative in projections.bregman_projection",
     "sharding": "places arrays",
     "slipper.rules": "makes a learner",
     "stack_datasets": "makes a record",
