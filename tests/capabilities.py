@@ -121,6 +121,10 @@ NOT_ALGORITHMS = {
     "monomials.rademacher_complexity": "a mean of `monomials.maximum_agreement`",
     "pair.best_trade_off": "reads a result",
     "pair.confidence_weights": "a formula",
+    "projections.binary_entropy_map": "makes a map",
+    "projections.entropy_map": "makes a map",
+    "projections.mirror_map": "makes a map",
+    "projections.power_map": "makes a map",
     "slipper.confidence": "a formula",
     "slipper.rules": "makes a learner",
 }
