@@ -7,8 +7,8 @@ import jax.numpy as jnp
 
 from jboost.base import check, derivatives, meshes
 from jboost.base.types import Array, ArrayLike
-from jboost.combine import agglomerate, strategies
-from jboost.combine.strategies import Found
+from jboost.combine import agglomerate, results, strategies
+from jboost.combine.results import Found
 from jboost.combine.types import LinearVote
 from jboost.combine.votes import Arithmetic, Examples
 
@@ -94,12 +94,11 @@ def random_pairing(
 @jax.jit
 def _best_single(scores: Array, labels: Array, weights: Array, mask: Array) -> LinearVote:
     def run(examples: Examples, arithmetic: Arithmetic) -> Found:
-        return strategies.found(
-            examples,
-            agglomerate.best_alone(examples, strategies.directions_of(examples), arithmetic),
+        return results.found(
+            agglomerate.best_alone(examples, results.directions_of(examples), arithmetic),
         )
 
-    return strategies.solve_votes(run, scores, labels, weights, mask)
+    return results.solve_votes(run, scores, labels, weights, mask)
 
 
 @jax.jit
@@ -115,11 +114,11 @@ def _stacking(
         del arithmetic
         missing = examples.columns.shape[0] - len(coefficients)
         wide = examples.columns.dtype
-        return strategies.beside_conflicts(
-            examples, jnp.pad(coefficients.astype(wide), (0, missing)), offset.astype(wide)
+        return results.unproven(
+            jnp.pad(coefficients.astype(wide), (0, missing)), offset.astype(wide)
         )
 
-    return strategies.solve_votes(run, scores, labels, weights, mask, *model, is_allowed=is_allowed)
+    return results.solve_votes(run, scores, labels, weights, mask, *model, is_allowed=is_allowed)
 
 
 @jax.jit
@@ -129,9 +128,8 @@ def _random_pairing(
     tree = agglomerate.random_tree(key, max(2, scores.shape[1]))
 
     def run(examples: Examples, arithmetic: Arithmetic, tree: Array) -> Found:
-        return strategies.found(
-            examples,
-            agglomerate.up_the_tree(examples, strategies.directions_of(examples), tree, arithmetic),
+        return results.found(
+            agglomerate.up_the_tree(examples, results.directions_of(examples), tree, arithmetic),
         )
 
-    return strategies.solve_votes(run, scores, labels, weights, mask, tree)
+    return results.solve_votes(run, scores, labels, weights, mask, tree)

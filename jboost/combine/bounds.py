@@ -1,5 +1,5 @@
-"""An inexpensive lower bound on the loss of every combination, from examples with equal scores and
-opposite labels.
+"""A lower bound on the loss of every combination, with its certificate: a packing of infeasible
+subsystems (`packing`), from examples to the units of the weights.
 """
 
 from __future__ import annotations
@@ -7,35 +7,77 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops
+from jboost.base import loops, numerics
 from jboost.base.types import Array
+from jboost.combine import infeasible, packing
+from jboost.combine.packing import Packing
+from jboost.combine.types import InfeasibleSubsystems
 from jboost.combine.votes import Examples
 from jboost.pair.sweep.instance import bound_loss
 
 
-def conflicts(examples: Examples) -> Array:
-    """The sum over all distinct score vectors of the smaller weight of the two classes there, []
-    int64. No function of the scores has a smaller loss. It is 0 if the cast changed the scores.
+def pack(examples: Examples) -> Packing:
+    """A packing of the examples. Unproven subsystems have the amount 0, and come last.
+
+    The examples are sorted first, so that the bound does not depend on their order.
     """
     size = examples.live.shape[0]
-    start = jnp.where(examples.live, 0, 1).astype(jnp.int32)
-    groups = loops.fori_loop(
-        0,
-        examples.columns.shape[0],
-        lambda axis, groups: _refine(groups, examples.columns[axis]),
-        start,
+    groups = _groups(examples)
+    groups, _, _, order = lax.sort(
+        (groups, -examples.integers, examples.positive, lax.iota(jnp.int32, size)), num_keys=3
     )
-    none = jnp.zeros((size + 1,), examples.integers.dtype)
-    positive = none.at[groups].add(jnp.where(examples.positive, examples.integers, 0))
-    negative = none.at[groups].add(jnp.where(examples.positive, 0, examples.integers))
-    return jnp.where(
-        examples.faithful, jnp.sum(jnp.minimum(positive, negative), dtype=none.dtype), 0
+    positive, live = examples.positive[order], examples.live[order]
+    rows = infeasible.make_rows(examples.columns[:, order], live, positive)
+    start = packing.empty(rows.signed.shape[0], examples.integers[order], size)
+    found = packing.pack_conflicts(start, groups, positive)
+    most = jnp.full((), jnp.iinfo(found.bound.dtype).max, found.bound.dtype)
+    found = packing.pack(found, rows, jnp.zeros((size,), bool), most)
+    is_proven = found.is_proven & examples.faithful
+    slots = jnp.argsort(~is_proven, stable=True)
+    in_order = jnp.argsort(found.members < 0, axis=1, stable=True)
+    members = jnp.take_along_axis(found.members, in_order, axis=1)
+    multipliers = jnp.take_along_axis(found.multipliers, in_order, axis=1)
+    is_used = is_proven[:, None] & (members >= 0)
+    return found._replace(
+        members=jnp.where(is_used, order[jnp.maximum(members, 0)], -1)[slots],
+        multipliers=jnp.where(is_used, multipliers, 0.0)[slots],
+        amounts=jnp.where(is_proven, found.amounts, 0)[slots],
+        is_proven=is_proven[slots],
+        bound=jnp.where(examples.faithful, found.bound, 0),
+    )
+
+
+def certify(packing: Packing, examples: Examples, dtype: jnp.dtype) -> InfeasibleSubsystems:
+    """The certificate in the unit of the weights. Its bound is that of its rounded amounts."""
+    wide = examples.unit.dtype
+    amounts = numerics.round_down(numerics.round_down(packing.amounts, wide) * examples.unit, dtype)
+    total = jnp.sum(amounts.astype(wide))
+    is_exact = (total / examples.unit).astype(packing.bound.dtype) == packing.bound
+    slack = jnp.where(is_exact, 1.0, 1 - 4 * len(amounts) * float(jnp.finfo(wide).eps))
+    bound = jnp.minimum(total * slack, in_weights(packing.bound, examples))
+    largest = jnp.max(packing.multipliers, axis=1, keepdims=True, initial=1.0)
+    return InfeasibleSubsystems(
+        packing.members,
+        (packing.multipliers / largest).astype(dtype),
+        amounts,
+        jnp.maximum(bound - examples.rounding, 0.0),
     )
 
 
 def in_weights(loss: Array, examples: Examples) -> Array:
     """An integer loss in the unit of the weights, rounded down, [] float64."""
     return jnp.where(examples.faithful, bound_loss(loss, examples.unit, examples.rounding), 0.0)
+
+
+def _groups(examples: Examples) -> Array:
+    """Numbers [n] int32 that are equal for equal scores, in lexicographic order of the scores."""
+    start = jnp.where(examples.live, 0, 1).astype(jnp.int32)
+    return loops.fori_loop(
+        0,
+        examples.columns.shape[0],
+        lambda axis, groups: _refine(groups, examples.columns[axis]),
+        start,
+    )
 
 
 def _refine(groups: Array, column: Array) -> Array:

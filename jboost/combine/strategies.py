@@ -9,8 +9,7 @@ bound.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +18,12 @@ from jax import lax
 from jboost.base import check, derivatives, labelled, meshes, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.combine import agglomerate, bounds, coordinate, stacking, votes
+from jboost.combine import agglomerate, coordinate, stacking
+from jboost.combine.results import Found, directions_of, found, solve_votes
 from jboost.combine.stacking import LogOdds
 from jboost.combine.types import LinearVote
-from jboost.combine.votes import Arithmetic, Examples, Vote
+from jboost.combine.votes import Arithmetic, Examples
 from jboost.pair.separator import optimal_separator
-from jboost.pair.sweep.instance import meets
 
 STRATEGIES = ("greedy", "hierarchical", "coordinate", "exact")
 _MOST_EXACT = 3  # the most classifiers for which the sweeps find the optimum
@@ -33,18 +32,6 @@ _NUM_LENGTHS = 32
 # The penalties of the two stacking votes: the usual one, and one that is small enough to separate
 # separable data.
 _PENALTIES = (1.0, 1e-3)
-
-
-class Found(NamedTuple):
-    """The result of a strategy, from the 64-bit scope."""
-
-    coefficients: Array  # [d]
-    offset: Array  # [] finite
-    least: Array  # [] int64, a lower bound on the loss of all combinations
-    lower_bound: Array  # [] the same in the unit of the weights, rounded down
-
-
-Strategy = Callable[..., Found]  # (examples, arithmetic, arrays from outside the 64-bit scope)
 
 
 @meshes.takes_gathered
@@ -163,45 +150,20 @@ def _fit(
     def run(examples: Examples, arithmetic: Arithmetic, *stacked: Array) -> Found:
         directions = directions_of(examples, *stacked)
         if strategy == "greedy":
-            return found(examples, agglomerate.greedy(examples, directions, arithmetic))
+            return found(agglomerate.greedy(examples, directions, arithmetic))
         if strategy == "hierarchical":
             return found(
-                examples,
                 agglomerate.hierarchical(examples, directions, num_classifiers, arithmetic),
             )
         alone = agglomerate.best_alone(examples, directions[:num_classifiers], arithmetic)
         starts = jnp.concatenate([alone.coefficients[None], directions[num_classifiers:]])
         return found(
-            examples,
             coordinate.descend(
                 examples, starts, directions, arithmetic, max_sweeps * directions.shape[0]
             ),
         )
 
     return solve_votes(run, scores, labels, weights, mask, *stacked)
-
-
-def found(examples: Examples, vote: Vote) -> Found:
-    """A vote with the bound from conflicting examples; a constant has coefficients 0."""
-    is_constant = jnp.isinf(vote.offset)
-    coefficients = jnp.where(is_constant, 0.0, vote.coefficients)
-    return beside_conflicts(
-        examples, coefficients, jnp.where(is_constant, jnp.sign(vote.offset), vote.offset)
-    )
-
-
-def beside_conflicts(examples: Examples, coefficients: Array, offset: Array) -> Found:
-    """Coefficients [d] and a finite offset with the bound from conflicting examples."""
-    least = bounds.conflicts(examples)
-    return Found(coefficients, offset, least, bounds.in_weights(least, examples))
-
-
-def directions_of(examples: Examples, *further: Array) -> Array:
-    """The directions of the classifiers, then the further ones [d], as rows."""
-    wide, size = examples.columns.dtype, examples.columns.shape[0]
-    return jnp.concatenate(
-        [jnp.eye(size, dtype=wide), *(one[None].astype(wide) for one in further)]
-    )
 
 
 def _optimum(examples: Examples, arithmetic: Arithmetic) -> Found:
@@ -215,7 +177,7 @@ def _optimum(examples: Examples, arithmetic: Arithmetic) -> Found:
     lengths = 1 + jnp.arange(_NUM_LENGTHS, dtype=direction.dtype) / _NUM_LENGTHS
     directions = jnp.concatenate([lengths[:, None] * direction[None], alone])
     is_proven = examples.faithful & (separator.status == int(Status.OPTIMAL))
-    return found(examples, agglomerate.best_alone(examples, directions, arithmetic))._replace(
+    return found(agglomerate.best_alone(examples, directions, arithmetic))._replace(
         least=jnp.where(
             is_proven, numerics.masked_sum(examples.integers, separator.misclassified), 0
         ),
@@ -239,59 +201,3 @@ def log_odds(
     )
     finite = jnp.all(jnp.isfinite(model.coefficients)) & jnp.isfinite(model.offset)
     return LogOdds(*(jnp.where(finite, part, 0.0) for part in model))
-
-
-def solve_votes(
-    strategy: Strategy,
-    scores: Array,
-    labels: Array,
-    weights: Array,
-    mask: Array,
-    *beside: Array,
-    is_allowed: Array | bool = True,
-    short: Status = Status.LOCAL_OPTIMUM,
-) -> LinearVote:
-    """Runs a strategy in the 64-bit scope, and makes a `LinearVote` of its result.
-
-    Args:
-      strategy: (examples, arithmetic, *beside) -> `Found`. Its inputs are padded to at least two
-        examples and two classifiers.
-      scores: [n, d]; with labels, weights and mask as `fit` takes them.
-      beside: further arguments of the strategy.
-      is_allowed: [] bool, whether further arguments are valid; if not, the status is INVALID_INPUT.
-      short: the status of a vote whose loss is above the lower bound.
-    """
-    dtype = jnp.result_type(float)
-    arithmetic = Arithmetic(str(dtype))
-    num_examples, num_classifiers = scores.shape
-    rows, columns = max(0, 2 - num_examples), max(0, 2 - num_classifiers)
-    padded = (jnp.pad(lax.stop_gradient(part), (0, rows)) for part in (labels, weights, mask))
-
-    def solve(
-        is_allowed: Array, scores: Array, labels: Array, weights: Array, mask: Array, *beside: Array
-    ) -> LinearVote:
-        examples = votes.gather(scores, labels, weights, mask)
-        valid = examples.valid & is_allowed
-        best = strategy(examples, arithmetic, *beside)
-        evaluated = votes.evaluate(examples, best.coefficients, best.offset, arithmetic)
-        loss = numerics.masked_sum(examples.weights, evaluated.wrong)
-        is_optimal = (
-            numerics.masked_sum(examples.integers, evaluated.wrong) <= best.least
-        ) & meets(loss, best.lower_bound)
-        status = jnp.where(is_optimal, int(Status.OPTIMAL), int(short))
-        spoiled = jnp.where(valid, 0, jnp.nan).astype(dtype)
-        return LinearVote(
-            coefficients=best.coefficients[:num_classifiers].astype(dtype) + spoiled,
-            offset=best.offset.astype(dtype) + spoiled,
-            loss=loss.astype(dtype) + spoiled,
-            lower_bound=numerics.round_down(best.lower_bound, dtype) + spoiled,
-            margin=evaluated.margin.astype(dtype) + spoiled,
-            misclassified=evaluated.wrong,
-            status=jnp.where(valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
-        )
-
-    scores = jnp.pad(lax.stop_gradient(scores), ((0, rows), (0, columns)))
-    vote = numerics.in_64_bits(solve)(
-        jnp.asarray(is_allowed), scores, *padded, *lax.stop_gradient(beside)
-    )
-    return vote._replace(misclassified=vote.misclassified[:num_examples])

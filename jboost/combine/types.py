@@ -12,6 +12,23 @@ from jboost.base.types import Array, ArrayLike
 from jboost.geometry.linear import score_points
 
 
+class InfeasibleSubsystems(NamedTuple):
+    """A certificate of a lower bound on the loss of every linear vote with an offset.
+
+    Row g names up to d + 2 examples that no vote has all right: with the multipliers lambda > 0 of
+    Farkas, sum_i lambda_i y_i (x_i, 1) = 0. Every vote therefore misclassifies one of them. The
+    amounts of the rows that name an example sum to at most its weight, up to the rounding of the
+    weights. The loss is then at least the sum of all amounts. With equal weights the rows are
+    disjoint. The multipliers are rounded; exact ones exist. `jboost.combine.recompute_bound` solves
+    for them in fractions.
+    """
+
+    members: Array  # [n, d + 2] int32 indices of examples, -1 for unused slots and rows
+    multipliers: Array  # [n, d + 2] of the members, at most 1; 0 for unused slots
+    amounts: Array  # [n], 0 for unused rows
+    lower_bound: Array  # []
+
+
 class LinearVote(NamedTuple):
     """A linear combination of d classifiers, score(x) = coefficients . x + offset, with its loss
     and a lower bound.
@@ -29,6 +46,8 @@ class LinearVote(NamedTuple):
     margin: Array  # [], distance of the nearest correct example, in the units of the scores
     misclassified: Array  # [n] bool
     status: Array  # [] int32
+    # None in model files of earlier versions
+    certificate: InfeasibleSubsystems | None = None
 
 
 @scores_of.register

@@ -1,0 +1,127 @@
+"""From the result of a strategy, in 64 bits, to a `LinearVote` with its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import numerics
+from jboost.base.status import Status
+from jboost.base.types import Array
+from jboost.combine import bounds, votes
+from jboost.combine.types import LinearVote
+from jboost.combine.votes import Arithmetic, Examples, Vote
+from jboost.pair.sweep.instance import meets
+
+
+class Found(NamedTuple):
+    """The result of a strategy, from the 64-bit scope."""
+
+    coefficients: Array  # [d]
+    offset: Array  # [] finite
+    least: Array  # [] int64, a lower bound on the loss of all combinations, 0 if none is proven
+    lower_bound: Array  # [] the same in the unit of the weights, rounded down
+
+
+Strategy = Callable[..., Found]  # (examples, arithmetic, arrays from outside the 64-bit scope)
+
+
+def found(vote: Vote) -> Found:
+    """A vote of a heuristic, which proves no bound; a constant has coefficients 0."""
+    is_constant = jnp.isinf(vote.offset)
+    return unproven(
+        jnp.where(is_constant, 0.0, vote.coefficients),
+        jnp.where(is_constant, jnp.sign(vote.offset), vote.offset),
+    )
+
+
+def unproven(coefficients: Array, offset: Array) -> Found:
+    """Coefficients [d] and a finite offset without a bound."""
+    return Found(coefficients, offset, jnp.zeros((), jnp.int64), jnp.zeros((), coefficients.dtype))
+
+
+def directions_of(examples: Examples, *further: Array) -> Array:
+    """The directions of the classifiers, then the further ones [d], as rows."""
+    wide, size = examples.columns.dtype, examples.columns.shape[0]
+    return jnp.concatenate(
+        [jnp.eye(size, dtype=wide), *(one[None].astype(wide) for one in further)]
+    )
+
+
+def solve_votes(
+    strategy: Strategy,
+    scores: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *beside: Array,
+    is_allowed: Array | bool = True,
+    short: Array | Status = Status.LOCAL_OPTIMUM,
+) -> LinearVote:
+    """Runs a strategy in the 64-bit scope, and makes a `LinearVote` of its result.
+
+    Args:
+      strategy: (examples, arithmetic, *beside) -> `Found`. Its inputs are padded to at least two
+        examples and two classifiers.
+      scores: [n, d]; with labels, weights and mask as `fit` takes them.
+      beside: further arguments of the strategy.
+      is_allowed: [] bool, whether further arguments are valid; if not, the status is INVALID_INPUT.
+      short: the status of a vote whose loss is above the lower bound; an array if it is traced.
+    """
+    dtype = jnp.result_type(float)
+    arithmetic = Arithmetic(str(dtype))
+    num_examples, num_classifiers = scores.shape
+    rows, columns = max(0, 2 - num_examples), max(0, 2 - num_classifiers)
+    padded = (jnp.pad(lax.stop_gradient(part), (0, rows)) for part in (labels, weights, mask))
+
+    def solve(
+        is_allowed: Array,
+        short: Array,
+        scores: Array,
+        labels: Array,
+        weights: Array,
+        mask: Array,
+        *beside: Array,
+    ) -> LinearVote:
+        examples = votes.gather(scores, labels, weights, mask)
+        valid = examples.valid & is_allowed
+        best = strategy(examples, arithmetic, *beside)
+        evaluated = votes.evaluate(examples, best.coefficients, best.offset, arithmetic)
+        loss = numerics.masked_sum(examples.weights, evaluated.wrong)
+        packed = bounds.pack(examples)
+        certificate = bounds.certify(packed, examples, dtype)
+        lower_bound = jnp.maximum(best.lower_bound, certificate.lower_bound)
+        is_optimal = (
+            numerics.masked_sum(examples.integers, evaluated.wrong)
+            <= jnp.maximum(best.least, packed.bound)
+        ) & meets(loss, lower_bound)
+        status = jnp.where(is_optimal, int(Status.OPTIMAL), short)
+        spoiled = jnp.where(valid, 0, jnp.nan).astype(dtype)
+        return LinearVote(
+            coefficients=best.coefficients[:num_classifiers].astype(dtype) + spoiled,
+            offset=best.offset.astype(dtype) + spoiled,
+            loss=loss.astype(dtype) + spoiled,
+            lower_bound=numerics.round_down(lower_bound, dtype) + spoiled,
+            margin=evaluated.margin.astype(dtype) + spoiled,
+            misclassified=evaluated.wrong,
+            status=jnp.where(valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+            certificate=certificate._replace(
+                members=certificate.members[:num_examples, : num_classifiers + 2],
+                multipliers=certificate.multipliers[:num_examples, : num_classifiers + 2],
+                amounts=certificate.amounts[:num_examples],
+                lower_bound=numerics.round_down(certificate.lower_bound, dtype) + spoiled,
+            ),
+        )
+
+    scores = jnp.pad(lax.stop_gradient(scores), ((0, rows), (0, columns)))
+    vote = numerics.in_64_bits(solve)(
+        jnp.asarray(is_allowed),
+        jnp.asarray(short, jnp.int32),
+        scores,
+        *padded,
+        *lax.stop_gradient(beside),
+    )
+    return vote._replace(misclassified=vote.misclassified[:num_examples])
