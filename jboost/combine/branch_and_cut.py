@@ -13,7 +13,7 @@ not prove are checked in fractions before they count. Bounds are sums of integer
 
 from __future__ import annotations
 
-import functools
+import zlib
 from typing import NamedTuple
 
 import jax
@@ -24,7 +24,7 @@ from jboost.base import devices, loops, numerics, reduce
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.combine import infeasible, packing, proofs, votes
+from jboost.combine import agglomerate, infeasible, packing, proofs, votes
 from jboost.combine.infeasible import Rows
 from jboost.combine.packing import Packing
 from jboost.combine.votes import Arithmetic, Examples, Vote
@@ -98,18 +98,18 @@ def gather_sites(points: np.ndarray, positive: np.ndarray, weights: np.ndarray) 
 
 def search(
     sites: Sites,
-    coefficients: np.ndarray,
+    directions: np.ndarray,
     unit: float,
     *,
     max_nodes: int,
     on_step: OnStep | None,
     initial: ExactState | None,
 ) -> tuple[ExactState, Status]:
-    """Branch and cut, from a first direction [d].
+    """Branch and cut, from the best vote along several directions.
 
     Args:
       sites: s of them.
-      coefficients: [d].
+      directions: [p, d].
       unit: the weight of the integer 1.
       max_nodes: the largest number of nodes.
       on_step: as of `jboost.combine.fit`.
@@ -120,7 +120,7 @@ def search(
     """
     with jax.enable_x64(True):
         problem = make_problem(sites)
-        first = start(sites, problem, coefficients)
+        first = start(sites, problem, directions)
     state = first if initial is None else _validate_initial(initial, first)
     known: dict[tuple[int, ...], bool] = {}
     status = Status.OPTIMAL
@@ -159,9 +159,9 @@ def _make_problem(columns: Array, positive: Array, weights: Array) -> Problem:
     return Problem(infeasible.make_rows(columns, live, positive), examples)
 
 
-def start(sites: Sites, problem: Problem, coefficients: np.ndarray) -> ExactState:
-    """The state with the root, and the vote along a first direction [d]."""
-    vote = jax.device_get(_along(problem, coefficients))
+def start(sites: Sites, problem: Problem, directions: np.ndarray) -> ExactState:
+    """The state with the root, and the best vote along directions [p, d]."""
+    vote = jax.device_get(_along(problem, directions))
     size = problem.examples.live.shape[0]
     data = (sites.points.tobytes(), sites.positive.tobytes(), sites.weights.tobytes())
     return ExactState(
@@ -172,19 +172,13 @@ def start(sites: Sites, problem: Problem, coefficients: np.ndarray) -> ExactStat
         vote.loss,
         np.array(np.iinfo(np.int64).max),
         np.array(0),
-        np.array(functools.reduce(lambda a, b: a * 31 + _digest(b), data, 7) % (1 << 62)),
+        np.array(zlib.crc32(b"".join(data))),
     )
 
 
-def _digest(data: bytes) -> int:
-    import zlib
-
-    return zlib.crc32(data)
-
-
 @devices.host_jit
-def _along(problem: Problem, coefficients: Array) -> Vote:
-    return votes.vote_along(problem.examples, coefficients, _ARITHMETIC)
+def _along(problem: Problem, directions: Array) -> Vote:
+    return agglomerate.best_alone(problem.examples, directions, _ARITHMETIC)
 
 
 def _validate_initial(initial: ExactState, first: ExactState) -> ExactState:

@@ -11,10 +11,13 @@ from jax import lax
 from jboost.base import numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.combine import bounds, votes
+from jboost.combine import agglomerate, bounds, votes
 from jboost.combine.types import LinearVote
 from jboost.combine.votes import Arithmetic, Examples, Vote
 from jboost.pair.sweep.instance import meets
+
+# An optimal direction is rounded at so many different lengths, and the best of these votes is used.
+_NUM_LENGTHS = 32
 
 
 class Found(NamedTuple):
@@ -43,6 +46,16 @@ def unproven(coefficients: Array, offset: Array) -> Found:
     return Found(coefficients, offset, jnp.zeros((), jnp.int64), jnp.zeros((), coefficients.dtype))
 
 
+def best_at_lengths(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vote:
+    """The best vote along directions [p, d] at several lengths, which the float type of the vote
+    rounds differently, or along a classifier alone.
+    """
+    lengths = 1 + jnp.arange(_NUM_LENGTHS, dtype=directions.dtype) / _NUM_LENGTHS
+    longer = (lengths[:, None, None] * directions[None]).reshape(-1, directions.shape[1])
+    directions = jnp.concatenate([longer, directions_of(examples)])
+    return agglomerate.best_alone(examples, directions, arithmetic)
+
+
 def directions_of(examples: Examples, *further: Array) -> Array:
     """The directions of the classifiers, then the further ones [d], as rows."""
     wide, size = examples.columns.dtype, examples.columns.shape[0]
@@ -60,6 +73,7 @@ def solve_votes(
     *beside: Array,
     is_allowed: Array | bool = True,
     short: Array | Status = Status.LOCAL_OPTIMUM,
+    dtype: jnp.dtype | None = None,
 ) -> LinearVote:
     """Runs a strategy in the 64-bit scope, and makes a `LinearVote` of its result.
 
@@ -70,8 +84,9 @@ def solve_votes(
       beside: further arguments of the strategy.
       is_allowed: [] bool, whether further arguments are valid; if not, the status is INVALID_INPUT.
       short: the status of a vote whose loss is above the lower bound; an array if it is traced.
+      dtype: the float type of the result; None for the default one.
     """
-    dtype = jnp.result_type(float)
+    dtype = jnp.result_type(float) if dtype is None else dtype
     arithmetic = Arithmetic(str(dtype))
     num_examples, num_classifiers = scores.shape
     rows, columns = max(0, 2 - num_examples), max(0, 2 - num_classifiers)

@@ -16,19 +16,21 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import check, derivatives, labelled, meshes, numerics
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.combine import agglomerate, coordinate, stacking
-from jboost.combine.results import Found, directions_of, found, solve_votes
+from jboost.combine import agglomerate, coordinate, exact, stacking
+from jboost.combine.branch_and_cut import ExactState
+from jboost.combine.results import Found, best_at_lengths, directions_of, found, solve_votes
 from jboost.combine.stacking import LogOdds
 from jboost.combine.types import LinearVote
 from jboost.combine.votes import Arithmetic, Examples
 from jboost.pair.separator import optimal_separator
 
 STRATEGIES = ("greedy", "hierarchical", "coordinate", "exact")
-_MOST_EXACT = 3  # the most classifiers for which the sweeps find the optimum
-# An optimal direction is rounded at so many different lengths, and the best of these votes is used.
-_NUM_LENGTHS = 32
+_MOST_SWEPT = 3  # the most classifiers for which the sweeps find the optimum
+# The most classifiers for branch and cut. Infeasible subsystems of more examples bound little.
+_MOST_EXACT = 8
 # The penalties of the two stacking votes: the usual one, and one that is small enough to separate
 # separable data.
 _PENALTIES = (1.0, 1e-3)
@@ -45,6 +47,10 @@ def fit(
     strategy: Literal["greedy", "hierarchical", "coordinate", "exact"] = "greedy",
     with_stacking: bool = True,
     max_sweeps: int = 50,
+    time_limit: float | None = None,
+    max_nodes: int = 1_000_000,
+    on_step: OnStep | None = None,
+    initial: ExactState | None = None,
 ) -> LinearVote:
     """A linear combination of d classifiers that misclassifies little weight, made of exact
     combinations of pairs.
@@ -58,8 +64,10 @@ def fit(
       * "coordinate": in turn for each classifier, the vote moves to the exact optimum of the plane
         that it spans with that classifier, until no move improves it. The loss never increases. It
         starts from the best classifier and from stacking, and returns the best result.
-      * "exact": the optimum, for at most three classifiers (Theorem 4.1). For three it takes
-        O(n^3 log n), which is practical for up to about a thousand examples.
+      * "exact": the optimum, for at most eight classifiers. For up to three it is found by sweeps
+        (Theorem 4.1), in O(n^3 log n) for three, which is practical for up to about a thousand
+        examples. For more it is found by branch and cut on the errors, which the host drives. Its
+        time grows with the number of errors more than with that of the classifiers.
 
     By default two stacking votes (logistic regression on the scores, with a usual and a small
     penalty) are added to the classifiers. The loss of the heuristics is then at most that of
@@ -80,18 +88,31 @@ def fit(
       with_stacking: whether stacking votes are added.
       max_sweeps: the largest number of passes of "coordinate" over all classifiers, from each
         start.
+      time_limit: of branch and cut, in seconds from the call; None for no limit. The batch of
+        nodes that runs is completed.
+      max_nodes: of branch and cut; the largest number of nodes.
+      on_step: of branch and cut; called on the host after each batch of nodes with (state, info),
+        an `ExactState` and an `ExactInfo`. If it returns False, the search ends with status
+        TIME_LIMIT. `jboost.checkpoints` has one that saves the state.
+      initial: of branch and cut; a state that `on_step` received for the same data, from which the
+        search continues.
+
+      A `time_limit`, `on_step` or `initial` selects branch and cut for any number of classifiers.
 
     Returns:
       A `LinearVote`. `loss` is the loss of the returned coefficients and offset on the scores.
-      `lower_bound` is the optimum for d <= 2 and for "exact". Otherwise it is the bound that
-      follows from examples with equal scores and opposite labels. The status is OPTIMAL if loss and
-      bound are equal (up to 2^-20 of the loss, if weights were rounded). Otherwise it is
-      LOCAL_OPTIMUM for a heuristic, and PRECISION_LIMIT for an exact search.
+      `lower_bound` holds for all linear combinations with an offset. `certificate` proves one for
+      every strategy by infeasible subsystems of examples, from which `recompute_bound` recomputes
+      it. For d <= 2 and for "exact", `lower_bound` is what the search proves, which is the optimum
+      if it is completed. The status is OPTIMAL if loss and bound are equal (up to 2^-20 of the
+      loss, if weights were rounded). Otherwise it is LOCAL_OPTIMUM for a heuristic. For branch and
+      cut it is TIME_LIMIT or ITERATION_LIMIT (`max_nodes`) if it was stopped. PRECISION_LIMIT means
+      that no vote was found in the float type that attains the bound of a completed search.
 
     Raises:
       ValueError: at trace time, naming the argument, if a shape, a dtype or an option is wrong; for
-        concrete labels and weights that are not allowed. Traced ones, and NaN among the scores,
-        give status INVALID_INPUT and NaN.
+        concrete labels and weights that are not allowed; for branch and cut of traced arrays.
+        Traced labels and weights, and NaN among the scores, give status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> scores = [
@@ -109,14 +130,68 @@ def fit(
     check.choice("strategy", strategy, STRATEGIES)
     check.choice("with_stacking", with_stacking, (False, True))
     check.count("max_sweeps", max_sweeps, low=1)
+    limit = None if time_limit is None else float(check.number("time_limit", time_limit, low=0))
+    check.count("max_nodes", max_nodes, low=1)
     examples = arrays(scores, labels, weights, mask)
+    if not _by_branch_and_cut(examples, strategy, limit, on_step, initial):
+        return _fit(
+            *examples, strategy=strategy, with_stacking=with_stacking, max_sweeps=max_sweeps
+        )
+    directions = jnp.eye(examples[0].shape[1])
+    if with_stacking:
+        directions = jnp.concatenate([directions, _stacked(*examples)])
+    return exact.fit(
+        *examples,
+        directions,
+        time_limit=limit,
+        max_nodes=max_nodes,
+        on_step=on_step,
+        initial=initial,
+    )
+
+
+def _by_branch_and_cut(
+    examples: tuple[Array, ...],
+    strategy: str,
+    time_limit: float | None,
+    on_step: OnStep | None,
+    initial: ExactState | None,
+) -> bool:
+    """Whether the arguments select branch and cut. Raises ValueError, naming the argument, if they
+    do not fit together.
+    """
+    check.watcher("on_step", on_step)
+    given = [
+        name
+        for name, value in (
+            ("time_limit", time_limit),
+            ("on_step", on_step),
+            ("initial", initial),
+        )
+        if value is not None
+    ]
     num_classifiers = examples[0].shape[1]
-    if strategy == "exact" and num_classifiers > _MOST_EXACT:
+    if strategy != "exact":
+        if given:
+            raise ValueError(
+                f"{given[0]} is given, and strategy is {strategy!r}, which makes no steps: leave it"
+                " out, or pass strategy='exact'"
+            )
+        return False
+    if num_classifiers > _MOST_EXACT:
         raise ValueError(
             f"strategy is 'exact', which takes at most {_MOST_EXACT} classifiers, and scores has"
             f" {num_classifiers}: pass 'greedy'"
         )
-    return _fit(*examples, strategy=strategy, with_stacking=with_stacking, max_sweeps=max_sweeps)
+    if num_classifiers <= _MOST_SWEPT and not given:
+        return False
+    if check.are_traced(*examples):
+        reason = given[0] + " is given" if given else f"scores has {num_classifiers} classifiers"
+        raise ValueError(
+            f"{reason} and strategy is 'exact', whose branch and cut the host drives, and the"
+            " arguments are traced: call it outside jit, vmap and grad"
+        )
+    return True
 
 
 def arrays(
@@ -166,18 +241,25 @@ def _fit(
     return solve_votes(run, scores, labels, weights, mask, *stacked)
 
 
+@jax.jit
+def _stacked(scores: Array, labels: Array, weights: Array, mask: Array) -> Array:
+    """The coefficients of the stacking votes, as rows."""
+    penalties = jnp.asarray(_PENALTIES)
+    return lax.map(
+        lambda penalty: log_odds(scores, labels, weights, mask, penalty).coefficients, penalties
+    )
+
+
 def _optimum(examples: Examples, arithmetic: Arithmetic) -> Found:
     """The optimum of two or three classifiers; if there is only one, the other has the score 0."""
     signs = jnp.where(examples.positive, 1, -1)
     separator = optimal_separator(
         examples.columns.T, signs, weights=examples.weights, mask=examples.live
     )
-    alone = directions_of(examples)  # used if no rounded direction keeps the optimum
-    direction = jnp.where(jnp.any(separator.normal != 0), separator.normal, alone[0])
-    lengths = 1 + jnp.arange(_NUM_LENGTHS, dtype=direction.dtype) / _NUM_LENGTHS
-    directions = jnp.concatenate([lengths[:, None] * direction[None], alone])
+    first = directions_of(examples)[0]  # for a constant classifier
+    direction = jnp.where(jnp.any(separator.normal != 0), separator.normal, first)
     is_proven = examples.faithful & (separator.status == int(Status.OPTIMAL))
-    return found(agglomerate.best_alone(examples, directions, arithmetic))._replace(
+    return found(best_at_lengths(examples, direction[None], arithmetic))._replace(
         least=jnp.where(
             is_proven, numerics.masked_sum(examples.integers, separator.misclassified), 0
         ),

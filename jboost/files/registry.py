@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from jboost.base.boosting import Ensemble
-from jboost.combine.types import LinearVote
+from jboost.combine.types import InfeasibleSubsystems, LinearVote
 from jboost.data.binarization import Binarizer
 from jboost.example_weights.types import ExampleWeightModel
 from jboost.kernels import CentralHyperplanes, Hyperplanes, RandomStumps
@@ -43,6 +43,7 @@ KNOWN: tuple[Any, ...] = (
     TradeOff,
     DistanceSeparator,
     LinearVote,
+    InfeasibleSubsystems,
     Ensemble,
     Column,
     Monomial,
