@@ -76,8 +76,9 @@ def make_rows(columns: Array, live: Array, positive: Array) -> Rows:
 
     The centre is the middle of the range, rounded to few bits, if this rounds no coordinate.
     """
-    low = numerics.masked_min(columns, jnp.broadcast_to(live, columns.shape), fill=jnp.inf)
-    high = numerics.masked_max(columns, jnp.broadcast_to(live, columns.shape), fill=-jnp.inf)
+    is_live = jnp.broadcast_to(live, columns.shape)
+    low = numerics.masked_min(columns, is_live, fill=jnp.inf)
+    high = numerics.masked_max(columns, is_live, fill=-jnp.inf)
     has_any = low <= high
     middle = jnp.where(has_any, low / 2 + high / 2, 0.0)
     grain = numerics.power_of_two_at_least(jnp.where(has_any, high / 2 - low / 2, 1.0)) / 8
@@ -85,15 +86,15 @@ def make_rows(columns: Array, live: Array, positive: Array) -> Rows:
     rounded = jnp.round(middle / grain) * grain
     rounded = jnp.where(jnp.isfinite(rounded), rounded, 0.0)
     shifted = exact.two_sum(columns, jnp.broadcast_to(-rounded[:, None], columns.shape))
-    is_kept = reduce.all_true((shifted.lo == 0) | ~live, axis=-1)
+    is_kept = reduce.all_true((shifted.lo == 0) | ~is_live, axis=-1)
     centre = jnp.where(is_kept, rounded, 0.0)
     centred = jnp.where(is_kept[:, None], shifted.hi, columns)
-    reach = numerics.masked_max(jnp.abs(centred), jnp.broadcast_to(live, centred.shape), fill=0.0)
+    reach = numerics.masked_max(jnp.abs(centred), is_live, fill=0.0)
     unit = jnp.where(reach > 0, numerics.power_of_two_at_least(reach), 1.0)
-    scaled = jnp.where(live, centred / unit[:, None], 0.0)
-    is_exact = reduce.all_true((scaled * unit[:, None] == centred) | ~live, axis=(0, 1))
+    scaled = jnp.where(is_live, centred / unit[:, None], 0.0)
+    is_exact = reduce.all_true((scaled * unit[:, None] == centred) | ~is_live, axis=(0, 1))
     signs = jnp.where(live, jnp.where(positive, 1.0, -1.0), 0.0).astype(columns.dtype)
-    signed = jnp.concatenate([scaled * signs, signs[None]])
+    signed = jnp.concatenate([scaled * signs[None], signs[None]])
     return Rows(signed, centre, unit, is_exact & jnp.all(jnp.isfinite(unit)))
 
 

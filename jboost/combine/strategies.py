@@ -28,7 +28,7 @@ from jboost.combine.votes import Arithmetic, Examples
 from jboost.pair.separator import optimal_separator
 
 STRATEGIES = ("greedy", "hierarchical", "coordinate", "exact")
-_MOST_SWEPT = 3  # the most classifiers for which the sweeps find the optimum
+MOST_SWEPT = 3  # the most classifiers for which the sweeps find the optimum
 # The most classifiers for branch and cut. Infeasible subsystems of more examples bound little.
 _MOST_EXACT = 8
 # The penalties of the two stacking votes: the usual one, and one that is small enough to separate
@@ -93,7 +93,7 @@ def fit(
       max_nodes: of branch and cut; the largest number of nodes.
       on_step: of branch and cut; called on the host after each batch of nodes with (state, info),
         an `ExactState` and an `ExactInfo`. If it returns False, the search ends with status
-        TIME_LIMIT. `jboost.checkpoints` has one that saves the state.
+        TIME_LIMIT.
       initial: of branch and cut; a state that `on_step` received for the same data, from which the
         search continues.
 
@@ -183,7 +183,7 @@ def _by_branch_and_cut(
             f"strategy is 'exact', which takes at most {_MOST_EXACT} classifiers, and scores has"
             f" {num_classifiers}: pass 'greedy'"
         )
-    if num_classifiers <= _MOST_SWEPT and not given:
+    if num_classifiers <= MOST_SWEPT and not given:
         return False
     if check.are_traced(*examples):
         reason = given[0] + " is given" if given else f"scores has {num_classifiers} classifiers"

@@ -22,6 +22,7 @@ from sklearn.utils.validation import (
 from jboost import combine
 from jboost.base.predict import predict_scores
 from jboost.combine import STRATEGIES, LinearVote
+from jboost.combine.strategies import MOST_SWEPT
 from jboost.sklearn.features import padded_rows
 
 PREFIT = "prefit"
@@ -219,7 +220,8 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
 
     def _vote(self, scores: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> LinearVote:
         missing = padded_rows(len(signs)) - len(signs)
-        vote = _fit(
+        on_host = self.strategy == "exact" and scores.shape[1] > MOST_SWEPT
+        vote = (combine.fit if on_host else _fit)(
             np.pad(scores, ((0, missing), (0, 0))).astype(jax.numpy.result_type(float)),
             np.pad(signs, (0, missing), constant_values=1),
             weights=np.pad(weights, (0, missing)),

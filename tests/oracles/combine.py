@@ -7,7 +7,7 @@ from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 
 def wrong_examples(coefficients, offset, scores, labels):
@@ -61,3 +61,26 @@ def least_loss(scores, labels, weights):
         if is_separable(scores[~given_up], labels[~given_up]):
             return exact_sum(weights, given_up)
     raise AssertionError("giving up everything leaves nothing to separate")
+
+
+def least_loss_by_milp(scores, labels, weights, *, big=1e4):
+    """The same by HiGHS: binary variables of the wrong examples, whose rows a big number relaxes.
+    For scores of moderate size.
+    """
+    size = len(labels)
+    rows = labels[:, None] * np.concatenate([scores, np.ones((size, 1))], axis=1)
+    num_free = rows.shape[1]
+    unbounded = np.full(num_free, np.inf)
+    found = milp(
+        np.concatenate([np.zeros(num_free), weights]),
+        constraints=LinearConstraint(
+            np.concatenate([rows, big * np.eye(size)], axis=1), 1.0, np.inf
+        ),
+        integrality=np.concatenate([np.zeros(num_free), np.ones(size)]),
+        bounds=Bounds(
+            np.concatenate([-unbounded, np.zeros(size)]), np.concatenate([unbounded, np.ones(size)])
+        ),
+        options={"mip_rel_gap": 0.0},
+    )
+    assert found.status == 0
+    return float(weights @ np.round(found.x[num_free:]))

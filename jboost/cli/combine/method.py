@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
 from jboost import combine
-from jboost.cli import sizes
+from jboost.cli import limits, sizes
 from jboost.cli.inputs import Examples
 from jboost.cli.options import Settings
+from jboost.combine.strategies import MOST_SWEPT
 from jboost.combine.types import LinearVote
 
 LISTS = ("--scores", "--classifiers")
+EXACT = "exact"  # the strategy
 
 
 def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
@@ -59,13 +62,21 @@ def solve(
     """Fits the combination and logistic stacking to the same examples.
 
     `num_rows` must be at least the number of examples. Calls with the same `num_rows` share a
-    program.
+    program. Branch and cut ends at the time limit, with the best vote so far.
     """
     count = len(examples.labels)
     points, labels, weights = dataclasses.astuple(examples.padded(sizes.quadratic(num_rows)))
     mask = np.arange(len(labels)) < count
-    with jax.enable_x64(settings.precision == "float64"):
-        vote = combine.fit(points, labels, weights=weights, mask=mask, strategy=settings.strategy)  # type: ignore[arg-type]
+    arguments: dict[str, Any] = {"weights": weights, "mask": mask, "strategy": settings.strategy}
+    with (
+        jax.enable_x64(settings.precision == "float64"),
+        limits.progress("combine", 1) as watch,
+    ):
+        if settings.strategy == EXACT and (
+            points.shape[1] > MOST_SWEPT or settings.time_limit is not None
+        ):
+            arguments["on_step"] = watch
+        vote = combine.fit(points, labels, **arguments)
         stacked = combine.stacking(points, labels, weights=weights, mask=mask)
         votes = (
             each._replace(misclassified=each.misclassified[:count]) for each in (vote, stacked)

@@ -143,9 +143,9 @@ MARGIN_OPTIONS = (
         float,
         None,
         "Seconds from the start of the command, including reading and compilation. After that l0,"
-        " slipper, boosting and cross-validation end with the best result so far. A running"
-        " compilation or step is completed first. The other methods run as one program and ignore"
-        " the limit. Without it l0 ends after --rounds.",
+        " slipper, boosting, combine with --strategy exact and cross-validation end with the best"
+        " result so far. A running compilation or step is completed first. The other methods run as"
+        " one program and ignore the limit. Without it l0 ends after --rounds.",
         low=0,
         low_open=True,
         metavar="SECONDS",

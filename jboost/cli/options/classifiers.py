@@ -32,7 +32,8 @@ CLASSIFIER_OPTIONS = (
         "greedy",
         "How pairs are chosen. greedy: the best pair first. hierarchical: by clusters of"
         " classifiers that agree. coordinate: by exact moves in one plane after another. exact: the"
-        " optimum, for three classifiers and up to about a thousand rows.",
+        " optimum, of three classifiers for up to about a thousand rows, of four to eight by branch"
+        " and cut, for which --time-limit is useful.",
         methods=(COMBINE,),
     ),
 )
