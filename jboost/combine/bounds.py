@@ -16,8 +16,9 @@ from jboost.combine.votes import Examples
 from jboost.pair.sweep.instance import bound_loss
 
 
-def pack(examples: Examples) -> Packing:
-    """A packing of the examples. Unproven subsystems have the amount 0, and come last.
+def pack(examples: Examples, coefficients: Array, offset: Array) -> Packing:
+    """A packing of the examples, guided by a vote with a finite offset.
+    Unproven subsystems have the amount 0, and come last.
 
     The examples are sorted first, so that the bound does not depend on their order.
     """
@@ -31,7 +32,13 @@ def pack(examples: Examples) -> Packing:
     start = packing.empty(rows.signed.shape[0], examples.integers[order], size)
     found = packing.pack_conflicts(start, groups, positive)
     most = jnp.full((), jnp.iinfo(found.bound.dtype).max, found.bound.dtype)
-    found = packing.pack(found, rows, jnp.zeros((size,), bool), most)
+    found = packing.pack(
+        found,
+        rows,
+        jnp.zeros((size,), bool),
+        infeasible.direction_of(rows, coefficients, offset),
+        most,
+    )
     is_proven = found.is_proven & examples.faithful
     slots = jnp.argsort(~is_proven, stable=True)
     in_order = jnp.argsort(found.members < 0, axis=1, stable=True)

@@ -41,7 +41,8 @@ class ExactState(NamedTuple):
     decisions: np.ndarray  # [q, s] int8 of the open nodes: 0 open, 1 right, 2 wrong
     lost: np.ndarray  # [q] int64, the weight decided to be wrong
     bounds: np.ndarray  # [q] int64
-    coefficients: np.ndarray  # [d] the best direction
+    coefficients: np.ndarray  # [d] of the best vote
+    offset: np.ndarray  # [] of the best vote, infinite for a constant classifier
     best: np.ndarray  # [] int64, the loss of the best vote
     floor: np.ndarray  # [] int64, the least bound of nodes that could not be closed
     num_nodes: np.ndarray  # [] int64
@@ -169,6 +170,7 @@ def start(sites: Sites, problem: Problem, directions: np.ndarray) -> ExactState:
         np.zeros(1, np.int64),
         np.zeros(1, np.int64),
         vote.coefficients,
+        vote.offset,
         vote.loss,
         np.array(np.iinfo(np.int64).max),
         np.array(0),
@@ -220,11 +222,10 @@ def advance(
     missing = _BATCH - len(chosen)
     padded = np.pad(decisions, ((0, missing), (0, 0)), constant_values=WRONG)
     need = np.pad(int(state.best) - lost, (0, missing))
-    visits = _visit(problem, padded, need)
-    loss = int(visits.vote.loss)
-    best, coefficients = state.best, state.coefficients
-    if loss < best:
-        best, coefficients = np.array(loss), np.asarray(visits.vote.coefficients)
+    visits = _visit(problem, padded, state.coefficients, state.offset, need)
+    best, coefficients, offset = state.best, state.coefficients, state.offset
+    if int(visits.vote.loss) < best:
+        coefficients, offset, best, _ = jax.device_get(visits.vote)
     proven = _proven_bounds(sites, visits.packing, len(chosen), known)
     branch, is_wrong, is_undecided, is_separated, is_forced, forced = (
         np.asarray(part)[: len(chosen)]
@@ -257,6 +258,7 @@ def advance(
         lost[is_left],
         bounds[is_left],
         coefficients,
+        offset,
         best,
         np.array(floor),
         state.num_nodes + len(chosen),
@@ -293,21 +295,29 @@ def _proven_bounds(
 
 
 @devices.host_jit
-def _visit(problem: Problem, decisions: Array, need: Array) -> _Visits:
+def _visit(
+    problem: Problem, decisions: Array, coefficients: Array, offset: Array, need: Array
+) -> _Visits:
     """The bounds and branching sites of a batch of nodes [b, s], which must be at least `need` [b]
-    to be closed.
+    to be closed. The packings are guided by the best vote.
     """
-    visits = jax.vmap(lambda *node: _visit_one(problem, *node))(decisions, need)
+    is_constant = jnp.isinf(offset)
+    guide = infeasible.direction_of(
+        problem.rows,
+        jnp.where(is_constant, 0.0, coefficients),
+        jnp.where(is_constant, jnp.sign(offset), offset),
+    )
+    visits = jax.vmap(lambda *node: _visit_one(problem, guide, *node))(decisions, need)
     return visits._replace(vote=votes.best_of(visits.vote))
 
 
-def _visit_one(problem: Problem, decisions: Array, need: Array) -> _Visits:
+def _visit_one(problem: Problem, guide: Array, decisions: Array, need: Array) -> _Visits:
     rows, examples = problem
     live = examples.live
     size, is_open, hard = live.shape[0], live & (decisions == OPEN), live & (decisions == RIGHT)
     left = jnp.where(is_open, examples.integers, 0)
     start = packing.empty(rows.signed.shape[0], left, size)
-    found = packing.pack(start, rows, hard, need)
+    found = packing.pack(start, rows, hard, guide, need)
     takes = (found.members >= 0) & ~hard[jnp.maximum(found.members, 0)]
     is_single = found.is_proven & (jnp.sum(takes, axis=1, dtype=jnp.int32) == 1)
     places = jnp.where(takes & is_single[:, None], found.members, size)

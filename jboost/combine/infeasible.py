@@ -153,6 +153,17 @@ def _first_basis(signed: Array, usable: Array, near: Array) -> _Basis:
     )
 
 
+def heights(rows: Rows, direction: Array) -> Array:
+    """The heights z_i . v [n] of a direction v [d + 1]."""
+    return _combined(rows.signed, direction)
+
+
+def direction_of(rows: Rows, coefficients: Array, offset: Array) -> Array:
+    """The direction [d + 1] of a vote with coefficients [d] and an offset."""
+    moved = offset + jnp.sum(coefficients * rows.centre)
+    return jnp.concatenate([coefficients * rows.unit, moved[None]])
+
+
 def _combined(signed: Array, direction: Array) -> Array:
     """The heights z_i . v [n]."""
     return jnp.sum(exact.rounded_product(signed, direction[:, None]), axis=0)

@@ -84,32 +84,47 @@ def pack_conflicts(packing: Packing, groups: Array, positive: Array) -> Packing:
     return loops.while_loop(has_pair, step, packing)
 
 
-def pack(packing: Packing, rows: Rows, hard: Array, need: Array) -> Packing:
+class _Turn(NamedTuple):
+    packing: Packing
+    tried: Array  # [n] bool, examples that the guide has wrong, of which no more are taken
+    has_ended: Array  # [] bool
+
+
+def pack(packing: Packing, rows: Rows, hard: Array, guide: Array, need: Array) -> Packing:
     """Adds subsystems until the examples with weight left are separated together with the hard
     ones, the bound is at least `need`, or the capacity is reached.
+
+    A packing whose subsystems each have one example that a good vote has wrong bounds much of its
+    loss. Such subsystems are added first, those with the least wrong examples before others.
 
     Args:
       packing: to start from.
       rows: of n examples.
       hard: [n] bool, examples that must be right: they take no part in the amounts. A subsystem of
         hard examples alone has the amount `need`.
+      guide: [d + 1] the direction of a good vote, or 0 for none.
       need: [] int64.
     """
-
-    class _Turn(NamedTuple):
-        packing: Packing
-        has_ended: Array
+    heights = jnp.where(hard, jnp.inf, infeasible.heights(rows, guide))
+    is_wrong = (heights <= 0) & jnp.any(guide != 0)
 
     def step(turn: _Turn) -> _Turn:
         packing = turn.packing
-        usable = hard | (packing.left > 0)
-        outcome = infeasible.separate(rows, usable, hard, packing.direction)
+        is_left = packing.left > 0
+        height, place = reduce.first_largest(
+            jnp.where(is_left & is_wrong & ~turn.tried, heights, -jnp.inf)
+        )
+        is_guided = height > -jnp.inf
+        is_place = (jnp.arange(hard.shape[0]) == place) & is_guided
+        usable = hard | (is_left & (~is_guided | ~is_wrong | is_place))
+        near = jnp.where(is_guided, guide, packing.direction)
+        outcome = infeasible.separate(rows, usable, hard, near)
         found = infeasible.prove(rows, outcome)
         is_hard = hard[jnp.maximum(found.members, 0)] | (found.members < 0)
         added = _added(
             packing, found.members, found.multipliers, is_hard, found.is_proven, need=need
         )
-        kept = packing._replace(is_separated=outcome.is_separated)
+        kept = packing._replace(is_separated=outcome.is_separated & ~is_guided)
         after = Packing(
             *(
                 jnp.where(outcome.is_infeasible, new, old)
@@ -117,14 +132,16 @@ def pack(packing: Packing, rows: Rows, hard: Array, need: Array) -> Packing:
             )
         )
         # a subsystem of hard examples alone ends the packing, proven or not
-        ends = ~outcome.is_infeasible | jnp.all(is_hard)
-        return _Turn(after._replace(direction=outcome.direction), ends)
+        ends = jnp.where(outcome.is_infeasible, jnp.all(is_hard), ~is_guided)
+        tried = turn.tried | (is_place & ~outcome.is_infeasible)
+        return _Turn(after._replace(direction=outcome.direction), tried, ends)
 
     def unfinished(turn: _Turn) -> Array:
         packing = turn.packing
         return ~turn.has_ended & (packing.bound < need) & (packing.count < packing.amounts.shape[0])
 
-    return loops.while_loop(unfinished, step, _Turn(packing, jnp.zeros((), bool))).packing
+    start = _Turn(packing, jnp.zeros_like(hard), jnp.zeros((), bool))
+    return loops.while_loop(unfinished, step, start).packing
 
 
 def _added(

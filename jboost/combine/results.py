@@ -106,7 +106,7 @@ def solve_votes(
         best = strategy(examples, arithmetic, *beside)
         evaluated = votes.evaluate(examples, best.coefficients, best.offset, arithmetic)
         loss = numerics.masked_sum(examples.weights, evaluated.wrong)
-        packed = bounds.pack(examples)
+        packed = bounds.pack(examples, best.coefficients, best.offset)
         certificate = bounds.certify(packed, examples, dtype)
         lower_bound = jnp.maximum(best.lower_bound, certificate.lower_bound)
         is_optimal = (
