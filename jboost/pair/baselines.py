@@ -39,8 +39,8 @@ class DistanceSeparator(NamedTuple):
     score 0 is misclassified.
     """
 
-    normal: Array  # [2], 0 if no direction lowers the objective
-    anchor: Array  # [2]
+    normal: Array  # [d], 0 if no direction lowers the objective
+    anchor: Array  # [d]
     bias: Array  # []
     objective: Array  # [], the sum of the mean slacks of the two classes for this line
     lower_bound: Array  # [], proven for the program in scaled coordinates
@@ -72,14 +72,14 @@ def least_distance_separator(
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DistanceSeparator:
-    """The line of least mean slack, by a linear program; for comparison with `optimal_separator`,
-    which counts errors instead.
+    """The line or plane of least mean slack, by a linear program; for comparison with
+    `optimal_separator`, which counts errors instead.
 
     Gaps narrower than about 2^-10 of the extent of the points are not found. The function may be
     jitted and vmapped.
 
     Args:
-      points: [n, 2], real, n at least 1.
+      points: [n, 2] or [n, 3], real, n at least 1.
       labels: [n], +1 or -1.
       weights: [n], not negative; a weight of 0 has the effect of `mask` False. None for ones.
       mask: [n] bool, False for padding rows.
@@ -102,22 +102,31 @@ def least_distance_separator(
     >>> round(float(separator.objective), 4), float(separator.loss)
     (0.0, 0.0)
     """
-    points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
-    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
+    points, labels, weights, mask = _validate(points, labels, weights, mask)
     if points.shape[0] == 0:
         raise ValueError("points has no rows: a linear program needs one at least")
     return _solve(points, labels, weights, mask)
 
 
+def _validate(
+    points: ArrayLike, labels: ArrayLike, weights: ArrayLike | None, mask: ArrayLike | None
+) -> tuple[Array, Array, Array, Array]:
+    """The arguments as arrays. Raises ValueError, naming the argument, if one is wrong."""
+    points = check.numeric("points", points, shape=("n", "2] or [n, 3"), kinds="fiu")
+    if points.shape[1] not in (2, 3):
+        raise ValueError(f"points has shape {list(points.shape)}: expected shape [n, 2] or [n, 3]")
+    return points, *labelled.validate_examples(labels, weights, mask, points.shape[0])
+
+
 class _Scaled(NamedTuple):
     """The examples scaled to an extent of at most 2, and the inverse of the scaling."""
 
-    points: Array  # [n, 2], 0 where not live
-    given: Array  # [n, 2], in the units of the data
+    points: Array  # [n, d], 0 where not live
+    given: Array  # [n, d], in the units of the data
     labels: Array  # [n], 0 where not live
     weights: Array  # [n], 0 where not live
     share: Array  # [n] of the weight of the class
-    anchor: Array  # [2]
+    anchor: Array  # [d]
     size: Array  # []
     valid: Array  # [] bool
     faithful: Array  # [] bool, whether the float type represents the points that were passed
@@ -158,13 +167,14 @@ def _scale(points: Array, labels: Array, weights: Array, mask: Array) -> _Scaled
 def _solve(points: Array, labels: Array, weights: Array, mask: Array) -> DistanceSeparator:
     examples = _scale(points, labels, weights, mask)
     num_rows, dtype, live = points.shape[0], examples.points.dtype, examples.labels != 0
+    num_free = points.shape[1] + 1
     signs = examples.labels[:, None]
     matrix = jnp.concatenate(
         [signs * examples.points, signs, jnp.eye(num_rows, dtype=dtype)], axis=1
     )
-    free = jnp.full(3, _STEEPEST, dtype)
+    free = jnp.full(num_free, _STEEPEST, dtype)
     program = lp.make_program(
-        jnp.concatenate([jnp.zeros(3, dtype), examples.share]),
+        jnp.concatenate([jnp.zeros(num_free, dtype), examples.share]),
         matrix,
         row_lower=jnp.where(live, 1, -jnp.inf),
         lower=jnp.concatenate([-free, jnp.zeros(num_rows, dtype)]),
@@ -174,7 +184,7 @@ def _solve(points: Array, labels: Array, weights: Array, mask: Array) -> Distanc
     one = jnp.ones((), dtype)
     return _evaluate(
         examples,
-        solution.primal[:3],
+        solution.primal[:num_free],
         one,
         lambda slacks, _: jnp.sum(examples.share * slacks),
         solution.lower_bound,
@@ -192,14 +202,14 @@ def least_squared_distance_separator(
     mask: ArrayLike | None = None,
     ridge: ArrayLike = 1e-3,
 ) -> DistanceSeparator:
-    """The line of least mean squared slack plus ridge / 2 (|v|^2 + v0^2), by a quadratic program;
-    for comparison with `optimal_separator`.
+    """The line or plane of least mean squared slack plus ridge / 2 (|v|^2 + v0^2), by a quadratic
+    program; for comparison with `optimal_separator`.
 
-    The method is the finite Newton method (Mangasarian 2002) in the three unknowns. The function
+    The method is the finite Newton method (Mangasarian 2002) in the d + 1 unknowns. The function
     may be jitted and vmapped.
 
     Args:
-      points: [n, 2], real, n at least 1.
+      points: [n, 2] or [n, 3], real, n at least 1.
       labels: [n], +1 or -1.
       weights: [n], not negative; a weight of 0 has the effect of `mask` False. None for ones.
       mask: [n] bool, False for padding rows.
@@ -225,8 +235,7 @@ def least_squared_distance_separator(
     >>> float(separator.loss), bool(separator.lower_bound <= separator.objective)
     (0.0, True)
     """
-    points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
-    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
+    points, labels, weights, mask = _validate(points, labels, weights, mask)
     if points.shape[0] == 0:
         raise ValueError("points has no rows: a quadratic program needs one at least")
     ridge = jnp.asarray(check.number("ridge", ridge, low=0, open_low=True), jnp.result_type(float))
@@ -279,7 +288,7 @@ def _solve_quadratic(
         gradient = ridge * now.line - jnp.matmul(
             2 * examples.share * slacks, rows, precision=lax.Precision.HIGHEST
         )
-        hessian = ridge * jnp.eye(3, dtype=rows.dtype) + jnp.matmul(
+        hessian = ridge * jnp.eye(rows.shape[1], dtype=rows.dtype) + jnp.matmul(
             rows.T * pressed[None], rows, precision=lax.Precision.HIGHEST
         )
         direction = -jnp.linalg.solve(hessian, gradient)
@@ -298,7 +307,7 @@ def _solve_quadratic(
             objective(now.line) - now.lower_bound > tolerance * objective(now.line)
         )
 
-    start = jnp.zeros(3, rows.dtype)
+    start = jnp.zeros(rows.shape[1], rows.dtype)
     found, _ = loops.bounded_loop(
         newton,
         unfinished,
@@ -314,7 +323,7 @@ def _solve_quadratic(
 class _Newton(NamedTuple):
     """The state of the Newton method."""
 
-    line: Array  # [3] v and v0 in scaled coordinates
+    line: Array  # [d + 1] v and v0 in scaled coordinates
     lower_bound: Array  # []
     is_moving: Array  # [] bool
 
@@ -327,16 +336,15 @@ def _evaluate(
     lower_bound: Array,
     status: Array,
 ) -> DistanceSeparator:
-    """The `DistanceSeparator` of a line [3] in scaled coordinates. If all points are of one class,
-    it is the best constant, of size `constant`. `objective` is a function of the slacks [n] and the
-    line.
+    """The `DistanceSeparator` of a line [d + 1] in scaled coordinates. If all points are of one
+    class, it is the best constant, of size `constant`. `objective` is a function of the slacks [n]
+    and the line.
     """
     one_class, eps = examples.one_class, jnp.finfo(line.dtype).eps
     constant = jnp.where(jnp.any(examples.labels < 0), -constant, constant)
-    line = jnp.where(
-        one_class, jnp.stack([jnp.zeros_like(constant), jnp.zeros_like(constant), constant]), line
-    )
-    normal, bias = line[:2] / examples.size, line[2]
+    flat = jnp.zeros_like(line).at[-1].set(constant)
+    line = jnp.where(one_class, flat, line)
+    normal, bias = line[:-1] / examples.size, line[-1]
     scores = examples.labels * _scores(normal, examples.anchor, bias, examples.given)
     slacks = jnp.where(examples.labels != 0, jnp.maximum(1 - scores, 0), 0)
     spoiled = jnp.where(examples.valid, 0, jnp.nan)
@@ -345,7 +353,7 @@ def _evaluate(
     lower_bound = jnp.where(
         one_class, worth * (1 - (slacks.shape[0] + 16) * eps), jnp.maximum(lower_bound, 0)
     )
-    is_lost = jnp.any((line[:2] != 0) & (jnp.abs(normal) < jnp.finfo(normal.dtype).tiny))
+    is_lost = jnp.any((line[:-1] != 0) & (jnp.abs(normal) < jnp.finfo(normal.dtype).tiny))
     status = jnp.where(
         (status == int(Status.OPTIMAL)) & (is_lost | ~examples.faithful),
         int(Status.PRECISION_LIMIT),

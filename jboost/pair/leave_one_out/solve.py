@@ -34,11 +34,12 @@ from jboost.base.types import Array, ArrayLike
 from jboost.geometry.exact import Wide, wide_where
 from jboost.pair import sweep
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, list_splits
-from jboost.pair.leave_one_out import near_optimal
+from jboost.pair.leave_one_out import near_optimal, space
 from jboost.pair.leave_one_out.near_optimal import Capacity, Occurrences
 from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps, holds_gaps
 from jboost.pair.leave_one_out.verdicts import Near, Verdict, add_verdicts, matters_to
 from jboost.pair.separator import LARGEST_SWEEP, validate_config
+from jboost.pair.space.separator import validate_options as validate_space_options
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
 from jboost.pair.sweep.instance import Instance, weight_bits
@@ -46,6 +47,8 @@ from jboost.pair.types import LeaveOneOut
 
 # The initial capacity, in splits. Ordinary data have a few dozen.
 _FIRST_CAPACITY = 256
+# The most splits of points in space, which are listed on the host.
+_FIRST_SPACE_CAPACITY = 1 << 14
 # The smallest capacity of the arrays for splits that branch and bound has listed.
 _LEAST_CAPACITY = 32
 # The most memory that a repetition with a larger capacity may allocate for splits.
@@ -95,7 +98,9 @@ def leave_one_out(
     2^-90 of their size count as equal.
 
     Args:
-      points: [n, 2], real.
+      points: [n, 2], real. Or [n, 3] for three classifiers, for the model "max_margin", outside jit
+        and vmap. The sweep of planes takes O(m n^2 log n) work, and each near-optimal separator a
+        search for its margin in fractions, on the host; it suits some hundred points.
       labels: [n], +1 or -1.
       weights: [n], not negative; a weight of 0 has the effect of `mask` False. None for ones.
       mask: [n] bool, False for padding rows.
@@ -128,12 +133,20 @@ def leave_one_out(
     (0.6, [1, 1, 2, 2, 2])
     """
     check.choice("model", model, ("max_margin", "occurrence"))
-    points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
+    points = check.numeric("points", points, shape=("n", "2] or [n, 3"), kinds="fiu")
+    if points.shape[1] not in (2, 3):
+        raise ValueError(f"points has shape {list(points.shape)}: expected shape [n, 2] or [n, 3]")
     labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     if max_separators is not None:
         check.count("max_separators", max_separators, low=2)
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
+    if points.shape[1] == 3:
+        sweep_config = _validate_for_space(model, method, config, is_traced)
+        most = _FIRST_SPACE_CAPACITY if max_separators is None else max_separators
+        return space.leave_one_out(
+            points, labels, weights, mask, max_separators=most, config=sweep_config
+        )
     if method == "auto":
         is_large = (
             points.shape[0] > LARGEST_SWEEP
@@ -179,6 +192,23 @@ def leave_one_out(
         if not may_repeat or is_traced or int(result.status) != Status.CAPACITY_LIMIT:
             return result
         capacity = min(4 * capacity, most)
+
+
+def _validate_for_space(
+    model: str, method: str, config: SweepConfig | BranchAndBoundConfig | None, is_traced: bool
+) -> SweepConfig:
+    """The resolved config for points in space. Raises ValueError, naming the argument, for options
+    that require points in the plane.
+    """
+    for name, value, wanted in (("model", model, "max_margin"), ("method", method, "sweep")):
+        if value not in (wanted, "auto"):
+            raise ValueError(f"{name} is {value!r}, and points has three columns: pass {wanted!r}")
+    if is_traced:
+        raise ValueError(
+            "points has three columns, for which the host drives the search, and the arguments are"
+            " traced: call it outside jit and vmap"
+        )
+    return validate_space_options(config, None, None)
 
 
 def _by_branch_and_bound(

@@ -1,0 +1,311 @@
+"""The exact leave-one-out error of three classifiers, on the host.
+
+The argument is that of `solve`: the near-optimal splits of all points determine the result for each
+point. They are listed by the sweep of planes about axes through two points: a class of planes about
+an axis makes one split. The bisectors of the splits, and those without a supporting point, are
+computed in fractions (`bisectors`).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base import devices, loops, numerics
+from jboost.base.status import Status
+from jboost.base.types import Array
+from jboost.geometry import angular
+from jboost.pair.leave_one_out import bisectors
+from jboost.pair.leave_one_out.bisectors import Bisector
+from jboost.pair.space import hulls
+from jboost.pair.space.axes import look_along
+from jboost.pair.space.problem import Problem, encode
+from jboost.pair.space.sweep import AllAxes, bound_all, list_axes
+from jboost.pair.sweep import SweepConfig, look_around
+from jboost.pair.sweep.encoding import Encoding, pad_rows
+from jboost.pair.types import LeaveOneOut
+
+_ROWS = 16  # data sets are padded to a multiple of this many rows, which share programs
+_AXES_AT_ONCE = 256
+_HULLS_AT_ONCE = 64
+
+
+class _Start(NamedTuple):
+    problem: Problem
+    encoding: Encoding
+    axes: AllAxes
+    bounds: Array  # [a] int64, lower bounds of the loss of the planes about each axis
+
+
+class _Classes(NamedTuple):
+    """The classes of planes about axes [b]."""
+
+    losses: (
+        Array  # [b, 2, 2, n] by tilt, orientation and rank; the largest integer if there is none
+    )
+    tilted: Array  # [b, 2, n] bool, the points on the own side that are on the axis, by tilt
+    position: Array  # [b, n] int32, the rank of each point
+    upper: Array  # [b, n] bool
+    off_axis: Array  # [b, n] bool
+    is_certain: Array  # [b] bool, whether no order is in doubt
+
+
+class _Found(NamedTuple):
+    """The near-optimal splits."""
+
+    on_own_side: np.ndarray  # [s, n] bool
+    losses: np.ndarray  # [s] int64
+    is_certain: bool
+    fits: bool
+
+
+def leave_one_out(
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *,
+    max_separators: int,
+    config: SweepConfig,
+) -> LeaveOneOut:
+    """`jboost.pair.leave_one_out` of concrete points [n, 3], for the model "max_margin"."""
+    size, dtype = points.shape[0], jnp.result_type(float)
+    padded = pad_rows(max(_ROWS, -(-size // _ROWS) * _ROWS), points, labels, weights, mask)
+    with jax.enable_x64(True):
+        start = _start(*padded, config=config)
+        data = jax.device_get((start.problem, start.encoding))
+        problem, encoding = data
+        found = _list_splits(start, problem, encoding, max_separators) if encoding.valid else None
+    if found is None or not found.fits:
+        status = Status.INVALID_INPUT if found is None else Status.CAPACITY_LIMIT
+        nothing = jnp.where(mask, jnp.nan, 0.0).astype(dtype)
+        return LeaveOneOut(
+            jnp.asarray(jnp.nan, dtype), nothing, jnp.zeros(size, jnp.int32), jnp.int32(status)
+        )
+    with jax.enable_x64(True):
+        right, wrong, is_sure = _count(problem, encoding, found)
+    share = wrong / np.maximum(right + wrong, 1)
+    errors = np.where(encoding.live, share * encoding.weights, 0.0)
+    kinds = np.where(wrong == 0, 1, np.where(right == 0, 2, 3)) * encoding.live
+    count = max(int(np.asarray(mask).sum()), 1)
+    rest = encoding.weights.sum() - encoding.weights.max(initial=0.0)
+    is_proven = is_sure and found.is_certain and encoding.faithful
+    is_proven = is_proven and encoding.rounding <= rest * len(errors) * 2.0**-56
+    return LeaveOneOut(
+        jnp.asarray(errors.sum() / count, dtype),
+        jnp.asarray(errors[:size], dtype),
+        jnp.asarray(kinds[:size], jnp.int32),
+        jnp.int32(Status.OPTIMAL if is_proven else Status.PRECISION_LIMIT),
+    )
+
+
+@functools.partial(devices.host_jit, static_argnames=("config",))
+def _start(
+    points: Array, labels: Array, weights: Array, mask: Array, *, config: SweepConfig
+) -> _Start:
+    problem, encoding = encode(points, labels, weights, mask)
+    axes = list_axes(problem)
+    return _Start(problem, encoding, axes, bound_all(problem, axes, config))
+
+
+@devices.host_jit
+def _classes(problem: Problem, axes: AllAxes, places: Array) -> _Classes:
+    return jax.vmap(lambda place: _classes_about(problem, *axes.ends(place)))(places)
+
+
+def _classes_about(problem: Problem, centre: Array, second: Array) -> _Classes:
+    """All open classes of planes about one axis (`jboost.pair.space.visits`)."""
+    axis = look_along(problem, centre, second)
+    flat, origin = axis.flat, jnp.zeros(2, problem.points.dtype)
+    radial = look_around(flat, origin)
+    arguments = flat.points, origin, radial.off_centre
+    order = loops.cond(
+        problem.is_exact, angular.exact_half_turn_order, angular.half_turn_order, *arguments
+    )
+    sums = radial.start + jnp.cumsum(radial.steps[order.index])
+    interval_ends = ~jnp.roll(order.joined, -1)
+    most = jnp.iinfo(sums.dtype).max
+    losses = axis.tilts[:, None, None] + jnp.stack([sums, radial.total - sums])[None]
+    here = problem.live & ~radial.off_centre & ~axis.ahead & ~axis.behind
+    tilted = jnp.stack([axis.ahead, axis.behind]) | here[None]
+    return _Classes(
+        jnp.where(interval_ends[None, None], losses, most),
+        tilted,
+        angular.positions(order),
+        angular.is_upper(flat.x, flat.y),
+        radial.off_centre,
+        problem.is_exact
+        | (~jnp.any(order.joined & radial.off_centre[order.index]) & (axis.doubt == 0)),
+    )
+
+
+def _list_splits(
+    start: _Start, problem: Problem, encoding: Encoding, max_separators: int
+) -> _Found:
+    """All splits that lose at most the optimum plus the weight of the heaviest point, and both
+    constants.
+    """
+    own, live, integers = problem.own, encoding.live, encoding.integers
+    constants = np.stack([live, np.zeros_like(live)])
+    rows, bounds = [constants], np.asarray(start.bounds)
+    attained = int(_losses_of(constants, own, live, integers).min())
+    heaviest = int(integers.max(initial=0))
+    order, is_certain = np.argsort(bounds, kind="stable"), True
+    for begin in range(0, len(order), _AXES_AT_ONCE):
+        places = order[begin : begin + _AXES_AT_ONCE]
+        places = places[bounds[places] <= attained + heaviest]
+        if not len(places):
+            break
+        padded = np.pad(places, (0, _AXES_AT_ONCE - len(places)), mode="edge")
+        classes = jax.device_get(_classes(start.problem, start.axes, padded))
+        is_certain &= bool(classes.is_certain.all())
+        attained = min(attained, int(classes.losses.min()))
+        rows.append(_read(classes, attained + heaviest))
+        rows = [np.unique(np.concatenate(rows), axis=0)]
+        losses = _losses_of(rows[0], own, live, integers)
+        rows = [rows[0][losses <= attained + heaviest]]
+        if len(rows[0]) > max_separators + 2:
+            return _Found(rows[0], losses, is_certain, False)
+    found = np.unique(np.concatenate(rows), axis=0)
+    losses = _losses_of(found, own, live, integers)
+    is_near = losses <= losses.min() + heaviest
+    return _Found(found[is_near], losses[is_near], is_certain, int(is_near.sum()) <= max_separators)
+
+
+def _losses_of(
+    on_own_side: np.ndarray, own: np.ndarray, live: np.ndarray, integers: np.ndarray
+) -> np.ndarray:
+    wrong = (on_own_side != own[None]) & live[None]
+    return np.where(wrong, integers[None], 0).sum(axis=1)
+
+
+def _read(classes: _Classes, limit: int) -> np.ndarray:
+    """The splits [k, n] of the classes that lose at most the limit."""
+    row, tilt, turned, rank = np.nonzero(classes.losses <= limit)
+    on_left = classes.upper[row] != (classes.position[row] <= rank[:, None])
+    sides = on_left != (turned[:, None] == 1)
+    return np.where(classes.off_axis[row], sides, classes.tilted[row, tilt])
+
+
+def _count(
+    problem: Problem, encoding: Encoding, found: _Found
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """How many equally likely separators classify each point correctly and wrongly, [n] each, and
+    whether all bisectors were found.
+    """
+    own, live, weights = problem.own, encoding.live, encoding.integers
+    size = len(live)
+    right, wrong = np.zeros(size, int), np.zeros(size, int)
+    if live.sum() == 1:  # both constants are optimal for no point
+        return live.astype(int), live.astype(int), True
+    is_wrong = (found.on_own_side != own[None]) & live[None]
+    excess = found.losses - found.losses.min()
+    always = live & (is_wrong & (excess[:, None] < weights[None])).any(axis=0)
+    wrong[always] = 1
+    undecided = np.flatnonzero(live & ~always)
+    kept = live[None] & ~is_wrong
+    points, metric = encoding.points.astype(np.float64), problem.metric
+    optimal = np.flatnonzero(excess == 0)
+    costs_as_much = is_wrong[:, undecided] & (excess[:, None] == weights[undecided])
+    near = np.flatnonzero((excess == 0) | costs_as_much.any(axis=1))
+    whole = _bisect_all(points, metric, own, [kept[row] for row in near])
+    found_for: dict[tuple[int, int | None], _Fat] = {
+        (int(row), None): fat for row, fat in zip(near, whole, strict=True)
+    }
+    keys = [
+        (int(row), int(i))
+        for row in optimal
+        for i in undecided
+        if _supports(found_for[int(row), None], points, own, kept[row], int(i))
+    ]
+    smaller = [kept[row] & (np.arange(size) != i) for row, i in keys]
+    found_for.update(zip(keys, _bisect_all(points, metric, own, smaller), strict=True))
+    is_sure = True
+    for i in undecided:
+        rows = [(int(row), int(i)) for row in optimal]
+        merged = {_without(found.on_own_side[row], i) for row in optimal}
+        fats = [found_for.get(key, found_for[key[0], None]) for key in rows]
+        fats += [
+            found_for[int(row), None]
+            for row in np.flatnonzero(is_wrong[:, i] & (excess == weights[i]))
+            if _without(found.on_own_side[row], i) not in merged
+        ]
+        answers = _answers(fats, points[i], bool(own[i]))
+        is_sure &= answers is not None
+        right[i], wrong[i] = (1, 1) if answers is None else answers
+    return right, wrong, is_sure
+
+
+class _Fat(NamedTuple):
+    """The separator of largest margin of the points that a split keeps."""
+
+    bisector: Bisector | None  # None for a constant, and if it was not found
+    constant: int  # 1 if all is on the own side, -1 if on the other one, else 0
+
+
+def _bisect_all(
+    points: np.ndarray, metric: np.ndarray, own: np.ndarray, kept: list[np.ndarray]
+) -> list[_Fat]:
+    """The separators of largest margin of sets of points, each [n] bool."""
+    found = []
+    for begin in range(0, len(kept), _HULLS_AT_ONCE):
+        part = np.stack(kept[begin : begin + _HULLS_AT_ONCE])
+        missing = _HULLS_AT_ONCE - len(part)
+        normals = np.asarray(_directions(metric, own, np.pad(part, ((0, missing), (0, 0)))))
+        for members, normal in zip(part, normals, strict=False):
+            first, second = members & own, members & ~own
+            constant = int(first.any()) - int(second.any())
+            is_plane = first.any() and second.any()
+            bisector = bisectors.bisect(points, first, second, normal) if is_plane else None
+            found.append(_Fat(bisector, constant))
+    return found
+
+
+@devices.host_jit
+def _directions(metric: Array, own: Array, kept: Array) -> Array:
+    """The directions [b, 3] of the shortest distances of the two classes of kept points [b, n]."""
+
+    def direction(kept: Array) -> Array:
+        first, second = kept & own, kept & ~own
+        last = kept.shape[0] - 1
+        start = tuple(jnp.minimum(numerics.first_true(one), last) for one in (first, second))
+        floor = jnp.full((), -1.0, metric.dtype)
+        return hulls.hull_distance(metric, first, second, start=start, floor=floor).normal
+
+    return jax.vmap(direction)(kept)
+
+
+def _supports(fat: _Fat, points: np.ndarray, own: np.ndarray, kept: np.ndarray, i: int) -> bool:
+    """Whether the separator may change without point i."""
+    if fat.bisector is None:
+        return bool(kept[i])
+    members = np.arange(len(own)) == i
+    return bool(
+        bisectors.supports(fat.bisector, points, kept & own & members, kept & ~own & members)[i]
+    )
+
+
+def _without(row: np.ndarray, i: int) -> bytes:
+    return np.delete(row, i).tobytes()
+
+
+def _answers(fats: list[_Fat], point: np.ndarray, is_own: bool) -> tuple[int, int] | None:
+    """How many of the separators of largest margin classify a point correctly and wrongly; None if
+    a separator is missing. A constant has an infinite margin.
+    """
+    if any(fat.bisector is None and fat.constant == 0 for fat in fats):
+        return None
+    sides = [fat.constant for fat in fats if fat.constant]
+    if not sides:
+        largest = max(fat.bisector.squared_gap for fat in fats if fat.bisector)
+        sides = [
+            bisectors.side(fat.bisector, point)
+            for fat in fats
+            if fat.bisector and fat.bisector.squared_gap == largest
+        ]
+    num_right = sum(side == (1 if is_own else -1) for side in sides)
+    return num_right, len(sides) - num_right
