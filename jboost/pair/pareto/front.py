@@ -30,6 +30,7 @@ import jax.numpy as jnp
 from jboost.base import check, derivatives, labelled, meshes, numerics
 from jboost.base.types import Array, ArrayLike
 from jboost.pair.pareto import front_by_cells as by_cells
+from jboost.pair.pareto import space
 from jboost.pair.pareto.drawing import draw_front
 from jboost.pair.pareto.walk import sweep_front
 from jboost.pair.sweep import SweepConfig
@@ -63,7 +64,8 @@ def pareto_front(
     `optimal_separator`.
 
     Args:
-      points: [n, 2], real.
+      points: [n, 2], real. Or [n, 3] for three classifiers, outside jit and vmap: all slabs that at
+        most four points carry are compared, in O(n^5) work, which suits about a hundred points.
       labels: [n], +1 or -1.
       weights: [n], not negative; a weight of 0 has the effect of `mask` False. None for ones.
       mask: [n] bool, False for padding rows.
@@ -95,13 +97,18 @@ def pareto_front(
     >>> int(front.count), front.losses[:2].tolist(), front.margins[:2].tolist()
     (2, [1.0, 2.0], [3.0, inf])
     """
-    points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
+    points = check.numeric("points", points, shape=("n", "2] or [n, 3"), kinds="fiu")
+    if points.shape[1] not in (2, 3):
+        raise ValueError(f"points has shape {list(points.shape)}: expected shape [n, 2] or [n, 3]")
     labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     check.count("max_points", max_points, low=1)
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
     if config is not None:
         check.record("config", config, SweepConfig)
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
+    if points.shape[1] == 3:
+        _validate_for_space(method, config, is_traced)
+        return space.solve(points, labels, weights, mask, max_points=int(max_points))
     if method == "branch_and_bound" and is_traced:
         raise ValueError(
             "method is 'branch_and_bound', which the host drives, and the arguments are traced:"
@@ -119,6 +126,21 @@ def pareto_front(
             " bits"
         )
     return _pareto_front(points, labels, weights, mask, max_points=int(max_points), config=config)
+
+
+def _validate_for_space(method: str, config: SweepConfig | None, is_traced: bool) -> None:
+    """Raises ValueError, naming the argument, for options that require points in the plane."""
+    if method != "auto" or config is not None:
+        name, value = ("method", method) if method != "auto" else ("config", type(config).__name__)
+        raise ValueError(
+            f"{name} is {value!r}, and points has three columns, for which there is one method:"
+            " leave it out"
+        )
+    if is_traced:
+        raise ValueError(
+            "points has three columns, for which the host drives the search, and the arguments are"
+            " traced: call it outside jit and vmap"
+        )
 
 
 @functools.partial(jax.jit, static_argnames=("max_points", "config"))

@@ -1,0 +1,269 @@
+"""The Pareto front of weight against margin of three classifiers, by all slabs through at most four
+points.
+
+The widest slab between two sets in space is carried by at most four points: two points of different
+classes; a point and an edge; two edges; or a point and a triangle. So all such slabs are written
+down, and every slab pays for the points that it does not keep. There are O(n^4) of them, and the
+work is O(n^5). The margins on the front are then computed in fractions
+(`jboost.pair.leave_one_out.bisectors`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base import devices
+from jboost.base.status import Status
+from jboost.base.types import Array
+from jboost.pair.leave_one_out import bisectors
+from jboost.pair.leave_one_out.bisectors import Bisector
+from jboost.pair.sweep.encoding import Encoding, pad_rows, read
+from jboost.pair.types import ParetoFront
+
+# Points this close to the border of a slab are on it, as a share of their reach. Two margins whose
+# relative difference is less than the second number count as equal.
+_ON_BORDER, _EQUAL = 2.0**-40, 2.0**-36
+_ROWS = 16  # data sets are padded to a multiple of this many rows, which share programs
+_HEIGHTS_AT_ONCE = 1 << 22  # of points over slabs
+# The numbers of positive and negative points that carry a slab.
+_CARRIERS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3))
+
+
+class _Slabs(NamedTuple):
+    """Slabs, each by the indices of the points that carry it; the last one is repeated."""
+
+    positive: np.ndarray  # [c, 3] int32
+    negative: np.ndarray  # [c, 3] int32
+
+
+class _Paid(NamedTuple):
+    losses: Array  # [c] int64; the largest integer for slabs without a width
+    margins: Array  # [c], in the unit of the points
+    kept: Array  # [c, n] bool
+    normals: Array  # [c, 3] to the positive side
+
+
+class _Candidates(NamedTuple):
+    """Slabs that no other one dominates, by increasing loss."""
+
+    losses: np.ndarray  # [k] int64
+    margins: np.ndarray  # [k]
+    slabs: _Slabs
+
+
+def solve(
+    points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int
+) -> ParetoFront:
+    """`jboost.pair.pareto_front` of concrete points [n, 3]."""
+    dtype = jnp.result_type(float)
+    size = points.shape[0]
+    padded = pad_rows(max(_ROWS, -(-size // _ROWS) * _ROWS), points, labels, weights, mask)
+    with jax.enable_x64(True):
+        encoding = jax.device_get(_read(*padded))
+        rows = _front(encoding) if encoding.valid else []
+    if not encoding.valid:
+        return _empty(max_points, np.nan, Status.INVALID_INPUT, dtype)
+    front = _empty(max_points, np.inf, Status.OPTIMAL, dtype)
+    proven = encoding.faithful
+    for index, row in enumerate(rows[:max_points]):
+        proven = proven and _draw(front, index, encoding, row)
+    status = Status.OPTIMAL if proven else Status.PRECISION_LIMIT
+    status = Status.CAPACITY_LIMIT if len(rows) > max_points else status
+    return ParetoFront(
+        *(jnp.asarray(part) for part in front[:5]),
+        count=jnp.int32(min(len(rows), max_points)),
+        status=jnp.int32(status),
+    )
+
+
+@devices.host_jit
+def _read(points: Array, labels: Array, weights: Array, mask: Array) -> Encoding:
+    return read(points, labels, weights, mask, jnp.dtype("float64"))[1]
+
+
+def _empty(max_points: int, nothing: float, status: Status, dtype: jnp.dtype) -> ParetoFront:
+    flat = np.zeros((max_points, 3), dtype)
+    losses = np.full(max_points, nothing, dtype)
+    return ParetoFront(
+        losses,
+        np.zeros(max_points, dtype),
+        flat,
+        flat.copy(),
+        np.zeros(max_points, dtype),
+        np.int32(0),
+        np.int32(status),
+    )
+
+
+class _Row(NamedTuple):
+    """A point of the front."""
+
+    loss: int
+    kept: np.ndarray  # [n] bool
+    bisector: Bisector | None  # None for a constant
+    constant: int  # the class of a constant, else 0
+
+
+def _front(encoding: Encoding) -> list[_Row]:
+    """The front, the constant last."""
+    positive, live, integers = encoding.positive, encoding.live, encoding.integers
+    sides = np.flatnonzero(positive), np.flatnonzero(live & ~positive)
+    sums = [int(integers[side].sum()) for side in sides]
+    constant = 1 if sums[1] <= sums[0] else -1
+    kept = positive if constant > 0 else live & ~positive
+    last = _Row(min(sums), kept, None, constant)
+    points = encoding.points.astype(np.float64)
+    found = _candidates(points, positive, live, integers, sides, min(sums))
+    rows: list[_Row] = []
+    widest = Fraction(0)
+    for index in range(len(found.losses)):
+        chosen = _Slabs(*(part[index : index + 1] for part in found.slabs))
+        paid = jax.device_get(_pay(points, positive, live, integers, chosen))
+        kept = paid.kept[0]
+        bisector = bisectors.bisect(points, kept & positive, kept & ~positive, paid.normals[0])
+        if bisector is None or bisector.squared_gap <= widest * Fraction(1 + 2 * _EQUAL):
+            continue
+        widest = bisector.squared_gap
+        rows.append(_Row(int(found.losses[index]), kept, bisector, 0))
+    return [*rows, last]
+
+
+def _candidates(
+    points: np.ndarray,
+    positive: np.ndarray,
+    live: np.ndarray,
+    integers: np.ndarray,
+    sides: tuple[np.ndarray, np.ndarray],
+    constant_loss: int,
+) -> _Candidates:
+    """The slabs of the front, which lose less than a constant."""
+    none = np.zeros((0, 3), np.int32)
+    best = _Candidates(np.zeros(0, np.int64), np.zeros(0), _Slabs(none, none))
+    at_once = max(256, _HEIGHTS_AT_ONCE // len(points))
+    for num_positive, num_negative in _CARRIERS:
+        one, other = _subsets(sides[0], num_positive), _subsets(sides[1], num_negative)
+        for begin in range(0, len(one) * len(other), at_once):
+            place = np.arange(begin, min(begin + at_once, len(one) * len(other)))
+            slabs = _Slabs(one[place // len(other)], other[place % len(other)])
+            missing = at_once - len(place)
+            padded = _Slabs(*(np.pad(part, ((0, missing), (0, 0)), mode="edge") for part in slabs))
+            losses, margins = (
+                np.asarray(part)[: len(place)]
+                for part in _pay_only(points, positive, live, integers, padded)
+            )
+            kept = losses < constant_loss
+            best = _merge(
+                best,
+                _Candidates(losses[kept], margins[kept], _Slabs(*(part[kept] for part in slabs))),
+            )
+    return best
+
+
+def _subsets(members: np.ndarray, size: int) -> np.ndarray:
+    """All subsets of a size [s, 3] int32, the last member repeated."""
+    found = np.array(list(itertools.combinations(members.tolist(), size)), np.int32)
+    found = found.reshape(-1, size)
+    return np.concatenate([found, np.repeat(found[:, -1:], 3 - size, axis=1)], axis=1)
+
+
+def _merge(one: _Candidates, other: _Candidates) -> _Candidates:
+    """The slabs of both that no other one dominates."""
+    losses, margins = (np.concatenate([a, b]) for a, b in zip(one[:2], other[:2], strict=True))
+    slabs = [np.concatenate([a, b]) for a, b in zip(one.slabs, other.slabs, strict=True)]
+    order = np.lexsort((-margins, losses))
+    wider = np.maximum.accumulate(np.concatenate([[0.0], margins[order]]))
+    kept = order[margins[order] > wider[:-1]]
+    return _Candidates(losses[kept], margins[kept], _Slabs(*(part[kept] for part in slabs)))
+
+
+@devices.host_jit
+def _pay_only(
+    points: Array, positive: Array, live: Array, integers: Array, slabs: _Slabs
+) -> tuple[Array, Array]:
+    paid = _pay_for(points, positive, live, integers, slabs)
+    return paid.losses, paid.margins
+
+
+@devices.host_jit
+def _pay(points: Array, positive: Array, live: Array, integers: Array, slabs: _Slabs) -> _Paid:
+    return _pay_for(points, positive, live, integers, slabs)
+
+
+def _pay_for(points: Array, positive: Array, live: Array, integers: Array, slabs: _Slabs) -> _Paid:
+    """What slabs keep and lose."""
+    upper, lower = points[slabs.positive], points[slabs.negative]  # [c, 3, 3]
+    across = upper[:, 0] - lower[:, 0]
+    edges = jnp.stack(
+        [
+            upper[:, 1] - upper[:, 0],
+            upper[:, 2] - upper[:, 1],
+            lower[:, 1] - lower[:, 0],
+            lower[:, 2] - lower[:, 1],
+        ],
+        axis=1,
+    )
+    is_edge = jnp.any(edges != 0, axis=2)
+    # the first two edges; an edge of length 0 if there are fewer
+    order = jnp.argsort(~is_edge, axis=1, stable=True)
+    first, second = (
+        jnp.take_along_axis(edges, order[:, k : k + 1, None], axis=1)[:, 0] for k in (0, 1)
+    )
+    count = jnp.sum(is_edge, axis=1, dtype=jnp.int32)[:, None]
+    squared, along = _dot(first, first)[:, None], _dot(first, across)[:, None]
+    cross = jnp.stack(
+        [
+            first[:, (i + 1) % 3] * second[:, (i + 2) % 3]
+            - first[:, (i + 2) % 3] * second[:, (i + 1) % 3]
+            for i in range(3)
+        ],
+        axis=1,
+    )
+    turned = jnp.where(_dot(cross, across)[:, None] < 0, -cross, cross)
+    normals = jnp.where(
+        count == 0, across, jnp.where(count == 1, squared * across - along * first, turned)
+    )
+    length = jnp.sqrt(_dot(normals, normals))
+    normals = normals / jnp.where(length > 0, length, 1.0)[:, None]
+    origin = lower[:, 0]
+    heights = sum(normals[:, i, None] * (points[None, :, i] - origin[:, i, None]) for i in range(3))
+    gap = _dot(normals, across)
+    near = _ON_BORDER * jnp.max(jnp.abs(points))
+    kept = live[None] & jnp.where(positive[None], heights >= gap[:, None] - near, heights <= near)
+    total = jnp.sum(integers)
+    losses = total - jnp.sum(jnp.where(kept, integers[None], 0), axis=1)
+    is_slab = (gap > 2 * near) & (length > 0)
+    most = jnp.iinfo(losses.dtype).max
+    return _Paid(jnp.where(is_slab, losses, most), gap / 2, kept, normals)
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return jnp.sum(a * b, axis=1)
+
+
+def _draw(front: ParetoFront, index: int, encoding: Encoding, row: _Row) -> bool:
+    """Writes a point of the front, and returns whether its rounded plane keeps its points."""
+    live, points = encoding.live, encoding.points.astype(np.float64)
+    front.losses[index] = encoding.weights[live & ~row.kept].sum()
+    if row.bisector is None:
+        front.margins[index], front.biases[index] = np.inf, row.constant
+        return True
+    normal = np.array([float(part) for part in row.bisector.normal])
+    length = float(np.sqrt(float(row.bisector.squared_gap)))
+    heights = points @ normal
+    carrier = np.flatnonzero(row.kept & encoding.positive)
+    carrier = carrier[np.argmin(heights[carrier])]
+    front.normals[index] = normal / length
+    front.anchors[index] = points[carrier]
+    front.biases[index] = length / 2
+    front.margins[index] = length / 2
+    scores = (points - front.anchors[index].astype(np.float64)) @ front.normals[index].astype(
+        np.float64
+    ) + float(front.biases[index])
+    signs = np.where(encoding.positive, 1, -1)
+    return bool((signs * scores > 0)[row.kept].all())
