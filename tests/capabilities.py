@@ -62,6 +62,7 @@ NAMES = (*(name for name in ALGORITHMS if name not in VARIANTS), *LARGE)
 NOT_ALGORITHMS = {
     "boosting": "the loop that boosters share; its users are rows",
     "checkpoints": "states on disk",
+    "combine.recompute_bound": "exact arithmetic on the host",
     "data": "tables on the host",
     "drive": "progress and time limits on the host",
     "ensemble": "evaluates a model",

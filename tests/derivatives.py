@@ -641,6 +641,7 @@ def without() -> tuple[Without, ...]:
 EXEMPT = {
     "boosting": "the loop that boosters share; its users are rows",
     "checkpoints": "states on disk",
+    "combine.recompute_bound": "exact arithmetic on the host",
     "data": "tables on the host",
     "drive": "progress on the host",
     "ensemble.describe": "text",

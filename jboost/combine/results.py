@@ -12,7 +12,7 @@ from jboost.base import numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.combine import agglomerate, bounds, votes
-from jboost.combine.types import LinearVote
+from jboost.combine.types import InfeasibleSubsystems, LinearVote
 from jboost.combine.votes import Arithmetic, Examples, Vote
 from jboost.pair.sweep.instance import meets
 
@@ -124,10 +124,7 @@ def solve_votes(
             misclassified=evaluated.wrong,
             status=jnp.where(valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
             certificate=certificate._replace(
-                members=certificate.members[:num_examples, : num_classifiers + 2],
-                multipliers=certificate.multipliers[:num_examples, : num_classifiers + 2],
-                amounts=certificate.amounts[:num_examples],
-                lower_bound=numerics.round_down(certificate.lower_bound, dtype) + spoiled,
+                lower_bound=numerics.round_down(certificate.lower_bound, dtype) + spoiled
             ),
         )
 
@@ -139,4 +136,17 @@ def solve_votes(
         *padded,
         *lax.stop_gradient(beside),
     )
-    return vote._replace(misclassified=vote.misclassified[:num_examples])
+    return vote._replace(
+        misclassified=vote.misclassified[:num_examples],
+        certificate=_without_padding(vote.certificate, num_examples, num_classifiers),
+    )
+
+
+def _without_padding(
+    certificate: InfeasibleSubsystems, num_examples: int, num_classifiers: int
+) -> InfeasibleSubsystems:
+    return certificate._replace(
+        members=certificate.members[:num_examples, : num_classifiers + 2],
+        multipliers=certificate.multipliers[:num_examples, : num_classifiers + 2],
+        amounts=certificate.amounts[:num_examples],
+    )

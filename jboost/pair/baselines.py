@@ -102,10 +102,10 @@ def least_distance_separator(
     >>> round(float(separator.objective), 4), float(separator.loss)
     (0.0, 0.0)
     """
-    points, labels, weights, mask = _validate(points, labels, weights, mask)
-    if points.shape[0] == 0:
+    examples = _validate(points, labels, weights, mask)
+    if examples[0].shape[0] == 0:
         raise ValueError("points has no rows: a linear program needs one at least")
-    return _solve(points, labels, weights, mask)
+    return _solve(*examples)
 
 
 def _validate(
@@ -235,11 +235,11 @@ def least_squared_distance_separator(
     >>> float(separator.loss), bool(separator.lower_bound <= separator.objective)
     (0.0, True)
     """
-    points, labels, weights, mask = _validate(points, labels, weights, mask)
-    if points.shape[0] == 0:
+    examples = _validate(points, labels, weights, mask)
+    if examples[0].shape[0] == 0:
         raise ValueError("points has no rows: a quadratic program needs one at least")
     ridge = jnp.asarray(check.number("ridge", ridge, low=0, open_low=True), jnp.result_type(float))
-    return _solve_quadratic(points, labels, weights, mask, ridge)
+    return _solve_quadratic(*examples, ridge)
 
 
 @jax.jit

@@ -221,7 +221,8 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
     def _vote(self, scores: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> LinearVote:
         missing = padded_rows(len(signs)) - len(signs)
         on_host = self.strategy == "exact" and scores.shape[1] > MOST_SWEPT
-        vote = (combine.fit if on_host else _fit)(
+        fit: Any = combine.fit if on_host else _fit
+        vote = fit(
             np.pad(scores, ((0, missing), (0, 0))).astype(jax.numpy.result_type(float)),
             np.pad(signs, (0, missing), constant_values=1),
             weights=np.pad(weights, (0, missing)),

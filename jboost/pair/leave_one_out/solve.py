@@ -173,19 +173,26 @@ def leave_one_out(
             f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32"
             " bits"
         )
-    size = max(points.shape[0], 2)
+    return _by_growing_sweep(
+        (points, labels, weights, mask), max_separators, model == "max_margin", sweep_config
+    )
+
+
+def _by_growing_sweep(
+    examples: tuple[Array, Array, Array, Array],
+    max_separators: int | None,
+    by_margin: bool,
+    config: SweepConfig,
+) -> LeaveOneOut:
+    """The result of the sweep. It is repeated with a larger capacity if the capacity is not given
+    and the arrays are concrete.
+    """
+    size = max(examples[0].shape[0], 2)
     most = size * (size - 1) + 2  # the number of strict splits of n points by lines
     capacity = min(max_separators or _FIRST_CAPACITY, most)
+    is_traced = check.are_traced(*examples)
     while True:
-        result = _by_sweep(
-            points,
-            labels,
-            weights,
-            mask,
-            by_margin=model == "max_margin",
-            num_splits=capacity,
-            config=sweep_config,
-        )
+        result = _by_sweep(*examples, by_margin=by_margin, num_splits=capacity, config=config)
         may_repeat = (
             max_separators is None and capacity < most and 4 * capacity * size <= _MOST_BYTES
         )

@@ -206,7 +206,7 @@ def _count(
     excess = found.losses - found.losses.min()
     always = live & (is_wrong & (excess[:, None] < weights[None])).any(axis=0)
     wrong[always] = 1
-    undecided = np.flatnonzero(live & ~always)
+    undecided: list[int] = np.flatnonzero(live & ~always).tolist()
     kept = live[None] & ~is_wrong
     points, metric = encoding.points.astype(np.float64), problem.metric
     optimal = np.flatnonzero(excess == 0)
@@ -272,7 +272,10 @@ def _directions(metric: Array, own: Array, kept: Array) -> Array:
     def direction(kept: Array) -> Array:
         first, second = kept & own, kept & ~own
         last = kept.shape[0] - 1
-        start = tuple(jnp.minimum(numerics.first_true(one), last) for one in (first, second))
+        start = (
+            jnp.minimum(numerics.first_true(first), last),
+            jnp.minimum(numerics.first_true(second), last),
+        )
         floor = jnp.full((), -1.0, metric.dtype)
         return hulls.hull_distance(metric, first, second, start=start, floor=floor).normal
 

@@ -75,11 +75,8 @@ def solve(
         proven = proven and _draw(front, index, encoding, row)
     status = Status.OPTIMAL if proven else Status.PRECISION_LIMIT
     status = Status.CAPACITY_LIMIT if len(rows) > max_points else status
-    return ParetoFront(
-        *(jnp.asarray(part) for part in front[:5]),
-        count=jnp.int32(min(len(rows), max_points)),
-        status=jnp.int32(status),
-    )
+    count = jnp.int32(min(len(rows), max_points))
+    return jax.tree.map(jnp.asarray, front)._replace(count=count, status=jnp.int32(status))
 
 
 @devices.host_jit
@@ -88,6 +85,7 @@ def _read(points: Array, labels: Array, weights: Array, mask: Array) -> Encoding
 
 
 def _empty(max_points: int, nothing: float, status: Status, dtype: jnp.dtype) -> ParetoFront:
+    """A front without points, in arrays of NumPy."""
     flat = np.zeros((max_points, 3), dtype)
     losses = np.full(max_points, nothing, dtype)
     return ParetoFront(
