@@ -1,8 +1,8 @@
 """Small models of every kind that a file may hold, and what they predict.
 
 `python -m tests.stored_models FOLDER` writes them. The files in tests/models were written by the
-version of 2026-11-27, before the packages were laid out anew, and those of trees when there were
-trees. A change of the format adds files beside them, and replaces none.
+version of 2026-11-27, before the packages were laid out anew, those of trees when there were trees, and
+`certified_vote` when votes had a certificate. A change of the format adds files beside them, and replaces none.
 """
 
 import sys
@@ -53,6 +53,7 @@ def models():
         ),
         "distance": jboost.pair.least_distance_separator(POINTS, LABELS),
         "linear_vote": jboost.combine.fit(POINTS, LABELS, with_stacking=False),
+        "certified_vote": jboost.combine.fit(POINTS, LABELS, with_stacking=False),
         "stumps": ensemble(boost, learners.stumps(), max_rounds=3),
         "two_sided": ensemble(jboost.infoboost.fit, learners.stumps(), max_rounds=3),
         "quantised": ensemble(boost, learners.quantised_stumps(), "quantised", max_rounds=3),

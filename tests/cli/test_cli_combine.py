@@ -224,3 +224,21 @@ def test_trained_classifiers_from_a_configuration_and_folds(run, tmp_path):
     table = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))
     assert table["settings"]["classifiers"] == ["lda", "tree", "stump"]
     assert [row["rule"] for row in table["losses"]][-2:] == ["logistic stacking", "combination"]
+
+
+@pytest.mark.slow
+def test_the_optimum_of_four_columns_and_its_time_limit(run, tmp_path):
+    """By branch and cut, which ends at the time limit with valid bounds."""
+    four = (*BASE, *SCORES, "cost", "--strategy", "exact")
+    code, _, err = run("fit", *four, "--output", "whole")
+    assert (code, err) == (0, "")
+    code, _, err = run("fit", *four, "--time-limit", "0.000001", "--output", "short")
+    whole = json.loads((tmp_path / "whole" / "report.json").read_text(encoding="utf-8"))
+    assert whole["certificate"]["is_optimal"]
+    assert whole["combination"]["strategy"] == "exact"
+    if code == 0:
+        short = json.loads((tmp_path / "short" / "report.json").read_text(encoding="utf-8"))
+        bounds = short["certificate"]
+        assert bounds["lower_bound"] <= whole["certificate"]["loss"] <= bounds["loss"]
+    else:
+        assert "--time-limit 1e-06 expired" in err

@@ -203,7 +203,7 @@ def test_room_grows_outside_of_jit(model, monkeypatch):
 def test_bad_arguments_are_named(model):
     points, labels = np.zeros((3, 2)), np.ones(3)
     for arguments, message in (
-        ({"points": np.zeros((3, 3))}, r"points has shape \[3, 3\]"),
+        ({"points": np.zeros((3, 4))}, r"points has shape \[3, 4\]"),
         ({"labels": np.ones(4)}, r"labels has shape \[4\]"),
         ({"model": "paper"}, "model is 'paper': the options are 'max_margin', 'occurrence'"),
         ({"max_separators": 1}, "max_separators is 1"),

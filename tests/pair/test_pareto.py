@@ -316,7 +316,7 @@ def test_what_weights_or_units_too_far_apart_hide_is_not_called_optimal(x64):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"points": np.zeros((3, 3))}, r"points has shape \[3, 3\]"),
+        ({"points": np.zeros((3, 4))}, r"points has shape \[3, 4\]"),
         ({"labels": np.ones(4)}, r"labels has shape \[4\]"),
         ({"max_points": 0}, "max_points is 0"),
         ({"config": 3}, "config is a int"),
