@@ -20,13 +20,25 @@ from test_relaxations import FACTORIES, least, random_margins, random_parameters
 
 SIZE = 24
 EXACT = [name for name in FACTORIES if name not in ("quadratic", "offset")]
-SMOOTH = ("penalty2", "entropy", "chi2penalty", "klball", "klpenalty", "ball2", "chi2ball")
+SMOOTH = (
+    "penalty2",
+    "entropy",
+    "chi2penalty",
+    "klball",
+    "klpenalty",
+    "ball2",
+    "chi2ball",
+    "ball3",
+    "penalty1.5",
+)
 PARAMETERS = {
     "hard": (),
     "cap": (0.4,),
     "nu": (0.4,),
     "ball1": (1.3,),
     "ball2": (0.6,),
+    "ball3": (0.5,),
+    "penalty1.5": (0.5,),
     "penalty1": (0.4,),
     "penalty2": (0.5,),
     "penaltyinf": (0.7,),
@@ -112,7 +124,7 @@ def assert_exact(name, num_cases, dtype):
     np.testing.assert_array_equal(
         np.asarray(gradient)[is_possible], np.asarray(found.example_weights)[is_possible]
     )
-    if name not in ("cap", "nu", "ball2"):
+    if name not in ("cap", "nu", "ball2", "ball3"):
         assert is_possible.all()
 
 
@@ -532,7 +544,7 @@ def test_worst_case_in_shard_map_is_that_of_one_device(name, smoothing):
         rng.uniform(0.5, 1.5, 64).astype(np.float32),
     )
     mask = rng.random(64) < 0.9
-    relaxation = relaxation_of(name, (0.2,) if name == "ball2" else PARAMETERS[name])
+    relaxation = relaxation_of(name, {"ball2": (0.2,), "ball3": (0.1,)}.get(name, PARAMETERS[name]))
     part, whole = PartitionSpec("examples"), PartitionSpec()
 
     def local(values, sizes, mask, axis_name=None):

@@ -13,7 +13,7 @@ import pytest
 import scipy.special
 
 from jboost import projections
-from marks import slow
+from marks import slow, slow_but
 
 METHODS = ("sort", "newton")
 SIZE = 24  # every case is padded to it, so that one compilation serves all
@@ -573,7 +573,7 @@ def bregman_cases():
     return values, caps
 
 
-@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize("name", slow_but(MAPS, "own"))
 def test_bregman_projections_beat_all_points_around_them(name, x64):
     """argmin of h(d) - <theta, d>, which is B_h(d || grad h*(theta)) up to a constant."""
     values, caps = bregman_cases()
@@ -596,6 +596,7 @@ def test_bregman_projections_beat_all_points_around_them(name, x64):
         assert np.min(potential(name, around) - around @ theta) >= best - 1e-11 * (1 + abs(best))
 
 
+@pytest.mark.slow
 def test_bregman_projections_are_those_of_their_own_functions(x64):
     values, caps = bregman_cases()
     for name, other in (
@@ -609,7 +610,7 @@ def test_bregman_projections_are_those_of_their_own_functions(x64):
         np.testing.assert_allclose(found, jax.vmap(other)(values, caps), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize("name", slow_but(MAPS, "power4"))
 def test_bregman_projections_in_float32_with_padding(name):
     values, caps = bregman_cases()
     mirror = MAPS[name]()
@@ -633,7 +634,7 @@ def test_bregman_projections_in_float32_with_padding(name):
     np.testing.assert_allclose(clean, fine, atol=2e-4 if name == "power4" else 3e-6)
 
 
-@pytest.mark.parametrize("name", ["binary", "power1.5", "own"])
+@pytest.mark.parametrize("name", slow_but(["binary", "power1.5", "own"], "binary"))
 def test_bregman_projections_have_the_derivatives_of_differences(name, x64):
     values, caps = (part[[1, 4, 6]] for part in bregman_cases())
     steps = np.random.default_rng(43).normal(size=(2, 3, 6)) * [[[1.0]], [[0.05]]]
@@ -651,6 +652,7 @@ def test_bregman_projections_have_the_derivatives_of_differences(name, x64):
     assert abs(total - float(np.sum(weights * slope))) < 1e-9
 
 
+@pytest.mark.slow
 def test_bregman_projections_differentiate_in_their_parameters(x64):
     theta = jnp.array([0.7, 0.2, -0.4, 0.1])
     for make, at in (
@@ -665,7 +667,7 @@ def test_bregman_projections_differentiate_in_their_parameters(x64):
         assert abs(float(jax.grad(run)(at)) - float(difference)) < 1e-7
 
 
-@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize("name", slow_but(MAPS, "power4"))
 def test_bregman_projections_of_few_entries_and_tight_caps(name):
     mirror, nothing = MAPS[name](), -np.inf
     project = functools.partial(projections.bregman_projection, mirror=mirror)
