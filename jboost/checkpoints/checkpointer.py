@@ -106,10 +106,16 @@ class Checkpointer:
         self._is_usable = True
 
     def __call__(self, state: Any, info: Any = None) -> bool:
-        """Saves the state if a checkpoint is due. Returns True, so that the loop continues."""
+        """Saves the state if a checkpoint is due. Returns True, so that the loop continues.
+
+        A step without a state (None) saves nothing, such as one of the first vote of
+        `jboost.l0.fit_large`.
+        """
         del info
         self._require_usable()
         self._guard(self._store.check)
+        if state is None:
+            return True
         self._unsaved = state
         if _agreed(time.monotonic() >= self._due and not self._store.is_writing):
             self._begin(state)

@@ -18,7 +18,15 @@ from jboost.l0.label_code import (
     monomial_code_book,
     places_of_monomials,
 )
-from jboost.l0.large import LargeCertificate, LargeChoice, RelaxedPoint, choose_large, fit_large
+from jboost.l0.large import (
+    LargeCertificate,
+    LargeChoice,
+    LargeChoiceState,
+    LargeState,
+    RelaxedPoint,
+    choose_large,
+    fit_large,
+)
 from jboost.l0.path import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
 from jboost.l0.relaxation.all_pairs import list_pairs
@@ -47,6 +55,8 @@ __all__ = [
     "LabelCode",
     "LargeCertificate",
     "LargeChoice",
+    "LargeChoiceState",
+    "LargeState",
     "MarginSearch",
     "RelaxationConfig",
     "RelaxedConfig",

@@ -15,7 +15,7 @@ import jboost
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.data import merging
-from jboost.l0.large import fit, greedy, patterns, sizes, table
+from jboost.l0.large import fit, greedy, patterns, relax, run, sizes, table
 from jboost.monomials import products
 
 KAPPA = 0.4
@@ -443,6 +443,118 @@ def test_fit_large_of_many_rows_begins_with_a_part_of_them(monkeypatch) -> None:
     assert again >= float(certificate.lower_bound) - 1e-6
     assert certificate.lower_bound <= certificate.upper_bound
     assert int(fitted.status) == Status.OPTIMAL
+
+
+class Ticks:
+    """A clock for `jboost.l0.large.run` that advances by one second with each round, so that two
+    runs measure the same times.
+    """
+
+    def __init__(self, monkeypatch) -> None:
+        self.now, step = 0.0, relax.step
+
+        def tick(*args, **kwargs):
+            self.now += 1.0
+            return step(*args, **kwargs)
+
+        monkeypatch.setattr(relax, "step", tick)
+        monkeypatch.setattr(run.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(run.Run, "begin_compiling", lambda *_: None)
+
+
+def leaves_of(found) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
+
+
+def assert_equal_bits(found, expected) -> None:
+    for one, other in zip(leaves_of(found), leaves_of(expected), strict=True):
+        assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+
+
+def stored(state, folder, data):
+    """The state as a checkpoint returns it."""
+    with jboost.checkpoints.Checkpointer(folder, data=data, options={}) as checkpointer:
+        assert checkpointer(None)
+        checkpointer.save_now(state)
+    return jboost.checkpoints.restore(folder, type(state), data=data, options={})
+
+
+def test_fit_large_resumes_from_a_checkpoint_and_ends_in_the_same_bits(
+    monkeypatch, tmp_path
+) -> None:
+    Ticks(monkeypatch)
+    features, labels, weights = random_table(5, num_rows=40, num_bits=3)
+    data, learner = make(features, labels, weights), jboost.learners.monomials(1, kappa=0.1)
+    options, seen = {"margin": 0.1, "tolerance": 0.0, "max_rounds": 3, "max_cuts": 32}, []
+    whole = fit.fit_large(data, learner, on_step=lambda state, _: seen.append(state), **options)
+    assert seen[0] is None  # of the first vote
+    states = [state for state in seen if state is not None]
+    state = stored(states[1], tmp_path, data)
+    assert state.num_rounds == 2
+    again = fit.fit_large(data, learner, initial=state, on_step=lambda *_: None, **options)
+    assert_equal_bits(again, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("max_columns", "max_cuts"), [(64, 256), (16, 64)])
+def test_fit_large_resumes_after_any_round_and_ends_in_the_same_bits(
+    max_columns, max_cuts, monkeypatch, tmp_path
+) -> None:
+    """Rounds over a part of the rows, over all of them, and on the integer problem. Columns are
+    replaced if there are few.
+    """
+    monkeypatch.setattr(sizes, "FIRST_ROWS", 64)
+    Ticks(monkeypatch)
+    features, labels, weights = random_table(8, num_rows=400, num_bits=4)
+    data, learner = make(features, labels, weights), jboost.learners.monomials(2, kappa=KAPPA)
+    options = {"margin": 0.1, "tolerance": 0.02, "max_columns": max_columns, "max_cuts": max_cuts}
+    options |= {"max_rounds": 40}
+    seen = []
+    whole = fit.fit_large(
+        data, learner, on_step=lambda state, info: seen.append((state, info)), **options
+    )
+    assert seen[0][0] is None
+    states = [state for state, info in seen if state is not None]
+    stages = [(state.stage, state.is_integer) for state in states]
+    if max_columns == 64:
+        assert set(stages) == {(0, False), (1, False), (2, False), (2, True)}
+    else:
+        assert states[-1].first.num_evicted > 0
+    for index in sorted({stages.index(stage) for stage in stages} | {len(states) - 1}):
+        state = stored(states[index], tmp_path / str(index), data)
+        again = fit.fit_large(data, learner, initial=state, on_step=lambda *_: None, **options)
+        assert_equal_bits(again, whole)
+    with pytest.raises(ValueError, match=r"initial is the state of a fit of .* rows and"):
+        fit.fit_large(make(features[:50], labels[:50]), learner, initial=states[0], **options)
+    with pytest.raises(ValueError, match=r"initial is a dict: expected a jboost\.l0\.LargeState"):
+        fit.fit_large(data, learner, initial={}, **options)
+
+
+@pytest.mark.slow
+def test_choose_large_resumes_in_the_folds_and_in_the_last_fit(monkeypatch, tmp_path) -> None:
+    Ticks(monkeypatch)
+    features, labels, _ = random_table(2, num_rows=60, num_bits=3)
+    options = {"max_orders": (1, 2), "max_rules": (1, 2), "margins": (0.1,), "kappas": (0.5,)}
+    options |= {"key": jax.random.key(1), "num_folds": 3, "max_rounds": 3, "tolerance": 0.0}
+    arguments = (
+        make(features, labels),
+        lambda order, kappa: jboost.learners.monomials(order, kappa=kappa),
+    )
+    seen = []
+    whole = jboost.l0.choose_large(
+        *arguments, on_step=lambda state, info: seen.append((state, info)), **options
+    )
+    assert sum(isinstance(info, str) for _, info in seen) == 6
+    for index in (1, 5, len(seen) - 1):
+        state = stored(seen[index][0], tmp_path / str(index), arguments[0])
+        again = jboost.l0.choose_large(
+            *arguments, initial=state, on_step=lambda *_: None, **options
+        )
+        assert_equal_bits(again, whole)
+    with pytest.raises(ValueError, match=r"initial holds errors \[3, 2, 2, 1, 1\]: expected"):
+        jboost.l0.choose_large(*arguments, initial=state, **(options | {"max_orders": (1,)}))
+    with pytest.raises(ValueError, match="initial is a int: expected a jboost"):
+        jboost.l0.choose_large(*arguments, initial=3, **options)
 
 
 @pytest.mark.parametrize(

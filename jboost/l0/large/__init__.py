@@ -3,11 +3,22 @@ vote is found within seconds.
 
 Users call `fit`, which makes a `table`; `run` holds the loop. A round is in `relax`:
 `patterns` -> `master` -> `separation` (upper bound) and `proof` (lower bound) -> `pool`. Votes come
-from `greedy` and `votes`.
+from `greedy` and `votes`; `state` holds what a fit continues from.
 """
 
+from jboost.l0.large.cross_validation import ChoiceState as LargeChoiceState
 from jboost.l0.large.cross_validation import LargeChoice, choose_large
 from jboost.l0.large.fit import LargeCertificate, RelaxedPoint, fit_large
 from jboost.l0.large.run import Info
+from jboost.l0.large.state import State as LargeState
 
-__all__ = ["Info", "LargeCertificate", "LargeChoice", "RelaxedPoint", "choose_large", "fit_large"]
+__all__ = [
+    "Info",
+    "LargeCertificate",
+    "LargeChoice",
+    "LargeChoiceState",
+    "LargeState",
+    "RelaxedPoint",
+    "choose_large",
+    "fit_large",
+]

@@ -21,6 +21,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0.large.fit import fit_large
 from jboost.l0.large.run import Clock
+from jboost.l0.large.state import State
 from jboost.l0.votes.local_search import SearchConfig
 from jboost.learners.monomials import Monomials
 
@@ -43,6 +44,14 @@ class LargeChoice(NamedTuple):
     errors: np.ndarray
     standard_errors: np.ndarray  # [O, R, K, L] of those means
     status: Array  # [] int32, that of `fit`; TIME_LIMIT if cross-validation ended early
+
+
+class ChoiceState(NamedTuple):
+    """The state of `jboost.l0.choose_large`, from which it continues as `initial`."""
+
+    errors: np.ndarray  # [F, O, R, K, L] of each fold, NaN where not yet fitted
+    num_done: int  # of the orders of all folds, in this order
+    fit: State | None  # of the last fit; None before its first round
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +86,7 @@ def choose_large(
     tolerance: float = 1e-2,
     time_limit: float | None = None,
     on_step: OnStep | None = None,
+    initial: ChoiceState | None = None,
 ) -> LargeChoice:
     """Chooses the options of `fit_large` by stratified cross-validation, and fits all examples.
 
@@ -100,8 +110,12 @@ def choose_large(
       max_rounds: as for `fit_large`, for the fit of all examples.
       tolerance: as for `fit_large`, for the fit of all examples.
       time_limit: seconds; cross-validation takes at most 60 % of it.
-      on_step: called with (None, text) after each fold of an order, and as for `fit_large` in the
-        last fit. If it returns False, cross-validation ends with the folds fitted so far.
+      on_step: called with (state, text) after each fold of an order, and with (state, `Info`) as
+        for `fit_large` in the last fit. If it returns False, cross-validation ends with the folds
+        fitted so far.
+      initial: a `jboost.l0.LargeChoiceState` from which to continue, as passed to `on_step` of a
+        choice with the same arguments; None for a choice from the beginning. `time_limit` counts
+        from this call.
 
     Returns:
       A `LargeChoice`.
@@ -130,8 +144,14 @@ def choose_large(
     grid = _check_grid(max_orders, max_rules, margins, kappas)
     check.watcher("on_step", on_step)
     masks = _check_folds(dataset, key, num_folds, held_out, fold_features)
-    errors = np.full((len(masks), *grid.shape), np.nan)
-    is_whole = _fill(errors, dataset, make_learner, grid, masks, fold_features, clock, on_step)
+    shape = (len(masks), *grid.shape)
+    begun = ChoiceState(np.full(shape, np.nan), 0, None) if initial is None else initial
+    errors, num_done = _validate_initial(begun, shape), begun.num_done
+    if begun.fit is None:
+        num_done = _fill(
+            errors, num_done, dataset, make_learner, grid, masks, fold_features, clock, on_step
+        )
+    is_whole = num_done == len(masks) * len(grid.max_orders)
     known = np.isfinite(errors)
     counts = known.sum(axis=0)
     means = np.where(counts > 0, np.nansum(errors, axis=0) / np.maximum(counts, 1), np.nan)
@@ -142,6 +162,10 @@ def choose_large(
     position = _first_of_least(means, grid)
     order, rules = grid.max_orders[position[0]], grid.max_rules[position[1]]
     kappa, margin = grid.kappas[position[2]], grid.margins[position[3]]
+
+    def watch(state: State | None, info: Any) -> bool:
+        return loops.goes_on(on_step, ChoiceState(errors.copy(), num_done, state), info)
+
     fitted = fit_large(
         dataset,
         make_learner(order, kappa),
@@ -150,7 +174,8 @@ def choose_large(
         max_rounds=max_rounds,
         search=SearchConfig(max_hypotheses=rules),
         time_limit=None if time_limit is None else max(clock.left, 0.0),
-        on_step=on_step,
+        on_step=None if on_step is None else watch,
+        initial=begun.fit,
     )
     status = fitted.status if is_whole else jnp.asarray(int(Status.TIME_LIMIT), jnp.int32)
     chosen = (np.asarray(order), np.asarray(rules or 0), np.asarray(kappa), np.asarray(margin))
@@ -210,8 +235,25 @@ def _check_folds(
     return masks
 
 
+def _validate_initial(initial: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """A copy of the errors of a state. Raises ValueError unless they have this shape."""
+    if not isinstance(initial, ChoiceState):
+        raise ValueError(
+            f"initial is a {type(initial).__name__}: expected a jboost.l0.LargeChoiceState, as"
+            " `on_step` of the same choice received it"
+        )
+    if initial.errors.shape != shape:
+        raise ValueError(
+            f"initial holds errors {list(initial.errors.shape)}: expected {list(shape)}, of folds,"
+            " orders, numbers of rules, kappas and margins; pass the arguments of the run that made"
+            " it, or leave it out"
+        )
+    return initial.errors.copy()
+
+
 def _fill(
     errors: np.ndarray,
+    num_done: int,
     dataset: Dataset,
     make_learner: Callable[[int, float], Monomials],
     grid: _Grid,
@@ -220,31 +262,26 @@ def _fill(
     clock: Clock,
     on_step: OnStep | None,
 ) -> bool:
-    """Writes the errors [F, O, R, K, L], fold by fold. Returns whether all folds were fitted before
-    the time was up and before `on_step` ended the loop.
+    """Writes the errors [F, O, R, K, L], one order of a fold after the other. The first `num_done`
+    of these are known. Returns how many are known when all are, when the time is up, or when
+    `on_step` ends the loop.
     """
-    number = 0
-    for fold, mask in enumerate(masks):
+    parts = list(itertools.product(range(len(masks)), range(len(grid.max_orders))))
+    for number, (fold, index) in enumerate(parts[num_done:], start=num_done + 1):
         known = dataset if fold_features is None else dataset._replace(features=fold_features[fold])
-        for index, order in enumerate(grid.max_orders):
-            for rest in itertools.product(*(range(size) for size in grid.shape[1:])):
-                if clock.elapsed > _SHARE_OF_CHOICE * clock.limit:
-                    return False
-                learner = make_learner(order, grid.kappas[rest[1]])
-                errors[(fold, index, *rest)] = _error(
-                    known, mask, learner, grid.max_rules[rest[0]], grid.margins[rest[2]]
-                )
-            number += 1
-            with np.errstate(all="ignore"):
-                best = float(np.nanmin(errors))
-            if not loops.goes_on(
-                on_step,
-                None,
-                f"fold {number} of {len(masks) * len(grid.max_orders)}, least held-out loss"
-                f" {best:.2%}",
-            ):
-                return number == len(masks) * len(grid.max_orders)
-    return True
+        for rest in itertools.product(*(range(size) for size in grid.shape[1:])):
+            if clock.elapsed > _SHARE_OF_CHOICE * clock.limit:
+                return number - 1
+            learner = make_learner(grid.max_orders[index], grid.kappas[rest[1]])
+            errors[(fold, index, *rest)] = _error(
+                known, masks[fold], learner, grid.max_rules[rest[0]], grid.margins[rest[2]]
+            )
+        with np.errstate(all="ignore"):
+            best = float(np.nanmin(errors))
+        text = f"fold {number} of {len(parts)}, least held-out loss {best:.2%}"
+        if not loops.goes_on(on_step, ChoiceState(errors.copy(), number, None), text):
+            return number
+    return len(parts)
 
 
 def _error(

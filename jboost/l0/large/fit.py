@@ -21,6 +21,7 @@ from jboost.l0.driver import validate_search
 from jboost.l0.large.proof import Proven, Table
 from jboost.l0.large.relax import PrimalPoint
 from jboost.l0.large.run import Clock, FewRules, Run
+from jboost.l0.large.state import State, restore, validate
 from jboost.l0.large.table import make_table
 from jboost.l0.large.votes import Columns
 from jboost.l0.pricing import Proof
@@ -70,6 +71,7 @@ def fit_large(
     search: FewRules | None = None,
     time_limit: float | None = None,
     on_step: OnStep | None = None,
+    initial: State | None = None,
 ) -> Fit:
     """Fits L0-RBoost to tables of up to a million rows, with monomials of one to three literals.
 
@@ -101,8 +103,13 @@ def fit_large(
         `max_hypotheses` is used, or `RelaxedConfig()`.
       time_limit: seconds from the call, including compilation; None for no limit. A step in
         progress is completed.
-      on_step: called with (None, `Info`) after each rule of the first vote and each round. If it
-        returns False, the fit ends with TIME_LIMIT.
+      on_step: called with (None, `Info`) after each rule of the first vote, and with (state,
+        `Info`) after each round. If it returns False, the fit ends with TIME_LIMIT.
+      initial: a `jboost.l0.LargeState` from which to continue, as passed to `on_step` of a fit with
+        the same data set, learner and options; None for a fit from the beginning. `time_limit`
+        counts from this call. The search for votes takes a share of the measured time, so that two
+        runs are equal to the bit only in what does not depend on it: the bounds of the relaxation
+        for up to 8,192 rows.
 
     Returns:
       A `Fit` whose ensemble holds the rules that vote, with a `LargeCertificate`. Statuses:
@@ -120,16 +127,20 @@ def fit_large(
     >>> bool(fitted.certificate.lower_bound <= fitted.certificate.upper_bound)
     True
     """
-    clock = Clock(time_limit)
+    before = initial.seconds if isinstance(initial, State) else 0.0
+    clock = Clock(time_limit, before)
     rho, config = _check_options(
         learner, margin, tolerance, max_rounds, max_columns, max_cuts, search, time_limit, on_step
     )
     table, rows = make_table(dataset, learner, rho)
     run = Run(table, config, tolerance, max_rounds, max_cuts, clock, on_step)
+    if initial is not None:
+        restore(run, validate(initial, table), run.tables())
     # independent programs are compiled in parallel
     with futures.ThreadPoolExecutor(2) as threads:
         run.begin_compiling(threads, max_columns)
-        run.find_first_vote()
+        if initial is None:
+            run.find_first_vote()
         status = run.close_gap(max_columns)
     run.finish()
     return _conclude(run, learner, rows, len(np.asarray(dataset.labels)), status)

@@ -32,7 +32,25 @@ class Pool:
         self.num_evicted = 0
         self.num_returned = 0
         self._slots: dict[tuple[int, int], int] = {}
-        self._gone: set[tuple[int, int]] = set()
+        self.gone: set[tuple[int, int]] = set()  # columns that were replaced
+
+    @classmethod
+    def of_columns(
+        cls, table: Table, columns: Columns, coefficients: np.ndarray, extra: np.ndarray
+    ) -> Pool:
+        """A pool of columns [U], with their coefficients [U + 2] and mu - lambda [U]. Slots with a
+        monomial of -1 are empty.
+        """
+        pool = cls(table, len(columns.monomials))
+        pool.monomials, pool.signs = columns.monomials.copy(), columns.signs.copy()
+        pool.is_used = pool.monomials >= 0
+        pool.coefficients, pool.extra = coefficients.copy(), extra.copy()
+        used = np.flatnonzero(pool.is_used)
+        pool.covered[:, used] = table.covers(pool.monomials[used])
+        pool._slots = {
+            (int(pool.monomials[slot]), int(pool.signs[slot])): int(slot) for slot in used
+        }
+        return pool
 
     @property
     def selected(self) -> np.ndarray:
@@ -99,9 +117,9 @@ class Pool:
         if self.is_used[slot]:
             old = int(self.monomials[slot]), int(self.signs[slot])
             del self._slots[old]
-            self._gone.add(old)
+            self.gone.add(old)
             self.num_evicted += 1
-        self.num_returned += key in self._gone
+        self.num_returned += key in self.gone
         self._slots[key] = slot
         self.monomials[slot], self.signs[slot] = key
         self.is_used[slot] = True

@@ -20,7 +20,7 @@ from jboost.base import loops
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.l0.large import greedy, proof, relax, sizes, votes
+from jboost.l0.large import greedy, proof, relax, sizes, state, votes
 from jboost.l0.large.greedy import Rules
 from jboost.l0.large.pool import Pool
 from jboost.l0.large.proof import Table
@@ -66,21 +66,23 @@ class Info(NamedTuple):
 
 
 class Clock:
-    """A stopwatch with a time limit."""
+    """A stopwatch with a time limit. `before` are the seconds of the run that is continued, which
+    do not count for the limit.
+    """
 
-    def __init__(self, limit: float | None) -> None:
+    def __init__(self, limit: float | None, before: float = 0.0) -> None:
         self.limit = np.inf if limit is None else float(limit)
-        self._begin = time.monotonic()
+        self._before, self._begin = before, time.monotonic()
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._begin
+        """Seconds of the whole run."""
+        return self._before + (time.monotonic() - self._begin)
 
     @property
     def left(self) -> float:
         """Seconds to the limit, infinite without one."""
-        return self.limit - self.elapsed
+        return self.limit - (time.monotonic() - self._begin)
 
 
 # The final votes that limit the number of rules.
@@ -117,6 +119,9 @@ class Run:
         self.trace: list[tuple[float, float]] = []
         self.compiling: dict[str, futures.Future[None]] = {}
         self.is_stopped = False  # by `on_step`
+        self.stage = 0  # index of the relaxation, over more and more rows
+        self.is_integer = False  # whether the rounds are those of `second`
+        self.num_idle = 0  # rounds without a new column or cut or a smaller gap
         self.last_step, self.last_rows = 0.0, 0  # seconds and rows of the last round
         self.spent_on_votes = 0.0
         # seconds spent on bounds over all rows, while a part of them is solved
@@ -159,7 +164,9 @@ class Run:
         return self.max_cuts or (_CUTS if num_rows <= _MANY_ROWS else _CUTS_OF_MANY_ROWS)
 
     def report(self, phase: str) -> None:
-        """Calls `on_step`, which may end the fit."""
+        """Calls `on_step`, which may end the fit. There is a state after each round."""
+        if self.on_step is None:
+            return
         relaxation = self.first
         held = None if relaxation is None else relaxation.pool
         info = Info(
@@ -174,7 +181,8 @@ class Run:
             0 if held is None else held.num_evicted,
             0 if held is None else held.num_returned,
         )
-        self.is_stopped |= not loops.goes_on(self.on_step, None, info)
+        now = None if relaxation is None else state.of_run(self)
+        self.is_stopped |= not loops.goes_on(self.on_step, now, info)
 
     def keep_if_better(self, vote: Vote) -> bool:
         """Keeps a vote if it is better than the best one so far. Returns whether it is."""
@@ -224,31 +232,45 @@ class Run:
             if self.rules.loss >= before:
                 return
 
+    def tables(self) -> list[Table]:
+        """The tables of the relaxations, of more and more rows."""
+        return [proof.first_rows(self.table, size) for size in sizes.stages(len(self.table.labels))]
+
     def close_gap(self, max_columns: int) -> Status:
         """Does rounds on the relaxation with cuts of both orders, over more and more rows, and then
-        on the one whose cuts are valid for (15).
+        on the one whose cuts are valid for (15). It continues from a state that was restored.
         """
-        status = Status.TIME_LIMIT
-        for size in sizes.stages(len(self.table.labels)):
-            part = proof.first_rows(self.table, size)
-            capacity = sizes.capacity(part, max_columns)
-            if self.first is None:
-                self.first = relax.begin(
-                    part, _begin_pool(part, self.vote, self.rules, capacity), is_either=False
-                )
-            else:
-                self.first = relax.extended(
-                    self.first, part, self.first.pool.extended_to(part, capacity)
-                )
-            status = self._rounds(self.first, "relaxation")
-            self._prove_of_votes(self.first)
-            if self.first.num_rounds:
-                self._bound_above(self.first, size == len(self.table.labels), np.inf)
+        status = Status.TIME_LIMIT if not self.is_integer else Status.OPTIMAL
+        tables = self.tables()
+        for stage in [] if self.is_integer else range(self.stage, len(tables)):
+            relaxation = self._begin_stage(stage, tables[stage], max_columns)
+            status = self._rounds(relaxation, "relaxation")
+            self._prove_of_votes(relaxation)
+            if relaxation.num_rounds:
+                self._bound_above(relaxation, stage == len(tables) - 1, np.inf)
             if status is not Status.OPTIMAL:
                 return status
         if self.second is not None and self.first is not None and self.first.point is not None:
+            self.num_idle = self.num_idle if self.is_integer else 0
+            self.is_integer = True
             self._rounds(self.second, "integer")
         return status
+
+    def _begin_stage(self, stage: int, part: Table, max_columns: int) -> Relaxation:
+        """The relaxation over a part of the rows: the one before with more rows, or the one that
+        was restored.
+        """
+        capacity = sizes.capacity(part, max_columns)
+        if self.first is None:
+            pool = _begin_pool(part, self.vote, self.rules, capacity)
+            self.first = relax.begin(part, pool, is_either=False)
+        elif stage > self.stage:
+            self.first = relax.extended(
+                self.first, part, self.first.pool.extended_to(part, capacity)
+            )
+            self.num_idle = 0
+        self.stage = stage
+        return self.first
 
     def _prove_of_votes(self, relaxation: Relaxation) -> None:
         """Proves a lower bound on (15) from the duals of a relaxation."""
@@ -267,8 +289,12 @@ class Run:
         per_sign = min(_MOST_ENTERING, max(4, len(relaxation.pool.is_used) // _SHARE_ENTERING))
         tolerance = self.tolerance if is_whole else max(self.tolerance, _ENOUGH_OF_A_PART)
         # the time of a round is taken to be proportional to the number of rows
-        last, idle = self.last_step * num_rows / max(self.last_rows, 1), 0
+        last = self.last_step * (num_rows / max(self.last_rows, 1))
         while relaxation.gap > tolerance:
+            if phase == "integer" and relaxation.num_rounds and self._votes_are_proven():
+                break
+            if self.num_idle >= _MOST_IDLE:
+                return Status.PRECISION_LIMIT
             reserved = 0.0 if self.clock.limit == np.inf else _RESERVED * self.clock.limit
             if not self.goes_on or self.clock.left < reserved + last:
                 return Status.TIME_LIMIT
@@ -282,12 +308,8 @@ class Run:
             last = self.last_step = self.clock.elapsed - begin
             self.last_rows = num_rows
             self.improve_vote_for_a_while(relaxation)
+            self.num_idle = 0 if relaxation.gap < before or num_new else self.num_idle + 1
             self.report(phase)
-            if phase == "integer" and self._votes_are_proven():
-                break
-            idle = 0 if relaxation.gap < before or num_new else idle + 1
-            if idle >= _MOST_IDLE:
-                return Status.PRECISION_LIMIT
         return Status.OPTIMAL
 
     def _bound_above(self, relaxation: Relaxation, is_whole: bool, seconds: float) -> None:
