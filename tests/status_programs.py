@@ -4,7 +4,7 @@ with variables that are fixed.
     minimise objective . x  subject to  row_lower <= matrix x <= row_upper,  lower <= x <= upper
 
 Plain numpy, nothing of the package. Entries are multiples of 1/4, so that float32 holds them and
-sums are exact; those of the family "rough" are not.
+sums are exact; those of the families "rough" and "impossible" are not.
 """
 
 import numpy as np
@@ -209,6 +209,27 @@ def _rough(random):
     return program._replace(**dict(zip(Program._fields[1:7], rounded, strict=True)))
 
 
+def _rough_infeasible(random):
+    """Numbers of full length in a box; a row, or the sum of three rows, asks for more than the box
+    allows.
+    """
+    program = _rough(random)
+    matrix = program.matrix.copy()
+    low = np.where(np.isinf(program.lower), np.minimum(-4.0, program.upper), program.lower)
+    high = np.where(np.isinf(program.upper), np.maximum(4.0, low), program.upper)
+    row_lower, row_upper = np.full(ROWS, -INF), program.row_upper.copy()
+    if random.random() < 0.5:
+        row_lower[0] = np.maximum(matrix[0] * low, matrix[0] * high).sum() + 0.5
+    else:
+        matrix[2] = -(matrix[0] + matrix[1])
+        row_lower[:3] = random.normal(size=3)
+        row_lower[2] = 1.0 - row_lower[:2].sum()
+    row_upper[:3] = INF
+    parts = (matrix, row_lower, row_upper, low, high)
+    rounded = [part.astype(np.float32).astype(np.float64) for part in parts]
+    return _program(program.objective, rounded[0], rounded[1:3], rounded[3:])
+
+
 FAMILIES = (
     ("feasible", _feasible),
     ("boxed", _boxed),
@@ -219,4 +240,5 @@ FAMILIES = (
     ("empty", _empty),
     ("fixed", _fixed),
     ("rough", _rough),
+    ("impossible", _rough_infeasible),
 )

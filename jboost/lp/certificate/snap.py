@@ -1,4 +1,5 @@
-"""Rounds the result of a solver to nearby simple numbers: bounds and multiples of 1/64.
+"""Rounds the result of a solver to nearby simple numbers: bounds and multiples of 1/64, and rays
+to whole numbers.
 
 Vertices and duals of many programs consist of such numbers. Sums of them have no rounding error.
 """
@@ -7,12 +8,14 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from jboost.base import numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
 # bytes of a float -> largest relative change: 20 times the default tolerance of `jboost.lp.solve`
 _APART = {4: 2e-4, 8: 2e-7}
 _PARTS = 64  # found by trial on programs whose entries are multiples of 1/4
+_MOST_MULTIPLES = 1 << 18  # entries of the multiples of a ray: 1 MiB in float32
 
 
 def snap(values: Array) -> Array:
@@ -32,9 +35,23 @@ def snap_primal(problem: LinearProgram, primal: Array) -> Array:
 
 
 def snap_ray(ray: Array) -> Array:
-    """The ray [m], scaled so that its largest entry is 1, then rounded by `snap`."""
+    """The ray [m], rounded to a multiple that has whole numbers.
+
+    Its largest entry becomes the least whole number with which all entries are close to whole
+    numbers. A matrix of whole numbers has such rays, often of small numbers. If there is no such
+    number up to 64, the largest entry becomes 1, and the ray is rounded by `snap`.
+    """
     largest = jnp.max(jnp.abs(ray), initial=0.0)
-    return snap(ray / jnp.where((largest > 0) & (largest < jnp.inf), largest, 1.0))
+    unit = ray / jnp.where((largest > 0) & (largest < jnp.inf), largest, 1.0)
+    num_scales = max(1, min(_PARTS, _MOST_MULTIPLES // max(ray.shape[0], 1)))
+    scales = jnp.arange(1, num_scales + 1, dtype=unit.dtype)
+    multiples = scales[:, None] * unit[None, :]
+    are_close = reduce.all_true(
+        jnp.abs(jnp.round(multiples) - multiples) <= _reach(unit)[None, :], axis=1
+    )
+    scale = numerics.masked_min(scales, are_close, fill=jnp.inf)
+    has_scale = scale < jnp.inf
+    return jnp.where(has_scale, jnp.round(jnp.where(has_scale, scale, 1.0) * unit), snap(unit))
 
 
 def _reach(values: Array) -> Array:
