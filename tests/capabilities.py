@@ -104,6 +104,7 @@ NOT_ALGORITHMS = {
     "kernels.central_hyperplanes": "makes a kernel",
     "kernels.custom": "makes a kernel",
     "kernels.hyperplanes": "makes a kernel",
+    "kernels.isotropic_hyperplanes": "makes a kernel",
     "kernels.least_radius": "a formula",
     "kernels.stumps": "makes a kernel",
     "l0.code_length": "a formula on the host",

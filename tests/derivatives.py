@@ -657,6 +657,7 @@ EXEMPT = {
     "kernels.central_hyperplanes": "makes a kernel",
     "kernels.custom": "makes a kernel",
     "kernels.hyperplanes": "makes a kernel",
+    "kernels.isotropic_hyperplanes": "makes a kernel",
     "kernels.stumps": "makes a kernel",
     "l0.code_length": "integers",
     "l0.decode_labels": "a coder on the host",

@@ -64,6 +64,7 @@ def models():
         "rules": ensemble(jboost.slipper.fit, None, "rules", key=key, max_rounds=3, num_rounds=2),
         "networks": ensemble(boost, network(), max_rounds=2, key=key),
         "hyperplanes": weighted(radius=3.0),
+        "isotropic": weighted(kernel=jboost.kernels.isotropic_hyperplanes(4.0)),
         "central": weighted(kernel=jboost.kernels.central_hyperplanes()),
         "random_stumps": weighted(kernel=jboost.kernels.stumps([-3.0, -3.0], [3.0, 3.0])),
     }

@@ -1,5 +1,7 @@
 """Kernels against quadrature, drawn planes and closed forms."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -153,6 +155,40 @@ def test_central_hyperplanes_equal_drawn_normals_and_near_points_keep_accuracy(d
     )
     np.testing.assert_allclose(
         kernel.disagreement(jnp.asarray(-one), jnp.asarray(turned))[0, 0], 1, rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("dimension", [1, 3, 30])
+def test_isotropic_hyperplanes_equal_drawn_planes(dimension):
+    rng = np.random.default_rng(dimension)
+    points, radius = rng.normal(size=(6, dimension)), 9.0
+    normals = rng.normal(size=(dimension, 200_000))
+    offsets = rng.uniform(-radius, radius, 200_000)
+    sides = points @ (normals / np.linalg.norm(normals, axis=0)) > offsets
+    drawn = (sides[:, None] != sides[None, :]).mean(axis=2)
+    kernel, given = kernels.isotropic_hyperplanes(radius), jnp.asarray(points, jnp.float32)
+    found = np.asarray(kernel.disagreement(given, given))
+    assert (np.abs(found - drawn) <= 5 * np.sqrt(drawn * (1 - drawn) / 2e5) + 1e-6).all()
+    assert (np.diag(found) == 0).all()
+    near = np.asarray(kernel.disagreement(given, given + 2.0**-20 * given))
+    lengths = np.linalg.norm(points, axis=1)
+    scale = math.gamma(dimension / 2) / (math.gamma((dimension + 1) / 2) * math.pi**0.5)
+    difference = np.linalg.norm(
+        np.asarray(given, np.float64) - np.asarray(given + 2.0**-20 * given, np.float64), axis=1
+    )
+    np.testing.assert_allclose(np.diag(near), scale * difference / (2 * radius), rtol=1e-5)
+    inside = kernel.is_inside(jnp.asarray(points * (radius / lengths[:, None]) * 1.01, jnp.float32))
+    assert not inside.any()
+    assert kernel.is_inside(given).all()
+
+
+def test_isotropic_hyperplanes_of_one_column_are_those_of_the_paper():
+    points = jnp.asarray(np.random.default_rng(0).uniform(-2, 2, (8, 1)), jnp.float32)
+    np.testing.assert_allclose(
+        kernels.isotropic_hyperplanes(2.0).disagreement(points, points),
+        kernels.hyperplanes(2.0).disagreement(points, points),
+        rtol=1e-5,
+        atol=1e-7,
     )
 
 

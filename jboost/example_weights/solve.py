@@ -414,6 +414,8 @@ def make_model(
 ) -> ExampleWeightModel:
     """The model that belongs to a solution."""
     weights = solution.example_weights
+    is_lost = reduce.any_true(inputs.kernel.underflows(points) & (labels != 0))
+    hides_edge = is_lost & (solution.status == int(Status.NO_EDGE))
     return ExampleWeightModel(
         kernel=inputs.kernel,
         centre=inputs.centre,
@@ -427,5 +429,7 @@ def make_model(
         upper_bound=solution.upper_bound,
         num_support=reduce.count(weights > 0),
         num_iterations=solution.num_iterations,
-        status=solution.status,
+        status=jnp.where(hides_edge, int(Status.PRECISION_LIMIT), solution.status).astype(
+            jnp.int32
+        ),
     )

@@ -9,7 +9,12 @@ from jboost.base.boosting import Ensemble
 from jboost.combine.types import InfeasibleSubsystems, LinearVote
 from jboost.data.binarization import Binarizer
 from jboost.example_weights.types import ExampleWeightModel
-from jboost.kernels import CentralHyperplanes, Hyperplanes, RandomStumps
+from jboost.kernels import (
+    CentralHyperplanes,
+    Hyperplanes,
+    IsotropicHyperplanes,
+    RandomStumps,
+)
 from jboost.learners.columns import Column, Columns
 from jboost.learners.monomials import Monomial, Monomials
 from jboost.learners.quantised import QuantisedStumps
@@ -65,6 +70,7 @@ KNOWN_RECORDS: tuple[Any, ...] = (
     Binarizer,
     ExampleWeightModel,
     Hyperplanes,
+    IsotropicHyperplanes,
     CentralHyperplanes,
     RandomStumps,
 )

@@ -5,9 +5,11 @@ two points.
 from jboost.kernels.chunks import weighted_disagreement
 from jboost.kernels.planes import (
     Hyperplanes,
+    IsotropicHyperplanes,
     ball_probability,
     disagreement,
     hyperplanes,
+    isotropic_hyperplanes,
     least_radius,
 )
 from jboost.kernels.simple import CentralHyperplanes, RandomStumps, central_hyperplanes, stumps
@@ -17,6 +19,7 @@ __all__ = [
     "CentralHyperplanes",
     "CustomKernel",
     "Hyperplanes",
+    "IsotropicHyperplanes",
     "Kernel",
     "RandomStumps",
     "ball_probability",
@@ -24,6 +27,7 @@ __all__ = [
     "custom",
     "disagreement",
     "hyperplanes",
+    "isotropic_hyperplanes",
     "least_radius",
     "stumps",
     "weighted_disagreement",

@@ -1,5 +1,5 @@
 """Hyperplanes whose nearest point to the origin is uniform in a cube: the class of Naish-Guzman,
-Holden and Paquet, in any dimension.
+Holden and Paquet, in any dimension; and hyperplanes of uniform direction and distance.
 
 Symbols: r the nearest point of the plane {u : u.r = |r|^2}, uniform in [-R, R]^d with R `radius`;
 rho_x = |x|. The plane separates x from the origin O iff r.x > |r|^2, that is iff r lies in the ball
@@ -26,6 +26,14 @@ two terms that are never negative, each of them computed without cancellation: f
 coefficients are positive. So equal points give exactly 0, and near points have full relative
 accuracy.
 For d = 2 this is the paper's formula (7), with (|x| / 2)^2 instead of the printed |x|^2.
+
+The second measure draws a unit vector u uniformly and an offset t uniformly from [-R, R]. The plane
+{v : u.v = t} separates x from z iff t is between u.x and u.z, so P = E|u.(x - z)| / (2 R) =
+kappa |x - z| / (2 R), as long as |x|, |z| <= R. kappa is the mean of |u_1|,
+Gamma(d / 2) / (sqrt(pi) Gamma((d + 1) / 2)). For d = 1 both measures are the same. With many
+coordinates nearly all planes of the first measure are far from all points, because a cube has
+nearly all its volume near its corners: P is of size (|x| / R)^d. That of the second one decreases
+by d^-1/2 only.
 """
 
 from __future__ import annotations
@@ -62,6 +70,12 @@ class Hyperplanes(Kernel):
         """Whether max_k (|x_k| + |x|) / 2 <= R."""
         return least_radius(points) <= self.radius
 
+    def underflows(self, points: Array) -> Array:
+        """Whether the probability to be separated from the origin underflows."""
+        lengths = _lengths(points)
+        separated = ball_probability(lengths, self.radius, points.shape[1])
+        return (lengths > 0) & (separated < jnp.finfo(lengths.dtype).tiny)
+
     def draw(self, key: Array, points: Array) -> Array:
         """The side of the origin, with a random sign, or the other."""
         of_nearest, of_sign = jax.random.split(key)
@@ -70,6 +84,71 @@ class Hyperplanes(Kernel):
         )
         is_across = jnp.sum(points * nearest[None, :], axis=1) > jnp.sum(nearest**2)
         return jax.random.rademacher(of_sign, (), points.dtype) * jnp.where(is_across, -1.0, 1.0)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class IsotropicHyperplanes(Kernel):
+    """Hyperplanes with a uniform direction, and a uniform distance from the origin up to a radius,
+    to either side.
+    """
+
+    radius: Array  # []
+
+    def disagreement(self, points_a: Array, points_b: Array) -> Array:
+        """kappa |x - z| / (2 R)."""
+        distance, _ = _chord(points_a, points_b)
+        return _mean_component(points_a.shape[1]) * (distance / (2 * self.radius))
+
+    def is_inside(self, points: Array) -> Array:
+        """Whether |x| <= R."""
+        return _lengths(points) <= self.radius
+
+    def draw(self, key: Array, points: Array) -> Array:
+        """The side of a plane with a Gaussian normal and a uniform offset."""
+        of_normal, of_offset = jax.random.split(key)
+        normal = jax.random.normal(of_normal, points.shape[1:], points.dtype)
+        length = jnp.sqrt(jnp.sum(normal**2))
+        offset = self.radius * jax.random.uniform(of_offset, (), points.dtype, minval=-1.0)
+        is_above = jnp.sum(points * normal[None, :], axis=1) > offset * length
+        return jnp.where(is_above, 1.0, -1.0).astype(points.dtype)
+
+
+def _mean_component(dimension: int) -> float:
+    """The mean of |u_1| of a uniform unit vector."""
+    return math.exp(math.lgamma(0.5 * dimension) - math.lgamma(0.5 * (dimension + 1))) / math.sqrt(
+        math.pi
+    )
+
+
+def isotropic_hyperplanes(radius: ArrayLike) -> IsotropicHyperplanes:
+    """Hyperplanes with a uniform direction, and a uniform distance from the origin up to a radius,
+    to either side: P = kappa |x - z| / (2 R).
+
+    kappa = Gamma(d / 2) / (sqrt(pi) Gamma((d + 1) / 2)), the mean of |u_1| of a unit vector. In one
+    dimension this is the measure of `hyperplanes`. With many columns it is the one to take: its
+    probabilities decrease by d^-1/2, those of `hyperplanes` exponentially in d. 1/2 - P is, up to
+    constants, minus the distance: the kernel of the energy distance.
+
+    Args:
+      radius: [] R > 0. Points of a greater length are not `is_inside`.
+
+    Raises:
+      ValueError: for a concrete radius of 0 or less.
+
+    Source: the invariant measure of hyperplanes (Santalo, Integral Geometry and Geometric
+    Probability, 1976, Chapter 14).
+
+    >>> import jax.numpy as jnp, jboost
+    >>> kernel = jboost.kernels.isotropic_hyperplanes(2.0)
+    >>> round(
+    ...     float(kernel.disagreement(jnp.array([[1.0, 0.0]]), jnp.array([[-1.0, 0.0]]))[0, 0]), 4
+    ... )
+    0.3183
+    """
+    return IsotropicHyperplanes(
+        check.number("radius", radius, low=0, high=check.LARGEST, open_low=True).astype(float)
+    )
 
 
 def hyperplanes(radius: ArrayLike) -> Hyperplanes:

@@ -33,6 +33,12 @@ class Kernel(Protocol, abc.ABC):
         only a part of the space.
         """
 
+    def underflows(self, points: Array) -> Array:
+        """Whether positive probabilities of points [k, d] are below the least normal float and
+        count as 0, [k] bool. The default is False for all points.
+        """
+        return jnp.zeros(points.shape[:1], bool)
+
     def draw(self, key: Array, points: Array) -> Array:
         """The outputs +1 or -1 [k] of one random hypothesis of the measure at points [k, d]. It is
         used by `jboost.example_weights.sample_scores` alone, and has no default: it raises

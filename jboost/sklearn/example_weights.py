@@ -14,14 +14,13 @@ from jboost.base.padding import shared_size
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status, explain
 from jboost.example_weights import ExampleWeightModel
-from jboost.example_weights.defaults import PENALTY_FACTORS, smallest_cube
+from jboost.example_weights.defaults import AUTO, MEASURES, PENALTY_FACTORS, measure_for
 from jboost.sklearn import features, tables
 from jboost.sklearn.base import CV, VoteClassifier
 from jboost.sklearn.features import Features, padded_rows
 from jboost.sklearn.tables import Rows
 from jboost.sklearn.watch import Watch
 
-AUTO = "auto"
 _LEAST_ROWS, _ROWS_DOUBLE_TO = 128, 512  # padded sizes: programs are shared among few of them
 _scores = jax.jit(predict_scores)
 
@@ -78,8 +77,12 @@ class ExampleWeightsClassifier(VoteClassifier):
     Args:
       penalty: C, the cost of a unit of shortfall, at least 1 / m; "cv" chooses by cross-validation
         among multiples of 1 / m.
-      radius: R, half the width of the cube that hyperplanes are drawn from; "auto" for the least
-        that the rows allow.
+      measure: the measure on hyperplanes. "cube" is that of the paper, whose probabilities decrease
+        exponentially with the number of columns, so that float32 resolves no margin with ten
+        columns, and float64 none with thirty. "isotropic" draws a uniform direction and distance.
+        "auto" is "cube" for one or two columns and "isotropic" for more.
+      radius: R of the measure, half the width of the cube or the largest distance; "auto" for the
+        least that the rows allow.
       tolerance: the relative gap between the bounds at which the fit ends; None for the least that
         the float type allows.
       categorical: names or indices of columns whose numbers are categories.
@@ -107,6 +110,7 @@ class ExampleWeightsClassifier(VoteClassifier):
         self,
         *,
         penalty: Any = CV,
+        measure: str = AUTO,
         radius: Any = AUTO,
         tolerance: float | None = None,
         categorical: Any = (),
@@ -116,6 +120,7 @@ class ExampleWeightsClassifier(VoteClassifier):
         random_state: Any = None,
     ) -> None:
         self.penalty = penalty
+        self.measure = measure
         self.radius = radius
         self.tolerance = tolerance
         self.categorical = categorical
@@ -150,20 +155,24 @@ class ExampleWeightsClassifier(VoteClassifier):
             )
         penalty = options["penalty"]
         penalty = min(1.0, penalty / count) if self.penalty == CV else penalty
-        centre, radius = smallest_cube(points)
-        radius = radius if self.radius == AUTO else float(self.radius)
+        if self.measure not in MEASURES:
+            raise ValueError(f"measure is {self.measure!r}: expected one of {', '.join(MEASURES)}")
+        radius = None if self.radius == AUTO else float(self.radius)
+        kernel, centre = measure_for(points, self.measure, radius)
         missing = shared_size(count, least=_LEAST_ROWS, doubles_to=_ROWS_DOUBLE_TO) - count
         model = _fit(
             np.pad(points, ((0, missing), (0, 0)), mode="edge"),
             np.pad(signs, (0, missing), constant_values=1).astype(points.dtype),
             np.arange(count + missing) < count,
-            *(points.dtype.type(number) for number in (penalty, radius)),
+            points.dtype.type(penalty),
+            kernel,
             centre,
             self.tolerance,
         )
         if int(model.status) in (Status.INVALID_INPUT, Status.INFEASIBLE):
             raise ValueError(
-                f"penalty is {penalty:g} and radius {radius:g}: {explain(int(model.status))}"
+                f"penalty is {penalty:g} and radius {float(kernel.radius):g}:"
+                f" {explain(int(model.status))}"
             )
         return PointsVote(seen, jax.tree.map(np.asarray, model))
 
@@ -175,14 +184,14 @@ def _points(seen: Features, table: np.ndarray) -> np.ndarray:
 
 @jax.jit
 def _fit(
-    points: Any, labels: Any, mask: Any, penalty: Any, radius: Any, centre: Any, tolerance: Any
+    points: Any, labels: Any, mask: Any, penalty: Any, kernel: Any, centre: Any, tolerance: Any
 ) -> ExampleWeightModel:
     return example_weights.fit(
         points,
         labels,
         mask=mask,
         penalty=penalty,
-        radius=radius,
+        kernel=kernel,
         centre=centre,
         tolerance=tolerance,
     )

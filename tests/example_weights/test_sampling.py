@@ -16,6 +16,7 @@ CENTRE = np.array([0.5, -1.0], np.float32)
 FEATURES = np.concatenate([POINTS[:2], RNG.normal(size=(3, 2)), np.zeros((1, 2))]) + CENTRE
 KERNELS = {
     "hyperplanes": kernels.hyperplanes(5.0),
+    "isotropic hyperplanes": kernels.isotropic_hyperplanes(7.0),
     "central hyperplanes": kernels.central_hyperplanes(),
     "stumps": kernels.stumps([-4.0, -5.0], [4.0, 6.0]),
 }
