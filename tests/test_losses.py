@@ -15,7 +15,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 import jboost
 from jboost import losses, relaxations
 from jboost.base.status import Status
-from marks import slow_but
+from marks import slow, slow_but
 from test_relaxations import FACTORIES, least, random_margins, random_parameters, random_prior
 
 SIZE = 24
@@ -31,6 +31,8 @@ SMOOTH = (
     "ball3",
     "penalty1.5",
 )
+# relaxations with a number in units of the losses, the last one
+SCALED = ("penalty1", "penalty2", "penaltyinf", "entropy", "chi2penalty", "klpenalty", "penalty1.5")
 PARAMETERS = {
     "hard": (),
     "cap": (0.4,),
@@ -664,3 +666,66 @@ def test_losses_name_an_argument_of_a_wrong_kind():
 def test_group_dro_of_an_infinite_loss_is_infinite():
     found = losses.group_dro([math.inf, 1.0, 2.0], [0, 1, 1], 2, relaxations.hard_margin())
     assert found == math.inf
+
+
+# --- losses near the end of the float -------------------------------------------------------------
+
+HUGE = np.float32(2.0**126)  # the losses below reach 2.25e38
+
+
+@pytest.mark.parametrize(
+    # the scale of binary entropy is limited to 2^60
+    "name",
+    slow_but([name for name in PARAMETERS if name != "entropy"], "chi2ball"),
+)
+@pytest.mark.parametrize("smoothing", [slow(0.0), 0.125])
+def test_losses_near_the_end_of_the_float(name, smoothing):
+    """Value, weights and derivatives of both modes are those of losses of size 1, in units that
+    also multiply the smoothing and the scale of a penalty.
+    """
+    small = np.array([-2.5, 2.5, 1.625, 0.125], np.float32)
+    parameters = PARAMETERS[name]
+    large = parameters
+    if name in SCALED:
+        large = (*parameters[:-1], parameters[-1] * HUGE)
+
+    def solve(values, relaxation, strength, unit):
+        def of(values):
+            found = losses.solve_worst_case(values, relaxation, smoothing=strength)
+            return found.value / unit, found.example_weights
+
+        value, weights = of(values)
+        _, changes = jax.jvp(of, (values,), (unit * jnp.arange(4.0),))
+        gradient = jax.grad(losses.worst_case)(values, relaxation, smoothing=strength)
+        return value, weights, *changes, gradient
+
+    near = solve(jnp.asarray(small), relaxation_of(name, parameters), smoothing, 1.0)
+    far = solve(jnp.asarray(small * HUGE), relaxation_of(name, large), smoothing * HUGE, HUGE)
+    for one, other in zip(far, near, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", slow_but(SCALED, "chi2penalty"))
+def test_a_scale_that_is_lost_in_huge_losses_leaves_the_largest(name):
+    values = jnp.array([-3e38, 3e38, 2e38, 0.0], jnp.float32)
+    found = losses.solve_worst_case(values, relaxation_of(name, PARAMETERS[name]), smoothing=0.1)
+    assert int(found.status) == int(Status.OPTIMAL)
+    assert np.isfinite(np.asarray(found.example_weights)).all()
+    if name != "entropy":  # it caps the weights
+        np.testing.assert_allclose(found.value, 3e38, rtol=1e-6)
+
+
+def test_exponential_loss_has_derivatives_in_weights_of_0_and_at_infinite_margins():
+    dataset = jboost.make_dataset(
+        [[0.0], [1.0], [2.0]], [1, -1, 1], weights=[1.0, 0.0, 2.0], mask=[True, True, False]
+    )
+
+    def mean(weights, margins):
+        loss = losses.start_exponential(dataset._replace(weights=weights))
+        return losses.mean_exponential(losses.add_margins(loss, margins))
+
+    weights, margins = jnp.array([1.0, 0.0, 2.0]), jnp.array([0.5, jnp.inf, 0.0])
+    _, change = jax.jvp(mean, (weights, margins), (jnp.ones(3), jnp.ones(3)))
+    by_weights, by_margins = jax.grad(mean, argnums=(0, 1))(weights, margins)
+    assert np.isfinite([change, *by_weights, *by_margins]).all()
+    np.testing.assert_allclose(by_margins, [-np.exp(-0.5), 0, 0], rtol=1e-6)

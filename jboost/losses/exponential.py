@@ -39,7 +39,10 @@ def start_exponential(dataset: Dataset) -> ExponentialLoss:
     >>> example_weights(loss).tolist()
     [0.5, 0.5]
     """
-    return ExponentialLoss(jnp.log(boosting.initial_distribution(dataset)), jnp.full((), 4.0))
+    shares = boosting.initial_distribution(dataset)
+    # the inner `where` keeps the infinite slope at 0 out of derivatives
+    logs = jnp.where(shares > 0, jnp.log(jnp.where(shares > 0, shares, 1.0)), -jnp.inf)
+    return ExponentialLoss(logs, jnp.full((), 4.0))
 
 
 @derivatives.without("jboost.losses.certify_nothing_voted")

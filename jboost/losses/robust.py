@@ -8,6 +8,7 @@ Theorem 7, with margins of the opposite sign). Its gradient in the losses is the
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -21,7 +22,11 @@ from jboost.base.named_axis import AxisName
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.relaxations import envelope
-from jboost.relaxations.types import is_positive, positive
+from jboost.relaxations.types import Constraint, is_positive, positive
+
+# Larger losses are divided by a power of two, because squares of their sums may overflow float32.
+# Not by more than that, because derivatives in these units must not underflow.
+_LARGE = 2.0**40
 
 
 class WorstCase(NamedTuple):
@@ -180,9 +185,11 @@ def _solve(
     is_infinite = named_axis.any_true(is_counted & (wide == jnp.inf), axis_name)
     is_feasible = relaxation.is_feasible(prior, axis_name=axis_name)
     margins = -_cleaned(wide, is_counted)
+    unit = _unit_of(margins, relaxation, is_counted, axis_name)
+    margins, relaxation = margins / unit, _in_units(relaxation, unit)
     if strength is not None:
-        strength = _noticeable(strength, margins, is_counted, axis_name)
-    value = -envelope.minimum(relaxation, margins, strength, prior, axis_name)
+        strength = _noticeable(strength / unit, margins, is_counted, axis_name)
+    value = -unit * envelope.minimum(relaxation, margins, strength, prior, axis_name)
     found = envelope.minimiser(relaxation, margins, strength, prior, axis_name)
     is_fine = is_valid & is_feasible
     other = jnp.where(is_fine & is_infinite, jnp.inf, jnp.nan).astype(dtype)
@@ -206,6 +213,30 @@ def _prior_of(weights: Array, mask: Array, axis_name: AxisName) -> tuple[Array, 
     is_valid = ~broken & (total > 0) & (total < jnp.inf)
     equal = jnp.full_like(kept, 1 / named_axis.size(kept.shape[0], axis_name))
     return jnp.where(is_valid, kept / jnp.where(is_valid, total, 1.0), equal), is_valid
+
+
+def _unit_of(margins: Array, relaxation: Any, is_counted: Array, axis_name: AxisName) -> Array:
+    """A power of two [], 1 unless margins are so large that sums of squares may overflow; then the
+    largest is about _LARGE units. It is 1 for a relaxation of one's own, whose units are not known.
+    """
+    one = jnp.ones((), margins.dtype)
+    if not (isinstance(relaxation, Constraint) or hasattr(relaxation, "scale")):
+        return one
+    sizes = jnp.abs(jax.lax.stop_gradient(margins))
+    largest = named_axis.largest(sizes, is_counted, axis_name)
+    is_large = (largest > _LARGE) & (largest < jnp.inf)
+    return jnp.where(is_large, numerics.power_of_two_at_least(largest / _LARGE), one)
+
+
+def _in_units(relaxation: Any, unit: Array) -> Any:
+    """The relaxation f / unit of margins in these units. Constraints have none. A scale that is
+    lost in the rounding of the margins is raised to a number that divides them.
+    """
+    if not hasattr(relaxation, "scale"):
+        return relaxation
+    scale = jnp.asarray(relaxation.scale, unit.dtype)
+    least = jnp.where(unit > 1, jnp.finfo(unit.dtype).eps ** 2, 0.0)
+    return dataclasses.replace(relaxation, scale=jnp.maximum(scale / unit, least))
 
 
 def _noticeable(strength: Array, margins: Array, is_counted: Array, axis_name: AxisName) -> Array:
