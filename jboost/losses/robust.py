@@ -21,12 +21,30 @@ from jboost.base import check, labelled, meshes, named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import envelope
+from jboost.relaxations import (
+    BinaryEntropy,
+    ChiSquarePenalty,
+    KLPenalty,
+    NormPenalty,
+    envelope,
+)
+from jboost.relaxations.euclidean import EuclideanPenalty
+from jboost.relaxations.norms import AbsolutePenalty, LargestPenalty
 from jboost.relaxations.types import Constraint, is_positive, positive
 
 # Larger losses are divided by a power of two, because squares of their sums may overflow float32.
 # Not by more than that, because derivatives in these units must not underflow.
 _LARGE = 2.0**40
+# Relaxations whose field `scale` is in units of the losses, and which have no other such number.
+_SCALED = (
+    AbsolutePenalty,
+    BinaryEntropy,
+    ChiSquarePenalty,
+    EuclideanPenalty,
+    KLPenalty,
+    LargestPenalty,
+    NormPenalty,
+)
 
 
 class WorstCase(NamedTuple):
@@ -220,7 +238,7 @@ def _unit_of(margins: Array, relaxation: Any, is_counted: Array, axis_name: Axis
     largest is about _LARGE units. It is 1 for a relaxation of one's own, whose units are not known.
     """
     one = jnp.ones((), margins.dtype)
-    if not (isinstance(relaxation, Constraint) or hasattr(relaxation, "scale")):
+    if not isinstance(relaxation, (Constraint, *_SCALED)):
         return one
     sizes = jnp.abs(jax.lax.stop_gradient(margins))
     largest = named_axis.largest(sizes, is_counted, axis_name)
@@ -232,7 +250,7 @@ def _in_units(relaxation: Any, unit: Array) -> Any:
     """The relaxation f / unit of margins in these units. Constraints have none. A scale that is
     lost in the rounding of the margins is raised to a number that divides them.
     """
-    if not hasattr(relaxation, "scale"):
+    if not isinstance(relaxation, _SCALED):
         return relaxation
     scale = jnp.asarray(relaxation.scale, unit.dtype)
     least = jnp.where(unit > 1, jnp.finfo(unit.dtype).eps ** 2, 0.0)
