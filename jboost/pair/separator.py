@@ -266,7 +266,9 @@ def _optimal_separator(
         )
         centres, num_centres = sweep.list_centres(instance)
         bounds = sweep.bound_centres(instance, centres, num_centres, config)
-        best = visits.visit_centres(instance, centres, bounds, all_optima=all_optima, fat=fat)
+        best = visits.visit_centres(
+            instance, centres, bounds, config, all_optima=all_optima, fat=fat
+        )
         line = draw_line(
             instance,
             best,

@@ -1,8 +1,8 @@
 """The exact step in space: evaluates the axes that may be optimal one by one, and compares the
 margins of the optimal sets.
 
-The loop is that of `jboost.pair.sweep.visits`. An optimal set has a class at each support point of
-its own side, so that the loop finds every optimal set.
+An optimal set has a class at each support point of its own side, so that the loop finds every
+optimal set.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from jboost.base.types import Array
 from jboost.geometry import angular
 from jboost.pair.space import hulls
 from jboost.pair.space.axes import Axis, look_along
+from jboost.pair.space.enumeration import reach, visit_by_bound
 from jboost.pair.space.problem import Problem
 from jboost.pair.space.sweep import Axes
 from jboost.pair.sweep import look_around
-from jboost.pair.sweep.visits import Chosen, reach, visit_by_bound
+from jboost.pair.sweep.visits import Chosen
 from jboost.pair.types import Fat
 
 
@@ -94,7 +95,7 @@ def _open_classes(problem: Problem, centre: Array, second: Array) -> _Classes:
     order = loops.cond(
         problem.is_exact, angular.exact_half_turn_order, angular.half_turn_order, *arguments
     )
-    position = angular.positions(order)
+    position = angular.positions(order.index)
     sums = radial.start + jnp.cumsum(radial.steps[order.index])
     interval_ends = ~jnp.roll(order.joined, -1)
     both = jnp.where(

@@ -1,26 +1,39 @@
-"""The exact step of the sweep: evaluates the centres that may be optimal one by one. All
-comparisons are free of rounding errors.
+"""The exact step of the sweep: evaluates the centres that may be optimal. All comparisons of losses
+are free of rounding errors.
 
 The result is the separator set of largest margin among those of least weight (Boyarshinov and
 Magdon-Ismail 2005, Section 2.1 and Theorem 2.13). An optimal set has an open class at each of its
-support points, so that the loop finds every optimal set. One step of the loop evaluates one class
-that is optimal so far. There is no inner loop, which keeps `vmap` efficient.
+support points, so that the loop finds every optimal set.
+
+One step of the loop takes some centres and bounds the margins of all their classes
+(`jboost.pair.sweep.margins`). It computes the margin of one class, the one of largest bound. The
+next step takes the centres of largest bound, those without a bound first. The loop ends when no
+bound exceeds the best margin. Of thousands of classes that tie, it computes few margins. There is
+no inner loop, which keeps `vmap` efficient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import loops, numerics, reduce
-from jboost.base.types import Array, PyTree
+from jboost.base.types import Array
 from jboost.geometry import angular, hulls
-from jboost.pair.sweep.brackets import look_around
+from jboost.pair.sweep.brackets import Radial, SweepConfig, look_from, sorted_in_parts
 from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.margins import View, margin_bounds
 from jboost.pair.types import Fat
+
+# Margins that differ by less count as equal, in units of eps. The rounding errors of a margin and
+# of its bound are smaller than this.
+_TIED = 64
+# Centres of one step, as a part of all, and (centre, point) pairs, as a part of those of a chunk of
+# the sweep. A step should cost little, because the first steps compare with a small margin.
+_STEPS, _CHUNK_PARTS = 16, 4
 
 
 class Incumbent(NamedTuple):
@@ -33,26 +46,24 @@ class Incumbent(NamedTuple):
     normal: Array  # [2] in metric coordinates, points to the own side; 0 for a constant
 
 
-class _Enumeration(NamedTuple):
-    """The state of the loop: the rank of a centre by lower bound, the last class evaluated there,
-    and the best result so far.
-    """
+class Chosen(NamedTuple):
+    """A class whose separator is computed next."""
 
-    rank: Array  # [] int32
-    cursor: Array  # [] int32, -1 before the first class of a centre
-    best: PyTree
+    number: Array  # [] int32
+    loss: Array  # [] integer
+    floor: Array  # [] margins up to this one need not be computed exactly
 
 
-class _Classes(NamedTuple):
-    """All open classes through one centre, first those with the own class on the left, then those
-    with it on the right.
-    """
+class _Search(NamedTuple):
+    """The state of the loop: an entry for each centre, and the best result so far."""
 
-    losses: Array  # [2n] integer; the largest integer where there is no class
-    margin_bounds: Array  # [2n] upper bounds of the margin of the separator sets of each class
-    position: Array  # [n] int32, the position of each point in angular order
-    upper: Array  # [n] bool
-    off_centre: Array  # [n] bool
+    lower: Array  # [c] integer, a lower bound of the loss
+    # [c] an upper bound of the margins of the classes of least loss that are not evaluated
+    ceiling: Array
+    # [c] int32, the last class evaluated, whose bound is the ceiling; -1 if there is none
+    cursor: Array
+    gap: Array  # [c] for which the ceiling was computed, as in `margin_bounds`; -1 if it was not
+    best: Incumbent
 
 
 def best_constant(instance: Instance) -> Incumbent:
@@ -79,125 +90,157 @@ def class_weights(instance: Instance) -> tuple[Array, Array]:
 
 
 def visit_centres(
-    instance: Instance, centres: Array, bounds: Array, *, all_optima: bool, fat: Fat
+    instance: Instance,
+    centres: Array,
+    bounds: Array,
+    config: SweepConfig,
+    *,
+    all_optima: bool,
+    fat: Fat,
 ) -> Incumbent:
     """The exact optimum, from lower bounds of the loss around every centre.
 
     Args:
       instance: the problem.
       centres: [c] int32.
-      bounds: [c] integer.
+      bounds: [c] integer, the largest integer where there is no centre.
+      config: a resolved config.
       all_optima: compare the margins of all optimal separator sets, instead of taking the first.
       fat: "removed" or "flipped": margins without the misclassified points, or with their labels
         flipped.
     """
+    width, num_parts = _divide_steps(instance, centres, config) if all_optima else (1, 1)
 
-    def open_classes(centre: Array) -> _Classes:
-        return _open_classes(instance, centre)
-
-    def separate(centre: Array, classes: _Classes, chosen: Chosen) -> Incumbent:
-        return _fat_separator(instance, centre, classes, chosen, fat)
-
-    return visit_by_bound(
-        bounds, centres, open_classes, separate, best_constant(instance), all_optima=all_optima
-    )
-
-
-class Chosen(NamedTuple):
-    """A class whose separator is computed next."""
-
-    number: Array  # [] int32
-    loss: Array  # [] integer
-    floor: Array  # [] margins up to this one need not be computed exactly
-
-
-def visit_by_bound(
-    lower: Array,
-    places: Array,
-    open_classes: Callable[[Array], Any],
-    separate: Callable[[Array, Any, Chosen], PyTree],
-    start: PyTree,
-    *,
-    all_optima: bool,
-) -> PyTree:
-    """The best separator at c places, or `start` if none is better. Places are visited by
-    increasing lower bound of their loss.
-
-    Args:
-      lower: [c] integer, lower bounds of the losses.
-      places: [c] int32, the index of each place (a centre or an axis).
-      open_classes: place -> classes, a record with `losses` and `margin_bounds` [k]. The loss is
-        the largest integer where there is no class.
-      separate: (place, classes, chosen) -> the separator of the chosen class. If its margin is at
-        most the floor, the returned margin is any number up to the floor.
-      start: a separator with `loss`, `margin` and `is_constant`.
-      all_optima: compare the margins of all optimal separator sets, instead of taking the first.
-    """
-    lower, order = lax.sort((lower, places), num_keys=1)
-    capacity = order.shape[0]
-
-    def unfinished(state: _Enumeration) -> Array:
-        next_lower = numerics.take(lower, jnp.minimum(state.rank, capacity - 1))
-        worth_it = next_lower < state.best.loss
+    def step(search: _Search) -> _Search:
+        best = search.best
+        rank = _most_promising(search, width)
+        places = numerics.take(centres, rank)
+        views, losses = _open_classes(instance, places, num_parts)
+        none = jnp.iinfo(losses.dtype).max
+        losses = jnp.where((numerics.take(search.lower, rank) < none)[:, None], losses, none)
+        lower = reduce.least(losses)
+        loss = jnp.minimum(reduce.least(lower), best.loss)
+        improves = loss < best.loss
+        floor = jnp.where(improves | best.is_constant, 0, best.margin)
+        margins = jnp.full(losses.shape, jnp.inf, floor.dtype)
         if all_optima:
-            worth_it |= (next_lower == state.best.loss) & ~state.best.is_constant
-        return (state.rank < capacity) & worth_it
-
-    def visit(state: _Enumeration) -> _Enumeration:
-        place = numerics.take(order, jnp.minimum(state.rank, capacity - 1))
-        classes = open_classes(place)
-        loss, first, last = _promising(classes.losses, classes.margin_bounds, state)
-        size = classes.losses.shape[0]
-        found, improves = first < size, loss < state.best.loss
-        floor = jnp.where(found & ~improves, state.best.margin, jnp.where(found, -1, jnp.inf))
-        candidate = separate(place, classes, Chosen(jnp.minimum(first, size - 1), loss, floor))
-        better = found & (improves | (candidate.margin > state.best.margin))
-        best = loops.cond(better, lambda: candidate, lambda: state.best)
-        more = (last > first) & all_optima
-        return _Enumeration(
-            jnp.where(more, state.rank, state.rank + 1), jnp.where(more, first, -1), best
+            margins = _margins_left(instance, search, rank, places, views, 2 * floor)
+        ceiling, number = reduce.first_largest(jnp.where(losses == loss, margins, -jnp.inf))
+        highest, row = reduce.first_largest(ceiling)
+        found = highest > jnp.where(improves, -1, _least_gain(best))
+        chosen = Chosen(
+            numerics.take(number, row),
+            loss,
+            jnp.where(found, jnp.where(improves, -1, floor), jnp.inf),
+        )
+        view = jax.tree.map(lambda field: numerics.take(field.T, row), views)
+        candidate = _fat_separator(instance, numerics.take(places, row), view, chosen, fat)
+        better = found & (improves | (candidate.margin > best.margin))
+        cursor = jnp.where(found & (lax.iota(jnp.int32, width) == row), number, -1)
+        fields = zip(search[:-1], (lower, ceiling, cursor, 2 * floor), strict=True)
+        return _Search(
+            *(
+                field.at[rank].set(new, mode="promise_in_bounds", wrap_negative_indices=False)
+                for field, new in fields
+            ),
+            loops.cond(better, lambda: candidate, lambda: best),
         )
 
-    first = _Enumeration(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), start)
-    return loops.while_loop(unfinished, visit, first).best
+    def unfinished(search: _Search) -> Array:
+        is_open = search.lower < search.best.loss
+        if all_optima:
+            is_open |= (
+                (search.lower == search.best.loss)
+                & (search.ceiling > _least_gain(search.best))
+                & ~search.best.is_constant
+            )
+        return reduce.any_true(is_open)
+
+    return loops.while_loop(unfinished, step, _start(instance, bounds, all_optima)).best
 
 
-def _promising(
-    losses: Array, margin_bounds: Array, state: _Enumeration
-) -> tuple[Array, Array, Array]:
-    """The least loss of the classes [k] of a place that may improve on the best separator, and the
-    first and the last class with this loss.
+def _divide_steps(instance: Instance, centres: Array, config: SweepConfig) -> tuple[int, int]:
+    """The number of centres of a step, and the number of parts in which they are sorted."""
+    assert config.chunk_pairs is not None
+    assert config.parallel_sorts is not None
+    num_points = instance.live.shape[0]
+    width = max(
+        1, min(centres.shape[0] // _STEPS, config.chunk_pairs // (_CHUNK_PARTS * num_points))
+    )
+    num_parts = min(width, config.parallel_sorts)
+    return width // num_parts * num_parts, num_parts
 
-    If there is no such class, the first number is at least k and the last one is negative.
+
+def _start(instance: Instance, bounds: Array, all_optima: bool) -> _Search:
+    real = instance.metric.dtype
+    # Neighbouring centres often have similar margins. Different ceilings spread the first steps.
+    unknown = jnp.full(bounds.shape, jnp.inf, real)
+    if all_optima:
+        unknown = numerics.spread(bounds.shape[0], real) * (jnp.finfo(real).max / 4)
+    return _Search(
+        bounds,
+        unknown,
+        jnp.full(bounds.shape, -1, jnp.int32),
+        jnp.full(bounds.shape, -1, real),
+        best_constant(instance),
+    )
+
+
+def _most_promising(search: _Search, width: int) -> Array:
+    """The ranks [w] of the centres of least bound of the loss, and then of largest ceiling."""
+    rank = lax.iota(jnp.int32, search.lower.shape[0])
+    return lax.sort((search.lower, -search.ceiling, rank), num_keys=3)[2][:width]
+
+
+def _least_gain(best: Incumbent) -> Array:
+    """The margin that a class must exceed."""
+    return best.margin * (1 + _TIED * float(jnp.finfo(best.margin.dtype).eps))
+
+
+def _open_classes(instance: Instance, places: Array, num_parts: int) -> tuple[View, Array]:
+    """The points around centres [w] in exact order, fields [w, ...], and the losses [w, 2n] of all
+    open classes: first those with the own class on the left, then those with it on the right. The
+    loss is the largest integer where there is no class.
     """
-    size, best = losses.shape[0], state.best
-    number = lax.iota(jnp.int32, size)
-    ties = (losses == best.loss) & (margin_bounds > best.margin) & (number > state.cursor)
-    is_promising = (losses < best.loss) | ties
-    loss = jnp.where(is_promising, losses, jnp.iinfo(losses.dtype).max)
-    order, reverse = jnp.where(is_promising, number, size), jnp.where(is_promising, -number, 1)
-    (least, first), (_, last) = reduce.lexicographic_leasts((loss, order), (loss, reverse))
-    return least, first, -last
+    at = numerics.take(instance.points, places)
+    rounds = jax.vmap(look_from, in_axes=(None, 1))(instance, at)
+    radial = rounds.radial
+    quick = jax.vmap(angular.read_order)(sorted_in_parts(rounds, num_parts).keys)
+    order = loops.cond(
+        instance.on_grid | ~reduce.any_true(quick.joined, axis=(0, 1)),
+        lambda: quick,
+        lambda: jax.vmap(angular.exact_half_turn_order, in_axes=(None, 1, 0))(
+            instance.points, at, radial.off_centre
+        ),
+    )
+    ends = jnp.append(~order.joined[:, 1:], jnp.ones_like(places[:, None], bool), axis=1)
+
+    def losses_of(radial: Radial, index: Array, ends: Array) -> Array:
+        sums = radial.start + jnp.cumsum(numerics.take(radial.steps, index))
+        both = jnp.stack([sums, radial.total - sums]) + radial.at_centre
+        exists = ends & numerics.take(radial.off_centre, index)
+        return jnp.where(exists, both, jnp.iinfo(both.dtype).max).reshape(-1)
+
+    upper = jax.vmap(lambda at: angular.is_upper(*(instance.points - at[:, None])), in_axes=1)(at)
+    return (
+        View(order.index, ends, upper, radial.off_centre),
+        jax.vmap(losses_of)(radial, order.index, ends),
+    )
 
 
-def _open_classes(instance: Instance, centre: Array) -> _Classes:
-    at = numerics.take(instance.points, centre)
-    radial = look_around(instance, at)
-    order = angular.exact_half_turn_order(instance.points, at, radial.off_centre)
-    position = angular.positions(order)
-    losses = radial.start + jnp.cumsum(numerics.take(radial.steps, order.index))
-    ends = jnp.append(~order.joined[1:], True)
-    none = jnp.iinfo(losses.dtype).max
-    both = jnp.stack([losses, radial.total - losses]) + radial.at_centre
-    upper = angular.is_upper(*(instance.points - at[:, None]))
-    other = instance.live & ~instance.own & radial.off_centre
-    squared = numerics.take(
-        jnp.where(other, _squared_distances(instance, centre), jnp.inf), order.index
+def _margins_left(
+    instance: Instance, search: _Search, rank: Array, places: Array, views: View, gap: Array
+) -> Array:
+    """Upper bounds [w, 2n] of the margins of all classes around some centres, -inf for the classes
+    that are evaluated.
+    """
+    margins = jax.vmap(margin_bounds, in_axes=(None, 0, 0, None))(instance, places, views, gap)
+    ceiling, cursor, old_gap = (
+        numerics.take(field, rank)[:, None] for field in (search.ceiling, search.cursor, search.gap)
     )
-    bounds = reach(squared, numerics.take(upper, order.index))
-    return _Classes(
-        jnp.where(ends, both, none).reshape(-1), bounds, position, upper, radial.off_centre
-    )
+    number = lax.broadcasted_iota(jnp.int32, margins.shape, 1)
+    is_before = (margins > ceiling) | ((margins == ceiling) & (number <= cursor))
+    return jnp.where((old_gap == gap) & is_before, -jnp.inf, margins)
 
 
 def _squared_distances(instance: Instance, centre: Array) -> Array:
@@ -205,32 +248,17 @@ def _squared_distances(instance: Instance, centre: Array) -> Array:
     return dx * dx + dy * dy
 
 
-def reach(squared: Array, upper: Array) -> Array:
-    """An upper bound [2n] of the margin of each class: half the distance from the centre to the
-    nearest point of the other class that the class classifies correctly, rounded up.
-
-    The bound holds because the centre itself is kept. With the own class on the left, a class keeps
-    the upper points that the line has passed and the lower points that it has not passed. With the
-    own class on the right it keeps the others.
-    """
-    halves = jnp.where(upper[None] == jnp.array([[True], [False]]), squared[None], jnp.inf)
-    passed, ahead = lax.cummin(jnp.stack([halves, halves[::-1, ::-1]]), axis=2)
-    ahead = jnp.pad(ahead[:, -2::-1], ((0, 0), (0, 1)), constant_values=jnp.inf)
-    slack = 1 + 16 * jnp.finfo(squared.dtype).eps
-    return jnp.sqrt(jnp.minimum(passed, ahead)).reshape(-1) * (slack / 2)
-
-
 def _fat_separator(
-    instance: Instance, centre: Array, classes: _Classes, chosen: Chosen, fat: Fat
+    instance: Instance, centre: Array, view: View, chosen: Chosen, fat: Fat
 ) -> Incumbent:
     """The bisector of the hulls on the two sides of one open class. If its margin is at most the
     floor, the returned margin is any number up to the floor.
     """
     size = instance.own.shape[0]
     own_on_right, rank = chosen.number >= size, chosen.number % size
-    passed = classes.position <= rank
-    on_left = classes.upper != passed
-    on_own_side = jnp.where(classes.off_centre, on_left != own_on_right, True)
+    passed = angular.positions(view.index) <= rank
+    on_left = view.upper != passed
+    on_own_side = jnp.where(view.off_centre, on_left != own_on_right, True)
     kept = instance.live & (on_own_side == instance.own)
     counted = instance.live if fat == "flipped" else kept
     own_side, other_side = counted & on_own_side, counted & ~on_own_side
