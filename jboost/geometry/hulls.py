@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -27,15 +26,10 @@ class HullDistance(NamedTuple):
     distance: Array  # []
 
 
-class _Vector(NamedTuple):
-    x: Wide
-    y: Wide
-
-
 class _Nearest(NamedTuple):
     """The point nearest to the origin in two simplices of the Minkowski difference."""
 
-    normal: _Vector  # [] from the origin to this point, of any length
+    normal: Wide  # [2] from the origin to this point, of any length
     distance: Array  # [] its distance, an upper bound of the distance of the hulls
     touched: Array  # [2] int32, the corner at which the normal touches the simplex
     other: Array  # [2] int32, the other corner
@@ -87,7 +81,7 @@ def hull_distance(
         """
         (first, drop), (second, other_drop) = _support(points, in_first, in_second, nearest)
         gain = -exact.wide_add(drop, other_drop).hi
-        size = jnp.abs(nearest.normal.x.hi) * reach[0] + jnp.abs(nearest.normal.y.hi) * reach[1]
+        size = _total(jnp.abs(nearest.normal.hi) * reach)
         return jnp.minimum(jnp.stack([first, second]), last), gain > size * _RELATIVE_PROGRESS[
             points.dtype.itemsize
         ]
@@ -102,12 +96,11 @@ def hull_distance(
         return _Search(simplices, nearest, improves)
 
     corner = jnp.stack(start)
-    nothing = Wide(jnp.zeros((), points.dtype), jnp.zeros((), points.dtype))
-    begin = _Nearest(_Vector(nothing, nothing), nothing.hi, corner, corner)
+    nothing = jnp.zeros(2, points.dtype)
+    begin = _Nearest(Wide(nothing, nothing), nothing[0], corner, corner)
     search = _Search(jnp.broadcast_to(corner, (2, 2, 2)), begin, jnp.ones((), bool))
     search, _ = loops.bounded_loop(step, lambda s: s.moving, search, max_checks=_MAX_STEPS)
-    normal, distance, *_ = search.nearest
-    return HullDistance(jnp.stack([normal.x.hi, normal.y.hi]), distance)
+    return HullDistance(search.nearest.normal.hi, search.nearest.distance)
 
 
 def _support(
@@ -119,13 +112,8 @@ def _support(
     The heights of the second set are negated, so both are at most 0. They are inf for an empty set.
     """
     origin = numerics.take(points, nearest.touched)
-    offsets = _Vector(
-        *(
-            exact.wide_difference(points[axis], jnp.where(in_first, *origin[axis]))
-            for axis in range(2)
-        )
-    )
-    height = _dot(nearest.normal, offsets)
+    offsets = exact.wide_difference(points, jnp.where(in_first[None], origin[:, :1], origin[:, 1:]))
+    height = _dot(Wide(*(part[:, None] for part in nearest.normal)), offsets)
     height = exact.wide_where(in_first, height, exact.wide_negative(height))
     return exact.wide_leasts(height, in_first, in_second)
 
@@ -133,39 +121,39 @@ def _support(
 def _nearest(points: Array, simplices: Array) -> _Nearest:
     """The nearest point to the origin in two simplices [2, 2, 2]; in the first one if they tie."""
     ends = numerics.take(points, simplices)
-    corners = [exact.wide_difference(ends[axis, ..., 0], ends[axis, ..., 1]) for axis in range(2)]
-    a, b = (
-        _Vector(*(Wide(part.hi[:, corner], part.lo[:, corner]) for part in corners))
-        for corner in range(2)
-    )
-    edge = _Vector(
-        exact.wide_add(b.x, exact.wide_negative(a.x)), exact.wide_add(b.y, exact.wide_negative(a.y))
-    )
-    across = _Vector(exact.wide_negative(edge.y), edge.x)
-    height = _dot(a, across).hi
-    at_a, at_b = _dot(a, edge).hi >= 0, _dot(b, edge).hi <= 0
-    inner = jax.tree.map(lambda part: jnp.where(height < 0, -part, part), across)
-    normal = jax.tree.map(
-        lambda first, second, between: jnp.where(at_a, first, jnp.where(at_b, second, between)),
-        a,
-        b,
-        inner,
-    )
-    length = jnp.sqrt(normal.x.hi * normal.x.hi + normal.y.hi * normal.y.hi)
+    corners = exact.wide_difference(ends[..., 0], ends[..., 1])
+    a, b = (Wide(*(part[..., corner] for part in corners)) for corner in range(2))
+    edge = exact.wide_add(b, exact.wide_negative(a))
+    across = Wide(*(jnp.stack([-part[1], part[0]]) for part in edge))
+    # products with one another, for both simplices
+    height, along_a, along_b = _dot(_stacked(a, a, b), _stacked(across, edge, edge)).hi
+    at_a, at_b = along_a >= 0, along_b <= 0
+    normal = exact.wide_where(height < 0, exact.wide_negative(across), across)
+    normal = exact.wide_where(at_a, a, exact.wide_where(at_b, b, normal))
+    length = jnp.sqrt(_total(normal.hi * normal.hi))
     distance = jnp.where(at_a | at_b, length, numerics.safe_divide(jnp.abs(height), length))
     number, is_second = lax.iota(jnp.int32, 2), (~at_a & at_b).astype(jnp.int32)
-    parts, structure = jax.tree.flatten(normal)
-    distance, chosen, touched, *parts = reduce.lexicographic_least(
-        distance, number, carried=[is_second, *parts]
-    )
+    distance, chosen, touched = reduce.lexicographic_least(distance, number, carried=[is_second])
     chosen_corners = simplices[chosen]
     return _Nearest(
-        jax.tree.unflatten(structure, parts),
+        Wide(*(numerics.take(part, chosen) for part in normal)),
         distance,
         chosen_corners[touched],
         chosen_corners[1 - touched],
     )
 
 
-def _dot(a: _Vector, b: _Vector) -> Wide:
-    return exact.wide_add(exact.wide_multiply(a.x, b.x), exact.wide_multiply(a.y, b.y))
+def _stacked(*vectors: Wide) -> Wide:
+    """Vectors [2, ...] stacked behind their first axis, [2, k, ...]."""
+    return Wide(*(jnp.stack(parts, axis=1) for parts in zip(*vectors, strict=True)))
+
+
+def _total(parts: Array) -> Array:
+    """The sum of two parts [2, ...]."""
+    return parts[0] + parts[1]
+
+
+def _dot(a: Wide, b: Wide) -> Wide:
+    """The scalar products [...] of vectors [2, ...]."""
+    products = exact.wide_multiply(a, b)
+    return exact.wide_add(*(Wide(*(part[axis] for part in products)) for axis in range(2)))

@@ -2,14 +2,15 @@
 
 A separator set of margin g keeps its points outside a strip of width 2 g. Let one edge of the strip
 turn around the centre, an own point. A kept point of the other class must be at least 2 g away from
-the line. At distance r it therefore excludes all directions of the line within asin(2 g / r) of its
-own direction. What the kept points leave of the interval of a class is the interval of directions
-of strips of this width. If nothing is left, the margin is less than g. Else the two points that end
-the interval are kept, and the distance between them and the centre is an upper bound of twice the
-margin. It is the distance of the hulls if g is close to the margin.
+this edge. At distance r it therefore excludes all directions within asin(2 g / r) of its own one.
+If the kept points exclude all directions of a class, its margin is less than g. Else the points
+that exclude the most on both sides, and the own point next to the line, bound the margin: it is at
+most half of the distance between the own points and the others among these. For g close to the
+margin these points are usually the support points, and the bound is the margin.
 
-The interval follows from running maxima in the angular order (Boyarshinov and Magdon-Ismail 2005,
-Section 2.4, keep hulls in a tree instead). Rounding makes every bound larger.
+The directions are excluded by running maxima over the angular order, for all classes at once. This
+replaces the hierarchical hulls of Boyarshinov and Magdon-Ismail (2005), Section 2.4. Rounding makes
+every bound larger.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from jboost.base import numerics, reduce
 from jboost.base.types import Array
 from jboost.pair.sweep.instance import Instance
 
-# Angles are numbers in [0, 4) for a full turn, see `_full_turn`. Sums of two are rounded by at most
-# this many units of eps.
-_ANGLE_ERROR = 32
-# Relative errors of squared lengths and of distances, in units of eps. More than they can be.
+# Angles are numbers from -4 to 8, see `_full_turn`. Their rounding errors are less than this many
+# units of eps.
+_ANGLE_ERROR = 64
+# Relative errors of squared lengths and of distances are less than this many units of eps.
 _LENGTH_ERROR = 16
 
 
@@ -34,28 +35,30 @@ class View(NamedTuple):
     """The points around a centre in exact angular order."""
 
     index: Array  # [n] int32, the points in angular order; those that are not around it come last
-    # [n] bool, by angular order: the last points of runs of one direction, before an open class
-    ends: Array
     upper: Array  # [n] bool, see `jboost.geometry.angular.is_upper`
     off_centre: Array  # [n] bool, live and not at the centre
 
 
-class _Turns(NamedTuple):
-    """The 2n events of a line that makes a full turn, with the own class on its left."""
+class _Events(NamedTuple):
+    """The 2n events of a line that makes a full turn, with the own class on its left. Each event is
+    followed by a class.
+    """
 
     point: Array  # [2n] int32
     angle: Array  # [2n] of the line
-    moves_right: Array  # [2n] bool, the point is on the right of the line from here on
-    following: Array  # [2n] int32, the event after this one
-    is_last: Array  # [2n] bool, the last event of a half turn
+    next_angle: Array  # [2n]
+    # [2n] int32, an own point that the class keeps and that ends the interval of its directions, at
+    # the beginning and at the end; the centre if there is none
+    own_begin: Array
+    own_end: Array
+    shows_other: Array  # [2n] bool, a point of the other class is kept for half a turn from here on
 
 
 class _Limit(NamedTuple):
-    """The directions at which strips of each class begin or end, and the points that limit them."""
+    """The strongest limit that kept points of the other class set to the directions of classes."""
 
-    angle: Array  # [2n]
-    point: Array  # [2n] int32
-    is_own: Array  # [2n] bool
+    angle: Array  # [2n] infinite if there is no such point
+    place: Array  # [2n] int32, the event of the point; negative if it is of the turn before
 
 
 def margin_bounds(instance: Instance, centre: Array, view: View, gap: Array) -> Array:
@@ -66,20 +69,28 @@ def margin_bounds(instance: Instance, centre: Array, view: View, gap: Array) -> 
       instance: the problem.
       centre: [] int32.
       view: the points around the centre.
-      gap: [] not negative. If the margin of a class is less than half of this, its bound may be
-        -inf.
+      gap: [] not negative. The bound is -inf where the margin is certainly less than half of this.
     """
     offset = instance.metric - numerics.take(instance.metric, centre)[:, None]
-    turns = _turn(offset, view)
-    begin, end = _limits(instance, offset, view, turns, gap)
+    angle, first, last = _shadows(offset, gap)
+    events = _turn(instance, centre, view, angle)
+    begin, end = _limits(events, first, last)
     error = _ANGLE_ERROR * jnp.finfo(offset.dtype).eps
-    starts, stops = _own_limits(instance, turns, centre)
-    low = _narrower(begin, starts, begin.angle - error > starts.angle)
-    high = _narrower(end, stops, end.angle + error < stops.angle)
-    distance = _distance(instance.metric, centre, low, high)
-    is_met = begin.angle - error <= jnp.minimum(end.angle, stops.angle) + error
-    is_met &= starts.angle - error <= end.angle + error
-    return jnp.where(is_met, distance / 2, -jnp.inf)
+    is_met = (
+        jnp.maximum(begin.angle, events.angle) <= jnp.minimum(end.angle, events.next_angle) + error
+    )
+    is_first = end.angle - events.angle <= events.next_angle - begin.angle
+    is_first = jnp.where(events.own_begin == centre, False, is_first | (events.own_end == centre))
+    own = jnp.where(is_first, events.own_begin, events.own_end)
+    size = view.index.shape[0]
+    number = lax.iota(jnp.int32, 2 * size)
+    place = jnp.stack([begin.place, end.place])
+    is_kept = (place > number[None] - size) & (place <= number[None])
+    # a point that is not kept is replaced by the other one
+    place = jnp.where(is_kept, place, place[::-1])
+    others = numerics.take(events.point, jnp.where(place < 0, place + 2 * size, place))
+    distance = _distance(instance.metric, centre, own, *others)
+    return jnp.where(is_met, jnp.where(is_kept[0] | is_kept[1], distance / 2, jnp.inf), -jnp.inf)
 
 
 def _full_turn(x: Array, y: Array) -> Array:
@@ -88,133 +99,110 @@ def _full_turn(x: Array, y: Array) -> Array:
     return jnp.where((y > 0) | ((y == 0) & (x > 0)), 1 - share, 3 + share)
 
 
-def _turn(offset: Array, view: View) -> _Turns:
-    size = view.index.shape[0]
-    count = reduce.count(view.off_centre)
-    number = lax.iota(jnp.int32, 2 * size)
-    is_first_half = number < size
-    rank = jnp.where(is_first_half, number, number - size)
-    point = numerics.take(view.index, rank)
-    angle = _full_turn(*offset)
-    angle = jnp.where(view.upper, angle, angle - 2)
-    upper = numerics.take(view.upper, point)
-    is_last = rank == count - 1
-    return _Turns(
-        point,
-        numerics.take(angle, point) + jnp.where(is_first_half, 0, 2),
-        upper == is_first_half,
-        jnp.where(
-            is_last, jnp.where(is_first_half, size, 0), jnp.minimum(number + 1, 2 * size - 1)
-        ),
-        is_last,
-    )
-
-
-def _limits(
-    instance: Instance, offset: Array, view: View, turns: _Turns, gap: Array
-) -> tuple[_Limit, _Limit]:
-    """The limits that the kept points of the other class set to strips of width `gap`.
-
-    A point is kept from the event at which it moves to the right on, for half a turn. Points that
-    are kept earlier or later set limits outside of the class. Hence the first limit is a maximum
-    over all earlier events, and the second one a minimum over the events from half a turn ago on.
+def _shadows(offset: Array, gap: Array) -> tuple[Array, Array, Array]:
+    """The direction of each point [n], and the first and the last direction of a line through the
+    centre that keeps the point on its right, at a distance of at least `gap`. For a point nearer to
+    the centre these two are equal, as if `gap` were its distance.
     """
-    size = view.index.shape[0]
-    other = instance.live & ~instance.own & view.off_centre
-    first, last = (
-        jnp.where(turns.moves_right & numerics.take(other, turns.point), part, fill)
-        for part, fill in zip(
-            (numerics.take(limit, turns.point) for limit in _shadow(offset, gap)),
-            (-jnp.inf, jnp.inf),
-            strict=True,
-        )
-    )
-    both = jnp.stack([first, -last[::-1]])
-    largest = lax.cummax(both, axis=1)
-    place = lax.cummax(
-        jnp.where(both == largest, lax.broadcasted_iota(jnp.int32, both.shape, 1), 0), axis=1
-    )
-    point = jnp.stack(
-        [numerics.take(turns.point, place[0]), numerics.take(turns.point[::-1], place[1])]
-    )
-    begin = _largest(largest[0], point[0], largest[0, -1] - 4, point[0, -1])
-    # suffixes that begin after the first, second, ... event of the half turn before a class
-    least, its_point = -largest[1, ::-1], point[1, ::-1]
-    least_after = jnp.append(least[1:], jnp.inf)
-    point_after = jnp.append(its_point[1:], 0)
-    before = _largest(4 - least_after[size:], point_after[size:], -least[0], its_point[0])
-    angle = jnp.concatenate([-before[0], least_after[:size]])
-    nobody = jnp.zeros(2 * size, bool)
-    return _Limit(*begin, nobody), _Limit(
-        angle, jnp.concatenate([before[1], point_after[:size]]), nobody
-    )
-
-
-def _largest(value: Array, point: Array, other: Array, other_point: Array) -> tuple[Array, Array]:
-    return jnp.maximum(value, other), jnp.where(value >= other, point, other_point)
-
-
-def _shadow(offset: Array, gap: Array) -> tuple[Array, Array]:
-    """The ends of the directions [n] of a directed line through the centre that keeps each point on
-    its right, at a distance of at least `gap`.
-    """
-    x, y = offset
-    squared = x * x + y * y
+    squared = offset[0] * offset[0] + offset[1] * offset[1]
     slack = 1 + _LENGTH_ERROR * jnp.finfo(offset.dtype).eps
     squared_along = squared * slack - gap * gap
     along = jnp.sqrt(jnp.maximum(squared_along, 0))
-    angle = _full_turn(x, y)
-    first = _full_turn(along * x - gap * y, gap * x + along * y)
-    last = _full_turn(along * x + gap * y, along * y - gap * x)
-    is_far = squared_along >= 0
+    # turned by nothing, to the left, and to the right
+    along = jnp.stack([jnp.ones_like(along), along, along])
+    across = (gap * jnp.array([0.0, 1, -1], offset.dtype))[:, None]
+    x, y = offset[:, None]
+    angle, first, last = _full_turn(along * x - across * y, along * y + across * x)
     return (
-        jnp.where(is_far, first + jnp.where(first < angle - 2, 4, 0), jnp.inf),
-        jnp.where(is_far, last + jnp.where(last > angle + 2, -2, 2), -jnp.inf),
+        angle,
+        first + jnp.where(first < angle - 2, 4, 0),
+        last + jnp.where(last > angle + 2, -2, 2),
     )
 
 
-def _own_limits(instance: Instance, turns: _Turns, centre: Array) -> tuple[_Limit, _Limit]:
-    """The ends of the intervals of the classes. Their points are the kept own points at these ends,
-    or the centre if the point at an end is not one.
+def _turn(instance: Instance, centre: Array, view: View, angle: Array) -> _Events:
+    size = view.index.shape[0]
+    is_first_half = lax.iota(jnp.int32, 2 * size) < size
+    point = jnp.tile(view.index, 2)
+    upper, own, around = (
+        numerics.take(field, point) for field in (view.upper, instance.own, view.off_centre)
+    )
+    moves_right = upper == is_first_half
+    angle = numerics.take(angle, point) + jnp.where(moves_right, 0, jnp.where(upper, 2, -2))
+    # The end of each half turn is followed by its beginning, seen from the other side.
+    begins = view.index[0]
+    is_end = ~jnp.append(around[1:], False) | (lax.iota(jnp.int32, 2 * size) == size - 1)
+    next_point = jnp.where(is_end, begins, jnp.roll(point, -1))
+    next_right = jnp.where(
+        is_end, ~(view.upper[begins] == is_first_half), jnp.roll(moves_right, -1)
+    )
+    next_angle = jnp.where(is_end, angle[0] + jnp.where(is_first_half, 2, 4), jnp.roll(angle, -1))
+    return _Events(
+        point,
+        angle,
+        next_angle,
+        jnp.where(own & ~moves_right, point, centre),
+        jnp.where(numerics.take(instance.own, next_point) & next_right, next_point, centre),
+        moves_right & ~own & around,
+    )
+
+
+def _limits(events: _Events, first: Array, last: Array) -> tuple[_Limit, _Limit]:
+    """The limits of the directions of each class, from the directions [n] of each point.
+
+    A kept point of the other class has its event in the half turn before the class. Points with
+    earlier events limit directions before the class, and those with later events directions behind
+    it. Hence the first limit is a maximum over all events before the class, and the second one a
+    minimum over all events from half a turn before the class on.
     """
-    own = numerics.take(instance.own, turns.point)
-    following = turns.following
-    next_point = numerics.take(turns.point, following)
-    keeps_next = numerics.take(own & turns.moves_right, following)
-    next_angle = numerics.take(turns.angle, following) + jnp.where(
-        turns.is_last & (following == 0), 4, 0
+    num_events = events.point.shape[0]
+    size = num_events // 2
+    both = jnp.where(
+        events.shows_other[None],
+        jnp.stack([numerics.take(first, events.point), -numerics.take(last, events.point)]),
+        -jnp.inf,
     )
-    is_own = jnp.ones_like(own)
-    return (
-        _Limit(turns.angle, jnp.where(own & ~turns.moves_right, turns.point, centre), is_own),
-        _Limit(next_angle, jnp.where(keeps_next, next_point, centre), is_own),
+    both = jnp.stack([both[0], both[1, ::-1]])
+    largest = lax.cummax(both, axis=1)
+    number = lax.iota(jnp.int32, num_events)[None]
+    place = lax.cummax(jnp.where(both == largest, number, 0), axis=1)
+    # before each event and in the turn before
+    begin = _larger(largest[0], place[0], largest[0, -1] - 4, place[0, -1] - num_events)
+    # from the event behind each event on
+    after = jnp.append(largest[1, -2::-1], -jnp.inf)
+    place_after = num_events - 1 - jnp.append(place[1, -2::-1], 0)
+    end = _larger(
+        jnp.concatenate([after[size:] + 4, after[:size]]),
+        jnp.concatenate([place_after[size:] - num_events, place_after[:size]]),
+        jnp.where(number[0] < size, largest[1, -1], -jnp.inf),
+        num_events - 1 - place[1, -1],
     )
+    return begin, _Limit(-end.angle, end.place)
 
 
-def _narrower(other: _Limit, own: _Limit, is_narrower: Array) -> _Limit:
-    return _Limit(
-        *(jnp.where(is_narrower, mine, theirs) for mine, theirs in zip(other, own, strict=True))
-    )
+def _larger(angle: Array, place: Array, other: Array, other_place: Array) -> _Limit:
+    return _Limit(jnp.maximum(angle, other), jnp.where(angle >= other, place, other_place))
 
 
-def _distance(metric: Array, centre: Array, low: _Limit, high: _Limit) -> Array:
-    """The distance [2n], rounded up, between the own points and the others among the centre and two
-    points of each class. It is inf if there are no others.
+def _distance(metric: Array, centre: Array, own: Array, first: Array, last: Array) -> Array:
+    """The distance [2n], rounded up, between two segments that do not intersect: from the centre to
+    a point, and between two other points.
     """
-    at = numerics.take(metric, centre)[:, None]
-    first, second = numerics.take(metric, low.point), numerics.take(metric, high.point)
-    # the sides of a triangle, and their squared lengths
-    p, q, r = first - at, second - at, second - first
+    a = jnp.broadcast_to(numerics.take(metric, centre)[:, None], (2, *own.shape))
+    b, c, d = (numerics.take(metric, point) for point in (own, first, last))
+    # the triangles of a point and a segment, as sides from the point and along the segment
+    corner, start, end = (
+        jnp.stack(points, axis=1) for points in ((a, b, c, d), (c, c, a, a), (d, d, b, b))
+    )
+    p, q, r = start - corner, end - corner, end - start
     pp, qq, rr = (side[0] * side[0] + side[1] * side[1] for side in (p, q, r))
-    base = jnp.where(low.is_own, pp, jnp.where(high.is_own, qq, rr))
-    left, right = jnp.where(low.is_own, rr, pp), jnp.where(high.is_own, rr, qq)
     # The product of the two shortest sides has the least rounding error.
-    a = jnp.where((pp >= qq) & (pp >= rr), q, p)
-    b = jnp.where((rr > pp) & (rr > qq), q, r)
-    one, other = a[0] * b[1], a[1] * b[0]
+    left = jnp.where(((pp >= qq) & (pp >= rr))[None], q, p)
+    right = jnp.where(((rr > pp) & (rr > qq))[None], q, r)
+    products = left * right[::-1]
     relative = _LENGTH_ERROR * jnp.finfo(metric.dtype).eps
-    area = jnp.abs(one - other) + (jnp.abs(one) + jnp.abs(other)) * relative
-    is_inside = jnp.abs(left - right) < base - relative * (left + right)
-    height = numerics.safe_divide(area, jnp.sqrt(base))
-    distance = jnp.where(is_inside, height, jnp.sqrt(jnp.minimum(left, right))) * (1 + relative)
-    return jnp.where(low.is_own & high.is_own, jnp.inf, distance)
+    area = jnp.abs(products[0] - products[1])
+    is_beside = jnp.abs(pp - qq) < rr - relative * (pp + qq)
+    height = numerics.safe_divide(area, jnp.sqrt(rr))
+    distance = jnp.where(is_beside, height, jnp.sqrt(jnp.minimum(pp, qq)))
+    return reduce.least(distance, axis=0) * (1 + relative)

@@ -223,7 +223,7 @@ def _open_classes(instance: Instance, places: Array, num_parts: int) -> tuple[Vi
 
     upper = jax.vmap(lambda at: angular.is_upper(*(instance.points - at[:, None])), in_axes=1)(at)
     return (
-        View(order.index, ends, upper, radial.off_centre),
+        View(order.index, upper, radial.off_centre),
         jax.vmap(losses_of)(radial, order.index, ends),
     )
 
