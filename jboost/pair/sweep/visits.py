@@ -25,7 +25,7 @@ from jboost.base.types import Array
 from jboost.geometry import angular, hulls
 from jboost.pair.sweep.brackets import Radial, SweepConfig, look_from, sorted_in_parts
 from jboost.pair.sweep.instance import Instance
-from jboost.pair.sweep.margins import View, margin_bounds
+from jboost.pair.sweep.margins import View, limit_strips, margin_bounds
 from jboost.pair.types import Fat
 
 # Margins that differ by less count as equal, in units of eps. The rounding errors of a margin and
@@ -122,10 +122,12 @@ def visit_centres(
         loss = jnp.minimum(reduce.least(lower), best.loss)
         improves = loss < best.loss
         floor = jnp.where(improves | best.is_constant, 0, best.margin)
-        margins = jnp.full(losses.shape, jnp.inf, floor.dtype)
+        is_tied = losses == loss
         if all_optima:
-            margins = _margins_left(instance, search, rank, places, views, 2 * floor)
-        ceiling, number = reduce.first_largest(jnp.where(losses == loss, margins, -jnp.inf))
+            margins = _margins_left(instance, search, rank, places, views, 2 * floor, is_tied)
+        else:
+            margins = jnp.where(is_tied, jnp.inf, -jnp.inf).astype(floor.dtype)
+        ceiling, number = reduce.first_largest(margins)
         highest, row = reduce.first_largest(ceiling)
         found = highest > jnp.where(improves, -1, _least_gain(best))
         chosen = Chosen(
@@ -229,18 +231,30 @@ def _open_classes(instance: Instance, places: Array, num_parts: int) -> tuple[Vi
 
 
 def _margins_left(
-    instance: Instance, search: _Search, rank: Array, places: Array, views: View, gap: Array
+    instance: Instance,
+    search: _Search,
+    rank: Array,
+    places: Array,
+    views: View,
+    gap: Array,
+    is_tied: Array,
 ) -> Array:
-    """Upper bounds [w, 2n] of the margins of all classes around some centres, -inf for the classes
-    that are evaluated.
+    """Upper bounds [w, 2n] of the margins of the classes around some centres, -inf for those that
+    are evaluated, that do not tie, or whose margin is less than half of `gap`.
     """
-    margins = jax.vmap(margin_bounds, in_axes=(None, 0, 0, None))(instance, places, views, gap)
+    strips = jax.vmap(limit_strips, in_axes=(None, 0, 0, None))(instance, places, views, gap)
+    is_open = is_tied & strips.is_met
+    margins = loops.cond(
+        reduce.any_true(is_open, axis=(0, 1)),
+        lambda: jax.vmap(margin_bounds, in_axes=(None, 0, 0))(instance.metric, places, strips),
+        lambda: jnp.zeros(is_open.shape, gap.dtype),
+    )
     ceiling, cursor, old_gap = (
         numerics.take(field, rank)[:, None] for field in (search.ceiling, search.cursor, search.gap)
     )
     number = lax.broadcasted_iota(jnp.int32, margins.shape, 1)
     is_before = (margins > ceiling) | ((margins == ceiling) & (number <= cursor))
-    return jnp.where((old_gap == gap) & is_before, -jnp.inf, margins)
+    return jnp.where(is_open & ~((old_gap == gap) & is_before), margins, -jnp.inf)
 
 
 def _squared_distances(instance: Instance, centre: Array) -> Array:
