@@ -192,14 +192,18 @@ class _Transposition(NamedTuple):
     phase: Array
 
 
-def exact_half_turn_order(points: Array, centre: Array, live: Array) -> HalfTurnOrder:
-    """`half_turn_order` with exact comparisons.
+def exact_half_turn_order(
+    points: Array, centre: Array, live: Array, quick: HalfTurnOrder | None = None
+) -> HalfTurnOrder:
+    """`half_turn_order` with exact comparisons. `quick` is the order without, if it is known.
 
     `joined` is True at j exactly if the points j - 1 and j lie in the same direction. Keys of two
     words are in doubt between neighbours only. An odd-even transposition sort with exact
     orientations corrects these.
     """
-    order = _read_two_words(*sort_keys(_in_two_words(points, centre, live)).words).index
+    if quick is None or points.dtype.itemsize == 8:  # its keys have one word, which says less
+        quick = _read_two_words(*sort_keys(_in_two_words(points, centre, live)).words)
+    order = quick.index
     position = lax.iota(jnp.int32, points.shape[1] - 1)
     has_next = position + 1 < reduce.count(live)
     at = centre[:, None]

@@ -90,13 +90,11 @@ def orientation(a: Array, b: Array, c: Array) -> Array:
     It is +1 if c is to the left of the ray from a through b, -1 to the right, 0 if they are
     collinear.
     """
-    return sign_of_sum([*_cross_product(b, c), *_cross_product(c, a), *_cross_product(a, b)])
-
-
-def _cross_product(a: Array, b: Array) -> tuple[Array, Array, Array, Array]:
-    """The cross product of vectors [2, ...] exactly, as a sum of four floats."""
-    high, low = two_product(jnp.stack([a[0], -a[1]]), b[::-1])
-    return high[0], high[1], low[0], low[1]
+    a, b, c = jnp.broadcast_arrays(a, b, c)
+    # the sum of three cross products, each a difference of two products
+    first, second = jnp.stack([b, c, a], axis=1), jnp.stack([c, a, b], axis=1)
+    high, low = two_product(jnp.stack([first[0], -first[1]]), second[::-1])
+    return sign_of_sum([part[axis, i] for i in range(3) for part in (high, low) for axis in (0, 1)])
 
 
 def wide_difference(a: Array, b: Array) -> Wide:

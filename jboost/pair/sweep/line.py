@@ -134,11 +134,9 @@ def _bisect(
 
 def _height(normal: Array, points: Array, origin: Array) -> exact.Wide:
     """The heights of points [2, ...] above an origin along a normal, times the normal's length."""
-    along_x, along_y = (
-        exact.wide_scale(normal[axis], exact.wide_difference(points[axis], origin[axis]))
-        for axis in range(2)
-    )
-    return exact.wide_add(along_x, along_y)
+    normal, origin = (vector.reshape(2, *(1,) * (points.ndim - 1)) for vector in (normal, origin))
+    along = exact.wide_scale(normal, exact.wide_difference(points, origin))
+    return exact.wide_add(*(exact.Wide(along.hi[axis], along.lo[axis]) for axis in range(2)))
 
 
 def misclassified(instance: Instance, positive: Array, line: Line, unit: Array) -> Array:

@@ -211,8 +211,8 @@ def _open_classes(instance: Instance, places: Array, num_parts: int) -> tuple[Vi
     order = loops.cond(
         instance.on_grid | ~reduce.any_true(quick.joined, axis=(0, 1)),
         lambda: quick,
-        lambda: jax.vmap(angular.exact_half_turn_order, in_axes=(None, 1, 0))(
-            instance.points, at, radial.off_centre
+        lambda: jax.vmap(angular.exact_half_turn_order, in_axes=(None, 1, 0, 0))(
+            instance.points, at, radial.off_centre, quick
         ),
     )
     ends = jnp.append(~order.joined[:, 1:], jnp.ones_like(places[:, None], bool), axis=1)
