@@ -40,6 +40,7 @@ from benchmarks import (
     real_tables,
     shared_sizes,
     soft_margin_games,
+    tied_families,
     training,
     trees,
 )
@@ -55,6 +56,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "pair_sweep": pair_sweep.sweep_table,
     "pair_batch": pair_sweep.batch_table,
     "pair_memory": pair_sweep.memory_table,
+    "tied_families": tied_families.table,
     "pair_branch_and_bound": pair_branch_and_bound.table,
     "pair_space": pair_space.table,
     "pair_data": pair_data.data_table,

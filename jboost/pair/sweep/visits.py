@@ -28,9 +28,10 @@ from jboost.pair.sweep.instance import Instance
 from jboost.pair.sweep.margins import View, limit_strips, margin_bounds
 from jboost.pair.types import Fat
 
-# Margins that differ by less count as equal, in units of eps. The rounding errors of a margin and
-# of its bound are smaller than this.
-_TIED = 64
+# Margins that differ by less count as equal, in units of eps. A margin and its bound have smaller
+# rounding errors (see `jboost.pair.sweep.margins`), so that no class that ties exactly is
+# evaluated.
+_TIED = 32
 # Centres of one step, as a part of all, and (centre, point) pairs, as a part of those of a chunk of
 # the sweep. A step should cost little, because the first steps compare with a small margin.
 _STEPS, _CHUNK_PARTS = 16, 4
