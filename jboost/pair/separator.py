@@ -78,8 +78,7 @@ def optimal_separator(
         quotient of two floats (in float32 usually 2^-46, and 2^-25 close to slopes of small
         integers). The margin is smaller than the best one only if it is itself such a small part of
         the extent of the points. In the sweep, margins of two optimal sets count as equal if they
-        differ by less than 2^-47 (2^-18 with 32-bit words) of their size, and off integer grids
-        also by a few roundings of the coordinates.
+        differ by less than 2^-48 (2^-19 with 32-bit words) of their size.
       * With three classifiers the search is exact if each coordinate, scaled by its own power of
         two, is an integer of at most 25 bits. For other finite floats `lower_bound` is valid, and
         the status is PRECISION_LIMIT unless the loss equals the bound. Usually it does, except for

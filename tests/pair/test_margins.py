@@ -154,7 +154,7 @@ def _views_of_all(points, labels, weights, mask):
 def _bounds_of_all(instance, views, gap):
     def bound(centre, view):
         strips = margins.limit_strips(instance, centre, view, gap)
-        bounds = margins.margin_bounds(instance.metric, centre, strips)
+        bounds = margins.margin_bounds(instance, centre, strips)
         return jnp.where(strips.is_met, bounds, -jnp.inf)
 
     return jax.vmap(bound)(jnp.arange(views.index.shape[0], dtype=jnp.int32), views)

@@ -27,8 +27,9 @@ from jboost.pair.sweep.instance import Instance
 # Angles are numbers from -4 to 8, see `_full_turn`. Their rounding errors are less than this many
 # units of eps.
 _ANGLE_ERROR = 64
-# Relative errors of squared lengths and of distances are less than this many units of eps.
-_LENGTH_ERROR = 16
+# Relative errors of squared lengths are less than this many units of eps, those of distances, and
+# those of a product of two sides in relation to the products of their coordinates.
+_LENGTH_ERROR, _DISTANCE_ERROR, _PRODUCT_ERROR = 16, 4, 2
 _ROW = 16  # entries of a row of a running maximum; of 8, 16 and 64 the fastest at 4,000 points
 
 
@@ -106,11 +107,11 @@ def limit_strips(instance: Instance, centre: Array, view: View, gap: Array) -> S
     )
 
 
-def margin_bounds(metric: Array, centre: Array, strips: Strips) -> Array:
+def margin_bounds(instance: Instance, centre: Array, strips: Strips) -> Array:
     """Upper bounds [2n] of the margins of the classes around a centre, which are numbered as in
     `jboost.pair.sweep.visits`. They hold for classes of least loss.
     """
-    distance = _distance(metric, centre, strips.own, strips.first, strips.last)
+    distance = _distance(instance, centre, strips.own, strips.first, strips.last)
     return jnp.where(strips.is_limited, distance / 2, jnp.inf)
 
 
@@ -233,10 +234,11 @@ def _larger(angle: Array, place: Array, other: Array, other_place: Array) -> _Li
     return _Limit(jnp.maximum(angle, other), jnp.where(angle >= other, place, other_place))
 
 
-def _distance(metric: Array, centre: Array, own: Array, first: Array, last: Array) -> Array:
+def _distance(instance: Instance, centre: Array, own: Array, first: Array, last: Array) -> Array:
     """The distance [2n], rounded up, between two segments that do not intersect: from the centre to
     a point, and between two other points.
     """
+    metric = instance.metric
     a = jnp.broadcast_to(numerics.take(metric, centre)[:, None], (2, *own.shape))
     b, c, d = (numerics.take(metric, point) for point in (own, first, last))
     # the triangles of a point and a segment, as sides from the point and along the segment
@@ -249,9 +251,14 @@ def _distance(metric: Array, centre: Array, own: Array, first: Array, last: Arra
     left = jnp.where(((pp >= qq) & (pp >= rr))[None], q, p)
     right = jnp.where(((rr > pp) & (rr > qq))[None], q, r)
     products = left * right[::-1]
-    relative = _LENGTH_ERROR * jnp.finfo(metric.dtype).eps
-    area = jnp.abs(products[0] - products[1])
-    is_beside = jnp.abs(pp - qq) < rr - relative * (pp + qq)
+    eps = float(jnp.finfo(metric.dtype).eps)
+    # Products of integers are exact in float64.
+    product_error = jnp.where(
+        instance.on_grid & (metric.dtype.itemsize == 8), 0, _PRODUCT_ERROR * eps
+    )
+    sizes = jnp.abs(products)
+    area = jnp.abs(products[0] - products[1]) + (sizes[0] + sizes[1]) * product_error
+    is_beside = jnp.abs(pp - qq) < rr - _LENGTH_ERROR * eps * (pp + qq)
     height = numerics.safe_divide(area, jnp.sqrt(rr))
     distance = jnp.where(is_beside, height, jnp.sqrt(jnp.minimum(pp, qq)))
-    return reduce.least(distance, axis=0) * (1 + relative)
+    return reduce.least(distance, axis=0) * (1 + _DISTANCE_ERROR * eps)

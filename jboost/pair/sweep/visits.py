@@ -31,7 +31,7 @@ from jboost.pair.types import Fat
 # Margins that differ by less count as equal, in units of eps. A margin and its bound have smaller
 # rounding errors (see `jboost.pair.sweep.margins`), so that no class that ties exactly is
 # evaluated.
-_TIED = 32
+_TIED = 12
 # Centres of one step, as a part of all, and (centre, point) pairs, as a part of those of a chunk of
 # the sweep. A step should cost little, because the first steps compare with a small margin.
 _STEPS, _CHUNK_PARTS = 16, 4
@@ -247,7 +247,7 @@ def _margins_left(
     is_open = is_tied & strips.is_met
     margins = loops.cond(
         reduce.any_true(is_open, axis=(0, 1)),
-        lambda: jax.vmap(margin_bounds, in_axes=(None, 0, 0))(instance.metric, places, strips),
+        lambda: jax.vmap(margin_bounds, in_axes=(None, 0, 0))(instance, places, strips),
         lambda: jnp.zeros(is_open.shape, gap.dtype),
     )
     ceiling, cursor, old_gap = (
