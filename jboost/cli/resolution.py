@@ -159,10 +159,10 @@ def _settle_rule_sizes(values: dict[str, Any]) -> None:
     """The number of literals of a rule, and the options that contradict a number of rules."""
     if values["max_order"] is None:
         values["max_order"] = ORDERS.get(values["method"], ORDERS[L0])
-    relaxed = "relaxed" in values["vote"]
-    if values["exact"] > 0 and relaxed:
+    others = [vote for vote in values["vote"] if vote != "sparse"]
+    if values["exact"] > 0 and others:
         raise ValueError(
-            "--exact computes the vote of least errors plus costs, but --vote relaxed requests"
+            f"--exact computes the vote of least errors plus costs, but --vote {others[0]} requests"
             " another vote: choose one of them"
         )
     if values["exact"] > 0 and values["max_rules"] is not None:
@@ -171,7 +171,9 @@ def _settle_rule_sizes(values: dict[str, Any]) -> None:
             " number: choose one of them"
         )
     chooses_size = CV in (values["max_order"], values["max_rules"])
-    if chooses_size and (values["exact"] > 0 or relaxed or values["method"] != L0):
+    if chooses_size and (
+        values["exact"] > 0 or "relaxed" in values["vote"] or values["method"] != L0
+    ):
         raise ValueError(
             "--max-order cv and --max-rules cv choose among sparse votes of l0: omit --exact and"
             " --vote relaxed, or give numbers"

@@ -36,6 +36,7 @@ from jboost.l0.unnormalised import Unnormalised, solve_unnormalised
 from jboost.l0.votes.local_search import SearchConfig
 from jboost.l0.votes.rounded import RelaxedConfig
 from jboost.l0.votes.solution import CoefficientsConfig
+from jboost.l0.votes.vertex import VertexConfig
 
 __all__ = [
     "L0",
@@ -65,6 +66,7 @@ __all__ = [
     "StrengthenConfig",
     "Strengthened",
     "Unnormalised",
+    "VertexConfig",
     "WarmStart",
     "choose",
     "choose_large",

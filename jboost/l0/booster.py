@@ -27,8 +27,9 @@ from jboost.l0.pricing import Priced, Proof
 from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
 from jboost.l0.votes import local_search, rounded
 from jboost.l0.votes.solution import CoefficientsConfig
+from jboost.l0.votes.vertex import VertexConfig
 
-VoteConfig = local_search.SearchConfig | rounded.RelaxedConfig | CoefficientsConfig
+VoteConfig = local_search.SearchConfig | rounded.RelaxedConfig | CoefficientsConfig | VertexConfig
 
 # The smallest tolerance of a relaxation, as a share of the tolerance of the fit.
 _SHARE_OF_TOLERANCE = 0.3
@@ -113,6 +114,11 @@ class L0(boosting.Booster):
     @property
     def takes_each_once(self) -> bool:
         """True: equal columns share a slot."""
+        return True
+
+    @property
+    def takes_costs(self) -> bool:
+        """True: (15) has the costs of the hypotheses."""
         return True
 
     @property

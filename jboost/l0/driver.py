@@ -15,15 +15,20 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0 import relaxation
-from jboost.l0.booster import L0, Memory, VoteConfig
+from jboost.l0.booster import L0, L0Certificate, Memory, VoteConfig
 from jboost.l0.columns import NUM_CONSTANTS
-from jboost.l0.types import L0Fit, RelaxationConfig
-from jboost.l0.votes import local_search, rounded
+from jboost.l0.relaxation.instance import known_cuts, make_instance, unordered, with_distances
+from jboost.l0.types import L0Fit, L0Relaxation, RelaxationConfig
+from jboost.l0.votes import local_search, rounded, vertex
 from jboost.l0.votes.solution import CoefficientsConfig
+from jboost.l0.votes.vertex import VertexConfig
 
 _CONSTANTS = tuple(range(NUM_CONSTANTS))
 # Few rounds of cuts for each round of columns: the relaxation of the next round starts warm.
 _DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)
+# The smallest relative difference between the value of a vertex and that of the relaxation, by the
+# bytes of a float: rounding allows no less.
+_LEAST_TOLERANCE = {4: 3e-4, 8: 1e-8}
 
 
 def make_booster(
@@ -60,7 +65,12 @@ def validate_search(search: Any) -> VoteConfig:
     types.
     """
     return check.config(
-        "search", search, local_search.SearchConfig, rounded.RelaxedConfig, CoefficientsConfig
+        "search",
+        search,
+        local_search.SearchConfig,
+        rounded.RelaxedConfig,
+        CoefficientsConfig,
+        VertexConfig,
     )
 
 
@@ -138,13 +148,56 @@ def _has_solution(memory: Memory) -> Array:
     return jnp.isfinite(memory.relaxation.upper_bound)
 
 
+def _at_vertex(
+    booster: L0, memory: Memory, dataset: Dataset, config: VertexConfig
+) -> tuple[L0Relaxation, Array]:
+    """The solution of the last relaxation at a vertex, and the status of the search for it. Without
+    a vertex the solution is unchanged.
+    """
+    solved = memory.relaxation
+    is_used = memory.is_used & ((solved.coefficients > 0) | (solved.selected > 0))
+    instance, _ = make_instance(
+        memory.outputs.T,
+        boosting.signs(dataset),
+        memory.costs,
+        dataset.weights.astype(memory.outputs.dtype),
+        dataset.mask,
+        is_used,
+        jnp.asarray(booster.margin, memory.outputs.dtype),
+        booster.config.cuts == "either",
+    )
+    features = relaxation.validate_features(dataset.features, dataset.mask, booster.config)
+    instance = with_distances(instance, features, booster.config.distance_factor)
+    pairs, importance = solved.pairs, solved.pair_weights
+    if importance.ndim > 1:  # `AllPairsConfig` without lists of pairs
+        pairs, importance = jnp.full((1, 2), -1, jnp.int32), jnp.zeros((1,), importance.dtype)
+    known = known_cuts(instance, memory.warm._replace(pairs=pairs))
+    found = vertex.find(instance, known, importance, config)
+    finest = _LEAST_TOLERANCE[solved.upper_bound.dtype.itemsize]
+    tolerance = jnp.maximum(booster.tolerance, finest) * jnp.maximum(
+        solved.upper_bound, instance.unit
+    )
+    is_near = found.upper_bound <= solved.upper_bound + tolerance
+    status = jnp.where(
+        (found.status == int(Status.OPTIMAL)) & ~is_near, int(Status.PRECISION_LIMIT), found.status
+    )
+    at_vertex = solved._replace(
+        coefficients=found.primal.coefficients,
+        selected=found.primal.selected,
+        slacks=unordered(instance, found.primal.slacks),
+        upper_bound=found.upper_bound,
+    )
+    is_found = status == int(Status.OPTIMAL)
+    return jax.tree.map(lambda new, old: jnp.where(is_found, new, old), at_vertex, solved), status
+
+
 def _final_vote(
     memory: Memory, instance: local_search.Instance, config: VoteConfig
 ) -> local_search.Vote:
     """The final vote over the current columns, by the method of the config."""
     if isinstance(config, rounded.RelaxedConfig):
         return rounded.find(instance, memory.warm.primal.coefficients, config=config)
-    if isinstance(config, CoefficientsConfig):
+    if isinstance(config, CoefficientsConfig | VertexConfig):
         found = local_search.evaluate(instance, memory.relaxation.coefficients)
         return jax.tree.map(
             lambda new, old: jnp.where(_has_solution(memory), new, old), found, memory.best
@@ -193,6 +246,16 @@ def _sparse_vote(
     )
 
 
+def _with_vote(
+    certificate: L0Certificate, best: local_search.Vote, solution: L0Relaxation
+) -> L0Certificate:
+    """The certificate with the bounds that the final vote and the solution of (18) attain."""
+    upper = certificate.upper_bound
+    loss = jnp.where(jnp.isfinite(upper), best.loss, certificate.integer_upper_bound)
+    upper = jnp.minimum(upper, solution.upper_bound)
+    return certificate._replace(upper_bound=upper, seen_upper_bound=upper, integer_upper_bound=loss)
+
+
 @meshes.takes_gathered
 @devices.host_jit
 def finish(state: State, dataset: Dataset) -> L0Fit:
@@ -200,18 +263,20 @@ def finish(state: State, dataset: Dataset) -> L0Fit:
     fitted = boosting.finish(state)
     booster, memory = state.booster, state.memory
     instance = booster.instance(dataset, memory.outputs, memory.costs, memory.is_used)
+    found = jnp.full((), int(Status.OPTIMAL), jnp.int32)
+    if isinstance(booster.search, VertexConfig):
+        solution, found = _at_vertex(booster, memory, dataset, booster.search)
+        memory = memory._replace(relaxation=solution)
     best = _final_vote(memory, instance, booster.search)
-    sound = jnp.isfinite(fitted.certificate.upper_bound)
-    certificate = fitted.certificate._replace(
-        integer_upper_bound=jnp.where(sound, best.loss, fitted.certificate.integer_upper_bound)
-    )
+    certificate = _with_vote(fitted.certificate, best, memory.relaxation)
     ensemble = fitted.ensemble._replace(votes=booster.votes(best), constant=booster.constant(best))
     ensemble = boosting.unless_invalid(ensemble, fitted.status)
     used_up = (fitted.status == int(Status.ROUND_LIMIT)) & booster.has_solved(memory)
     status = jnp.where(used_up, int(Status.OPTIMAL), fitted.status)
-    if isinstance(booster.search, CoefficientsConfig):
-        is_without = ~_has_solution(memory) & (status != int(Status.INVALID_INPUT))
-        status = jnp.where(is_without, int(Status.UNSOLVED_RELAXATION), status)
+    if isinstance(booster.search, CoefficientsConfig | VertexConfig):
+        found = jnp.where(_has_solution(memory), found, int(Status.UNSOLVED_RELAXATION))
+    is_without = (found != int(Status.OPTIMAL)) & (status != int(Status.INVALID_INPUT))
+    status = jnp.where(is_without, found, status)
     return L0Fit(
         ensemble,
         certificate,
@@ -272,7 +337,10 @@ def fit(
         dozen of its hypotheses. It usually has more hypotheses and fewer errors on new examples.
         Both have `max_hypotheses`, the largest number of hypotheses that vote; the bounds on (15)
         ignore this limit. `CoefficientsConfig()` returns the solution lambda of (18), as Algorithm
-        1 does. If there is no solution, the status is UNSOLVED_RELAXATION.
+        1 does. `VertexConfig()` returns lambda at a vertex of the optimal solutions, with few
+        hypotheses; `relaxation` is then this vertex. For both the status is UNSOLVED_RELAXATION if
+        there is no solution. If no vertex was found within the limits of `VertexConfig`, the status
+        is ITERATION_LIMIT or CAPACITY_LIMIT, and the vote is that of `CoefficientsConfig()`.
       max_columns: static; the largest number of hypotheses held at a time. When there are more, new
         ones overwrite those that are no longer used. The time of a round grows with its square.
       bound_integer: static; whether the rounds continue after (18) is solved, to compute a lower

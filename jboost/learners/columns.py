@@ -18,7 +18,7 @@ from jax import lax
 from jboost.base import check, numerics, records, reduce, words
 from jboost.base.boosting import Everything, Proposal, signs
 from jboost.base.boosting.protocols import Learner
-from jboost.base.types import Array, Dataset, is_packed
+from jboost.base.types import Array, ArrayLike, Dataset, is_packed
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
 
@@ -53,6 +53,7 @@ class Columns(Learner):
     boolean: bool  # whether features are Boolean, so that every literal has outputs +1 and -1
     has_negations: bool = True  # whether the negation of a column is a hypothesis
     cost: float = 1.0  # of a column, relative to that of a misclassified example, for `jboost.l0`
+    costs: Any = None  # [N] of each column, in place of `cost`
 
     def init(self, key: Array | None, dataset: Dataset) -> ColumnsState:
         """The outputs of all columns on the data set; `key` is not used."""
@@ -64,6 +65,11 @@ class Columns(Learner):
             raise ValueError(
                 f"num_proposed is {self.num_proposed}, but the features have {num_columns} columns:"
                 " propose at most as many"
+            )
+        if self.costs is not None and self.costs.shape[0] != num_columns:
+            raise ValueError(
+                f"costs has {self.costs.shape[0]} entries, but the features have {num_columns}"
+                " columns: pass one cost for each column"
             )
         if is_packed(dataset.features):
             self._refuse_packed()
@@ -136,7 +142,8 @@ class Columns(Learner):
 
     def prices(self, state: ColumnsState) -> Array:
         """The costs of all columns, [N], which `propose` takes as `costs`."""
-        return jnp.full((state.columns.shape[-1],), self.cost, state.labels.dtype)
+        each = self.cost if self.costs is None else self.costs
+        return jnp.broadcast_to(jnp.asarray(each, state.labels.dtype), (state.columns.shape[-1],))
 
     def price(self, state: ColumnsState, hypothesis: Column) -> Array:
         """The cost of a column, relative to that of a misclassified example, []."""
@@ -144,7 +151,7 @@ class Columns(Learner):
 
     def least_price(self, state: ColumnsState) -> Array:
         """The least cost of a column, []."""
-        return jnp.asarray(self.cost, state.labels.dtype)
+        return jnp.min(self.prices(state), initial=jnp.inf)
 
     def every(self, state: ColumnsState) -> Everything:
         """All columns, and their negations if these are hypotheses."""
@@ -159,6 +166,11 @@ class Columns(Learner):
             return plain
         negated = Everything(Column(index, -ones), -columns, self.prices(state))
         return jax.tree.map(lambda one, other: jnp.concatenate([one, other]), plain, negated)
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether each column has a cost of its own."""
+        return self.costs is not None
 
     def num_hypotheses(self, num_columns: int) -> int:
         """The number of columns, or of columns and negations, for so many features."""
@@ -296,7 +308,12 @@ records.register(
 
 
 def pool(
-    *, num_proposed: int = 1, criterion: str = "edge", negations: bool = True, cost: float = 1.0
+    *,
+    num_proposed: int = 1,
+    criterion: str = "edge",
+    negations: bool = True,
+    cost: float = 1.0,
+    costs: ArrayLike | None = None,
 ) -> Columns:
     """A learner whose hypotheses are the columns of the features, the outputs of given classifiers,
     and their negations.
@@ -314,6 +331,9 @@ def pool(
       negations: whether the negation of a column is also a hypothesis.
       cost: the cost of a column for `jboost.l0`, relative to that of a misclassified example.
         `jboost.l0` takes columns of -1, 0 and +1.
+      costs: [N] not negative, the cost of each column and of its negation, in place of `cost`; may
+        be traced. None for equal costs. Other boosters have no costs in their objective and raise
+        ValueError for a learner with `costs`, and ignore `cost`.
 
     Returns:
       A learner for features [m, N] in [-1, 1]; a hypothesis is a `Column`: index [], sign [].
@@ -321,8 +341,8 @@ def pool(
       only the columns that it proposes. `jboost.l0` unpacks all of them.
 
     Raises:
-      ValueError: naming the argument; for `num_proposed` above N once the features are seen, and
-        for packed features with "normalizer".
+      ValueError: naming the argument; for `num_proposed` above N and another number of `costs`
+        once the features are seen, and for packed features with "normalizer".
 
     Hatano, Figure 1 (Z); Shalev-Shwartz and Singer 2008, Figure 1 (the column of largest |edge|).
 
@@ -348,6 +368,7 @@ def pool(
         boolean=False,
         has_negations=negations,
         cost=prices.validate_cost(cost),
+        costs=None if costs is None else prices.validate_costs(costs),
     )
 
 

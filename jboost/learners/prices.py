@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jboost.base import check
-from jboost.base.types import Array
+from jboost.base.types import Array, ArrayLike
 
 
 class Worth(NamedTuple):
@@ -32,6 +33,21 @@ def validate_cost(cost: float) -> float:
         )
     check.number("cost", cost, low=0, high=check.LARGEST)
     return float(cost)
+
+
+def validate_costs(costs: ArrayLike) -> Array:
+    """The costs of the columns of a pool, [N]. Raises ValueError for values that are not allowed,
+    if they are concrete.
+    """
+    given: Array = check.numeric("costs", costs, shape=("N",), kinds="fiu")
+    if not isinstance(given, jax.core.Tracer):
+        values = np.asarray(given, np.float64)
+        for (index,) in np.argwhere(~((values >= 0) & (values < check.LARGEST)))[:1].tolist():
+            raise ValueError(
+                f"costs[{index}] is {values[index]:g}: expected costs that are finite and not"
+                " negative"
+            )
+    return given.astype(jnp.result_type(float))
 
 
 def validate_pairs(pair_weights: Array | None, num_examples: int, dtype: jnp.dtype) -> Array:

@@ -360,10 +360,16 @@ def test_the_vote_is_the_one_asked_for(run, monkeypatch, arguments, search):
     assert asked["search"] == search
 
 
-@pytest.mark.parametrize(
-    "vote", [("coefficients",), ("sparse", "coefficients")], ids=["alone", "one of two"]
-)
-def test_the_vote_of_the_coefficients_is_that_of_fit(run, monkeypatch, vote):
+SOLUTIONS = {
+    "coefficients": jboost.l0.CoefficientsConfig(),
+    "vertex": jboost.l0.VertexConfig(),
+}
+
+
+@pytest.mark.parametrize("before", [(), ("sparse",)], ids=["alone", "one of two"])
+@pytest.mark.parametrize("solution", SOLUTIONS)
+def test_the_vote_of_the_coefficients_is_that_of_fit(run, monkeypatch, before, solution):
+    vote = (*before, solution)
     asked = {}
 
     def fit(*arguments, **options):
@@ -375,18 +381,19 @@ def test_the_vote_of_the_coefficients_is_that_of_fit(run, monkeypatch, vote):
     code, out, err = run("fit", *DATA, *QUICK, *votes, "--output", "unseen")
     assert (code, out) == (2, "")
     assert "seen" in err
-    wanted = jboost.l0.CoefficientsConfig()
+    wanted = SOLUTIONS[solution]
     assert asked["search"] == (wanted if len(vote) == 1 else [jboost.l0.SearchConfig(), wanted])
 
 
-@pytest.mark.parametrize("option", [("--max-rules", "3"), ("--max-order", "cv")])
+@pytest.mark.parametrize("option", [("--max-rules", "3"), ("--max-order", "cv"), ("--exact", "5")])
 @pytest.mark.parametrize("command", ["fit", "evaluate"])
-def test_the_vote_of_the_coefficients_has_no_limit(run, command, option):
+@pytest.mark.parametrize("solution", SOLUTIONS)
+def test_the_vote_of_the_coefficients_has_no_limit(run, command, option, solution):
     output = ("--output", "unseen") if command == "fit" else ()
-    code, out, err = run(command, *DATA, *QUICK, "--vote", "coefficients", *option, *output)
+    code, out, err = run(command, *DATA, *QUICK, "--vote", solution, *option, *output)
     assert (code, out) == (2, "")
-    assert " ".join(option) in err
-    assert "--vote coefficients" in err
+    assert option[0] in err
+    assert f"--vote {solution}" in err
 
 
 @pytest.mark.slow

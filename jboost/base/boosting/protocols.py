@@ -76,6 +76,11 @@ class Learner(Protocol, abc.ABC):
         return True
 
     @property
+    def has_costs(self) -> bool:
+        """Whether the user gave each hypothesis a cost, which a booster must not ignore."""
+        return False
+
+    @property
     def has_quick_answers(self) -> bool:
         """Whether `propose_above` exists and is much faster than `propose`."""
         return False
@@ -150,6 +155,13 @@ class Booster(Protocol, abc.ABC):
     def takes_each_once(self) -> bool:
         """Whether equal outputs share one slot. The number of slots is then at most the learner's
         `num_hypotheses`, where it has that hook.
+        """
+        return False
+
+    @property
+    def takes_costs(self) -> bool:
+        """Whether the objective has the costs of the hypotheses. Otherwise a learner that
+        `has_costs` is refused.
         """
         return False
 

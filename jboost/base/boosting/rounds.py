@@ -11,7 +11,12 @@ from jboost.base import check, derivatives, devices, labelled, loops, meshes, re
 from jboost.base.boosting.protocols import Booster, Learner
 from jboost.base.boosting.slots import spoil_unless
 from jboost.base.boosting.types import Ensemble, Fit, Info, State
-from jboost.base.boosting.validation import check_arguments, is_valid, validate_proposal
+from jboost.base.boosting.validation import (
+    check_arguments,
+    is_valid,
+    validate_costs,
+    validate_proposal,
+)
 from jboost.base.protocols import hook, optional_hook
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset
@@ -51,6 +56,7 @@ def begin(
 def begin_traced(
     booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int
 ) -> State:
+    validate_costs(booster, learner)
     state = learner.init(key, dataset)
     num_proposed, hypotheses = validate_proposal(learner, state, len(dataset.labels))
     capacity = booster.capacity(max_rounds, num_proposed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -119,6 +121,15 @@ def validate_size(dataset: Dataset) -> None:
     """Raises ValueError unless the data set has a row, for boosters that need one."""
     if dataset.labels.shape[0] == 0:
         raise ValueError("dataset has no examples: expected one at least, which may be masked out")
+
+
+def validate_costs(booster: Any, learner: Any) -> None:
+    """Raises ValueError for a learner with costs of its hypotheses and a booster without."""
+    if getattr(learner, "has_costs", False) and not getattr(booster, "takes_costs", False):
+        raise ValueError(
+            f"learner has costs of its hypotheses, which {type(booster).__name__} ignores: omit"
+            " costs, or use jboost.l0"
+        )
 
 
 def validate_proposal(learner: Learner, state: PyTree, num_examples: int) -> tuple[int, PyTree]:

@@ -126,7 +126,7 @@ def serves(settings: Settings) -> bool:
     return (
         settings.exact == 0
         and 0 < settings.max_order <= MOST_ORDER
-        and "coefficients" not in settings.vote
+        and not {"coefficients", "vertex"}.intersection(settings.vote)
     )
 
 

@@ -41,7 +41,10 @@ _VOTES: dict[str, Callable[..., Any]] = {
     "sparse": l0.SearchConfig,
     "relaxed": l0.RelaxedConfig,
     "coefficients": l0.CoefficientsConfig,
+    "vertex": l0.VertexConfig,
 }
+# The votes that are solutions of the relaxation, of any number of rules.
+_SOLUTIONS = ("coefficients", "vertex")
 _ROUNDING = 1e-6  # relative rounding error of a cost in float32
 _STREAM = 3  # random stream of the folds for the choice; `evaluate` uses another one
 _CONFIG = l0.RelaxationConfig(max_rounds=5)  # rounds of cuts between two calls of the learner
@@ -202,20 +205,20 @@ def check_checkpoint(settings: Settings) -> None:
 
 
 def check_vote(settings: Settings) -> None:
-    """Raises ValueError if `--vote coefficients` is combined with an option that it excludes.
-
-    These are `--max-rules` and `--max-order cv`.
+    """Raises ValueError if a vote that is a solution of the relaxation is combined with an option
+    that it excludes: `--max-rules` or `--max-order cv`.
     """
-    if "coefficients" in settings.vote and settings.max_rules is not None:
-        raise ValueError(
-            f"--max-rules {settings.max_rules}: --vote coefficients uses all rules of the"
-            " relaxation: omit --max-rules, or use --vote relaxed"
-        )
-    if "coefficients" in settings.vote and settings.max_order == CV:
-        raise ValueError(
-            f"--max-order {CV}: the order cannot be chosen with --vote coefficients: give a number,"
-            " or use another --vote"
-        )
+    for vote in settings.vote:
+        if vote in _SOLUTIONS and settings.max_rules is not None:
+            raise ValueError(
+                f"--max-rules {settings.max_rules}: --vote {vote} uses all rules of the solution of"
+                " the relaxation: omit --max-rules, or use --vote relaxed"
+            )
+        if vote in _SOLUTIONS and settings.max_order == CV:
+            raise ValueError(
+                f"--max-order {CV}: the order cannot be chosen with --vote {vote}: give a number,"
+                " or use another --vote"
+            )
 
 
 def fit(

@@ -86,12 +86,13 @@ RULE_OPTIONS = (
     ),
     Option(
         "vote",
-        ("sparse", "relaxed", "coefficients"),
+        ("sparse", "relaxed", "coefficients", "vertex"),
         ("sparse",),
         "Final vote of the rules. sparse: the vote with the least sum of errors and costs."
         " relaxed: the solution of the relaxation, approximated by a dozen rules; it usually has"
         " fewer errors on new rows. coefficients: the solution of the relaxation itself, with all"
-        " its rules. May be repeated.",
+        " its rules. vertex: a vertex of the solutions of the relaxation, with few rules. May be"
+        " repeated.",
         methods=(L0,),
         num_values=ANY_NUMBER,
     ),

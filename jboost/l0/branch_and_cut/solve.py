@@ -84,10 +84,11 @@ class ExactConfig:
 
 def validate_unlimited(name: str, search: Any) -> None:
     """Raises ValueError for a config that limits the number of hypotheses that vote."""
-    if search.max_hypotheses is not None:
+    most = getattr(search, "max_hypotheses", None)
+    if most is not None:
         raise ValueError(
-            f"{name}.max_hypotheses is {search.max_hypotheses}: the optimum is over any number of"
-            " hypotheses; leave it out"
+            f"{name}.max_hypotheses is {most}: the optimum is over any number of hypotheses; leave"
+            " it out"
         )
 
 

@@ -26,6 +26,7 @@ from jboost.l0.large.table import make_table
 from jboost.l0.large.votes import Columns
 from jboost.l0.pricing import Proof
 from jboost.l0.votes.solution import CoefficientsConfig
+from jboost.l0.votes.vertex import VertexConfig
 from jboost.learners.monomials import Monomial, Monomials
 
 _MOST_ORDER = 3  # the largest order for which all monomials are priced at once
@@ -184,9 +185,9 @@ def _check_options(
         check.number("time_limit", time_limit, low=0)
     check.watcher("on_step", on_step)
     vote = validate_search(search)
-    if isinstance(vote, CoefficientsConfig):
+    if isinstance(vote, CoefficientsConfig | VertexConfig):
         raise ValueError(
-            "search is a CoefficientsConfig, which fit_large does not support: pass"
+            f"search is a {type(vote).__name__}, which fit_large does not support: pass"
             " SearchConfig() or RelaxedConfig(), or use jboost.l0.fit"
         )
     return rho, vote
