@@ -17,6 +17,7 @@ from jboost.base.types import Array, PyTree
 # (found by trial); `top_k` adds one entry to these.
 _TOP_K_SIZE_LIMIT, _TOP_K_DIVISOR = 1 << 20, 1 << 10
 # `times_transposed` multiplies up to this many vectors one at a time (see there).
+_SUM_ROUNDING = 8  # rounding units that a sum of a few numbers may lose
 _MAX_SEPARATE_VECTORS = 2
 
 
@@ -302,6 +303,15 @@ def spread(size: int, dtype: jnp.dtype) -> Array:
     """A fixed vector [size] of numbers in [1, 2) that are spread evenly and not sorted."""
     # multiples of the golden ratio modulo 1, a low-discrepancy sequence
     return 1 + jnp.mod(0.6180339887 * jnp.arange(size, dtype=dtype), 1.0)
+
+
+def sum_down(one: Array, other: Array) -> Array:
+    """one + other, rounded down; infinite sums stay infinite."""
+    total = one + other
+    eps = jnp.finfo(total.dtype).eps
+    return jnp.where(
+        jnp.isfinite(total), total - _SUM_ROUNDING * eps * (jnp.abs(one) + jnp.abs(other)), total
+    )
 
 
 def round_down(value: Array, dtype: jnp.dtype) -> Array:

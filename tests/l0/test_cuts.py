@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from jboost.l0.branch_and_cut import branching, cutting, node_program, row_cuts
+from jboost.l0.branch_and_cut.domains import Simplex
 from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES
 from jboost.l0.relaxation.instance import make_instance
 from jboost.l0.votes import local_search
@@ -68,7 +69,7 @@ def pools(seed, count):
     )
 
     def make(*data):
-        return node_program.make_pool(make_instance(*data, either=True)[0])
+        return node_program.make_pool(make_instance(*data, either=True)[0], Simplex())
 
     return jax.jit(jax.vmap(make))(*data)
 
@@ -142,12 +143,14 @@ def test_cuts_hold_of_all_points():
     def cut(pool, weights, selected, slacks):
         instance = pool.instance
         weights = row_cuts.usable(jnp.where(instance.weights > 0, weights, 0.0))
-        levels, violations = row_cuts.best_levels(instance, weights, selected, slacks)
+        levels, violations = row_cuts.best_levels(
+            instance, 1 + instance.margin, 1 + len(instance.costs), weights, selected, slacks
+        )
         pairs, missing = row_cuts.violated_pairs(
             instance, selected, slacks, most=EXAMPLES, max_entries=10_000
         )
-        of_margins = row_cuts.from_margins(instance, weights, levels)
-        lower = row_cuts.from_margins(instance, weights, levels - 0.1)
+        of_margins = row_cuts.from_margins(instance, 1 + instance.margin, weights, levels)
+        lower = row_cuts.from_margins(instance, 1 + instance.margin, weights, levels - 0.1)
         return (
             of_margins,
             lower,
@@ -256,7 +259,7 @@ def test_what_duals_prove_holds_of_all_points_of_the_node():
         weights = row_cuts.usable(jnp.where(pool.instance.weights > 0, weights, 0.0))
         levels = jnp.full((CUTS,), -0.2)
         cuts = node_program.CutSet(
-            row_cuts.from_margins(pool.instance, weights, levels),
+            row_cuts.from_margins(pool.instance, 1 + pool.instance.margin, weights, levels),
             is_in_use & jnp.any(weights > 0, axis=1),
         )
         return node_program.prove(
@@ -349,9 +352,9 @@ def test_splits_are_the_hypotheses_that_tell_the_same_examples_apart():
         jnp.array([True] * 6 + [False]),
         jnp.asarray(0.5),
     )
-    pool = jax.jit(lambda *data: node_program.make_pool(make_instance(*data, either=True)[0]))(
-        *data
-    )
+    pool = jax.jit(
+        lambda *data: node_program.make_pool(make_instance(*data, either=True)[0], Simplex())
+    )(*data)
     alone = len(pool.splits)
     split = pool.split_of[1]
     assert split < alone

@@ -111,7 +111,7 @@ def _solve(pool: Pool, engine: Engine, decisions: Decisions, bound: Array, goal:
     )
     proof = node_program.prove(pool, engine.cuts, decisions, node_program.duals(pool, solution))
     proof = jax.tree.map(lambda one: jnp.where(jnp.isnan(one), -jnp.inf, one), proof)
-    is_empty = ~jnp.any(node_program.may_be_used(pool, decisions))
+    is_empty = ~pool.domain.has_vote(node_program.may_be_used(pool, decisions))
     attainable = local_search.round_up(
         jnp.where(is_empty, jnp.inf, proof.bound), pool.instance.weights, _prices(pool)
     )
@@ -160,11 +160,15 @@ def _separate(pool: Pool, solution: Solution) -> tuple[Rows, Array]:
             [node_program.duals(pool, solution).margins[None, :], _combinations(pool, solution)]
         )
     )
-    levels, violations = row_cuts.best_levels(instance, weights, selected, slacks)
+    slack = pool.domain.big(instance) + instance.margin
+    num_levels = pool.domain.num_levels(instance.costs.shape[0])
+    levels, violations = row_cuts.best_levels(
+        instance, slack, num_levels, weights, selected, slacks
+    )
     worst, chosen = lax.top_k(violations, min(_NUM_MARGINS, violations.shape[0]))
     of_pairs, of_margins = (
         row_cuts.from_pairs(instance, pairs),
-        row_cuts.from_margins(instance, weights[chosen], levels[chosen]),
+        row_cuts.from_margins(instance, slack, weights[chosen], levels[chosen]),
     )
     rows = Rows(*(jnp.concatenate(both) for both in zip(of_pairs, of_margins, strict=True)))
     is_violated = jnp.concatenate([missing, worst]) > _LEAST_VIOLATION

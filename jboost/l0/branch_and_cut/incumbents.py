@@ -1,5 +1,5 @@
-"""Feasible points of (15) of Goldberg and Eckstein (2009), rounded from the solutions of the
-programs of branch and cut.
+"""Feasible points of (15) and (9) of Goldberg and Eckstein (2009), rounded from the solutions of
+the programs of branch and cut.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jboost.l0.branch_and_cut import branching, cutting, node_program
 from jboost.l0.branch_and_cut.cutting import Visit
 from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES, Decisions, Pool
 from jboost.l0.votes import local_search
-from jboost.l0.votes.local_search import Instance, Vote
+from jboost.l0.votes.local_search import Vote
 from jboost.lp.simplex import boxes as boxed_simplex
 
 # Relative increases of rho that are tried, so that the vote keeps its margins after rounding.
@@ -22,24 +22,18 @@ _RAISES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 _UNUSED = 1e-6  # a smaller mu is a rounding error of the simplex method
 
 
-def instance_of(pool: Pool) -> Instance:
-    """The instance of (15) of the pool, for `local_search`."""
-    of = pool.instance
-    return Instance(of.margins.T, of.weights, of.costs, of.is_column, of.margin)
-
-
 def nearest(pool: Pool, seen: Visit) -> Vote:
     """The best vote rounded from the solution of a node's program. If no decision is fractional,
     votes for larger margins are tried as well.
     """
-    instance = instance_of(pool)
+    instance, domain = pool.instance, pool.domain
     votes, selected, _ = node_program.variables(pool, seen.solution)
-    vote = local_search.evaluate_near(instance, jnp.where(selected > _UNUSED, votes, 0.0))
+    vote = domain.evaluate_near(instance, jnp.where(selected > _UNUSED, votes, 0.0))
     is_whole = ~jnp.any(branching.fractions(pool, seen.decisions, seen.solution) > 0)
 
     def best_raised() -> Vote:
         votes = lax.map(
-            lambda raise_by: local_search.evaluate(instance, _raised(pool, seen, raise_by)),
+            lambda raise_by: domain.evaluate(instance, _raised(pool, seen, raise_by)),
             jnp.array(_RAISES, vote.loss.dtype),
         )
         return local_search.better(

@@ -1,8 +1,10 @@
-"""The linear program of a node of branch and cut on (15) of Goldberg and Eckstein (2009). All nodes
-share one matrix; only the bounds of variables and rows differ.
+"""The linear program of a node of branch and cut on (15) or (9) of Goldberg and Eckstein (2009).
+
+All nodes share one matrix; only the bounds of variables and rows differ. What differs between the
+two problems is in `domains`.
 
 Variables are lambda [U], mu [U] and xi [m]. Rows are the margins [m], mu - lambda >= 0 [U],
-sum lambda = 1, the sums of mu over hypotheses that split the examples in the same way [U // 2], and
+sum lambda, the sums of mu over hypotheses that split the examples in the same way [U // 2], and
 the current cuts [K] (`row_cuts`). The bound of a node is valid for any duals >= 0.
 """
 
@@ -13,8 +15,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from jboost.base import brackets
-from jboost.base.numerics import spread, times
+from jboost.base.numerics import spread, sum_down, times
 from jboost.base.types import Array
+from jboost.l0.branch_and_cut.domains import Simplex
 from jboost.l0.branch_and_cut.row_cuts import Rows
 from jboost.l0.types import Instance
 from jboost.lp.simplex.boxes import Solution
@@ -23,7 +26,6 @@ OPEN, NO, YES = -1, 0, 1
 # Costs are perturbed by different amounts of the order of this power of the rounding unit, which
 # avoids degenerate steps of length 0.
 _SPREAD = 0.75
-_ROUNDING = 8  # rounding units that a sum of a few numbers may lose
 
 
 class Decisions(NamedTuple):
@@ -40,6 +42,7 @@ class Pool(NamedTuple):
     """The data that all nodes share."""
 
     instance: Instance  # with the cuts "either"
+    domain: Simplex  # of the votes: a `Simplex` or a `Box`
     # [U] int32 the split of each hypothesis; U // 2 for one that shares it with no other
     split_of: Array
     splits: Array  # [U // 2, U] 1 for the hypotheses of each split, else 0
@@ -70,7 +73,7 @@ class Proof(NamedTuple):
     if_kept: Array  # [m]
 
 
-def make_pool(instance: Instance) -> Pool:
+def make_pool(instance: Instance, domain: Simplex) -> Pool:
     """The instance with the splits of its hypotheses: u and v belong to one split if H_u = a H_v +
     b on all examples, with a = -1 or +1.
 
@@ -97,7 +100,7 @@ def make_pool(instance: Instance) -> Pool:
     members = (split_of[None, :] == jnp.arange(num_columns // 2)[:, None]).astype(
         instance.margins.dtype
     )
-    return Pool(instance, split_of, members)
+    return Pool(instance, domain, split_of, members)
 
 
 def no_cuts(pool: Pool, capacity: int) -> CutSet:
@@ -123,7 +126,8 @@ def everything_open(pool: Pool) -> Decisions:
 
 def matrix(pool: Pool, cuts: CutSet) -> Array:
     """The matrix of all rows."""
-    margins, margin = pool.instance.margins, pool.instance.margin
+    margins = pool.instance.margins
+    slack = pool.domain.big(pool.instance) + pool.instance.margin
     (num_examples, num_columns), dtype = margins.shape, margins.dtype
     eye, none = jnp.eye(num_columns, dtype=dtype), jnp.zeros_like(margins.T)
     return jnp.concatenate(
@@ -132,7 +136,7 @@ def matrix(pool: Pool, cuts: CutSet) -> Array:
                 [
                     margins,
                     jnp.zeros_like(margins),
-                    (1 + margin) * jnp.eye(num_examples, dtype=dtype),
+                    slack * jnp.eye(num_examples, dtype=dtype),
                 ],
                 axis=1,
             ),
@@ -182,7 +186,7 @@ def bounds(pool: Pool, cuts: CutSet, decisions: Decisions) -> tuple[Array, Array
             (decisions.examples != NO).astype(dtype),
         )
     )
-    one = jnp.ones((1,), dtype)
+    least_total, most_total = (jnp.full((1,), part, dtype) for part in pool.domain.total())
     required = jnp.where(decisions.splits == YES, 1.0, 0.0).astype(dtype)
     lower = [
         nothing,
@@ -190,14 +194,14 @@ def bounds(pool: Pool, cuts: CutSet, decisions: Decisions) -> tuple[Array, Array
         least,
         jnp.where(is_real, instance.margin, -jnp.inf),
         nothing,
-        one,
+        least_total,
         required,
         jnp.where(cuts.is_used, 1.0, -jnp.inf),
     ]
     limits = num_columns, required.shape[0], cuts.is_used.shape[0]
     free = [jnp.full((size,), jnp.inf, dtype) for size in (num_examples, *limits)]
     return jnp.concatenate(lower), jnp.concatenate(
-        [allowed, allowed, most, free[0], free[1], one, free[2], free[3]]
+        [allowed, allowed, most, free[0], free[1], most_total, free[2], free[3]]
     )
 
 
@@ -246,7 +250,7 @@ def cut_places(pool: Pool, capacity: int) -> Array:
 
 def prove(pool: Pool, cuts: CutSet, decisions: Decisions, duals: Duals) -> Proof:
     """The bounds that duals prove: the Lagrangian at its minimum, where mu and xi are at the better
-    end of their intervals and lambda is on one hypothesis.
+    end of their intervals, and lambda is where the domain has its least.
 
     Let c' be the costs less the duals of cuts and splits times their entries. An open mu_u >=
     lambda_u contributes min(0, c'_u) + max(0, c'_u) lambda_u.
@@ -261,23 +265,18 @@ def prove(pool: Pool, cuts: CutSet, decisions: Decisions, duals: Duals) -> Proof
     )
     rest = _less(instance.costs, given, v)
     edges = brackets.bracket_dot(instance.margins.T, duals.margins[None, :])[1]
-    unpaid = _unpaid(instance, cuts.rows.slacks, v[: cuts.is_used.shape[0]], duals.margins)
+    unpaid = _unpaid(pool, cuts.rows.slacks, v[: cuts.is_used.shape[0]], duals.margins)
     allowed = may_be_used(pool, decisions)
     is_free, is_real = allowed & (decisions.columns == OPEN), instance.weights > 0
     is_undecided = is_real & (decisions.examples == OPEN)
-    of_lambda = _sum_down(jnp.where(is_free, jnp.maximum(rest[0], 0.0), 0.0), -edges)
-    least = jnp.min(jnp.where(allowed, of_lambda, jnp.inf))
-    of_columns = jnp.where(
-        is_free,
-        jnp.minimum(rest[0], 0.0),
-        jnp.where(allowed & (decisions.columns == YES), rest[0], 0.0),
-    )
+    is_used = allowed & (decisions.columns == YES)
+    given = pool.domain.terms(rest, edges, is_free, is_used)
     of_examples = jnp.where(
         is_undecided,
         jnp.minimum(unpaid[0], 0.0),
         jnp.where(is_real & (decisions.examples == YES), unpaid[0], 0.0),
     )
-    terms = jnp.concatenate([duals.margins, v, of_columns, of_examples, least[None]])
+    terms = jnp.concatenate([duals.margins, v, given.of_columns, of_examples, given.least[None]])
     by = jnp.concatenate(
         [
             jnp.broadcast_to(instance.margin, duals.margins.shape),
@@ -285,23 +284,12 @@ def prove(pool: Pool, cuts: CutSet, decisions: Decisions, duals: Duals) -> Proof
         ]
     )
     bound = brackets.bracket_dot(terms, by)[0]
-    moved = jnp.minimum(_sum_down(-edges, -least), 0.0)
     return Proof(
         bound,
-        jnp.where(is_free, _sum_down(bound, _sum_down(jnp.maximum(rest[0], 0.0), moved)), bound),
-        jnp.where(is_free, _sum_down(bound, jnp.maximum(-rest[1], 0.0)), bound),
-        jnp.where(is_undecided, _sum_down(bound, jnp.maximum(unpaid[0], 0.0)), bound),
-        jnp.where(is_undecided, _sum_down(bound, jnp.maximum(-unpaid[1], 0.0)), bound),
-    )
-
-
-def _sum_down(one: Array, other: Array) -> Array:
-    """one + other, rounded down; infinite sums stay infinite."""
-    total = one + other
-    return jnp.where(
-        jnp.isfinite(total),
-        total - _ROUNDING * jnp.finfo(total.dtype).eps * (jnp.abs(one) + jnp.abs(other)),
-        total,
+        jnp.where(is_free, sum_down(bound, given.if_used), bound),
+        jnp.where(is_free, sum_down(bound, given.if_unused), bound),
+        jnp.where(is_undecided, sum_down(bound, jnp.maximum(unpaid[0], 0.0)), bound),
+        jnp.where(is_undecided, sum_down(bound, jnp.maximum(-unpaid[1], 0.0)), bound),
     )
 
 
@@ -311,11 +299,12 @@ def _less(prices: Array, entries: Array, values: Array) -> tuple[Array, Array]:
     return brackets.bracket_dot(left, jnp.append(1.0, -values)[None, :])
 
 
-def _unpaid(instance: Instance, slacks: Array, v: Array, w: Array) -> tuple[Array, Array]:
-    """weights - (1 + rho) w - slacks' v, [m], rounded down and up."""
-    ones = jnp.ones_like(w)[:, None]
+def _unpaid(pool: Pool, slacks: Array, v: Array, w: Array) -> tuple[Array, Array]:
+    """weights - (big + rho) w - slacks' v, [m], rounded down and up."""
+    instance, ones = pool.instance, jnp.ones_like(w)[:, None]
+    big = pool.domain.big(instance)
     left = jnp.concatenate(
-        [instance.weights[:, None], ones, instance.margin * ones, slacks.T], axis=1
+        [instance.weights[:, None], big * ones, instance.margin * ones, slacks.T], axis=1
     )
     right = jnp.concatenate(
         [ones, -w[:, None], -w[:, None], jnp.broadcast_to(-v[None, :], (w.shape[0], v.shape[0]))],

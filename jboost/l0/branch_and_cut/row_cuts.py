@@ -11,6 +11,9 @@ coefficients above the right-hand side may be reduced to it. So all points of (1
 
     sum_u min(1, (e_u - s)^+ / (b - s)) mu_u + sum_i min(1, (1 + rho) a_i / (b - s)) xi_i >= 1
 
+Level 0 needs no sum of lambda: it holds for all lambda in [0, 1]^U, as in (9) in units of K, where
+1 + rho is another constant.
+
 If rho <= 1/2, or no hypothesis abstains, a pair cut is this cut for equal weights on its two rows
 and level 0. Coefficients are rounded up, so that the cuts are valid as stored.
 """
@@ -62,8 +65,9 @@ def usable(row_weights: Array) -> Array:
     return jnp.where(shares > _LEAST_WEIGHT, shares, 0.0)
 
 
-def from_margins(instance: Instance, row_weights: Array, levels: Array) -> Rows:
-    """The cuts of `usable` weights [C, m] at levels [C]. All coefficients are 1 if the level is not
+def from_margins(instance: Instance, slack: Array, row_weights: Array, levels: Array) -> Rows:
+    """The cuts of `usable` weights [C, m] at levels [C]; `slack` [] is the coefficient of xi in the
+    margin rows, 1 + rho above. All coefficients are 1 if the level is not
     below b, which is trivially valid.
     """
     unit = _ROUNDING * jnp.finfo(levels.dtype).eps
@@ -80,25 +84,30 @@ def from_margins(instance: Instance, row_weights: Array, levels: Array) -> Rows:
             amounts > 0, jnp.minimum(amounts * raised, 1.0), jnp.where(is_below, 0.0, 1.0)
         )
 
-    return Rows(share(edges - levels[:, None]), share((1 + instance.margin) * row_weights))
+    return Rows(share(edges - levels[:, None]), share(slack * row_weights))
 
 
 def best_levels(
-    instance: Instance, row_weights: Array, selected: Array, slacks: Array
+    instance: Instance,
+    slack: Array,
+    num_levels: int,
+    row_weights: Array,
+    selected: Array,
+    slacks: Array,
 ) -> tuple[Array, Array]:
     """For `usable` weights [C, m] the levels [C] whose cuts are violated most at mu and xi, and
-    their violations [C]. The levels tried are 0 and the edges.
+    their violations [C]. The levels tried are the first `num_levels` of 0 and the edges.
     """
 
     def one(weights: Array) -> tuple[Array, Array]:
         edges = times(weights, instance.margins)
         reach = instance.margin * jnp.sum(weights)
-        levels = jnp.concatenate([jnp.zeros((1,), edges.dtype), edges])
+        levels = jnp.concatenate([jnp.zeros((1,), edges.dtype), edges])[:num_levels]
         rise = reach - levels
         is_below = rise > _LEAST_RISE * instance.margin
         scale = 1 / jnp.where(is_below, rise, 1.0)[:, None]
         of_columns = jnp.clip((edges[None, :] - levels[:, None]) * scale, 0.0, 1.0)
-        of_examples = jnp.minimum((1 + instance.margin) * weights[None, :] * scale, 1.0)
+        of_examples = jnp.minimum(slack * weights[None, :] * scale, 1.0)
         violations = jnp.where(
             is_below, 1 - times(of_columns, selected) - times(of_examples, slacks), -jnp.inf
         )

@@ -26,12 +26,14 @@ from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
 from jboost.l0.branch_and_cut import branching, cutting, incumbents, node_program
 from jboost.l0.branch_and_cut.cutting import Engine, Goal
+from jboost.l0.branch_and_cut.domains import Simplex
 from jboost.l0.branch_and_cut.node_program import NO, YES, Decisions, Pool
-from jboost.l0.relaxation.instance import make_instance
 from jboost.l0.votes import local_search
 from jboost.l0.votes.local_search import Vote
 from jboost.search import stack
 from jboost.search.stack import Stack
+
+_SIMPLEX = Simplex()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,16 +245,19 @@ def search_pool(
     cutoff: Array,
     *,
     config: ExactConfig,
+    domain: Simplex = _SIMPLEX,
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> Exact:
-    """`solve_exact` for validated arrays."""
+    """`solve_exact` for validated arrays. With the domain `Box`, `data.margin` is 1 / K, and the
+    result is that of (9) in units of K.
+    """
     if on_step is None and initial is None:
         return batching.in_chunks(functools.partial(_search, config=config), at_once=1)(
-            data, tolerance, cutoff
+            data, domain, tolerance, cutoff
         )
     check.can_be_watched(on_step, (data, tolerance, cutoff, initial), between="batches")
-    pool, state, is_valid = _begin(data, cutoff, config=config)
+    pool, state, is_valid = _begin(data, domain, cutoff, config=config)
     if initial is not None:
         state = check.like("initial", initial, state, kind="jboost.l0.ExactState")
     if bool(_unfinished(state, config)):
@@ -272,9 +277,11 @@ def search_pool(
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def _search(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig) -> Exact:
+def _search(
+    data: Data, domain: Simplex, tolerance: Array, cutoff: Array, *, config: ExactConfig
+) -> Exact:
     """The whole search as one compiled program."""
-    pool, state, is_valid = _begin(data, cutoff, config=config)
+    pool, state, is_valid = _begin(data, domain, cutoff, config=config)
 
     def step(state: State) -> State:
         return _step(pool, state, tolerance, config)
@@ -286,21 +293,18 @@ def _search(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig)
 
 
 @devices.host_jit(static_argnames=("config",))
-def _begin(data: Data, cutoff: Array, *, config: ExactConfig) -> tuple[Pool, State, Array]:
+def _begin(
+    data: Data, domain: Simplex, cutoff: Array, *, config: ExactConfig
+) -> tuple[Pool, State, Array]:
     """The pool, the state with the root on the stack, and whether all values are valid. The stack
     is empty if there is nothing to search.
     """
-    sorted_instance, is_valid = make_instance(*data, either=True)
-    pool = node_program.make_pool(sorted_instance)
-    instance = incumbents.instance_of(pool)
+    instance, is_valid = domain.make_instance(data)
+    pool = node_program.make_pool(instance, domain)
     root = _Node(node_program.everything_open(pool), jnp.zeros_like(data.margin))
-    uniform, sparse = (
-        local_search.evaluate(instance, jnp.ones_like(instance.costs)),
-        local_search.better(local_search.best_alone(instance), local_search.best_pair(instance)),
-    )
-    best = local_search.better(uniform, sparse)
+    best = domain.first_vote(instance)
     nodes = stack.start(root, capacity=config.capacity, slack=2 * config.batch)
-    is_hopeless = ~is_valid | ~jnp.any(data.column_mask)
+    is_hopeless = ~is_valid | ~domain.has_vote(data.column_mask)
     nodes = nodes._replace(count=jnp.where(is_hopeless, 0, nodes.count))
     engine = cutting.start(pool, _num_cuts(config, data.outputs.shape))
     return (
@@ -358,7 +362,7 @@ def _finish(
     ended = jnp.where(last.stack.count > config.capacity, int(Status.CAPACITY_LIMIT), ended)
     ended = jnp.where(last.stack.count == 0, int(Status.PRECISION_LIMIT), ended)
     status = jnp.where(is_closed, int(Status.OPTIMAL), ended)
-    has_columns = jnp.any(pool.instance.is_column)
+    has_columns = pool.domain.has_vote(pool.instance.is_column)
     status = jnp.where(has_columns, status, int(Status.INFEASIBLE))
     status = jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
     is_sound = is_valid & has_columns
@@ -411,7 +415,10 @@ def _step(pool: Pool, state: State, tolerance: Array, config: ExactConfig) -> St
         begin,
     )
     after = _lowest_on_top(after, config)
-    searched = local_search.search(incumbents.instance_of(pool), batch.lead, config=config.search)
+    searched = local_search.search(
+        pool.domain.instance_of(pool.instance), batch.lead, config=config.search
+    )
+    searched = pool.domain.settled(pool.instance, searched)
     best = local_search.better(batch.best, searched)
     num_nodes = state.num_nodes + jnp.sum(is_node, dtype=jnp.int32)
     return State(

@@ -5,11 +5,11 @@ over most columns. At a vertex, at most as many variables are positive as rows h
 so that few hypotheses vote. The columns of the central point contain an optimal vertex. The dual
 simplex method (`jboost.lp.simplex.boxes`) finds one, of the program
 
-    minimise  sum_i weight_i xi_i + sum_u c_u (lambda_u + d_u),  mu = lambda + d,  lambda, d, xi >= 0
+    minimise  sum_i weight_i xi_i + sum_u c_u (lambda_u + d_u)  s.t.  lambda, d, xi >= 0
 
-over a working set of pair cuts. It starts from the cuts of the largest duals and adds the violated
-cuts of all pairs until there are none. Costs are perturbed by about eps^.75, which changes the
-optimum by less than the tolerance of the relaxation, and makes the vertex unique.
+with mu = lambda + d, over a working set of pair cuts. It starts from the cuts of the largest duals
+and adds the violated cuts of all pairs until there are none. Costs are perturbed by about eps^.75,
+which changes the optimum by less than the tolerance of the relaxation, and makes the vertex unique.
 """
 
 from __future__ import annotations
