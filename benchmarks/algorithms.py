@@ -337,10 +337,17 @@ def _few_rules(inputs: _Inputs) -> dict[str, Algorithm]:
         "l0.solve_exact": of_pool(
             l0.solve_exact, few, margin=_MARGIN, config=l0.ExactConfig(max_batches=10)
         ),
+        "l0.solve_exact_unnormalised": of_pool(
+            l0.solve_exact_unnormalised,
+            few,
+            largest=4.0,
+            config=l0.ExactConfig(max_batches=10),
+        ),
         "l0.fit_exact": of_data(
             l0.fit_exact, few, traceable=False, learner=learner, margin=_MARGIN, max_rounds=20
         ),
         "l0.strengthen": of_pool(l0.strengthen, few, margin=_MARGIN),
+        "l0.solve_linear_margin": of_pool(l0.solve_linear_margin, few, penalty=0.05),
         "l0.solve_unnormalised": of_pool(l0.solve_unnormalised, few, largest=4.0),
     }
 

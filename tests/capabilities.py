@@ -345,7 +345,8 @@ GATHERED = {
     "example_weights.fit": (
         "the kernel matrix of m x m entries: it runs on a mesh and saves no memory"
     ),
-    "l0.solve_relaxation, l0.fit, l0.path, l0.solve_exact, l0.strengthen, l0.solve_unnormalised": (
+    "l0.solve_relaxation, l0.fit, l0.path, l0.solve_exact, l0.strengthen, l0.solve_unnormalised,"
+    " l0.solve_exact_unnormalised, l0.solve_linear_margin": (
         "the pool and the examples: they run on a mesh, replicated, and save no memory"
     ),
     "monomials.maximum_agreement, monomials.greedy": (

@@ -317,8 +317,16 @@ CERTIFIED = (
     Certified(
         "l0.solve_relaxation", _of_outputs(jboost.l0.solve_relaxation, "upper_bound", margin=0.2)
     ),
+    Certified(
+        "l0.solve_linear_margin",
+        _of_outputs(jboost.l0.solve_linear_margin, "upper_bound", penalty=0.1),
+    ),
     # no margin of few rules is .17, so that rounding decides no example
     Certified("l0.solve_exact", _of_outputs(jboost.l0.solve_exact, "loss", margin=0.17)),
+    Certified(
+        "l0.solve_exact_unnormalised",
+        _of_outputs(jboost.l0.solve_exact_unnormalised, "loss", largest=3.7),
+    ),
     Certified(
         "l0.solve_unnormalised",
         _of_outputs(jboost.l0.solve_unnormalised, "loss", largest=4.0),

@@ -28,6 +28,7 @@ from jboost.l0.large import (
     choose_large,
     fit_large,
 )
+from jboost.l0.linear_margin import LinearMargin, LinearMarginConfig, solve_linear_margin
 from jboost.l0.path import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
 from jboost.l0.relaxation.all_pairs import list_pairs
@@ -59,6 +60,8 @@ __all__ = [
     "LargeChoice",
     "LargeChoiceState",
     "LargeState",
+    "LinearMargin",
+    "LinearMarginConfig",
     "MarginSearch",
     "RelaxationConfig",
     "RelaxedConfig",
@@ -88,6 +91,7 @@ __all__ = [
     "search_margin",
     "solve_exact",
     "solve_exact_unnormalised",
+    "solve_linear_margin",
     "solve_relaxation",
     "solve_unnormalised",
     "step",
