@@ -32,7 +32,7 @@ from jboost.l0.linear_margin import LinearMargin, LinearMarginConfig, solve_line
 from jboost.l0.path import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
 from jboost.l0.relaxation.all_pairs import list_pairs
-from jboost.l0.strengthen import StrengthenConfig, Strengthened, strengthen
+from jboost.l0.strengthen import StrengthenConfig, Strengthened, StrengthenedFit, strengthen
 from jboost.l0.types import AllPairsConfig, L0Fit, L0Relaxation, RelaxationConfig, WarmStart
 from jboost.l0.unnormalised import Unnormalised, solve_unnormalised
 from jboost.l0.votes.local_search import SearchConfig
@@ -69,6 +69,7 @@ __all__ = [
     "SearchConfig",
     "StrengthenConfig",
     "Strengthened",
+    "StrengthenedFit",
     "Unnormalised",
     "VertexConfig",
     "WarmStart",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -16,8 +17,10 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0 import relaxation
 from jboost.l0.booster import L0, L0Certificate, Memory, VoteConfig
+from jboost.l0.branch_and_cut.in_play import put_in_play
 from jboost.l0.columns import NUM_CONSTANTS
 from jboost.l0.relaxation.instance import known_cuts, make_instance, unordered, with_distances
+from jboost.l0.strengthen import StrengthenConfig, StrengthenedFit, strengthen_pool
 from jboost.l0.types import L0Fit, L0Relaxation, RelaxationConfig
 from jboost.l0.votes import local_search, rounded, vertex
 from jboost.l0.votes.solution import CoefficientsConfig
@@ -283,6 +286,7 @@ def finish(state: State, dataset: Dataset) -> L0Fit:
         fitted.trace,
         fitted.num_rounds,
         memory.relaxation._replace(warm=memory.warm),
+        (),
         status.astype(jnp.int32),
     )
 
@@ -301,6 +305,7 @@ def fit(
     search: VoteConfig | None = None,
     max_columns: int = 256,
     bound_integer: bool = True,
+    strengthen: StrengthenConfig | None = None,
     on_step: OnStep | None = None,
     initial: State | None = None,
 ) -> L0Fit:
@@ -346,6 +351,10 @@ def fit(
       bound_integer: static; whether the rounds continue after (18) is solved, to compute a lower
         bound on (15) as well. It uses the relaxation with the cuts "either" of `RelaxationConfig`,
         because the cuts (17) of Goldberg and Eckstein are not valid for (15) if hypotheses abstain.
+      strengthen: static; with a config, Chvatal-Gomory cuts from triples of pair cuts raise the
+        lower bound on (15) after the rounds, as `jboost.l0.strengthen` does over a pool: here over
+        the hypotheses whose reduced cost is below the gap. For learners with the method `every`.
+        None for no such cuts.
       on_step: called with (state, info) between rounds, on the host. If it returns False, the loop
         ends with status TIME_LIMIT. Not allowed under jit or vmap. `jboost.checkpoints` provides
         one that saves the state.
@@ -378,6 +387,9 @@ def fit(
     >>> jboost.predict(fitted.ensemble, dataset.features).tolist()[:4]
     [1, -1, -1, -1]
     """
+    if strengthen is not None:
+        check.record("strengthen", strengthen, StrengthenConfig)
+        validate_listed(learner)
     booster, dataset = begin_fit(
         dataset,
         learner,
@@ -393,4 +405,37 @@ def fit(
     fitted: Any = boosting.fit(
         booster, learner, dataset, on_step=on_step, initial=initial, **options
     )
-    return fitted
+    if strengthen is None:
+        return fitted
+    return _strengthened(booster, fitted, dataset, key, config=strengthen)
+
+
+def validate_listed(learner: Any) -> None:
+    """Raises ValueError for a learner that cannot list its hypotheses."""
+    if not hasattr(learner, "every"):
+        raise ValueError(
+            f"learner is a {type(learner).__name__}, which cannot list its hypotheses: pass one"
+            " with the method `every`, such as jboost.learners.monomials or pool"
+        )
+
+
+@functools.partial(devices.host_jit, static_argnames=("config",))
+def _strengthened(
+    booster: L0, fitted: L0Fit, dataset: Dataset, key: Array | None, *, config: StrengthenConfig
+) -> L0Fit:
+    """The fit with the lower bound on (15) that cuts from triples prove."""
+    play = put_in_play(booster, fitted, dataset, key, max_in_play=config.max_in_play)
+    found = strengthen_pool(play.data[:-1], play.data.margin, config=config)
+    learner, known = fitted.ensemble.learner, fitted.certificate
+    prices = jnp.append(learner.prices(learner.init(key, dataset)), booster.constant_cost)
+    weights = jnp.where(dataset.mask, dataset.weights, 0)
+    proven = local_search.round_up(jnp.minimum(found.lower_bound, play.left_out), weights, prices)
+    lower = jnp.minimum(jnp.maximum(known.integer_lower_bound, proven), known.integer_upper_bound)
+    is_valid = fitted.status != int(Status.INVALID_INPUT)
+    lower = jnp.where(is_valid, lower, known.integer_lower_bound)
+    return fitted._replace(
+        certificate=known._replace(integer_lower_bound=lower),
+        strengthened=StrengthenedFit(
+            found, play.hypotheses, play.data.column_mask, play.left_out, play.num_hypotheses
+        ),
+    )

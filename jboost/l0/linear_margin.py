@@ -118,8 +118,8 @@ def solve_linear_margin(
     Maximises over rho in [0, 1], lambda, mu and xi s.t. sum_u y_i H_iu lambda_u + 2 xi_i >= rho,
     sum lambda = 1, mu >= lambda >= 0, xi >= 0, and the pair cuts of (18). The optimum is an upper
     bound on (25) over this pool; the margin is a guess, which `solve_relaxation` or `fit`
-    evaluates. `search_margin` solves (25) itself. For pools and data of moderate size: a round solves a dense
-    linear program. Jittable and vmappable.
+    evaluates. `search_margin` solves (25) itself. For pools and data of moderate size: a round
+    solves a dense linear program. Jittable and vmappable.
 
     Args:
       outputs: H [m, U], entries -1, 0, +1.

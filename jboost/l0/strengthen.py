@@ -19,18 +19,16 @@ from jax import lax
 
 from jboost.base import brackets, check, derivatives, loops, meshes
 from jboost.base.status import Status
-from jboost.base.types import Array, ArrayLike
+from jboost.base.types import Array, ArrayLike, PyTree
 from jboost.l0 import relaxation
 from jboost.l0.branch_and_cut import row_cuts
+from jboost.l0.branch_and_cut import triples as triples_of
 from jboost.l0.relaxation.instance import make_instance
 from jboost.l0.types import Cuts, Instance, RelaxationConfig
 from jboost.lp import LinearProgram, make_program, solve
 
 # Cuts that are violated by less are not added: the violation may be the error of the solver.
 _LEAST_VIOLATION = 1e-3
-# Each pair cut is combined with this many others, those that share most of the point with it, and
-# the best third cut is searched for each combination.
-_PARTNERS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,13 +41,17 @@ class StrengthenConfig:
     """The number of pair cuts that are rows of the programs: those with the largest duals."""
     cuts_per_round: int = 32
     """The largest number of Chvatal-Gomory cuts that a round adds."""
+    max_in_play: int = 128
+    """Of the option `strengthen` of `jboost.l0.fit`: the largest number of hypotheses in the pool,
+    those of the least reduced costs.
+    """
     relaxation: RelaxationConfig = dataclasses.field(
         default_factory=lambda: RelaxationConfig(cuts="either")
     )
     """How the pair cuts are found; its `cuts` must be "either"."""
 
     def __post_init__(self) -> None:
-        for name in ("num_rounds", "num_pairs", "cuts_per_round"):
+        for name in ("num_rounds", "num_pairs", "cuts_per_round", "max_in_play"):
             check.count(f"config.{name}", getattr(self, name), low=1)
         check.record("config.relaxation", self.relaxation, RelaxationConfig)
         if self.relaxation.cuts != "either" or self.relaxation.distance_factor is not None:
@@ -78,6 +80,19 @@ class Strengthened(NamedTuple):
     triple_weights: Array  # [C] t
     num_cuts: Array  # [] int32 number of new cuts
     status: Array  # [] int32
+
+
+class StrengthenedFit(NamedTuple):
+    """The cuts that raise the lower bound of a fit on (15), over the pool of the hypotheses that a
+    better point may use. That bound is the lesser of `pool.lower_bound` and `left_out`, rounded up
+    to the next value that the loss can take.
+    """
+
+    pool: Strengthened  # columns 0 and 1 are the constants, column 2 + k is hypothesis k
+    hypotheses: PyTree  # leaves [k, ...]
+    is_in_play: Array  # [2 + k] bool, the columns of the pool
+    left_out: Array  # [] lower bound on the points of (15) that use any other hypothesis
+    num_hypotheses: Array  # [] int32 hypotheses whose reduced cost is below the gap
 
 
 class _State(NamedTuple):
@@ -139,16 +154,17 @@ def strengthen(
     )
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
     size = data[0].shape[0]
-    found = _strengthen(
+    found = strengthen_pool(
         relaxation.with_one_masked(data) if 0 in data[0].shape else data, margin, config=settings
     )
     return found._replace(example_weights=found.example_weights[:size])
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def _strengthen(
+def strengthen_pool(
     data: tuple[Array, ...], margin: Array, *, config: StrengthenConfig
 ) -> Strengthened:
+    """`strengthen` for validated arrays."""
     dtype = margin.dtype
     features = jnp.zeros((data[0].shape[0], 0), dtype)
     tolerance = jnp.asarray(1e-6 if dtype == jnp.dtype("float64") else 3e-4, dtype)
@@ -206,13 +222,6 @@ def _strengthen(
     )
 
 
-def _triple_rows(rows: Array, triples: Array) -> Array:
-    """The new cuts [C, U + m] from the rows [P, U + m] of the pair cuts, 0 for empty slots."""
-    is_used = triples[:, 0] >= 0
-    counts = jnp.sum(rows[jnp.maximum(triples, 0)], axis=1)
-    return jnp.where(is_used[:, None], jnp.ceil(counts / 2), 0.0)
-
-
 def _round(
     instance: Instance, rows: Array, is_pair: Array, state: _State, config: StrengthenConfig
 ) -> tuple[_State, Array]:
@@ -220,7 +229,7 @@ def _round(
     solution violates. Returns the next state and the number of cuts added.
     """
     num_examples, num_columns = instance.margins.shape
-    extra, is_cut = _triple_rows(rows, state.triples), state.triples[:, 0] >= 0
+    extra, is_cut = triples_of.rows_of(rows, state.triples), state.triples[:, 0] >= 0
     is_example = instance.weights > 0
     program = _make_program(instance, jnp.concatenate([rows, extra]), is_pair, is_cut)
     solution = solve(program)
@@ -242,7 +251,7 @@ def _round(
             primal[2 * num_columns :],
         ]
     )
-    triples, violations = _separate(rows, is_pair, point)
+    triples, violations = triples_of.separate(rows, is_pair, point)
     found, chosen = lax.top_k(violations, min(config.cuts_per_round, len(violations)))
     is_found = found > _LEAST_VIOLATION
     slots = jnp.where(is_found, state.count + jnp.cumsum(is_found) - 1, len(state.triples))
@@ -287,36 +296,6 @@ def _make_program(instance: Instance, cuts: Array, is_pair: Array, is_cut: Array
             [jnp.tile(jnp.where(instance.is_column, 1.0, 0.0), 2), jnp.where(is_example, 1.0, 0.0)]
         ),
     )
-
-
-def _separate(rows: Array, is_pair: Array, point: Array) -> tuple[Array, Array]:
-    """Distinct triples [k, 3] of rows [P, n], and the violations [k] of their cuts by a point [n].
-
-    The left-hand side of a cut is half of two sums: of the left-hand sides of the three rows, and
-    of the variables that occur in an odd number of these rows.
-    """
-    number = len(rows)
-    reached = jnp.matmul(rows, point, precision=lax.Precision.HIGHEST)
-    shared = jnp.matmul(rows * point[None, :], rows.T, precision=lax.Precision.HIGHEST)
-    eye = jnp.eye(number, dtype=bool)
-    allowed = is_pair[:, None] & is_pair[None, :] & ~eye
-    _, partners = lax.top_k(jnp.where(allowed, shared, -jnp.inf), min(_PARTNERS, number))
-    one, two = jnp.repeat(jnp.arange(number), partners.shape[1]), partners.reshape(-1)
-    differ = jnp.abs(rows[one] - rows[two])
-    odd = jnp.sum(differ * point[None, :], axis=1)[:, None] + reached[None, :]
-    odd -= 2 * jnp.matmul(differ * point[None, :], rows.T, precision=lax.Precision.HIGHEST)
-    value = (reached[one][:, None] + reached[two][:, None] + reached[None, :] + odd) / 2
-    is_third = is_pair[None, :] & ~eye[one] & ~eye[two] & allowed[one, two][:, None]
-    violation = jnp.where(is_third, 2 - value, -jnp.inf)
-    third = jnp.argmax(violation, axis=1)
-    triples = jnp.sort(jnp.stack([one, two, third], axis=1), axis=1).astype(jnp.int32)
-    worst = jnp.max(violation, axis=1)
-    order = jnp.lexsort((triples[:, 2], triples[:, 1], triples[:, 0]))
-    triples, worst = triples[order], worst[order]
-    repeats = jnp.concatenate(
-        [jnp.zeros((1,), bool), jnp.all(triples[1:] == triples[:-1], axis=1)]
-    )[: len(worst)]
-    return triples, jnp.where(repeats, -jnp.inf, worst)
 
 
 def _proven(instance: Instance, rows: Array, extra: Array, w: Array, v: Array, t: Array) -> Array:

@@ -240,4 +240,5 @@ class L0Fit(NamedTuple):
     # came later has coefficient 0. Before the first round, and where a column of the solution was
     # overwritten later, `upper_bound` is inf and `status` is not OPTIMAL.
     relaxation: L0Relaxation
+    strengthened: Any  # a `jboost.l0.StrengthenedFit`, () without the option `strengthen`
     status: Array  # [] int32

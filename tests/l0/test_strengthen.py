@@ -10,6 +10,7 @@ import pytest
 from test_booster import integer_optimum
 from test_branch_and_cut import pools
 
+import jboost
 from jboost import l0
 from jboost.base.status import Status
 from oracles import l0 as oracle
@@ -134,3 +135,58 @@ def test_one_example_has_no_pair_for_a_grid():
     assert float(
         l0.strengthen([[1, 1]], [1], [0.5, 0.3], margin=0.1, config=grid).lower_bound
     ) == pytest.approx(0.3, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_a_fit_has_the_bound_of_its_cuts_over_all_hypotheses():
+    """The odd cycle again, over a learner: the relaxation proves .45, which is rounded up to the
+    cost of the last column; two of the hypotheses of .3 are needed.
+    """
+    labels = np.array([1, 1, 1, -1])
+    cycle = np.array([[1, 1, -1], [1, -1, 1], [-1, 1, 1], [-1, -1, -1]], np.float32)
+    features = np.hstack([cycle, -labels[:, None]]).astype(np.float32)
+    prices = np.array([0.3, 0.3, 0.3, 0.475], np.float32)
+    dataset = jboost.make_dataset(features, labels)
+    learner = jboost.learners.pool(costs=prices, negations=False)
+    options = {"margin": 0.1, "max_rounds": 8, "max_columns": 4}
+    plain = l0.fit(dataset, learner, **options)
+    assert plain.strengthened == ()
+    fitted = l0.fit(dataset, learner, strengthen=l0.StrengthenConfig(), **options)
+    np.testing.assert_allclose(plain.certificate.integer_lower_bound, 0.475, atol=1e-3)
+    np.testing.assert_allclose(fitted.certificate.integer_lower_bound, 0.6, atol=1e-3)
+    assert fitted.certificate.integer_lower_bound <= fitted.certificate.integer_upper_bound
+    found = jax.device_get(fitted.strengthened)
+    used = found.is_in_play
+    ones = np.ones((4, 1))
+    outputs = np.hstack([ones, -ones, features[:, found.hypotheses.index]])[:, used].astype(int)
+    costs = np.r_[0, 0, prices[found.hypotheses.index]].astype(np.float32)[used]
+    proven = recompute(found.pool, outputs, labels, costs, np.float32(0.1))
+    assert proven >= float(found.pool.lower_bound)
+    # the hypotheses left out allow no better point
+    assert found.left_out >= fitted.certificate.integer_lower_bound - 1e-4
+
+
+def test_a_learner_that_cannot_list_its_hypotheses_is_refused():
+    learner = jboost.learners.from_functions(*[lambda *_: None] * 3)
+    dataset = jboost.make_dataset([[1.0], [-1.0]], [1, -1])
+    with pytest.raises(ValueError, match="which cannot list its hypotheses"):
+        l0.fit(dataset, learner, margin=0.1, strengthen=l0.StrengthenConfig())
+
+
+@pytest.mark.slow
+def test_cuts_from_triples_in_the_nodes_keep_the_optimum():
+    outputs, labels, costs, margins = pools(12, 6)
+    config = l0.ExactConfig(num_triples=8)
+    found = jax.device_get(
+        jax.jit(
+            lambda *problems: jax.lax.map(
+                lambda part: l0.solve_exact(*part[:3], margin=part[3], config=config), problems
+            )
+        )(outputs, labels, costs, margins)
+    )
+    for index in range(12):
+        whole = integer_optimum(outputs[index], labels[index], costs[index], float(margins[index]))
+        assert found.lower_bound[index] <= whole + 1e-5, index
+        np.testing.assert_allclose(found.loss[index], whole, atol=2e-3, err_msg=str(index))
+    with pytest.raises(ValueError, match=r"config\.num_triples"):
+        l0.ExactConfig(num_triples=-1)

@@ -13,7 +13,7 @@ from jax import lax
 
 from jboost.base import loops
 from jboost.base.types import Array
-from jboost.l0.branch_and_cut import branching, node_program, row_cuts
+from jboost.l0.branch_and_cut import branching, node_program, row_cuts, triples
 from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES, CutSet, Decisions, Pool, Proof
 from jboost.l0.branch_and_cut.row_cuts import Rows
 from jboost.l0.votes import local_search
@@ -22,6 +22,7 @@ from jboost.lp.simplex.boxes import Solution, Table
 
 _MAX_PAIR_ENTRIES = 4_000_000  # pairs searched at once, as `RelaxationConfig.max_pair_entries`
 _NUM_PAIRS, _NUM_MARGINS = 32, 8  # the most pair cuts and margin cuts that a round adds
+_NUM_TIGHT = 96  # rows of which triples are tried, those of the least surplus
 _NUM_COMBINATIONS = 32  # rows of the table whose weights on margin rows are tried for cuts
 # Cuts that are violated by less are not added: the violation may be a rounding error.
 _LEAST_VIOLATION = 1e-3
@@ -74,7 +75,14 @@ def start(pool: Pool, num_cuts: int) -> Engine:
 
 
 def visit(
-    pool: Pool, engine: Engine, decisions: Decisions, bound: Array, goal: Goal, max_rounds: Array
+    pool: Pool,
+    engine: Engine,
+    decisions: Decisions,
+    bound: Array,
+    goal: Goal,
+    max_rounds: Array,
+    *,
+    num_triples: int = 0,
 ) -> Visit:
     """Runs the rounds of a node.
 
@@ -85,13 +93,14 @@ def visit(
       bound: [] known lower bound of the node.
       goal: the attained loss and the bounds that close the node.
       max_rounds: [] int32 largest number of programs.
+      num_triples: static; the most cuts from triples of rows that a round adds.
     """
 
     def unfinished(state: Visit) -> Array:
         return ~state.is_closed & (state.num_new > 0) & (state.num_rounds < max_rounds)
 
     def one_round(state: Visit) -> Visit:
-        rows, is_violated = _separate(pool, state.solution)
+        rows, is_violated = _separate(pool, state.engine, state.solution, num_triples)
         engine, num_new = _insert(pool, state.engine, state.solution, rows, is_violated)
         after = _solve(pool, engine, state.decisions, state.bound, goal)
         return after._replace(num_new=num_new, num_rounds=state.num_rounds + 1)
@@ -148,7 +157,9 @@ def _fixed(decisions: Decisions, proof: Proof, goal: Goal) -> Decisions:
     )
 
 
-def _separate(pool: Pool, solution: Solution) -> tuple[Rows, Array]:
+def _separate(
+    pool: Pool, engine: Engine, solution: Solution, num_triples: int
+) -> tuple[Rows, Array]:
     """Candidate cuts [C], and whether the solution violates them, [C] bool."""
     instance = pool.instance
     _, selected, slacks = node_program.variables(pool, solution)
@@ -170,11 +181,34 @@ def _separate(pool: Pool, solution: Solution) -> tuple[Rows, Array]:
         row_cuts.from_pairs(instance, pairs),
         row_cuts.from_margins(instance, slack, weights[chosen], levels[chosen]),
     )
-    rows = Rows(*(jnp.concatenate(both) for both in zip(of_pairs, of_margins, strict=True)))
-    is_violated = jnp.concatenate([missing, worst]) > _LEAST_VIOLATION
+    found = [of_pairs, of_margins]
+    violations = [missing, worst]
+    if num_triples > 0:
+        of_triples, excess = _from_triples(engine.cuts, selected, slacks, num_triples)
+        found, violations = [*found, of_triples], [*violations, excess]
+    rows = Rows(*(jnp.concatenate(parts) for parts in zip(*found, strict=True)))
+    is_violated = jnp.concatenate(violations) > _LEAST_VIOLATION
     return rows, is_violated & (
         1 - rows.reached(selected, slacks) > _LEAST_VIOLATION
     ) & row_cuts.are_new(rows)
+
+
+def _from_triples(
+    cuts: CutSet, selected: Array, slacks: Array, num_triples: int
+) -> tuple[Rows, Array]:
+    """The cuts of the triples of rows that mu and xi violate most, and their violations. Rows with
+    entries 0 and 1 alone count, such as pair cuts, and of these the tightest.
+    """
+    both, point = jnp.concatenate(cuts.rows, axis=1), jnp.concatenate([selected, slacks])
+    is_whole = cuts.is_used & jnp.all((both == 0) | (both == 1), axis=1)
+    surplus = jnp.where(is_whole, cuts.rows.reached(selected, slacks) - 1, jnp.inf)
+    _, chosen = lax.top_k(-surplus, min(_NUM_TIGHT, surplus.shape[0]))
+    rows, is_row = jnp.where(is_whole[chosen][:, None], both[chosen], 0.0), is_whole[chosen]
+    of_triples, violations = triples.separate(rows, is_row, point)
+    worst, best = lax.top_k(violations, min(num_triples, violations.shape[0]))
+    halved = triples.rows_of(rows, of_triples[best]) / 2  # at least 1 in place of 2: exact
+    halves = jnp.split(halved, [selected.shape[0]], axis=1)
+    return Rows(*halves), worst / 2
 
 
 def _combinations(pool: Pool, solution: Solution) -> Array:

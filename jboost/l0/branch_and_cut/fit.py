@@ -8,26 +8,23 @@ better point. Branch and cut over the other hypotheses gives the optimum over al
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import boosting, check, derivatives, devices, loops, meshes, numerics
-from jboost.base.boosting import Ensemble, Everything, State
+from jboost.base import boosting, check, derivatives, devices, loops, meshes
+from jboost.base.boosting import Ensemble, State
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
-from jboost.base.types import Array, ArrayLike, Dataset, PyTree
-from jboost.l0 import driver, pricing
-from jboost.l0.booster import L0, L0Certificate
+from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.l0 import driver
+from jboost.l0.booster import L0Certificate
 from jboost.l0.branch_and_cut import solve as exact
+from jboost.l0.branch_and_cut.in_play import Play, put_in_play
 from jboost.l0.branch_and_cut.solve import ExactConfig
-from jboost.l0.pricing import Proof
 from jboost.l0.types import L0Fit
 from jboost.l0.votes import local_search
-from jboost.learners import prices
 
 
 class ExactFit(NamedTuple):
@@ -116,11 +113,7 @@ def fit_exact(
     ... )
     (0.937, 'OPTIMAL')
     """
-    if not hasattr(learner, "every"):
-        raise ValueError(
-            f"learner is a {type(learner).__name__}, which cannot list its hypotheses: pass one"
-            " with the method `every`, such as jboost.learners.monomials or pool"
-        )
+    driver.validate_listed(learner)
     settings = check.config("exact_config", exact_config, ExactConfig)
     check.count("max_in_play", max_in_play, low=1)
     tolerance = exact.validate_tolerance(
@@ -128,7 +121,8 @@ def fit_exact(
     )
     options = {**options, "max_columns": max_columns}
     exact.validate_unlimited("search", driver.validate_search(options.get("search")))
-    rounds, dataset = driver.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
+    of_booster = {name: given for name, given in options.items() if name != "strengthen"}
+    rounds, dataset = driver.begin_fit(dataset, learner, max_rounds=max_rounds, **of_booster)
     if initial is not None and not isinstance(initial, ExactFitState):
         raise ValueError(
             f"initial is a {type(initial).__name__}: expected a jboost.l0.ExactFitState that"
@@ -139,7 +133,7 @@ def fit_exact(
     fitted = driver.fit(
         dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, initial=done, **options
     )
-    play = _put_in_play(rounds, fitted, dataset, key, max_in_play=max_in_play)
+    play = put_in_play(rounds, fitted, dataset, key, max_in_play=max_in_play)
     if watcher is not None and not watcher.goes_on:
         status = jnp.where(
             fitted.status == int(Status.INVALID_INPUT), fitted.status, int(Status.TIME_LIMIT)
@@ -181,61 +175,8 @@ class _Watcher:
         return loops.goes_on(self.on_step, ExactFitState(self.rounds, state), info)
 
 
-class _Play(NamedTuple):
-    """The pool of hypotheses that a better point may use."""
-
-    data: exact.Data
-    hypotheses: PyTree  # leaves [capacity, ...]
-    count: Array  # [] int32 number of these
-    # [] lower bound on the points of (15) with a hypothesis that is not in the pool
-    left_out: Array
-    num_hypotheses: Array  # [] int32 hypotheses whose reduced cost is below the gap
-
-
-@functools.partial(devices.host_jit, static_argnames=("max_in_play",))
-def _put_in_play(
-    rounds: L0, fitted: L0Fit, dataset: Dataset, key: Array | None, *, max_in_play: int
-) -> _Play:
-    """All hypotheses of the learner whose reduced cost is below the gap."""
-    learner, known = fitted.ensemble.learner, fitted.certificate
-    state = learner.init(key, dataset)
-    every = learner.every(state)
-    capacity = min(max_in_play, every.costs.shape[0])
-    constant_cost, upper = (
-        jnp.asarray(rounds.constant_cost, known.lower_bound.dtype),
-        known.integer_upper_bound,
-    )
-    bounds = _lower_bounds(known.integer_proof, every, dataset, learner.least_price(state), upper)
-    order = jnp.argsort(bounds)
-    chosen = order[:capacity]
-    left_out = jnp.min(
-        jnp.where(jnp.arange(len(order)) >= capacity, bounds[order], jnp.inf), initial=jnp.inf
-    )
-    is_in_play = _are_cheapest(every.outputs[chosen], every.costs[chosen]) & (
-        bounds[chosen] < upper
-    )
-    pool = jax.tree.map(lambda leaf: leaf[chosen], every)
-    ones = jnp.where(dataset.mask, 1.0, 0.0).astype(pool.outputs.dtype)
-    data = exact.Data(
-        outputs=jnp.concatenate([jnp.stack([ones, -ones]), pool.outputs]).T,
-        labels=boosting.signs(dataset),
-        costs=jnp.concatenate([jnp.stack([constant_cost, constant_cost]), pool.costs]),
-        weights=dataset.weights.astype(pool.outputs.dtype),
-        mask=dataset.mask,
-        column_mask=jnp.concatenate([jnp.ones((2,), bool), is_in_play]),
-        margin=jnp.asarray(rounds.margin, pool.outputs.dtype),
-    )
-    return _Play(
-        data,
-        pool.hypotheses,
-        jnp.asarray(capacity, jnp.int32),
-        left_out,
-        jnp.sum(bounds < upper, dtype=jnp.int32),
-    )
-
-
 @devices.host_jit
-def _conclude(fitted: L0Fit, play: _Play, found: exact.Exact, tolerance: Array) -> ExactFit:
+def _conclude(fitted: L0Fit, play: Play, found: exact.Exact, tolerance: Array) -> ExactFit:
     """Returns the better of both models, and the bounds over all hypotheses."""
     known = fitted.certificate
     upper = known.integer_upper_bound
@@ -274,60 +215,6 @@ def _conclude(fitted: L0Fit, play: _Play, found: exact.Exact, tolerance: Array) 
         found.num_nodes,
         status,
     )
-
-
-def _lower_bounds(
-    proof: Proof, every: Everything, dataset: Dataset, least_price: Array, upper: Array
-) -> Array:
-    """Returns for each hypothesis a lower bound on the loss of points of (15) that use it, [U].
-
-    The bounds hold for points of loss at most `upper`, and are rounded down. With mu_u = 1 the
-    terms of mu_u and lambda_u in the Lagrangian are c_u - s_u - g_u lambda_u. This is linear in
-    lambda_u and therefore minimal at 0 or 1. The proof of the bound of the relaxation has c_u + r -
-    s_u - g_u >= alpha for all of lambda, and b r for all of mu.
-    """
-    weights, never_abstain = (
-        proof.example_weights,
-        jnp.all((every.outputs != 0) | ~dataset.mask[None, :]),
-    )
-    pairs = pricing.pair_matrix(proof, True, never_abstain)
-    labels = boosting.signs(dataset)
-    is_priced = every.costs < jnp.inf
-    costs = jnp.where(is_priced, every.costs, 0.0)
-    edge_and_cuts, cuts = (
-        prices.worth(every.outputs.T, labels, part, pairs, costs).own
-        for part in (weights, jnp.zeros_like(weights))
-    )
-    slack = prices.slack(weights, pairs, costs)
-    reduced = (
-        jnp.minimum(proof.excess - cuts, proof.excess - edge_and_cuts - proof.least) - 2 * slack
-    )
-    most = jnp.where(least_price > 0, 1 + numerics.safe_divide(upper, least_price), jnp.inf) * (
-        1 + 8 * jnp.finfo(weights.dtype).eps
-    )
-    charge = jnp.where(
-        proof.excess > 0, proof.excess * jnp.maximum(most - proof.selected_bound, 0.0), 0.0
-    )
-    bounds = proof.bound - charge + jnp.maximum(reduced, 0.0)
-    bounds = bounds - 8 * jnp.finfo(weights.dtype).eps * (
-        jnp.abs(proof.bound) + charge + jnp.abs(reduced)
-    )
-    return jnp.where(is_priced, jnp.where(jnp.isfinite(bounds), bounds, -jnp.inf), jnp.inf)
-
-
-def _are_cheapest(outputs: Array, costs: Array) -> Array:
-    """Returns whether each row [k, m] of -1, 0 and +1 is the cheapest among equal rows, [k] bool.
-
-    Of equal rows with equal costs, only the first is the cheapest.
-    """
-    inner = jnp.matmul(outputs, outputs.T, precision=lax.Precision.HIGHEST)
-    sizes = jnp.diagonal(inner)
-    is_same = sizes[:, None] + sizes[None, :] == 2 * inner
-    is_earlier = jnp.tri(outputs.shape[0], k=-1, dtype=bool)
-    is_better = (costs[None, :] < costs[:, None]) | (
-        (costs[None, :] == costs[:, None]) & is_earlier
-    )
-    return ~jnp.any(is_same & is_better, axis=1)
 
 
 def _with_slots(ensemble: Ensemble, size: int) -> Ensemble:

@@ -58,6 +58,10 @@ class ExactConfig:
     """
     node_rounds: int = 4
     """The same for other nodes."""
+    num_triples: int = 0
+    """The largest number of Chvatal-Gomory cuts from triples of pair cuts that a linear program
+    adds, as `jboost.l0.strengthen` has them; 0 for none. With them the tree had FEWER nodes.
+    """
     num_tried: int = 8
     """The number of branching candidates of a node that are tried (strong branching)."""
     tried_pivots: int = 15
@@ -78,6 +82,7 @@ class ExactConfig:
             "tried_pivots",
         ):
             check.count(f"config.{name}", getattr(self, name), low=1)
+        check.count("config.num_triples", self.num_triples, low=0)
         if self.num_cuts is not None:
             check.count("config.num_cuts", self.num_cuts, low=1)
         check.record("config.search", self.search, local_search.SearchConfig)
@@ -435,7 +440,15 @@ def _process(
     pool: Pool, batch: _Batch, node: _Node, goal: Goal, max_rounds: Array, config: ExactConfig
 ) -> tuple[_Batch, tuple[_Node, _Node, Array]]:
     """Processes a node. Returns the batch after it, its two children, and whether they exist."""
-    seen = cutting.visit(pool, batch.engine, node.decisions, node.bound, goal, max_rounds)
+    seen = cutting.visit(
+        pool,
+        batch.engine,
+        node.decisions,
+        node.bound,
+        goal,
+        max_rounds,
+        num_triples=config.num_triples,
+    )
     vote = incumbents.nearest(pool, seen)
     best = local_search.better(batch.best, vote)
     found = jnp.minimum(batch.goal, best.loss)
