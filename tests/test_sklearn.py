@@ -24,6 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
+    StratifiedKFold,
     cross_val_score,
     train_test_split,
 )
@@ -328,7 +329,8 @@ def test_optimal_vote_of_two_has_the_least_loss():
     ).fit(X, y)
     loss, lower_bound = model.certificate_
     assert loss == lower_bound
-    scores = model._cross_fit(X, y, None)[:, :, 0]
+    folds = list(StratifiedKFold(3).split(X, y))
+    scores = model._cross_fit(X, y, folds, {"logistic": {}, "bayes": {}})[:, :, 0]
     generator = np.random.default_rng(5)
     for _ in range(300):
         values = scores @ generator.normal(size=2)

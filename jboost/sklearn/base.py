@@ -35,14 +35,6 @@ class _Scored(NamedTuple):
     weights: np.ndarray  # [k]
 
 
-def _has_probabilities(estimator: Any) -> bool:
-    if estimator.calibration is None:
-        raise AttributeError(
-            "predict_proba needs calibration='sigmoid' or 'isotonic' in the constructor; it is None"
-        )
-    return True
-
-
 def _covered(votes: Sequence[Any], table: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Whether anything votes on each row, [k, V] bool, for the scores [k, V]."""
     return np.stack(
@@ -131,7 +123,7 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             return self.classes_[scores.argmax(axis=1)]
         return self.classes_[np.where(scores > 0, len(self.classes_) - 1, 0)]
 
-    @available_if(_has_probabilities)
+    @available_if(calibration.is_available)
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, [k, K], a nondecreasing function of its score.
 
@@ -144,16 +136,8 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             return np.ones((len(table), 1))
         scores = self._scores(table)
         covered = _covered(self.votes_, table, scores)
-        found = np.stack(
-            [
-                calibrate(scores[:, index], covered[:, index])
-                for index, calibrate in enumerate(self.calibrators_)
-            ],
-            axis=1,
-        )
-        if len(self.classes_) == 2:
-            return np.concatenate([1 - found, found], axis=1)
-        return calibration.normalize(found, scores.argmax(axis=1))
+        predicted = scores.argmax(axis=1)
+        return calibration.probabilities(self.calibrators_, scores, covered, predicted)
 
     @property
     def certificate_(self) -> Any:
@@ -178,10 +162,7 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return tables.merge(table, codes, weights)
 
     def _validate(self) -> None:
-        if self.calibration not in (None, *calibration.METHODS):
-            raise ValueError(
-                f"calibration is {self.calibration!r}: expected None, 'sigmoid' or 'isotonic'"
-            )
+        calibration.validate(self.calibration)
         for name in ("false_positive_cost", "false_negative_cost"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}: expected a positive number")
@@ -291,24 +272,14 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return float(scored.weights[said != scored.codes].sum())
 
     def _calibrate(self, scored: _Scored, rows: Rows) -> list[Any]:
-        if self.calibration is None:
-            return []
-        first = 0 if len(self.classes_) > 2 else 1
-        found = []
-        for index in range(scored.scores.shape[1]):
-            positive = index + first
-            base_rate = rows.weights[rows.codes == positive].sum() / rows.weights.sum()
-            found.append(
-                calibration.fit(
-                    scored.scores[:, index],
-                    scored.codes == positive,
-                    scored.weights,
-                    self.calibration,
-                    is_covered=scored.is_covered[:, index],
-                    base_rate=float(base_rate),
-                )
-            )
-        return found
+        return calibration.fit_votes(
+            scored.scores,
+            scored.is_covered,
+            scored.codes,
+            scored.weights,
+            np.bincount(rows.codes, rows.weights, len(self.classes_)) / rows.weights.sum(),
+            self.calibration,
+        )
 
 
 class RuleVoteClassifier(VoteClassifier):

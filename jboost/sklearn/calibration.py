@@ -5,14 +5,18 @@ scores of rows that the vote was not trained on.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 
 METHODS = ("sigmoid", "isotonic")
 _TINY = 1e-6  # keeps a quotient finite where the fitted function is 0 or 1 at the score 0
+
+_ABOVE_HALF = float(np.nextafter(0.5, 1.0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +60,8 @@ class Calibration:
     def __call__(self, scores: np.ndarray, is_covered: np.ndarray) -> np.ndarray:
         """The probability of each score [k]; the base rate where `is_covered` [k] is False."""
         found, middle = self.function(scores), self.at_zero
-        above = 0.5 + 0.5 * (found - middle) / (1 - middle)
+        # isotonic regression may be constant around 0: the class is that of the score even there
+        above = np.maximum(0.5 + 0.5 * (found - middle) / (1 - middle), _ABOVE_HALF)
         below = 0.5 * found / middle
         return np.where(is_covered, np.where(scores > 0, above, below), self.base_rate)
 
@@ -93,6 +98,99 @@ def fit(
     return Calibration(function, base_rate, at_zero)
 
 
+def is_available(estimator: Any) -> bool:
+    """Whether the estimator has `predict_proba`; for scikit-learn's `available_if`.
+
+    Raises:
+      AttributeError: if its `calibration` is None.
+    """
+    if estimator.calibration is None:
+        raise AttributeError(
+            "predict_proba needs calibration='sigmoid' or 'isotonic' in the constructor; it is None"
+        )
+    return True
+
+
+def validate(calibration: Any) -> None:
+    """Raises ValueError unless the parameter `calibration` is None or one of `METHODS`."""
+    if calibration not in (None, *METHODS):
+        raise ValueError(f"calibration is {calibration!r}: expected None, 'sigmoid' or 'isotonic'")
+
+
+def fit_votes(
+    scores: np.ndarray,
+    is_covered: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    base_rates: np.ndarray,
+    method: str | None,
+) -> list[Calibration]:
+    """The calibration of each of V votes for K classes: V = K, or one vote for the second of two.
+
+    Args:
+      scores: [k, V] of rows that the votes were not trained on.
+      is_covered: [k, V] bool, whether anything votes on the row.
+      codes: [k] the index of the class.
+      weights: [k] positive.
+      base_rates: [K] the share of each class.
+      method: of `METHODS`; None for an empty list.
+
+    >>> import numpy as np
+    >>> scores, rates = np.array([[-1.0], [1.0], [2.0]]), np.array([1 / 3, 2 / 3])
+    >>> codes, covered = np.array([0, 1, 1]), np.ones((3, 1), bool)
+    >>> len(fit_votes(scores, covered, codes, np.ones(3), rates, "isotonic"))
+    1
+    """
+    if method is None:
+        return []
+    num_votes = scores.shape[1]
+    first = len(base_rates) - num_votes
+    return [
+        fit(
+            scores[:, index],
+            codes == index + first,
+            weights,
+            method,
+            is_covered=is_covered[:, index],
+            base_rate=float(base_rates[index + first]),
+        )
+        for index in range(num_votes)
+    ]
+
+
+def probabilities(
+    calibrations: Sequence[Calibration],
+    scores: np.ndarray,
+    is_covered: np.ndarray,
+    predicted: np.ndarray,
+) -> np.ndarray:
+    """The probability of each class, [k, K]: K = 2 for one vote, else K is the number of votes.
+
+    Args:
+      calibrations: of V votes.
+      scores: [k, V].
+      is_covered: [k, V] bool, whether anything votes on the row.
+      predicted: [k] the index of the vote whose class is predicted; of one vote it is ignored.
+
+    >>> import numpy as np
+    >>> scores, rates = np.array([[-1.0], [1.0], [2.0]]), np.array([1 / 3, 2 / 3])
+    >>> codes, covered = np.array([0, 1, 1]), np.ones((3, 1), bool)
+    >>> found = fit_votes(scores, covered, codes, np.ones(3), rates, "isotonic")
+    >>> probabilities(found, scores, covered, np.zeros(3, int)).argmax(axis=1).tolist()
+    [0, 1, 1]
+    """
+    found = np.stack(
+        [
+            calibrate(scores[:, index], is_covered[:, index])
+            for index, calibrate in enumerate(calibrations)
+        ],
+        axis=1,
+    )
+    if found.shape[1] == 1:
+        return np.concatenate([1 - found, found], axis=1)
+    return normalize(found, predicted)
+
+
 def normalize(probabilities: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """Probabilities [k, K] of each class against the others, as ones whose sum is 1.
 
@@ -127,9 +225,10 @@ def _function(
     if len(np.unique(labels)) < 2 or len(np.unique(values)) < 2:
         return None
     everything = np.arange(len(values))
-    calibrated = CalibratedClassifierCV(
-        _Scores(), method=method, cv=[(everything, everything)], ensemble=False
-    ).fit(values[:, None], labels, sample_weight=sums)
+    with config_context(enable_metadata_routing=False):  # the weights are for the calibrator alone
+        calibrated = CalibratedClassifierCV(
+            _Scores(), method=method, cv=[(everything, everything)], ensemble=False
+        ).fit(values[:, None], labels, sample_weight=sums)
     (calibrator,) = calibrated.calibrated_classifiers_[0].calibrators
     if method == "isotonic":
         knots = (calibrator.X_thresholds_, calibrator.y_thresholds_)

@@ -8,14 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
-from sklearn.model_selection import check_cv
-from sklearn.utils.metaestimators import _BaseComposition
+from sklearn.model_selection import StratifiedKFold, check_cv
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import _BaseComposition, available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
     column_or_1d,
-    has_fit_parameter,
     indexable,
 )
 
@@ -23,9 +23,11 @@ from jboost import combine
 from jboost.base.predict import predict_scores
 from jboost.combine import STRATEGIES, LinearVote
 from jboost.combine.strategies import MOST_SWEPT
+from jboost.sklearn import calibration, routing
 from jboost.sklearn.features import padded_rows
 
 PREFIT = "prefit"
+_PREFIT_FOLDS = 5  # of the calibration; the default number of the other estimators
 _fit = jax.jit(combine.fit, static_argnames=("strategy", "with_stacking", "max_sweeps"))
 _scores = jax.jit(predict_scores)
 
@@ -46,6 +48,9 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
       cv: the folds of the scores that the vote is fitted to: a number, a splitter or pairs of
         indices; or "prefit" for classifiers that are fitted already, whose scores of the rows of
         `fit` are used.
+      calibration: "sigmoid" or "isotonic" for `predict_proba`, fitted to scores of rows that
+        neither the vote nor, unless they are "prefit", the classifiers were trained on: the vote is
+        fitted once more for each fold. None for no probabilities, which saves these fits.
 
     Attributes after `fit`: `classes_`, `estimators_`, `votes_` (one `jboost.combine.LinearVote` for
     two classes, else one for each class), `certificate_` (the pairs of loss and lower bound).
@@ -69,12 +74,14 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         with_stacking: bool = True,
         max_sweeps: int = 50,
         cv: Any = 5,
+        calibration: str | None = "sigmoid",
     ) -> None:
         self.estimators = estimators
         self.strategy = strategy
         self.with_stacking = with_stacking
         self.max_sweeps = max_sweeps
         self.cv = cv
+        self.calibration = calibration
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters, with those of the classifiers as `name__parameter`."""
@@ -86,13 +93,17 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         self._set_params("estimators", **params)
         return self
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OptimalVoteClassifier:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> OptimalVoteClassifier:
         """Fits the classifiers and the vote.
 
         Args:
           X: [m, n] whatever the classifiers take.
           y: [m] labels of two or more classes.
-          sample_weight: [m] not negative, the cost of an error on each row; None for ones.
+          sample_weight: [m] not negative, the cost of an error on each row; None for ones. The
+            classifiers get them too, with metadata routing those that request them.
+          groups: [m] the group of each row, for a `cv` that takes groups. None for no groups.
 
         Raises:
           ValueError: naming the argument or the parameter.
@@ -107,19 +118,26 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
             raise ValueError(
                 f"y has one class with positive weight, {self.classes_.tolist()}: expected two"
             )
-        given = None if sample_weight is None else weights
-        if self.cv == PREFIT:
+        is_fitted = isinstance(self.cv, str) and self.cv == PREFIT
+        arguments = routing.arguments_of_fit(
+            self,
+            {} if is_fitted else dict(self.estimators),
+            None if sample_weight is None else weights,
+            groups,
+        )
+        folds = self._folds(X, labels, weights, arguments[routing.SPLITTER])
+        if is_fitted:
             self.estimators_ = [estimator for _, estimator in self.estimators]
             for estimator in self.estimators_:
                 check_is_fitted(estimator)
             scores = self._scores_of(self.estimators_, X)
         else:
-            scores = self._cross_fit(X, labels, given)
-            self.estimators_ = [_fitted(one, X, labels, given) for _, one in self.estimators]
-        self.votes_ = [
-            self._vote(scores[:, :, index], np.where(labels == target, 1, -1), weights)
-            for index, target in enumerate(self._targets())
-        ]
+            scores = self._cross_fit(X, labels, folds, arguments)
+            self.estimators_ = [
+                clone(one).fit(X, labels, **arguments[name]) for name, one in self.estimators
+            ]
+        self.votes_ = self._fit_votes(scores, labels, weights)
+        self.calibrators_ = self._calibrate(scores, labels, weights, folds)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimators_[0], name):
                 setattr(self, name, getattr(self.estimators_[0], name))
@@ -128,17 +146,23 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores: [k] for two classes, positive for `classes_[1]`; [k, K] for K > 2 classes."""
         check_is_fitted(self)
-        scores = self._scores_of(self.estimators_, X)
-        rows = padded_rows(len(scores)) - len(scores)
-        padded = np.pad(scores, ((0, rows), (0, 0), (0, 0)))
-        found = np.stack(
-            [
-                np.asarray(_scores(vote, padded[:, :, index]), np.float64)[: len(scores)]
-                for index, vote in enumerate(self.votes_)
-            ],
-            axis=1,
-        )
+        found = _scores_of_votes(self.votes_, self._scores_of(self.estimators_, X))
         return found[:, 0] if len(self.classes_) == 2 else found
+
+    @available_if(calibration.is_available)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, [k, K], a nondecreasing function of its score.
+
+        It is fitted to scores of rows that the vote was not trained on (`calibration`).
+        """
+        check_is_fitted(self)
+        scores = _scores_of_votes(self.votes_, self._scores_of(self.estimators_, X))
+        return calibration.probabilities(
+            self.calibrators_,
+            scores / _sizes(self.votes_),
+            np.ones(scores.shape, bool),
+            scores.argmax(axis=1),
+        )
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the highest score, [k]."""
@@ -155,6 +179,12 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         check_is_fitted(self)
         found = [(float(vote.loss), float(vote.lower_bound)) for vote in self.votes_]
         return found[0] if len(self.classes_) == 2 else found
+
+    def get_metadata_routing(self) -> Any:
+        """Where scikit-learn's metadata go: to this estimator, the classifiers and `cv`."""
+        if isinstance(self.cv, str) and self.cv == PREFIT:
+            return routing.router(self, {})
+        return routing.router(self, dict(self.estimators), check_cv(self.cv, classifier=True))
 
     @property
     def named_estimators(self) -> dict[str, Any]:
@@ -180,24 +210,78 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         self._validate_names([name for name, _ in self.estimators])
         if self.strategy not in STRATEGIES:
             raise ValueError(f"strategy is {self.strategy!r}: expected one of {list(STRATEGIES)}")
+        calibration.validate(self.calibration)
 
     def _targets(self) -> np.ndarray:
         """The class that each vote is for."""
         return self.classes_ if len(self.classes_) > 2 else self.classes_[1:]
 
-    def _cross_fit(self, X: Any, labels: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """The scores of each row by classifiers that were not trained on it, [m, d, V]."""
-        from sklearn.utils import _safe_indexing
+    def _folds(
+        self, X: Any, labels: np.ndarray, weights: np.ndarray, arguments: dict[str, Any]
+    ) -> list[Any]:
+        """Pairs of indices of the rows that a fold trains on and of those that it is tested on."""
+        if isinstance(self.cv, str) and self.cv == PREFIT:
+            _, counts = np.unique(labels[weights > 0], return_counts=True)
+            if counts.min() < 2 or self.calibration is None:
+                return []
+            folds = StratifiedKFold(min(_PREFIT_FOLDS, int(counts.min())))
+            return list(folds.split(labels, labels))
+        return list(check_cv(self.cv, labels, classifier=True).split(X, labels, **arguments))
 
+    def _cross_fit(
+        self,
+        X: Any,
+        labels: np.ndarray,
+        folds: Sequence[Any],
+        arguments: dict[str, dict[str, Any]],
+    ) -> np.ndarray:
+        """The scores of each row by classifiers that were not trained on it, [m, d, V]."""
         scores = np.full((len(labels), len(self.estimators), len(self._targets())), np.nan)
-        for training, testing in check_cv(self.cv, labels, classifier=True).split(X, labels):
-            part = None if weights is None else weights[training]
+        for training, testing in folds:
             rows = _safe_indexing(X, training)
-            fitted = [_fitted(one, rows, labels[training], part) for _, one in self.estimators]
+            fitted = [
+                clone(one).fit(rows, labels[training], **routing.at_rows(arguments[name], training))
+                for name, one in self.estimators
+            ]
             scores[testing] = self._scores_of(fitted, _safe_indexing(X, testing))
         if np.isnan(scores).any():
             raise ValueError("cv leaves rows in no test fold: pass folds that cover all rows")
         return scores
+
+    def _calibrate(
+        self, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, folds: Sequence[Any]
+    ) -> list[calibration.Calibration]:
+        """The calibrations of the votes, on the scores [m, d, V] of the classifiers.
+
+        The scores of a vote are divided by its l1 norm, so that those of all folds have one scale.
+        """
+        if self.calibration is None:
+            return []
+        found = _scores_of_votes(self.votes_, scores) / _sizes(self.votes_)
+        for training, testing in folds:
+            inside = np.zeros_like(weights)
+            inside[training] = weights[training]
+            votes = self._fit_votes(scores, labels, inside)
+            found[testing] = _scores_of_votes(votes, scores[testing]) / _sizes(votes)
+        kept = weights > 0
+        codes = np.searchsorted(self.classes_, labels[kept])
+        return calibration.fit_votes(
+            found[kept],
+            np.ones(found[kept].shape, bool),
+            codes,
+            weights[kept],
+            np.bincount(codes, weights[kept], len(self.classes_)) / weights.sum(),
+            self.calibration,
+        )
+
+    def _fit_votes(
+        self, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray
+    ) -> list[LinearVote]:
+        """The vote for each target, on the scores [m, d, V]."""
+        return [
+            self._vote(scores[:, :, index], np.where(labels == target, 1, -1), weights)
+            for index, target in enumerate(self._targets())
+        ]
 
     def _scores_of(self, estimators: Sequence[Any], X: Any) -> np.ndarray:
         """The scores [k, d, V] of classifiers; -1 for a class that one has not seen."""
@@ -234,12 +318,18 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         return jax.tree.map(np.asarray, vote)  # type: ignore[no-any-return]
 
 
-def _fitted(estimator: Any, X: Any, labels: np.ndarray, weights: np.ndarray | None) -> Any:
-    if weights is None:
-        return clone(estimator).fit(X, labels)
-    if not has_fit_parameter(estimator, "sample_weight"):
-        raise ValueError(
-            f"sample_weight is given, and {type(estimator).__name__}.fit does not take it: leave"
-            " the classifier out"
-        )
-    return clone(estimator).fit(X, labels, sample_weight=weights)
+def _scores_of_votes(votes: Sequence[LinearVote], scores: np.ndarray) -> np.ndarray:
+    """The scores [k, V] of votes, of the scores [k, d, V] of classifiers."""
+    missing = padded_rows(len(scores)) - len(scores)
+    padded = np.pad(scores, ((0, missing), (0, 0), (0, 0)))
+    found = [
+        np.asarray(_scores(vote, padded[:, :, index]), np.float64)[: len(scores)]
+        for index, vote in enumerate(votes)
+    ]
+    return np.stack(found, axis=1)
+
+
+def _sizes(votes: Sequence[LinearVote]) -> np.ndarray:
+    """The l1 norm of the coefficients of each vote, [V]; 1 for a constant."""
+    norms = [float(np.abs(vote.coefficients).sum()) for vote in votes]
+    return np.array([norm if norm > 0 else 1.0 for norm in norms])

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
     column_or_1d,
-    has_fit_parameter,
     indexable,
 )
 
 from jboost import lpboost, relaxations, relaxed_margin
 from jboost.base.padding import shared_size
+from jboost.sklearn import calibration, routing
 from jboost.sklearn.features import padded_rows
 
 _METHODS = ("lpboost", "relaxed_margin")
+_INNER = "estimator"  # its name in metadata routing
 _LEAST_MEMBERS = 32  # padded numbers of members: programs are shared among few of them
 
 
@@ -49,7 +52,14 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
       tolerance: the gap between the certified bounds.
       validation_fraction: the share of the rows that choose the votes, if `estimator` is not
         fitted.
-      random_state: the seed of that split.
+      calibration: "sigmoid" or "isotonic" for `predict_proba`; None for no probabilities, which
+        saves the fits of the folds. The rows that choose the votes are split into folds, and each
+        fold is scored by votes that the others choose. A fitted `estimator` may have been trained
+        on these rows: the probabilities are then too far from 1/2, and rows that it was not
+        trained on should be passed to `fit`.
+      num_folds: the number of folds for the calibration, at least 2; fewer where a class has fewer
+        rows.
+      random_state: the seed of the split and of the folds.
 
     Attributes after `fit`: `classes_`, `estimator_`, `coefficients_` [T], `kept_` (the indices of
     the members that vote), `certificate_`, `status_`.
@@ -71,6 +81,8 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         nu: float = 0.3,
         tolerance: float = 1e-3,
         validation_fraction: float = 0.3,
+        calibration: str | None = "sigmoid",
+        num_folds: int = 5,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -78,6 +90,8 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.nu = nu
         self.tolerance = tolerance
         self.validation_fraction = validation_fraction
+        self.calibration = calibration
+        self.num_folds = num_folds
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MarginThinner:
@@ -86,13 +100,13 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Args:
           X: [m, n] what the ensemble takes.
           y: [m] labels of two classes.
-          sample_weight: [m] not negative; None for ones.
+          sample_weight: [m] not negative; None for ones. An ensemble that is not fitted gets its
+            part of them too, with metadata routing if it requests them.
 
         Raises:
           ValueError: naming the argument or the parameter.
         """
-        if self.method not in _METHODS:
-            raise ValueError(f"method is {self.method!r}: expected one of {list(_METHODS)}")
+        self._validate()
         X, y = indexable(X, y)
         labels = column_or_1d(y, warn=True)
         check_classification_targets(labels)
@@ -103,11 +117,22 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 "Only binary classification is supported. The type of the target is"
                 f" {'multiclass' if len(self.classes_) > 2 else 'of one class'}."
             )
-        X, labels, weights = self._fit_ensemble(X, labels, weights, sample_weight is not None)
+        given = None if sample_weight is None else weights
+        X, labels, weights = self._fit_ensemble(X, labels, weights, given)
         outputs = _outputs(_members(self.estimator_), X)
         self._scales = np.maximum(np.abs(outputs).max(axis=0), np.finfo(np.float64).tiny)
         signs = np.where(labels == self.classes_[1], 1.0, -1.0)
-        self._solve(signs[:, None] * outputs / self._scales, weights)
+        margins = signs[:, None] * outputs / self._scales
+        found = self._solve(margins, weights)
+        self.coefficients_ = _votes_of(found, margins.shape[1])
+        self.kept_ = np.flatnonzero(self.coefficients_)
+        self.status_ = int(found.status)
+        self.certificate_ = MarginCertificate(
+            float(found.lower_bound),
+            float(found.upper_bound),
+            np.asarray(found.example_weights)[: len(margins)],
+        )
+        self.calibrators_ = self._calibrate(margins, signs, weights)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
@@ -126,6 +151,21 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         is_second = self.decision_function(X) > 0
         return self.classes_[is_second.astype(int)]
 
+    @available_if(calibration.is_available)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, [k, 2], a nondecreasing function of the score.
+
+        It is fitted to scores of rows that the votes were not chosen on (`calibration`).
+        """
+        scores = self.decision_function(X)[:, None]
+        return calibration.probabilities(
+            self.calibrators_, scores, np.ones(scores.shape, bool), np.zeros(len(scores), int)
+        )
+
+    def get_metadata_routing(self) -> Any:
+        """Where scikit-learn's metadata go: to this estimator, and to an ensemble that it fits."""
+        return routing.router(self, {} if _is_fitted(self.estimator) else {_INNER: self.estimator})
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner = self.estimator.__sklearn_tags__().input_tags
@@ -134,62 +174,98 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
+    def _validate(self) -> None:
+        if self.method not in _METHODS:
+            raise ValueError(f"method is {self.method!r}: expected one of {list(_METHODS)}")
+        if not self.num_folds >= 2:
+            raise ValueError(f"num_folds is {self.num_folds!r}: expected at least 2 folds")
+        calibration.validate(self.calibration)
+
     def _fit_ensemble(
-        self, X: Any, labels: np.ndarray, weights: np.ndarray, has_weights: bool
+        self, X: Any, labels: np.ndarray, weights: np.ndarray, given: np.ndarray | None
     ) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Fits the ensemble unless it is fitted; the rows that choose the votes."""
-        try:
-            check_is_fitted(self.estimator)
-        except NotFittedError:
-            parts = train_test_split(
-                X,
-                labels,
-                weights,
+        """Fits the ensemble unless it is fitted; the rows that choose the votes. `given` are the
+        weights, or None for ones.
+        """
+        if not _is_fitted(self.estimator):
+            arguments = routing.arguments_of_fit(self, {_INNER: self.estimator}, given, None)
+            training, testing = train_test_split(
+                np.arange(len(labels)),
                 test_size=self.validation_fraction,
                 stratify=labels,
                 random_state=self.random_state,
             )
-            if has_weights and not has_fit_parameter(self.estimator, "sample_weight"):
-                raise ValueError(
-                    f"sample_weight is given, and {type(self.estimator).__name__}.fit does not take"
-                    " it"
-                ) from None
-            given = {"sample_weight": parts[4]} if has_weights else {}
-            self.estimator_ = clone(self.estimator).fit(parts[0], parts[2], **given)
-            return parts[1], parts[3], parts[5]
+            self.estimator_ = clone(self.estimator).fit(
+                _safe_indexing(X, training),
+                labels[training],
+                **routing.at_rows(arguments[_INNER], training),
+            )
+            return _safe_indexing(X, testing), labels[testing], weights[testing]
         if list(self.estimator.classes_) != list(self.classes_):
             raise ValueError(
                 f"y has the classes {self.classes_.tolist()}, and the fitted estimator has"
                 f" {list(self.estimator.classes_)}: expected the same"
-            ) from None
+            )
         self.estimator_ = self.estimator
         return X, labels, weights
 
-    def _solve(self, margins: np.ndarray, weights: np.ndarray) -> None:
-        """Sets the votes for the margins [m, T] of the members."""
+    def _solve(self, margins: np.ndarray, weights: np.ndarray) -> Any:
+        """The votes of largest soft margin, for the margins [m, T] of the members, padded."""
         count, size = margins.shape
         rows, columns = padded_rows(count), shared_size(size, least=_LEAST_MEMBERS)
         padded = np.zeros((rows, columns), jax.numpy.result_type(float))
         padded[:count, :size] = margins
         mass = np.pad(weights, (0, rows - count)).astype(padded.dtype)
         if self.method == "lpboost":
-            found: Any = lpboost.solve(padded, nu=self.nu, weights=mass, tolerance=self.tolerance)
-        else:
-            found = relaxed_margin.solve(
-                padded,
-                relaxations.soft_margin(nu=self.nu),
-                weights=mass,
-                tolerance=self.tolerance,
-            )
-        votes = np.asarray(found.coefficients, np.float64)[:size]
-        self.coefficients_ = votes
-        self.kept_ = np.flatnonzero(votes)
-        self.status_ = int(found.status)
-        self.certificate_ = MarginCertificate(
-            float(found.lower_bound),
-            float(found.upper_bound),
-            np.asarray(found.example_weights)[:count],
+            return lpboost.solve(padded, nu=self.nu, weights=mass, tolerance=self.tolerance)
+        return relaxed_margin.solve(
+            padded, relaxations.soft_margin(nu=self.nu), weights=mass, tolerance=self.tolerance
         )
+
+    def _calibrate(
+        self, margins: np.ndarray, signs: np.ndarray, weights: np.ndarray
+    ) -> list[calibration.Calibration]:
+        """The calibration of the scores: of each fold by the votes that the other rows choose."""
+        if self.calibration is None:
+            return []
+        size, kept = margins.shape[1], np.flatnonzero(weights > 0)
+        scores = signs * (margins @ self.coefficients_)
+        for training, testing in self._folds(signs[kept]):
+            inside = np.zeros_like(weights)
+            inside[kept[training]] = weights[kept[training]]
+            votes = _votes_of(self._solve(margins, inside), size)
+            scores[kept[testing]] = signs[kept[testing]] * (margins[kept[testing]] @ votes)
+        codes = (signs[kept] > 0).astype(int)
+        return calibration.fit_votes(
+            scores[kept, None],
+            np.ones((len(kept), 1), bool),
+            codes,
+            weights[kept],
+            np.bincount(codes, weights[kept], 2) / weights[kept].sum(),
+            self.calibration,
+        )
+
+    def _folds(self, signs: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        smallest = min(int((signs > 0).sum()), int((signs < 0).sum()))
+        if smallest < 2:
+            return iter(())
+        splitter = StratifiedKFold(
+            min(self.num_folds, smallest), shuffle=True, random_state=self.random_state
+        )
+        return splitter.split(signs, signs)
+
+
+def _is_fitted(estimator: Any) -> bool:
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
+
+
+def _votes_of(found: Any, size: int) -> np.ndarray:
+    """The votes [T] of a solution, without padding."""
+    return np.asarray(found.coefficients, np.float64)[:size]
 
 
 def _members(estimator: Any) -> list[Callable[[Any], np.ndarray]]:
