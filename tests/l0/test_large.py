@@ -15,7 +15,7 @@ import jboost
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.data import merging
-from jboost.l0.large import fit, greedy, patterns, relax, run, sizes, table
+from jboost.l0.large import fit, greedy, master, patterns, relax, run, sizes, table
 from jboost.monomials import products
 
 KAPPA = 0.4
@@ -302,6 +302,38 @@ def test_sums_and_rewards_match_the_dense_matrix_of_pairs() -> None:
 def test_sums_and_rewards_match_the_dense_matrix_of_pairs_on_2000_tables() -> None:
     for seed in range(200, 2200):
         one_pricing(seed)
+
+
+@pytest.mark.slow
+def test_master_of_few_cuts_does_not_depend_on_the_capacity() -> None:
+    rng = np.random.default_rng(0)
+    margins = rng.integers(-1, 2, (6, 5)).astype(np.float32)
+    labels = np.array([1, 1, 1, -1, -1, -1], np.float32)
+    ends = np.array([[0, 3], [1, 4], [2, 5]], np.int32)
+    serves = rng.integers(0, 2, (3, 5)).astype(np.float32)
+    found = []
+    for capacity in (3, 8, 16):  # three cuts are few in the last one alone
+        spare = capacity - 3
+        first, second = (np.pad(part, (0, spare)) for part in ends.T)
+        program = master.Program(
+            jnp.asarray(margins),
+            jnp.asarray(np.pad(serves, ((0, spare), (0, 0)))),
+            jnp.asarray(first),
+            jnp.asarray(second),
+            jnp.asarray((np.arange(capacity) < 3).astype(np.float32)),
+            jnp.full(5, 0.2),
+            jnp.zeros(()),
+            jnp.ones(6),
+            jnp.asarray(labels),
+            jnp.ones(5, bool),
+            jnp.asarray(0.3),
+        )
+        start = master.Point(*(jnp.zeros(size) for size in (7, 5, 6, 6, capacity)))
+        point = master.improve(program, start, jnp.ones(()), jnp.asarray(40))
+        assert np.asarray(point.pair_weights)[:3].sum() > 0
+        found.append(np.concatenate([*point[:4], point.pair_weights[:3]]))
+    np.testing.assert_allclose(found[1], found[0], atol=1e-5)
+    np.testing.assert_allclose(found[2], found[0], atol=1e-5)
 
 
 def test_spread_duals_keep_the_sums_of_patterns_and_the_capacity_of_rows() -> None:
