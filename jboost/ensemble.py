@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, loops
+from jboost.base import check, loops, numerics
 from jboost.base.boosting import Ensemble, Learner
 from jboost.base.predict import is_invalid, refuse_invalid, scores_of
 from jboost.base.protocols import hook
@@ -19,6 +19,9 @@ __all__ = ["Ensemble", "describe", "outputs", "scores"]
 
 # The most outputs (hypotheses times rows) in memory at a time. A round number; not tuned.
 _OUTPUTS_AT_ONCE = 1 << 22
+# Integers up to 2^53 are exact in float64. Sums have at most 2^52 units.
+_DIGITS = 52
+_LEAST_UNIT = 2.0**-1000  # keeps units and quotients by them normal numbers
 
 
 def outputs(ensemble: Ensemble, features: Array) -> Array:
@@ -44,6 +47,10 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
     first such hypothesis. The score is NaN if the fit ended in INVALID_INPUT. Hypotheses are
     evaluated in blocks, so the memory does not grow with the capacity.
 
+    Votes are added in 64 bits as multiples of a unit (`vote_unit`), so that no sum is rounded. The
+    score of a row does not depend on the other rows, on the order of the hypotheses or on the
+    device, as long as the outputs do not.
+
     Args:
       ensemble: of capacity T.
       features: [k, N] or [k, ...], rows of the shape that the ensemble was fitted on.
@@ -68,47 +75,170 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
     return _sum_of_votes(ensemble, features)
 
 
+def vote_unit(votes: ArrayLike, constant: ArrayLike) -> float:
+    """The unit of the votes: a power of two so small that votes keep about 50 bits, and so large
+    that sums of all votes and the constant have at most 2^52 units, which float64 holds exactly.
+
+    Args:
+      votes: [T, 2], known on the host.
+      constant: [].
+
+    >>> vote_unit([[1.0, 1.0], [0.5, 0.25]], 0.0) == 2.0**-50
+    True
+    """
+    wide = np.asarray(votes, np.float64).reshape(-1, 2)
+    used = int((wide != 0).any(axis=1).sum())
+    largest = np.abs(np.where(np.isinf(wide), 0.0, wide)).max(initial=abs(float(constant)))
+    half, count = _power_at_least(largest / 2), _power_at_least(used + 1.0)
+    return float(max(half * (count * 2.0 ** (1 - _DIGITS)), _LEAST_UNIT))
+
+
+def votes_in_units(votes: ArrayLike, unit: float) -> np.ndarray:
+    """The multiples of the unit that are added for finite votes [...]: the nearest ones, but never
+    0 for a vote that is not. Infinite votes are kept.
+
+    >>> votes_in_units([0.3, 1e-9, 0.0], 0.25).tolist()
+    [0.25, 0.25, 0.0]
+    """
+    wide = np.asarray(votes, np.float64)
+    sizes = np.maximum(np.round(np.abs(wide) / unit) * unit, unit)
+    return np.where(wide != 0, np.sign(wide) * sizes, 0.0)
+
+
+def _power_at_least(number: float) -> float:
+    """The smallest power of two that is not below a positive number; 1 for 0."""
+    mantissa, exponent = np.frexp(number)
+    return float(np.ldexp(1.0, exponent - (mantissa == 0.5))) if number else 1.0
+
+
 @jax.jit
 def _sum_of_votes(ensemble: Ensemble, features: Any) -> Array:
     """The scores [k]. It is jitted because a loop outside `jit` is compiled in every call."""
-    capacity, num_rows = ensemble.votes.shape[0], features.shape[0]
+    return _sum_in_units(ensemble, features)
+
+
+@jax.custom_jvp
+def _sum_in_units(ensemble: Ensemble, features: Any) -> Array:
+    votes = jnp.asarray(ensemble.votes).astype(float)
+    outside = bool(jax.config.read("jax_enable_x64"))
+
+    def run(hypotheses: PyTree, votes: Array, features: Any, constant: Array) -> Array:
+        unit = _unit_of(votes, constant)
+        magic = unit * (1.5 * 2.0**_DIGITS)  # adding it rounds to a multiple of the unit
+
+        def add_block(
+            carry: tuple[Array, Array], part: tuple[PyTree, Array, Array]
+        ) -> tuple[tuple[Array, Array], None]:
+            # `decided` [k] is the sign of the first infinite vote on each row, 0 before there is
+            # one.
+            total, decided = carry
+            hypotheses, votes, rounded = part
+            with jax.enable_x64(outside):  # the learner's types are those of the caller
+                values = _outputs_of_block(ensemble.learner, hypotheses, votes, features)
+                decided = loops.cond(
+                    jnp.any(jnp.isinf(votes)),
+                    lambda known: jnp.where(known == 0, _first_infinite(values, votes), known),
+                    lambda known: known,
+                    decided,
+                )
+            vote = jnp.where(values > 0, rounded[:, :1], jnp.where(values < 0, rounded[:, 1:], 0.0))
+            terms = (vote * values.astype(rounded.dtype) + magic) - magic
+            return (total + jnp.sum(terms, axis=0), decided), None
+
+        num_rows = features.shape[0]
+        start = (
+            jnp.full((num_rows,), _in_units(constant, unit)),
+            jnp.zeros((num_rows,), votes.dtype),
+        )
+        (total, decided), _ = loops.scan(
+            add_block, start, _blocks((hypotheses, votes, _in_units(votes, unit)), num_rows)
+        )
+        is_decided = (decided != 0) & ~is_invalid(ensemble)
+        score = jnp.where(is_decided, decided * jnp.inf, total)
+        return _narrow(score, votes.dtype)
+
+    return numerics.in_64_bits(run)(
+        ensemble.hypotheses, votes, features, jnp.asarray(ensemble.constant)
+    )
+
+
+@_sum_in_units.defjvp
+def _derivative_of_sum(
+    primals: tuple[Ensemble, Any], tangents: tuple[Ensemble, Any]
+) -> tuple[Array, Array]:
+    """The derivative without the rounding to units; 0 where an infinite vote decides."""
+    score = _sum_in_units(*primals)
+    _, tangent = jax.jvp(_sum_without_units, primals, tangents)
+    return score, jnp.where(jnp.isinf(score), 0.0, tangent)
+
+
+def _sum_without_units(ensemble: Ensemble, features: Any) -> Array:
+    votes = jnp.asarray(ensemble.votes).astype(float)
+
+    def add_block(total: Array, part: tuple[PyTree, Array]) -> tuple[Array, None]:
+        hypotheses, votes = part
+        values = _outputs_of_block(ensemble.learner, hypotheses, votes, features)
+        vote = jnp.where(values > 0, votes[:, :1], jnp.where(values < 0, votes[:, 1:], 0.0))
+        return total + jnp.sum(jnp.where(jnp.isinf(vote), 0.0, vote) * values, axis=0), None
+
+    num_rows = features.shape[0]
+    start = jnp.full((num_rows,), ensemble.constant, votes.dtype)
+    total, _ = loops.scan(add_block, start, _blocks((ensemble.hypotheses, votes), num_rows))
+    return total
+
+
+def _blocks(parts: PyTree, num_rows: int) -> PyTree:
+    """Arrays [T, ...] as [T / block, block, ...], padded with 0."""
+    capacity = jax.tree.leaves(parts)[-1].shape[0]
     block = max(1, min(capacity, _OUTPUTS_AT_ONCE // max(1, num_rows)))
     padding = -capacity % block
 
-    def blocks(leaf: Array) -> Array:
+    def in_blocks(leaf: Array) -> Array:
         return jnp.pad(leaf, [(0, padding)] + [(0, 0)] * (leaf.ndim - 1)).reshape(
             (capacity + padding) // block, block, *leaf.shape[1:]
         )
 
-    def add_block(
-        carry: tuple[Array, Array], part: tuple[PyTree, Array]
-    ) -> tuple[tuple[Array, Array], None]:
-        # `decided` [k] is the sign of the first infinite vote on each row, 0 before there is one.
-        total, decided = carry
-        hypotheses, votes = part
-        values = jax.vmap(lambda hypothesis: ensemble.learner.outputs(hypothesis, features))(
-            hypotheses
-        )
-        is_used = jnp.any(votes != 0, axis=1, keepdims=True)
-        values = jnp.where(is_used, values.astype(votes.dtype), 0.0)
-        vote = jnp.where(values > 0, votes[:, :1], jnp.where(values < 0, votes[:, 1:], 0.0))
-        decides = jnp.isinf(vote)
-        total += jnp.sum(jnp.where(decides, 0.0, vote) * values, axis=0)
-        first = jnp.argmax(decides, axis=0)[None, :]
-        sign = jnp.sign(jnp.take_along_axis(vote * values, first, axis=0)[0])
-        return (total, jnp.where((decided == 0) & jnp.any(decides, axis=0), sign, decided)), None
+    return jax.tree.map(in_blocks, parts)
 
-    votes = jnp.asarray(ensemble.votes).astype(float)
-    start = (
-        jnp.full((num_rows,), ensemble.constant, votes.dtype),
-        jnp.zeros((num_rows,), votes.dtype),
-    )
-    (total, decided), _ = loops.scan(
-        add_block, start, jax.tree.map(blocks, (ensemble.hypotheses, votes))
-    )
-    return jnp.where(
-        (decided == 0) | is_invalid(ensemble), total, jnp.where(decided > 0, jnp.inf, -jnp.inf)
-    )
+
+def _outputs_of_block(learner: Any, hypotheses: PyTree, votes: Array, features: Any) -> Array:
+    """The outputs [T, k] of hypotheses, 0 for those without a vote."""
+    values = jax.vmap(lambda hypothesis: learner.outputs(hypothesis, features))(hypotheses)
+    is_used = jnp.any(votes != 0, axis=1, keepdims=True)
+    return jnp.where(is_used, values.astype(votes.dtype), 0.0)
+
+
+def _first_infinite(values: Array, votes: Array) -> Array:
+    """The sign [k] of the first infinite vote on each row, for outputs [T, k]; 0 for none."""
+    vote = jnp.where(values > 0, votes[:, :1], jnp.where(values < 0, votes[:, 1:], 0.0))
+    decides = jnp.isinf(vote)
+    first = jnp.argmax(decides, axis=0)[None, :]
+    sign = jnp.sign(jnp.take_along_axis(vote * values, first, axis=0)[0])
+    return jnp.where(jnp.any(decides, axis=0), sign, 0.0)
+
+
+def _unit_of(votes: Array, constant: Array) -> Array:
+    """`vote_unit` of traced arrays, in the 64-bit scope."""
+    wide = jnp.dtype("float64")
+    used = jnp.sum(jnp.any(votes != 0, axis=1).astype(wide))
+    finite = jnp.where(jnp.isinf(votes), 0.0, votes).astype(wide)
+    largest = jnp.maximum(jnp.max(jnp.abs(finite), initial=0.0), jnp.abs(constant.astype(wide)))
+    half, count = (numerics.power_of_two_at_least(number) for number in (largest / 2, used + 1))
+    return jnp.maximum(half * (count * 2.0 ** (1 - _DIGITS)), _LEAST_UNIT)
+
+
+def _in_units(votes: Array, unit: Array) -> Array:
+    """`votes_in_units` of traced arrays, in the 64-bit scope; 0 for infinite votes."""
+    wide = jnp.where(jnp.isinf(votes), 0.0, votes).astype(jnp.dtype("float64"))
+    sizes = jnp.maximum(jnp.round(jnp.abs(wide) / unit) * unit, unit)
+    return jnp.where(wide != 0, jnp.sign(wide) * sizes, 0.0)
+
+
+def _narrow(scores: Array, dtype: Any) -> Array:
+    """The scores in the type of the caller; none that is not 0 becomes 0."""
+    least = float(jnp.finfo(dtype).tiny)
+    kept = jnp.where(scores != 0, jnp.sign(scores) * jnp.maximum(jnp.abs(scores), least), 0.0)
+    return kept.astype(dtype)
 
 
 def _validate_width(ensemble: Ensemble, num_features: int) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from jboost import ensemble
 from jboost.base import check, words
 from jboost.base.boosting import Ensemble
 from jboost.base.predict import refuse_invalid
@@ -89,9 +90,9 @@ class RuleVote:
     rules: tuple[Rule, ...]
     slopes: tuple[Slope, ...]
     precision: str  # "float32" or "float64": numbers are rounded to it before slopes
-    # A bound on the difference between the score of the model, whose sums are rounded in its own
-    # precision, and the exported score. It is 0 if no sum is rounded, for example if all votes are
-    # integers. For slopes it assumes columns with values in [-1, 1].
+    # A bound on the difference between the score of the model, before it is rounded to its
+    # precision, and the exported score. It is 0 without slopes: no sum is rounded, in any order
+    # (`jboost.ensemble.vote_unit`). For slopes it assumes columns with values in [-1, 1].
     score_error: float
 
 
@@ -225,25 +226,32 @@ class _Reader:
         return int(np.max(np.asarray(indices), initial=-1)) + 1
 
     def read(self) -> RuleVote:
-        votes = np.asarray(
+        held = np.asarray(
             [[self._held(vote) for vote in pair] for pair in np.asarray(self.model.votes).tolist()]
         ).reshape(-1, 2)
+        constant = self._held(float(self.model.constant))
+        unit = ensemble.vote_unit(held, constant)
+        votes = ensemble.votes_in_units(held, unit)
         rules: list[Rule] = []
         slopes: list[Slope] = []
         hypotheses = jax.tree.map(np.asarray, self.model.hypotheses)
         for slot in np.flatnonzero(np.any(votes != 0, axis=1)):
             hypothesis = jax.tree.map(lambda leaf, slot=slot: leaf[slot], hypotheses)
             more, slope = self._terms(hypothesis, *votes[slot].tolist())
-            rules += [rule._replace(text=one_line(rule.text)) for rule in more if rule.vote != 0]
+            rules += [
+                rule._replace(text=one_line(rule.text), vote=_nearest_multiple(rule.vote, unit))
+                for rule in more
+                if rule.vote != 0
+            ]
             slopes += slope
-        constant = self._held(float(self.model.constant))
+        finite = np.where(np.isfinite(votes), np.abs(votes), 0.0)
         return RuleVote(
             tuple(self.columns.values()),
-            constant,
+            float(ensemble.votes_in_units(constant, unit)),
             tuple(rules),
             tuple(slopes),
             self.precision,
-            _score_error([*votes.ravel().tolist(), constant], bool(slopes), self.precision),
+            _score_error([*finite.ravel().tolist(), abs(constant)], unit) if slopes else 0.0,
         )
 
     def _terms(
@@ -419,26 +427,20 @@ class _Reader:
         return list(self.columns).index(name)
 
 
-def _score_error(votes: Sequence[float], has_products: bool, precision: str) -> float:
-    """Returns a bound on the difference between sums of votes in this precision and in float64.
+def _nearest_multiple(vote: float, unit: float) -> float:
+    """The vote of a rule as the model adds it: an output that is no sign may leave the units."""
+    return round(vote / unit) * unit if math.isfinite(vote) else vote
 
-    Both sums may be in any order (Higham 2002, Section 4.2). The bound is 0 if all sums are exact.
+
+def _score_error(sizes: Sequence[float], unit: float) -> float:
+    """Returns a bound on the difference between sums of products in units, and in float64.
+
+    The latter may be in any order (Higham 2002, Section 4.2).
     """
-    sizes = [abs(vote) for vote in votes if math.isfinite(vote) and vote != 0]
-    if not sizes:
-        return 0.0
-    total, digits = math.fsum(sizes), np.finfo(precision).nmant + 1
-    unit = min(_lowest_bit(size) for size in sizes)
-    if total <= unit * 2.0**digits and not has_products:
-        return 0.0
-    errors = [(len(sizes) + has_products) * 2.0**-bits for bits in (digits, 53)]
-    return total * sum(error / (1 - error) if error < 1 else math.inf for error in errors)
-
-
-def _lowest_bit(number: float) -> float:
-    """Returns the largest power of two of which a positive number is a multiple."""
-    numerator, denominator = number.as_integer_ratio()
-    return (numerator & -numerator) / denominator
+    num_terms = sum(size > 0 for size in sizes)
+    error = (num_terms + 1) * 2.0**-53
+    share = error / (1 - error) if error < 1 else math.inf
+    return math.fsum(sizes) * share + num_terms * unit
 
 
 def one_line(text: str) -> str:

@@ -3,6 +3,7 @@
 import json
 import math
 import sqlite3
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from exported_models import make_binarizer, make_rules, make_separator, make_tab
 from jboost import export, learners
 from jboost.data import binarization
 from jboost.ensemble import Ensemble
-from jboost.learners import Stump
+from jboost.learners import Column, Stump
 
 WRITERS = (export.to_python, export.to_sql, export.to_onnx, export.to_json, export.to_text)
 writers = pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
@@ -149,20 +150,40 @@ def test_sqlite_takes_thousands_of_rules():
     database.close()
 
 
-def test_score_error_bounds_sums_in_32_bits_in_any_order():
+def test_exported_votes_have_one_sum_in_any_order():
     rng = np.random.default_rng(0)
-    votes = rng.normal(size=200).astype(np.float32)
+    votes = (rng.normal(size=200) * 10.0 ** rng.integers(-9, 1, 200)).astype(np.float32)
     model = make_stumps(votes=np.stack([votes, votes], 1), threshold=-1.0)
     document = json.loads(export.to_json(model))
-    exact = math.fsum([*votes.tolist(), 0.25])
-    terms = np.append(votes, np.float32(0.25))
-    errors = [
-        abs(float(np.add.accumulate(rng.permutation(terms), dtype=np.float32)[-1]) - exact)
-        for _ in range(200)
-    ]
-    assert 0 < max(errors) <= document["score_error"] < 1e-2
-    model = make_stumps(votes=np.full((3, 2), 5.5, np.float32))
-    assert json.loads(export.to_json(model))["score_error"] == 0
+    assert document["score_error"] == 0
+    found = [rule["vote"] for rule in document["rules"]][::2]  # of the upper sides
+    np.testing.assert_allclose(found, votes, rtol=2.0**-24, atol=2.0**-42)
+    terms = [*found, document["constant"]]
+    sums = {float(np.add.accumulate(rng.permutation(terms))[-1]) for _ in range(200)}
+    assert sums == {math.fsum(terms)}
+
+
+def test_score_error_of_slopes_bounds_what_products_lose():
+    rng = np.random.default_rng(1)
+    votes = rng.normal(size=(30, 2)).astype(np.float32)
+    model = Ensemble(
+        learners.pool(),
+        Column(jnp.arange(30), jnp.ones(30, jnp.int8)),
+        jnp.asarray(votes),
+        jnp.float32(0.25),
+        jnp.int32(30),
+    )
+    document = json.loads(export.to_json(model))
+    rows = rng.uniform(-1, 1, (50, 30)).astype(np.float32)
+    expected = np.asarray(jboost.predict_scores(model, rows))
+    for row, score in zip(rows.astype(float), expected, strict=True):
+        pairs = zip(document["slopes"], row, strict=True)
+        terms = [x * one["if_positive" if x > 0 else "if_negative"] for one, x in pairs]
+        sums = float(np.add.accumulate([document["constant"], *terms])[-1])
+        exact = Fraction(document["constant"]) + sum(map(Fraction, terms))
+        assert 0 < document["score_error"] < 1e-10
+        assert abs(Fraction(sums) - exact) <= document["score_error"]
+        assert abs(score - sums) <= document["score_error"] + abs(sums) * 2.0**-24
 
 
 def test_to_text_is_the_model_in_words():

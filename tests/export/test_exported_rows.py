@@ -50,8 +50,7 @@ def test_rules_of_every_kind_of_bit(runner, missing, votes):
     columns, rows = make_table(binarizer)
     options = {
         "binarizer": binarizer,
-        "exact": votes == "integers",
-        "scale": np.abs(numbers[np.isfinite(numbers)]).sum(),
+        "exact": True,
     }
     with jax.enable_x64(votes == "wide"), np.errstate(over="ignore"):
         bits = np.pad(np.asarray(binarization.apply(binarizer, rows)), ((0, 0), (0, 3)))
@@ -96,8 +95,7 @@ def test_stumps_on_numbers_and_bits(runner, votes):
     columns |= {f"plain {index}": plain[:, index] for index in range(num_plain)}
     features = np.concatenate([plain, binarization.apply(binarizer, rows)], axis=1)
     names = ["plain 0", "plain 1"]
-    scale = np.abs(numbers[np.isfinite(numbers)]).sum()
-    assert_equal(model, columns, features, runner, binarizer=binarizer, names=names, scale=scale)
+    assert_equal(model, columns, features, runner, binarizer=binarizer, names=names, exact=True)
 
 
 def make_columns_model(learner, votes):
