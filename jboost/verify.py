@@ -253,7 +253,11 @@ def _total(values: np.ndarray) -> Fraction:
 # split of points (1, x_i) by planes through the origin is found on a plane that is turned until it
 # meets one of them: a facet of the cone of all planes with this split.
 
-_MOST_POINTS = {2: 1000, 3: 60}  # about 5 s of enumeration, by the dimension
+_MOST_POINTS = {2: 6000, 3: 60}  # about 5 s of enumeration, by the dimension
+# A cross product of differences in float64 is off by at most this share of its two terms, each of
+# which has three roundings, where none underflows.
+_CROSS_ROUNDING, _UNDERFLOW = 2.0**-50, 2.0**-900
+_LARGE = 2**53  # integers up to this are exact in float64, and their sums in 64 bits
 _SCORE_ROUNDING = Fraction(2.0**-49)  # of a score in float64, relative to the sum of its terms
 _OPTIMAL_WITHIN = Fraction(1, 2**20)  # of the loss: how status OPTIMAL is defined for weights
 
@@ -281,7 +285,7 @@ def verify_pair(
       separator: normal [d], anchor [d], bias [], offset [], loss [], lower_bound [], margin [],
         misclassified [n], status [], as of `jboost.pair.optimal_separator`.
       points: [n, d], d = 2 or 3; labels: [n]; weights, mask, fat: as in that call.
-      max_points: None for 1000 points in the plane and 60 in space.
+      max_points: None for 6000 points in the plane and 60 in space.
 
     Returns:
       A `Verification`; the bounds are on the least misclassified weight.
@@ -412,7 +416,12 @@ def _least_loss(points: np.ndarray, examples: _Examples) -> Fraction:
     positive = int(amounts[examples.labels > 0].sum())
     vectors = _lifted(np.array(list(merged), object).reshape(-1, points.shape[1]))
     values = np.array([*merged.values(), 0], object)[:-1]
-    most = max(int(sums.max()) for sums in _side_sums(vectors, values))
+    is_exact = points.dtype.kind == "f" or np.abs(points).max(initial=0) <= _LARGE
+    if is_exact and points.shape[1] == 2 and np.abs(values).sum() <= _LARGE:
+        sides = _side_sums_in_the_plane(np.array(list(merged), float), vectors, values)
+    else:
+        sides = _side_sums(vectors, values)
+    most = max(int(sums.max()) for sums in sides)
     return (positive - most) * unit
 
 
@@ -437,6 +446,55 @@ def _side_sums(vectors: np.ndarray, values: np.ndarray) -> Iterator[np.ndarray]:
             for sums in _side_sums(beside[is_beside], values[is_beside]):
                 yield sums + sum(values[before])
                 yield sums + sum(values[behind])
+
+
+def _side_sums_in_the_plane(
+    points: np.ndarray, vectors: np.ndarray, values: np.ndarray
+) -> Iterator[np.ndarray]:
+    """`_side_sums` of points [n, 2] of the plane, in floats that are exact: directions are sorted
+    by floats, and compared as integers where rounding could change the order.
+    """
+    points, amounts = points.reshape(-1, 2), values.astype(np.int64)
+    yield np.array([0, amounts.sum()])
+    for centre in range(len(points)):
+        others = np.arange(len(points)) != centre
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            sums = _turned_sums(
+                points[others] - points[centre], vectors[centre], vectors[others], amounts[others]
+            )
+        if sums is None:  # the floats are in a wrong order
+            sums = _half_plane_sums(vectors[others, 1:] - vectors[centre, 1:], values[others])
+        yield sums + amounts[centre]
+        yield sums
+
+
+def _turned_sums(
+    steps: np.ndarray, centre: np.ndarray, vectors: np.ndarray, values: np.ndarray
+) -> np.ndarray | None:
+    """`_half_plane_sums` of steps [n, 2] from a centre to points, in float64; None where the order
+    by floats is wrong. `centre` and `vectors` are the same points as integers.
+    """
+    if len(values) == 0:
+        return np.array([0])
+    is_front = (steps[:, 0] > 0) | ((steps[:, 0] == 0) & (steps[:, 1] > 0))
+    turned = np.where(is_front[:, None], steps, -steps)
+    order = np.argsort(np.arctan2(turned[:, 1], turned[:, 0]))
+    turned = turned[order]
+    forth, back = turned[:-1, 0] * turned[1:, 1], turned[:-1, 1] * turned[1:, 0]
+    sizes = np.abs(forth) + np.abs(back)
+    is_sure = (np.abs(forth - back) > _CROSS_ROUNDING * sizes) & (sizes > _UNDERFLOW)
+    is_sure &= sizes < np.inf
+    turns = np.where(is_sure, np.sign(forth - back), 0)
+    for index in np.flatnonzero(~is_sure):
+        pair = order[[index, index + 1]]
+        exact = vectors[pair, 1:] - centre[1:]
+        turns[index] = _sign(_cross(*exact)) * (1 if is_front[pair[0]] == is_front[pair[1]] else -1)
+    if (turns < 0).any():
+        return None
+    start = values[is_front].sum()
+    leaves = np.where(is_front, -values, values)[order]
+    sums = np.append(start, (start + np.cumsum(leaves))[np.append(turns > 0, True)])
+    return np.concatenate([sums, values.sum() - sums])
 
 
 def _projected(

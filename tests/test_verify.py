@@ -514,3 +514,30 @@ def test_sections_of_verify_have_at_most_300_lines():
 
 def test_verify_knows_every_status_of_jboost():
     assert tuple(Status(code).name for code in range(len(Status))) == verify._STATUSES
+
+
+def odd_points(kind, num, rng):
+    """Points of the plane: at random, of very different sizes, on and next to a line, subnormal."""
+    line = np.arange(num)[:, None] * np.array([[0.1, 0.3]])
+    found = (
+        rng.normal(size=(num, 2)),
+        rng.normal(size=(num, 2)) * 10.0 ** rng.integers(-300, 300, (num, 1)),
+        line,
+        line + rng.integers(-1, 2, (num, 2)) * 2.0**-52,
+        rng.integers(-2, 3, (num, 2)) * 5e-324,
+        rng.integers(-2, 3, (num, 2)).astype(float),
+        rng.choice([-1.7e308, 1.7e308, 0.0, 1.0], (num, 2)),
+    )
+    return np.unique(found[kind], axis=0)
+
+
+@pytest.mark.parametrize("kind", range(7))
+def test_side_sums_in_the_plane_are_those_of_integers(kind):
+    rng = np.random.default_rng(kind)
+    for num in [*range(1, 12)] * 3:
+        points = odd_points(kind, num, rng)
+        vectors = verify._lifted(points)
+        values = rng.integers(-9, 10, len(points)).astype(object)
+        expected = {int(one) for sums in verify._side_sums(vectors, values) for one in sums}
+        sums = verify._side_sums_in_the_plane(points, vectors, values)
+        assert {int(one) for part in sums for one in part} == expected
