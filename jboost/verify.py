@@ -38,6 +38,7 @@ __all__ = [
     "describe",
     "main",
     "verify",
+    "verify_ensemble",
     "verify_file",
     "verify_leave_one_out",
     "verify_lp",
@@ -998,6 +999,163 @@ def _largest_edge(matrix: np.ndarray, weights: np.ndarray, is_signed: bool) -> F
     return max(edges if is_signed else abs(edges))
 
 
+# --- ensembles of stumps and monomials ------------------------------------------------------------
+#
+# Votes prove the lower bound on a soft margin, as above. Example weights prove the upper bound on
+# the soft margin over all hypotheses of the learner: the largest edge of all stumps is found by
+# sorting each column, that of all monomials by the search of `verify_monomial`.
+
+
+@_returns_reasons
+def verify_ensemble(
+    result: Any,
+    features: Any,
+    labels: Any,
+    relaxation: Any = None,
+    *,
+    nu: Any = None,
+    cap: Any = None,
+    weights: Any = None,
+    mask: Any = None,
+    max_nodes: int | None = None,
+) -> Verification:
+    """Checks the bounds on the largest hard or soft margin over all stumps or monomials: the lower
+    bound from the votes of an ensemble, the upper bound from its example weights (Shalev-Shwartz
+    and Singer 2008, Theorem 7 and Section 4.1).
+
+    Args:
+      result: the fit of `jboost.lpboost.fit` or `jboost.relaxed_margin.fit`; or a record with the
+        fields ensemble, example_weights [m], lower_bound [], upper_bound [] and status [], as
+        `jboost.files.save` writes a dict. The ensemble is of `jboost.learners.stumps` or
+        `monomials`.
+      features: [m, n], NaN where unknown; labels: [m].
+      relaxation, nu, cap: of the fit, as for `verify_soft_margin`; all None for the hard margin.
+      weights, mask: [m] as in the data set of the fit.
+      max_nodes: the most nodes of the search for monomials; None for 100,000.
+
+    Returns:
+      A `Verification`; the bounds are on the largest soft margin of any votes.
+
+    >>> import types
+    >>> stump = types.SimpleNamespace(feature=[0], threshold=[0.5], left=[-1.0], right=[1.0])
+    >>> ensemble = types.SimpleNamespace(
+    ...     learner=types.SimpleNamespace(abstain=False),
+    ...     hypotheses=stump,
+    ...     votes=[[1.0, 1.0]],
+    ...     constant=0.0,
+    ... )
+    >>> fit = types.SimpleNamespace(
+    ...     ensemble=ensemble,
+    ...     example_weights=[0.5, 0.5],
+    ...     lower_bound=1.0,
+    ...     upper_bound=1.0,
+    ...     status=0,
+    ... )
+    >>> verify_ensemble(fit, [[0.0], [1.0]], [-1, 1])[:3]
+    (True, Fraction(1, 1), Fraction(1, 1))
+    """
+    ensemble, learner = result.ensemble, getattr(result.ensemble, "learner", None)
+    claims = result if hasattr(result, "example_weights") else getattr(result, "certificate", None)
+    votes = _read(ensemble, "votes")
+    table = _held("features", features, votes, 2)
+    examples = _read_examples(len(table), labels, weights, mask, votes)
+    if not examples.kept.any():
+        raise ValueError("weights and mask leave no example: expected one at least")
+    caps = _caps(relaxation, nu, cap, examples, votes)
+    caps = caps * max(Fraction(1), 1 / sum(caps))
+    table = table[examples.kept]
+    margins, coefficients = _margins_of_ensemble(ensemble, table, examples.labels)
+    lower = _best_soft_margin(margins, coefficients, caps)
+    given = _fractions(_read(claims, "example_weights", examples.kept.shape))[examples.kept]
+    claimed = _read_number(claims, "lower_bound"), _read_number(claims, "upper_bound")
+    _read_status(result)
+    signed = _allowed_weights(given, caps) * examples.labels
+    upper, flaw = _largest_edge_of(learner, table, signed, claimed[1], max_nodes or _MOST_NODES)
+    faults = [flaw] if flaw and claimed[1] < upper else []
+    note = f"the largest soft margin lies between {_text(lower)} and {_text(upper)}"
+    return _conclude(claimed, (lower, upper), faults, note)
+
+
+def _margins_of_ensemble(
+    ensemble: Any, table: np.ndarray, labels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The margins [k, T] of the hypotheses that vote and of the constant, and their votes [T]."""
+    votes = _read(ensemble, "votes")
+    if votes.ndim != 2 or votes.shape[1] != 2 or (votes[:, 0] != votes[:, 1]).any():
+        raise _RefutedError("votes differ for the two outputs of a hypothesis: no soft margin")
+    used = np.flatnonzero(votes[:, 0])
+    outputs = _outputs_of(getattr(ensemble, "hypotheses", None), table, used)
+    constant = float(_read(ensemble, "constant", ()))
+    outputs = np.concatenate([outputs, np.ones((len(table), 1))], axis=1)
+    return outputs * labels[:, None], _fractions([*votes[used, 0].tolist(), constant])
+
+
+def _outputs_of(hypotheses: Any, table: np.ndarray, used: np.ndarray) -> np.ndarray:
+    """The outputs [k, T] of the stumps or monomials in these slots."""
+    if hasattr(hypotheses, "threshold"):
+        fields = (_read(hypotheses, name) for name in ("feature", "left", "right"))
+        feature, left, right = (array[used] for array in fields)
+        threshold = _read(hypotheses, "threshold", is_finite=False)[used]
+        if not ((feature >= 0) & (feature < table.shape[1])).all():
+            raise _RefutedError(f"a stump reads a feature that is not among {table.shape[1]}")
+        values = table[:, feature.astype(int)]
+        known = np.where(values > threshold, right, left)
+        return np.where(np.isnan(values) & (left != right), 0.0, known)
+    literals = _read(hypotheses, "literals")[used]
+    if literals.shape[1:] != table.shape[1:]:
+        raise _RefutedError(f"literals has shape {list(literals.shape)}: not of these features")
+    holds = (literals[None] == 0) | (table[:, None] == (literals[None] > 0))
+    return holds.all(axis=2) * _read(hypotheses, "sign")[used].astype(float)
+
+
+def _best_soft_margin(margins: np.ndarray, votes: np.ndarray, caps: np.ndarray) -> Fraction:
+    """The soft margin of the votes in the unit ball of the l1 norm, scaled to its surface where
+    that is larger.
+    """
+    inside = _soft_margin(margins, _allowed_votes(votes, False), caps)
+    total = sum(abs(votes))
+    return max(inside, _soft_margin(margins, votes / total, caps)) if total else inside
+
+
+def _largest_edge_of(
+    learner: Any, table: np.ndarray, signed: np.ndarray, goal: Number, max_nodes: int
+) -> tuple[Number, str]:
+    """An upper bound on the edges of all hypotheses of a learner, under example weights times
+    labels [k]; and why there is none, if so.
+    """
+    order = getattr(learner, "max_order", "")
+    if hasattr(learner, "abstain"):
+        return _largest_edge_of_stumps(table, signed, bool(learner.abstain)), ""
+    if not isinstance(order, int | None):
+        return math.inf, "the ensemble is not of stumps or monomials: no bound over all hypotheses"
+    most = table.shape[1] if order is None else order
+    amounts, unit = _whole(np.append(abs(signed), 0))
+    holds = np.stack([table.T == 1, table.T == 0], axis=1)
+    labels, size = np.where(signed >= 0, 1, -1), len(signed)
+    rewards, prices = np.zeros((size, size), int), [0] * (most + 1)
+    problems = {s: _agreement(s, holds, labels, amounts[:-1], rewards, prices) for s in (1, -1)}
+    found, is_complete = _largest_agreement(problems, goal / unit, max_nodes)
+    flaw = f"the upper bound is not proven within {max_nodes} nodes: raise max_nodes"
+    return found * unit, "" if is_complete else flaw
+
+
+def _largest_edge_of_stumps(table: np.ndarray, signed: np.ndarray, abstains: bool) -> Fraction:
+    """The largest |edge| of a stump or a constant, by exact sums over each sorted column."""
+    amounts, unit = _whole(np.append(signed, 0))
+    amounts, most = amounts[:-1], abs(int(sum(amounts)))
+    for column in table.T:
+        known = np.flatnonzero(~np.isnan(column))
+        order = known[np.argsort(column[known], kind="stable")]
+        values = column[order]
+        is_end = np.append(values[1:] != values[:-1], True)[: len(values)]
+        below = np.append(0, np.cumsum(amounts[order])[is_end])
+        above = below[-1] - below
+        most = max(most, int(max(abs(above - below))))
+        if abstains:
+            most = max(most, int(max(abs(below))), int(max(abs(above))))
+    return most * unit
+
+
 # --- the relaxation of L0-RBoost (Goldberg and Eckstein 2009, (18) and (19)) ----------------------
 #
 # minimise sum weight_i xi_i + sum c_u mu_u subject to sum_u y_i H_iu lambda_u + (1 + rho) xi_i >=
@@ -1650,6 +1808,7 @@ _METHODS = (
     _Method(("misclassified", "anchor"), verify_pair, ("points", "labels")),
     _Method(("kinds", "errors"), verify_leave_one_out, ("points", "labels")),
     _Method(("literals",), verify_monomial, ("features", "labels", "example_weights")),
+    _Method(("ensemble",), verify_ensemble, ("features", "labels")),
     _Method(("example_weights",), verify_soft_margin, ("margins",)),
 )
 _PROGRAM = ("objective", "operator", "row_lower", "row_upper", "lower", "upper")
@@ -1789,6 +1948,7 @@ def _load_fields(
 ) -> types.SimpleNamespace:
     """A record of the arrays of a description, and of the records in it."""
     fields: dict[str, Any] = {"type_name": description["type"]}
+    fields |= description.get("settings", {})
     for name, part in description.get("fields", {}).items():
         if "type" in part:
             fields[name] = _load_fields(archive, part, f"{prefix}{name}.")

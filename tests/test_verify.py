@@ -541,3 +541,106 @@ def test_side_sums_in_the_plane_are_those_of_integers(kind):
         expected = {int(one) for sums in verify._side_sums(vectors, values) for one in sums}
         sums = verify._side_sums_in_the_plane(points, vectors, values)
         assert {int(one) for part in sums for one in part} == expected
+
+
+# --- ensembles ------------------------------------------------------------------------------------
+
+
+def make_table(seed, num=40):
+    rng = np.random.default_rng(seed)
+    table = rng.normal(size=(num, 3)).round(1).astype(np.float32)
+    table[rng.random(table.shape) < 0.1] = np.nan
+    labels = np.where(np.nan_to_num(table[:, 0]) + rng.normal(size=num) > 0, 1, -1)
+    return table, labels, rng.integers(0, 3, num).astype(np.float32)
+
+
+def edges_of_stumps(table, signed, abstains):
+    """The edges of all stumps and the constants, one by one."""
+    outputs = [(1.0, 1.0), *([(0.0, 1.0), (1.0, 0.0)] if abstains else []), (-1.0, 1.0)]
+    found = [abs(sum(signed))]
+    for column in table.T.tolist():
+        for threshold in [-INF, *column]:
+            for left, right in outputs[1:]:
+                sides = [0 if x != x else right if x > threshold else left for x in column]
+                found.append(abs(sum(int(side) * d for side, d in zip(sides, signed, strict=True))))
+    return max(found)
+
+
+@pytest.mark.parametrize("abstains", [False, True])
+def test_largest_edge_of_stumps_matches_enumeration(abstains):
+    for seed in range(20):
+        table, labels, weights = make_table(seed, 1 + seed)
+        signed = verify._fractions(weights * labels)
+        found = verify._largest_edge_of_stumps(table, signed, abstains)
+        assert found == edges_of_stumps(table, signed.tolist(), abstains)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["stumps", "abstaining", "relaxed", "monomials"])
+def test_verify_ensemble_accepts_genuine_fits_and_no_false_bound(name, tmp_path):
+    table, labels, weights = make_table(7)
+    features = (table > 0).astype(np.float32) if name == "monomials" else table
+    dataset = jboost.make_dataset(features, labels, weights=weights)
+    learner = {
+        "abstaining": jboost.learners.stumps(abstain=True),
+        "monomials": jboost.learners.monomials(2),
+    }.get(name, jboost.learners.stumps())
+    if name == "relaxed":
+        relaxation = jboost.relaxations.soft_margin(nu=0.4)
+        fit = jboost.relaxed_margin.fit(dataset, learner, relaxation=relaxation, max_rounds=60)
+    else:
+        fit = jboost.lpboost.fit(dataset, learner, nu=0.4, max_rounds=60)
+    found = verify.verify(fit, features, labels, nu=0.4, weights=weights)
+    assert found.valid, found.reason
+    bounds = fit.certificate
+    assert float(bounds.lower_bound) <= found.lower <= found.upper <= float(bounds.upper_bound)
+    for change in ({"upper_bound": found.lower - 0.01}, {"lower_bound": found.upper + 0.01}):
+        changed = {key: np.float32(value) for key, value in change.items()}
+        false = fit._replace(certificate=bounds._replace(**changed))
+        assert not verify.verify(false, features, labels, nu=0.4, weights=weights).valid
+    assert not verify.verify(fit, features, -labels, nu=0.4, weights=weights).valid
+    names = ("example_weights", "lower_bound", "upper_bound")
+    stored = {one: getattr(bounds, one) for one in names} | {"status": fit.status}
+    jboost.files.save({"ensemble": fit.ensemble} | stored, tmp_path / "fit.npz")
+    data = {"features": features, "labels": labels, "weights": weights, "nu": 0.4}
+    np.savez(tmp_path / "data.npz", **data)
+    assert verify.verify_file(tmp_path / "fit.npz", tmp_path / "data.npz") == found
+
+
+def make_fit(**changes):
+    ensemble = types.SimpleNamespace(
+        learner=types.SimpleNamespace(abstain=False),
+        hypotheses=record(feature=[0], threshold=[0.5], left=[-1.0], right=[1.0]),
+        votes=np.ones((1, 2)),
+        constant=np.float64(0),
+    )
+    fields = {"example_weights": [0.5, 0.5], "lower_bound": 1.0, "upper_bound": 1.0, "status": 0}
+    fit = record(**fields)
+    fit.ensemble = ensemble
+    for name, value in changes.items():
+        setattr(fit if hasattr(fit, name) else ensemble, name, value)
+    return fit
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({"votes": np.array([[1.0, 2.0]])}, "votes differ"),
+        ({"votes": np.array([[-1.0, -1.0]])}, "a lower bound of 1 is claimed, and -1 is proven"),
+        ({"hypotheses": record(index=[0])}, "no array `literals`"),
+        ({"hypotheses": record(literals=[[1, 0]], sign=[1])}, "not of these features"),
+        ({"hypotheses": record(feature=[3], threshold=[0], left=[0], right=[1])}, "among 1"),
+        ({"learner": types.SimpleNamespace()}, "not of stumps or monomials"),
+        ({"example_weights": np.zeros(2)}, "no positive entry"),
+        ({"upper_bound": np.float64(0.5)}, "an upper bound of 0.5 is claimed, and 1 is proven"),
+        ({"status": np.int32(2)}, "INVALID_INPUT"),
+    ],
+)
+def test_verify_ensemble_says_what_is_not_proven(changes, reason):
+    features, labels = np.array([[0.0], [1.0]]), [-1, 1]
+    assert verify.verify(make_fit(), features, labels).valid
+    found = verify.verify(make_fit(**changes), features, labels)
+    assert not found.valid
+    assert reason in found.reason
+    with pytest.raises(ValueError, match="leave no example"):
+        verify.verify(make_fit(), features, labels, mask=[False, False])
