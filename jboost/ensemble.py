@@ -88,7 +88,9 @@ def vote_unit(votes: ArrayLike, constant: ArrayLike) -> float:
     """
     wide = np.asarray(votes, np.float64).reshape(-1, 2)
     used = int((wide != 0).any(axis=1).sum())
-    largest = np.abs(np.where(np.isinf(wide), 0.0, wide)).max(initial=abs(float(constant)))
+    largest = np.abs(np.where(np.isinf(wide), 0.0, wide)).max(
+        initial=abs(float(np.asarray(constant)))
+    )
     half, count = _power_at_least(largest / 2), _power_at_least(used + 1.0)
     return float(max(half * (count * 2.0 ** (1 - _DIGITS)), _LEAST_UNIT))
 

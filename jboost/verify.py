@@ -1132,8 +1132,9 @@ def _largest_edge_of(
     amounts, unit = _whole(np.append(abs(signed), 0))
     holds = np.stack([table.T == 1, table.T == 0], axis=1)
     labels, size = np.where(signed >= 0, 1, -1), len(signed)
-    rewards, prices = np.zeros((size, size), int), [0] * (most + 1)
-    problems = {s: _agreement(s, holds, labels, amounts[:-1], rewards, prices) for s in (1, -1)}
+    rewards = np.zeros((size, size), int)
+    costs: list[Number] = [Fraction(0)] * (most + 1)
+    problems = {s: _agreement(s, holds, labels, amounts[:-1], rewards, costs) for s in (1, -1)}
     found, is_complete = _largest_agreement(problems, goal / unit, max_nodes)
     flaw = f"the upper bound is not proven within {max_nodes} nodes: raise max_nodes"
     return found * unit, "" if is_complete else flaw

@@ -24,6 +24,7 @@ from jboost.sklearn.watch import Watch
 
 CV = "cv"
 _MOST_IDLE = 2  # one worse value may be noise; not tuned
+_has_probabilities = calibration.is_available
 
 
 class _Scored(NamedTuple):
@@ -123,7 +124,7 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             return self.classes_[scores.argmax(axis=1)]
         return self.classes_[np.where(scores > 0, len(self.classes_) - 1, 0)]
 
-    @available_if(calibration.is_available)
+    @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, [k, K], a nondecreasing function of its score.
 
