@@ -6,7 +6,7 @@ shares of them are spent on votes and bounds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from jboost.l0.large.pool import Cuts, Pool
 from jboost.l0.large.proof import Proven, Table
 from jboost.l0.large.relax import PrimalPoint, Relaxation
 from jboost.l0.large.votes import Columns, Vote
-
-if TYPE_CHECKING:
-    from jboost.l0.large.run import Run
 
 
 class HeldRelaxation(NamedTuple):
@@ -75,8 +72,8 @@ class State(NamedTuple):
         return len(self.trace)
 
 
-def of_run(run: Run) -> State:
-    """The state of a run that has begun its first relaxation."""
+def of_run(run: Any) -> State:
+    """The state of a `run.Run` that has begun its first relaxation."""
     assert run.first is not None
     return State(
         num_rows=len(run.table.labels),
@@ -118,8 +115,8 @@ def validate(state: Any, table: Table) -> State:
     return state
 
 
-def restore(run: Run, state: State, tables: list[Table]) -> None:
-    """Sets a run to a state, in place. `tables` are those of all stages."""
+def restore(run: Any, state: State, tables: list[Table]) -> None:
+    """Sets a `run.Run` to a state, in place. `tables` are those of all stages."""
     table = tables[state.stage]
     run.stage, run.is_integer, run.num_idle = state.stage, state.is_integer, state.num_idle
     run.vote, run.rules = state.vote, state.rules
