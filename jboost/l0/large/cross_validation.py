@@ -261,7 +261,7 @@ def _fill(
     fold_features: Sequence[np.ndarray] | None,
     clock: Clock,
     on_step: OnStep | None,
-) -> bool:
+) -> int:
     """Writes the errors [F, O, R, K, L], one order of a fold after the other. The first `num_done`
     of these are known. Returns how many are known when all are, when the time is up, or when
     `on_step` ends the loop.
