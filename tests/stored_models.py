@@ -1,8 +1,9 @@
 """Small models of every kind that a file may hold, and what they predict.
 
 `python -m tests.stored_models FOLDER` writes them. The files in tests/models were written by the
-version of 2026-11-27, before the packages were laid out anew, those of trees when there were trees, and
-`certified_vote` when votes had a certificate. A change of the format adds files beside them, and replaces none.
+version of 2026-11-27, before the packages were laid out anew, those of trees when there were trees,
+and `certified_vote` when votes had a certificate. A change of the format adds files beside them,
+and replaces none.
 """
 
 import sys
