@@ -527,6 +527,23 @@ def test_records_have_structures_of_their_own():
         assert all(one != other for other in structures[:index])
 
 
+def test_a_misspelt_hook_of_a_relaxation_is_refused():
+    with pytest.raises(TypeError, match="Mine.lower_bond: not a hook of Relaxation; did you mean"):
+
+        class Mine(relaxations.Relaxation):
+            def lower_bond(self, margins, prior=None):
+                return 0.0
+
+    class Unfinished(relaxations.Relaxation):
+        pass
+
+    with pytest.raises(TypeError, match="abstract"):
+        Unfinished()
+    for name, factory in FACTORIES.items():
+        numbers = [1.0] * (2 if name in ("entropy", "offset") else name != "hard")
+        assert isinstance(factory(*numbers), relaxations.Relaxation)
+
+
 @pytest.mark.parametrize("name", slow_but(NAMES, *QUICK))
 def test_lower_bounds_are_below_the_exact_minimum_and_near_it(name, dtype):
     cases, handed, minima = exact(name, dtype)

@@ -22,7 +22,7 @@ from jboost.base import named_axis
 from jboost.base.named_axis import AxisName
 from jboost.base.roots import implicit_root
 from jboost.base.types import Array
-from jboost.relaxations.types import number, shares
+from jboost.relaxations.types import Relaxation, number, shares
 
 
 class Point(NamedTuple):
@@ -55,7 +55,7 @@ class Curve:
     """t and the problem -> the point of the curve at t."""
 
 
-class OnCurve:
+class OnCurve(Relaxation):
     """A relaxation whose exact minimisers lie on a curve."""
 
     exact_curve: ClassVar[Curve]

@@ -15,12 +15,12 @@ from jboost.base.records import register
 from jboost.base.roots import best_threshold, implicit_root
 from jboost.base.types import Array, PyTree
 from jboost.relaxations import envelope
-from jboost.relaxations.types import Charge, shares
+from jboost.relaxations.types import Charge, Relaxation, shares
 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class CustomRelaxation:
+class CustomRelaxation(Relaxation):
     """The user's three functions and their parameters. Bounds allow for errors of 16 + m ** 0.5
     units of rounding in their results.
     """

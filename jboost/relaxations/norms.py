@@ -69,7 +69,11 @@ def norm_ball(order: float, radius: ArrayLike) -> Any:
     radius = check.number(
         "radius", radius, low=1.0 if order == 1 else 0.0, open_low=order != 1
     ).astype(float)
-    special = {1: AbsoluteBall, 2: EuclideanBall, math.inf: lambda cap: SoftMargin(cap, None)}
+    special: dict[float, Any] = {
+        1: AbsoluteBall,
+        2: EuclideanBall,
+        math.inf: lambda cap: SoftMargin(cap, None),
+    }
     return special[order](radius) if order in special else NormBall(radius, order)
 
 
@@ -99,7 +103,7 @@ def norm_penalty(order: float, scale: ArrayLike) -> Any:
     """
     order = _checked_order(order)
     scale = positive("scale", scale)
-    special = {1: AbsolutePenalty, 2: EuclideanPenalty, math.inf: LargestPenalty}
+    special: dict[float, Any] = {1: AbsolutePenalty, 2: EuclideanPenalty, math.inf: LargestPenalty}
     return special[order](scale) if order in special else NormPenalty(scale, order)
 
 

@@ -24,6 +24,7 @@ from jboost.relaxations.curves import Curve, OnCurves
 from jboost.relaxations.types import (
     Charge,
     Constraint,
+    Relaxation,
     is_positive,
     lifted,
     number,
@@ -114,7 +115,7 @@ class KLBall(OnCurves, Constraint):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class KLPenalty:
+class KLPenalty(Relaxation):
     """f(d) = scale * KL(d || p)."""
 
     scale: Array  # []

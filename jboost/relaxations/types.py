@@ -1,4 +1,4 @@
-"""The protocol of relaxations, and helpers that all of them share.
+"""The base class of relaxations, and helpers that all of them share.
 
 In Shalev-Shwartz and Singer 2008, rho_f is the minimum over example weights d of
 max_j |(d'A)_j| + f(d). By Theorem 7 it is the maximum over votes w and thresholds gamma of
@@ -12,12 +12,14 @@ the measure m p_i, and entropies are relative to p.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+import abc
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import check, named_axis
+from jboost.base.boosting.protocols import Protocol
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array, ArrayLike
 
@@ -31,24 +33,32 @@ class Charge(NamedTuple):
     moved: Array  # [] |d' - d|_1, by which the best edge may increase
 
 
-class Relaxation(Protocol):
+class Relaxation(Protocol, abc.ABC):
     """A convex function f of the example weights. `prior` [m] sums to one and is 0 on padding,
     where the other arrays may hold any values. None stands for equal shares.
+
+    A relaxation of your own is a frozen dataclass below this class, or one of
+    `jboost.relaxations.from_functions`. A misspelt hook raises a TypeError when the class is
+    created.
     """
 
+    @abc.abstractmethod
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """f(d), []; inf if d is not allowed."""
 
+    @abc.abstractmethod
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """The maximum over d >= 0 of <d, shortfalls> - f(d), [], where shortfalls [m] are gamma
         1 - A w.
         """
 
+    @abc.abstractmethod
     def penalty(
         self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None
     ) -> Array:
         """f(d), [], for a distribution d that is known to be allowed, which is not tested."""
 
+    @abc.abstractmethod
     def smoothed_argmin(
         self,
         margins: Array,
@@ -63,6 +73,7 @@ class Relaxation(Protocol):
         `axis_name` each device of that axis of `shard_map` holds a part of the examples.
         """
 
+    @abc.abstractmethod
     def argmin(
         self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None
     ) -> Array:
@@ -72,6 +83,7 @@ class Relaxation(Protocol):
         in the same arguments. For a hard or soft margin it is piecewise constant in the margins.
         """
 
+    @abc.abstractmethod
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """The minimum over the simplex of <margins, d> + f(d), [], rounded down.
 
@@ -79,16 +91,29 @@ class Relaxation(Protocol):
         exact minimum (Danskin 1966); with respect to the margins it is `argmin`.
         """
 
+    @abc.abstractmethod
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """The charge for an allowed d' near d, which is `example_weights` scaled to sum to one; inf
         if no distribution is allowed.
         """
 
-    def is_feasible(self, prior: Array | None = None) -> Array:
-        """Whether any distribution is allowed, [] bool."""
+    def bound_at_saddle(self, margins: Array, example_weights: Array, prior: Array) -> Array:
+        """`lower_bound` [] as a function of the parameters and the prior, at the margins of the
+        best votes and their minimisers `example_weights` [m].
+
+        For an f whose minimum has a kink there, it is the Lagrangian, which has none.
+        """
+        return self.lower_bound(margins, prior)
+
+    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """Whether any distribution is allowed, [] bool; by default always."""
+        return jnp.ones((), bool)
 
     def is_valid(self) -> Array:
-        """Whether the parameters of f are values that its factory accepts, [] bool."""
+        """Whether the parameters of f are values that its factory accepts, [] bool; by default
+        always.
+        """
+        return jnp.ones((), bool)
 
 
 def shares(prior: Array | None, like: Array, axis_name: AxisName = None) -> Array:
@@ -169,7 +194,7 @@ def least_margins(margins: Array, prior: Array, axis_name: AxisName = None) -> A
     return weights / named_axis.total(weights, axis_name)
 
 
-class SoftmaxArgmin:
+class SoftmaxArgmin(Relaxation):
     """A relaxation that is constant on the simplex, so that its smoothed minimiser is a softmax."""
 
     def smoothed_argmin(
@@ -190,7 +215,7 @@ class SoftmaxArgmin:
         return least_margins(margins, shares(prior, margins, axis_name), axis_name)
 
 
-class Constraint:
+class Constraint(Relaxation):
     """A relaxation that is only a constraint: f is 0 or inf."""
 
     def penalty(

@@ -55,15 +55,10 @@ def differentiate(arguments: tuple[Any, ...], tangents: tuple[Any, ...], solutio
 
 
 def _value(relaxation: Any, margins: Array, example_weights: Array, prior: Array) -> Array:
-    """The value [] at a saddle point, as a function of the numbers in the relaxation and the prior.
-
-    The minimum over the example weights may have a kink in these at the margins of the best votes.
-    A relaxation where that happens has `bound_at_saddle`, which has none.
+    """The value [] at a saddle point, as a function of the numbers in the relaxation and the
+    prior.
     """
-    if hasattr(relaxation, "bound_at_saddle"):
-        value: Array = relaxation.bound_at_saddle(margins, example_weights, prior)
-    else:
-        value = relaxation.lower_bound(margins, prior)
+    value: Array = relaxation.bound_at_saddle(margins, example_weights, prior)
     return value
 
 

@@ -14,7 +14,15 @@ from jboost.base import batching, boosting, check, derivatives, devices, labelle
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.relaxations import AbsoluteBall, GroupBall, HardMargin, certify, games, unit_ball
+from jboost.relaxations import (
+    AbsoluteBall,
+    GroupBall,
+    HardMargin,
+    Relaxation,
+    certify,
+    games,
+    unit_ball,
+)
 from jboost.relaxations.games import Bounds, Game, SolverConfig, State
 from jboost.relaxations.margins import are_in_range, checked_margins, columns_of
 from jboost.relaxed_margin import streamed
@@ -139,11 +147,11 @@ def solve(
 
 def validate_prices(relaxation: Any, votes: Any) -> None:
     """Raises ValueError unless these are a relaxation and a price of votes, made of numbers."""
-    for name, value, method in (
-        ("relaxation", relaxation, "smoothed_argmin"),
-        ("votes", votes, "proximal"),
+    are_known = isinstance(relaxation, Relaxation), hasattr(votes, "proximal")
+    for name, value, is_known in zip(
+        ("relaxation", "votes"), (relaxation, votes), are_known, strict=True
     ):
-        if not hasattr(value, method):
+        if not is_known:
             raise ValueError(
                 f"{name} is a {type(value).__name__}: expected one of jboost.relaxations"
             )
