@@ -33,7 +33,7 @@ from jboost.l0.types import Cuts, Instance, Primal
 from jboost.l0.votes import grids
 from jboost.lp import LinearProgram, LPSolution, make_program, solve
 
-_LEAST_CUTS = 64
+_LEAST_CUTS = 1024
 # The least violation of a cut that is added, and the least dual of a cut that must stay, as a share
 # of the largest, by the bytes of a float.
 _VIOLATED, _SMALL = {4: 1e-3, 8: 1e-7}, 1e-6
@@ -47,7 +47,7 @@ class LinearMarginConfig:
     """The number of linear programs; each has the cuts that the solution before violates."""
     num_cuts: int | None = None
     """The number of cuts held at a time. None for two per example plus one per column, at least
-    64.
+    1024.
     """
     cuts: str = "ordered"
     """As in `RelaxationConfig`."""
@@ -153,13 +153,15 @@ def solve_linear_margin(
     data = relaxation.validate_program(
         outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask
     )
-    penalty = check.number("penalty", penalty, low=0, high=check.LARGEST, open_low=True)
+    penalty = check.number("penalty", penalty, low=0, high=check.LARGEST, open_low=True).astype(
+        dtype
+    )
     if tolerance is None:
         tolerance = 1e-6 if dtype == jnp.dtype("float64") else 1e-3
-    tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
+    tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(dtype)
     shape = data[0].shape
     data = relaxation.with_one_masked(data) if 0 in shape else data
-    found = _solve(data, penalty.astype(dtype), tolerance.astype(dtype), config=settings)
+    found = _solve(data, penalty, tolerance, config=settings)
     return found._replace(
         coefficients=found.coefficients[: shape[1]],
         selected=found.selected[: shape[1]],
@@ -180,7 +182,10 @@ def _solve_one(
     data: tuple[Array, ...], penalty: Array, tolerance: Array, *, config: LinearMarginConfig
 ) -> LinearMargin:
     either = config.cuts == "either"
-    instance, is_valid = make_instance(*data, jnp.ones_like(penalty), either)
+    outputs, labels, costs, weights, mask, column_mask = data
+    instance, is_valid = make_instance(
+        outputs, labels, costs, weights, mask, column_mask, jnp.ones_like(penalty), either
+    )
     is_valid &= (penalty > 0) & (penalty < jnp.inf)
     penalty = jnp.where(is_valid, penalty, 1.0)
     has_columns = jnp.any(instance.is_column)

@@ -385,8 +385,16 @@ def test_the_vote_of_the_coefficients_is_that_of_fit(run, monkeypatch, before, s
     assert asked["search"] == (wanted if len(vote) == 1 else [jboost.l0.SearchConfig(), wanted])
 
 
-@pytest.mark.parametrize("option", [("--max-rules", "3"), ("--max-order", "cv"), ("--exact", "5")])
-@pytest.mark.parametrize("command", ["fit", "evaluate"])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("fit", ("--max-rules", "3")),
+        ("fit", ("--max-order", "cv")),
+        ("fit", ("--exact", "5")),
+        ("evaluate", ("--max-rules", "3")),
+        ("evaluate", ("--max-order", "cv")),
+    ],
+)
 @pytest.mark.parametrize("solution", SOLUTIONS)
 def test_the_vote_of_the_coefficients_has_no_limit(run, command, option, solution):
     output = ("--output", "unseen") if command == "fit" else ()

@@ -43,7 +43,10 @@ class Simplex:
 
     def make_instance(self, data: tuple[Array, ...]) -> tuple[Instance, Array]:
         """The sorted instance with the cuts "either", and whether all values are valid."""
-        return make_instance(*data, either=True)
+        outputs, labels, costs, weights, mask, column_mask, margin = data
+        return make_instance(
+            outputs, labels, costs, weights, mask, column_mask, margin, either=True
+        )
 
     def big(self, instance: Instance) -> Array:
         """The constant of the slacks, []."""
@@ -122,8 +125,8 @@ class Box(Simplex):
 
     def make_instance(self, data: tuple[Array, ...]) -> tuple[Instance, Array]:
         """The sorted instance, whose margin may exceed 1, and whether all values are valid."""
-        *rest, margin = data
-        instance, is_valid = make_instance(*rest, jnp.ones_like(margin), either=True)
+        margin = data[-1]
+        instance, is_valid = super().make_instance((*data[:-1], jnp.ones_like(margin)))
         is_valid &= (margin > 0) & (margin < jnp.inf)
         return instance._replace(margin=jnp.where(is_valid, margin, 1.0)), is_valid
 

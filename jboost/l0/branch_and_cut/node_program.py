@@ -270,13 +270,15 @@ def prove(pool: Pool, cuts: CutSet, decisions: Decisions, duals: Duals) -> Proof
     is_free, is_real = allowed & (decisions.columns == OPEN), instance.weights > 0
     is_undecided = is_real & (decisions.examples == OPEN)
     is_used = allowed & (decisions.columns == YES)
-    given = pool.domain.terms(rest, edges, is_free, is_used)
+    of_domain = pool.domain.terms(rest, edges, is_free, is_used)
     of_examples = jnp.where(
         is_undecided,
         jnp.minimum(unpaid[0], 0.0),
         jnp.where(is_real & (decisions.examples == YES), unpaid[0], 0.0),
     )
-    terms = jnp.concatenate([duals.margins, v, given.of_columns, of_examples, given.least[None]])
+    terms = jnp.concatenate(
+        [duals.margins, v, of_domain.of_columns, of_examples, of_domain.least[None]]
+    )
     by = jnp.concatenate(
         [
             jnp.broadcast_to(instance.margin, duals.margins.shape),
@@ -286,8 +288,8 @@ def prove(pool: Pool, cuts: CutSet, decisions: Decisions, duals: Duals) -> Proof
     bound = brackets.bracket_dot(terms, by)[0]
     return Proof(
         bound,
-        jnp.where(is_free, sum_down(bound, given.if_used), bound),
-        jnp.where(is_free, sum_down(bound, given.if_unused), bound),
+        jnp.where(is_free, sum_down(bound, of_domain.if_used), bound),
+        jnp.where(is_free, sum_down(bound, of_domain.if_unused), bound),
         jnp.where(is_undecided, sum_down(bound, jnp.maximum(unpaid[0], 0.0)), bound),
         jnp.where(is_undecided, sum_down(bound, jnp.maximum(-unpaid[1], 0.0)), bound),
     )

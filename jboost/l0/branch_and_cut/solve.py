@@ -60,7 +60,8 @@ class ExactConfig:
     """The same for other nodes."""
     num_triples: int = 0
     """The largest number of Chvatal-Gomory cuts from triples of pair cuts that a linear program
-    adds, as `jboost.l0.strengthen` has them; 0 for none. With them the tree had FEWER nodes.
+    adds, as `jboost.l0.strengthen` has them; 0 for none. Ten sets of 60 rows and 40 literals took
+    36 nodes and .55 s in all without them, 36 and .93 s with 8, and 30 and .85 s with 32.
     """
     num_tried: int = 8
     """The number of branching candidates of a node that are tried (strong branching)."""
