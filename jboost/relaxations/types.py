@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import check, named_axis
-from jboost.base.boosting.protocols import Protocol
 from jboost.base.named_axis import AxisName
+from jboost.base.protocols import Protocol
 from jboost.base.types import Array, ArrayLike
 
 

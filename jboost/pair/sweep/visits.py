@@ -141,13 +141,12 @@ def visit_centres(
         better = found & (improves | (candidate.margin > best.margin))
         cursor = jnp.where(found & (lax.iota(jnp.int32, width) == row), number, -1)
         fields = zip(search[:-1], (lower, ceiling, cursor, 2 * floor), strict=True)
-        return _Search(
-            *(
-                field.at[rank].set(new, mode="promise_in_bounds", wrap_negative_indices=False)
-                for field, new in fields
-            ),
-            loops.cond(better, lambda: candidate, lambda: best),
+        lower, ceiling, cursor, floor = (
+            field.at[rank].set(new, mode="promise_in_bounds", wrap_negative_indices=False)
+            for field, new in fields
         )
+        after = loops.cond(better, lambda: candidate, lambda: best)
+        return _Search(lower, ceiling, cursor, floor, after)
 
     def unfinished(search: _Search) -> Array:
         is_open = search.lower < search.best.loss
