@@ -41,12 +41,13 @@ def pack(examples: Examples, coefficients: Array, offset: Array) -> Packing:
     )
     is_proven = found.is_proven & examples.faithful
     slots = jnp.argsort(~is_proven, stable=True)
-    in_order = jnp.argsort(found.members < 0, axis=1, stable=True)
-    members = jnp.take_along_axis(found.members, in_order, axis=1)
+    members = jnp.where(found.members < 0, size, order[jnp.maximum(found.members, 0)])
+    in_order = jnp.argsort(members, axis=1, stable=True)
+    members = jnp.take_along_axis(members, in_order, axis=1)
     multipliers = jnp.take_along_axis(found.multipliers, in_order, axis=1)
-    is_used = is_proven[:, None] & (members >= 0)
+    is_used = is_proven[:, None] & (members < size)
     return found._replace(
-        members=jnp.where(is_used, order[jnp.maximum(members, 0)], -1)[slots],
+        members=jnp.where(is_used, members, -1)[slots],
         multipliers=jnp.where(is_used, multipliers, 0.0)[slots],
         amounts=jnp.where(is_proven, found.amounts, 0)[slots],
         is_proven=is_proven[slots],

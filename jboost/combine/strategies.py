@@ -89,7 +89,7 @@ def fit(
       max_sweeps: the largest number of passes of "coordinate" over all classifiers, from each
         start.
       time_limit: of branch and cut, in seconds from the call; None for no limit. The batch of
-        nodes that runs is completed.
+        nodes that runs is completed, and the vote is then evaluated.
       max_nodes: of branch and cut; the largest number of nodes.
       on_step: of branch and cut; called on the host after each batch of nodes with (state, info),
         an `ExactState` and an `ExactInfo`. If it returns False, the search ends with status
