@@ -38,7 +38,8 @@ def packed():
     @jax.vmap
     def run(scores, labels, weights, mask):
         examples = votes.gather(scores, labels, weights, mask)
-        found = bounds.pack(examples)
+        guide = jnp.array([1.0, 0.5])  # any vote
+        found = bounds.pack(examples, guide, jnp.zeros(()))
         return found, bounds.certify(found, examples, jnp.dtype("float64"))
 
     with jax.enable_x64(True):
@@ -163,6 +164,6 @@ def test_packing_of_no_examples():
     with jax.enable_x64(True):
         start = packing.empty(3, jnp.zeros(2, jnp.int64), 2)
         rows = infeasible.make_rows(jnp.zeros((2, 2)), jnp.zeros(2, bool), jnp.zeros(2, bool))
-        found = jax.jit(packing.pack)(start, rows, jnp.zeros(2, bool), jnp.int64(5))
+        found = jax.jit(packing.pack)(start, rows, jnp.zeros(2, bool), jnp.zeros(3), jnp.int64(5))
     assert int(found.count) == 0
     assert bool(found.is_separated)
