@@ -33,8 +33,9 @@ class HalfTurnOrder(NamedTuple):
     joined: Array
 
 
-def positions(index: Array) -> Array:
-    """The position of each point in an order of points, [n] int32 each."""
+def positions(order: HalfTurnOrder) -> Array:
+    """The position of each point in the angular order, [n] int32."""
+    index = order.index
     position = lax.iota(jnp.int32, index.shape[0])
     return index.at[index].set(
         position, mode="promise_in_bounds", unique_indices=True, wrap_negative_indices=False

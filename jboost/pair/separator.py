@@ -268,7 +268,7 @@ def _optimal_separator(
         centres, num_centres = sweep.list_centres(instance)
         bounds = sweep.bound_centres(instance, centres, num_centres, config)
         best = visits.visit_centres(
-            instance, centres, bounds, config, all_optima=all_optima, fat=fat
+            instance, centres, bounds, all_optima=all_optima, fat=fat, config=config
         )
         line = draw_line(
             instance,

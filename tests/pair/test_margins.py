@@ -157,7 +157,7 @@ def _bounds_of_all(instance, views, gap):
         bounds = margins.margin_bounds(instance, centre, strips)
         return jnp.where(strips.is_met, bounds, -jnp.inf)
 
-    return jax.vmap(bound)(jnp.arange(views.index.shape[0], dtype=jnp.int32), views)
+    return jax.vmap(bound)(jnp.arange(views.order.index.shape[0], dtype=jnp.int32), views)
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def _open_classes(problem: Problem, centre: Array, second: Array) -> _Classes:
     order = loops.cond(
         problem.is_exact, angular.exact_half_turn_order, angular.half_turn_order, *arguments
     )
-    position = angular.positions(order.index)
+    position = angular.positions(order)
     sums = radial.start + jnp.cumsum(radial.steps[order.index])
     interval_ends = ~jnp.roll(order.joined, -1)
     both = jnp.where(

@@ -22,6 +22,7 @@ from jax import lax
 
 from jboost.base import numerics, reduce
 from jboost.base.types import Array
+from jboost.geometry.angular import HalfTurnOrder
 from jboost.pair.sweep.instance import Instance
 
 # Angles are numbers from -4 to 8, see `_full_turn`. Their rounding errors are less than this many
@@ -36,7 +37,7 @@ _ROW = 16  # entries of a row of a running maximum; of 8, 16 and 64 the fastest 
 class View(NamedTuple):
     """The points around a centre in exact angular order."""
 
-    index: Array  # [n] int32, the points in angular order; those that are not around it come last
+    order: HalfTurnOrder  # the points that are not around the centre come last
     upper: Array  # [n] bool, see `jboost.geometry.angular.is_upper`
     off_centre: Array  # [n] bool, live and not at the centre
 
@@ -154,16 +155,16 @@ def _shadows(offset: Array, gap: Array) -> tuple[Array, Array, Array]:
 
 
 def _turn(instance: Instance, centre: Array, view: View, angle: Array) -> _Events:
-    size = view.index.shape[0]
+    size = view.order.index.shape[0]
     is_first_half = lax.iota(jnp.int32, 2 * size) < size
-    point = jnp.tile(view.index, 2)
+    point = jnp.tile(view.order.index, 2)
     upper, own, around = (
         numerics.take(field, point) for field in (view.upper, instance.own, view.off_centre)
     )
     moves_right = upper == is_first_half
     angle = numerics.take(angle, point) + jnp.where(moves_right, 0, jnp.where(upper, 2, -2))
     # The end of each half turn is followed by its beginning, seen from the other side.
-    begins = view.index[0]
+    begins = view.order.index[0]
     is_end = ~jnp.append(around[1:], False) | (lax.iota(jnp.int32, 2 * size) == size - 1)
     next_point = jnp.where(is_end, begins, jnp.roll(point, -1))
     next_right = jnp.where(

@@ -94,10 +94,10 @@ def visit_centres(
     instance: Instance,
     centres: Array,
     bounds: Array,
-    config: SweepConfig,
     *,
     all_optima: bool,
     fat: Fat,
+    config: SweepConfig | None = None,
 ) -> Incumbent:
     """The exact optimum, from lower bounds of the loss around every centre.
 
@@ -105,11 +105,12 @@ def visit_centres(
       instance: the problem.
       centres: [c] int32.
       bounds: [c] integer, the largest integer where there is no centre.
-      config: a resolved config.
       all_optima: compare the margins of all optimal separator sets, instead of taking the first.
       fat: "removed" or "flipped": margins without the misclassified points, or with their labels
         flipped.
+      config: sizes of the steps; None chooses them for the device.
     """
+    config = (config or SweepConfig()).resolved()
     width, num_parts = _divide_steps(instance, centres, config) if all_optima else (1, 1)
 
     def step(search: _Search) -> _Search:
@@ -225,7 +226,7 @@ def _open_classes(instance: Instance, places: Array, num_parts: int) -> tuple[Vi
 
     upper = jax.vmap(lambda at: angular.is_upper(*(instance.points - at[:, None])), in_axes=1)(at)
     return (
-        View(order.index, upper, radial.off_centre),
+        View(order, upper, radial.off_centre),
         jax.vmap(losses_of)(radial, order.index, ends),
     )
 
@@ -270,7 +271,7 @@ def _fat_separator(
     """
     size = instance.own.shape[0]
     own_on_right, rank = chosen.number >= size, chosen.number % size
-    passed = angular.positions(view.index) <= rank
+    passed = angular.positions(view.order) <= rank
     on_left = view.upper != passed
     on_own_side = jnp.where(view.off_centre, on_left != own_on_right, True)
     kept = instance.live & (on_own_side == instance.own)
