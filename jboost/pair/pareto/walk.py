@@ -71,7 +71,7 @@ def _first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array,
     centres, num_centres = sweep.list_centres(instance)
     bounds = sweep.bound_centres(instance, centres, num_centres, config)
     lightest = visits.visit_centres(
-        instance, centres, bounds, config, all_optima=True, fat="removed"
+        instance, centres, bounds, all_optima=True, fat="removed", config=config
     )
     kept = instance.live & (lightest.on_own_side == instance.own)
     origin = jnp.minimum(numerics.first_true(kept), kept.shape[0] - 1)
