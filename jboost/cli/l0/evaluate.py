@@ -13,6 +13,7 @@ import numpy as np
 from jboost.cli import bits as bit_module
 from jboost.cli import limits
 from jboost.cli.inputs import Source
+from jboost.cli.l0 import candidates, folds
 from jboost.cli.l0 import method as l0
 from jboost.cli.options import Settings
 from jboost.cli.votes import make_rules
@@ -29,16 +30,19 @@ def evaluate_folds(
     The bits are fitted to the training rows of each fold. All folds are padded to the same size, so
     that the program compiles once.
     """
-    l0.check_vote(settings)
+    candidates.check_vote(settings)
     table = source.table
     mapping = table.mapping
     assert table.labels is not None
     assert mapping is not None
-    rows, labels = l0.read_rows(table, tuple(table.numeric), tuple(table.categorical)), table.labels
+    rows, labels = (
+        folds.read_rows(table, tuple(table.numeric), tuple(table.categorical)),
+        table.labels,
+    )
     weights = np.ones(len(labels)) if source.weights is None else source.weights
 
     def binarize(held_out: np.ndarray) -> Binarizer:
-        return l0.binarize(
+        return folds.binarize(
             rows[~held_out],
             labels[~held_out],
             weights[~held_out],
@@ -48,13 +52,13 @@ def evaluate_folds(
         )
 
     binarizers = [binarize(held_out) for held_out in masks]
-    width = l0.common_width(binarizers)
+    width = folds.common_width(binarizers)
     bits_of_folds = [
         bit_module.apply(one, rows, settings.precision, width=width) for one in binarizers
     ]
     inner_of_folds = _of_one_width(
         [
-            l0.choosing_folds(rows, labels, source.weights, ~held_out, table.columns, settings)
+            folds.choosing_folds(rows, labels, source.weights, ~held_out, table.columns, settings)
             for held_out in masks
         ]
     )
@@ -95,6 +99,6 @@ def evaluate_folds(
     return evaluate_fold
 
 
-def _of_one_width(inner: Sequence[l0.Inner | None]) -> list[l0.Inner | None]:
+def _of_one_width(inner: Sequence[folds.Inner | None]) -> list[folds.Inner | None]:
     width = max((one.bits.shape[2] for one in inner if one is not None), default=0)
     return [None if one is None else one.widened(width) for one in inner]

@@ -14,6 +14,7 @@ from jboost import plots
 from jboost.base.boosting import Ensemble, Fit
 from jboost.cli import bits as bit_module
 from jboost.cli import fitting, limits
+from jboost.cli.l0 import candidates, description, folds
 from jboost.cli.l0 import method as l0
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
@@ -34,19 +35,26 @@ def fit(settings: Settings, say: Any) -> None:
     Raises:
       ValueError: if an option or the data are invalid. Nothing is written then.
     """
-    l0.check_vote(settings)
-    l0.check_checkpoint(settings)
+    candidates.check_vote(settings)
+    candidates.check_checkpoint(settings)
     opening = fitting.begin(settings)
     source, table, kept, apart = opening.source, opening.source.table, opening.kept, opening.apart
     numeric, categorical = tuple(table.numeric), tuple(table.categorical)
     part, labels = source.rows(kept), opening.labels[kept]
     with timed(opening.seconds, "binarization"):
-        rows = l0.read_rows(part.table, numeric, categorical)
-        binarizer = l0.binarize(rows, labels, part.weights, table.columns, settings, table.source)
+        rows = folds.read_rows(part.table, numeric, categorical)
+        binarizer = folds.binarize(
+            rows, labels, part.weights, table.columns, settings, table.source
+        )
         bits = bit_module.apply(binarizer, rows, settings.precision)
         everything = np.ones(len(kept), bool)
-        inner = l0.choosing_folds(rows, labels, part.weights, everything, table.columns, settings)
-    with timed(opening.seconds, "rules"), limits.progress("l0", l0.num_steps(settings)) as on_step:
+        inner = folds.choosing_folds(
+            rows, labels, part.weights, everything, table.columns, settings
+        )
+    with (
+        timed(opening.seconds, "rules"),
+        limits.progress("l0", candidates.num_steps(settings)) as on_step,
+    ):
         has_gaps = bool(np.isnan(bits).any()) or (inner is not None and inner.have_gaps(everything))
         options: dict[str, Any] = {
             "num_attributes": binarizer.num_bits,
@@ -57,7 +65,7 @@ def fit(settings: Settings, say: Any) -> None:
     fitted = found.fit
     ensemble = voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
 
-    model = l0.describe(
+    model = description.describe(
         fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings
     )
     training = (bits, labels, ones_for_none(part.weights, len(labels)))
@@ -65,7 +73,7 @@ def fit(settings: Settings, say: Any) -> None:
     if len(apart):
         held_out = source.rows(apart)
         other_bits = bit_module.apply(
-            binarizer, l0.read_rows(held_out.table, numeric, categorical), settings.precision
+            binarizer, folds.read_rows(held_out.table, numeric, categorical), settings.precision
         )
         others = (other_bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart)))
     fitting.end(
@@ -78,7 +86,9 @@ def fit(settings: Settings, say: Any) -> None:
             "data": build.describe_data(table, len(apart), source.weights, ()),
             "model": model,
             "search": found.exact,
-            "choice": _describe_choice(found, l0.num_choices(settings)) if found.losses else None,
+            "choice": _describe_choice(found, candidates.num_choices(settings))
+            if found.losses
+            else None,
             "losses": build.losses(
                 make_rules("l0", ensemble, *training[1:], opening.mapping, settings.precision),
                 training,

@@ -1,7 +1,8 @@
 """L0-RBoost (Goldberg and Eckstein, 2009) for the command line.
 
-The columns are converted to bits. Then kappa, margin and vote are chosen and the rules are fitted.
-The result is described for the report.
+`fit` chooses kappa, margin and vote and fits the rules: in one program, by the fit of large tables,
+or by branch and cut. The bits of the columns come from `folds`, the candidates from `candidates`;
+`description` describes the result for the report.
 """
 
 from __future__ import annotations
@@ -17,160 +18,29 @@ from jax.tree_util import Partial
 
 from jboost import drive, l0, learners
 from jboost.base import loops
-from jboost.base.boosting import Ensemble, Fit
+from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
 from jboost.base.padding import pad_dataset
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.cli import bits as bit_module
-from jboost.cli import checkpointing, inputs, sizes
+from jboost.cli import checkpointing, sizes
 from jboost.cli.l0 import large as l0_large
-from jboost.cli.option import CV
-from jboost.cli.options import AUTO, Settings
-from jboost.cli.votes import scores
+from jboost.cli.l0.candidates import margins
+from jboost.cli.l0.folds import Inner
+from jboost.cli.options import Settings
 from jboost.data import merging
-from jboost.data.binarization import Binarizer
-from jboost.data.table import LabelMapping, Table
 from jboost.monomials import SearchConfig, costs
 from jboost.report import l0 as report_module
 
 NUM_PROPOSED = 64  # largest number of rules that one call of the learner returns
-_MARGIN_TIMES_ROWS = 20.0  # --margin auto is this over the number of rows, as in the paper
-_MOST_LITERALS = 3  # largest order that --max-order cv considers
 _VOTES: dict[str, Callable[..., Any]] = {
     "sparse": l0.SearchConfig,
     "relaxed": l0.RelaxedConfig,
     "coefficients": l0.CoefficientsConfig,
     "vertex": l0.VertexConfig,
 }
-# The votes that are solutions of the relaxation, of any number of rules.
-_SOLUTIONS = ("coefficients", "vertex")
-_ROUNDING = 1e-6  # relative rounding error of a cost in float32
-_STREAM = 3  # random stream of the folds for the choice; `evaluate` uses another one
 _CONFIG = l0.RelaxationConfig(max_rounds=5)  # rounds of cuts between two calls of the learner
-_CUTS_USED_LABELS = (
-    "the code length assumes cuts that were fixed in advance, but these cuts depend on the labels:"
-    " the risk bound does not account for that"
-)
-
-
-def read_rows(table: Table, numeric: tuple[str, ...], categorical: tuple[str, ...]) -> np.ndarray:
-    """Returns the named columns as one array [m, n] for a binarizer."""
-    return table.matrix(numeric, categorical)
-
-
-def binarize(
-    rows: np.ndarray,
-    labels: np.ndarray,
-    weights: np.ndarray | None,
-    names: tuple[str, ...],
-    settings: Settings,
-    source: str,
-) -> Binarizer:
-    """Fits the binarizer to the training rows.
-
-    Raises:
-      ValueError: if there are no bits, or fewer bits than literals allowed in a rule.
-    """
-    binarizer = bit_module.binarizer_of(rows, labels, weights, names, settings)
-    bit_module.refuse_none(binarizer, source)
-    if settings.max_order != CV and settings.max_order > binarizer.num_bits:
-        most = binarizer.num_bits
-        raise ValueError(
-            f"max_order is {settings.max_order}, and the columns of {source} give {most} bits:"
-            f" choose --max-order {most} or less"
-        )
-    return binarizer
-
-
-@dataclasses.dataclass(frozen=True)
-class Inner:
-    """The folds for the choice of kappa, margin and vote.
-
-    Each fold has its own bits, which are fitted to the training rows of the fold.
-    """
-
-    held_out: np.ndarray  # [F, m] bool, within the training rows
-    bits: np.ndarray  # [F, m, N'], padded with columns of 0
-
-    def widened(self, width: int) -> Inner:
-        """Returns the folds with padding columns, so that there are `width` columns."""
-        return Inner(self.held_out, bit_module.widened(self.bits, width))
-
-    def side_by_side(self) -> np.ndarray:
-        """Returns the bits of all folds, [m, F N']."""
-        return np.concatenate(list(self.bits), axis=1)
-
-    def have_gaps(self, chosen: np.ndarray) -> bool:
-        """Whether the bits of the training rows of any fold contain NaN."""
-        return bool((np.isnan(self.bits).any(axis=2) & chosen & ~self.held_out).any())
-
-
-def choosing_folds(
-    rows: np.ndarray,
-    labels: np.ndarray,
-    weights: np.ndarray | None,
-    chosen: np.ndarray,
-    names: tuple[str, ...],
-    settings: Settings,
-) -> Inner | None:
-    """Returns stratified folds of the rows where `chosen` [m] is True, each with its own bits.
-
-    The result is None if there is only one candidate.
-    """
-    if num_choices(settings) == 1:
-        return None
-    held_out = np.zeros((settings.folds, len(labels)), bool)
-    held_out[:, chosen] = inputs.hold_out_masks(labels[chosen], settings, stream=_STREAM)
-    binarizers = [
-        bit_module.binarizer_of(rows, labels, weights, names, settings, mask=chosen & ~fold)
-        for fold in held_out
-    ]
-    width = max(
-        common_width(binarizers), _MOST_LITERALS if settings.max_order == CV else settings.max_order
-    )
-    return Inner(
-        held_out,
-        np.stack(
-            [bit_module.apply(one, rows, settings.precision, width=width) for one in binarizers]
-        ),
-    )
-
-
-def common_width(binarizers: list[Binarizer]) -> int:
-    """Returns the largest number of bits of the binarizers."""
-    return max(one.num_bits for one in binarizers)
-
-
-def margins(settings: Settings, num_rows: int) -> list[float]:
-    """Returns the candidates of rho. "auto" is 20 / m, as in Goldberg and Eckstein (2009)."""
-    named = [
-        min(1.0, _MARGIN_TIMES_ROWS / num_rows) if value == AUTO else float(value)
-        for value in settings.margin
-    ]
-    return sorted(set(named))
-
-
-def num_choices(settings: Settings) -> int:
-    """Returns the number of candidates: combinations of kappa, margin, vote, order and number of
-    rules.
-    """
-    orders, rules = l0_large.orders(settings), l0_large.numbers_of_rules(settings)
-    return (
-        len(settings.kappa) * len(settings.margin) * len(settings.vote) * len(orders) * len(rules)
-    )
-
-
-def num_steps(settings: Settings) -> int:
-    """Returns the expected number of calls of `on_step` by `fit`.
-
-    The steps of branch and cut are not included, because their number is not known in advance.
-    """
-    if num_choices(settings) == 1:
-        return settings.rounds
-    if l0_large.chooses_size(settings):
-        return settings.folds * len(l0_large.orders(settings)) + settings.rounds
-    return len(settings.kappa) * settings.folds + (settings.rounds if settings.exact > 0 else 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,41 +54,6 @@ class Found:
     losses: tuple[dict[str, Any], ...]
     # number of branching hypotheses, number of nodes and status of branch and cut
     exact: dict[str, Any] | None = None
-
-
-def check_checkpoint(settings: Settings) -> None:
-    """Raises ValueError if `--checkpoint` is given for a fit whose state cannot be saved."""
-    if settings.checkpoint is None or settings.exact > 0:
-        return
-    is_one_program = num_choices(settings) > 1 or CV in (settings.max_order, settings.max_rules)
-    if is_one_program or l0_large.serves(settings):
-        kind = (
-            "chooses by cross-validation"
-            if is_one_program
-            else f"has rules of up to {settings.max_order} literals"
-        )
-        raise ValueError(
-            f"--checkpoint {settings.checkpoint}: a fit of l0 that {kind} cannot be resumed: use"
-            " --exact, or one --margin, --kappa and --vote with --max-order 3 or more, or omit"
-            " --checkpoint"
-        )
-
-
-def check_vote(settings: Settings) -> None:
-    """Raises ValueError if a vote that is a solution of the relaxation is combined with an option
-    that it excludes: `--max-rules` or `--max-order cv`.
-    """
-    for vote in settings.vote:
-        if vote in _SOLUTIONS and settings.max_rules is not None:
-            raise ValueError(
-                f"--max-rules {settings.max_rules}: --vote {vote} uses all rules of the solution of"
-                " the relaxation: omit --max-rules, or use --vote relaxed"
-            )
-        if vote in _SOLUTIONS and settings.max_order == CV:
-            raise ValueError(
-                f"--max-order {CV}: the order cannot be chosen with --vote {vote}: give a number,"
-                " or use another --vote"
-            )
 
 
 def fit(
@@ -556,72 +391,3 @@ def _dataset(
         for part in (bits, labels.astype(precision), sizes.astype(precision), chosen)
     )
     return Dataset(features, signs, prices, mask)
-
-
-def _beyond(total: float, part: float) -> float:
-    """Returns `total - part`, or 0 if the difference is within rounding.
-
-    >>> _beyond(3.0 + 1e-13, 3.0), _beyond(5.0, 3.0)
-    (0.0, 2.0)
-    """
-    rest = total - part
-    return rest if rest > _ROUNDING * total else 0.0
-
-
-def describe(
-    fitted: Fit,
-    ensemble: Ensemble,
-    binarizer: Binarizer,
-    bits: np.ndarray,
-    labels: np.ndarray,
-    weights: np.ndarray | None,
-    mapping: LabelMapping,
-    settings: Settings,
-) -> dict[str, Any]:
-    """Returns the description of a fit for the report, in types that JSON supports.
-
-    Args:
-      fitted: the fit; its certificate is described.
-      ensemble: the rules with a vote.
-      binarizer: the binarizer of the bits.
-      bits: [m, N] the training rows.
-      labels: [m].
-      weights: [m] or None.
-      mapping: the mapping of the labels.
-      settings: all options, with one kappa, margin and vote.
-    """
-    with jax.enable_x64(settings.precision == "float64"):
-        rules = report_module.describe_rules(ensemble, binarizer, bits, labels, mapping)
-    values = scores(ensemble, bits, settings.precision)
-    (rho,) = margins(settings, len(labels))
-    bounds = report_module.certificate(fitted)
-    spent = sum(rule.cost for rule in rules)
-    code = report_module.code_length(
-        [rule.order for rule in rules],
-        has_constant=float(ensemble.constant) != 0,
-        num_errors=int((labels * values <= 0).sum()),
-        num_examples=len(labels),
-        num_attributes=binarizer.num_bits,
-        max_order=settings.max_order,
-    )
-    cuts_used_labels = settings.cuts == "class_changes" or settings.min_separation is not None
-    return {
-        "max_order": settings.max_order,
-        "margin": rho,
-        "num_rounds": int(fitted.num_rounds),
-        "attributes": {
-            "bits": binarizer.num_bits,
-            "constant_columns": list(binarizer.constant_attributes),
-        },
-        "rows": {"-1": int((labels < 0).sum()), "+1": int((labels > 0).sum())},
-        "constant": float(ensemble.constant),
-        "rules": [dataclasses.asdict(rule) for rule in rules],
-        "cost_of_rules": spent,
-        "margin_errors": _beyond(bounds["integer_upper_bound"] or spent, spent),
-        "certificate": bounds,
-        "proven": report_module.in_words(bounds, max_order=settings.max_order, margin=rho),
-        "code_length": code,
-        "risk_bound": l0.risk_bound(code["total"], len(labels), delta=report_module.DELTA),
-        "delta": report_module.DELTA,
-        "notes": [_CUTS_USED_LABELS] if cuts_used_labels else [],
-    }

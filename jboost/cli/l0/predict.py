@@ -12,7 +12,7 @@ import numpy as np
 from jboost import files
 from jboost.base.boosting import Ensemble
 from jboost.cli import bits as bit_module
-from jboost.cli.l0 import method as l0
+from jboost.cli.l0 import folds
 from jboost.cli.votes import scores
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping, Table, UsedColumns
@@ -90,7 +90,9 @@ def bits_of(fitted: FittedRules, table: Table) -> np.ndarray:
     """Returns the rows of a table as bits, [k, N]."""
     whole = table.with_unused(fitted.numeric, fitted.categorical)
     return bit_module.apply(
-        fitted.binarizer, l0.read_rows(whole, fitted.numeric, fitted.categorical), fitted.precision
+        fitted.binarizer,
+        folds.read_rows(whole, fitted.numeric, fitted.categorical),
+        fitted.precision,
     )
 
 
