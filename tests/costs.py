@@ -2,9 +2,8 @@
 
 `scripts/test` runs in some minutes what takes little time: every example of the documentation, the
 contract of every public algorithm, and all other tests below `MOST_SECONDS`. `scripts/test --all`
-adds the tests above that, and those marked slow. Continuous integration runs the tests that are not
-marked slow, whatever their costs. `scripts/test --exhaustive` adds the tests marked
-slow that take more than `MOST_SLOW_SECONDS`.
+adds the tests above that, and those marked slow; continuous integration runs it. `scripts/test
+--exhaustive` adds the tests marked slow that take more than `MOST_SLOW_SECONDS`.
 
 `tests/costs.txt` has the seconds of tests above `MOST_SECONDS`; a test that is not in it is taken
 to be cheap. `JBOOST_TEST_COSTS=FILE scripts/test --exhaustive` appends what it measures to a file,
@@ -19,8 +18,8 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).with_suffix(".txt")
-# By these, the three commands take about 8 minutes, 45 minutes and some hours on two cores.
-MOST_SECONDS, MOST_SLOW_SECONDS = 0.5, 6.0
+# By these, the three commands take about 5 minutes, 35 minutes and some hours on two cores.
+MOST_SECONDS, MOST_SLOW_SECONDS = 0.5, 4.0
 # Of these nothing is left out by its cost: each runs in the default command.
 ALWAYS = ("tests/test_contract.py::",)
 
@@ -32,8 +31,8 @@ def read(path: Path = FILE) -> dict[str, float]:
 
 
 def mark(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
-    """Marks tests by their costs: `slow` and `moderate` those above `MOST_SECONDS`, and
-    `exhaustive` those that are marked slow already and are above `MOST_SLOW_SECONDS`.
+    """Marks tests by their costs: `slow` those above `MOST_SECONDS`, and `exhaustive` those that
+    are marked slow already and are above `MOST_SLOW_SECONDS`.
     """
     for item in items:
         cost = seconds.get(item.nodeid, 0.0)
@@ -42,7 +41,6 @@ def mark(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
                 item.add_marker("exhaustive")
         elif cost > MOST_SECONDS and _may_be_left_out(item):
             item.add_marker("slow")
-            item.add_marker("moderate")
 
 
 def _may_be_left_out(item: pytest.Item) -> bool:

@@ -115,7 +115,7 @@ def pack(packing: Packing, rows: Rows, hard: Array, guide: Array, need: Array) -
             jnp.where(is_left & is_wrong & ~turn.tried, heights, -jnp.inf)
         )
         is_guided = height > -jnp.inf
-        is_place = (jnp.arange(hard.shape[0]) == place) & is_guided
+        is_place = (lax.iota(place.dtype, hard.shape[0]) == place) & is_guided
         usable = hard | (is_left & (~is_guided | ~is_wrong | is_place))
         near = jnp.where(is_guided, guide, packing.direction)
         outcome = infeasible.separate(rows, usable, hard, near)
