@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax import lax
 
 from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
@@ -138,7 +139,7 @@ def _first_basis(signed: Array, usable: Array, near: Array) -> _Basis:
     row = signed[:, start]
     sign = jnp.where(row > 0, -1.0, 1.0).astype(signed.dtype)
     index = jnp.arange(num_rows, dtype=jnp.int32)
-    slacks = size + 2 * index + (sign < 0)
+    slacks = size + 2 * index + (sign < 0).astype(index.dtype)
     inverse = jnp.zeros((num_rows + 1, num_rows + 1), signed.dtype)
     inverse = inverse.at[index, index].set(sign).at[:-1, -1].set(-sign * row).at[-1, -1].set(1.0)
     none = jnp.zeros((), bool)
@@ -190,7 +191,8 @@ def _pivot(signed: Array, usable: Array, preferred: Array, basis: _Basis) -> _Ba
     is_zero = objective <= _TOLERANCE
 
     place = jnp.minimum(entering, size - 1)
-    of_slack = jnp.where(jnp.arange(num_rows) == slack // 2, 1.0 - 2.0 * (slack % 2), 0.0)
+    toward = (1 - 2 * (slack % 2)).astype(signed.dtype)
+    of_slack = jnp.where(lax.iota(slack.dtype, num_rows) == slack // 2, toward, 0.0)
     head = jnp.where(entering >= size, of_slack, signed[:, place])
     tail = jnp.where(entering >= size, 0.0, 1.0)
     column = jnp.concatenate([head, tail[None]]).astype(signed.dtype)
@@ -201,7 +203,7 @@ def _pivot(signed: Array, usable: Array, preferred: Array, basis: _Basis) -> _Ba
     is_tied = ratios <= length
     order = jnp.where(is_tied, change + 4.0 * num_rows * costs, -jnp.inf)
     _, leaving = reduce.first_largest(order)
-    is_leaving = jnp.arange(num_rows + 1) == leaving
+    is_leaving = lax.iota(leaving.dtype, num_rows + 1) == leaving
     ends = is_best | is_zero | (length == jnp.inf)
     pivot = jnp.where(ends, 1.0, change[leaving])
     row = basis.inverse[leaving] / pivot
