@@ -145,8 +145,8 @@ _EXPLANATIONS = {
     ),
     Status.PRIMAL_INFEASIBLE: (
         (
-            "no point meets all rows and bounds of the linear program: `dual` is a ray that proves"
-            " it in exact arithmetic"
+            "no point meets all rows and bounds of the linear program: `dual` is a ray that shows"
+            " it, in exact arithmetic where `lower_bound` is inf, else but for rounding"
         ),
         "relax the rows on which `dual` is not 0",
     ),
@@ -159,8 +159,8 @@ _EXPLANATIONS = {
     ),
     Status.NUMERICAL_ERROR: (
         (
-            "rounding stopped the solver before its tolerance was met, or before a ray proved a"
-            " linear program infeasible: the bounds are valid, the points are the best it had"
+            "rounding stopped the solver before its tolerance was met: the bounds are valid, the"
+            " points are the best it had"
         ),
         (
             f"{_MORE_BITS}, rescale rows and columns whose entries differ by many orders of"

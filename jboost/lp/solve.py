@@ -79,14 +79,12 @@ def solve(
       - OPTIMAL: the residuals and the gap are within the tolerance. They are within four times the
         tolerance if rounding stops the interior point method or the repair of rows earlier.
       - ITERATION_LIMIT.
-      - PRIMAL_INFEASIBLE: `dual` is a ray that proves it in exact arithmetic, and `lower_bound` is
-        inf.
+      - PRIMAL_INFEASIBLE: proven if `lower_bound` is inf. Otherwise no point is feasible whose
+        scaled size is below the inverse of the tolerance of a ray, which is 2e-5 in float32 and
+        1e-8 in float64.
       - DUAL_INFEASIBLE: the program is unbounded, or neither the program nor its dual has a
-        feasible point. Duals whose scaled size is above the inverse of the tolerance of a ray
-        (2e-5 in float32 and 1e-8 in float64) are not excluded.
-      - NUMERICAL_ERROR: rounding stopped the solver. This is also the status if `dual` is a ray
-        that shows infeasibility but for rounding. With variables that no bound and no row limits
-        few rays of full-length numbers prove it: the products with their columns must be exactly 0.
+        feasible point. Duals whose scaled size is above that inverse are not excluded.
+      - NUMERICAL_ERROR.
       - INVALID_INPUT.
 
       Bounds are never NaN. They cross only if `lower_bound` is inf, which proves the program

@@ -94,7 +94,8 @@ class LPSolution(NamedTuple):
 
     # [n] x; with status DUAL_INFEASIBLE a ray along which the objective decreases without limit
     primal: Array
-    # [m] y; with status PRIMAL_INFEASIBLE a ray that proves infeasibility in exact arithmetic
+    # [m] y; with status PRIMAL_INFEASIBLE a ray that shows infeasibility, and proves it if
+    # lower_bound is inf
     dual: Array
     reduced_costs: Array  # [n]
     primal_objective: Array  # []

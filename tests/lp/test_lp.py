@@ -99,11 +99,7 @@ def check(program, solution, accuracy):
     status = Status(int(solution.status))
     wanted = STATUS[program.kind]
     either = program.name.startswith(DUALLY_INFEASIBLE) and status == Status.DUAL_INFEASIBLE
-    # of a ray of full-length numbers, products with columns without bounds are hardly ever 0
-    is_free = np.isinf(program.lower) & np.isinf(program.upper)
-    unproven = wanted == Status.PRIMAL_INFEASIBLE and status == Status.NUMERICAL_ERROR
-    assert status == wanted or either or (unproven and is_free.any()), program.name
-    assert (status == Status.PRIMAL_INFEASIBLE) == (solution.lower_bound == np.inf), program.name
+    assert status == wanted or either, program.name
     if program.kind == "optimal":
         optimum = highs.solve(program).objective if program.optimum is None else program.optimum
         assert abs(float(solution.primal_objective) - optimum) <= accuracy * (1 + abs(optimum)), (
@@ -143,11 +139,10 @@ def test_interior_point_agrees_in_float64(x64, shape):
 def test_interior_point_agrees_in_float32():
     programs = [padded(program) for program in all_programs()]
     solutions = solve_all(stack(programs), 1e-5, INTERIOR)
-    wanted = jnp.asarray([STATUS[program.kind] for program in programs])
-    is_solvable = wanted != int(Status.PRIMAL_INFEASIBLE)
-    gave_up = is_solvable & (solutions.status == int(Status.NUMERICAL_ERROR))
+    gave_up = solutions.status == int(Status.NUMERICAL_ERROR)
     # the tolerance is about what float32 carries
     assert jnp.mean(gave_up) <= (0 if jax.default_backend() == "cpu" else 0.01)
+    wanted = jnp.asarray([STATUS[program.kind] for program in programs])
     # which it reaches all the same
     check_all(
         programs, solutions._replace(status=jnp.where(gave_up, wanted, solutions.status)), 1e-4

@@ -60,14 +60,13 @@ def conclude(
     )
     which_dual = takes_other.astype(jnp.int32)
     lower = proven[which_dual]
-    # A ray that proves nothing in exact arithmetic supports no claim of infeasibility. The status
-    # is also wrong if a proof contradicts it: the objective of an unbounded program is bounded.
-    # Then the primal is returned as a point, not as a ray.
-    is_unproven = is_infeasible & (lower < jnp.inf)
+    # The solver's status is wrong if the proof contradicts it: a feasible point exists, or the
+    # objective is bounded. In the second case the primal is returned as a point, not as a ray.
+    is_feasible = is_infeasible & jnp.isfinite(repaired.upper_bound)
     is_bounded = is_unbounded & jnp.isfinite(lower)
     which = (takes_repaired | is_bounded).astype(jnp.int32)
     quality = jax.tree.map(lambda leaf: leaf[which, which_dual], qualities)
-    status = jnp.where(is_unproven | is_bounded, int(Status.NUMERICAL_ERROR), status).astype(
+    status = jnp.where(is_feasible | is_bounded, int(Status.NUMERICAL_ERROR), status).astype(
         jnp.int32
     )
     is_invalid = status == int(Status.INVALID_INPUT)
