@@ -159,7 +159,18 @@ def visit_centres(
             )
         return reduce.any_true(is_open)
 
-    return loops.while_loop(unfinished, step, _start(instance, bounds, all_optima)).best
+    # Each class is evaluated once at most. Bounds that are not numbers (coordinates whose products
+    # underflow) would be compared without end.
+    most_steps = min(4 * centres.shape[0] * (instance.live.shape[0] + 1), 2**31 - 1)
+
+    def goes_on(turn: tuple[Array, _Search]) -> Array:
+        return (turn[0] < most_steps) & unfinished(turn[1])
+
+    def counted(turn: tuple[Array, _Search]) -> tuple[Array, _Search]:
+        return turn[0] + 1, step(turn[1])
+
+    start = (jnp.zeros((), jnp.int32), _start(instance, bounds, all_optima))
+    return loops.while_loop(goes_on, counted, start)[1].best
 
 
 def _divide_steps(instance: Instance, centres: Array, config: SweepConfig) -> tuple[int, int]:
