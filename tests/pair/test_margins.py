@@ -11,6 +11,7 @@ import batches
 import jboost
 from benchmarks import tied_families
 from jboost.base import loops
+from jboost.base.status import Status
 from jboost.pair.sweep import margins, visits
 from jboost.pair.sweep.encoding import encode
 from oracles.pair import optimal_pair
@@ -183,3 +184,20 @@ def test_no_bound_is_below_the_margin_of_an_optimal_set(x64):
                 assert max(bounds[place] for place in classes) >= largest * (1 - 1e-13), row
                 num_checked += 1
     assert num_checked > 500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("word_bits", [32, 64])
+def test_search_ends_where_squares_of_coordinates_underflow(word_bits):
+    random = np.random.default_rng(11)
+    exponents = random.integers(-37, 37, (60, 8, 2))
+    points = (random.normal(size=(60, 8, 2)) * 10.0**exponents).astype(np.float32)
+    labels = np.where(random.random((60, 8)) < 0.5, 1, -1)
+    ones, config = np.ones((60, 8)), jboost.pair.SweepConfig(word_bits=word_bits)
+    separators = solve_batch(points, labels, ones, ones > 0, config=config)
+    least = [optimal_pair(*parts).loss for parts in zip(points, labels, strict=True)]
+    assert np.all(separators.lower_bound <= least)
+    assert np.all(separators.loss >= least)
+    proven = separators.status == int(Status.OPTIMAL)
+    np.testing.assert_array_equal(separators.loss[proven], np.asarray(least)[proven])
+    assert proven.any() == (word_bits == 64)  # 32 bits are too few for such differences

@@ -159,18 +159,7 @@ def visit_centres(
             )
         return reduce.any_true(is_open)
 
-    # Each class is evaluated once at most. Bounds that are not numbers (coordinates whose products
-    # underflow) would be compared without end.
-    most_steps = min(4 * centres.shape[0] * (instance.live.shape[0] + 1), 2**31 - 1)
-
-    def goes_on(turn: tuple[Array, _Search]) -> Array:
-        return (turn[0] < most_steps) & unfinished(turn[1])
-
-    def counted(turn: tuple[Array, _Search]) -> tuple[Array, _Search]:
-        return turn[0] + 1, step(turn[1])
-
-    start = (jnp.zeros((), jnp.int32), _start(instance, bounds, all_optima))
-    return loops.while_loop(goes_on, counted, start)[1].best
+    return loops.while_loop(unfinished, step, _start(instance, bounds, all_optima)).best
 
 
 def _divide_steps(instance: Instance, centres: Array, config: SweepConfig) -> tuple[int, int]:
@@ -255,7 +244,9 @@ def _margins_left(
     are evaluated, that do not tie, or whose margin is less than half of `gap`.
     """
     strips = jax.vmap(limit_strips, in_axes=(None, 0, 0, None))(instance, places, views, gap)
-    is_open = is_tied & strips.is_met
+    # Every class has a strip of width 0, also where underflow makes angles wrong. Without this, a
+    # class of less loss might never be evaluated, and the loop would not end.
+    is_open = is_tied & (strips.is_met | (gap == 0))
     margins = loops.cond(
         reduce.any_true(is_open, axis=(0, 1)),
         lambda: jax.vmap(margin_bounds, in_axes=(None, 0, 0))(instance, places, strips),
@@ -264,6 +255,7 @@ def _margins_left(
     ceiling, cursor, old_gap = (
         numerics.take(field, rank)[:, None] for field in (search.ceiling, search.cursor, search.gap)
     )
+    margins = jnp.where(margins >= 0, margins, jnp.inf)  # NaN bounds nothing
     number = lax.broadcasted_iota(jnp.int32, margins.shape, 1)
     is_before = (margins > ceiling) | ((margins == ceiling) & (number <= cursor))
     return jnp.where(is_open & ~((old_gap == gap) & is_before), margins, -jnp.inf)
