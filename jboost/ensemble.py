@@ -126,7 +126,6 @@ def _sum_in_units(ensemble: Ensemble, features: Any) -> Array:
 
     def run(hypotheses: PyTree, votes: Array, features: Any, constant: Array) -> Array:
         unit = _unit_of(votes, constant)
-        magic = unit * (1.5 * 2.0**_DIGITS)  # adding it rounds to a multiple of the unit
 
         def add_block(
             carry: tuple[Array, Array], part: tuple[PyTree, Array, Array]
@@ -144,7 +143,7 @@ def _sum_in_units(ensemble: Ensemble, features: Any) -> Array:
                     decided,
                 )
             vote = jnp.where(values > 0, rounded[:, :1], jnp.where(values < 0, rounded[:, 1:], 0.0))
-            terms = (vote * values.astype(rounded.dtype) + magic) - magic
+            terms = _to_multiples(vote * values.astype(rounded.dtype), unit)
             return (total + jnp.sum(terms, axis=0), decided), None
 
         num_rows = features.shape[0]
@@ -232,8 +231,13 @@ def _unit_of(votes: Array, constant: Array) -> Array:
 def _in_units(votes: Array, unit: Array) -> Array:
     """`votes_in_units` of traced arrays, in the 64-bit scope; 0 for infinite votes."""
     wide = jnp.where(jnp.isinf(votes), 0.0, votes).astype(jnp.dtype("float64"))
-    sizes = jnp.maximum(jnp.round(jnp.abs(wide) / unit) * unit, unit)
+    sizes = jnp.maximum(_to_multiples(jnp.abs(wide), unit), unit)
     return jnp.where(wide != 0, jnp.sign(wide) * sizes, 0.0)
+
+
+def _to_multiples(values: Array, unit: Array) -> Array:
+    """The nearest multiples of the unit. XLA would simplify (values + c) - c for a constant c."""
+    return jnp.round(values * (1 / unit)) * unit  # a power of two: both products are exact
 
 
 def _narrow(scores: Array, dtype: Any) -> Array:
