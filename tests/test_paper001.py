@@ -288,6 +288,36 @@ def test_a_list_of_parameters_is_drawn(folder, monkeypatch):
     assert (folder / "out-bcw.png").stat().st_size > 10_000
 
 
+def test_numbers_of_a_table_with_text_and_gaps():
+    table = np.array([[1.5, "a"], [np.nan, "b"], [2.0, np.nan]], dtype=object)
+    expected = [[1.5, 1, 0], [np.nan, 0, 1], [2, np.nan, np.nan]]
+    np.testing.assert_array_equal(folds.numbers_of(table), np.float32(expected))
+
+
+@pytest.mark.slow
+def test_votes_of_algorithm_1_and_boosting_on_numbers(folder):
+    """The coefficients of the relaxation and its vertex have one objective; stumps see the numbers
+    themselves, and one stump tells these labels apart.
+    """
+    chosen = '["l0-coefficients", "l0-vertex", "lpboost-stumps", "lpboost-trees"]'
+    text = SETTINGS.replace('["l0", "lpboost", "slipper"]', chosen)
+    (folder / "settings.toml").write_text(text.replace("nu = 0.56", "nu = 0.1"))
+    rows = [f"{i},{'ab'[i % 2]},{1 if i > 12 else -1}" for i in range(30)]
+    (folder / "BCW.csv").write_text("\n".join(["size,kind,label", *rows]) + "\n")
+    assert command.main([*arguments_of(folder), "--jobs", "1"]) == 0
+    lines = line_module.read_lines(folder / "out.jsonl")
+    found = {(line["method"], line["replication"], line["fold"]): line for line in lines}
+    assert len(found) == 4 * 6
+    for (method, *place), line in found.items():
+        if method == "l0-vertex":
+            other = found["l0-coefficients", *place]
+            assert line["support"] <= other["support"]
+            assert line["lower_bound"] == pytest.approx(other["lower_bound"], rel=1e-3)
+        if method.startswith("lpboost"):
+            assert line["training_accuracy"] == 1
+            assert line["accuracy"] >= 0.9
+
+
 def test_what_the_folder_lacks_comes_from_openml(tmp_path, monkeypatch):
     def fetch(*, data_id, as_frame, parser):
         assert (data_id, as_frame) == (56, False)

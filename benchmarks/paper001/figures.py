@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PANELS = (
-    ("l0", "parameter", "rho M"),
-    ("lpboost", "parameter", "nu"),
-    ("lpboost", "margin", "margin achieved"),
-)
+from benchmarks.paper001.methods import PARAMETERS
+
+_LABELS = {"margin_times_m": "rho M", "nu": "nu"}  # of the abscissa
 
 
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -19,11 +17,17 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(14, 6), layout="constrained")
+    figure = Figure(layout="constrained")
     figure.suptitle(f"{rows[0]['set']}, K = {rows[0]['max_order']}, {rows[0]['num_folds']} folds")
-    panels = figure.subplots(2, len(PANELS) + 1)
-    colours = {"l0": "tab:blue", "lpboost": "tab:orange"}
-    for (upper, lower), (method, abscissa, label) in zip(panels.T, PANELS, strict=False):
+    methods = sorted({row["method"] for row in rows})
+    colours = {method: f"C{number}" for number, method in enumerate(methods)}
+    abscissae = [
+        *((one, "parameter", _LABELS[PARAMETERS[one]]) for one in methods if one in PARAMETERS),
+        *((method, "margin", "margin achieved") for method in methods if method == "lpboost"),
+    ]
+    panels = figure.subplots(2, len(abscissae) + 1)
+    figure.set_size_inches(3.5 * (len(abscissae) + 1), 6)
+    for (upper, lower), (method, abscissa, label) in zip(panels.T, abscissae, strict=False):
         mine = sorted(
             (row for row in rows if row["method"] == method), key=lambda row: row[abscissa]
         )

@@ -29,6 +29,7 @@ class Prepared(NamedTuple):
     """One fold, in the shape of all folds."""
 
     features: np.ndarray  # [m, N] of 0 and 1, padded
+    numbers: np.ndarray  # [m, n] the table without binarization, the same in all folds
     training: np.ndarray  # [m] bool
     num_attributes: int
     num_rows: int  # of training rows that some bit tells apart, at most
@@ -52,6 +53,7 @@ def prepare(
     from. One width and one number of rows for all.
     """
     width = inner_width = num_rows = 0
+    numbers = numbers_of(table)
     for replication in range(settings["replications"]):
         keys = [
             jax.random.key(replication * settings["folds"] + fold)
@@ -82,6 +84,7 @@ def prepare(
                 fold,
                 Prepared(
                     _padded(part.bits, width),
+                    numbers,
                     part.training,
                     part.bits.shape[1],
                     num_rows,
@@ -106,6 +109,21 @@ def alike(parts: Sequence[Prepared]) -> list[Prepared]:
         )
         for part in parts
     ]
+
+
+def numbers_of(table: np.ndarray) -> np.ndarray:
+    """The numbers of a table, [m, n] float32, NaN where unknown; a column of text becomes one
+    column of 0 and 1 for each of its values.
+    """
+    columns = []
+    for column in np.asarray(table).T:
+        is_text = np.array([isinstance(value, str) for value in column])
+        if not is_text.any():
+            columns.append(column.astype(np.float32))
+            continue
+        for value in sorted(set(column[is_text])):
+            columns.append(np.where(is_text, column == value, np.nan).astype(np.float32))
+    return np.stack(columns, axis=1)
 
 
 def folds_of(labels: np.ndarray, replication: int, num_folds: int) -> np.ndarray:

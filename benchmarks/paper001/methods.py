@@ -22,6 +22,7 @@ from jboost.data import merging
 from jboost.monomials import costs
 
 _ADABOOST_ROUNDS = 50
+_TREE_DEPTH = 4  # of greedy trees, where Demiriz, Bennett and Shawe-Taylor (2002) take C4.5
 
 
 class Sizes(NamedTuple):
@@ -42,6 +43,7 @@ VOTES = {
     "sparse": lambda sizes: jboost.l0.SearchConfig(max_hypotheses=sizes.max_sparse),
     "relaxed": lambda sizes: jboost.l0.RelaxedConfig(sizes.max_hypotheses),
     "coefficients": lambda sizes: jboost.l0.CoefficientsConfig(),
+    "vertex": lambda sizes: jboost.l0.VertexConfig(),
 }
 
 
@@ -53,12 +55,18 @@ class Examples(NamedTuple):
     fold_features: Any  # [F, rows, N'] bits of each inner fold; None likewise
 
 
+def features_of(method: str, part: Prepared) -> np.ndarray:
+    """What a method sees: the numbers of the table, or bits of them."""
+    return part.numbers if method in ON_NUMBERS else part.features
+
+
 def examples_of(method: str, part: Prepared, labels: np.ndarray) -> Examples:
     """The training rows, of which L0-RBoost gets equal ones as one; inner folds are of the rows as
     they were.
     """
     if not method.startswith("l0"):
-        return Examples(jboost.make_dataset(part.features, labels, mask=part.training), None, None)
+        features = features_of(method, part)
+        return Examples(jboost.make_dataset(features, labels, mask=part.training), None, None)
     looks = [part.features] if method != "l0-chosen" else [part.features, *part.inner.features]
     dataset = jboost.make_dataset(np.concatenate(looks, axis=1), labels, mask=part.training)
     merged = merging.merge_equal(dataset, num_rows=part.num_rows)
@@ -122,11 +130,19 @@ def _fit_l0_chosen(
     ).fit
 
 
-def _fit_lpboost(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
-    learner = make_learner(knobs["kappa"])
+def _fit_lpboost(
+    examples: Examples,
+    make_learner: Any,
+    key: Any,
+    knobs: Any,
+    sizes: Sizes,
+    *,
+    learner: Any = None,
+) -> Any:
+    """LP-Boost over monomials of the bits, or with a learner of its own."""
     return jboost.lpboost.fit(
         examples.dataset,
-        learner,
+        learner or make_learner(knobs["kappa"]),
         nu=knobs["nu"],
         tolerance=knobs["tolerance"],
         max_rounds=sizes.max_rounds,
@@ -150,10 +166,14 @@ FITS = {
     "l0": functools.partial(_fit_l0, vote="sparse"),
     "l0-relaxed": functools.partial(_fit_l0, vote="relaxed"),
     "l0-coefficients": functools.partial(_fit_l0, vote="coefficients"),
+    "l0-vertex": functools.partial(_fit_l0, vote="vertex"),
     "l0-chosen": _fit_l0_chosen,
     "lpboost": _fit_lpboost,
+    "lpboost-stumps": functools.partial(_fit_lpboost, learner=jboost.learners.stumps()),
+    "lpboost-trees": functools.partial(_fit_lpboost, learner=jboost.learners.trees(_TREE_DEPTH)),
     "slipper": _fit_slipper,
 }
+ON_NUMBERS = ("lpboost-stumps", "lpboost-trees")
 # what `learn` returns
 FOUND = (
     "right",
@@ -170,7 +190,10 @@ PARAMETERS = {  # what may be a list in the settings, and is in the figures
     "l0": "margin_times_m",
     "l0-relaxed": "margin_times_m",
     "l0-coefficients": "margin_times_m",
+    "l0-vertex": "margin_times_m",
     "lpboost": "nu",
+    "lpboost-stumps": "nu",
+    "lpboost-trees": "nu",
 }
 
 
@@ -303,7 +326,7 @@ def learn_folds(
             method,
             sizes,
             examples[0],
-            part.features,
+            features_of(method, part),
             labels,
             part.training,
             {**knobs, "num_attributes": part.num_attributes},
@@ -311,9 +334,9 @@ def learn_folds(
         )
         return [dict(zip(FOUND, map(float, result), strict=True))]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *examples)
-    features, training, num_attributes = (
-        np.stack([getattr(part, name) for part in parts])
-        for name in ("features", "training", "num_attributes")
+    features = np.stack([features_of(method, part) for part in parts])
+    training, num_attributes = (
+        np.stack([getattr(part, name) for part in parts]) for name in ("training", "num_attributes")
     )
     key = jnp.stack([part.key for part in parts])
     result = learn_together(
