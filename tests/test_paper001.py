@@ -121,7 +121,7 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
         )
         calls.append((method, training.tobytes(), float(knobs["nu"])))
         right = int((~training).sum()) - 1
-        return right, int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0
+        return right, int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0, np.nan
 
     monkeypatch.setattr(methods, "learn", learn)
     arguments = [
@@ -227,7 +227,7 @@ def test_folds_that_do_not_fit_a_device_together_are_fewer(folder, fits, monkeyp
             raise jax.errors.JaxRuntimeError(
                 "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes."
             )
-        return tuple(np.full(num_folds, value) for value in (1, 20, 3, 0.1, 2, 0, 1.0, 2.0))
+        return tuple(np.full(num_folds, value) for value in (1, 20, 3, 0.1, 2, 0, 1.0, 2.0, np.nan))
 
     tried = []
     monkeypatch.setattr(methods, "learn_together", learn_together)
@@ -252,7 +252,7 @@ def test_counts_are_positive(folder, option, capsys):
 def test_a_list_of_parameters_is_drawn(folder, monkeypatch):
     def learn(method, sizes, examples, features, labels, training, knobs, key):
         asked.add((method, round(float(knobs["nu"]), 3), float(knobs["margin_times_m"])))
-        return 5, 20, 3, float(knobs["nu"]), 2, 0, 1.0, 2.0
+        return 5, 20, 3, float(knobs["nu"]), 2, 0, 1.0, 2.0, np.nan
 
     asked = set()
     monkeypatch.setattr(methods, "learn", learn)
@@ -292,6 +292,25 @@ def test_numbers_of_a_table_with_text_and_gaps():
     table = np.array([[1.5, "a"], [np.nan, "b"], [2.0, np.nan]], dtype=object)
     expected = [[1.5, 1, 0], [np.nan, 0, 1], [2, np.nan, np.nan]]
     np.testing.assert_array_equal(folds.numbers_of(table), np.float32(expected))
+
+
+@pytest.mark.slow
+def test_order_and_number_of_rules_are_chosen(folder):
+    """Labels are an exclusive or of two bits: order 2 is needed, which cross-validation finds."""
+    chosen = (
+        "inner_folds = 2\ninner_orders = [1, 2]\ninner_rules = [1, 4]\n"
+        "inner_kappas = [0.1]\ninner_margins_times_m = [2.0]\n"
+    )
+    text = SETTINGS.replace('["l0", "lpboost", "slipper"]', '["l0-orders"]') + chosen
+    (folder / "settings.toml").write_text(text.replace("replications = 2", "replications = 1"))
+    rows = [f"{'ab'[i % 2]},{'cd'[i // 2 % 2]},{1 if i % 4 in (0, 3) else -1}" for i in range(40)]
+    (folder / "BCW.csv").write_text("\n".join(["one,two,label", *rows]) + "\n")
+    assert command.main([*arguments_of(folder), "--jobs", "1"]) == 0
+    lines = line_module.read_lines(folder / "out.jsonl")
+    assert [line["accuracy"] for line in lines] == [1.0] * 3
+    assert all(line["literals"] > line["support"] > 1 for line in lines)
+    (row,) = json.loads((folder / "out.json").read_text())["rows"]
+    assert row["literals"] == pytest.approx(np.mean([line["literals"] for line in lines]))
 
 
 @pytest.mark.slow
@@ -384,7 +403,7 @@ def fits(monkeypatch):
 
     def learn(method, sizes, examples, features, labels, training, knobs, key):
         made.append(method)
-        return int((~training).sum()), int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0
+        return int((~training).sum()), int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0, np.nan
 
     made = []
     monkeypatch.setattr(methods, "learn", learn)

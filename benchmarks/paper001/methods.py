@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from jboost.data import merging
 from jboost.monomials import costs
 
 _ADABOOST_ROUNDS = 50
+_ORDERS_SECONDS = 60.0  # of l0-orders, for cross-validation and fit together
 _TREE_DEPTH = 4  # of greedy trees, where Demiriz, Bennett and Shawe-Taylor (2002) take C4.5
 
 
@@ -37,6 +39,9 @@ class Sizes(NamedTuple):
     max_hypotheses: int = 12  # that tell the vote of the relaxation
     # hypotheses in the vote of fewest errors plus costs, None for as many as are worth it
     max_sparse: int | None = None
+    # what l0-orders chooses from
+    inner_orders: tuple[int, ...] = ()
+    inner_rules: tuple[int, ...] = ()
 
 
 VOTES = {
@@ -174,7 +179,7 @@ FITS = {
     "slipper": _fit_slipper,
 }
 ON_NUMBERS = ("lpboost-stumps", "lpboost-trees")
-# what `learn` returns
+# what `learn` returns, and for L0-RBoost and SLIPPER the literals in all rules
 FOUND = (
     "right",
     "right_in_training",
@@ -184,8 +189,10 @@ FOUND = (
     "status",
     "lower_bound",
     "upper_bound",
+    "literals",
 )
 PEERS = {"imodels-slipper": slipper.fit_and_count}
+HOST = ("l0-orders",)  # driven by the host, one fold after the other
 PARAMETERS = {  # what may be a list in the settings, and is in the figures
     "l0": "margin_times_m",
     "l0-relaxed": "margin_times_m",
@@ -222,19 +229,55 @@ def learn(
         )
 
     fit = FITS[method](examples, make_learner, key, knobs, sizes)
+    return _counts(fit, features, labels, training, knobs["nu"])
+
+
+def learn_on_host(
+    sizes: Sizes, part: Prepared, labels: np.ndarray, knobs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """As `learn`, for L0-RBoost whose order, number of rules, kappa and rho the inner folds
+    choose.
+    """
+    num_training = int(part.training.sum())
+
+    def make_learner(order: int, kappa: Any) -> Any:
+        cost = costs.mdl(kappa, num_attributes=part.num_attributes, num_examples=num_training)
+        return jboost.learners.monomials(order, cost=cost)
+
+    choice = jboost.l0.choose_large(
+        jboost.make_dataset(part.features, labels, mask=part.training),
+        make_learner,
+        max_orders=sizes.inner_orders,
+        max_rules=sizes.inner_rules,
+        margins=np.asarray(knobs["inner_margins_times_m"]) / num_training,
+        kappas=np.asarray(knobs["inner_kappas"]),
+        key=part.key,
+        held_out=part.inner.held_out,
+        fold_features=list(part.inner.features),
+        tolerance=float(knobs["tolerance"]),
+        max_rounds=sizes.max_rounds,
+        time_limit=_ORDERS_SECONDS,
+    )
+    return _counts(choice.fit, part.features, labels, part.training, knobs["nu"])
+
+
+def _counts(fit: Any, features: Any, labels: Any, training: Any, nu: Any) -> tuple[Any, ...]:
     scores = jboost.predict_scores(fit.ensemble, features)
     right = jnp.where(scores > 0, 1, -1) == labels
-    support = jnp.sum(jnp.any(jnp.abs(fit.ensemble.votes) > 1e-6, axis=1))
-    margin = jnp.nanquantile(jnp.where(training, scores * labels, jnp.nan), knobs["nu"])
+    votes = jnp.any(jnp.abs(fit.ensemble.votes) > 1e-6, axis=1)
+    literals = getattr(fit.ensemble.hypotheses, "literals", None)
+    num_literals = math.nan if literals is None else jnp.sum((literals != 0) & votes[:, None])
+    margin = jnp.nanquantile(jnp.where(training, scores * labels, jnp.nan), nu)
     bounds = fit.certificate.lower_bound, fit.certificate.upper_bound
     return (
         jnp.sum(right & ~training),
         jnp.sum(right & training),
-        support,
+        jnp.sum(votes),
         margin,
         fit.num_rounds,
         fit.status,
         *bounds,
+        num_literals,
     )
 
 
@@ -282,6 +325,8 @@ def evaluate(
             dict(zip(FOUND, PEERS[method](part.features, labels, part.training), strict=False))
             for part in parts
         ]
+    elif method in HOST:
+        results = [_as_found(learn_on_host(sizes, part, labels, knobs)) for part in parts]
     else:
         try:
             results = learn_folds(method, sizes, parts, labels, knobs)
@@ -332,7 +377,7 @@ def learn_folds(
             {**knobs, "num_attributes": part.num_attributes},
             part.key,
         )
-        return [dict(zip(FOUND, map(float, result), strict=True))]
+        return [_as_found(result)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *examples)
     features = np.stack([features_of(method, part) for part in parts])
     training, num_attributes = (
@@ -349,10 +394,16 @@ def learn_folds(
         {**knobs, "num_attributes": num_attributes},
         key,
     )
-    return [
-        dict(zip(FOUND, row, strict=True))
-        for row in np.stack([np.asarray(part, float) for part in result], axis=1).tolist()
-    ]
+    rows = np.stack([np.asarray(part, float) for part in result], axis=1)
+    return [_as_found(row) for row in rows]
+
+
+def _as_found(values: Sequence[Any]) -> dict[str, float]:
+    """What `learn` returns, by name; without literals where rules have none."""
+    found = dict(zip(FOUND, map(float, values), strict=True))
+    return {
+        name: value for name, value in found.items() if not math.isnan(value) or name != "literals"
+    }
 
 
 def present(methods: Sequence[str]) -> list[str]:

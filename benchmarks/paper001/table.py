@@ -93,7 +93,9 @@ def summarise(lines: Sequence[dict[str, Any]], max_order: int) -> list[dict[str,
         groups.items(), key=lambda item: (*item[0][:2], item[0][2] or 0)
     ):
         wanted = [
-            key for key in ("accuracy", "training_accuracy", "support", "margin") if key in mine[0]
+            key
+            for key in ("accuracy", "training_accuracy", "support", "literals", "margin")
+            if all(key in line for line in mine)
         ]
         means = {key: float(np.mean([line[key] for line in mine])) for key in wanted}
         published = PUBLISHED.get((method, max_order), {}).get(name, (None, None))
@@ -182,25 +184,26 @@ def show_elsewhere() -> str:
     return harness.markdown_table(["method", *names], cells)
 
 
+_MEANS = (  # title, key and digits
+    ("mean accuracy", "accuracy", 4),
+    ("mean rules", "support", 1),
+    ("mean literals", "literals", 1),
+)
+
+
 def show_means(rows: Sequence[dict[str, Any]]) -> str:
-    """The means over all data sets in Markdown."""
-    return harness.markdown_table(
-        ["method", "data sets", "mean accuracy", "mean rules"], _means_by_method(rows)
-    )
-
-
-def _means_by_method(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """The means over all data sets in Markdown; literals where all rows of a method have them."""
+    shown = [column for column in _MEANS if any(column[1] in row for row in rows)]
     groups = collections.defaultdict(list)
     for row in rows:
-        groups[COLUMNS["method"](row)].append((row["accuracy"], row["support"]))
-    return [
-        [
-            name,
-            str(len(mine)),
-            *(
-                f"{mean:.{digits}f}"
-                for mean, digits in zip(np.mean(mine, axis=0), (4, 1), strict=True)
-            ),
-        ]
+        groups[COLUMNS["method"](row)].append(row)
+    cells = [
+        [name, str(len(mine)), *(_mean(mine, key, digits) for _, key, digits in shown)]
         for name, mine in groups.items()
     ]
+    return harness.markdown_table(["method", "data sets", *(title for title, *_ in shown)], cells)
+
+
+def _mean(rows: Sequence[dict[str, Any]], key: str, digits: int) -> str:
+    known = [row[key] for row in rows if key in row]
+    return f"{np.mean(known):.{digits}f}" if len(known) == len(rows) else ""
