@@ -120,3 +120,29 @@ def test_sizes_0_and_what_is_not_allowed():
     )(jnp.asarray(-1.0))
     assert invalid.status == Status.INVALID_INPUT
     assert jboost.status.explain(invalid.status)
+
+
+@pytest.mark.slow
+def test_a_state_of_another_problem_is_refused():
+    outputs, labels, costs, _ = (part[3] for part in pools(30, 9))
+    config, seen = l0.ExactConfig(batch=2, capacity=64, root_rounds=2), []
+    options = {"config": config, "on_step": lambda state, info: seen.append(state)}
+    l0.solve_exact_unnormalised(outputs, labels, costs, largest=4.0, **options)
+    in_box = seen[0]
+    seen.clear()
+    l0.solve_exact(outputs, labels, costs, margin=0.25, **options)
+    on_simplex = seen[0]
+    message = "initial is the state of a search of another problem"
+    boxed = functools.partial(l0.solve_exact_unnormalised, config=config)
+    for change in ({"largest": 5.0}, {"largest": 4.0, "cutoff": 1.0}):
+        with pytest.raises(ValueError, match=message):
+            boxed(outputs, labels, costs, initial=in_box, **change)
+    for changed in ((outputs, -labels, costs), (outputs, labels, 2 * costs)):
+        with pytest.raises(ValueError, match=message):
+            boxed(*changed, largest=4.0, initial=in_box)
+    with pytest.raises(ValueError, match=message):
+        boxed(outputs, labels, costs, largest=4.0, initial=on_simplex)
+    with pytest.raises(ValueError, match=message):
+        l0.solve_exact(outputs, labels, costs, margin=0.25, config=config, initial=in_box)
+    with pytest.raises(ValueError, match=message):
+        l0.solve_exact(outputs, labels, costs, margin=0.3, config=config, initial=on_simplex)

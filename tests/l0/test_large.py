@@ -528,6 +528,30 @@ def test_fit_large_resumes_from_a_checkpoint_and_ends_in_the_same_bits(
 
 
 @pytest.mark.slow
+def test_fit_large_refuses_a_state_of_another_problem(monkeypatch) -> None:
+    """Its duals and its vote would prove and attain bounds that do not hold here."""
+    Ticks(monkeypatch)
+    features, labels, weights = random_table(5, num_rows=40, num_bits=3)
+    data, learner = make(features, labels, weights), jboost.learners.monomials(1, kappa=0.1)
+    options, seen = {"margin": 0.1, "tolerance": 0.0, "max_rounds": 2, "max_cuts": 32}, []
+    fit.fit_large(data, learner, on_step=lambda state, _: seen.append(state), **options)
+    few = jboost.l0.SearchConfig(max_hypotheses=1)
+    other_rows = "initial is the state of a fit of other rows: pass the features, labels"
+    other_costs = "initial is the state of a fit with other costs: pass the learner"
+    cases = [
+        (make(features, -labels, weights), learner, {}, other_rows),
+        (make(features, labels, 2 * weights), learner, {}, other_rows),
+        (make(1 - features, labels, weights), learner, {}, other_rows),
+        (data, jboost.learners.monomials(1, kappa=0.2), {}, other_costs),
+        (data, learner, {"margin": 1.0}, r"initial is the state of a fit with margin 0\.1.*: exp"),
+        (data, learner, {"search": few}, "initial is the state of a fit with max_hypotheses None"),
+    ]
+    for changed, priced, change, message in cases:
+        with pytest.raises(ValueError, match=message):
+            fit.fit_large(changed, priced, initial=seen[-1], **(options | change))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("max_columns", "max_cuts"), [(64, 256), (16, 64)])
 def test_fit_large_resumes_after_any_round_and_ends_in_the_same_bits(
     max_columns, max_cuts, monkeypatch, tmp_path
@@ -587,6 +611,25 @@ def test_choose_large_resumes_in_the_folds_and_in_the_last_fit(monkeypatch, tmp_
         jboost.l0.choose_large(*arguments, initial=state, **(options | {"max_orders": (1,)}))
     with pytest.raises(ValueError, match="initial is a int: expected a jboost"):
         jboost.l0.choose_large(*arguments, initial=3, **options)
+    folds = np.arange(60) % 3 == np.arange(3)[:, None]
+    for changed, change, message in (
+        (
+            arguments[0],
+            {"margins": (0.2,)},
+            r"initial is the state of a choice of margins \(0\.1,\)",
+        ),
+        (arguments[0], {"kappas": (0.4,)}, r"initial is the state of a choice of kappas \(0\.5,\)"),
+        (arguments[0], {"max_orders": (2, 1)}, r"of max_orders \(1, 2\): expected \(2, 1\)"),
+        (arguments[0], {"max_rules": (1, None)}, r"of max_rules \(1, 2\): expected \(1, None\)"),
+        (
+            arguments[0],
+            {"held_out": folds},
+            "initial is the state of a choice on other rows or folds",
+        ),
+        (make(features, -labels), {}, "initial is the state of a choice on other rows or folds"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            jboost.l0.choose_large(changed, arguments[1], initial=state, **(options | change))
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import zlib
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jboost.base import batching, check, derivatives, devices, loops, meshes
 from jboost.base.loops import OnStep
@@ -138,6 +140,7 @@ class State(NamedTuple):
     floor: Array  # [] the least bound of the nodes that were dropped
     num_nodes: Array  # [] int32
     engine: Engine
+    checksum: Array  # [] uint32 of the data, the domain and the cutoff
 
 
 class Info(NamedTuple):
@@ -192,9 +195,10 @@ def solve_exact(
       config: static sizes.
       on_step: called with (state, info) after each batch, on the host. If it returns False, the
         search ends with status TIME_LIMIT. Not allowed under jit or vmap.
-      initial: a `State` to continue from, which `on_step` received for the same problem; None for a
-        search from the root. The result equals, bit for bit, that of a search with an `on_step`
-        that never stops it. `config.max_batches` counts from here.
+      initial: a `State` to continue from, which `on_step` received for the same problem and cutoff;
+        None for a search from the root. A state of another problem is refused. The result equals,
+        bit for bit, that of a search with an `on_step` that never stops it. `config.max_batches`
+        counts from here.
 
     Returns:
       An `Exact`. The bound is valid for the statuses ITERATION_LIMIT, CAPACITY_LIMIT, TIME_LIMIT
@@ -264,8 +268,9 @@ def search_pool(
         )
     check.can_be_watched(on_step, (data, tolerance, cutoff, initial), between="batches")
     pool, state, is_valid = _begin(data, domain, cutoff, config=config)
+    state = state._replace(checksum=_checksum(data, domain, cutoff))
     if initial is not None:
-        state = check.like("initial", initial, state, kind="jboost.l0.ExactState")
+        state = _validate_initial(initial, state)
     if bool(_unfinished(state, config)):
         ends_by_itself = _finish.lower(
             pool, state, tolerance, is_valid, jnp.zeros((), bool), config=config
@@ -280,6 +285,26 @@ def search_pool(
         state, info = _advance(pool, state, tolerance, config=config)
         goes_on = loops.goes_on(on_step, state, info)
     return _finish(pool, state, tolerance, is_valid, jnp.asarray(not goes_on), config=config)
+
+
+def _checksum(data: Data, domain: Simplex, cutoff: Array) -> Array:
+    """A checksum of what the bounds of a state hold for, on the host."""
+    found = zlib.crc32(type(domain).__name__.encode())
+    for leaf in jax.tree.leaves((data, domain, cutoff)):
+        found = zlib.crc32(np.asarray(leaf).tobytes(), found)
+    return jnp.asarray(found, jnp.uint32)
+
+
+def _validate_initial(initial: State, first: State) -> State:
+    """The state to continue from. Raises ValueError unless it is one of the same problem."""
+    given: State = check.like("initial", initial, first, kind="jboost.l0.ExactState")
+    if int(given.checksum) != int(first.checksum):
+        raise ValueError(
+            "initial is the state of a search of another problem: pass the outputs, labels, costs,"
+            " weights, masks, margin (or `largest`) and cutoff of the search that made it, or leave"
+            " it out"
+        )
+    return given
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
@@ -322,6 +347,7 @@ def _begin(
             jnp.full_like(best.loss, jnp.inf),
             jnp.zeros((), jnp.int32),
             engine,
+            jnp.zeros((), jnp.uint32),
         ),
         is_valid,
     )
@@ -428,7 +454,13 @@ def _step(pool: Pool, state: State, tolerance: Array, config: ExactConfig) -> St
     best = local_search.better(batch.best, searched)
     num_nodes = state.num_nodes + jnp.sum(is_node, dtype=jnp.int32)
     return State(
-        after, best, jnp.minimum(batch.goal, best.loss), batch.floor, num_nodes, batch.engine
+        after,
+        best,
+        jnp.minimum(batch.goal, best.loss),
+        batch.floor,
+        num_nodes,
+        batch.engine,
+        state.checksum,
     )
 
 

@@ -21,7 +21,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0.large.fit import fit_large
 from jboost.l0.large.run import Clock
-from jboost.l0.large.state import State
+from jboost.l0.large.state import State, checksum
 from jboost.l0.votes.local_search import SearchConfig
 from jboost.learners.monomials import Monomials
 
@@ -52,6 +52,11 @@ class ChoiceState(NamedTuple):
     errors: np.ndarray  # [F, O, R, K, L] of each fold, NaN where not yet fitted
     num_done: int  # of the orders of all folds, in this order
     fit: State | None  # of the last fit; None before its first round
+    max_orders: np.ndarray  # [O]
+    max_rules: np.ndarray  # [R], 0 for any number
+    kappas: np.ndarray  # [K]
+    margins: np.ndarray  # [L]
+    checksum: int  # of the data set and the folds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +71,19 @@ class _Grid:
     @property
     def shape(self) -> tuple[int, int, int, int]:
         return len(self.max_orders), len(self.max_rules), len(self.kappas), len(self.margins)
+
+    def begin(self, num_folds: int, data: int) -> ChoiceState:
+        """The state before the first fold, for data of this checksum."""
+        return ChoiceState(
+            np.full((num_folds, *self.shape), np.nan),
+            0,
+            None,
+            np.asarray(self.max_orders),
+            np.asarray([rules or 0 for rules in self.max_rules]),
+            np.asarray(self.kappas, np.float64),
+            np.asarray(self.margins, np.float64),
+            data,
+        )
 
 
 @meshes.takes_gathered
@@ -114,8 +132,8 @@ def choose_large(
         for `fit_large` in the last fit. If it returns False, cross-validation ends with the folds
         fitted so far.
       initial: a `jboost.l0.LargeChoiceState` from which to continue, as passed to `on_step` of a
-        choice with the same arguments; None for a choice from the beginning. `time_limit` counts
-        from this call.
+        choice with the same arguments; None for a choice from the beginning. A state of other
+        rows, folds or candidates is refused. `time_limit` counts from this call.
 
     Returns:
       A `LargeChoice`.
@@ -144,13 +162,12 @@ def choose_large(
     grid = _check_grid(max_orders, max_rules, margins, kappas)
     check.watcher("on_step", on_step)
     masks = _check_folds(dataset, key, num_folds, held_out, fold_features)
-    shape = (len(masks), *grid.shape)
-    begun = ChoiceState(np.full(shape, np.nan), 0, None) if initial is None else initial
-    errors, num_done = _validate_initial(begun, shape), begun.num_done
+    begun = grid.begin(len(masks), _checksum(dataset, masks, fold_features, on_step, initial))
+    if initial is not None:
+        begun = _validate_initial(initial, begun)
     if begun.fit is None:
-        num_done = _fill(
-            errors, num_done, dataset, make_learner, grid, masks, fold_features, clock, on_step
-        )
+        begun = _fill(begun, dataset, make_learner, grid, masks, fold_features, clock, on_step)
+    errors, num_done = begun.errors, begun.num_done
     is_whole = num_done == len(masks) * len(grid.max_orders)
     known = np.isfinite(errors)
     counts = known.sum(axis=0)
@@ -164,7 +181,7 @@ def choose_large(
     kappa, margin = grid.kappas[position[2]], grid.margins[position[3]]
 
     def watch(state: State | None, info: Any) -> bool:
-        return loops.goes_on(on_step, ChoiceState(errors.copy(), num_done, state), info)
+        return loops.goes_on(on_step, begun._replace(errors=errors.copy(), fit=state), info)
 
     fitted = fit_large(
         dataset,
@@ -235,25 +252,58 @@ def _check_folds(
     return masks
 
 
-def _validate_initial(initial: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """A copy of the errors of a state. Raises ValueError unless they have this shape."""
+def _checksum(
+    dataset: Dataset,
+    masks: np.ndarray,
+    fold_features: Sequence[np.ndarray] | None,
+    on_step: OnStep | None,
+    initial: Any,
+) -> int:
+    """A checksum of what the errors of the folds depend on; 0 if there are no states."""
+    if on_step is None and initial is None:
+        return 0
+    return checksum(*dataset[:4], masks, *(() if fold_features is None else fold_features))
+
+
+def _validate_initial(initial: Any, begun: ChoiceState) -> ChoiceState:
+    """A copy of a state. Raises ValueError, naming what differs, unless it is one of the choice
+    that has begun.
+    """
     if not isinstance(initial, ChoiceState):
         raise ValueError(
             f"initial is a {type(initial).__name__}: expected a jboost.l0.LargeChoiceState, as"
             " `on_step` of the same choice received it"
         )
-    if initial.errors.shape != shape:
+    given, shape = initial.errors.shape, begun.errors.shape
+    if given != shape:
         raise ValueError(
-            f"initial holds errors {list(initial.errors.shape)}: expected {list(shape)}, of folds,"
+            f"initial holds errors {list(given)}: expected {list(shape)}, of folds,"
             " orders, numbers of rules, kappas and margins; pass the arguments of the run that made"
             " it, or leave it out"
         )
-    return initial.errors.copy()
+    for name in ("max_orders", "max_rules", "kappas", "margins"):
+        values, wanted = (_shown(name, getattr(one, name)) for one in (initial, begun))
+        if values != wanted:
+            raise ValueError(
+                f"initial is the state of a choice of {name} {values}: expected {wanted}; pass the"
+                " arguments of the run that made it, or leave it out"
+            )
+    if initial.checksum != begun.checksum:
+        raise ValueError(
+            "initial is the state of a choice on other rows or folds: pass the data set, the key"
+            " and the folds of the run that made it, or leave it out"
+        )
+    return initial._replace(errors=initial.errors.copy())
+
+
+def _shown(name: str, values: np.ndarray) -> tuple[Any, ...]:
+    """The candidates as they were given."""
+    given = tuple(values.tolist())
+    return tuple(value or None for value in given) if name == "max_rules" else given
 
 
 def _fill(
-    errors: np.ndarray,
-    num_done: int,
+    begun: ChoiceState,
     dataset: Dataset,
     make_learner: Callable[[int, float], Monomials],
     grid: _Grid,
@@ -261,17 +311,18 @@ def _fill(
     fold_features: Sequence[np.ndarray] | None,
     clock: Clock,
     on_step: OnStep | None,
-) -> int:
-    """Writes the errors [F, O, R, K, L], one order of a fold after the other. The first `num_done`
-    of these are known. Returns how many are known when all are, when the time is up, or when
-    `on_step` ends the loop.
+) -> ChoiceState:
+    """Writes the errors [F, O, R, K, L] of a state, one order of a fold after the other. The first
+    `num_done` of these are known. Returns the state when all are known, when the time is up, or
+    when `on_step` ends the loop.
     """
+    errors = begun.errors
     parts = list(itertools.product(range(len(masks)), range(len(grid.max_orders))))
-    for number, (fold, index) in enumerate(parts[num_done:], start=num_done + 1):
+    for number, (fold, index) in enumerate(parts[begun.num_done :], start=begun.num_done + 1):
         known = dataset if fold_features is None else dataset._replace(features=fold_features[fold])
         for rest in itertools.product(*(range(size) for size in grid.shape[1:])):
             if clock.elapsed > _SHARE_OF_CHOICE * clock.limit:
-                return number - 1
+                return begun._replace(num_done=number - 1)
             learner = make_learner(grid.max_orders[index], grid.kappas[rest[1]])
             errors[(fold, index, *rest)] = _error(
                 known, masks[fold], learner, grid.max_rules[rest[0]], grid.margins[rest[2]]
@@ -279,9 +330,10 @@ def _fill(
         with np.errstate(all="ignore"):
             best = float(np.nanmin(errors))
         text = f"fold {number} of {len(parts)}, least held-out loss {best:.2%}"
-        if not loops.goes_on(on_step, ChoiceState(errors.copy(), number, None), text):
-            return number
-    return len(parts)
+        done = begun._replace(errors=errors.copy(), num_done=number)
+        if not loops.goes_on(on_step, done, text):
+            return begun._replace(num_done=number)
+    return begun._replace(num_done=len(parts))
 
 
 def _error(

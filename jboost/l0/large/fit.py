@@ -107,8 +107,9 @@ def fit_large(
       on_step: called with (None, `Info`) after each rule of the first vote, and with (state,
         `Info`) after each round. If it returns False, the fit ends with TIME_LIMIT.
       initial: a `jboost.l0.LargeState` from which to continue, as passed to `on_step` of a fit with
-        the same data set, learner and options; None for a fit from the beginning. `time_limit`
-        counts from this call. The search for votes takes a share of the measured time, so that two
+        the same data set, learner and options; None for a fit from the beginning. A state of
+        other rows, costs, margin or `max_hypotheses` is refused. `time_limit` counts from this
+        call. The search for votes takes a share of the measured time, so that two
         runs are equal to the bit only in what does not depend on it: the bounds of the relaxation
         for up to 8,192 rows.
 
@@ -136,7 +137,7 @@ def fit_large(
     table, rows = make_table(dataset, learner, rho)
     run = Run(table, config, tolerance, max_rounds, max_cuts, clock, on_step)
     if initial is not None:
-        restore(run, validate(initial, table), run.tables())
+        restore(run, validate(initial, run.problem), run.tables())
     # independent programs are compiled in parallel
     with futures.ThreadPoolExecutor(2) as threads:
         run.begin_compiling(threads, max_columns)

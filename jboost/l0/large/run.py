@@ -7,6 +7,7 @@ integer problem, which counts errors and rules.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from concurrent import futures
@@ -126,6 +127,11 @@ class Run:
         self.spent_on_votes = 0.0
         # seconds spent on bounds over all rows, while a part of them is solved
         self.spent_on_bounds = 0.0
+
+    @functools.cached_property
+    def problem(self) -> state.Problem:
+        """What the states of this fit belong to."""
+        return state.problem_of(self.table, self.max_rules)
 
     @property
     def goes_on(self) -> bool:

@@ -6,6 +6,7 @@ shares of them are spent on votes and bounds.
 
 from __future__ import annotations
 
+import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,14 +42,24 @@ class HeldRelaxation(NamedTuple):
     num_rounds: int
 
 
+class Problem(NamedTuple):
+    """What the bounds of a fit hold for: a state of another problem is refused."""
+
+    num_rows: int  # of the rows that count
+    num_monomials: int
+    margin: float
+    max_hypotheses: int | None  # the limit on the votes, and so of their loss
+    rows: int  # checksum of the bits, labels and weights
+    costs: int  # checksum of the costs of monomials and constants
+
+
 class State(NamedTuple):
     """The state of `jboost.l0.fit_large` after a round, from which it continues as `initial`.
 
     Its fields may change with the version; `num_rounds` and the bounds are for display.
     """
 
-    num_rows: int  # of the rows that count
-    num_monomials: int
+    problem: Problem
     stage: int  # index of the relaxation, over more and more rows
     is_integer: bool  # whether the last round was on the relaxation with cuts valid for (15)
     num_idle: int  # rounds without progress
@@ -76,8 +87,7 @@ def of_run(run: Any) -> State:
     """The state of a `run.Run` that has begun its first relaxation."""
     assert run.first is not None
     return State(
-        num_rows=len(run.table.labels),
-        num_monomials=len(run.table.costs),
+        problem=run.problem,
         stage=run.stage,
         is_integer=run.is_integer,
         num_idle=run.num_idle,
@@ -97,20 +107,58 @@ def of_run(run: Any) -> State:
     )
 
 
-def validate(state: Any, table: Table) -> State:
-    """Raises ValueError unless `state` is one of a fit of a table of this size."""
+def checksum(*arrays: Any) -> int:
+    """A checksum of the bytes of arrays."""
+    found = 0
+    for array in arrays:
+        found = zlib.crc32(np.ascontiguousarray(array).data, found)
+    return found
+
+
+def problem_of(table: Table, max_hypotheses: int | None) -> Problem:
+    """The problem of a table, with votes of at most so many rules."""
+    return Problem(
+        len(table.labels),
+        len(table.costs),
+        table.margin,
+        max_hypotheses,
+        checksum(*table.literals, table.labels, table.weights),
+        checksum(table.costs, np.float64(table.constant_cost)),
+    )
+
+
+def validate(state: Any, expected: Problem) -> State:
+    """The state. Raises ValueError, naming what differs, unless it is one of a fit of the same
+    problem.
+    """
     if not isinstance(state, State):
         raise ValueError(
             f"initial is a {type(state).__name__}: expected a jboost.l0.LargeState, as `on_step` of"
             " the same fit received it"
         )
-    expected = len(table.labels), len(table.costs)
-    given = state.num_rows, state.num_monomials
-    if given != expected:
+    given = state.problem
+    if given[:2] != expected[:2]:
         raise ValueError(
             f"initial is the state of a fit of {given[0]:,} rows and {given[1]:,} monomials:"
             f" expected {expected[0]:,} and {expected[1]:,}; pass the data set and the learner of"
             " the run that made it, or leave it out"
+        )
+    for name in ("margin", "max_hypotheses"):
+        value, wanted = getattr(given, name), getattr(expected, name)
+        if value != wanted:
+            raise ValueError(
+                f"initial is the state of a fit with {name} {value}: expected {wanted}; pass the"
+                " options of the run that made it, or leave it out"
+            )
+    if given.rows != expected.rows:
+        raise ValueError(
+            "initial is the state of a fit of other rows: pass the features, labels and weights of"
+            " the run that made it, or leave it out"
+        )
+    if given.costs != expected.costs:
+        raise ValueError(
+            "initial is the state of a fit with other costs: pass the learner of the run that made"
+            " it, or leave it out"
         )
     return state
 
