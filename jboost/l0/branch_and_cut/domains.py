@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from jboost.base import brackets
-from jboost.base.numerics import sum_down, times
+from jboost.base.numerics import power_of_two_at_least, sum_down, times
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.l0.relaxation.instance import make_instance
@@ -163,7 +163,7 @@ class Box(Simplex):
         """K times coefficients [U] in [0, 1], on a grid on which all margins are exact."""
         size = max(coefficients.shape[0], 1)
         eps = float(jnp.finfo(coefficients.dtype).eps)
-        unit = jnp.exp2(jnp.ceil(jnp.log2(self.largest))) * eps * 2.0 ** (size - 1).bit_length()
+        unit = power_of_two_at_least(self.largest) * eps * 2.0 ** (size - 1).bit_length()
         steps = jnp.round(coefficients * (self.largest / unit))
         return jnp.minimum(steps, jnp.floor(self.largest / unit)) * unit
 
