@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, derivatives, devices, meshes
+from jboost.base import boosting, check, derivatives, devices, loops, meshes
 from jboost.base.boosting import State
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
@@ -29,6 +29,8 @@ from jboost.l0.votes.vertex import VertexConfig
 _CONSTANTS = tuple(range(NUM_CONSTANTS))
 # Few rounds of cuts for each round of columns: the relaxation of the next round starts warm.
 _DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)
+# The largest number of hypotheses in the pool of `strengthen`, by default.
+_MAX_IN_PLAY = 128
 # The smallest relative difference between the value of a vertex and that of the relaxation, by the
 # bytes of a float: rounding allows no less.
 _LEAST_TOLERANCE = {4: 3e-4, 8: 1e-8}
@@ -181,6 +183,8 @@ def _at_vertex(
         solved.upper_bound, instance.unit
     )
     is_near = found.upper_bound <= solved.upper_bound + tolerance
+    # Without a bound of the relaxation, any vertex would count as near.
+    is_solved = _has_solution(memory)
     status = jnp.where(
         (found.status == int(Status.OPTIMAL)) & ~is_near, int(Status.PRECISION_LIMIT), found.status
     )
@@ -190,7 +194,7 @@ def _at_vertex(
         slacks=unordered(instance, found.primal.slacks),
         upper_bound=found.upper_bound,
     )
-    is_found = status == int(Status.OPTIMAL)
+    is_found = is_solved & (status == int(Status.OPTIMAL))
     return jax.tree.map(lambda new, old: jnp.where(is_found, new, old), at_vertex, solved), status
 
 
@@ -354,7 +358,7 @@ def fit(
       strengthen: static; with a config, Chvatal-Gomory cuts from triples of pair cuts raise the
         lower bound on (15) after the rounds, as `jboost.l0.strengthen` does over a pool: here over
         the hypotheses whose reduced cost is below the gap. For learners with the method `every`.
-        None for no such cuts.
+        None for no such cuts. There are none after `on_step` has ended the rounds.
       on_step: called with (state, info) between rounds, on the host. If it returns False, the loop
         ends with status TIME_LIMIT. Not allowed under jit or vmap. `jboost.checkpoints` provides
         one that saves the state.
@@ -402,10 +406,22 @@ def fit(
         bound_integer=bound_integer,
     )
     options: dict[str, Any] = {"key": key, "max_rounds": max_rounds, "finish": finish}
+    is_stopped = False
+
+    def watch(state: State, info: Any) -> bool:
+        nonlocal is_stopped
+        is_stopped = not loops.goes_on(on_step, state, info)
+        return not is_stopped
+
     fitted: Any = boosting.fit(
-        booster, learner, dataset, on_step=on_step, initial=initial, **options
+        booster,
+        learner,
+        dataset,
+        on_step=None if on_step is None else watch,
+        initial=initial,
+        **options,
     )
-    if strengthen is None:
+    if strengthen is None or is_stopped:
         return fitted
     return _strengthened(booster, fitted, dataset, key, config=strengthen)
 
@@ -424,7 +440,8 @@ def _strengthened(
     booster: L0, fitted: L0Fit, dataset: Dataset, key: Array | None, *, config: StrengthenConfig
 ) -> L0Fit:
     """The fit with the lower bound on (15) that cuts from triples prove."""
-    play = put_in_play(booster, fitted, dataset, key, max_in_play=config.max_in_play)
+    most = _MAX_IN_PLAY if config.max_in_play is None else config.max_in_play
+    play = put_in_play(booster, fitted, dataset, key, max_in_play=most)
     found = strengthen_pool(play.data[:-1], play.data.margin, config=config)
     learner, known = fitted.ensemble.learner, fitted.certificate
     prices = jnp.append(learner.prices(learner.init(key, dataset)), booster.constant_cost)

@@ -129,8 +129,8 @@ def solve_linear_margin(
       weights: [m] cost of a slack, not negative; 0 has the effect of `mask` False; None for ones.
       mask: [m] bool, False for examples that only pad; None for all True.
       column_mask: [U] bool, False for slots that hold no hypothesis; None for all True.
-      tolerance: [] the gap between the bounds that counts as none, None for 1e-6 in float64 and
-        1e-3 in float32. It is relative to the larger of 1 and the upper bound.
+      tolerance: [] the gap between the bounds at which the rounds end, None for 1e-6 in float64
+        and 1e-3 in float32. It is relative to the larger of 1 and the upper bound.
       config: static.
 
     Returns:
@@ -192,7 +192,8 @@ def _solve_one(
     first = _begin(instance, config)
 
     def unfinished(state: _State) -> Array:
-        return is_valid & has_columns & (state.num_new > 0) & (state.num_rounds < config.max_rounds)
+        is_open = is_valid & has_columns & ~_is_closed(state.best, tolerance)
+        return is_open & (state.num_new > 0) & (state.num_rounds < config.max_rounds)
 
     last, _ = loops.bounded_loop(
         lambda state: _round(instance, penalty, state),
@@ -201,10 +202,9 @@ def _solve_one(
         max_checks=config.max_rounds,
     )
     best = last.best
-    gap = (best.upper - best.lower) / jnp.maximum(jnp.abs(best.upper), 1.0)
     missed = jnp.where(last.num_new > 0, int(Status.ROUND_LIMIT), int(Status.PRECISION_LIMIT))
     missed = jnp.where(last.num_left_out > 0, int(Status.CAPACITY_LIMIT), missed)
-    status = jnp.where(gap <= tolerance, int(Status.OPTIMAL), missed)
+    status = jnp.where(_is_closed(best, tolerance), int(Status.OPTIMAL), missed)
     status = jnp.where(has_columns, status, int(Status.INFEASIBLE))
     upper = jnp.where(has_columns | ~is_valid, best.upper, -jnp.inf)
     return LinearMargin(
@@ -220,6 +220,14 @@ def _solve_one(
         last.num_rounds,
         jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )
+
+
+def _is_closed(best: _Best, tolerance: Array) -> Array:
+    """Whether the gap between the bounds is at most the tolerance, [] bool; False at first, when
+    the bounds are infinite.
+    """
+    gap = (best.upper - best.lower) / jnp.maximum(jnp.abs(best.upper), 1.0)
+    return gap <= tolerance
 
 
 def _begin(instance: Instance, config: LinearMarginConfig) -> _State:

@@ -41,9 +41,10 @@ class StrengthenConfig:
     """The number of pair cuts that are rows of the programs: those with the largest duals."""
     cuts_per_round: int = 32
     """The largest number of Chvatal-Gomory cuts that a round adds."""
-    max_in_play: int = 128
-    """Of the option `strengthen` of `jboost.l0.fit`: the largest number of hypotheses in the pool,
-    those of the least reduced costs.
+    max_in_play: int | None = None
+    """The largest number of hypotheses in the pool that the option `strengthen` of `jboost.l0.fit`
+    makes: those of the least reduced costs. None for 128. Not allowed for `jboost.l0.strengthen`,
+    which is given the pool.
     """
     relaxation: RelaxationConfig = dataclasses.field(
         default_factory=lambda: RelaxationConfig(cuts="either")
@@ -51,8 +52,10 @@ class StrengthenConfig:
     """How the pair cuts are found; its `cuts` must be "either"."""
 
     def __post_init__(self) -> None:
-        for name in ("num_rounds", "num_pairs", "cuts_per_round", "max_in_play"):
+        for name in ("num_rounds", "num_pairs", "cuts_per_round"):
             check.count(f"config.{name}", getattr(self, name), low=1)
+        if self.max_in_play is not None:
+            check.count("config.max_in_play", self.max_in_play, low=1)
         check.record("config.relaxation", self.relaxation, RelaxationConfig)
         if self.relaxation.cuts != "either" or self.relaxation.distance_factor is not None:
             raise ValueError(
@@ -149,6 +152,11 @@ def strengthen(
     True
     """
     settings = check.config("config", config, StrengthenConfig)
+    if settings.max_in_play is not None:
+        raise ValueError(
+            f"config.max_in_play is {settings.max_in_play}: the pool is given, and is used whole;"
+            " leave it out, or pass the config to jboost.l0.fit(strengthen=)"
+        )
     data = relaxation.validate_program(
         outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask
     )

@@ -121,6 +121,18 @@ def test_one_pair_that_a_hypothesis_separates_has_margin_1():
 
 
 @pytest.mark.slow
+def test_rounds_end_at_the_tolerance():
+    outputs, labels, costs, _ = (part[3] for part in pools(6, 6))
+    solve = functools.partial(l0.solve_linear_margin, outputs, labels, costs, penalty=0.05)
+    full, loose = solve(), solve(tolerance=0.5)
+    assert full.status == loose.status == Status.OPTIMAL
+    assert loose.num_rounds < full.num_rounds
+    assert loose.lower_bound <= full.upper_bound
+    assert loose.upper_bound >= full.lower_bound
+    assert loose.upper_bound - loose.lower_bound <= 0.5
+
+
+@pytest.mark.slow
 def test_limits_sizes_and_what_is_not_allowed():
     outputs, labels, costs, _ = (part[3] for part in pools(6, 6))
     best = optimum(outputs, labels, costs, 0.05, np.ones(12))

@@ -2,6 +2,7 @@
 and recomputed in rational arithmetic.
 """
 
+import itertools
 from fractions import Fraction
 
 import jax
@@ -13,6 +14,7 @@ from test_branch_and_cut import pools
 import jboost
 from jboost import l0
 from jboost.base.status import Status
+from jboost.l0.branch_and_cut import triples
 from oracles import l0 as oracle
 
 
@@ -65,6 +67,40 @@ def recompute(found, outputs, labels, costs, margin):
     )
 
 
+def test_cuts_hold_at_all_points_of_0_and_1_that_their_rows_allow():
+    """Of ten rows with up to four ones, all 1,024 points; and violations by hand."""
+    random = np.random.default_rng(2)
+    rows = (random.random((10, 10)) < 0.3).astype(np.float32)
+    rows[np.arange(10), np.arange(10)] = 1
+    is_row, point = np.arange(10) < 9, random.random(10).astype(np.float32)
+    found, violations = (np.asarray(part) for part in triples.separate(rows, is_row, point))
+    is_cut = np.isfinite(violations)
+    chosen = found[is_cut]
+    assert len(chosen) >= 9
+    assert len(np.unique(chosen, axis=0)) == len(chosen)
+    assert (np.diff(chosen, axis=1) > 0).all()
+    assert chosen.max() < 9
+    cuts = np.asarray(triples.rows_of(rows, chosen))
+    np.testing.assert_array_equal(cuts, -(-rows[chosen].sum(axis=1) // 2))
+    np.testing.assert_allclose(violations[is_cut], 2 - cuts @ point, atol=1e-5)
+    points = np.array(list(itertools.product((0, 1), repeat=10)))
+    for triple, cut in zip(chosen, cuts, strict=True):
+        is_allowed = (points @ rows[triple].T >= 1).all(axis=1)
+        assert (points[is_allowed] @ cut >= 2).all()
+    # each is the best triple with two of its rows
+    for triple, worst in zip(chosen, violations[is_cut], strict=True):
+        best = [
+            max(
+                2 - np.ceil(rows[[*pair, third]].sum(axis=0) / 2) @ point
+                for third in set(range(9)) - set(pair)
+            )
+            for pair in itertools.combinations(triple.tolist(), 2)
+        ]
+        assert min(best) <= worst + 1e-5
+    unused = np.asarray(triples.rows_of(rows, np.full((2, 3), -1)))
+    assert (unused == 0).all()
+
+
 @pytest.mark.slow
 def test_bounds_hold_of_the_integer_problem():
     problems = pools(30, 6)
@@ -109,6 +145,11 @@ def test_what_is_not_allowed():
         l0.StrengthenConfig(relaxation=l0.RelaxationConfig())
     with pytest.raises(ValueError, match="config is a int"):
         l0.strengthen([[1]], [1], [0.5], margin=0.1, config=3)
+    pool = l0.StrengthenConfig(max_in_play=64)
+    with pytest.raises(ValueError, match=r"config\.max_in_play is 64: the pool is given"):
+        l0.strengthen([[1]], [1], [0.5], margin=0.1, config=pool)
+    with pytest.raises(ValueError, match=r"config\.max_in_play"):
+        l0.StrengthenConfig(max_in_play=0)
     with pytest.raises(ValueError, match="margin is 0"):
         l0.strengthen([[1]], [1], [0.5], margin=0.0)
 
@@ -164,6 +205,22 @@ def test_a_fit_has_the_bound_of_its_cuts_over_all_hypotheses():
     assert proven >= float(found.pool.lower_bound)
     # the hypotheses left out allow no better point
     assert found.left_out >= fitted.certificate.integer_lower_bound - 1e-4
+
+
+@pytest.mark.slow
+def test_a_fit_that_was_stopped_has_no_cuts():
+    dataset = jboost.make_dataset(np.eye(4, dtype=np.float32), [1, 1, 1, -1])
+    learner = jboost.learners.pool(costs=np.full(4, 0.3, np.float32), negations=False)
+    options = {"margin": 0.1, "max_rounds": 8, "max_columns": 4}
+    fitted = l0.fit(
+        dataset,
+        learner,
+        strengthen=l0.StrengthenConfig(),
+        on_step=lambda state, info: False,
+        **options,
+    )
+    assert fitted.status == Status.TIME_LIMIT
+    assert fitted.strengthened == ()
 
 
 def test_a_learner_that_cannot_list_its_hypotheses_is_refused():

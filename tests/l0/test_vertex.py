@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 import jboost
 from jboost import l0
 from jboost.base.status import Status
+from jboost.l0 import booster
 from jboost.l0.relaxation.instance import make_instance, unordered
 from jboost.l0.types import Cuts
 from jboost.l0.votes import vertex
@@ -186,6 +187,23 @@ def test_vertex_of_a_relaxation_that_was_not_solved_has_a_status_of_its_own():
     fitted = l0.finish(state, dataset)
     assert fitted.status == Status.UNSOLVED_RELAXATION
     assert np.isfinite(jboost.predict_scores(fitted.ensemble, FEATURES[0])).all()
+
+
+@pytest.mark.slow
+def test_vertex_is_not_the_solution_where_a_used_column_was_overwritten():
+    """The columns that are left have a vertex, but no relaxation was solved over them."""
+    dataset = jboost.make_dataset(FEATURES[0], LABELS[0])
+    state = l0.init(dataset, LEARNER, search=l0.VertexConfig(), **OPTIONS)
+    for _ in range(2):
+        state, _ = l0.step(state, dataset)
+    assert l0.finish(state, dataset).status != Status.UNSOLVED_RELAXATION
+    solved = state.memory.relaxation
+    used = jnp.argmax(solved.coefficients[2:])[None] + 2
+    lost = booster._without_columns(solved, used)
+    state = state._replace(memory=state.memory._replace(relaxation=lost))
+    fitted = l0.finish(state, dataset)
+    assert fitted.status == Status.UNSOLVED_RELAXATION
+    assert fitted.relaxation.upper_bound == np.inf
 
 
 @pytest.mark.slow

@@ -45,20 +45,13 @@ def num_steps(settings: Settings) -> int:
 
 
 def check_checkpoint(settings: Settings) -> None:
-    """Raises ValueError if `--checkpoint` is given for a fit whose state cannot be saved."""
-    if settings.checkpoint is None or settings.exact > 0:
-        return
-    is_one_program = num_choices(settings) > 1 or CV in (settings.max_order, settings.max_rules)
-    if is_one_program or l0_large.serves(settings):
-        kind = (
-            "chooses by cross-validation"
-            if is_one_program
-            else f"has rules of up to {settings.max_order} literals"
-        )
+    """Raises ValueError if `--checkpoint` is given for a choice whose state cannot be saved."""
+    is_saved = settings.exact > 0 or l0_large.chooses_size(settings) or num_choices(settings) == 1
+    if settings.checkpoint is not None and not is_saved:
         raise ValueError(
-            f"--checkpoint {settings.checkpoint}: a fit of l0 that {kind} cannot be resumed: use"
-            " --exact, or one --margin, --kappa and --vote with --max-order 3 or more, or omit"
-            " --checkpoint"
+            f"--checkpoint {settings.checkpoint}: a choice by cross-validation among several"
+            " --margin, --kappa or --vote cannot be resumed: use --exact, --max-order cv or"
+            " --max-rules cv, or give one of each, or omit --checkpoint"
         )
 
 

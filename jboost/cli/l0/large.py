@@ -16,7 +16,7 @@ from jboost.base import loops
 from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
 from jboost.base.types import Dataset
-from jboost.cli import limits
+from jboost.cli import checkpointing, limits
 from jboost.cli.option import CV
 from jboost.cli.options import Settings
 from jboost.data import merging
@@ -82,21 +82,26 @@ def choose(
     def watch(state: Any, info: Any) -> bool:
         return loops.goes_on(on_step, state, info if isinstance(info, str) else _progress(info))
 
-    return l0.choose_large(
-        dataset,
-        make_learner,
-        max_orders=[order for order in orders(settings) if order <= num_attributes],
-        max_rules=numbers_of_rules(settings),
-        margins=np.asarray(margins),
-        kappas=np.asarray(settings.kappa),
-        key=jax.random.key(settings.seed),
-        held_out=held_out,
-        fold_features=fold_bits,
-        max_rounds=settings.rounds if left is None else _UNLIMITED_ROUNDS,
-        tolerance=settings.tolerance,
-        time_limit=None if left is None else max(left, 0.0),
-        on_step=watch,
-    )
+    with checkpointing.kept(settings, watch, lambda: l0.LargeChoiceState, dataset) as (
+        save,
+        initial,
+    ):
+        return l0.choose_large(
+            dataset,
+            make_learner,
+            max_orders=[order for order in orders(settings) if order <= num_attributes],
+            max_rules=numbers_of_rules(settings),
+            margins=np.asarray(margins),
+            kappas=np.asarray(settings.kappa),
+            key=jax.random.key(settings.seed),
+            held_out=held_out,
+            fold_features=fold_bits,
+            max_rounds=settings.rounds if left is None else _UNLIMITED_ROUNDS,
+            tolerance=settings.tolerance,
+            time_limit=None if left is None else max(left, 0.0),
+            on_step=save,
+            initial=initial,
+        )
 
 
 def losses(
@@ -161,19 +166,21 @@ def fit(
     def watch(state: Any, info: Any) -> bool:
         return loops.goes_on(on_step, state, _progress(info))
 
-    fitted = l0.fit_large(
-        dataset,
-        learners.monomials(settings.max_order, cost=cost),
-        margin=margin,
-        tolerance=settings.tolerance,
-        max_rounds=settings.rounds if left is None else _UNLIMITED_ROUNDS,
-        max_columns=settings.max_columns,
-        max_cuts=settings.capacity,
-        search=search,
-        time_limit=None if left is None else max(left, 0.0),
-        on_step=watch,
-    )
-    return jax.block_until_ready(fitted)
+    with checkpointing.kept(settings, watch, lambda: l0.LargeState, dataset) as (save, initial):
+        fitted = l0.fit_large(
+            dataset,
+            learners.monomials(settings.max_order, cost=cost),
+            margin=margin,
+            tolerance=settings.tolerance,
+            max_rounds=settings.rounds if left is None else _UNLIMITED_ROUNDS,
+            max_columns=settings.max_columns,
+            max_cuts=settings.capacity,
+            search=search,
+            time_limit=None if left is None else max(left, 0.0),
+            on_step=save,
+            initial=initial,
+        )
+        return jax.block_until_ready(fitted)
 
 
 def _progress(info: Any) -> str:

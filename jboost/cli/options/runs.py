@@ -55,8 +55,9 @@ RUN_OPTIONS = (
         None,
         "Folder in which the state of the fit is saved every minute and at the end, used for"
         " nothing else. Ctrl-C saves the state and writes the best result so far. SIGTERM saves the"
-        " state only and ends with status 143. For l0 it needs --exact or --max-order 3 or more."
-        " Choices by cross-validation are not saved; they are repeated.",
+        " state only and ends with status 143. Of choices by cross-validation only that of l0 by"
+        " --max-order cv or --max-rules cv is saved; others are repeated, or refused by l0"
+        " without --exact.",
         methods=(L0, PAIR, *BOOSTERS, SLIPPER),
         commands=("fit",),
         metavar="FOLDER",
@@ -65,8 +66,9 @@ RUN_OPTIONS = (
         "resume",
         bool,
         False,
-        "Continue from the last state in --checkpoint, with a bit-identical result. If there is no"
-        " state, start. Checkpoints of other data or options are refused.",
+        "Continue from the last state in --checkpoint, with a bit-identical result, except where a"
+        " search for rules of l0 is given a share of the time. If there is no state, start."
+        " Checkpoints of other data or options are refused.",
         methods=(L0, PAIR, *BOOSTERS, SLIPPER),
         commands=("fit",),
     ),
