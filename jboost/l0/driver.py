@@ -348,8 +348,10 @@ def fit(
         ignore this limit. `CoefficientsConfig()` returns the solution lambda of (18), as Algorithm
         1 does. `VertexConfig()` returns lambda at a vertex of the optimal solutions, with few
         hypotheses; `relaxation` is then this vertex. For both the status is UNSOLVED_RELAXATION if
-        there is no solution. If no vertex was found within the limits of `VertexConfig`, the status
-        is ITERATION_LIMIT or CAPACITY_LIMIT, and the vote is that of `CoefficientsConfig()`.
+        there is no solution. If no vertex was found, the vote is that of `CoefficientsConfig()`,
+        and the status is ITERATION_LIMIT or CAPACITY_LIMIT by the limits of `VertexConfig`, or
+        PRECISION_LIMIT if the value of the vertex exceeds that of the solution by more than the
+        tolerance.
       max_columns: static; the largest number of hypotheses held at a time. When there are more, new
         ones overwrite those that are no longer used. The time of a round grows with its square.
       bound_integer: static; whether the rounds continue after (18) is solved, to compute a lower

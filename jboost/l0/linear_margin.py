@@ -26,6 +26,7 @@ from jboost.base import batching, brackets, check, derivatives, loops, meshes, n
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
+from jboost.l0.branch_and_cut import row_cuts
 from jboost.l0.relaxation import certify
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation.instance import make_instance, numbers_of, unordered
@@ -286,9 +287,7 @@ def _make_program(instance: Instance, penalty: Array, cuts: Cuts) -> LinearProgr
     """The program over (lambda, mu - lambda, xi, rho), minimised."""
     num_examples, num_columns = instance.margins.shape
     dtype = instance.margins.dtype
-    served, is_cut = pair_cuts.rows(instance, cuts), pair_cuts.is_used(instance, cuts)
-    numbers = jnp.arange(num_examples)
-    ends = sum((end[:, None] == numbers[None, :]).astype(dtype) for end in cuts)
+    (served, ends), is_cut = row_cuts.from_pairs(instance, cuts), pair_cuts.is_used(instance, cuts)
     of_examples = [
         instance.margins,
         jnp.zeros_like(instance.margins),
@@ -357,9 +356,7 @@ def _proven(instance: Instance, penalty: Array, cuts: Cuts, w: Array, v: Array) 
     mu_u, xi_i and rho is at the better end of [0, 1], and lambda is on one hypothesis.
     """
     num_examples = w.shape[0]
-    served = pair_cuts.rows(instance, cuts).T * v[None, :]
-    numbers = jnp.arange(num_examples)
-    ends = sum((numbers[:, None] == end[None, :]).astype(v.dtype) for end in cuts) * v[None, :]
+    served, ends = (part.T * v[None, :] for part in row_cuts.from_pairs(instance, cuts))
 
     def down(prices: Array, taken: Array) -> Array:
         """beta prices - sum of taken [k, q]."""

@@ -86,9 +86,9 @@ class Strengthened(NamedTuple):
 
 
 class StrengthenedFit(NamedTuple):
-    """The cuts that raise the lower bound of a fit on (15), over the pool of the hypotheses that a
-    better point may use. That bound is the lesser of `pool.lower_bound` and `left_out`, rounded up
-    to the next value that the loss can take.
+    """The cuts that raise the lower bound of a fit on (15). They are those of a pool: of the
+    hypotheses that a better point may use, up to `max_in_play` of them. The bound on (15) is the
+    lesser of `pool.lower_bound` and `left_out`, rounded up to the next value of the loss.
     """
 
     pool: Strengthened  # columns 0 and 1 are the constants, column 2 + k is hypothesis k

@@ -1,4 +1,4 @@
-"""Where the votes of the two exact problems lie: what a bound, a cut and a vote need to know of it.
+"""The sets of votes of the two exact problems: the bounds, cuts and votes that depend on them.
 
 (15) and (9) of Goldberg and Eckstein (2009) have the same rows in (lambda, mu, xi),
 
@@ -103,7 +103,7 @@ class Simplex:
         """The best of several roundings of coefficients [U]."""
         return local_search.evaluate_near(self.instance_of(instance), coefficients)
 
-    def settled(self, instance: Instance, vote: Vote) -> Vote:
+    def reevaluated(self, instance: Instance, vote: Vote) -> Vote:
         """A vote on the simplex with its loss: unchanged."""
         del instance
         return vote
@@ -167,7 +167,7 @@ class Box(Simplex):
         steps = jnp.round(coefficients * (self.largest / unit))
         return jnp.minimum(steps, jnp.floor(self.largest / unit)) * unit
 
-    def settled(self, instance: Instance, vote: Vote) -> Vote:
+    def reevaluated(self, instance: Instance, vote: Vote) -> Vote:
         """The vote with its loss in (9)."""
         return self.evaluate(instance, vote.coefficients)
 
@@ -190,7 +190,7 @@ class Box(Simplex):
         """The best of the coefficients [U] as they are, of equal votes, and of several roundings on
         the simplex.
         """
-        on_simplex = self.settled(instance, super().evaluate_near(instance, coefficients))
+        on_simplex = self.reevaluated(instance, super().evaluate_near(instance, coefficients))
         both = jnp.stack([coefficients, (coefficients > 0).astype(coefficients.dtype)])
         votes = jax.vmap(lambda one: self.evaluate(instance, one))(both)
         best = jax.tree.map(lambda leaf: leaf[jnp.argmin(votes.loss)], votes)
@@ -199,4 +199,4 @@ class Box(Simplex):
     def first_vote(self, instance: Instance) -> Vote:
         """The best of the empty vote, the uniform vote, single columns and pairs."""
         empty = self.evaluate(instance, jnp.zeros_like(instance.costs))
-        return local_search.better(empty, self.settled(instance, super().first_vote(instance)))
+        return local_search.better(empty, self.reevaluated(instance, super().first_vote(instance)))

@@ -62,8 +62,8 @@ class ExactConfig:
     """The same for other nodes."""
     num_triples: int = 0
     """The largest number of Chvatal-Gomory cuts from triples of pair cuts that a linear program
-    adds, as `jboost.l0.strengthen` has them; 0 for none. Ten sets of 60 rows and 40 literals took
-    36 nodes and .55 s in all without them, 36 and .93 s with 8, and 30 and .85 s with 32.
+    adds, as in `jboost.l0.strengthen`; 0 for none. A node then takes longer, and there may be fewer
+    of them.
     """
     num_tried: int = 8
     """The number of branching candidates of a node that are tried (strong branching)."""
@@ -450,7 +450,7 @@ def _step(pool: Pool, state: State, tolerance: Array, config: ExactConfig) -> St
     searched = local_search.search(
         pool.domain.instance_of(pool.instance), batch.lead, config=config.search
     )
-    searched = pool.domain.settled(pool.instance, searched)
+    searched = pool.domain.reevaluated(pool.instance, searched)
     best = local_search.better(batch.best, searched)
     num_nodes = state.num_nodes + jnp.sum(is_node, dtype=jnp.int32)
     return State(

@@ -58,8 +58,8 @@ def solve_exact_unnormalised(
       labels: [m] -1 or +1.
       costs: [U] not negative.
       largest: [] K > 0, the largest value of a coefficient. The problem is easier for smaller K; an
-        example cannot be right if K times the number of hypotheses is below 1. Above 1e3 in float32
-        and 1e6 in float64 rounding may leave a gap between the bounds.
+        example cannot be right if K times the number of hypotheses is below 1. For large K rounding
+        may leave a gap between the bounds, in float32 sooner than in float64.
       weights: [m] cost of an error, not negative; 0 has the effect of `mask` False; None for ones.
       mask: [m] bool, False for examples to ignore; None for all True.
       column_mask: [U] bool, False for unused slots; None for all True.

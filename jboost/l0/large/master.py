@@ -26,7 +26,7 @@ _ENOUGH, _SOME, _TOO_LONG = 0.2, 0.8, 0.36  # restart rules of Applegate et al. 
 # steps as there are entries, and 5 in most cases.
 _NUM_STEPS = 12
 # Most rounds have few of the cuts that there is capacity for. Where they fit into this share of the
-# capacity, the products leave out the rest: a round of 200 rows then takes a half of the time.
+# capacity, the products leave out the rest.
 _SHARE_OF_FEW = 4
 
 

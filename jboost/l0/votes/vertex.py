@@ -24,6 +24,7 @@ from jboost.base import check, loops
 from jboost.base.numerics import spread
 from jboost.base.status import Status
 from jboost.base.types import Array
+from jboost.l0.branch_and_cut import row_cuts
 from jboost.l0.relaxation import certify
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import Cuts, Instance, Primal
@@ -41,7 +42,8 @@ _FEW_CUTS = 64  # the default capacity is at least this
 @dataclasses.dataclass(frozen=True)
 class VertexConfig:
     """The final vote is lambda at a vertex of the optimal solutions of the last relaxation (18).
-    Few hypotheses vote: at most as many as rows of the relaxation hold with equality.
+    Of all solutions those at vertices have few hypotheses: at most one for each row of the
+    relaxation that holds with equality.
     """
 
     max_pivots: int = 20_000
@@ -141,9 +143,7 @@ def _first_cuts(instance: Instance, known: Cuts, importance: Array, capacity: in
 
 def _cut_rows(instance: Instance, cuts: Cuts) -> Array:
     """Cuts [K] as rows over (lambda, d, xi), 0 for empty slots."""
-    served = pair_cuts.rows(instance, cuts)
-    numbers = jnp.arange(instance.weights.shape[0])
-    ends = sum((end[:, None] == numbers[None, :]).astype(served.dtype) for end in cuts)
+    served, ends = row_cuts.from_pairs(instance, cuts)
     return jnp.concatenate([served, served, ends], axis=1)
 
 
@@ -193,12 +193,12 @@ def _bounds(instance: Instance, cuts: Cuts) -> tuple[Array, Array]:
 
 def _begin(instance: Instance, cuts: Cuts) -> _State:
     """The state before the first program, with all rows basic."""
-    none = jnp.zeros((), jnp.int32)
+    none, yes = jnp.zeros((), jnp.int32), jnp.ones((), bool)
     table = boxed_simplex.begin(_matrix(instance, cuts), _objective(instance))
     point = Primal(
         *(jnp.zeros_like(part) for part in (instance.costs, instance.costs, instance.weights))
     )
-    return _State(cuts, table, point, none == 0, none + 1, none != 0, none, none)
+    return _State(cuts, table, point, yes, none + 1, ~yes, none, none)
 
 
 def _round(instance: Instance, state: _State, config: VertexConfig) -> _State:
