@@ -667,6 +667,22 @@ def test_bregman_projections_differentiate_in_their_parameters(x64):
         assert abs(float(jax.grad(run)(at)) - float(difference)) < 1e-7
 
 
+def test_bregman_projections_differentiate_where_a_capped_entry_overflows():
+    """exp(200) is inf in float32. The free entries are a softmax that sums to 1/2."""
+    theta = jnp.array([200.0, 0.0, 0.1], jnp.float32)
+
+    def run(theta, cap):
+        return projections.bregman_projection(theta, projections.entropy_map(), cap)
+
+    value, pull = jax.vjp(run, theta, jnp.full(3, 0.5, jnp.float32))
+    share = 1 / (1 + np.exp(-0.1))
+    np.testing.assert_allclose(value, [0.5, 0.5 * (1 - share), 0.5 * share], atol=1e-6)
+    moved, by_cap = pull(jnp.array([0.0, 0.0, 1.0], jnp.float32))
+    slope = 0.5 * share * (1 - share)
+    np.testing.assert_allclose(moved, [0.0, -slope, slope], atol=1e-6)
+    np.testing.assert_allclose(by_cap, [-share, 0.0, 0.0], atol=1e-6)
+
+
 @pytest.mark.parametrize("name", slow_but(MAPS, "power4"))
 def test_bregman_projections_of_few_entries_and_tight_caps(name):
     mirror, nothing = MAPS[name](), -np.inf

@@ -233,10 +233,21 @@ def _project(dual_point: Array, cap: Array, mask: Array, mirror: MirrorMap) -> A
     # The second search measures the dual points from the first nu, so that differences are exact.
     origin = loops.fori_loop(jnp.int32(0), jnp.int32(2), search, largest)
     duals = values - origin
+    neutral = lax.stop_gradient(mirror.gradient(jnp.full_like(values, 0.5)))
+
+    def differentiable(level: Array) -> Array:
+        """`weigh`, where only free entries use the inverse: that of an entry above its cap may be
+        inf, and so is its derivative, which reverse mode would multiply by 0.
+        """
+        fixed = lax.stop_gradient(weigh(*lax.stop_gradient((mirror, duals, caps, level))))
+        is_free = (fixed > 0) & (fixed < caps)
+        free = mirror.inverse(jnp.where(is_free, duals - level, neutral))
+        return jnp.where(is_free, free, jnp.where(fixed > 0, caps, 0.0))
+
     level = roots.implicit_root(
-        lambda trial: jnp.sum(weigh(mirror, duals, caps, trial)) - 1, jnp.zeros_like(origin)
+        lambda trial: jnp.sum(differentiable(trial)) - 1, jnp.zeros_like(origin)
     )
-    answer = _of_sum_one(weigh(mirror, duals, caps, level), caps)
+    answer = _of_sum_one(differentiable(level), caps)
     left_by_all = 1 - numerics.precise_sum(caps)
     return finish(answer, values, caps, left_by_all, largest).astype(dual_point.dtype)
 
