@@ -25,7 +25,6 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.brackets import widen
 from jboost.base.types import Array
 
-MOST_STALLED = 8  # after so many iterations without progress, rounding prevents further progress
 # A warm start is raised to at least this multiple of the cold start, away from the boundary.
 _LIFT = 0.1
 _MOST_CAP = 2.0  # larger caps are reduced to this one: a cap of 1 or more never binds
@@ -58,19 +57,6 @@ class Point(NamedTuple):
     level: Array  # [] gamma
     tilt: Array  # [] a
     value: Array  # [] v
-
-
-class State(NamedTuple):
-    """An iterate, the best bounds so far, and the weights that prove these bounds."""
-
-    point: Point
-    weights: Array  # [n] of the best lower bound
-    row_weights: Array  # [m] of the best upper bound
-    lower: Array  # [] in units of sigma, up to rounding
-    upper: Array  # []
-    product: Array  # [] the least mean complementary product
-    num_iterations: Array  # [] int32
-    num_stalled: Array  # [] int32 iterations in a row without progress
 
 
 def make(disagreement: Array, row_labels: Array, column_labels: Array, cap: Array) -> Game:

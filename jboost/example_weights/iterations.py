@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 
 from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.example_weights.directions import advance, mean_product
 from jboost.example_weights.game import (
-    MOST_STALLED,
     Game,
     Point,
-    State,
     attained_by,
     bounds,
     edges,
     first_point,
     margins,
 )
+
+MOST_STALLED = 8  # after so many iterations without progress, rounding prevents further progress
+
+
+class State(NamedTuple):
+    """An iterate, the best bounds so far, and the weights that prove these bounds."""
+
+    point: Point
+    weights: Array  # [n] of the best lower bound
+    row_weights: Array  # [m] of the best upper bound
+    lower: Array  # [] in units of sigma, up to rounding
+    upper: Array  # []
+    product: Array  # [] the least mean complementary product
+    num_iterations: Array  # [] int32
+    num_stalled: Array  # [] int32 iterations in a row without progress
 
 
 def begin(game: Game, initial: Point | None = None) -> State:
@@ -77,7 +92,7 @@ def is_open(state: State, tolerance: Array, floor: Array) -> Array:
     return state.upper - state.lower > _wanted(state, tolerance, floor)
 
 
-def helps(state: State) -> Array:
+def still_improves(state: State) -> Array:
     """Whether iterations still make progress, []."""
     return jnp.isfinite(state.point.value) & (state.num_stalled < MOST_STALLED)
 
@@ -126,6 +141,8 @@ def iterate(
         return record(state, point, lower, upper, mean_product(game, point))
 
     def unfinished(state: State) -> Array:
-        return is_open(state, tolerance, floor) & helps(state) & (state.num_iterations < end)
+        return (
+            is_open(state, tolerance, floor) & still_improves(state) & (state.num_iterations < end)
+        )
 
     return loops.while_loop(unfinished, step, state)

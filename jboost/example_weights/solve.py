@@ -102,7 +102,7 @@ def solve_warm(
     solved, state = working_set.solve(
         program, **aim, max_iterations=config.max_iterations, prunes=config.sparse, initial=initial
     )
-    is_used_up = iterations.is_open(solved, **aim) & iterations.helps(solved)
+    is_used_up = iterations.is_open(solved, **aim) & iterations.still_improves(solved)
     weights = state.weights / reduce.total(state.weights)
     rows = game.allowed(program, state.row_weights)
     lower, upper = certify.prove(disagreement, row_labels, column_labels, penalty, weights, rows)

@@ -25,7 +25,8 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.example_weights import directions, iterations
 from jboost.example_weights import game as whole
-from jboost.example_weights.game import Game, Point, State
+from jboost.example_weights.game import Game, Point
+from jboost.example_weights.iterations import State
 
 # Columns are exchanged when the gap over the working set is below this share of the gap over all.
 _SHARE_OF_GAP = 0.5
@@ -176,7 +177,7 @@ def _over_working_set(
     def unfinished(working: _WorkingSet) -> Array:
         return (
             iterations.is_open(working.state, *aim)
-            & iterations.helps(working.state)
+            & iterations.still_improves(working.state)
             & (working.state.num_iterations < end)
         )
 
@@ -296,5 +297,5 @@ def _exchange(game: Game, columns: Array, state: State, product: Array) -> tuple
     return others, state._replace(
         point=point._replace(weights=weight, column_slacks=slack, value=point.value + shift),
         product=jnp.full_like(product, jnp.inf),
-        num_stalled=jnp.where(is_crowded, whole.MOST_STALLED, 0).astype(jnp.int32),
+        num_stalled=jnp.where(is_crowded, iterations.MOST_STALLED, 0).astype(jnp.int32),
     )
