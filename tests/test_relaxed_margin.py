@@ -304,7 +304,7 @@ def test_prices_are_conjugates_of_each_other(x64):
             assert exact <= found <= exact * (1 + 1e-12)
         votes = np.asarray(price.allowed(jnp.asarray(rng.normal(size=6))))
         exact = price_of_votes(name, votes)
-        assert exact <= float(price.price_of(jnp.asarray(votes))) <= exact * (1 + 1e-12)
+        assert exact <= float(price.cost_of(jnp.asarray(votes))) <= exact * (1 + 1e-12)
         assert votes @ edges - exact <= price_of_edges(name, edges)
 
 

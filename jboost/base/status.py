@@ -120,8 +120,8 @@ _EXPLANATIONS = {
             " ball that misses the simplex"
         ),
         (
-            "raise the cap to 1 / m at least (nu to at most 1), the radius to m ** -0.5 for order 2"
-            " or to 1 for order 1; m counts unmasked examples"
+            "raise the cap to 1 / m at least (nu to at most 1), or the radius of a norm ball to"
+            " m ** (1 / order - 1), which is 1 for order 1; m counts unmasked examples"
         ),
     ),
     Status.UNFINISHED: (

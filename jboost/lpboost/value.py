@@ -22,7 +22,7 @@ class Simplex:
     """
 
     @staticmethod
-    def price(distance: Array) -> Array:
+    def cost(distance: Array) -> Array:
         """The distance itself: since outputs lie in [-1, 1], scaling the votes to sum one lowers
         their value by no more.
         """

@@ -31,25 +31,25 @@ def prove_lower(
     best gamma.
     """
     reached, _ = bracket_products(margins, coefficients)
-    return lower_at_price(reached, votes.price_of(coefficients), relaxation, prior)
+    return lower_at_cost(reached, votes.cost_of(coefficients), relaxation, prior)
 
 
 def lower_from_margins(
     reached: Array, norm: Array, relaxation: Any, votes: Any, prior: Array
 ) -> Array:
     """`prove_lower` from lower bounds on the margins A w [m] and an upper bound on |w|_1."""
-    return lower_at_price(reached, votes.price(norm), relaxation, prior)
+    return lower_at_cost(reached, votes.cost(norm), relaxation, prior)
 
 
-def lower_at_price(reached: Array, price: Array, relaxation: Any, prior: Array) -> Array:
-    """`prove_lower` from lower bounds on the margins A w [m] and an upper bound on the price g(w)
+def lower_at_cost(reached: Array, cost: Array, relaxation: Any, prior: Array) -> Array:
+    """`prove_lower` from lower bounds on the margins A w [m] and an upper bound on the cost g(w)
     [].
     """
     gain = relaxation.lower_bound(reached, prior)
     rounding = jnp.where(
-        price == 0, 0.0, 2 * jnp.finfo(gain.dtype).eps * (jnp.abs(gain) + jnp.abs(price))
+        cost == 0, 0.0, 2 * jnp.finfo(gain.dtype).eps * (jnp.abs(gain) + jnp.abs(cost))
     )
-    return gain - price - rounding
+    return gain - cost - rounding
 
 
 def largest_edge(columns: Any, example_weights: Array) -> Array:
@@ -121,8 +121,8 @@ def upper_from_edge(
 def upper_from_edges(
     edges: Array, example_weights: Array, relaxation: Any, votes: Any, prior: Array
 ) -> Array:
-    """`upper_from_edge` for a g of all edges [n], which are signed, or upper bounds on their
-    sizes.
+    """`upper_from_edge` for a g that depends on the edges [n] of all columns. They are signed;
+    upper bounds on their absolute values are accepted, too.
     """
     value, moved = relaxation.charge(example_weights, prior)
     return _paid_and_charged(votes.conjugate_of(edges, moved), value)

@@ -325,8 +325,8 @@ def _restart(state: State, point: Point, gap: Array) -> State:
 
 def _bounds(game: Game, point: Point) -> tuple[Array, Array]:
     """The lower bound of the votes of a point and the upper bound of its example weights."""
-    price = game.votes.price_of(game.votes.allowed(point.coefficients))
-    lower = certify.lower_at_price(point.reached, price, game.relaxation, game.prior)
+    cost = game.votes.cost_of(game.votes.allowed(point.coefficients))
+    lower = certify.lower_at_cost(point.reached, cost, game.relaxation, game.prior)
     return lower, certify.upper_from_edges(
         point.edges, point.example_weights, game.relaxation, game.votes, game.prior
     )

@@ -1,4 +1,4 @@
-"""Prices g of the votes w that depend on more than |w|_1: elastic nets and groups (Shalev-Shwartz
+"""Costs g of the votes w that depend on more than |w|_1: elastic nets and groups (Shalev-Shwartz
 and Singer 2008, Section 6, open question; Zou and Hastie 2005; Yuan and Lin 2006).
 
 Their conjugates need the edges of all columns, so that they are for `relaxed_margin.solve`.
@@ -17,18 +17,18 @@ from jboost.base import brackets, check, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.relaxations.types import is_positive, number, positive
-from jboost.relaxations.votes import norm_bound, raised, unit_ball
+from jboost.relaxations.votes import VotePenalty, norm_bound, raised, unit_ball
 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class ElasticNet:
+class ElasticNet(VotePenalty):
     """g(w) = absolute * |w|_1 + squared / 2 * |w|_2^2."""
 
     absolute: Array  # []
     squared: Array  # []
 
-    def price_of(self, votes: Array) -> Array:
+    def cost_of(self, votes: Array) -> Array:
         """absolute * |w|_1 + squared / 2 * |w|_2^2."""
         square = brackets.bracket_dot(votes, votes)[1]
         absolute = raised(number(self.absolute, votes) * norm_bound(votes))
@@ -46,10 +46,6 @@ class ElasticNet:
         sizes = jnp.maximum(jnp.abs(votes) - step * number(self.absolute, votes), 0.0)
         return jnp.sign(votes) * sizes / (1 + step * number(self.squared, votes))
 
-    def allowed(self, votes: Array) -> Array:
-        """As they are."""
-        return votes
-
     def is_valid(self) -> Array:
         """Whether `absolute` is not negative and finite, and `squared` positive and finite."""
         absolute = jnp.asarray(self.absolute)
@@ -58,12 +54,12 @@ class ElasticNet:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class GroupBall:
+class GroupBall(VotePenalty):
     """g(w) is 0 where the Euclidean norms of the groups of votes sum to at most 1, else inf."""
 
     groups: Array  # [n] int32 the group of each column, in [0, n)
 
-    def price_of(self, votes: Array) -> Array:
+    def cost_of(self, votes: Array) -> Array:
         """0 inside, inf outside."""
         return jnp.where(self._norm(votes) <= 1, 0.0, jnp.inf).astype(votes.dtype)
 
@@ -129,8 +125,8 @@ def squared_two_norm(strength: ArrayLike) -> ElasticNet:
       ValueError: if it is not positive and finite.
 
     >>> import jax.numpy as jnp, jboost
-    >>> price = jboost.relaxations.squared_two_norm(2.0)
-    >>> round(float(price.conjugate_of(jnp.array([0.6, -0.8]), 0.0)), 4)
+    >>> cost = jboost.relaxations.squared_two_norm(2.0)
+    >>> round(float(cost.conjugate_of(jnp.array([0.6, -0.8]), 0.0)), 4)
     0.25
     """
     return ElasticNet(jnp.zeros(()), positive("strength", strength))
@@ -149,8 +145,8 @@ def elastic_net(absolute: ArrayLike, squared: ArrayLike) -> ElasticNet:
       ValueError: naming the argument that is not allowed.
 
     >>> import jax.numpy as jnp, jboost
-    >>> price = jboost.relaxations.elastic_net(0.5, 2.0)
-    >>> round(float(price.conjugate_of(jnp.array([0.4, -0.7]), 0.0)), 4)
+    >>> cost = jboost.relaxations.elastic_net(0.5, 2.0)
+    >>> round(float(cost.conjugate_of(jnp.array([0.4, -0.7]), 0.0)), 4)
     0.01
     """
     limits = jnp.finfo(jnp.result_type(float))
@@ -173,8 +169,8 @@ def group_ball(groups: ArrayLike) -> GroupBall:
       ValueError: naming the argument, for another shape or kind, or for a negative number.
 
     >>> import jax.numpy as jnp, jboost
-    >>> price = jboost.relaxations.group_ball([0, 0, 1])
-    >>> round(float(price.conjugate_of(jnp.array([0.3, -0.4, 0.45]), 0.0)), 4)
+    >>> cost = jboost.relaxations.group_ball([0, 0, 1])
+    >>> round(float(cost.conjugate_of(jnp.array([0.3, -0.4, 0.45]), 0.0)), 4)
     0.5
     """
     array: Any = check.numeric("groups", groups, shape=("n",), kinds="iu")

@@ -9,61 +9,81 @@ all edges.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-from typing import Protocol
 
 import jax.numpy as jnp
 
 from jboost.base import brackets, loops, numerics, reduce
+from jboost.base.protocols import Protocol
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.projections import projection_capped_simplex
 from jboost.relaxations.types import is_positive, number, positive
 
 
-class VotePenalty(Protocol):
-    """A convex function g ("price") of the votes, which does not decrease with any |w_j|."""
+class VotePenalty(Protocol, abc.ABC):
+    """A convex function g of the votes, their cost, which does not decrease with any |w_j|.
 
-    def price_of(self, votes: Array) -> Array:
+    One of your own is a frozen dataclass below this class. A misspelt hook raises a TypeError when
+    the class is created.
+    """
+
+    @abc.abstractmethod
+    def cost_of(self, votes: Array) -> Array:
         """g(votes [n]), [], rounded up."""
 
+    @abc.abstractmethod
     def conjugate_of(self, edges: Array, moved: Array) -> Array:
         """The maximum over votes w of <w, e> - g(w) for any e [n] within `moved` [] of the edges
         [n], [], rounded up. For edges of 0 it is at most a tiny number.
         """
 
+    @abc.abstractmethod
     def proximal(self, votes: Array, step: Array) -> Array:
         """argmin over w [n] of |w - votes|^2 / 2 + step * g(w)."""
 
     def allowed(self, votes: Array) -> Array:
-        """The votes [n], scaled slightly if rounding would make their price infinite."""
+        """The votes [n], scaled slightly if rounding would make their cost infinite; by default as
+        they are.
+        """
+        return votes
 
     def is_valid(self) -> Array:
-        """Whether the parameters are values that the factory accepts, [] bool."""
+        """Whether the factory accepts the parameters, [] bool; by default always."""
+        return jnp.ones((), bool)
 
 
-class OfNorm:
-    """A price that depends on |w|_1 only: a convex function of it, `price`, whose conjugate at the
+class OfNorm(VotePenalty, Protocol):
+    """A cost that depends on |w|_1 only: a convex function of it, `cost`, whose conjugate at the
     best edge is `conjugate`.
     """
 
+    @abc.abstractmethod
     def best_edge(self, edges: Array) -> Array:
         """The largest of the edges [n], []: in absolute value if votes may have either sign, else
         signed.
         """
-        raise NotImplementedError
 
-    def price(self, norm: Array) -> Array:
-        """The price of votes of this l1 norm, [], rounded up."""
-        raise NotImplementedError
+    @abc.abstractmethod
+    def cost(self, norm: Array) -> Array:
+        """The cost of votes of this l1 norm, [], rounded up."""
 
+    @abc.abstractmethod
     def conjugate(self, edge: Array) -> Array:
-        """The maximum over norms t >= 0 of t * edge - price(t), [], rounded up."""
-        raise NotImplementedError
+        """The maximum over norms t >= 0 of t * edge - cost(t), [], rounded up."""
 
-    def price_of(self, votes: Array) -> Array:
-        """The price of |votes|_1."""
-        return self.price(norm_bound(votes))
+    @abc.abstractmethod
+    def best_norm(self, edge: Array) -> Array:
+        """The norm t [] of largest t * edge - cost(t)."""
+
+    @abc.abstractmethod
+    def slope(self, norm: Array) -> Array:
+        """The derivative of the cost in the norm, []."""
+
+    def cost_of(self, votes: Array) -> Array:
+        """The cost of |votes|_1."""
+        return self.cost(norm_bound(votes))
 
     def conjugate_of(self, edges: Array, moved: Array) -> Array:
         """The conjugate of the best edge, raised by `moved`."""
@@ -73,13 +93,13 @@ class OfNorm:
 @register
 @dataclasses.dataclass(frozen=True)
 class UnitBall(OfNorm):
-    """The price is 0 for norms up to 1 and inf beyond."""
+    """The cost is 0 for norms up to 1 and inf beyond."""
 
     def best_edge(self, edges: Array) -> Array:
         """The largest absolute edge."""
         return _either_sign(edges)
 
-    def price(self, norm: Array) -> Array:
+    def cost(self, norm: Array) -> Array:
         """0 up to 1."""
         return jnp.where(norm <= 1, 0.0, jnp.inf).astype(norm.dtype)
 
@@ -92,7 +112,7 @@ class UnitBall(OfNorm):
         return jnp.ones_like(edge)
 
     def slope(self, norm: Array) -> Array:
-        """The derivative of the price inside the ball: 0."""
+        """The derivative of the cost inside the ball: 0."""
         return jnp.zeros_like(norm)
 
     def proximal(self, votes: Array, step: Array) -> Array:
@@ -125,15 +145,11 @@ class UnitBall(OfNorm):
             votes * ((1 - 4 * jnp.finfo(votes.dtype).eps) / jnp.maximum(norm, 1.0)),
         )
 
-    def is_valid(self) -> Array:
-        """Always."""
-        return jnp.ones((), bool)
-
 
 @register
 @dataclasses.dataclass(frozen=True)
 class SquaredNorm(OfNorm):
-    """price(t) = strength / 2 * t^2."""
+    """cost(t) = strength / 2 * t^2."""
 
     strength: Array  # []
 
@@ -141,7 +157,7 @@ class SquaredNorm(OfNorm):
         """The largest absolute edge."""
         return _either_sign(edges)
 
-    def price(self, norm: Array) -> Array:
+    def cost(self, norm: Array) -> Array:
         """strength / 2 * norm^2."""
         return raised(number(self.strength, norm) * norm * (0.5 * norm))
 
@@ -152,11 +168,11 @@ class SquaredNorm(OfNorm):
         )
 
     def best_norm(self, edge: Array) -> Array:
-        """The norm t [] of largest t * edge - price(t)."""
+        """The norm t [] of largest t * edge - cost(t)."""
         return jnp.maximum(edge, 0.0) / number(self.strength, edge)
 
     def slope(self, norm: Array) -> Array:
-        """The derivative of the price, strength * norm."""
+        """The derivative of the cost, strength * norm."""
         return number(self.strength, norm) * norm
 
     def proximal(self, votes: Array, step: Array) -> Array:
@@ -166,10 +182,6 @@ class SquaredNorm(OfNorm):
         thresholds = jnp.cumsum(sizes) / (counts + 1 / (step * number(self.strength, votes)))
         threshold = jnp.maximum(reduce.largest(thresholds), 0.0)
         return jnp.sign(votes) * jnp.maximum(jnp.abs(votes) - threshold, 0.0)
-
-    def allowed(self, votes: Array) -> Array:
-        """As they are."""
-        return votes
 
     def is_valid(self) -> Array:
         """Whether the strength is positive and finite."""
@@ -187,7 +199,7 @@ class UnitSimplex(OfNorm):
         """The largest signed edge of a column in use."""
         return reduce.largest(jnp.where(self.is_used, edges, -jnp.inf))
 
-    def price(self, norm: Array) -> Array:
+    def cost(self, norm: Array) -> Array:
         """0: `proximal` returns only allowed votes."""
         return jnp.zeros_like(norm)
 
@@ -195,13 +207,17 @@ class UnitSimplex(OfNorm):
         """The edge itself."""
         return edge
 
+    def best_norm(self, edge: Array) -> Array:
+        """The norm [] of all votes: 1."""
+        return jnp.ones_like(edge)
+
+    def slope(self, norm: Array) -> Array:
+        """The derivative of the cost: 0."""
+        return jnp.zeros_like(norm)
+
     def proximal(self, votes: Array, step: Array) -> Array:
         """The projection onto the simplex."""
         return projection_capped_simplex(votes, jnp.asarray(1.0, votes.dtype), mask=self.is_used)
-
-    def allowed(self, votes: Array) -> Array:
-        """As they are."""
-        return votes
 
     def is_valid(self) -> Array:
         """Whether a column is in use."""
@@ -235,7 +251,7 @@ def _either_sign(edges: Array) -> Array:
 
 
 def raised(value: Array) -> Array:
-    """A price, raised by its rounding error."""
+    """A cost, raised by its rounding error."""
     limits = jnp.finfo(value.dtype)
     return value * (1 + 4 * limits.eps) + limits.tiny
 

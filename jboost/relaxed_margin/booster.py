@@ -22,7 +22,7 @@ from jboost.relaxations.certify import Proven
 from jboost.relaxations.games import Game, SolverConfig
 from jboost.relaxations.votes import OfNorm, norm_bound
 from jboost.relaxed_margin import updates
-from jboost.relaxed_margin.solve import check_feasible, status_of, validate_prices
+from jboost.relaxed_margin.solve import check_feasible, status_of, validate_functions
 from jboost.relaxed_margin.updates import Votes
 
 # The most iterations of the solver between two proposals. Bounds are valid wherever it stops.
@@ -46,7 +46,7 @@ class RelaxedMargin(boosting.Booster):
     """The booster, whose example weights are the worst case for the vote under the relaxation."""
 
     relaxation: Any
-    price: Any
+    cost: Any
     tolerance: Array  # []
     update: str = dataclasses.field(metadata={"static": True})
     stop_on: str = dataclasses.field(metadata={"static": True})
@@ -62,13 +62,13 @@ class RelaxedMargin(boosting.Booster):
         zero, no_votes = jnp.zeros((), prior.dtype), jnp.zeros((capacity,), prior.dtype)
         weights = self.relaxation.smoothed_argmin(jnp.zeros_like(prior), jnp.ones_like(zero), prior)
         lower = certify.lower_from_margins(
-            jnp.zeros_like(prior), norm_bound(no_votes), self.relaxation, self.price, prior
+            jnp.zeros_like(prior), norm_bound(no_votes), self.relaxation, self.cost, prior
         )
         proven = Proven(no_votes, lower, weights, zero, zero + jnp.inf, zero + jnp.inf)
         columns = jnp.zeros((capacity, prior.shape[0]), prior.dtype)
         is_feasible, is_valid = (
             self.relaxation.is_feasible(prior),
-            self.relaxation.is_valid() & self.price.is_valid(),
+            self.relaxation.is_valid() & self.cost.is_valid(),
         )
         memory = Memory(columns, prior, Votes(no_votes, jnp.zeros_like(prior), weights), proven)
         first = boosting.before_first_round(memory, weights, _certificate(proven), capacity)
@@ -95,7 +95,7 @@ class RelaxedMargin(boosting.Booster):
         columns, slots, count = boosting.enter_columns(
             memory.columns, ensemble.count, rows, is_added
         )
-        game = Game(columns.T, self.relaxation, self.price, memory.prior)
+        game = Game(columns.T, self.relaxation, self.cost, memory.prior)
 
         proven = self._prove_upper(game, memory.proven, weights, rows, proposal.upper_bound)
         strength = self._strength(proven, memory.prior)
@@ -132,7 +132,7 @@ class RelaxedMargin(boosting.Booster):
         )
 
     def _upper(self, game: Game, edge: Array, weights: Array) -> Array:
-        return certify.upper_from_edge(edge, weights, self.relaxation, self.price, game.prior)
+        return certify.upper_from_edge(edge, weights, self.relaxation, self.cost, game.prior)
 
     def _strength(self, proven: Proven, prior: Array) -> Array:
         """beta = eps / (2 log(1 / least share)), with eps the tolerance, or while the gap is wide
@@ -308,18 +308,18 @@ def _validate_learner(learner: Any) -> None:
         )
 
 
-def _validate_votes(price: Any, update: str) -> None:
-    """Raises ValueError for a price of the votes that the booster or the update cannot take."""
-    if not isinstance(price, OfNorm):
+def _validate_votes(cost: Any, update: str) -> None:
+    """Raises ValueError for a cost of the votes that the booster or the update cannot take."""
+    if not isinstance(cost, OfNorm):
         raise ValueError(
-            f"votes is a {type(price).__name__}, and fit takes costs of |w|_1 only: others need the"
+            f"votes is a {type(cost).__name__}, and fit takes costs of |w|_1 only: others need the"
             " edges of all hypotheses, and a learner proposes the best; take"
             " jboost.relaxed_margin.solve, or jboost.relaxations.squared_norm"
         )
-    if update == "pairwise" and not isinstance(price, UnitBall):
+    if update == "pairwise" and not isinstance(cost, UnitBall):
         raise ValueError(
             "update is 'pairwise', which moves votes between hypotheses and keeps |w|_1 <= 1: take"
-            f" another update with votes of {type(price).__name__}"
+            f" another update with votes of {type(cost).__name__}"
         )
 
 
@@ -341,10 +341,10 @@ def _booster(
         SolverConfig(max_iterations=_INNER_ITERATIONS) if config is None else config,
         SolverConfig,
     )
-    price = unit_ball() if votes is None else votes
-    _validate_votes(price, update)
+    cost = unit_ball() if votes is None else votes
+    _validate_votes(cost, update)
     relaxation = soft_margin(nu=0.1) if relaxation is None else relaxation
-    validate_prices(relaxation, price)
+    validate_functions(relaxation, cost)
     check_feasible(relaxation, dataset)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
-    return RelaxedMargin(relaxation, price, tolerance, update, stop_on, settings)
+    return RelaxedMargin(relaxation, cost, tolerance, update, stop_on, settings)

@@ -40,7 +40,7 @@ def differentiate(arguments: tuple[Any, ...], tangents: tuple[Any, ...], solutio
         (relaxation, prior),
         (relaxed, prior_moved),
     )
-    _, paid = jax.jvp(lambda it: it.price_of(padded), (votes,), (repriced,))
+    _, paid = jax.jvp(lambda it: it.cost_of(padded), (votes,), (repriced,))
     change = jnp.sum(weights * reached_moved) + gained - paid
     is_sound = solution.status != int(Status.NUMERICAL_ERROR)
     bounds = solution.lower_bound, solution.upper_bound

@@ -19,6 +19,7 @@ from jboost.relaxations import (
     GroupBall,
     HardMargin,
     Relaxation,
+    VotePenalty,
     certify,
     games,
     unit_ball,
@@ -87,7 +88,7 @@ def solve(
     Finite bounds have the derivative of the optimal value, in both modes, by the envelope theorem:
     in the margins, example weights times votes; in the weights of the examples and the numbers in
     the relaxation, that of `relaxation.lower_bound` at the margins of the votes; in the numbers in
-    `votes`, minus that of the price of the votes. It is as precise as the points: of a solve within
+    `votes`, minus that of the cost of the votes. It is as precise as the points: of a solve within
     a tolerance t, about the root of t. Other bounds have NaN. `coefficients` and `example_weights`
     have none: TypeError in reverse mode, NaN in forward mode; see `solve_smoothed`.
 
@@ -122,9 +123,9 @@ def solve(
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
     weights, mask = labelled.validate_weights(weights, mask, margins.shape[0])
     config = check.config("config", config, SolverConfig)
-    price = unit_ball() if votes is None else votes
-    validate_prices(relaxation, price)
-    _validate_groups(price, margins.shape[1])
+    cost = unit_ball() if votes is None else votes
+    validate_functions(relaxation, cost)
+    _validate_groups(cost, margins.shape[1])
     rows = Dataset(
         mask if isinstance(margins, operators.Streamed) else margins,
         jnp.ones(margins.shape[:1]),
@@ -138,16 +139,16 @@ def solve(
                 "margins are streamed, and on_step and initial are for matrices and other"
                 " operators: leave them out"
             )
-        return _solve_streamed(margins, rows, relaxation, tolerance, price, config)
+        return _solve_streamed(margins, rows, relaxation, tolerance, cost, config)
     if on_step is None and initial is None:
-        return _solve(rows, relaxation, tolerance, price, config=config)
-    check.can_be_watched(on_step, (rows, relaxation, tolerance, price, initial), between="checks")
-    return _drive(rows, relaxation, tolerance, price, config, on_step, initial)
+        return _solve(rows, relaxation, tolerance, cost, config=config)
+    check.can_be_watched(on_step, (rows, relaxation, tolerance, cost, initial), between="checks")
+    return _drive(rows, relaxation, tolerance, cost, config, on_step, initial)
 
 
-def validate_prices(relaxation: Any, votes: Any) -> None:
-    """Raises ValueError unless these are a relaxation and a price of votes, made of numbers."""
-    are_known = isinstance(relaxation, Relaxation), hasattr(votes, "proximal")
+def validate_functions(relaxation: Any, votes: Any) -> None:
+    """Raises ValueError unless these are a relaxation and a cost of votes, made of numbers."""
+    are_known = isinstance(relaxation, Relaxation), isinstance(votes, VotePenalty)
     for name, value, is_known in zip(
         ("relaxation", "votes"), (relaxation, votes), are_known, strict=True
     ):
@@ -189,7 +190,7 @@ def check_feasible(relaxation: Any, dataset: Dataset) -> None:
         raise ValueError(
             f"relaxation {relaxation} allows no distribution over"
             f" {int(np.asarray(dataset.mask).sum())} examples: raise its cap to 1 / m at least (nu"
-            " to at most 1), or the radius to m ** -0.5 for order 2"
+            " to at most 1), or the radius of a norm ball to m ** (1 / order - 1)"
         )
 
 

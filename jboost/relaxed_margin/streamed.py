@@ -111,7 +111,7 @@ def _prove(
     votes: Any,
     prior: Array,
 ) -> tuple[Array, Array]:
-    lower = certify.lower_at_price(reached, votes.price_of(coefficients), relaxation, prior)
+    lower = certify.lower_at_cost(reached, votes.cost_of(coefficients), relaxation, prior)
     edges = certify.scaled_edge(jnp.maximum(jnp.maximum(high, -low), 0.0), weights)
     return lower, certify.upper_from_edges(edges, weights, relaxation, votes, prior)
 

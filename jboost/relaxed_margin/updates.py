@@ -58,8 +58,10 @@ def _corner_of(game: Game, slot: Array, vote: Array) -> Corner:
 def analytic(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     """The step of Figure 1: eta = clip(beta <d, A(e_j - w)> / |A(e_j - w)|_inf^2, 0, 1).
 
-    With another price g of the votes the corner takes the place of e_j, and the increase of g is
-    subtracted from the edge, as g is convex.
+    With another cost g of the votes the corner takes the place of e_j, and the increase of g from
+    w to the corner is subtracted from the edge: as g is convex, a share of the step increases g by
+    at most this share of it. It is the mean slope times the change of |w|_1, which is exact for
+    `unit_ball` and for `squared_norm`, whose slope is linear.
     """
     direction = target.reached - now.reached
     start, end = _norm(now.coefficients), _norm(target.coefficients)
@@ -125,7 +127,7 @@ def _best_share(
 ) -> Array:
     """The share of the direction with the best value, by bisection on its decreasing slope.
 
-    `dearer` is the derivative in the share of (an upper bound on) the price of the votes.
+    `dearer` is the derivative in the share of (an upper bound on) the cost of the votes.
     """
 
     def slope(share: Array) -> Array:
