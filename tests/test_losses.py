@@ -653,6 +653,11 @@ def test_solve_worst_case_of_balls_does_not_change_with_the_unit_of_the_losses()
 
 
 def test_losses_name_an_argument_of_a_wrong_kind():
+    class LooksLikeOne:
+        argmin = None
+
+    with pytest.raises(ValueError, match="^relaxation is a LooksLikeOne"):
+        losses.worst_case(jnp.ones(2), LooksLikeOne())
     with pytest.raises(ValueError, match="^smoothing"):
         losses.cvar([1.0, 2.0], 0.5, smoothing=math.inf)
     with pytest.raises(ValueError, match="^axis_name"):
@@ -713,6 +718,25 @@ def test_a_scale_that_is_lost_in_huge_losses_leaves_the_largest(name):
     assert np.isfinite(np.asarray(found.example_weights)).all()
     if name != "entropy":  # it caps the weights
         np.testing.assert_allclose(found.value, 3e38, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    # with binary entropies the level is too coarse for the weights themselves
+    "name",
+    slow_but([name for name in SCALED if name != "entropy"], "chi2penalty"),
+)
+def test_derivatives_in_a_scale_that_is_lost_in_huge_losses(name):
+    """They are minus f / scale of the worst distribution, and minus its relative entropy."""
+    values = jnp.array([0.3, 1.7, -0.4, 0.9, 2.2], jnp.float32)
+
+    def worst(numbers, size):
+        relaxation = relaxation_of(name, (*PARAMETERS[name][:-1], numbers[0]))
+        return losses.worst_case(size * values, relaxation, smoothing=numbers[1])
+
+    at = jnp.array([PARAMETERS[name][-1], 0.1], jnp.float32)
+    gradients = jax.jit(jax.vmap(jax.grad(worst), (None, 0)))(at, jnp.array([1e12, 3e27]))
+    charge = {"chi2penalty": 4.0, "klpenalty": math.log(5)}.get(name, 1.0)
+    np.testing.assert_allclose(gradients, [[-charge, -math.log(5)]] * 2, rtol=1e-4)
 
 
 def test_exponential_loss_has_derivatives_in_weights_of_0_and_at_infinite_margins():

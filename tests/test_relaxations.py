@@ -16,6 +16,7 @@ import scipy.special
 
 from jboost import relaxations
 from jboost.relaxations import certify
+from jboost.relaxations.euclidean import EuclideanBall
 from marks import slow_but
 
 # of every batch: one shape, one compilation per record and precision; smaller problems are padded
@@ -544,6 +545,47 @@ def test_a_misspelt_hook_of_a_relaxation_is_refused():
         assert isinstance(factory(*numbers), relaxations.Relaxation)
 
 
+def test_costs_of_votes_declare_their_hooks():
+    from jboost.relaxations.votes import OfNorm
+
+    with pytest.raises(TypeError, match="Mine.proximals: not a hook of VotePenalty; did you mean"):
+
+        class Mine(relaxations.VotePenalty):
+            def proximals(self, votes, step):
+                return votes
+
+    with pytest.raises(TypeError, match="Other.best_edges: not a hook of OfNorm; did you mean"):
+
+        class Other(OfNorm):
+            def best_edges(self, edges):
+                return edges
+
+    class Unfinished(OfNorm):
+        pass
+
+    with pytest.raises(TypeError, match="abstract.*best_norm.*slope"):
+        Unfinished()
+    for cost in (relaxations.unit_ball(), relaxations.squared_norm(1.0)):
+        assert isinstance(cost, OfNorm)
+    for cost in (relaxations.elastic_net(0.1, 1.0), relaxations.group_ball([0, 1])):
+        assert isinstance(cost, relaxations.VotePenalty)
+        assert not isinstance(cost, OfNorm)
+
+
+def test_relaxations_in_other_units():
+    """f / unit: 0 or inf stays as it is, a scale is divided, and the user's own f is not known."""
+    for name in FACTORIES:
+        numbers = {"entropy": (0.5, 1.0), "offset": (1.0, 1.0), "hard": ()}.get(name, (1.0,))
+        relaxation = FACTORIES[name](*numbers)
+        found = relaxation.in_units(jnp.asarray(4.0))
+        if hasattr(relaxation, "scale"):
+            assert float(found.scale) == 0.25
+        elif isinstance(relaxation, relaxations.CustomRelaxation):
+            assert found is None
+        else:
+            assert found is relaxation
+
+
 @pytest.mark.parametrize("name", slow_but(NAMES, *QUICK))
 def test_lower_bounds_are_below_the_exact_minimum_and_near_it(name, dtype):
     cases, handed, minima = exact(name, dtype)
@@ -784,6 +826,28 @@ def test_norms_of_any_order_have_the_derivatives_of_differences(order, x64):
         gradient = jax.grad(lambda *parts, run=run: run(*parts)[0], argnums=(0, 1, 2, 3))(*at)
         total = sum(float(np.sum(g * d)) for g, d in zip(gradient, direction, strict=True))
         assert abs(total - float(slope[0])) < 1e-9
+
+
+@pytest.mark.parametrize("order", slow_but([2.0, 3.0], 3.0))
+def test_smoothed_minimisers_of_equal_margins_differentiate_in_both_modes(order, dtype):
+    """They are the prior, and move as the softmax does, if the ball has more than the prior."""
+    prior, direction = jnp.asarray([0.1, 0.3, 0.2, 0.4], dtype), jnp.asarray([1.0, -2, 0.5, 3])
+    for relaxation in (relaxations.norm_ball(order, 0.9), relaxations.norm_penalty(order, 0.4)):
+        strength = jnp.asarray(0.5, dtype)
+
+        def run(margins, relaxation=relaxation, strength=strength):
+            return relaxation.smoothed_argmin(margins, strength, prior)
+
+        margins = jnp.full(4, 0.7, dtype)
+        jacobian = np.asarray(jax.jacrev(run)(margins))
+        _, moved = jax.jvp(run, (margins,), (direction.astype(dtype),))
+        np.testing.assert_allclose(jacobian @ np.asarray(direction), moved, atol=1e-5)
+        softmax = np.outer(prior, prior) - np.diag(prior)
+        if isinstance(relaxation, relaxations.NormBall | EuclideanBall):
+            np.testing.assert_allclose(jacobian, softmax / 0.5, atol=1e-5)
+        else:
+            assert np.trace(jacobian) < 0
+            assert np.all(np.linalg.eigvalsh(softmax / 0.5 - (jacobian + jacobian.T) / 2) <= 1e-5)
 
 
 # --- Theorem 7 ------------------------------------------------------------------------------------
@@ -1353,10 +1417,8 @@ def test_votes_stay_in_the_unit_ball_for_certain(dtype):
             (np.sign(before) * rest(threshold)).astype(float),
             atol=3e-6 * max(1, float(abs(before).max())),
         )
-        assert (
-            float(ball.price(relaxations.votes.norm_bound(jnp.asarray(after.astype(dtype))))) == 0
-        )
-    assert [float(ball.price(jnp.asarray(norm, dtype))) for norm in (1.0, 1.1)] == [0, np.inf]
+        assert float(ball.cost(relaxations.votes.norm_bound(jnp.asarray(after.astype(dtype))))) == 0
+    assert [float(ball.cost(jnp.asarray(norm, dtype))) for norm in (1.0, 1.1)] == [0, np.inf]
     assert [float(ball.conjugate(jnp.asarray(edge, dtype))) for edge in (-0.5, 0.5)] == [0, 0.5]
 
 
@@ -1374,8 +1436,8 @@ def test_squared_norm_against_a_scalar_search(dtype):
                 <= exact_price * (1 + 8 * LONG(np.finfo(dtype).eps)) + LONG(np.finfo(dtype).tiny)
             )
             norm = jnp.asarray(edge / dtype(penalty.strength))
-            assert abs(norm * edge - penalty.price(norm) - found) <= 1e-5 * found + 1e-30
-            assert LONG(penalty.price(norm)) >= LONG(penalty.strength) * LONG(norm) ** 2 / 2
+            assert abs(norm * edge - penalty.cost(norm) - found) <= 1e-5 * found + 1e-30
+            assert LONG(penalty.cost(norm)) >= LONG(penalty.strength) * LONG(norm) ** 2 / 2
         votes, step = rng.normal(size=6).astype(dtype), 0.7
         found = np.asarray(penalty.proximal(jnp.asarray(votes), jnp.asarray(step, dtype)))
 
@@ -1425,7 +1487,7 @@ def test_squared_norms_of_tiny_strengths():
             Fraction(float(np.float32(edge))) ** 2 / (2 * Fraction(float(price.strength))),
         )
         assert exact <= found <= exact * Fraction(1001, 1000) + rounding
-    assert float(relaxations.squared_norm(1.2e-38).price(jnp.float32(1e18))) >= 0.5 * 1.2e-2
+    assert float(relaxations.squared_norm(1.2e-38).cost(jnp.float32(1e18))) >= 0.5 * 1.2e-2
 
 
 MAKERS = {

@@ -8,7 +8,6 @@ Theorem 7, with margins of the opposite sign). Its gradient in the losses is the
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -21,30 +20,12 @@ from jboost.base import check, labelled, meshes, named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import (
-    BinaryEntropy,
-    ChiSquarePenalty,
-    KLPenalty,
-    NormPenalty,
-    envelope,
-)
-from jboost.relaxations.euclidean import EuclideanPenalty
-from jboost.relaxations.norms import AbsolutePenalty, LargestPenalty
-from jboost.relaxations.types import Constraint, is_positive, positive
+from jboost.relaxations import Relaxation, envelope
+from jboost.relaxations.types import is_positive, positive, with_derivative_of
 
 # Larger losses are divided by a power of two, because squares of their sums may overflow float32.
 # Not by more than that, because derivatives in these units must not underflow.
 _LARGE = 2.0**40
-# Relaxations whose field `scale` is in units of the losses, and which have no other such number.
-_SCALED = (
-    AbsolutePenalty,
-    BinaryEntropy,
-    ChiSquarePenalty,
-    EuclideanPenalty,
-    KLPenalty,
-    LargestPenalty,
-    NormPenalty,
-)
 
 
 class WorstCase(NamedTuple):
@@ -102,7 +83,7 @@ def solve_worst_case(
     (2.5, [0.0, 0.5, 0.5, 0.0])
     """
     values = validate_losses(losses)
-    if not hasattr(relaxation, "argmin"):
+    if not isinstance(relaxation, Relaxation):
         raise ValueError(
             f"relaxation is a {type(relaxation).__name__}: expected one of jboost.relaxations"
         )
@@ -203,8 +184,11 @@ def _solve(
     is_infinite = named_axis.any_true(is_counted & (wide == jnp.inf), axis_name)
     is_feasible = relaxation.is_feasible(prior, axis_name=axis_name)
     margins = -_cleaned(wide, is_counted)
-    unit = _unit_of(margins, relaxation, is_counted, axis_name)
-    margins, relaxation = margins / unit, _in_units(relaxation, unit)
+    unit = _unit_of(margins, is_counted, axis_name)
+    in_units = relaxation.in_units(unit)
+    if in_units is None:
+        in_units, unit = relaxation, jnp.ones_like(unit)
+    margins, relaxation = margins / unit, in_units
     if strength is not None:
         strength = _noticeable(strength / unit, margins, is_counted, axis_name)
     value = -unit * envelope.minimum(relaxation, margins, strength, prior, axis_name)
@@ -233,28 +217,15 @@ def _prior_of(weights: Array, mask: Array, axis_name: AxisName) -> tuple[Array, 
     return jnp.where(is_valid, kept / jnp.where(is_valid, total, 1.0), equal), is_valid
 
 
-def _unit_of(margins: Array, relaxation: Any, is_counted: Array, axis_name: AxisName) -> Array:
+def _unit_of(margins: Array, is_counted: Array, axis_name: AxisName) -> Array:
     """A power of two [], 1 unless margins are so large that sums of squares may overflow; then the
-    largest is about _LARGE units. It is 1 for a relaxation of one's own, whose units are not known.
+    largest is about _LARGE units.
     """
     one = jnp.ones((), margins.dtype)
-    if not isinstance(relaxation, (Constraint, *_SCALED)):
-        return one
     sizes = jnp.abs(jax.lax.stop_gradient(margins))
     largest = named_axis.largest(sizes, is_counted, axis_name)
     is_large = (largest > _LARGE) & (largest < jnp.inf)
     return jnp.where(is_large, numerics.power_of_two_at_least(largest / _LARGE), one)
-
-
-def _in_units(relaxation: Any, unit: Array) -> Any:
-    """The relaxation f / unit of margins in these units. Constraints have none. A scale that is
-    lost in the rounding of the margins is raised to a number that divides them.
-    """
-    if not isinstance(relaxation, _SCALED):
-        return relaxation
-    scale = jnp.asarray(relaxation.scale, unit.dtype)
-    least = jnp.where(unit > 1, jnp.finfo(unit.dtype).eps ** 2, 0.0)
-    return dataclasses.replace(relaxation, scale=jnp.maximum(scale / unit, least))
 
 
 def _noticeable(strength: Array, margins: Array, is_counted: Array, axis_name: AxisName) -> Array:
@@ -266,7 +237,8 @@ def _noticeable(strength: Array, margins: Array, is_counted: Array, axis_name: A
         named_axis.least(fixed, is_counted, axis_name),
         named_axis.largest(fixed, is_counted, axis_name),
     )
-    return jnp.maximum(strength, jnp.where(high > low, eps**2 * high - eps**2 * low, 0.0))
+    least = jnp.where(high > low, eps**2 * high - eps**2 * low, 0.0)
+    return with_derivative_of(jnp.maximum(strength, least), strength)
 
 
 @jax.custom_jvp
@@ -307,5 +279,6 @@ def _raise_known(found: WorstCase, relaxation: Any, mask: Array) -> None:
     if int(found.status) == int(Status.INFEASIBLE):
         raise ValueError(
             f"relaxation {relaxation} allows no distribution over {num_examples} examples: raise"
-            " its cap to 1 / m at least (nu to at most 1), or the radius to m ** -0.5 for order 2"
+            " its cap to 1 / m at least (nu to at most 1), or the radius of a norm ball to"
+            " m ** (1 / order - 1)"
         )

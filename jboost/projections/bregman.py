@@ -179,15 +179,15 @@ def bregman_projection(
       dual_point: theta [m], finite, or -inf for an entry that stays 0. To project a point d0, pass
         `mirror.gradient(d0)`.
       mirror: h, such as `binary_entropy_map()`, `power_map(3.0)` or one's own `mirror_map`.
-      cap: [] or [m], positive; inf for none. In [m] a cap may be 0.
+      cap: [] positive, or [m] not negative; inf for no cap.
       mask: [m] boolean, False for entries that are ignored and get 0, whatever their values; None
         for all True.
 
     Returns:
       [m], of the dtype of `dual_point` (the default float for integers), with sum 1. Where the caps
       sum to less than 1, no such distribution exists, and the caps are returned. Differentiable in
-      both modes, in `dual_point`, `cap` and the parameters of the map, where an entry that is free
-      stays so.
+      both modes, in `dual_point`, `cap` and the parameters of the map, wherever a small change
+      leaves the same entries between 0 and their caps.
 
     Raises:
       ValueError: naming the argument, for wrong shapes and kinds; and where the values are known

@@ -56,14 +56,6 @@ class HardMargin(SoftmaxArgmin, Constraint):
         nothing = jnp.zeros((), example_weights.dtype)
         return Charge(nothing, nothing)
 
-    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """Always."""
-        return jnp.ones((), bool)
-
-    def is_valid(self) -> Array:
-        """Always."""
-        return jnp.ones((), bool)
-
 
 @register
 @dataclasses.dataclass(frozen=True)

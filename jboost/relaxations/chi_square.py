@@ -22,6 +22,7 @@ from jboost.relaxations.curves import Curve, OnCurves
 from jboost.relaxations.euclidean import EuclideanBall
 from jboost.relaxations.types import (
     Charge,
+    Penalty,
     is_positive,
     lifted,
     number,
@@ -75,7 +76,7 @@ class ChiSquareBall(EuclideanBall):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class ChiSquarePenalty(OnCurves):
+class ChiSquarePenalty(OnCurves, Penalty):
     """f(d) = scale * chi2(d || p)."""
 
     smoothed_curve: ClassVar[Curve] = quadratic_charge.DENSITIES
@@ -143,14 +144,6 @@ class ChiSquarePenalty(OnCurves):
 
         value = bounds.widely(bound)(self, example_weights, prior)
         return Charge(value, jnp.zeros_like(value))
-
-    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """Always."""
-        return jnp.ones((), bool)
-
-    def is_valid(self) -> Array:
-        """Whether the scale is positive and finite."""
-        return is_positive(self.scale)
 
     def density_charge(self, strength: Array) -> Array:
         """kappa of kappa x + log x = level - margin / strength."""

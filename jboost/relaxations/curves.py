@@ -120,14 +120,3 @@ def _derivative(
 def normalised(weights: Array, axis_name: AxisName) -> Array:
     """Weights [m] scaled to sum to one."""
     return weights / named_axis.total(weights, axis_name)
-
-
-@jax.custom_jvp
-def with_derivative_of(value: Array, source: Array) -> Array:
-    """`value`, with the derivative of `source`, which differs from it by rounding only."""
-    return value
-
-
-@with_derivative_of.defjvp
-def _of_source(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
-    return with_derivative_of(*primals), tangents[1]

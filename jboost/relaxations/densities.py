@@ -1,8 +1,8 @@
 """Means and norms of densities that are given by their logarithms.
 
-Densities are y_i = exp(l_i) / mean, where the logarithms l_i are at most 0 and the largest is 0.
-Their mean under the prior is 1. Their norm of order q is (sum_i p_i y_i^q)^(1 / q), which is at
-least 1. All functions keep a small relative error where the densities are nearly equal.
+Densities are x_i = exp(l_i) / sum_j p_j exp(l_j), where the largest of the logarithms l_i is 0. So
+sum_i p_i x_i = 1. The norm of order q is (sum_i p_i x_i^q)^(1 / q), which is at least 1. Where the
+densities are nearly equal, its logarithm is near 0, and has a small relative error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jboost.base import named_axis
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
 
-_NUM_TERMS = 10  # of the series of `_excess_of_power`
+_NUM_TERMS = 10  # of the series of `excess_of_power`
 _SMALL = 0.25  # where the series ends within 1e-16 of its first term
 
 
@@ -49,12 +49,15 @@ def log_norm(logs: Array, order: float, prior: Array, axis_name: AxisName = None
 
 
 def excess_of_power(logs: Array, order: float) -> Array:
-    """y^q - 1 - q (y - 1) for y = exp(logs), [m]; by its series where y is near 1."""
-    is_small = jnp.abs(order * logs) < _SMALL
-    small = jnp.where(is_small, logs, 0.0)
+    """x^q - 1 - q (x - 1) for x = exp(logs), [m]; by its series in u = q log x where that is small:
+    the sum of (1 - q^(1 - k)) u^k / k! from k = 2.
+    """
+    grown = order * logs
+    is_small = jnp.abs(grown) < _SMALL
+    small = jnp.where(is_small, grown, 0.0)
     series = jnp.zeros_like(logs)
     for power in reversed(range(2, 2 + _NUM_TERMS)):
-        series = series * small + (order ** (power - 1) - 1) / math.factorial(power)
-    other = jnp.where(is_small, 1.0, logs)
-    direct = jnp.expm1(order * other) - order * jnp.expm1(other)
-    return jnp.where(is_small, order * small * small * series, direct)
+        weight = -math.expm1((1 - power) * math.log(order))
+        series = series * small + weight / math.factorial(power)
+    direct = jnp.expm1(grown) - order * jnp.expm1(jnp.where(is_small, 1.0, logs))
+    return jnp.where(is_small, small * small * series, direct)

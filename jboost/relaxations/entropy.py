@@ -8,7 +8,7 @@ Scaled by nu, each density is a probability ("coin") c_i = nu d_i / p_i. The min
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
@@ -22,6 +22,7 @@ from jboost.relaxations.types import (
     Charge,
     lifted,
     number,
+    scale_in_units,
     shares,
 )
 
@@ -154,6 +155,14 @@ class BinaryEntropy(OnCurves):
             bounds.widely(bound)(self, prior, missing),
             jnp.where(self.is_feasible(), moved, jnp.inf),
         )
+
+    def in_units(self, unit: Array) -> Any:
+        """scale / unit in place of the scale."""
+        return dataclasses.replace(self, scale=scale_in_units(self.scale, unit))
+
+    def with_constraints_of(self, prior: Array, other: Any, its_prior: Array) -> tuple[Any, Array]:
+        """The caps are p_i / nu: the scale has no part in them."""
+        return dataclasses.replace(self, nu=other.nu), its_prior
 
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Whether the caps p_i / nu sum to one."""

@@ -1,8 +1,9 @@
 """The least value over the simplex, with the derivative of its minimiser (Danskin 1966).
 
 phi(margins) = min over d of <margins, d> + f(d) + strength * KL(d || prior). The derivative in the
-margins is the minimiser d* itself. The derivatives in the parameters of f, the strength and the
-prior are computed by the chain rule through d*, since these may also change the constraints on d*.
+margins is the minimiser d* itself. The derivatives in the strength, the parameters of f and the
+prior are those of the objective at d*. Parameters and shares that may change which d are allowed
+(`Relaxation.with_constraints_of`) add, by the chain rule, the change of d*.
 Second derivatives are those of d*.
 """
 
@@ -77,9 +78,10 @@ def _derivative(
     if _is_zero(moves):
         return value, tangent
 
-    def of_others(relaxation: Any, strength: Array | None, prior: Array) -> Array:
-        weights = minimiser(relaxation, margins, strength, prior, axis_name)
-        return objective(weights, relaxation, margins, strength, prior, axis_name)
+    def of_others(moving: Any, moving_strength: Array | None, moving_prior: Array) -> Array:
+        constrained = relaxation.with_constraints_of(prior, moving, moving_prior)
+        weights = minimiser(constrained[0], margins, strength, constrained[1], axis_name)
+        return objective(weights, moving, margins, moving_strength, moving_prior, axis_name)
 
     _, moved = jax.jvp(of_others, others, jax.tree.map(_instantiated, moves, is_leaf=_is_symbolic))
     return value, tangent + moved

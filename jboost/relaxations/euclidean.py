@@ -15,18 +15,19 @@ from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array
-from jboost.relaxations import bounds, curves, envelope, quadratic_charge, shortfalls
+from jboost.relaxations import bounds, envelope, quadratic_charge, shortfalls
 from jboost.relaxations.curves import Curve, OnCurves
 from jboost.relaxations.types import (
     Charge,
     Constraint,
-    is_positive,
+    Penalty,
     lifted,
     num_examples,
     number,
     relative,
     shares,
     times,
+    with_derivative_of,
 )
 
 
@@ -66,7 +67,7 @@ class EuclideanBall(OnCurves, Constraint):
         if axis_name is not None:
             return weights
         inside = self._moved_inside(weights, shares(prior, margins))
-        return curves.with_derivative_of(inside, weights)
+        return with_derivative_of(inside, weights)
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
@@ -167,7 +168,7 @@ class EuclideanBall(OnCurves, Constraint):
 
         radius, size = number(self.radius, prior), num_examples(prior, axis_name)
         found = bounds.widely(exact)(self.radius, size)
-        return curves.with_derivative_of(found, size * radius * radius - 1)
+        return with_derivative_of(found, size * radius * radius - 1)
 
     def _deviation(self, prior: Array) -> Array:
         """The root of the variance, or the nearest number whose square is positive and finite."""
@@ -192,7 +193,7 @@ class EuclideanBall(OnCurves, Constraint):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class EuclideanPenalty(OnCurves):
+class EuclideanPenalty(OnCurves, Penalty):
     """f(d) = scale * |d|_2."""
 
     smoothed_curve: ClassVar[Curve] = quadratic_charge.PENALTY
@@ -280,14 +281,6 @@ class EuclideanPenalty(OnCurves):
 
         value = bounds.widely(bound)(self, example_weights, prior, guess)
         return Charge(value, jnp.zeros_like(value))
-
-    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """Always."""
-        return jnp.ones((), bool)
-
-    def is_valid(self) -> Array:
-        """Whether the scale is positive and finite."""
-        return is_positive(self.scale)
 
 
 # --- norms ----------------------------------------------------------------------------------------

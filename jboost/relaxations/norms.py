@@ -5,6 +5,11 @@ With unequal shares the norms are those of the density d_i / (m p_i) under the m
 that an example of weight two counts like two examples. The norm of order 1 is sum d_i, that of
 order q is (sum m p_i (d_i / (m p_i))^q)^(1 / q), and that of order infinity is the largest
 d_i / (m p_i). This module has orders 1 and infinity; 2 is in `euclidean`, others in `power_norms`.
+
+Order 2 has classes of its own, `EuclideanBall` and `EuclideanPenalty`, though `NormBall` would take
+it: squares need no powers and logarithms, the threshold has a closed form for given active
+examples, and where all are active the minimiser is linear in the margins and needs no search. The
+searches run in the caller's precision, not in 64 bits. `ChiSquareBall` is a Euclidean ball as well.
 """
 
 from __future__ import annotations
@@ -29,8 +34,8 @@ from jboost.relaxations.power_norms import NormBall, NormPenalty
 from jboost.relaxations.types import (
     Charge,
     Constraint,
+    Penalty,
     SoftmaxArgmin,
-    is_positive,
     lifted,
     num_examples,
     number,
@@ -40,12 +45,17 @@ from jboost.relaxations.types import (
 )
 from jboost.relaxations.water import water_level
 
+# The relative difference of a norm of this order from that of order infinity is at most the log of
+# the reciprocal of the least normal share, 709, over the order.
+_LARGEST_ORDER = 1e20
+
 
 def norm_ball(order: float, radius: ArrayLike) -> Any:
     """The relaxation that keeps the example weights in a norm ball: f is 0 inside and inf outside.
 
     Args:
-      order: a number from 1 to infinity; static. A new order is a new compilation.
+      order: a number from 1 to infinity; static. A new order is a new compilation. From 1e20 on it
+        counts as infinity, as the norms differ by less than rounding.
       radius: []; inf for no bound. With m examples the ball misses the simplex unless the radius is
         at least m ** (1 / order - 1): 1 for order 1, and 1 / m for order infinity.
 
@@ -81,7 +91,8 @@ def norm_penalty(order: float, scale: ArrayLike) -> Any:
     """The relaxation that charges a norm of the example weights: f(d) = scale * |d|.
 
     Args:
-      order: a number from 1 to infinity; static. A new order is a new compilation.
+      order: a number from 1 to infinity; static. A new order is a new compilation. From 1e20 on it
+        counts as infinity, as the norms differ by less than rounding.
       scale: [] positive.
 
     Returns:
@@ -108,14 +119,16 @@ def norm_penalty(order: float, scale: ArrayLike) -> Any:
 
 
 def _checked_order(order: Any) -> float:
-    """The order as a float. Raises ValueError unless it is a known number that is at least 1."""
+    """The order as a float, infinity for a very large one. Raises ValueError unless it is a known
+    number that is at least 1.
+    """
     is_number = isinstance(order, int | float | np.integer | np.floating)
     if not is_number or isinstance(order, bool) or not order >= 1:
         raise ValueError(
             f"order is {order!r}: expected a number from 1 to infinity, known while tracing; below"
             " 1 it is not a norm"
         )
-    return float(order)
+    return float(order) if order < _LARGEST_ORDER else math.inf
 
 
 @register
@@ -162,7 +175,7 @@ class AbsoluteBall(SoftmaxArgmin, Constraint):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class AbsolutePenalty(SoftmaxArgmin):
+class AbsolutePenalty(SoftmaxArgmin, Penalty):
     """f(d) = scale * sum d."""
 
     scale: Array  # []
@@ -202,18 +215,10 @@ class AbsolutePenalty(SoftmaxArgmin):
         )
         return Charge(value, jnp.zeros_like(value))
 
-    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """Always."""
-        return jnp.ones((), bool)
-
-    def is_valid(self) -> Array:
-        """Whether the scale is positive and finite."""
-        return is_positive(self.scale)
-
 
 @register
 @dataclasses.dataclass(frozen=True)
-class LargestPenalty(OnCurves):
+class LargestPenalty(OnCurves, Penalty):
     """f(d) = scale * max d_i / (m p_i)."""
 
     smoothed_curve: ClassVar[Curve] = water.CUT_SOFTMAX
@@ -310,11 +315,3 @@ class LargestPenalty(OnCurves):
 
         value = bounds.widely(bound)(self, example_weights, shares(prior, example_weights))
         return Charge(value, jnp.zeros_like(value))
-
-    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """Always."""
-        return jnp.ones((), bool)
-
-    def is_valid(self) -> Array:
-        """Whether the scale is positive and finite."""
-        return is_positive(self.scale)

@@ -1,28 +1,31 @@
 """Minimisers for norms of any order q above 1, as balls and as penalties.
 
 Let s = q / (q - 1) be the dual order, x_i = d_i / p_i the densities, and kappa the multiplier of
-x_i^(q - 1). The smoothed minimiser satisfies kappa x_i^(q - 1) + log x_i = level - margin_i /
-strength. With the Wright omega function, omega + log omega = t, it is
-x_i proportional to omega(t - (q - 1) margin_i / strength)^(1 / (q - 1)), which is the curve of
-`quadratic_charge` for q = 2. The exact minimiser is x_i proportional to
-[threshold - margin_i]_+^(s - 1).
+x_i^(q - 1). The smoothed minimiser satisfies kappa x_i^(q - 1) + log x_i = c - margin_i / strength
+for a constant c. For omega_i = (q - 1) kappa x_i^(q - 1) this is
+omega_i + log omega_i = level - (q - 1) margin_i / strength, with
+level = (q - 1) c + log((q - 1) kappa). The Wright omega function solves it, and x_i is proportional
+to omega_i^(1 / (q - 1)). For q = 2 this is the curve of `quadratic_charge`. The exact minimiser is
+x_i proportional to [threshold - margin_i]_+^(s - 1).
 
 Searches run in 64 bits. A curve is traced in the precision of the caller, and differentiable there.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.roots import bracketed_root, newton
 from jboost.base.types import Array
-from jboost.relaxations import bounds
+from jboost.relaxations import ball_derivatives, bounds
+from jboost.relaxations.ball_derivatives import Ball, InBall
 from jboost.relaxations.curves import Curve, Point, Problem
 from jboost.relaxations.densities import log_mean, log_norm
 from jboost.relaxations.quadratic_charge import level_of_omega, wright_omega
@@ -42,7 +45,7 @@ class _Charged(NamedTuple):
 
 
 def _charged_at(level: Array, ground: Array, order: float) -> _Charged:
-    """The point at t = `level` [], for reduced margins (q - 1) * above / strength [m]."""
+    """The point at a level [], for reduced margins (q - 1) * above / strength [m]."""
     omegas, largest = wright_omega(level - ground), wright_omega(level)
     is_small, power = largest < 1, 1 / (order - 1)
     by_difference = -(ground + (omegas - largest)) * power
@@ -81,7 +84,7 @@ def _wide(find: Any, problem: Problem) -> Array:
 
 
 def _find_charge(problem: Problem) -> Array:
-    """log(1 + omega(t)) at the solution t; 0 if the softmax is in the ball. In 64 bits."""
+    """log(1 + omega(level)) at the solution; 0 if the softmax is in the ball. In 64 bits."""
     relaxation, _, _, prior, axis_name = problem
     order, ground = relaxation.order, _ground(problem)
     limit = jnp.maximum(relaxation.log_limit(prior, axis_name), jnp.finfo(ground.dtype).tiny)
@@ -125,17 +128,14 @@ def _at_charge(log_charge: Array, problem: Problem) -> Point:
     logs = jnp.where(is_charged, _charged_at(level, ground, relaxation.order).logs, softmax)
 
     def excess() -> Array:
-        value = _excess_of_norm(logs, relaxation, prior, axis_name)
+        """log log of the largest norm minus log log of the norm of the densities, []."""
+        limit = jnp.maximum(relaxation.log_limit(prior, axis_name), jnp.finfo(prior.dtype).tiny)
+        norm = log_norm(logs, relaxation.order, _shares(prior, axis_name), axis_name)
+        # the softmax of equal margins has the norm 0, and the square of its reciprocal is inf
+        value = jnp.log(limit) - jnp.log(jnp.where(is_charged, norm, 1.0))
         return jnp.where(is_charged, value, 0.0)
 
     return Point(prior * jnp.exp(logs), excess)
-
-
-def _excess_of_norm(logs: Array, relaxation: Any, prior: Array, axis_name: AxisName) -> Array:
-    """log log of the largest norm minus log log of the norm of the densities, []."""
-    limit = jnp.maximum(relaxation.log_limit(prior, axis_name), jnp.finfo(prior.dtype).tiny)
-    norm = log_norm(logs, relaxation.order, _shares(prior, axis_name), axis_name)
-    return jnp.log(limit) - jnp.log(norm)
 
 
 SMOOTHED_BALL = Curve(lambda problem: _wide(_find_charge, problem), _at_charge)
@@ -260,15 +260,16 @@ def _find_reach(problem: Problem) -> Array:
     return ball_reach(limit, above, relaxation.order, prior, axis_name)
 
 
-def _at_reach(reach: Array, problem: Problem) -> Point:
-    """The point of the curve. For large orders a margin near the threshold has a weight that
-    changes much within the rounding of the threshold. Two points next to it are mixed, so that
-    their mean has the norm that is allowed.
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
+def in_ball(relaxation: Any, margins: Array, prior: Array, axis_name: AxisName) -> InBall:
+    """The exact minimiser. For large orders a margin near the threshold has a weight that changes
+    much within the rounding of the threshold. Two points next to it are mixed, so that their mean
+    has the norm that is allowed.
     """
-    relaxation, margins, _, prior, axis_name = problem
     order, eps = relaxation.order, jnp.finfo(margins.dtype).eps
-    _, above = relative(margins, prior, axis_name)
-    shares = _shares(prior, axis_name)
+    problem = Problem(relaxation, margins, jnp.zeros((), margins.dtype), prior, axis_name)
+    reach = _wide(_find_reach, problem)
+    limit, above, shares = _ball(relaxation, margins, prior, axis_name)
 
     def at(reach: Array) -> tuple[Array, Array]:
         logs = logs_below(reach, above, order)
@@ -276,19 +277,26 @@ def _at_reach(reach: Array, problem: Problem) -> Point:
         return jnp.exp(logs - mean), log_norm(logs, order, shares, axis_name)
 
     (steep, most), (flat, less) = at(reach * (1 - 2 * eps)), at(reach * (1 + 2 * eps))
-    limit = relaxation.log_limit(prior, axis_name)
     excess_of_steep = jnp.expm1(jnp.minimum(most - limit, 1.0))
     share = numerics.safe_divide(excess_of_steep, excess_of_steep - jnp.expm1(less - limit))
-    share = lax.stop_gradient(jnp.clip(share, 0.0, 1.0))
-
-    def excess() -> Array:
-        value = _excess_of_norm(logs_below(reach, above, order), relaxation, prior, axis_name)
-        return jnp.where(reach > 0, value, 0.0)
-
-    return Point(prior * (steep + share * (flat - steep)), excess)
+    return InBall(steep + jnp.clip(share, 0.0, 1.0) * (flat - steep), reach)
 
 
-EXACT_BALL = Curve(lambda problem: _wide(_find_reach, problem), _at_reach)
+@in_ball.defjvp
+def _moved_in_ball(
+    axis_name: AxisName, primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[InBall, InBall]:
+    point = in_ball(*primals, axis_name)
+    ball, moves = jax.jvp(lambda *given: _ball(*given, axis_name), primals, tangents)
+    moved = ball_derivatives.tangent(point, ball, moves, primals[0].order, axis_name)
+    return point, moved
+
+
+def _ball(relaxation: Any, margins: Array, prior: Array, axis_name: AxisName) -> Ball:
+    _, above = relative(margins, prior, axis_name)
+    limit = relaxation.log_limit(prior, axis_name)
+    limit = jnp.maximum(limit, jnp.finfo(margins.dtype).tiny)
+    return Ball(limit, above, _shares(prior, axis_name))
 
 
 def penalty_reach(

@@ -21,13 +21,14 @@ from jboost.relaxations.curves import Curve, OnCurves
 from jboost.relaxations.types import (
     Charge,
     Constraint,
-    is_positive,
+    Penalty,
     lifted,
     num_examples,
     number,
     relative,
     shares,
     times,
+    with_derivative_of,
 )
 
 
@@ -37,7 +38,6 @@ class NormBall(OnCurves, Constraint):
     """f is 0 where |d|_q <= radius, else inf."""
 
     smoothed_curve: ClassVar[Curve] = power_curves.SMOOTHED_BALL
-    exact_curve: ClassVar[Curve] = power_curves.EXACT_BALL
 
     radius: Array  # []
     order: float = dataclasses.field(metadata={"static": True})
@@ -54,6 +54,14 @@ class NormBall(OnCurves, Constraint):
         return times(
             number(self.radius, shortfalls), _norm_of_shortfalls(shortfalls, self.order, prior)
         )
+
+    def argmin(
+        self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None
+    ) -> Array:
+        """The d [m] of least <margins, d> in the ball."""
+        prior = shares(prior, margins, axis_name)
+        densities = power_curves.in_ball(self, margins, prior, axis_name).densities
+        return curves.normalised(prior * densities, axis_name)
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
@@ -133,7 +141,7 @@ class NormBall(OnCurves, Constraint):
         size = num_examples(prior, axis_name)
         found = bounds.widely(exact)(self.radius, size)
         source = jnp.log(number(self.radius, prior)) + jnp.log(size) * (1 - 1 / self.order)
-        return curves.with_derivative_of(found, source)
+        return with_derivative_of(found, source)
 
     def log_error(self, prior: Array) -> Array:
         """A bound on the rounding error of `log_limit` in 64 bits, []."""
@@ -143,7 +151,7 @@ class NormBall(OnCurves, Constraint):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class NormPenalty(OnCurves):
+class NormPenalty(OnCurves, Penalty):
     """f(d) = scale * |d|_q."""
 
     smoothed_curve: ClassVar[Curve] = power_curves.SMOOTHED_PENALTY
@@ -210,14 +218,6 @@ class NormPenalty(OnCurves):
 
         value = bounds.widely(bound)(self, example_weights, prior)
         return Charge(value, jnp.zeros_like(value))
-
-    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """Always."""
-        return jnp.ones((), bool)
-
-    def is_valid(self) -> Array:
-        """Whether the scale is positive and finite."""
-        return is_positive(self.scale)
 
     def log_size(self, prior: Array, axis_name: AxisName = None) -> Array:
         """log m / s, []."""

@@ -1,12 +1,12 @@
 """Smoothed minimisers for quadratic f. They lie on a curve that the Wright omega function defines.
 
 Let kappa be the multiplier of the squared densities x_i = d_i / p_i. The optimality conditions are
-kappa x_i + log x_i = level - margin_i / strength. The Wright omega function solves
-omega + log omega = t, so that kappa x_i = omega(s - margin_i / strength) for some number s, and d
-is proportional to p_i omega(s - margin_i / strength). For a ball, s is the number at which the norm
-is the radius. For the norm as a penalty, it is where m kappa |d|_2 = scale / strength. For a known
-kappa, it is where the densities have mean 1. As s decreases, omega approaches exp, and d approaches
-the softmax.
+kappa x_i + log x_i = c - margin_i / strength for a constant c. For omega_i = kappa x_i this is
+omega_i + log omega_i = level - margin_i / strength, with level = c + log kappa. The Wright omega
+function solves it, and d is proportional to p_i omega(level - margin_i / strength). For a ball, the
+level is the number at which the norm is the radius. For the norm as a penalty, it is where
+m kappa |d|_2 = scale / strength. For a known kappa, it is where the densities have mean 1. As the
+level decreases, omega approaches exp, and d approaches the softmax.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from jboost.relaxations.types import (
 class _Charged(NamedTuple):
     """One point of the curve."""
 
-    weights: Array  # [m] omega(s - margin_i / strength) over a unit that keeps them in range
-    omega: Array  # [m] omega(s - margin_i / strength), 0 where that underflows
+    weights: Array  # [m] omega(level - margin_i / strength) over a unit that keeps them in range
+    omega: Array  # [m] omega(level - margin_i / strength), 0 where that underflows
     log_unit: Array  # [] the logarithm of the unit
 
 
@@ -53,7 +53,7 @@ def _charged_at(level: Array, above: Array) -> _Charged:
 
 
 def level_of_omega(omega: Array) -> Array:
-    """The t [] at which the Wright omega function has the value `omega`."""
+    """The level [] at which the Wright omega function has the value `omega`."""
     return omega + jnp.log(jnp.maximum(omega, jnp.finfo(omega.dtype).tiny))
 
 
@@ -90,7 +90,7 @@ def _spread(charged: _Charged, prior: Array, axis_name: AxisName) -> tuple[Array
 
 
 def _find_charge(problem: Problem) -> Array:
-    """log(1 + omega(s)) at the solution s; 0 if the softmax is in the ball."""
+    """log(1 + omega(level)) at the solution; 0 if the softmax is in the ball."""
     relaxation, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     above = above / strength
@@ -106,7 +106,7 @@ def _find_charge(problem: Problem) -> Array:
         moments = named_axis.total(moment, axis_name)
         dampings = named_axis.total(prior * (spread + 1) * damping, axis_name)
         slope = 2 * (named_axis.total(moment * damping, axis_name) - moments * dampings)
-        growth = jnp.exp(log_charge) * (1 + 1 / jnp.expm1(log_charge))  # of s
+        growth = jnp.exp(log_charge) * (1 + 1 / jnp.expm1(log_charge))  # of the level
         value = jnp.log(target) - jnp.log(variance)
         return value, newton(log_charge, value, -slope / variance * growth)
 
@@ -129,6 +129,8 @@ def _at_charge(log_charge: Array, problem: Problem) -> Point:
         eps = jnp.finfo(margins.dtype).eps
         target = jnp.maximum(relaxation.variance(prior, axis_name), eps * eps)
         _, variance = _spread(charged, prior, axis_name)
+        # the softmax of equal margins has no variance, and the square of its reciprocal is inf
+        variance = jnp.where(is_charged, variance, 1.0)
         return jnp.where(is_charged, jnp.log(target) - jnp.log(variance), 0.0)
 
     return Point(prior * jnp.where(is_charged, charged.weights, jnp.exp(-above)), excess)
@@ -194,8 +196,8 @@ PENALTY = Curve(_find_charged_level, _at_charged_level)
 
 
 def _find_density_level(problem: Problem) -> Array:
-    """s at which omega(s - margin_i / strength) / kappa has mean 1 under the prior, for a known
-    multiplier kappa.
+    """The level at which omega(level - margin_i / strength) / kappa has mean 1 under the prior, for
+    a known multiplier kappa.
     """
     relaxation, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)

@@ -24,7 +24,7 @@ from jboost.relaxations.curves import Curve, OnCurves
 from jboost.relaxations.types import (
     Charge,
     Constraint,
-    Relaxation,
+    Penalty,
     is_positive,
     lifted,
     number,
@@ -104,10 +104,6 @@ class KLBall(OnCurves, Constraint):
         moved = bounds.widely(move)(self, example_weights, entropy, prior)
         return Charge(jnp.zeros_like(moved), moved)
 
-    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """Always: the prior is in the ball."""
-        return jnp.ones((), bool)
-
     def is_valid(self) -> Array:
         """Whether the radius is positive and finite."""
         return is_positive(self.radius)
@@ -115,7 +111,7 @@ class KLBall(OnCurves, Constraint):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class KLPenalty(Relaxation):
+class KLPenalty(Penalty):
     """f(d) = scale * KL(d || p)."""
 
     scale: Array  # []
@@ -178,14 +174,6 @@ class KLPenalty(Relaxation):
 
         value = bounds.widely(product)(self.scale, entropy)
         return Charge(value, jnp.zeros_like(value))
-
-    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """Always."""
-        return jnp.ones((), bool)
-
-    def is_valid(self) -> Array:
-        """Whether the scale is positive and finite."""
-        return is_positive(self.scale)
 
 
 def kl_ball(radius: ArrayLike) -> KLBall:

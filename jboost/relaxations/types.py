@@ -13,8 +13,10 @@ the measure m p_i, and entropies are relative to p.
 from __future__ import annotations
 
 import abc
+import dataclasses
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -105,6 +107,21 @@ class Relaxation(Protocol, abc.ABC):
         """
         return self.lower_bound(margins, prior)
 
+    def in_units(self, unit: Array) -> Any:
+        """The relaxation f / unit, for margins that are divided by `unit` []; None if it is not
+        known, as by default. Then margins are taken as they are.
+        """
+        return None
+
+    def with_constraints_of(self, prior: Array, other: Any, its_prior: Array) -> tuple[Any, Array]:
+        """f and a prior: the numbers that decide which d are allowed are those of `other` and
+        `its_prior`, and the rest are those of f and `prior`. By default all are those of the other.
+
+        Where the rest changes, the derivative of a minimum is that of f at the minimiser (Danskin
+        1966). Where constraints change, the minimiser's own change counts as well.
+        """
+        return other, its_prior
+
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Whether any distribution is allowed, [] bool; by default always."""
         return jnp.ones((), bool)
@@ -194,6 +211,26 @@ def least_margins(margins: Array, prior: Array, axis_name: AxisName = None) -> A
     return weights / named_axis.total(weights, axis_name)
 
 
+@jax.custom_jvp
+def with_derivative_of(value: Array, source: Array) -> Array:
+    """`value`, with the derivative of `source`, which differs from it by rounding only."""
+    return value
+
+
+@with_derivative_of.defjvp
+def _of_source(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    return with_derivative_of(*primals), tangents[1]
+
+
+def scale_in_units(scale: Array, unit: Array) -> Array:
+    """scale / unit, []. One that is lost in the rounding of the margins is raised to a number that
+    divides them; its derivative is that of the quotient.
+    """
+    scale = jnp.asarray(scale, unit.dtype) / unit
+    least = jnp.where(unit > 1, jnp.finfo(unit.dtype).eps ** 2, 0.0)
+    return with_derivative_of(jnp.maximum(scale, least), scale)
+
+
 class SoftmaxArgmin(Relaxation):
     """A relaxation that is constant on the simplex, so that its smoothed minimiser is a softmax."""
 
@@ -223,3 +260,27 @@ class Constraint(Relaxation):
     ) -> Array:
         """0."""
         return jnp.zeros((), example_weights.dtype)
+
+    def in_units(self, unit: Array) -> Any:
+        """As it is."""
+        return self
+
+
+class Penalty(Relaxation):
+    """`scale` times a convex function of d that is finite on the simplex. The subclass is a
+    dataclass with this field, and no other in units of the margin.
+    """
+
+    scale: Array  # []
+
+    def in_units(self, unit: Array) -> Any:
+        """scale / unit in place of the scale."""
+        return dataclasses.replace(self, scale=scale_in_units(self.scale, unit))
+
+    def with_constraints_of(self, prior: Array, other: Any, its_prior: Array) -> tuple[Any, Array]:
+        """f itself: there are no constraints."""
+        return self, prior
+
+    def is_valid(self) -> Array:
+        """Whether the scale is positive and finite."""
+        return is_positive(self.scale)
