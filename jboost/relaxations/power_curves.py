@@ -287,7 +287,11 @@ def _moved_in_ball(
     axis_name: AxisName, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[InBall, InBall]:
     point = in_ball(*primals, axis_name)
-    ball, moves = jax.jvp(lambda *given: _ball(*given, axis_name), primals, tangents)
+
+    def ball_of(relaxation: Any, margins: Array, prior: Array) -> Ball:
+        return _ball(relaxation, margins, prior, axis_name)
+
+    ball, moves = jax.jvp(ball_of, primals, tangents)
     moved = ball_derivatives.tangent(point, ball, moves, primals[0].order, axis_name)
     return point, moved
 

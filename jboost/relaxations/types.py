@@ -266,6 +266,7 @@ class Constraint(Relaxation):
         return self
 
 
+@dataclasses.dataclass(frozen=True)
 class Penalty(Relaxation):
     """`scale` times a convex function of d that is finite on the simplex. The subclass is a
     dataclass with this field, and no other in units of the margin.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jboost import relaxations
-from marks import slow_but
+from marks import slow, slow_but
 
 STEP = Decimal("1e-16")
 
@@ -88,7 +88,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", slow_but(CASES, "order 10"))
-@pytest.mark.parametrize("is_wide", [False, True], ids=["float32", "float64"])
+@pytest.mark.parametrize("is_wide", [False, slow(True)], ids=["float32", "float64"])
 def test_derivatives_in_norm_balls_are_those_of_differences(name, is_wide):
     margins, prior, share, order, move = CASES[name]
     with jax.enable_x64(is_wide):
