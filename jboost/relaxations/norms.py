@@ -250,6 +250,12 @@ class LargestPenalty(OnCurves, Penalty):
         largest = named_axis.largest(density, prior > 0, axis_name)
         return number(self.scale, example_weights) * largest / num_examples(prior, axis_name)
 
+    def with_constraints_of(self, prior: Array, other: Any, its_prior: Array) -> tuple[Any, Array]:
+        """The prior is that of the other: f has a kink where several densities are the largest, and
+        the kink moves with the prior as a constraint does.
+        """
+        return self, its_prior
+
     def bound_at_saddle(self, margins: Array, example_weights: Array, prior: Array) -> Array:
         """`lower_bound` [] as the Lagrangian at given example weights, which must be minimisers.
 
