@@ -15,7 +15,7 @@ import jboost
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.data import merging
-from jboost.l0.large import fit, greedy, master, patterns, relax, run, sizes, table
+from jboost.l0.large import fit, greedy, master, patterns, relax, run, sizes, table, votes
 from jboost.monomials import products
 
 KAPPA = 0.4
@@ -459,6 +459,22 @@ def test_fit_large_stops_at_the_time_limit_and_when_the_watcher_says_so() -> Non
     limited = fit.fit_large(data, learner, margin=0.1, tolerance=0.0, time_limit=0.0)
     assert int(limited.status) == Status.TIME_LIMIT
     assert int(limited.num_rounds) == 0
+    assert limited.certificate.integer_upper_bound < np.inf
+    assert limited.certificate.lower_bound == 0
+
+
+def test_fit_large_starts_nothing_after_the_time_limit(monkeypatch) -> None:
+    """Neither a compilation nor a relaxation: both would run past the limit."""
+
+    def fail(*arguments, **options):
+        raise AssertionError("started after the time limit")
+
+    for owner, name in ((relax, "warm_up"), (relax, "begin"), (votes, "warm_up")):
+        monkeypatch.setattr(owner, name, fail)
+    data = make(*random_table(5, num_rows=200, num_bits=4))
+    learner = jboost.learners.monomials(2, kappa=0.1)
+    limited = fit.fit_large(data, learner, margin=0.1, time_limit=0.0)
+    assert int(limited.status) == Status.TIME_LIMIT
     assert limited.certificate.integer_upper_bound < np.inf
 
 

@@ -218,13 +218,12 @@ def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, sta
         jnp.asarray(vote.constants[0] - vote.constants[1], dtype),
         jnp.asarray(vote.num_rules, jnp.int32),
     )
-    first, second = run.first, run.second
-    assert first is not None
-    proven = _proof(first.proven, rows, num_rows)
+    first, second = run.first, run.second  # None if the fit ended before
+    proven = _proof(None if first is None else first.proven, rows, num_rows)
     integer_lower = 0.0 if second is None else second.lower_bound
     upper = np.asarray(run.upper_bound)
     certificate = LargeCertificate(
-        np.asarray(first.lower_bound),
+        np.asarray(0.0 if first is None else first.lower_bound),
         upper,
         upper,
         proven.example_weights,

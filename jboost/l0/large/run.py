@@ -140,9 +140,10 @@ class Run:
 
     def begin_compiling(self, threads: futures.Executor, max_columns: int) -> None:
         """Starts to compile the master and the search for votes, if their sizes are known before
-        the first vote is found.
+        the first vote is found. After the time limit it starts nothing, because a compilation
+        cannot be interrupted.
         """
-        if self.max_rounds == 0:
+        if self.max_rounds == 0 or not self.goes_on:
             return
         is_double = bool(jax.config.read("jax_enable_x64"))
         stage = proof.first_rows(self.table, sizes.stages(len(self.table.labels))[0])
@@ -249,6 +250,8 @@ class Run:
         status = Status.TIME_LIMIT if not self.is_integer else Status.OPTIMAL
         tables = self.tables()
         for stage in [] if self.is_integer else range(self.stage, len(tables)):
+            if not self.goes_on:
+                return Status.TIME_LIMIT
             relaxation = self._begin_stage(stage, tables[stage], max_columns)
             status = self._rounds(relaxation, "relaxation")
             self._prove_of_votes(relaxation)
