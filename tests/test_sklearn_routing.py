@@ -160,6 +160,14 @@ def calls(monkeypatch):
     monkeypatch.setattr(js.OptimalVoteClassifier, "_vote", vote)
 
 
+def solve_by_ones(self, margins, weights):
+    """A vote of 1 for each member, in place of `MarginThinner._solve`."""
+    ones = np.ones(margins.shape[1])
+    return types.SimpleNamespace(
+        coefficients=ones, lower_bound=0, upper_bound=0, example_weights=weights, status=0
+    )
+
+
 def test_optimal_vote_routes_weights_to_those_that_request_them_and_groups_to_cv(calls):
     pairs = [
         ("asks", Recorder().set_fit_request(sample_weight=True)),
@@ -195,6 +203,16 @@ def test_optimal_vote_in_a_search_gets_its_own_weights(calls):
         assert weights == WEIGHTS[indices].tolist()
 
 
+def test_estimators_that_fit_others_need_no_metadata(calls, monkeypatch):
+    model = js.OptimalVoteClassifier([("one", Recorder())], cv=3, calibration=None).fit(X, Y)
+    assert [weights for _, weights in Recorder.calls] == [None] * 4
+    assert model.predict(X[:1]).shape == (1,)
+    monkeypatch.setattr(js.MarginThinner, "_solve", solve_by_ones)
+    forest = RandomForestClassifier(3, max_depth=1, random_state=0)
+    thin = js.MarginThinner(forest, calibration=None, random_state=0).fit(X, Y)
+    assert thin.predict(X).shape == Y.shape
+
+
 def test_without_routing_weights_go_to_all_classifiers(calls):
     with sklearn.config_context(enable_metadata_routing=False):
         pairs = [("one", Recorder()), ("two", Other())]
@@ -213,14 +231,8 @@ def test_margin_thinner_routes_weights_to_an_ensemble_that_it_fits(asks, monkeyp
         seen.append((X[:, 0].astype(int), sample_weight))
         return fit(self, X, y)
 
-    def solve(self, margins, weights):
-        ones = np.ones(margins.shape[1])
-        return types.SimpleNamespace(
-            coefficients=ones, lower_bound=0, upper_bound=0, example_weights=weights, status=0
-        )
-
     monkeypatch.setattr(RandomForestClassifier, "fit", record)
-    monkeypatch.setattr(js.MarginThinner, "_solve", solve)
+    monkeypatch.setattr(js.MarginThinner, "_solve", solve_by_ones)
     inner = RandomForestClassifier(3, max_depth=1, random_state=0)
     inner.set_fit_request(sample_weight=asks)
     model = js.MarginThinner(inner, calibration=None, random_state=0)

@@ -40,7 +40,8 @@ def arguments_of_fit(
 ) -> dict[str, dict[str, Any]]:
     """The keywords of `fit` of each estimator by its name, and those of `split` under SPLITTER.
 
-    With metadata routing they are what the estimators and the splitter request. Without it the
+    With metadata routing they are what the estimators and the splitter request of `sample_weight`
+    and `groups`; other metadata, and other names for these two, are not passed on. Without it the
     weights go to all estimators, and the groups to the splitter.
 
     Raises:
@@ -49,8 +50,10 @@ def arguments_of_fit(
     if get_config()["enable_metadata_routing"]:
         given = {"sample_weight": sample_weight, "groups": groups}
         given = {name: values for name, values in given.items() if values is not None}
+        if not given:  # `process_routing` then returns no mapping
+            return {name: {} for name in (*estimators, SPLITTER)}
         routed = process_routing(owner, "fit", **given)
-        found = {name: dict(routed[name]["fit"]) for name in estimators if name in routed}
+        found = {name: dict(routed[name]["fit"]) for name in estimators}
         return found | {SPLITTER: dict(routed[SPLITTER]["split"]) if SPLITTER in routed else {}}
     for estimator in estimators.values():
         if sample_weight is not None and not has_fit_parameter(estimator, "sample_weight"):
