@@ -1015,6 +1015,7 @@ def verify_ensemble(
     *,
     nu: Any = None,
     cap: Any = None,
+    votes: Any = None,
     weights: Any = None,
     mask: Any = None,
     max_nodes: int | None = None,
@@ -1023,6 +1024,9 @@ def verify_ensemble(
     bound from the votes of an ensemble, the upper bound from its example weights (Shalev-Shwartz
     and Singer 2008, Theorem 7 and Section 4.1).
 
+    Fits of other boosters, with other relaxations or costs of votes, or of other learners are not
+    valid, and the reason says that they have no certificate that can be checked.
+
     Args:
       result: the fit of `jboost.lpboost.fit` or `jboost.relaxed_margin.fit`; or a record with the
         fields ensemble, example_weights [m], lower_bound [], upper_bound [] and status [], as
@@ -1030,6 +1034,8 @@ def verify_ensemble(
         `monomials`.
       features: [m, n], NaN where unknown; labels: [m].
       relaxation, nu, cap: of the fit, as for `verify_soft_margin`; all None for the hard margin.
+      votes: the costs of votes of `jboost.relaxed_margin.fit`, which the fit does not hold; None
+        for |w|_1 <= 1.
       weights, mask: [m] as in the data set of the fit.
       max_nodes: the most nodes of the search for monomials; None for 100,000.
 
@@ -1054,14 +1060,14 @@ def verify_ensemble(
     >>> verify_ensemble(fit, [[0.0], [1.0]], [-1, 1])[:3]
     (True, Fraction(1, 1), Fraction(1, 1))
     """
-    ensemble, learner = result.ensemble, getattr(result.ensemble, "learner", None)
-    claims = result if hasattr(result, "example_weights") else getattr(result, "certificate", None)
-    votes = _read(ensemble, "votes")
-    table = _held("features", features, votes, 2)
-    examples = _read_examples(len(table), labels, weights, mask, votes)
+    _check_ensemble(result, relaxation, votes)
+    claims, limit = _claims_of_ensemble(result), max_nodes or _MOST_NODES
+    ensemble, like = result.ensemble, _read(result.ensemble, "votes")
+    table = _held("features", features, like, 2)
+    examples = _read_examples(len(table), labels, weights, mask, like)
     if not examples.kept.any():
         raise ValueError("weights and mask leave no example: expected one at least")
-    caps = _caps(relaxation, nu, cap, examples, votes)
+    caps = _caps(relaxation, nu, cap, examples, like)
     caps = caps * max(Fraction(1), 1 / sum(caps))
     table = table[examples.kept]
     margins, coefficients = _margins_of_ensemble(ensemble, table, examples.labels)
@@ -1070,10 +1076,64 @@ def verify_ensemble(
     claimed = _read_number(claims, "lower_bound"), _read_number(claims, "upper_bound")
     _read_status(result)
     signed = _allowed_weights(given, caps) * examples.labels
-    upper, flaw = _largest_edge_of(learner, table, signed, claimed[1], max_nodes or _MOST_NODES)
-    faults = [flaw] if flaw and claimed[1] < upper else []
+    upper, is_complete = _largest_edge_of(ensemble.learner, table, signed, claimed[1], limit)
+    faults = []
+    if not is_complete and claimed[1] < upper:
+        faults.append(f"the upper bound is not proven within {limit} nodes: raise max_nodes")
     note = f"the largest soft margin lies between {_text(lower)} and {_text(upper)}"
     return _conclude(claimed, (lower, upper), faults, note)
+
+
+_BOUNDS_OF_MARGINS = {"lower_bound", "upper_bound", "seen_upper_bound", "example_weights"}
+_TRACE_OF_MARGINS = {"edges", "lower_bounds", "upper_bounds", "seen_upper_bounds"}
+_FIELDS_OF_FIT = {"ensemble", "certificate", "trace", "num_rounds", "status", "type_name"}
+_MOST_VOTES = 1 + Fraction(1, 2**10)  # in size, of the unit ball up to the rounding of many votes
+
+
+def _names_of(record: Any) -> set[str]:
+    """The names of the fields of a NamedTuple, of a record that was read, or of an object."""
+    fields: Any = getattr(record, "_fields", None) or getattr(record, "__dict__", ())
+    return set(fields)
+
+
+def _claims_of_ensemble(result: Any) -> Any:
+    """The record with the bounds of a fit: its certificate, or the record itself."""
+    return result if hasattr(result, "example_weights") else getattr(result, "certificate", None)
+
+
+def _flaw_of_ensemble(result: Any) -> str:
+    """Why a result with an ensemble holds no bounds on a soft margin; "" where it does."""
+    claims, trace = _claims_of_ensemble(result), getattr(result, "trace", None)
+    if claims is result:
+        is_known = _names_of(claims) <= _BOUNDS_OF_MARGINS | _FIELDS_OF_FIT
+    else:
+        is_known = _names_of(claims) - {"type_name"} == _BOUNDS_OF_MARGINS
+    if trace is not None:
+        is_known = is_known and _names_of(trace) - {"type_name"} == _TRACE_OF_MARGINS
+    learner = getattr(result.ensemble, "learner", None)
+    is_monomials = isinstance(getattr(learner, "max_order", ""), int | None)
+    is_monomials = is_monomials and not hasattr(learner, "positive")  # those of SLIPPER
+    if not is_known:
+        return "it has no bounds on a soft margin"
+    if not hasattr(learner, "abstain") and not is_monomials:
+        return "the ensemble is not of stumps or monomials"
+    return ""
+
+
+def _check_ensemble(result: Any, relaxation: Any, votes: Any) -> None:
+    """Raises `_RefutedError` unless the result holds bounds on a soft margin of votes in the unit
+    ball of the l1 norm.
+    """
+    flaw = _flaw_of_ensemble(result)
+    for what, names in ((relaxation, ("HardMargin", "SoftMargin")), (votes, ("UnitBall",))):
+        if what is not None and type(what).__name__ not in names:
+            flaw = flaw or f"bounds with a {type(what).__name__} are not checked"
+    if not flaw:
+        size = _total(abs(_read(result.ensemble, "votes").reshape(-1, 2)[:, 0].astype(float)))
+        if size > _MOST_VOTES:
+            flaw = f"the sizes of its votes sum to {_text(size)}: expected at most 1"
+    if flaw:
+        raise _RefutedError(_what_is_missing(result, flaw))
 
 
 def _margins_of_ensemble(
@@ -1084,33 +1144,69 @@ def _margins_of_ensemble(
     if votes.ndim != 2 or votes.shape[1] != 2 or (votes[:, 0] != votes[:, 1]).any():
         raise _RefutedError("votes differ for the two outputs of a hypothesis: no soft margin")
     used = np.flatnonzero(votes[:, 0])
-    outputs = _outputs_of(getattr(ensemble, "hypotheses", None), table, used)
+    outputs = _outputs_of(ensemble, table, used)
     constant = float(_read(ensemble, "constant", ()))
     outputs = np.concatenate([outputs, np.ones((len(table), 1))], axis=1)
     return outputs * labels[:, None], _fractions([*votes[used, 0].tolist(), constant])
 
 
-def _outputs_of(hypotheses: Any, table: np.ndarray, used: np.ndarray) -> np.ndarray:
-    """The outputs [k, T] of the stumps or monomials in these slots."""
-    if hasattr(hypotheses, "threshold"):
-        fields = (_read(hypotheses, name) for name in ("feature", "left", "right"))
-        feature, left, right = (array[used] for array in fields)
-        threshold = _read(hypotheses, "threshold", is_finite=False)[used]
-        if not ((feature >= 0) & (feature < table.shape[1])).all():
-            raise _RefutedError(f"a stump reads a feature that is not among {table.shape[1]}")
-        values = table[:, feature.astype(int)]
-        known = np.where(values > threshold, right, left)
-        return np.where(np.isnan(values) & (left != right), 0.0, known)
-    literals = _read(hypotheses, "literals")[used]
+def _outputs_of(ensemble: Any, table: np.ndarray, used: np.ndarray) -> np.ndarray:
+    """The outputs [k, T] of the stumps or monomials in these slots. Raises `_RefutedError` where
+    one is not a hypothesis of the learner.
+    """
+    hypotheses, learner = getattr(ensemble, "hypotheses", None), ensemble.learner
+    if hasattr(hypotheses, "threshold") and hasattr(learner, "abstain"):
+        return _outputs_of_stumps(hypotheses, table, used, bool(learner.abstain))
+    literals = _read_integers_of_slots(hypotheses, "literals", used)
+    signs = _read_integers_of_slots(hypotheses, "sign", used)
     if literals.shape[1:] != table.shape[1:]:
         raise _RefutedError(f"literals has shape {list(literals.shape)}: not of these features")
+    if hasattr(learner, "abstain"):
+        raise _RefutedError("the hypotheses are monomials, and the learner is one of stumps")
+    most = table.shape[1] if learner.max_order is None else learner.max_order
+    sizes = abs(literals)
+    if (sizes > 1).any() or (sizes.sum(axis=1) > most).any() or (abs(signs) != 1).any():
+        raise _RefutedError(f"a monomial is not one of at most {most} literals and a sign")
     holds = (literals[None] == 0) | (table[:, None] == (literals[None] > 0))
-    return holds.all(axis=2) * _read(hypotheses, "sign")[used].astype(float)
+    return holds.all(axis=2) * signs.astype(float)
+
+
+def _read_integers_of_slots(hypotheses: Any, name: str, used: np.ndarray) -> np.ndarray:
+    """The integers of a field of hypotheses, for the slots that vote."""
+    array = _read(hypotheses, name)
+    if array.ndim == 0 or len(array) <= used.max(initial=-1):
+        raise _RefutedError(
+            f"{name} has shape {list(array.shape)}: expected an entry for each vote"
+        )
+    return _read_integers(types.SimpleNamespace(**{name: array[used]}), name, array[used].shape)
+
+
+def _outputs_of_stumps(
+    hypotheses: Any, table: np.ndarray, used: np.ndarray, abstains: bool
+) -> np.ndarray:
+    """The outputs [k, T] of stumps that separate two values of a column, and of constants."""
+    feature, left, right = (
+        _read_integers_of_slots(hypotheses, name, used) for name in ("feature", "left", "right")
+    )
+    threshold = _read(hypotheses, "threshold", is_finite=False).reshape(-1)
+    if len(threshold) <= used.max(initial=-1):
+        raise _RefutedError("threshold: expected an entry for each vote")
+    if not ((feature >= 0) & (feature < table.shape[1])).all():
+        raise _RefutedError(f"a stump reads a feature that is not among {table.shape[1]}")
+    values, is_constant = table[:, feature], left == right
+    is_above, is_missing = values > threshold[used], np.isnan(values)
+    splits = is_above.any(axis=0) & (~is_above & ~is_missing).any(axis=0)
+    sizes = np.stack([abs(left), abs(right)])
+    is_allowed = (sizes <= 1).all(axis=0) & (abstains | is_constant | (sizes == 1).all(axis=0))
+    if not (is_allowed & (is_constant | splits | ~is_missing.any(axis=0))).all():
+        raise _RefutedError("a stump does not separate two values by outputs of the learner")
+    outputs = np.where(is_above, right, left).astype(float)
+    return np.where(is_missing & ~is_constant, 0.0, outputs)
 
 
 def _best_soft_margin(margins: np.ndarray, votes: np.ndarray, caps: np.ndarray) -> Fraction:
-    """The soft margin of the votes in the unit ball of the l1 norm, scaled to its surface where
-    that is larger.
+    """The soft margin of the votes divided by max(1, their sum of sizes), or by that sum if this
+    gives more.
     """
     inside = _soft_margin(margins, _allowed_votes(votes, False), caps)
     total = sum(abs(votes))
@@ -1119,16 +1215,13 @@ def _best_soft_margin(margins: np.ndarray, votes: np.ndarray, caps: np.ndarray) 
 
 def _largest_edge_of(
     learner: Any, table: np.ndarray, signed: np.ndarray, goal: Number, max_nodes: int
-) -> tuple[Number, str]:
-    """An upper bound on the edges of all hypotheses of a learner, under example weights times
-    labels [k]; and why there is none, if so.
+) -> tuple[Number, bool]:
+    """An upper bound on the edges of all stumps or monomials of a learner, under example weights
+    times labels [k]; and whether the search for it was complete.
     """
-    order = getattr(learner, "max_order", "")
     if hasattr(learner, "abstain"):
-        return _largest_edge_of_stumps(table, signed, bool(learner.abstain)), ""
-    if not isinstance(order, int | None):
-        return math.inf, "the ensemble is not of stumps or monomials: no bound over all hypotheses"
-    most = table.shape[1] if order is None else order
+        return _largest_edge_of_stumps(table, signed, bool(learner.abstain)), True
+    most = table.shape[1] if learner.max_order is None else learner.max_order
     amounts, unit = _whole(np.append(abs(signed), 0))
     holds = np.stack([table.T == 1, table.T == 0], axis=1)
     labels, size = np.where(signed >= 0, 1, -1), len(signed)
@@ -1136,24 +1229,25 @@ def _largest_edge_of(
     costs: list[Number] = [Fraction(0)] * (most + 1)
     problems = {s: _agreement(s, holds, labels, amounts[:-1], rewards, costs) for s in (1, -1)}
     found, is_complete = _largest_agreement(problems, goal / unit, max_nodes)
-    flaw = f"the upper bound is not proven within {max_nodes} nodes: raise max_nodes"
-    return found * unit, "" if is_complete else flaw
+    return found * unit, is_complete
 
 
 def _largest_edge_of_stumps(table: np.ndarray, signed: np.ndarray, abstains: bool) -> Fraction:
-    """The largest |edge| of a stump or a constant, by exact sums over each sorted column."""
+    """The largest |edge| of a stump or a constant, by exact sums over each sorted column. A stump
+    separates two values of its column.
+    """
     amounts, unit = _whole(np.append(signed, 0))
     amounts, most = amounts[:-1], abs(int(sum(amounts)))
     for column in table.T:
         known = np.flatnonzero(~np.isnan(column))
         order = known[np.argsort(column[known], kind="stable")]
         values = column[order]
-        is_end = np.append(values[1:] != values[:-1], True)[: len(values)]
-        below = np.append(0, np.cumsum(amounts[order])[is_end])
-        above = below[-1] - below
-        most = max(most, int(max(abs(above - below))))
-        if abstains:
-            most = max(most, int(max(abs(below))), int(max(abs(above))))
+        is_split = values[1:] != values[:-1]
+        sums = np.append(np.zeros(1, object), np.cumsum(amounts[order]))
+        below = sums[1:-1][is_split]
+        above = sums[-1] - below
+        sides = [above - below, *([below, above] if abstains else [])]
+        most = max(most, *(int(max(abs(side), default=0)) for side in sides))
     return most * unit
 
 
@@ -1792,7 +1886,7 @@ def _compare_angles(left: np.ndarray, right: np.ndarray) -> int:
     return is_lower[0] - is_lower[1] or -_sign(_cross(left, right))
 
 
-# --- any result, saved models and the command line ------------------------------------------------
+# --- any result -----------------------------------------------------------------------------------
 
 
 class _Method(NamedTuple):
@@ -1827,8 +1921,8 @@ _DAMAGED = (
 
 def verify(result: Any, *data: Any, **options: Any) -> Verification:
     """Checks a result of any method that has a function here, which is found by the fields of the
-    result: separators, linear programs, soft margins, the relaxation of L0-RBoost, monomials and
-    leave-one-out errors.
+    result: separators, linear programs, soft margins, ensembles of stumps and monomials with
+    bounds on a soft margin, the relaxation of L0-RBoost, monomials and leave-one-out errors.
 
     Args:
       result: a record with the fields of the result, of JAX or NumPy arrays.
@@ -1836,8 +1930,8 @@ def verify(result: Any, *data: Any, **options: Any) -> Verification:
       **options: as for that function, such as `weights`.
 
     Returns:
-      A `Verification`. A result without a certificate that is known here, such as an ensemble, is
-      not valid, and the reason says what it lacks.
+      A `Verification`. A result without a certificate that is known here, such as an ensemble
+      alone, is not valid, and the reason says what it lacks.
 
     Raises:
       ValueError: where the data are wrong. A wrong result never raises.
@@ -1860,23 +1954,34 @@ def verify(result: Any, *data: Any, **options: Any) -> Verification:
 
 
 def _method_of(result: Any) -> _Method | None:
+    if hasattr(result, "ensemble") and _flaw_of_ensemble(result):
+        return None
     return next((m for m in _METHODS if any(hasattr(result, name) for name in m.fields)), None)
 
 
-def _what_is_missing(result: Any) -> str:
+def _what_is_missing(result: Any, flaw: str = "") -> str:
     """Why a result of no known method is not valid, for a message."""
     parts = [part.type_name for part in getattr(result, "__dict__", {}).values() if _is_model(part)]
     name = result.type_name if _is_model(result) else type(result).__name__
+    if not flaw and hasattr(result, "ensemble"):
+        flaw = _flaw_of_ensemble(result)
     return (
         f"a {' of '.join([name, ', '.join(parts)] if parts else [name])} has no certificate that"
-        " can be checked: bounds are proven by the arrays of the result of a solver, which it does"
-        " not hold; check that result by jboost.verify.verify"
+        " can be checked: "
+        + (
+            flaw
+            or "bounds are proven by the arrays of the result of a solver, which it does not hold;"
+            " check that result by jboost.verify.verify"
+        )
     )
 
 
 def _is_model(part: Any) -> bool:
     """Whether it is a record that was read from a model file."""
     return isinstance(part, types.SimpleNamespace) and hasattr(part, "type_name")
+
+
+# --- saved models and the command line ------------------------------------------------------------
 
 
 def verify_file(

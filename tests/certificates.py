@@ -37,9 +37,10 @@ class Case(NamedTuple):
     options: dict[str, Any]
     optimum: Any  # a number
     is_false: Callable[[Any], bool]
+    nested: Callable[[Any], Any] = lambda result: result  # the record of these arrays
 
     def verify(self, result: Any) -> verify.Verification:
-        return verify.verify(result, *self.data, **self.options)
+        return verify.verify(self.nested(result), *self.data, **self.options)
 
 
 def _namespaces(results, count):
@@ -183,6 +184,61 @@ def _best_margin(margins, caps):
 
 @jax.jit
 @jax.vmap
+def _boost(features, labels, nu, weights):
+    dataset = jboost.make_dataset(features, labels, weights=weights)
+    return jboost.lpboost.fit(dataset, jboost.learners.stumps(), nu=nu, max_rounds=24)
+
+
+def ensembles(rng, count):
+    """Stumps on two attributes, with unknown values, of weighted examples."""
+    features = rng.integers(0, 5, (count, 9, 2)).astype(np.float32)
+    features[rng.random(features.shape) < 0.1] = np.nan
+    labels = rng.choice([-1, 1], (count, 9))
+    nus, weights = rng.integers(8, 60, count) / 64, rng.integers(1, 4, (count, 9)) / 1.0
+    fits = _boost(features, labels, nus, weights)
+    parts = (fits.ensemble.hypotheses, fits.ensemble, fits.certificate, fits)
+    arrays = [part._asdict() for part in parts]
+    arrays = {name: np.asarray(a) for part in arrays for name, a in part.items() if name in _FLAT}
+    for index in range(count):
+        result = types.SimpleNamespace(**{name: array[index] for name, array in arrays.items()})
+        caps = weights[index] / weights[index].sum() / nus[index]
+        margins = _outputs_of_stumps(features[index]) * labels[index][:, None]
+        optimum = -_best_margin(np.concatenate([margins, -margins], axis=1), caps)
+        options, data = {"nu": nus[index], "weights": weights[index]}, (features[index],)
+        data = (*data, labels[index])
+        is_false = functools.partial(_bounds_are_false, optimum)
+        yield Case("ensemble", result, data, options, optimum, is_false, _nested)
+
+
+_FLAT = ("feature", "threshold", "left", "right", "votes", "constant", "example_weights")
+_FLAT += ("lower_bound", "upper_bound", "status")
+
+
+def _nested(flat):
+    """The record of a fit from its arrays."""
+    fields = dict(vars(flat))
+    stump = {name: fields.pop(name) for name in ("feature", "threshold", "left", "right")}
+    fields["ensemble"] = types.SimpleNamespace(
+        learner=types.SimpleNamespace(abstain=False),
+        hypotheses=types.SimpleNamespace(**stump),
+        votes=fields.pop("votes"),
+        constant=fields.pop("constant"),
+    )
+    return types.SimpleNamespace(**fields)
+
+
+def _outputs_of_stumps(features):
+    """The outputs [m, k] of the constant and of a stump at each threshold; 0 where unknown."""
+    columns = [np.ones(len(features))]
+    for column in features.T:
+        for threshold in np.unique(column[~np.isnan(column)])[:-1]:
+            sides = np.where(column > threshold, 1.0, -1.0)
+            columns.append(np.where(np.isnan(column), 0.0, sides))
+    return np.stack(columns, axis=1)
+
+
+@jax.jit
+@jax.vmap
 def _relax(outputs, labels, costs, margin):
     return jboost.l0.solve_relaxation(outputs, labels, costs, margin=margin)
 
@@ -267,6 +323,7 @@ KINDS = {
     "relaxation": relaxations,
     "monomial": agreements,
     "leave one out": left_out,
+    "ensemble": ensembles,
 }
 
 

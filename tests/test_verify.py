@@ -559,7 +559,8 @@ def edges_of_stumps(table, signed, abstains):
     outputs = [(1.0, 1.0), *([(0.0, 1.0), (1.0, 0.0)] if abstains else []), (-1.0, 1.0)]
     found = [abs(sum(signed))]
     for column in table.T.tolist():
-        for threshold in [-INF, *column]:
+        known = sorted(one for one in column if one == one)
+        for threshold in [one for one in known if one < known[-1]]:
             for left, right in outputs[1:]:
                 sides = [0 if x != x else right if x > threshold else left for x in column]
                 found.append(abs(sum(int(side) * d for side, d in zip(sides, signed, strict=True))))
@@ -630,10 +631,22 @@ def make_fit(**changes):
         ({"hypotheses": record(index=[0])}, "no array `literals`"),
         ({"hypotheses": record(literals=[[1, 0]], sign=[1])}, "not of these features"),
         ({"hypotheses": record(feature=[3], threshold=[0], left=[0], right=[1])}, "among 1"),
+        (
+            {"hypotheses": record(feature=[0], threshold=[0.5], left=[-2], right=[2])},
+            "of the learner",
+        ),
+        (
+            {"hypotheses": record(feature=[0], threshold=[0.5], left=[0], right=[1])},
+            "of the learner",
+        ),
+        ({"hypotheses": record(feature=[0], threshold=[0.5], left=[-0.5], right=[1])}, "integers"),
+        ({"hypotheses": record(feature=[0], threshold=[[0.5]], left=[], right=[1])}, "each vote"),
         ({"learner": types.SimpleNamespace()}, "not of stumps or monomials"),
         ({"example_weights": np.zeros(2)}, "no positive entry"),
         ({"upper_bound": np.float64(0.5)}, "an upper bound of 0.5 is claimed, and 1 is proven"),
         ({"status": np.int32(2)}, "INVALID_INPUT"),
+        ({"votes": np.full((1, 2), 1.5)}, "no certificate that can be checked: the sizes of its"),
+        ({"learner": types.SimpleNamespace(max_depth=2)}, "has no certificate"),
     ],
 )
 def test_verify_ensemble_says_what_is_not_proven(changes, reason):
@@ -644,3 +657,92 @@ def test_verify_ensemble_says_what_is_not_proven(changes, reason):
     assert reason in found.reason
     with pytest.raises(ValueError, match="leave no example"):
         verify.verify(make_fit(), features, labels, mask=[False, False])
+
+
+def test_verify_ensemble_counts_stumps_that_separate_two_values_only():
+    """A stump that tells known values from unknown ones is none of the learner's."""
+    features, labels = np.array([[1.0], [1.0], [math.nan]]), [1, 1, -1]
+    fit = make_fit(
+        example_weights=np.array([0.25, 0.25, 0.5]),
+        hypotheses=record(feature=[0], threshold=[-INF], left=[1.0], right=[1.0]),
+        votes=np.zeros((1, 2)),
+        lower_bound=np.float64(0),
+        upper_bound=np.float64(0),
+    )
+    assert verify.verify(fit, features, labels)[:3] == (True, 0, 0)
+    fit.ensemble.votes = np.ones((1, 2))
+    assert "a lower bound of 0" in verify.verify(fit, features, labels).reason
+    fit.ensemble.hypotheses.left = np.array([-1.0])
+    assert "does not separate two values" in verify.verify(fit, features, labels).reason
+
+
+def test_verify_ensemble_refuses_monomials_that_are_none_of_the_learner():
+    features, labels = np.array([[0.0, 1.0], [1.0, 1.0]]), [-1, 1]
+    literals, sign = np.array([[1, 0]]), np.array([1])
+    fit = make_fit(learner=types.SimpleNamespace(max_order=1), lower_bound=np.float64(0))
+    fit.upper_bound = np.float64(1)
+    for wrong in ({}, {"literals": [[1, 1]]}, {"literals": [[2, 0]]}, {"sign": [3]}, {"sign": []}):
+        fit.ensemble.hypotheses = record(**({"literals": literals, "sign": sign} | wrong))
+        assert verify.verify(fit, features, labels).valid == (not wrong)
+
+
+def other_fits():
+    """A fit of each booster or learner whose bounds are not those of a soft margin of stumps or
+    monomials, and the options of the check.
+    """
+    table, labels, _ = make_table(7, 12)
+    table = np.nan_to_num(table)
+    dataset = jboost.make_dataset(table, labels)
+    rules = jboost.make_dataset(table > 0, labels)
+    stumps, relaxations = jboost.learners.stumps(), jboost.relaxations
+    fits = {
+        "adaboost": lambda: jboost.adaboost.fit(dataset, stumps, max_rounds=3),
+        "infoboost": lambda: jboost.infoboost.fit(dataset, stumps, max_rounds=3),
+        "slipper": lambda: jboost.slipper.fit(rules, num_rounds=3, key=jax.random.key(0)),
+        "l0": lambda: jboost.l0.fit(dataset, stumps, margin=0.5, max_rounds=3),
+        "trees": lambda: jboost.lpboost.fit(dataset, jboost.learners.trees(2), max_rounds=3),
+        "pool": lambda: jboost.lpboost.fit(
+            jboost.make_dataset(np.sign(table), labels), jboost.learners.pool(), max_rounds=3
+        ),
+        "votes": lambda: jboost.relaxed_margin.fit(
+            dataset, stumps, votes=relaxations.squared_norm(0.01), max_rounds=5
+        ),
+        "relaxation": lambda: jboost.relaxed_margin.fit(
+            dataset, stumps, relaxation=relaxations.kl_ball(0.1), max_rounds=3
+        ),
+    }
+    options = {
+        "votes": {"votes": relaxations.squared_norm(0.01)},
+        "relaxation": {"relaxation": relaxations.kl_ball(0.1)},
+    }
+    return table, labels, fits, options
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["adaboost", "infoboost", "slipper", "l0", "trees", "pool", "votes", "relaxation"]
+)
+def test_verify_says_that_other_fits_have_no_certificate_that_can_be_checked(name):
+    table, labels, fits, options = other_fits()
+    found = verify.verify(fits[name](), table, labels, **options.get(name, {}))
+    assert not found.valid
+    assert "has no certificate that can be checked" in found.reason
+
+
+def test_verify_accepts_no_fit_of_another_booster_whose_claims_are_those_of_a_soft_margin():
+    fields = {"lower_bound": 1.0, "upper_bound": 1.0, "seen_upper_bound": 1.0}
+    fields["example_weights"] = [0.5, 0.5]
+    ensemble, data = make_fit().ensemble, (np.array([[0.0], [1.0]]), [-1, 1])
+    fit = types.SimpleNamespace(ensemble=ensemble, certificate=record(**fields), status=0)
+    assert verify.verify(fit, *data).valid
+    for further in ("margin", "relaxation", "integer_lower_bound"):
+        fit.certificate = record(**fields, **{further: 1.0})
+        assert "has no certificate" in verify.verify(fit, *data).reason
+        flat = types.SimpleNamespace(**vars(make_fit()), **{further: np.ones(())})
+        for check in (verify.verify, verify.verify_ensemble):
+            assert "has no certificate" in check(flat, *data).reason
+    fit.certificate = record(**fields)
+    fit.trace = record(edges=[], lower_bounds=[], upper_bounds=[], seen_upper_bounds=[], taus=[])
+    assert "has no certificate" in verify.verify(fit, *data).reason
+    del fit.certificate
+    assert "has no certificate" in verify.verify(fit, *data).reason
