@@ -38,6 +38,7 @@ __all__ = [
     "describe",
     "main",
     "verify",
+    "verify_combination",
     "verify_ensemble",
     "verify_file",
     "verify_leave_one_out",
@@ -405,6 +406,9 @@ def _faults_of_loss(
         yield f"status is OPTIMAL, and another separator loses {_text(lower or 0)}"
 
 
+# --- all splits of points by lines and planes -----------------------------------------------------
+
+
 def _least_loss(points: np.ndarray, examples: _Examples) -> Fraction:
     """The least weight that any line, plane or constant classifier misclassifies.
 
@@ -545,6 +549,145 @@ def _cross(left: np.ndarray, right: np.ndarray) -> Any:
 
 def _sign(value: Any) -> int:
     return int(value > 0) - int(value < 0)
+
+
+# --- linear votes of any number of classifiers ----------------------------------------------------
+#
+# Examples i with multipliers lambda_i >= 0, not all 0, and sum_i lambda_i y_i (x_i, 1) = 0 are an
+# infeasible subsystem: every vote has one of them wrong (Farkas). Subsystems with amounts u_g prove
+#   loss >= sum_g u_g - sum_i max(0, sum of u_g over the subsystems of i - w_i).
+
+_SMALLEST = 8 * Fraction(2.0**-1022)  # eight times the least normal float64
+
+
+@_returns_reasons
+def verify_combination(
+    vote: Any,
+    scores: Any,
+    labels: Any,
+    *,
+    weights: Any = None,
+    mask: Any = None,
+    max_points: int | None = None,
+) -> Verification:
+    """Checks a linear vote of classifiers: its loss, its margin, the examples that it
+    misclassifies, and a lower bound on the loss of all votes with an offset.
+
+    The lower bound is that of the infeasible subsystems in `certificate`, each of which is solved
+    exactly. For up to three classifiers it is also found as by `verify_pair`. A larger bound of the
+    branch and cut of four classifiers or more is not proven, and the result is not valid.
+
+    Args:
+      vote: coefficients [d], offset [], loss [], lower_bound [], margin [], misclassified [n],
+        status [], as of `jboost.combine.fit`; and certificate, a record of members [g, d + 2] (-1
+        for unused slots) and amounts [g], or None.
+      scores: [n, d]; labels: [n]; weights, mask: as in that call.
+      max_points: the most distinct points for the bound of `verify_pair`; None for 6000 of up to
+        two classifiers and 60 of three.
+
+    Returns:
+      A `Verification`; the bounds are on the least misclassified weight.
+
+    >>> import types
+    >>> certificate = types.SimpleNamespace(members=[[0, 1, 2]], amounts=[1.0])
+    >>> vote = dict(coefficients=[1.0], offset=-0.5, loss=1.0, lower_bound=1.0, margin=0.5)
+    >>> vote |= dict(misclassified=[False, False, True], status=0, certificate=certificate)
+    >>> verify_combination(types.SimpleNamespace(**vote), [[0.0], [1.0], [2.0]], [-1, 1, -1])[:3]
+    (True, Fraction(1, 1), Fraction(1, 1))
+    """
+    coefficients = _read(vote, "coefficients")
+    points = _held("scores", scores, coefficients, 2)
+    examples = _read_examples(len(points), labels, weights, mask, coefficients)
+    if not np.isfinite(points[examples.kept]).all():
+        raise ValueError("scores has entries that are not finite: leave these rows out")
+    line = _evaluate_vote(vote, points[examples.kept], examples)
+    claimed = _read_number(vote, "lower_bound")
+    lower = _bound_of_subsystems(getattr(vote, "certificate", None), points, examples)
+    dimension = max(2, points.shape[1])
+    limit = _MOST_POINTS.get(dimension, 0) if max_points is None else max_points
+    points = points[examples.kept]
+    is_enumerated = dimension in _MOST_POINTS and len({*map(tuple, points.tolist())}) <= limit
+    if is_enumerated and points.shape[1]:
+        lower = max(lower, _least_loss(points, examples))
+    lost = _total(examples.weights[line.is_wrong])
+    faults = [
+        *_faults_of_margin_of_vote(vote, line),
+        *_faults_of_loss(vote, examples, line, lower if is_enumerated else None),
+    ]
+    is_optimal = lost - lower <= _OPTIMAL_WITHIN * lost
+    if not is_enumerated and _read_status(vote) == "OPTIMAL" and not is_optimal:
+        faults.append(f"status is OPTIMAL, and a lower bound of {_text(lower)} is proven")
+    if claimed > lower and not is_enumerated:
+        faults.append("the subsystems of `certificate` prove no larger lower bound")
+    note = f"the vote loses {_text(lost)}, and no other loses less than {_text(lower)}"
+    return _conclude((claimed, math.inf), (lower, lost), faults, note)
+
+
+def _evaluate_vote(vote: Any, points: np.ndarray, examples: _Examples) -> _Line:
+    """The scores coefficients . x + offset, without rounding. A score that is right but for a
+    rounding may count as wrong.
+    """
+    coefficients = _fractions(_read(vote, "coefficients", points.shape[1:]))
+    offset = Fraction(float(_read(vote, "offset", ())))
+    scores = _times(points, coefficients) + offset
+    sizes = _times(abs(points.astype(object)), abs(coefficients))
+    rounding = 8 * (len(coefficients) + 4) * _SUM_ROUNDING
+    reach = max([abs(offset), *sizes]) * rounding + _SMALLEST * len(coefficients)
+    signed = zip(examples.labels, scores, strict=True)
+    is_wrong = np.array([y * score <= 0 for y, score in signed], bool)
+    return _Line(scores, is_wrong, ~is_wrong & (abs(scores) <= reach))
+
+
+def _faults_of_margin_of_vote(vote: Any, line: _Line) -> Iterator[str]:
+    """Whether `margin` is the distance of the nearest example that is not misclassified."""
+    margin, coefficients = _read_number(vote, "margin"), _read(vote, "coefficients")
+    squared_length = sum(_fractions(coefficients) ** 2)
+    counted = abs(line.scores[~line.is_wrong & ~line.is_near])
+    if squared_length == 0 or not len(line.scores) or line.is_wrong.all():
+        if margin != math.inf:
+            yield f"margin is {_text(margin)}, and it is infinite without a nearest example"
+    elif not line.is_near.any():  # else the margin may be rounding only
+        squared = min(counted) ** 2 / squared_length
+        rounding = 64 * _unit_of_rounding(_read(vote, "offset", ())) * squared
+        if margin < 0 or margin == math.inf or not _is_near(margin * margin, squared, rounding):
+            yield f"margin is {_text(margin)}, and its square should be {_text(squared)}"
+
+
+def _bound_of_subsystems(certificate: Any, points: np.ndarray, examples: _Examples) -> Fraction:
+    """The lower bound that infeasible subsystems with amounts prove; what is none counts 0."""
+    if certificate is None:
+        return Fraction(0)
+    amounts = _read(certificate, "amounts").reshape(-1)
+    members = _read_integers(certificate, "members", (len(amounts), points.shape[1] + 2))
+    labels, left = np.zeros(len(points), int), [Fraction(0)] * len(points)
+    labels[examples.kept] = examples.labels
+    for index, weight in zip(np.flatnonzero(examples.kept), examples.weights, strict=True):
+        left[index] = Fraction(float(weight))
+    total = Fraction(0)
+    for row, amount in zip(members, _fractions(amounts), strict=True):
+        chosen = sorted({i for i in row.tolist() if 0 <= i < len(points) and labels[i]})
+        if amount > 0 and _is_infeasible(points[chosen], labels[chosen]):
+            total += amount
+            for index in chosen:
+                left[index] -= amount
+    return max(total + sum((min(one, Fraction(0)) for one in left), Fraction(0)), Fraction(0))
+
+
+def _is_infeasible(points: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether sum_i lambda_i y_i (x_i, 1) = 0 with lambda >= 0, of which the last is 1. Where that
+    has several solutions, only one of them is tried.
+    """
+    if len(labels) == 0:
+        return False
+    rows = np.concatenate([_fractions(points), np.full((len(points), 1), Fraction(1))], axis=1)
+    rows *= labels[:, None]
+    others, last = rows[:-1], rows[-1]
+    solved = _solve(others @ others.T, -(others @ last))
+    return (
+        solved is not None
+        and all(one >= 0 for one in solved)
+        and all(part == 0 for part in others.T @ solved + last)
+    )
 
 
 # --- linear programs ------------------------------------------------------------------------------
@@ -1713,7 +1856,7 @@ def verify_leave_one_out(
     max_points: int = _MOST_LEFT_OUT,
 ) -> Verification:
     """Checks the leave-one-out errors and kinds of the exact pair, by their definition
-    (Boyarshinov and Magdon-Ismail 2005, Section 3).
+    (Boyarshinov and Magdon-Ismail 2005, Section 3). Those of three classifiers are not checked.
 
     Args:
       result: error [], errors [n], kinds [n], status [], as of `jboost.pair.leave_one_out`.
@@ -1730,8 +1873,13 @@ def verify_leave_one_out(
     """
     like = _read(result, "error", ())
     points = _held("points", points, like, 2)
-    if model not in ("max_margin", "occurrence") or points.shape[1] != 2:
-        raise ValueError(f"model is {model!r}, points has shape {list(points.shape)}: see above")
+    if model not in ("max_margin", "occurrence"):
+        raise ValueError(f"model is {model!r}: expected 'max_margin' or 'occurrence'")
+    if points.shape[1] != 2:
+        raise ValueError(
+            f"points has shape {list(points.shape)}: expected [n, 2]; leave-one-out errors of three"
+            " classifiers are not checked"
+        )
     examples = _read_examples(len(points), labels, weights, mask, like)
     points = points[examples.kept]
     if not np.isfinite(points).all():
@@ -1900,7 +2048,8 @@ class _Method(NamedTuple):
 _METHODS = (
     _Method(("primal", "dual"), verify_lp, ("problem",)),
     _Method(("pair_weights", "slacks"), verify_relaxation, ("outputs", "labels", "costs")),
-    _Method(("misclassified", "anchor"), verify_pair, ("points", "labels")),
+    _Method(("anchor", "normal"), verify_pair, ("points", "labels")),
+    _Method(("misclassified",), verify_combination, ("scores", "labels")),
     _Method(("kinds", "errors"), verify_leave_one_out, ("points", "labels")),
     _Method(("literals",), verify_monomial, ("features", "labels", "example_weights")),
     _Method(("ensemble",), verify_ensemble, ("features", "labels")),
@@ -1921,8 +2070,9 @@ _DAMAGED = (
 
 def verify(result: Any, *data: Any, **options: Any) -> Verification:
     """Checks a result of any method that has a function here, which is found by the fields of the
-    result: separators, linear programs, soft margins, ensembles of stumps and monomials with
-    bounds on a soft margin, the relaxation of L0-RBoost, monomials and leave-one-out errors.
+    result: separators, votes of classifiers, linear programs, soft margins, ensembles of stumps
+    and monomials with bounds on a soft margin, the relaxation of L0-RBoost, monomials and
+    leave-one-out errors.
 
     Args:
       result: a record with the fields of the result, of JAX or NumPy arrays.
@@ -2020,13 +2170,14 @@ def verify_file(
         return Verification(False, -math.inf, math.inf, f"{path}: {_what_is_missing(fields)}")
     if Path(data).suffix == ".npz":
         arguments = _read_arguments(data)
-    elif method.check is not verify_pair:
+    elif method.check not in (verify_pair, verify_combination):
         raise ValueError(f"{data}: expected an .npz file with the arrays {', '.join(method.data)}")
     elif "score_columns" in metadata and not metadata["score_columns"]:
         reason = "the scores are those of trained classifiers: pass points and labels as .npz"
         return Verification(False, -math.inf, math.inf, f"{path}: {reason}")
     else:
         arguments = _read_table(data, metadata, fields, label, weights)
+        arguments[method.data[0]] = arguments.pop("points")
     if method.check is verify_lp:
         program = {name: arguments.pop(name) for name in _PROGRAM if name in arguments}
         arguments["problem"] = types.SimpleNamespace(**program)
@@ -2098,11 +2249,10 @@ def _read_table(
     ]
     header = [name.strip() for name in rows[0]] if rows else []
     others = [name for name in header if name not in (label, weights)]
-    scores = metadata.get("score_columns") or others[: np.size(fields.normal)]
-    if len(scores) != np.size(fields.normal):
-        raise ValueError(
-            f"{path}: has {len(scores)} columns of scores: the model has {np.size(fields.normal)}"
-        )
+    size = np.size(getattr(fields, "normal", getattr(fields, "coefficients", ())))
+    scores = metadata.get("score_columns") or others[:size]
+    if len(scores) != size:
+        raise ValueError(f"{path}: has {len(scores)} columns of scores: the model has {size}")
     decimal = reading.get("decimal") or "."
 
     def column(name: str, read: Callable[[str], float]) -> np.ndarray:

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # as pytest does it
 
 import jboost
 from jboost import verify
-from oracles import highs, l0, leave_one_out, monomials, pair
+from oracles import combine, highs, l0, leave_one_out, monomials, pair
 
 _NEAR = 1e-6  # relative: what HiGHS's optimum may be off, in float64
 
@@ -316,6 +316,52 @@ def _kinds_are_false(truth, result):
     )
 
 
+@jax.jit
+@jax.vmap
+def _combine(scores, labels, weights):
+    return jboost.combine.fit(scores, labels, weights=weights, with_stacking=False)
+
+
+def combinations(rng, count):
+    """Scores of four classifiers on a grid, of weighted examples."""
+    scores = rng.integers(0, 4, (count, 8, 4)) / 1.0
+    labels, weights = rng.choice([-1, 1], (count, 8)), rng.integers(1, 5, (count, 8)) / 1.0
+    votes = _combine(scores, labels, weights)
+    arrays = {name: np.asarray(getattr(votes, name)) for name in votes._fields[:-1]}
+    arrays |= {name: np.asarray(getattr(votes.certificate, name)) for name in _SUBSYSTEMS}
+    for index in range(count):
+        result = types.SimpleNamespace(**{name: array[index] for name, array in arrays.items()})
+        data = scores[index], labels[index]
+        least = round(combine.least_loss_by_milp(*data, weights[index]))
+        is_false = functools.partial(_vote_is_false, least, *data, weights[index])
+        options = {"weights": weights[index]}
+        yield Case("combination", result, data, options, least, is_false, _with_subsystems)
+
+
+_SUBSYSTEMS = ("members", "multipliers", "amounts")
+
+
+def _with_subsystems(flat):
+    """The record of a vote from its arrays."""
+    fields = dict(vars(flat))
+    certificate = {name: fields.pop(name) for name in _SUBSYSTEMS}
+    return types.SimpleNamespace(**fields, certificate=types.SimpleNamespace(**certificate))
+
+
+def _vote_is_false(least, scores, labels, weights, result):
+    numbers = (*result.coefficients, result.offset, result.loss)
+    if not np.isfinite(numbers).all():
+        return True
+    wrong = combine.wrong_examples(result.coefficients, result.offset, scores, labels)
+    loss = combine.exact_sum(weights, wrong)
+    return bool(
+        not float(result.lower_bound) <= least
+        or result.loss != loss
+        or (np.asarray(result.misclassified) != wrong).any()
+        or (result.status == 0 and loss > least)
+    )
+
+
 KINDS = {
     "pair": pairs,
     "lp": programs,
@@ -324,6 +370,7 @@ KINDS = {
     "monomial": agreements,
     "leave one out": left_out,
     "ensemble": ensembles,
+    "combination": combinations,
 }
 
 

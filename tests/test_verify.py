@@ -543,6 +543,106 @@ def test_side_sums_in_the_plane_are_those_of_integers(kind):
         assert {int(one) for part in sums for one in part} == expected
 
 
+# --- votes of classifiers -------------------------------------------------------------------------
+
+
+def make_vote(**changes):
+    """A vote of one classifier on three examples, of which each vote has one wrong, by hand."""
+    fields = {"coefficients": [1.0], "offset": -0.5, "loss": 1.0, "lower_bound": 1.0, "margin": 0.5}
+    fields |= {"misclassified": [False, False, True], "status": 0}
+    certificate = {"members": [[0, 1, 2]], "amounts": [1.0]}
+    certificate |= {name: changes.pop(name) for name in tuple(certificate) if name in changes}
+    return types.SimpleNamespace(
+        **vars(record(**{**fields, **changes})), certificate=record(**certificate)
+    )
+
+
+SCORES, SIGNS = np.array([[0.0], [1.0], [2.0]]), np.array([-1, 1, -1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"loss": 2.0}, "loss is 2"),
+        ({"lower_bound": 2.0}, "a lower bound of 2 is claimed, and 1 is proven"),
+        ({"misclassified": [True, False, True]}, "misclassified[0]"),
+        ({"margin": 0.75}, "margin is 0.75"),
+        ({"margin": INF}, "margin is inf"),
+        ({"coefficients": [0.0], "offset": -1.0}, "misclassified[1]"),
+        ({"coefficients": [0.0, 1.0]}, "coefficients has shape [2]"),
+        ({"members": [[0, 1]]}, "members has shape"),
+        ({"status": 2}, "INVALID_INPUT"),
+    ],
+)
+def test_verify_combination_says_what_is_not_proven(changes, reason):
+    assert verify.verify(make_vote(), SCORES, SIGNS)[:3] == (True, 1, 1)
+    found = verify.verify(make_vote(**changes), SCORES, SIGNS)
+    assert not found.valid
+    assert reason in found.reason
+
+
+def test_verify_combination_takes_the_bound_of_subsystems_that_are_proven():
+    def bound(scores=SCORES, labels=SIGNS, **changes):
+        return verify.verify(make_vote(**changes), scores, labels, max_points=0).lower
+
+    assert bound() == 1
+    assert bound(amounts=[0.5]) == Fraction(1, 2)
+    assert bound(amounts=[2.0]) == 0  # more than the weights of three examples
+    assert bound(members=[[0, 1, 2]] * 2, amounts=[0.5] * 2) == 1
+    assert bound(members=[[0, 1, -1]]) == 0
+    assert bound(members=[[0, 1, 9]]) == 0
+    assert bound(scores=SCORES[[1, 0, 2]]) == 0  # separable
+    old = make_vote()
+    old.certificate = None  # in files of earlier versions
+    assert verify.verify(old, SCORES, SIGNS, max_points=0).lower == 0
+    assert verify.verify(old, SCORES, SIGNS).valid
+
+
+def test_verify_combination_proves_no_bound_of_a_search_of_four_classifiers():
+    scores = np.pad(SCORES, ((0, 0), (0, 3)))
+    vote = make_vote(coefficients=[1.0, 0, 0, 0], members=np.full((1, 6), -1), amounts=[0.0])
+    reason = verify.verify(vote, scores, SIGNS).reason
+    assert "prove no larger lower bound" in reason
+    assert "status is OPTIMAL" in reason
+    with pytest.raises(ValueError, match="not finite"):
+        verify.verify(vote, scores * np.nan, SIGNS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_classifiers", [1, 4])
+def test_verify_combination_accepts_votes_of_any_scores_and_weights(num_classifiers):
+    rng = np.random.default_rng(num_classifiers)
+    for _ in range(6):
+        scores = rng.normal(size=(14, num_classifiers)).astype(np.float32)
+        labels, weights = rng.choice([-1, 1], 14), rng.random(14).astype(np.float32)
+        weights[rng.random(14) < 0.2] = 0
+        mask = rng.random(14) < 0.9
+        given = {"weights": weights, "mask": mask}
+        vote = jboost.combine.fit(scores, labels, with_stacking=False, **given)
+        found = verify.verify(vote, scores, labels, **given)
+        assert found.valid, found.reason
+        certificate = vote.certificate
+        exact = jboost.combine.recompute_bound(certificate, scores, labels, **given)
+        assert found.lower >= exact
+        if num_classifiers > 3:
+            assert found.lower == exact
+        assert found.lower >= float(vote.lower_bound)
+
+
+def test_verify_file_takes_votes_with_a_table_of_scores(tmp_path):
+    vote = jboost.combine.LinearVote(**vars(make_vote()))
+    certificate = jboost.combine.InfeasibleSubsystems(
+        multipliers=np.array([[0.5, 1, 0.5]]),
+        lower_bound=np.ones(()),
+        **vars(vote.certificate),
+    )
+    jboost.files.save(vote._replace(certificate=certificate), tmp_path / "vote.npz")
+    (tmp_path / "data.csv").write_text("a,label\n0,-1\n1,1\n2,-1\n", encoding="utf-8")
+    np.savez(tmp_path / "data.npz", scores=SCORES, labels=SIGNS)
+    for data in ("data.csv", "data.npz"):
+        assert verify.verify_file(tmp_path / "vote.npz", tmp_path / data)[:3] == (True, 1, 1)
+
+
 # --- ensembles ------------------------------------------------------------------------------------
 
 
