@@ -259,6 +259,7 @@ _MOST_POINTS = {2: 6000, 3: 60}  # about 5 s of enumeration, by the dimension
 # A cross product of differences in float64 is off by at most this share of its two terms, each of
 # which has three roundings, where none underflows.
 _CROSS_ROUNDING, _UNDERFLOW = 2.0**-50, 2.0**-900
+_WHOLE = 2**26  # of whole numbers up to this, differences of products are exact in float64
 _LARGE = 2**53  # integers up to this are exact in float64, and their sums in 64 bits
 _SCORE_ROUNDING = Fraction(2.0**-49)  # of a score in float64, relative to the sum of its terms
 _OPTIMAL_WITHIN = Fraction(1, 2**20)  # of the loss: how status OPTIMAL is defined for weights
@@ -459,7 +460,7 @@ def _side_sums_in_the_plane(
     """`_side_sums` of points [n, 2] of the plane, in floats that are exact: directions are sorted
     by floats, and compared as integers where rounding could change the order.
     """
-    points, amounts = points.reshape(-1, 2), values.astype(np.int64)
+    points, amounts = _scaled(points.reshape(-1, 2), vectors), values.astype(np.int64)
     yield np.array([0, amounts.sum()])
     for centre in range(len(points)):
         others = np.arange(len(points)) != centre
@@ -471,6 +472,16 @@ def _side_sums_in_the_plane(
             sums = _half_plane_sums(vectors[others, 1:] - vectors[centre, 1:], values[others])
         yield sums + amounts[centre]
         yield sums
+
+
+def _scaled(points: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Points [n, 2] as whole numbers, if their products are then exact; else as they are. `vectors`
+    are the same points as integers.
+    """
+    if len(points) == 0:
+        return points
+    moved = vectors[:, 1:] - vectors[:, 1:].min(axis=0)
+    return moved.astype(float) if moved.max() <= _WHOLE else points
 
 
 def _turned_sums(
@@ -489,11 +500,15 @@ def _turned_sums(
     sizes = np.abs(forth) + np.abs(back)
     is_sure = (np.abs(forth - back) > _CROSS_ROUNDING * sizes) & (sizes > _UNDERFLOW)
     is_sure &= sizes < np.inf
+    is_whole = ((np.abs(turned) <= _WHOLE) & (turned == np.rint(turned))).all(axis=1)
+    is_sure |= is_whole[:-1] & is_whole[1:]
     turns = np.where(is_sure, np.sign(forth - back), 0)
-    for index in np.flatnonzero(~is_sure):
-        pair = order[[index, index + 1]]
-        exact = vectors[pair, 1:] - centre[1:]
-        turns[index] = _sign(_cross(*exact)) * (1 if is_front[pair[0]] == is_front[pair[1]] else -1)
+    unsure = np.flatnonzero(~is_sure)
+    if len(unsure):
+        signs = np.where(is_front, 1, -1)[order]
+        exact = (vectors[order, 1:] - centre[1:]) * signs[:, None]
+        crosses = _cross(exact[unsure], exact[unsure + 1])
+        turns[unsure] = (crosses > 0).astype(int) - (crosses < 0).astype(int)
     if (turns < 0).any():
         return None
     start = values[is_front].sum()

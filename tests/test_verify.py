@@ -543,6 +543,18 @@ def test_side_sums_in_the_plane_are_those_of_integers(kind):
         assert {int(one) for part in sums for one in part} == expected
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.25, 3.0e5])
+def test_side_sums_of_a_grid_take_no_integer_arithmetic(scale, monkeypatch):
+    """Products of differences of at most 26 bits are exact in float64, ties too."""
+    points = scale * np.array([*itertools.product(range(7), repeat=2)], float) - 2 * scale
+    vectors, rng = verify._lifted(points), np.random.default_rng(0)
+    values = rng.integers(-9, 10, len(points)).astype(object)
+    expected = {int(one) for sums in verify._side_sums(vectors, values) for one in sums}
+    monkeypatch.delattr(verify, "_cross")
+    sums = verify._side_sums_in_the_plane(points, vectors, values)
+    assert {int(one) for part in sums for one in part} == expected
+
+
 # --- votes of classifiers -------------------------------------------------------------------------
 
 
