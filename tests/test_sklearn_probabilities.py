@@ -98,6 +98,17 @@ def test_prefit_classifiers_with_a_class_of_one_row_are_calibrated_on_their_own_
     assert model.predict_proba(X).argmax(axis=1).tolist() == model.predict(X).tolist()
 
 
+def test_probabilities_of_prefit_classifiers_do_not_depend_on_rows_of_weight_0():
+    X, y = noisy(40)
+    inner = LogisticRegression().fit(X, y)
+    model = js.OptimalVoteClassifier([("one", inner)], cv="prefit")
+    expected = model.fit(X, y).predict_proba(X)
+    longer, labels = np.concatenate([X[:7], X]), np.concatenate([1 - y[:7], y])
+    weights = np.concatenate([np.zeros(7), np.ones(len(y))])
+    model.fit(longer, labels, sample_weight=weights)
+    np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_margin_thinner_is_calibrated_on_rows_that_chose_no_votes():
     X, y = noisy(120)

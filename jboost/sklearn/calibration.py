@@ -12,6 +12,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import StratifiedKFold
 
 METHODS = ("sigmoid", "isotonic")
 _TINY = 1e-6  # keeps a quotient finite where the fitted function is 0 or 1 at the score 0
@@ -117,6 +118,30 @@ def validate(calibration: Any) -> None:
         raise ValueError(f"calibration is {calibration!r}: expected None, 'sigmoid' or 'isotonic'")
 
 
+def folds(
+    labels: np.ndarray, weights: np.ndarray, num_folds: int, **options: Any
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Pairs of indices of the rows that a fold trains on and of those that it is tested on, without
+    rows of weight 0; none where a class has fewer than two rows.
+
+    Args:
+      labels: [m]; weights: [m] not negative.
+      num_folds: at most so many; fewer where a class has fewer rows.
+      options: of `sklearn.model_selection.StratifiedKFold`.
+
+    >>> import numpy as np
+    >>> found = folds(np.array([0, 0, 1, 1, 1]), np.array([1.0, 1.0, 0.0, 1.0, 1.0]), 5)
+    >>> [testing.tolist() for _, testing in found]
+    [[0, 3], [1, 4]]
+    """
+    kept = np.flatnonzero(weights > 0)
+    smallest = int(np.unique(labels[kept], return_counts=True)[1].min())
+    if smallest < 2:
+        return []
+    splitter = StratifiedKFold(min(num_folds, smallest), **options)
+    return [(kept[one], kept[other]) for one, other in splitter.split(kept, labels[kept])]
+
+
 def fit_votes(
     scores: np.ndarray,
     is_covered: np.ndarray,
@@ -128,7 +153,8 @@ def fit_votes(
     """The calibration of each of V votes for K classes: V = K, or one vote for the second of two.
 
     Args:
-      scores: [k, V] of rows that the votes were not trained on.
+      scores: [k, V] of rows that the votes were not trained on, but where a class has fewer than
+        two rows.
       is_covered: [k, V] bool, whether anything votes on the row.
       codes: [k] the index of the class.
       weights: [k] positive.

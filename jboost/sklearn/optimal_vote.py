@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
-from sklearn.model_selection import StratifiedKFold, check_cv
+from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _BaseComposition, available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -50,7 +50,9 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         `fit` are used.
       calibration: "sigmoid" or "isotonic" for `predict_proba`, fitted to scores of rows that
         neither the vote nor, unless they are "prefit", the classifiers were trained on: the vote is
-        fitted once more for each fold. None for no probabilities, which saves these fits.
+        fitted once more for each fold. With "prefit", where a class has fewer than two rows, it is
+        fitted to the scores of the vote on the rows of `fit`. None for no probabilities, which
+        saves these fits.
 
     Attributes after `fit`: `classes_`, `estimators_`, `votes_` (one `jboost.combine.LinearVote` for
     two classes, else one for each class), `certificate_` (the pairs of loss and lower bound).
@@ -153,7 +155,8 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, [k, K], a nondecreasing function of its score.
 
-        It is fitted to scores of rows that the vote was not trained on (`calibration`).
+        It is fitted to scores of rows that the vote was not trained on, where each class has two
+        rows or more (`calibration`).
         """
         check_is_fitted(self)
         scores = _scores_of_votes(self.votes_, self._scores_of(self.estimators_, X))
@@ -221,11 +224,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
     ) -> list[Any]:
         """Pairs of indices of the rows that a fold trains on and of those that it is tested on."""
         if isinstance(self.cv, str) and self.cv == PREFIT:
-            _, counts = np.unique(labels[weights > 0], return_counts=True)
-            if counts.min() < 2 or self.calibration is None:
-                return []
-            folds = StratifiedKFold(min(_PREFIT_FOLDS, int(counts.min())))
-            return list(folds.split(labels, labels))
+            return calibration.folds(labels, weights, _PREFIT_FOLDS) if self.calibration else []
         return list(check_cv(self.cv, labels, classifier=True).split(X, labels, **arguments))
 
     def _cross_fit(

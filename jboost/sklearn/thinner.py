@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -58,7 +58,8 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         on these rows: the probabilities are then too far from 1/2, and rows that it was not
         trained on should be passed to `fit`.
       num_folds: the number of folds for the calibration, at least 2; fewer where a class has fewer
-        rows.
+        rows. Where one has fewer than two rows, the calibration is fitted to the scores of the
+        rows that chose the votes.
       random_state: the seed of the split and of the folds.
 
     Attributes after `fit`: `classes_`, `estimator_`, `coefficients_` [T], `kept_` (the indices of
@@ -230,11 +231,12 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             return []
         size, kept = margins.shape[1], np.flatnonzero(weights > 0)
         scores = signs * (margins @ self.coefficients_)
-        for training, testing in self._folds(signs[kept]):
+        shuffled = {"shuffle": True, "random_state": self.random_state}
+        for training, testing in calibration.folds(signs, weights, self.num_folds, **shuffled):
             inside = np.zeros_like(weights)
-            inside[kept[training]] = weights[kept[training]]
+            inside[training] = weights[training]
             votes = _votes_of(self._solve(margins, inside), size)
-            scores[kept[testing]] = signs[kept[testing]] * (margins[kept[testing]] @ votes)
+            scores[testing] = signs[testing] * (margins[testing] @ votes)
         codes = (signs[kept] > 0).astype(int)
         return calibration.fit_votes(
             scores[kept, None],
@@ -244,15 +246,6 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             np.bincount(codes, weights[kept], 2) / weights[kept].sum(),
             self.calibration,
         )
-
-    def _folds(self, signs: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        smallest = min(int((signs > 0).sum()), int((signs < 0).sum()))
-        if smallest < 2:
-            return iter(())
-        splitter = StratifiedKFold(
-            min(self.num_folds, smallest), shuffle=True, random_state=self.random_state
-        )
-        return splitter.split(signs, signs)
 
 
 def _is_fitted(estimator: Any) -> bool:
