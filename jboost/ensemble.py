@@ -44,8 +44,9 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
     """The score of each row: the constant plus all votes.
 
     If a hypothesis with an infinite vote applies to the row, the score is +inf or -inf, by the
-    first such hypothesis. The score is NaN if the fit ended in INVALID_INPUT. Hypotheses are
-    evaluated in blocks, so the memory does not grow with the capacity.
+    first such hypothesis; otherwise an infinite constant decides. The score is NaN if the fit ended
+    in INVALID_INPUT. Hypotheses are evaluated in blocks, so the memory does not grow with the
+    capacity.
 
     Votes are added in 64 bits as multiples of a unit (`vote_unit`), so that no sum is rounded. The
     score of a row does not depend on the other rows, on the order of the hypotheses or on the
@@ -76,8 +77,9 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
 
 
 def vote_unit(votes: ArrayLike, constant: ArrayLike) -> float:
-    """The unit of the votes: a power of two so small that votes keep about 50 bits, and so large
-    that sums of all votes and the constant have at most 2^52 units, which float64 holds exactly.
+    """The unit of the votes: a power of two so large that sums of all votes and the constant have
+    at most 2^52 units, which float64 holds exactly, for outputs in [-1, 1]. Of n votes the largest
+    one then has at least 2^50 / (n + 1) units.
 
     Args:
       votes: [T, 2], known on the host.
@@ -88,9 +90,8 @@ def vote_unit(votes: ArrayLike, constant: ArrayLike) -> float:
     """
     wide = np.asarray(votes, np.float64).reshape(-1, 2)
     used = int((wide != 0).any(axis=1).sum())
-    largest = np.abs(np.where(np.isinf(wide), 0.0, wide)).max(
-        initial=abs(float(np.asarray(constant)))
-    )
+    numbers = np.append(wide, np.asarray(constant, np.float64))
+    largest = np.abs(np.where(np.isinf(numbers), 0.0, numbers)).max()
     half, count = _power_at_least(largest / 2), _power_at_least(used + 1.0)
     return float(max(half * (count * 2.0 ** (1 - _DIGITS)), _LEAST_UNIT))
 
@@ -155,6 +156,7 @@ def _sum_in_units(ensemble: Ensemble, features: Any) -> Array:
             add_block, start, _blocks((hypotheses, votes, _in_units(votes, unit)), num_rows)
         )
         is_decided = (decided != 0) & ~is_invalid(ensemble)
+        total = jnp.where(jnp.isinf(constant), constant.astype(total.dtype), total)
         score = jnp.where(is_decided, decided * jnp.inf, total)
         return _narrow(score, votes.dtype)
 
@@ -222,8 +224,8 @@ def _unit_of(votes: Array, constant: Array) -> Array:
     """`vote_unit` of traced arrays, in the 64-bit scope."""
     wide = jnp.dtype("float64")
     used = jnp.sum(jnp.any(votes != 0, axis=1).astype(wide))
-    finite = jnp.where(jnp.isinf(votes), 0.0, votes).astype(wide)
-    largest = jnp.maximum(jnp.max(jnp.abs(finite), initial=0.0), jnp.abs(constant.astype(wide)))
+    numbers = jnp.append(votes.astype(wide), constant.astype(wide))
+    largest = jnp.max(jnp.abs(jnp.where(jnp.isinf(numbers), 0.0, numbers)))
     half, count = (numerics.power_of_two_at_least(number) for number in (largest / 2, used + 1))
     return jnp.maximum(half * (count * 2.0 ** (1 - _DIGITS)), _LEAST_UNIT)
 

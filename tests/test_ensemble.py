@@ -175,3 +175,14 @@ def test_scores_under_vmap_are_those_of_each_model():
     found = jax.vmap(jboost.predict_scores, (0, None))(stacked, rows)
     for model, scores in zip(models, found, strict=True):
         np.testing.assert_array_equal(jboost.predict_scores(model, rows), scores)
+
+
+def test_an_infinite_constant_decides_after_infinite_votes():
+    rows = np.ones((2, 5), np.float32)
+    for constant in (np.inf, -np.inf):
+        model = make_stumps([[0.5, 0.5], [0.25, 0.25]], constant, "float32")
+        assert ensemble.vote_unit(model.votes, constant) == ensemble.vote_unit(model.votes, 0.0)
+        assert jboost.predict_scores(model, rows).tolist() == [constant] * 2
+    model = make_stumps([[np.inf, np.inf], [0.25, 0.25]], np.inf, "float32")
+    found = np.asarray(ensemble.outputs(model, rows))[0]
+    assert (jboost.predict_scores(model, rows) == found * np.inf).all()

@@ -16,8 +16,8 @@ from jboost.base.types import Array, PyTree
 # `lax.top_k` on a GPU does not finish compiling some sizes above 2^20 that are multiples of 1024
 # (found by trial); `top_k` adds one entry to these.
 _TOP_K_SIZE_LIMIT, _TOP_K_DIVISOR = 1 << 20, 1 << 10
-# `times_transposed` multiplies up to this many vectors one at a time (see there).
 _SUM_ROUNDING = 8  # rounding units that a sum of a few numbers may lose
+# `times_transposed` multiplies up to this many vectors one at a time (see there).
 _MAX_SEPARATE_VECTORS = 2
 
 

@@ -44,6 +44,11 @@ class Signs(Learner):
         """Whether the other learner has negations."""
         return boosting.has_negations(self.learner)
 
+    @property
+    def has_costs(self) -> bool:
+        """Whether the other learner has costs."""
+        return bool(hook(Learner, self.learner, "has_costs"))
+
     def init(self, key: Array | None, dataset: Dataset) -> SignsState:
         """The state of the other learner, and the labels."""
         state = self.learner.init(key, dataset)

@@ -87,3 +87,5 @@ def test_boosters_without_costs_refuse_them():
         lpboost.fit(DATASET, learners.pool(costs=COSTS, negations=False), nu=0.5, max_rounds=2)
     with pytest.raises(ValueError, match="learner has costs of its hypotheses, which AdaBoost"):
         jboost.adaboost.fit(DATASET, learners.pool(costs=COSTS), max_rounds=2)
+    with pytest.raises(ValueError, match="learner has costs of its hypotheses, which AdaBoost"):
+        jboost.adaboost.fit(DATASET, learners.signs(learners.pool(costs=COSTS)), max_rounds=2)

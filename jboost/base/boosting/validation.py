@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jboost.base import check, labelled, numerics, reduce
-from jboost.base.boosting.protocols import Learner
+from jboost.base.boosting.protocols import Booster, Learner
 from jboost.base.boosting.types import Proposal
 from jboost.base.protocols import hook, missing_methods
 from jboost.base.types import Array, Dataset, PyTree
@@ -125,7 +125,7 @@ def validate_size(dataset: Dataset) -> None:
 
 def validate_costs(booster: Any, learner: Any) -> None:
     """Raises ValueError for a learner with costs of its hypotheses and a booster without."""
-    if getattr(learner, "has_costs", False) and not getattr(booster, "takes_costs", False):
+    if hook(Learner, learner, "has_costs") and not hook(Booster, booster, "takes_costs"):
         raise ValueError(
             f"learner has costs of its hypotheses, which {type(booster).__name__} ignores: omit"
             " costs, or use jboost.l0"
