@@ -37,7 +37,8 @@ from sklearn.utils.estimator_checks import check_estimator
 import jboost
 import jboost.sklearn as js
 from jboost.sklearn import calibration, features, folds, tables
-from jboost.sklearn.stumps import dataset_of
+from jboost.sklearn.base import VoteClassifier
+from jboost.sklearn.stumps import StumpsClassifier, dataset_of
 
 STUMPS = (
     js.AdaBoostClassifier,
@@ -511,3 +512,9 @@ def test_a_frame_of_pandas_may_have_numbers_as_names():
     table = model.rules_.as_frame()
     assert list(table.columns) == ["text", "target", "vote", "vote_otherwise"]
     assert len(table) == len(model.rules_)
+
+
+def test_base_classes_of_estimators_are_abstract():
+    for base in (VoteClassifier, StumpsClassifier):
+        with pytest.raises(TypeError, match="abstract"):
+            base()

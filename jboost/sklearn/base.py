@@ -5,6 +5,7 @@ A subclass defines `_fit_vote`, which fits the vote of one class against the oth
 
 from __future__ import annotations
 
+import abc
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -47,7 +48,7 @@ def _is_cv(value: Any) -> bool:
     return isinstance(value, str) and value == CV
 
 
-class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.ABC):
     """The base class of the estimators. Two classes have one vote, K > 2 classes have K."""
 
     # set by the constructors of the subclasses
@@ -64,11 +65,11 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     # whether the choice ends after `_MOST_IDLE` values without a lower loss
     _is_ordered: bool = False
 
+    @abc.abstractmethod
     def _fit_vote(
         self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
     ) -> Any:
         """Fits the vote for the rows of sign +1 against those of sign -1."""
-        raise NotImplementedError
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Any:

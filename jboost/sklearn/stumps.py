@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import json
 from typing import Any
 
@@ -67,9 +68,9 @@ class StumpsClassifier(RuleVoteClassifier):
         )
         return seen, dataset_of(matrix, signs, rows.weights)
 
+    @abc.abstractmethod
     def _boost(self, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The module of the booster, and the options of its `init` and `fit`."""
-        raise NotImplementedError
 
     def _fit_vote(
         self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
