@@ -21,8 +21,8 @@ from jboost.base.loops import OnStep
 
 _TERMINATED = 128 + signal.SIGTERM  # exit status, by the convention of shells
 
-# The share of a time limit that is left for what follows the loops, and its most seconds. Without
-# it, commands with a limit of 60 s ended 3 to 9 s late.
+# The share of a time limit that is left for what follows the loops, and its most seconds. Round
+# numbers; not tuned.
 _SHARE_OF_ENDING, _LONGEST_ENDING = 0.1, 8.0
 
 
@@ -57,7 +57,9 @@ def left() -> float | None:
 
 
 def is_over() -> bool:
-    """Whether the time for loops has expired or Ctrl-C was pressed."""
+    """Whether loops must end: Ctrl-C was pressed, or of the time limit no more is left than what
+    follows the loops needs.
+    """
     rest = left()
     return _limit.is_interrupted or (rest is not None and rest <= 0)
 

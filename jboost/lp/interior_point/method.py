@@ -90,7 +90,7 @@ class State(NamedTuple):
     has_ray: Array
     history: History
     status: Array  # [] int32
-    # None inside the loop of `solve`, which computes it before
+    # what is computed once; None within `solve`, which keeps it outside of its loop
     run: _Run | None = None
 
 
@@ -232,8 +232,8 @@ def _refuted_by_one_row(problem: LinearProgram) -> Array:
 def step(
     state: State, problem: LinearProgram, *, tolerance: Array, config: InteriorPointConfig
 ) -> tuple[State, Info]:
-    """One iteration of predictor and correctors, and the status after it. `problem` is that of
-    `init`, whose data are in the state.
+    """One iteration of predictor and correctors, and the status after it. The data are those of
+    the state; `problem` is not read, and is an argument as of the steps of other methods.
     """
     del problem
     return _step(_run_of(state), state, tolerance, config)
