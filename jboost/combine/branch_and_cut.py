@@ -28,6 +28,7 @@ from jboost.combine import agglomerate, infeasible, packing, proofs, votes
 from jboost.combine.infeasible import Rows
 from jboost.combine.packing import Packing
 from jboost.combine.votes import Arithmetic, Examples, Vote
+from jboost.pair.sweep.instance import bound_loss
 
 OPEN, RIGHT, WRONG = 0, 1, 2
 _BATCH = 32  # nodes of one program
@@ -67,6 +68,13 @@ class Sites(NamedTuple):
     base: int  # the weight of the smaller classes, which every vote loses
 
 
+class Units(NamedTuple):
+    """How integer weights relate to those of the examples."""
+
+    unit: np.ndarray  # [] float64, the weight of the integer 1, a power of two
+    rounding: np.ndarray  # [] the largest total error of the integers
+
+
 class Problem(NamedTuple):
     """The sites as padded arrays on the device."""
 
@@ -100,7 +108,7 @@ def gather_sites(points: np.ndarray, positive: np.ndarray, weights: np.ndarray) 
 def search(
     sites: Sites,
     directions: np.ndarray,
-    unit: float,
+    units: Units,
     *,
     max_nodes: int,
     on_step: OnStep | None,
@@ -111,8 +119,8 @@ def search(
     Args:
       sites: s of them.
       directions: [p, d].
-      unit: the weight of the integer 1.
-      max_nodes: the largest number of nodes.
+      units: of the weights of the sites.
+      max_nodes: the largest number of nodes after `initial`.
       on_step: as of `jboost.combine.fit`.
       initial: a state to continue from, or None.
 
@@ -132,7 +140,7 @@ def search(
             break
         with jax.enable_x64(True):
             state = advance(sites, problem, state, known)
-        info = _info(sites, state, unit)
+        info = _info(sites, state, units)
         if not loops.goes_on(on_step, state, info) and len(state.bounds):
             status = Status.TIME_LIMIT
             break
@@ -203,12 +211,22 @@ def lower_bound(state: ExactState) -> int:
     return min(least, int(state.floor), int(state.best))
 
 
-def _info(sites: Sites, state: ExactState, unit: float) -> ExactInfo:
-    return ExactInfo(
-        int(state.num_nodes),
-        len(state.bounds),
-        (sites.base + lower_bound(state)) * unit,
-        (sites.base + int(state.best)) * unit,
+def _info(sites: Sites, state: ExactState, units: Units) -> ExactInfo:
+    least, best = sites.base + lower_bound(state), sites.base + int(state.best)
+    with jax.enable_x64(True):
+        lower, upper = jax.device_get(_in_weights(np.int64(least), np.int64(best), units))
+    return ExactInfo(int(state.num_nodes), len(state.bounds), float(lower), float(upper))
+
+
+@devices.host_jit
+def _in_weights(least: Array, best: Array, units: Units) -> tuple[Array, Array]:
+    """A lower and an upper bound of integer losses in the unit of the weights, rounded outwards."""
+    unit, rounding = units
+    upper = numerics.round_up(best, unit.dtype) * unit
+    slack = 1 + 4 * float(jnp.finfo(unit.dtype).eps)
+    return (
+        bound_loss(least, unit, rounding),
+        jnp.where(rounding > 0, (upper + rounding) * slack, upper),
     )
 
 

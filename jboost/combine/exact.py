@@ -16,10 +16,12 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.combine import bounds, branch_and_cut, infeasible, results, votes
-from jboost.combine.branch_and_cut import ExactInfo, ExactState
+from jboost.combine.branch_and_cut import ExactInfo, ExactState, Units
 from jboost.combine.results import Found
 from jboost.combine.types import LinearVote
 from jboost.combine.votes import Arithmetic, Examples
+
+_MAX_NODES = 1_000_000
 
 
 @devices.host_jit
@@ -34,28 +36,25 @@ def fit(
     mask: Array,
     directions: Array,
     *,
-    time_limit: float | None,
-    max_nodes: int,
+    end: float | None,
+    max_nodes: int | None,
     on_step: OnStep | None,
     initial: ExactState | None,
 ) -> LinearVote:
     """The vote of least loss of concrete arrays. The arguments are those of `jboost.combine.fit`,
-    which validates them, and directions [p, d] to start from.
+    which validates them, directions [p, d] to start from, and the time of `time.monotonic` at which
+    to stop.
     """
-    end = None if time_limit is None else time.monotonic() + time_limit
     dtype = jnp.result_type(float)
-    missing = max(0, 2 - scores.shape[0])
-    padded = (
-        jnp.pad(array, ((0, missing),) + ((0, 0),) * (array.ndim - 1))
-        for array in (scores, labels, weights, mask)
-    )
+    padded = results.padded(scores, labels, weights, mask)
 
     def watch(state: ExactState, info: ExactInfo) -> bool:
         return loops.goes_on(on_step, state, info) and (end is None or time.monotonic() < end)
 
     with jax.enable_x64(True):
         examples = jax.device_get(_gather(*padded))
-    starts = np.asarray(directions, np.float64)
+    missing = padded[0].shape[1] - scores.shape[1]
+    starts = np.pad(np.asarray(directions, np.float64), ((0, 0), (0, missing)))
     direction, least, status = starts[0], 0, Status.OPTIMAL
     if examples.valid and examples.faithful:
         live = examples.live
@@ -65,8 +64,8 @@ def fit(
         state, status = branch_and_cut.search(
             sites,
             starts,
-            float(examples.unit),
-            max_nodes=max_nodes,
+            Units(examples.unit, examples.rounding),
+            max_nodes=_MAX_NODES if max_nodes is None else max_nodes,
             on_step=watch,
             initial=initial,
         )

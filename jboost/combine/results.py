@@ -64,6 +64,19 @@ def directions_of(examples: Examples, *further: Array) -> Array:
     )
 
 
+def padded(
+    scores: Array, labels: Array, weights: Array, mask: Array
+) -> tuple[Array, Array, Array, Array]:
+    """The arguments with at least two examples and two classifiers, which strategies expect. Added
+    examples are masked out, added classifiers have the score 0.
+    """
+    rows, columns = (max(0, 2 - size) for size in scores.shape)
+    return (
+        jnp.pad(scores, ((0, rows), (0, columns))),
+        *(jnp.pad(part, (0, rows)) for part in (labels, weights, mask)),
+    )
+
+
 def solve_votes(
     strategy: Strategy,
     scores: Array,
@@ -78,8 +91,7 @@ def solve_votes(
     """Runs a strategy in the 64-bit scope, and makes a `LinearVote` of its result.
 
     Args:
-      strategy: (examples, arithmetic, *beside) -> `Found`. Its inputs are padded to at least two
-        examples and two classifiers.
+      strategy: (examples, arithmetic, *beside) -> `Found`. Its examples are `padded`.
       scores: [n, d]; with labels, weights and mask as `fit` takes them.
       beside: further arguments of the strategy.
       is_allowed: [] bool, whether further arguments are valid; if not, the status is INVALID_INPUT.
@@ -89,8 +101,6 @@ def solve_votes(
     dtype = jnp.result_type(float) if dtype is None else dtype
     arithmetic = Arithmetic(str(dtype))
     num_examples, num_classifiers = scores.shape
-    rows, columns = max(0, 2 - num_examples), max(0, 2 - num_classifiers)
-    padded = (jnp.pad(lax.stop_gradient(part), (0, rows)) for part in (labels, weights, mask))
 
     def solve(
         is_allowed: Array,
@@ -128,12 +138,10 @@ def solve_votes(
             ),
         )
 
-    scores = jnp.pad(lax.stop_gradient(scores), ((0, rows), (0, columns)))
     vote = numerics.in_64_bits(solve)(
         jnp.asarray(is_allowed),
         jnp.asarray(short, jnp.int32),
-        scores,
-        *padded,
+        *lax.stop_gradient(padded(scores, labels, weights, mask)),
         *lax.stop_gradient(beside),
     )
     return vote._replace(

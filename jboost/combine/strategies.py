@@ -9,7 +9,8 @@ bound.
 from __future__ import annotations
 
 import functools
-from typing import Literal
+import time
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +29,7 @@ from jboost.combine.votes import Arithmetic, Examples
 from jboost.pair.separator import optimal_separator
 
 STRATEGIES = ("greedy", "hierarchical", "coordinate", "exact")
-MOST_SWEPT = 3  # the most classifiers for which the sweeps find the optimum
+_MOST_SWEPT = 3  # the most classifiers for which the sweeps find the optimum
 # The most classifiers for branch and cut. Infeasible subsystems of more examples bound little.
 _MOST_EXACT = 8
 # The penalties of the two stacking votes: the usual one, and one that is small enough to separate
@@ -48,12 +49,12 @@ def fit(
     with_stacking: bool = True,
     max_sweeps: int = 50,
     time_limit: float | None = None,
-    max_nodes: int = 1_000_000,
+    max_nodes: int | None = None,
     on_step: OnStep | None = None,
     initial: ExactState | None = None,
 ) -> LinearVote:
-    """A linear combination of d classifiers that misclassifies little weight, made of exact
-    combinations of pairs.
+    """A linear combination of d classifiers that misclassifies little weight, by exact combinations
+    of pairs or, for "exact", the least weight.
 
     Strategies. The best combination of more than two classifiers is a hard problem, so that all but
     the last one are heuristics:
@@ -84,20 +85,22 @@ def fit(
       weights: [n], not negative, the costs of misclassifying the examples, which are added as in
         `jboost.pair.optimal_separator`; 0 has the effect of `mask` False. None for ones.
       mask: [n] bool, False for rows that are only padding.
-      strategy: how pairs are chosen.
+      strategy: which pairs are combined, or "exact".
       with_stacking: whether stacking votes are added.
       max_sweeps: the largest number of passes of "coordinate" over all classifiers, from each
         start.
-      time_limit: of branch and cut, in seconds from the call; None for no limit. The batch of
-        nodes that runs is completed, and the vote is then evaluated.
-      max_nodes: of branch and cut; the largest number of nodes.
+      time_limit: of branch and cut, in seconds from the call, compilation included; None for no
+        limit. The batch of nodes that runs is completed, and the vote is then evaluated.
+      max_nodes: of branch and cut; the largest number of nodes of this call, after those of
+        `initial`. None for 1,000,000.
       on_step: of branch and cut; called on the host after each batch of nodes with (state, info),
         an `ExactState` and an `ExactInfo`. If it returns False, the search ends with status
         TIME_LIMIT.
       initial: of branch and cut; a state that `on_step` received for the same data, from which the
         search continues.
 
-      A `time_limit`, `on_step` or `initial` selects branch and cut for any number of classifiers.
+      A `time_limit`, `max_nodes`, `on_step` or `initial` selects branch and cut for any number of
+      classifiers.
 
     Returns:
       A `LinearVote`. `loss` is the loss of the returned coefficients and offset on the scores.
@@ -127,13 +130,22 @@ def fit(
     >>> float(vote.loss), float(vote.lower_bound), jboost.predict(vote, scores).tolist()
     (0.0, 0.0, [-1, -1, -1, 1, 1, 1])
     """
+    begin = time.monotonic()
     check.choice("strategy", strategy, STRATEGIES)
     check.choice("with_stacking", with_stacking, (False, True))
     check.count("max_sweeps", max_sweeps, low=1)
     limit = None if time_limit is None else float(check.number("time_limit", time_limit, low=0))
-    check.count("max_nodes", max_nodes, low=1)
+    if max_nodes is not None:
+        check.count("max_nodes", max_nodes, low=1)
     examples = arrays(scores, labels, weights, mask)
-    if not _by_branch_and_cut(examples, strategy, limit, on_step, initial):
+    options = {
+        "time_limit": limit,
+        "max_nodes": max_nodes,
+        "on_step": on_step,
+        "initial": initial,
+    }
+    _validate_branch_and_cut(examples, strategy, options)
+    if not is_driven_by_host(strategy, examples[0].shape[1], **options):
         return _fit(
             *examples, strategy=strategy, with_stacking=with_stacking, max_sweeps=max_sweeps
         )
@@ -143,33 +155,32 @@ def fit(
     return exact.fit(
         *examples,
         directions,
-        time_limit=limit,
+        end=None if limit is None else begin + limit,
         max_nodes=max_nodes,
         on_step=on_step,
         initial=initial,
     )
 
 
-def _by_branch_and_cut(
-    examples: tuple[Array, ...],
-    strategy: str,
-    time_limit: float | None,
-    on_step: OnStep | None,
-    initial: ExactState | None,
-) -> bool:
-    """Whether the arguments select branch and cut. Raises ValueError, naming the argument, if they
-    do not fit together.
+def is_driven_by_host(strategy: str, num_classifiers: int, **options: Any) -> bool:
+    """Whether `fit` runs branch and cut, which the host drives, so that it cannot be jitted.
+
+    Args:
+      strategy: as of `fit`.
+      num_classifiers: d.
+      options: the `time_limit`, `max_nodes`, `on_step` and `initial` of `fit`; each is None if left
+        out.
     """
-    check.watcher("on_step", on_step)
-    given = [
-        name
-        for name, value in (
-            ("time_limit", time_limit),
-            ("on_step", on_step),
-            ("initial", initial),
-        )
-        if value is not None
-    ]
+    is_given = any(option is not None for option in options.values())
+    return strategy == "exact" and (num_classifiers > _MOST_SWEPT or is_given)
+
+
+def _validate_branch_and_cut(
+    examples: tuple[Array, ...], strategy: str, options: dict[str, Any]
+) -> None:
+    """Raises ValueError, naming the argument, if the options of branch and cut do not fit."""
+    check.watcher("on_step", options["on_step"])
+    given = [name for name, value in options.items() if value is not None]
     num_classifiers = examples[0].shape[1]
     if strategy != "exact":
         if given:
@@ -177,21 +188,18 @@ def _by_branch_and_cut(
                 f"{given[0]} is given, and strategy is {strategy!r}, which makes no steps: leave it"
                 " out, or pass strategy='exact'"
             )
-        return False
+        return
     if num_classifiers > _MOST_EXACT:
         raise ValueError(
             f"strategy is 'exact', which takes at most {_MOST_EXACT} classifiers, and scores has"
             f" {num_classifiers}: pass 'greedy'"
         )
-    if num_classifiers <= MOST_SWEPT and not given:
-        return False
-    if check.are_traced(*examples):
+    if is_driven_by_host(strategy, num_classifiers, **options) and check.are_traced(*examples):
         reason = given[0] + " is given" if given else f"scores has {num_classifiers} classifiers"
         raise ValueError(
             f"{reason} and strategy is 'exact', whose branch and cut the host drives, and the"
             " arguments are traced: call it outside jit, vmap and grad"
         )
-    return True
 
 
 def arrays(

@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 from jboost import combine
 from jboost.base.predict import predict_scores
 from jboost.combine import STRATEGIES, LinearVote
-from jboost.combine.strategies import MOST_SWEPT
+from jboost.combine.strategies import is_driven_by_host
 from jboost.sklearn import calibration, routing
 from jboost.sklearn.features import padded_rows
 
@@ -303,7 +303,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
 
     def _vote(self, scores: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> LinearVote:
         missing = padded_rows(len(signs)) - len(signs)
-        on_host = self.strategy == "exact" and scores.shape[1] > MOST_SWEPT
+        on_host = is_driven_by_host(self.strategy, scores.shape[1])
         fit: Any = combine.fit if on_host else _fit
         vote = fit(
             np.pad(scores, ((0, missing), (0, 0))).astype(jax.numpy.result_type(float)),

@@ -2,12 +2,16 @@
 the plane and in space.
 """
 
+import time
+from fractions import Fraction
+
 import jax
 import numpy as np
 import pytest
 
 import jboost
 from jboost.base.status import Status
+from jboost.combine import exact, strategies
 from oracles import combine as oracle
 
 SIZE, NUM_CLASSIFIERS = 24, 4
@@ -72,6 +76,34 @@ def test_exact_finds_the_optimum_of_highs_for_four_classifiers(seed):
     vote = fit(case)
     check_optimum(vote, case)
     assert vote.loss == oracle.least_loss_by_milp(*live_part(*case))
+
+
+def test_exact_by_branch_and_cut_of_one_classifier():
+    labels = np.array([1, -1, 1, -1])
+    vote = jboost.combine.fit(np.arange(4.0)[:, None], labels, strategy="exact", time_limit=100)
+    assert (float(vote.loss), float(vote.lower_bound)) == (1, 1)
+    assert Status(int(vote.status)) == Status.OPTIMAL
+    assert vote.coefficients.shape == (1,)
+    assert vote.certificate.members.shape == (4, 3)
+
+
+@pytest.mark.parametrize("light", [1.5 * 2.0**-53, 2.0**-60, 0.3])
+def test_bounds_of_a_batch_hold_whatever_the_rounding_of_the_weights(light):
+    scores = np.repeat([[0.0], [1.0]], 2, axis=0) * np.ones((1, 4))
+    weights = np.array([1, 1, light, light])
+    infos = []
+    with jax.enable_x64(True):
+        jboost.combine.fit(
+            scores,
+            np.array([1, -1, 1, -1]),
+            weights=weights,
+            strategy="exact",
+            on_step=lambda state, info: infos.append(info),
+        )
+    optimum = Fraction(1) + Fraction(light)
+    assert infos
+    for info in infos:
+        assert Fraction(info.lower_bound) <= optimum <= Fraction(info.upper_bound)
 
 
 @pytest.mark.slow
@@ -167,6 +199,9 @@ def test_exact_stopped_at_any_batch_has_valid_bounds_and_resumes_to_the_same_vot
         assert Status(int(stopped.status)) == status
         assert stopped.certificate.lower_bound <= stopped.lower_bound <= optimum <= stopped.loss
         assert stopped.lower_bound < stopped.loss
+    after_two = fit(case, initial=states[1], max_nodes=1)
+    assert Status(int(after_two.status)) == Status.ITERATION_LIMIT
+    assert after_two.lower_bound >= infos[1].lower_bound
     resumed = fit(case, initial=states[1])
     jax.tree.map(np.testing.assert_array_equal, whole, resumed)
 
@@ -199,6 +234,7 @@ def test_exact_in_float64_keeps_a_gap_that_float32_cannot(x64):
         ({"on_step": 3}, "on_step"),
         ({"initial": 3}, "initial is a int: expected a jboost.combine.ExactState"),
         ({"strategy": "greedy", "time_limit": 1}, "time_limit is given, and strategy is 'greedy'"),
+        ({"strategy": "greedy", "max_nodes": 9}, "max_nodes is given, and strategy is 'greedy'"),
     ],
 )
 def test_bad_options_of_branch_and_cut_are_named(options, message):
@@ -207,6 +243,41 @@ def test_bad_options_of_branch_and_cut_are_named(options, message):
         jboost.combine.fit(
             case[0], case[1], weights=case[2], mask=case[3], **{"strategy": "exact", **options}
         )
+
+
+def test_time_limit_counts_from_the_call_with_the_stacking_votes(monkeypatch):
+    called = []
+    monkeypatch.setattr(
+        strategies,
+        "_stacked",
+        lambda *args: [called.append(time.monotonic()), np.zeros((2, NUM_CLASSIFIERS))][1],
+    )
+    monkeypatch.setattr(exact, "fit", lambda *args, end, **options: end)
+    assert fit(make_case(1), time_limit=0.0) <= called[0]
+
+
+@pytest.mark.slow
+def test_max_nodes_selects_branch_and_cut_for_two_classifiers():
+    case = make_case(1, num_classifiers=2)
+    check_optimum(fit(case, max_nodes=10_000), case)
+    with pytest.raises(ValueError, match="max_nodes is given and strategy is 'exact'"):
+        jax.jit(lambda s: jboost.combine.fit(s, np.ones(SIZE), strategy="exact", max_nodes=5))(
+            case[0]
+        )
+
+
+@pytest.mark.parametrize(
+    ("strategy", "num_classifiers", "options", "expected"),
+    [
+        ("exact", 3, {}, False),
+        ("exact", 4, {}, True),
+        ("exact", 2, {"time_limit": 0.0}, True),
+        ("exact", 2, {"time_limit": None, "max_nodes": 3}, True),
+        ("greedy", 9, {}, False),
+    ],
+)
+def test_is_driven_by_host(strategy, num_classifiers, options, expected):
+    assert strategies.is_driven_by_host(strategy, num_classifiers, **options) == expected
 
 
 def test_a_state_of_other_data_is_refused():

@@ -13,11 +13,10 @@ from jboost import combine
 from jboost.cli import limits, sizes
 from jboost.cli.inputs import Examples
 from jboost.cli.options import Settings
-from jboost.combine.strategies import MOST_SWEPT
+from jboost.combine.strategies import is_driven_by_host
 from jboost.combine.types import LinearVote
 
 LISTS = ("--scores", "--classifiers")
-EXACT = "exact"  # the strategy
 
 
 def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
@@ -72,9 +71,7 @@ def solve(
         jax.enable_x64(settings.precision == "float64"),
         limits.progress("combine", 1) as watch,
     ):
-        if settings.strategy == EXACT and (
-            points.shape[1] > MOST_SWEPT or settings.time_limit is not None
-        ):
+        if is_driven_by_host(settings.strategy, points.shape[1], time_limit=settings.time_limit):
             arguments["on_step"] = watch
         vote = combine.fit(points, labels, **arguments)
         stacked = combine.stacking(points, labels, weights=weights, mask=mask)
