@@ -10,15 +10,22 @@ from jax import lax
 from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.combine import infeasible, packing
+from jboost.combine.infeasible import Rows
 from jboost.combine.packing import Packing
 from jboost.combine.types import InfeasibleSubsystems
 from jboost.combine.votes import Examples
 from jboost.pair.sweep.instance import bound_loss
 
+# Programs are over parts of at most so many examples, so that the time of a packing grows as n and
+# not as its square. After so many pivots no further program starts, as a part of a packing is a
+# packing. Found by trial on 8,000 normal scores: the bound loses 2 % in a fifteenth of the time.
+_MOST_IN_PART = 1024
+_MAX_PIVOTS = 1 << 17
+
 
 def pack(examples: Examples, coefficients: Array, offset: Array) -> Packing:
-    """A packing of the examples, guided by a vote with a finite offset.
-    Unproven subsystems have the amount 0, and come last.
+    """A packing of the examples, guided by a vote with a finite offset. Its slots with an amount of
+    0 are empty, and come last.
 
     The examples are sorted first, so that the bound does not depend on their order.
     """
@@ -31,14 +38,7 @@ def pack(examples: Examples, coefficients: Array, offset: Array) -> Packing:
     rows = infeasible.make_rows(examples.columns[:, order], live, positive)
     start = packing.empty(rows.signed.shape[0], examples.integers[order], size)
     found = packing.pack_conflicts(start, groups, positive)
-    most = jnp.full((), jnp.iinfo(found.bound.dtype).max, found.bound.dtype)
-    found = packing.pack(
-        found,
-        rows,
-        jnp.zeros((size,), bool),
-        infeasible.direction_of(rows, coefficients, offset),
-        most,
-    )
+    found = _pack_parts(found, rows, live, infeasible.direction_of(rows, coefficients, offset))
     is_proven = found.is_proven & examples.faithful
     slots = jnp.argsort(~is_proven, stable=True)
     members = jnp.where(found.members < 0, size, order[jnp.maximum(found.members, 0)])
@@ -53,6 +53,26 @@ def pack(examples: Examples, coefficients: Array, offset: Array) -> Packing:
         is_proven=is_proven[slots],
         bound=jnp.where(examples.faithful, found.bound, 0),
     )
+
+
+def _pack_parts(packed: Packing, rows: Rows, live: Array, guide: Array) -> Packing:
+    """Adds subsystems of each part of the live examples. These come first; parts take them in turn,
+    so that all parts are alike.
+    """
+    num_live = jnp.sum(live, dtype=jnp.int32)
+    num_parts = -(-num_live // _MOST_IN_PART)
+    number = lax.iota(jnp.int32, min(_MOST_IN_PART, live.shape[0]))
+
+    def step(state: tuple[Array, Packing]) -> tuple[Array, Packing]:
+        part, packed = state
+        index = part + num_parts * number
+        index = jnp.where(index < num_live, index, live.shape[0])
+        return part + 1, packing.pack_part(packed, rows, index, guide, _MAX_PIVOTS)
+
+    def unfinished(state: tuple[Array, Packing]) -> Array:
+        return (state[0] < num_parts) & (state[1].num_pivots < _MAX_PIVOTS)
+
+    return loops.while_loop(unfinished, step, (jnp.zeros((), jnp.int32), packed))[1]
 
 
 def certify(packing: Packing, examples: Examples, dtype: jnp.dtype) -> InfeasibleSubsystems:

@@ -52,6 +52,7 @@ class Outcome(NamedTuple):
     direction: Array  # [d + 1] v
     is_infeasible: Array  # [] bool, up to rounding
     is_separated: Array  # [] bool, whether v has all usable examples right, up to rounding
+    num_pivots: Array  # [] int32
 
 
 class Subsystem(NamedTuple):
@@ -127,13 +128,13 @@ def separate(rows: Rows, usable: Array, preferred: Array, near: Array) -> Outcom
         last.direction,
         last.has_ended & ~last.is_separated & (slack <= _TOLERANCE),
         last.is_separated,
+        last.num_pivots,
     )
 
 
 def _first_basis(signed: Array, usable: Array, near: Array) -> _Basis:
     num_rows, size = signed.shape
-    heights = _combined(signed, near)
-    lowest, start = reduce.first_least(jnp.where(usable, heights, jnp.inf))
+    lowest, start = reduce.first_least(jnp.where(usable, heights(signed, near), jnp.inf))
     is_any = lowest < jnp.inf
     start = jnp.minimum(start, size - 1)
     row = signed[:, start]
@@ -142,21 +143,20 @@ def _first_basis(signed: Array, usable: Array, near: Array) -> _Basis:
     slacks = size + 2 * index + (sign < 0).astype(index.dtype)
     inverse = jnp.zeros((num_rows + 1, num_rows + 1), signed.dtype)
     inverse = inverse.at[index, index].set(sign).at[:-1, -1].set(-sign * row).at[-1, -1].set(1.0)
-    none = jnp.zeros((), bool)
     return _Basis(
         jnp.concatenate([slacks, start[None]]).astype(jnp.int32),
         inverse,
         inverse[:, -1],
         near,
         ~is_any,
-        none | ~is_any,
+        ~is_any,
         jnp.zeros((), jnp.int32),
     )
 
 
-def heights(rows: Rows, direction: Array) -> Array:
-    """The heights z_i . v [n] of a direction v [d + 1]."""
-    return _combined(rows.signed, direction)
+def heights(signed: Array, direction: Array) -> Array:
+    """The heights z_i . v [n] of a direction v [d + 1] over the columns z_i of `signed`."""
+    return jnp.sum(exact.rounded_product(signed, direction[:, None]), axis=0)
 
 
 def direction_of(rows: Rows, coefficients: Array, offset: Array) -> Array:
@@ -165,18 +165,13 @@ def direction_of(rows: Rows, coefficients: Array, offset: Array) -> Array:
     return jnp.concatenate([coefficients * rows.unit, moved[None]])
 
 
-def _combined(signed: Array, direction: Array) -> Array:
-    """The heights z_i . v [n]."""
-    return jnp.sum(exact.rounded_product(signed, direction[:, None]), axis=0)
-
-
 def _pivot(signed: Array, usable: Array, preferred: Array, basis: _Basis) -> _Basis:
     """One pivot, or the end."""
     num_rows, size = signed.shape
     costs = (basis.members >= size).astype(signed.dtype)
     duals = jnp.sum(exact.rounded_product(costs[:, None], basis.inverse), axis=0)
     direction, height = -duals[:-1], duals[-1]
-    reduced = jnp.where(usable, _combined(signed, direction) - height, jnp.inf)
+    reduced = jnp.where(usable, heights(signed, direction) - height, jnp.inf)
     least_preferred, first_preferred = reduce.first_least(jnp.where(preferred, reduced, jnp.inf))
     least, first = reduce.first_least(reduced)
     of_slacks = jnp.stack([1 + direction, 1 - direction], axis=1).reshape(-1)

@@ -81,6 +81,82 @@ def test_packing_bounds_the_optimum_and_is_no_less_than_conflicts(packed):
     assert total > 0.6 * optima
 
 
+def pairs_one_by_one(groups, positive, weights):
+    """The pairs of equal scores by their definition: [(positive, negative, amount)]."""
+    left, pairs = weights.tolist(), []
+    for group in sorted(set(groups.tolist())):
+        while True:
+            sides = [
+                [i for i in range(len(left)) if groups[i] == group and positive[i] == s and left[i]]
+                for s in (True, False)
+            ]
+            if not all(sides):
+                break
+            one, other = sides[0][0], sides[1][0]
+            amount = min(left[one], left[other])
+            left[one], left[other] = left[one] - amount, left[other] - amount
+            pairs.append((one, other, amount))
+    return pairs, left
+
+
+def test_pack_conflicts_makes_the_pairs_of_the_definition():
+    rng = np.random.default_rng(3)
+    shape = (60, SIZE)
+    groups = np.sort(rng.integers(0, rng.integers(1, 9, (60, 1)), shape), axis=1).astype(np.int32)
+    positive = rng.random(shape) < rng.random((60, 1))
+    weights = rng.integers(0, rng.choice([2, 5, 10**12], (60, 1)), shape)
+
+    @jax.jit
+    @jax.vmap
+    def run(groups, positive, weights):
+        return packing.pack_conflicts(packing.empty(3, weights, SIZE), groups, positive)
+
+    with jax.enable_x64(True):
+        found = jax.device_get(run(groups, positive, weights))
+    for index in range(60):
+        one = jax.tree.map(lambda leaf, i=index: leaf[i], found)
+        pairs, left = pairs_one_by_one(groups[index], positive[index], weights[index])
+        expected = [(a, b, -1, -1) for a, b, _ in pairs]
+        assert [tuple(row) for row in one.members[: one.count].tolist()] == expected
+        assert one.amounts[: one.count].tolist() == [amount for _, _, amount in pairs]
+        assert (one.left.tolist(), one.bound) == (left, one.amounts.sum())
+        assert one.is_proven.sum() == one.count == len(pairs)
+        assert (one.multipliers == (one.members >= 0)).all()
+
+
+@pytest.mark.parametrize(
+    "max_pivots",
+    [40, *(pytest.param(limit, marks=pytest.mark.slow) for limit in (1, 1 << 17))],
+)
+def test_a_packing_of_parts_with_a_limit_of_pivots_is_valid(monkeypatch, max_pivots):
+    monkeypatch.setattr(bounds, "_MOST_IN_PART", 5)
+    monkeypatch.setattr(bounds, "_MAX_PIVOTS", max_pivots)
+
+    @jax.jit
+    def run(scores, labels, weights, mask):
+        examples = votes.gather(scores, labels, weights, mask)
+        found = bounds.pack(examples, jnp.array([1.0, 0.5]), jnp.zeros(()))
+        return found, bounds.certify(found, examples, jnp.dtype("float64"))
+
+    total, pivots = 0.0, []
+    for case in CASES[:12]:
+        scores, labels, weights, mask = case
+        with jax.enable_x64(True):
+            found, certificate = jax.device_get(run(*case))
+        live = scores[mask].astype(float), labels[mask], weights[mask]
+        bound = jboost.combine.recompute_bound(
+            certificate, scores, labels, weights=weights, mask=mask
+        )
+        assert bound == Fraction(float(certificate.lower_bound))
+        assert oracle.conflict_loss(*live) <= bound <= oracle.least_loss_by_milp(*live)
+        total += float(bound - oracle.conflict_loss(*live))
+        pivots.append(int(found.num_pivots))
+    of_one_program = infeasible._PIVOTS_PER_ROW * (NUM_CLASSIFIERS + 2)
+    assert max(pivots) <= max_pivots + of_one_program
+    if max_pivots > 1:
+        assert total > 3
+
+
 def test_recompute_bound_gives_the_bound_and_sees_what_is_wrong(packed):
     for case, (_, certificate) in list(zip(CASES, packed, strict=True))[:8]:
         scores, labels, weights, mask = case
