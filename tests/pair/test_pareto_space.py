@@ -45,6 +45,32 @@ def test_pareto_front_of_three_classifiers_is_that_of_brute_force():
         check(*case)
 
 
+def test_a_slab_too_narrow_for_floats_is_no_optimal_front(x64):
+    points = np.array([[0, 0, 0], [2**-45, 0, 0], [1, 0, 0], [1, 1, 0], [1, 0, 1], [-1, 0, 0]])
+    labels = np.array([-1, 1, 1, 1, 1, -1])
+    front = jboost.pair.pareto_front(points, labels, max_points=4)
+    assert int(front.status) == Status.PRECISION_LIMIT or front.losses[0] == 0
+    # the same points with another origin, of which none is close to another one
+    points[1, 0] = 2**-9
+    for origin in (0.0, 2.0**40):
+        front = jboost.pair.pareto_front(points + origin, labels, max_points=4)
+        assert int(front.status) == Status.OPTIMAL
+        assert front.losses[0] == 0
+        assert front.margins[0] == 2**-10
+
+
+def test_slabs_without_a_width_leave_nothing_undecided_off_a_grid(x64):
+    """Points of both classes in one plane, whose coordinates have many bits."""
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(size=(10, 2)), np.full((10, 1), 0.1)], axis=1)
+    labels = np.where(np.arange(10) % 2, 1, -1)
+    flat = jboost.pair.pareto_front(points[:, :2], labels, max_points=8)
+    front = jboost.pair.pareto_front(points, labels, max_points=8)
+    assert int(front.status) == Status.OPTIMAL
+    np.testing.assert_array_equal(front.losses, flat.losses)
+    np.testing.assert_allclose(front.margins, flat.margins, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_pareto_front_of_many_degenerate_sets_in_space():
     for case in zip(*random_space_sets(10, 12, 7, extent=6), strict=True):

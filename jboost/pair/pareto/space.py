@@ -5,7 +5,9 @@ The widest slab between two sets in space is carried by at most four points: two
 classes; a point and an edge; two edges; or a point and a triangle. So all such slabs are written
 down, and every slab pays for the points that it does not keep. There are O(n^4) of them, and the
 work is O(n^5). The margins on the front are then computed in fractions
-(`jboost.pair.leave_one_out.bisectors`).
+(`jboost.pair.leave_one_out.bisectors`). Slabs too narrow for floats are not on the front. If one of
+them might lose less than the front, fractions decide whether it has a width, and if so the status
+is PRECISION_LIMIT.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import devices
+from jboost.base import devices, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair.leave_one_out import bisectors
@@ -26,9 +28,13 @@ from jboost.pair.leave_one_out.bisectors import Bisector
 from jboost.pair.sweep.encoding import Encoding, pad_rows, read
 from jboost.pair.types import ParetoFront
 
-# Points this close to the border of a slab are on it, as a share of their reach. Two margins whose
-# relative difference is less than the second number count as equal.
+# Points this close to the border of a slab are on it, as a share of half their largest range. Two
+# margins whose relative difference is less than the second number count as equal.
 _ON_BORDER, _EQUAL = 2.0**-40, 2.0**-36
+_SAME_WIDTH = 2.0**-20  # the relative error that the width of a slab in floats may have
+# On grids of so many steps, products of coordinates are not rounded.
+_GRID = 2.0**11
+_MOST_NARROW = 5000  # narrow slabs that fractions decide
 _ROWS = 16  # data sets are padded to a multiple of this many rows, which share programs
 _HEIGHTS_AT_ONCE = 1 << 22  # of points over slabs
 # The numbers of positive and negative points that carry a slab.
@@ -45,6 +51,7 @@ class _Slabs(NamedTuple):
 class _Paid(NamedTuple):
     losses: Array  # [c] int64; the largest integer for slabs without a width
     margins: Array  # [c], in the unit of the points
+    narrow: Array  # [c] int64, a lower bound of the loss of slabs that may be too narrow, as losses
     kept: Array  # [c, n] bool
     normals: Array  # [c, 3] to the positive side
 
@@ -57,6 +64,13 @@ class _Candidates(NamedTuple):
     slabs: _Slabs
 
 
+class _Narrow(NamedTuple):
+    """Slabs without a margin in floats that may lose less than those with one."""
+
+    losses: np.ndarray  # [k] int64, lower bounds
+    slabs: _Slabs
+
+
 def solve(
     points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int
 ) -> ParetoFront:
@@ -66,11 +80,11 @@ def solve(
     padded = pad_rows(max(_ROWS, -(-size // _ROWS) * _ROWS), points, labels, weights, mask)
     with jax.enable_x64(True):
         encoding = jax.device_get(_read(*padded))
-        rows = _front(encoding) if encoding.valid else []
+        rows, proven = _front(encoding) if encoding.valid else ([], False)
     if not encoding.valid:
         return _empty(max_points, np.nan, Status.INVALID_INPUT, dtype)
     front = _empty(max_points, np.inf, Status.OPTIMAL, dtype)
-    proven = encoding.faithful
+    proven = proven and bool(encoding.faithful)
     for index, row in enumerate(rows[:max_points]):
         proven = proven and _draw(front, index, encoding, row)
     status = Status.OPTIMAL if proven else Status.PRECISION_LIMIT
@@ -108,8 +122,8 @@ class _Row(NamedTuple):
     constant: int  # the class of a constant, else 0
 
 
-def _front(encoding: Encoding) -> list[_Row]:
-    """The front, the constant last."""
+def _front(encoding: Encoding) -> tuple[list[_Row], bool]:
+    """The front, the constant last, and whether rounding left nothing undecided."""
     positive, live, integers = encoding.positive, encoding.live, encoding.integers
     sides = np.flatnonzero(positive), np.flatnonzero(live & ~positive)
     sums = [int(integers[side].sum()) for side in sides]
@@ -117,19 +131,59 @@ def _front(encoding: Encoding) -> list[_Row]:
     kept = positive if constant > 0 else live & ~positive
     last = _Row(min(sums), kept, None, constant)
     points = encoding.points.astype(np.float64)
-    found = _candidates(points, positive, live, integers, sides, min(sums))
+    found, narrow = _candidates(points, positive, live, integers, sides, min(sums))
     rows: list[_Row] = []
-    widest = Fraction(0)
+    widest, proven = Fraction(0), True
     for index in range(len(found.losses)):
         chosen = _Slabs(*(part[index : index + 1] for part in found.slabs))
         paid = jax.device_get(_pay(points, positive, live, integers, chosen))
         kept = paid.kept[0]
         bisector = bisectors.bisect(points, kept & positive, kept & ~positive, paid.normals[0])
-        if bisector is None or bisector.squared_gap <= widest * Fraction(1 + 2 * _EQUAL):
+        if bisector is None:
+            proven = False
+            continue
+        least = Fraction(2 * float(found.margins[index])) * Fraction(1 - _SAME_WIDTH)
+        proven = proven and bisector.squared_gap >= least**2
+        if bisector.squared_gap <= widest * Fraction(1 + 2 * _EQUAL):
             continue
         widest = bisector.squared_gap
         rows.append(_Row(int(found.losses[index]), kept, bisector, 0))
-    return [*rows, last]
+    rows.append(last)
+    return rows, proven and not _may_lose_less(points, narrow, rows[0].loss)
+
+
+def _may_lose_less(points: np.ndarray, narrow: _Narrow, loss: int) -> bool:
+    """Whether a narrow slab that has a width may lose less than `loss`."""
+    slabs = _Slabs(*(part[narrow.losses < loss] for part in narrow.slabs))
+    if len(slabs.positive) > _MOST_NARROW:
+        return True
+    return any(_has_width(points[one], points[other]) for one, other in zip(*slabs, strict=True))
+
+
+def _has_width(upper: np.ndarray, lower: np.ndarray) -> bool:
+    """Whether the slab that points [3, 3] of each class carry has a width, in fractions."""
+    one, other = (
+        [[Fraction(float(x)) for x in point] for point in side] for side in (upper, lower)
+    )
+    across = _minus(one[0], other[0])
+    edges = [_minus(side[i + 1], side[i]) for side in (one, other) for i in (0, 1)]
+    edges = [edge for edge in edges if any(edge)]
+    if not edges:
+        return any(across)
+    if len(edges) == 1:
+        return any(_cross(edges[0], across))
+    return sum(a * b for a, b in zip(_cross(edges[0], edges[1]), across, strict=True)) != 0
+
+
+def _minus(one: list[Fraction], other: list[Fraction]) -> list[Fraction]:
+    return [a - b for a, b in zip(one, other, strict=True)]
+
+
+def _cross(one: list[Fraction], other: list[Fraction]) -> list[Fraction]:
+    return [
+        one[(i + 1) % 3] * other[(i + 2) % 3] - one[(i + 2) % 3] * other[(i + 1) % 3]
+        for i in range(3)
+    ]
 
 
 def _candidates(
@@ -139,10 +193,11 @@ def _candidates(
     integers: np.ndarray,
     sides: tuple[np.ndarray, np.ndarray],
     constant_loss: int,
-) -> _Candidates:
-    """The slabs of the front, which lose less than a constant."""
+) -> tuple[_Candidates, _Narrow]:
+    """The slabs of the front, which lose less than a constant, and those that may be missing."""
     none = np.zeros((0, 3), np.int32)
     best = _Candidates(np.zeros(0, np.int64), np.zeros(0), _Slabs(none, none))
+    narrow = _Narrow(np.zeros(0, np.int64), _Slabs(none, none))
     at_once = max(256, _HEIGHTS_AT_ONCE // len(points))
     for num_positive, num_negative in _CARRIERS:
         one, other = _subsets(sides[0], num_positive), _subsets(sides[1], num_negative)
@@ -151,16 +206,27 @@ def _candidates(
             slabs = _Slabs(one[place // len(other)], other[place % len(other)])
             missing = at_once - len(place)
             padded = _Slabs(*(np.pad(part, ((0, missing), (0, 0)), mode="edge") for part in slabs))
-            losses, margins = (
+            losses, margins, of_narrow = (
                 np.asarray(part)[: len(place)]
                 for part in _pay_only(points, positive, live, integers, padded)
             )
+            least = min(constant_loss, *best.losses[:1].tolist(), losses.min())
+            narrow = _collect(narrow, _Narrow(of_narrow, slabs), least)
             kept = losses < constant_loss
             best = _merge(
                 best,
                 _Candidates(losses[kept], margins[kept], _Slabs(*(part[kept] for part in slabs))),
             )
-    return best
+    return best, narrow
+
+
+def _collect(one: _Narrow, other: _Narrow, least: int) -> _Narrow:
+    """The narrow slabs of both that may lose less than `least`, as many as are of use."""
+    losses = np.concatenate([one.losses, other.losses])
+    kept = np.flatnonzero(losses < least)
+    kept = kept[np.argsort(losses[kept], kind="stable")][: _MOST_NARROW + 1]
+    slabs = (np.concatenate(pair)[kept] for pair in zip(one.slabs, other.slabs, strict=True))
+    return _Narrow(losses[kept], _Slabs(*slabs))
 
 
 def _subsets(members: np.ndarray, size: int) -> np.ndarray:
@@ -183,9 +249,9 @@ def _merge(one: _Candidates, other: _Candidates) -> _Candidates:
 @devices.host_jit
 def _pay_only(
     points: Array, positive: Array, live: Array, integers: Array, slabs: _Slabs
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     paid = _pay_for(points, positive, live, integers, slabs)
-    return paid.losses, paid.margins
+    return paid.losses, paid.margins, paid.narrow
 
 
 @devices.host_jit
@@ -226,18 +292,40 @@ def _pay_for(points: Array, positive: Array, live: Array, integers: Array, slabs
     normals = jnp.where(
         count == 0, across, jnp.where(count == 1, squared * across - along * first, turned)
     )
+    has_width = (_dot(normals, across) > 0) | ~_is_on_grid(points, live)
     length = jnp.sqrt(_dot(normals, normals))
     normals = normals / jnp.where(length > 0, length, 1.0)[:, None]
     origin = lower[:, 0]
     heights = sum(normals[:, i, None] * (points[None, :, i] - origin[:, i, None]) for i in range(3))
     gap = _dot(normals, across)
-    near = _ON_BORDER * jnp.max(jnp.abs(points))
+    near = _ON_BORDER * _reach(points, live)
     kept = live[None] & jnp.where(positive[None], heights >= gap[:, None] - near, heights <= near)
     total = jnp.sum(integers)
     losses = total - jnp.sum(jnp.where(kept, integers[None], 0), axis=1)
     is_slab = (gap > 2 * near) & (length > 0)
     most = jnp.iinfo(losses.dtype).max
-    return _Paid(jnp.where(is_slab, losses, most), gap / 2, kept, normals)
+    is_narrow = (gap <= 2 * near) & (length > 0) & has_width
+    return _Paid(
+        jnp.where(is_slab, losses, most),
+        gap / 2,
+        jnp.where(is_narrow, losses, most),
+        kept,
+        normals,
+    )
+
+
+def _reach(points: Array, live: Array) -> Array:
+    """Half the largest range of the coordinates of the live points."""
+    high = numerics.masked_max(points.T, live[None], fill=-jnp.inf)
+    low = numerics.masked_min(points.T, live[None], fill=jnp.inf)
+    return jnp.max(jnp.where(low <= high, high / 2 - low / 2, 0.0))
+
+
+def _is_on_grid(points: Array, live: Array) -> Array:
+    """Whether the live points are on a grid of so few steps that products are not rounded."""
+    step = numerics.power_of_two_at_least(_reach(points, live)) * (2 / _GRID)
+    steps = jnp.where(live[:, None], points / step, 0.0)
+    return jnp.all((steps == jnp.round(steps)) & (jnp.abs(steps) < 2.0**52))
 
 
 def _dot(a: Array, b: Array) -> Array:
