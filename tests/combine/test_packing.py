@@ -177,6 +177,25 @@ def test_recompute_bound_gives_the_bound_and_sees_what_is_wrong(packed):
         assert recompute(none) == 0
 
 
+def test_recompute_bound_counts_repeated_indices_once(packed):
+    certificate = packed[0][1]._replace(
+        members=np.array([[0, 0, 1, 2]]), amounts=np.array([2.0]), multipliers=np.ones((1, 4))
+    )
+    points, labels = np.array([[0.0, 0], [1, 0], [2, 0]]), np.array([1, -1, 1])
+    assert jboost.combine.recompute_bound(certificate, points, labels, weights=[2, 2, 2]) == 2
+    once = certificate._replace(members=np.array([[0, 1, 1, 0]]))
+    assert jboost.combine.recompute_bound(once, points, labels) == 0
+
+
+def test_is_infeasible_takes_no_time_exponential_in_the_points():
+    """Equal points of one class, and many infeasible subsystems."""
+    points = np.zeros((12, 10))
+    assert not proofs.is_infeasible(points, np.ones(12))
+    assert proofs.is_infeasible(points, np.where(np.arange(12) < 11, 1, -1))
+    wide = np.repeat(np.eye(8), 5, axis=0)
+    assert not proofs.is_infeasible(wide, np.repeat(np.where(np.arange(8) % 2, 1, -1), 5))
+
+
 def test_recompute_bound_names_a_wrong_shape(packed):
     with pytest.raises(ValueError, match="certificate has members of shape"):
         jboost.combine.recompute_bound(packed[0][1], np.zeros((SIZE, 3)), np.ones(SIZE))
