@@ -340,7 +340,7 @@ def _visit_one(problem: Problem, guide: Array, decisions: Array, need: Array) ->
     is_single = found.is_proven & (jnp.sum(takes, axis=1, dtype=jnp.int32) == 1)
     places = jnp.where(takes & is_single[:, None], found.members, size)
     is_forced = jnp.zeros((size,), bool).at[places.reshape(-1)].set(True, mode="drop")
-    heights = jnp.sum(rows.signed * found.direction[:, None], axis=0)
+    heights = infeasible.heights(rows.signed, found.direction)
     is_candidate = is_open & ~is_forced
     lowest, branch = reduce.first_least(jnp.where(is_candidate, heights, jnp.inf))
     direction = found.direction[:-1] / rows.unit

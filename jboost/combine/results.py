@@ -99,54 +99,54 @@ def solve_votes(
       dtype: the float type of the result; None for the default one.
     """
     dtype = jnp.result_type(float) if dtype is None else dtype
-    arithmetic = Arithmetic(str(dtype))
     num_examples, num_classifiers = scores.shape
 
     def solve(
-        is_allowed: Array,
-        short: Array,
-        scores: Array,
-        labels: Array,
-        weights: Array,
-        mask: Array,
-        *beside: Array,
+        is_allowed: Array, short: Array, examples: tuple[Array, ...], *beside: Array
     ) -> LinearVote:
-        examples = votes.gather(scores, labels, weights, mask)
-        valid = examples.valid & is_allowed
-        best = strategy(examples, arithmetic, *beside)
-        evaluated = votes.evaluate(examples, best.coefficients, best.offset, arithmetic)
-        loss = numerics.masked_sum(examples.weights, evaluated.wrong)
-        packed = bounds.pack(examples, best.coefficients, best.offset)
-        certificate = bounds.certify(packed, examples, dtype)
-        lower_bound = jnp.maximum(best.lower_bound, certificate.lower_bound)
-        is_optimal = (
-            numerics.masked_sum(examples.integers, evaluated.wrong)
-            <= jnp.maximum(best.least, packed.bound)
-        ) & meets(loss, lower_bound)
-        status = jnp.where(is_optimal, int(Status.OPTIMAL), short)
-        spoiled = jnp.where(valid, 0, jnp.nan).astype(dtype)
-        return LinearVote(
-            coefficients=best.coefficients[:num_classifiers].astype(dtype) + spoiled,
-            offset=best.offset.astype(dtype) + spoiled,
-            loss=loss.astype(dtype) + spoiled,
-            lower_bound=numerics.round_down(lower_bound, dtype) + spoiled,
-            margin=evaluated.margin.astype(dtype) + spoiled,
-            misclassified=evaluated.wrong,
-            status=jnp.where(valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
-            certificate=certificate._replace(
-                lower_bound=numerics.round_down(certificate.lower_bound, dtype) + spoiled
-            ),
-        )
+        gathered = votes.gather(*examples)
+        best = strategy(gathered, Arithmetic(str(dtype)), *beside)
+        return _certified(gathered, best, gathered.valid & is_allowed, short, dtype)
 
     vote = numerics.in_64_bits(solve)(
         jnp.asarray(is_allowed),
         jnp.asarray(short, jnp.int32),
-        *lax.stop_gradient(padded(scores, labels, weights, mask)),
+        lax.stop_gradient(padded(scores, labels, weights, mask)),
         *lax.stop_gradient(beside),
     )
     return vote._replace(
+        coefficients=vote.coefficients[:num_classifiers],
         misclassified=vote.misclassified[:num_examples],
         certificate=_without_padding(vote.certificate, num_examples, num_classifiers),
+    )
+
+
+def _certified(
+    examples: Examples, best: Found, valid: Array, short: Array, dtype: jnp.dtype
+) -> LinearVote:
+    """The vote with its loss, its bounds and its status; NaN and INVALID_INPUT if not `valid`."""
+    evaluated = votes.evaluate(examples, best.coefficients, best.offset, Arithmetic(str(dtype)))
+    loss = numerics.masked_sum(examples.weights, evaluated.wrong)
+    packed = bounds.pack(examples, best.coefficients, best.offset)
+    certificate = bounds.certify(packed, examples, dtype)
+    lower_bound = jnp.maximum(best.lower_bound, certificate.lower_bound)
+    is_optimal = (
+        numerics.masked_sum(examples.integers, evaluated.wrong)
+        <= jnp.maximum(best.least, packed.bound)
+    ) & meets(loss, lower_bound)
+    status = jnp.where(is_optimal, int(Status.OPTIMAL), short)
+    spoiled = jnp.where(valid, 0, jnp.nan).astype(dtype)
+    return LinearVote(
+        coefficients=best.coefficients.astype(dtype) + spoiled,
+        offset=best.offset.astype(dtype) + spoiled,
+        loss=loss.astype(dtype) + spoiled,
+        lower_bound=numerics.round_down(lower_bound, dtype) + spoiled,
+        margin=evaluated.margin.astype(dtype) + spoiled,
+        misclassified=evaluated.wrong,
+        status=jnp.where(valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+        certificate=certificate._replace(
+            lower_bound=numerics.round_down(certificate.lower_bound, dtype) + spoiled
+        ),
     )
 
 

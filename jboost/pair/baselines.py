@@ -21,10 +21,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost import lp
-from jboost.base import check, derivatives, labelled, loops, meshes, numerics
+from jboost.base import check, derivatives, loops, meshes, numerics
 from jboost.base.predict import scores_of, unless_invalid
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
+from jboost.pair.arguments import validate_examples
 from jboost.pair.sweep.instance import is_kept_by_cast
 
 # The most steps of the Newton method, and the most halvings of each step.
@@ -102,20 +103,10 @@ def least_distance_separator(
     >>> round(float(separator.objective), 4), float(separator.loss)
     (0.0, 0.0)
     """
-    examples = _validate(points, labels, weights, mask)
+    examples = validate_examples(points, labels, weights, mask)
     if examples[0].shape[0] == 0:
         raise ValueError("points has no rows: a linear program needs one at least")
     return _solve(*examples)
-
-
-def _validate(
-    points: ArrayLike, labels: ArrayLike, weights: ArrayLike | None, mask: ArrayLike | None
-) -> tuple[Array, Array, Array, Array]:
-    """The arguments as arrays. Raises ValueError, naming the argument, if one is wrong."""
-    points = check.numeric("points", points, shape=("n", "2] or [n, 3"), kinds="fiu")
-    if points.shape[1] not in (2, 3):
-        raise ValueError(f"points has shape {list(points.shape)}: expected shape [n, 2] or [n, 3]")
-    return points, *labelled.validate_examples(labels, weights, mask, points.shape[0])
 
 
 class _Scaled(NamedTuple):
@@ -235,7 +226,7 @@ def least_squared_distance_separator(
     >>> float(separator.loss), bool(separator.lower_bound <= separator.objective)
     (0.0, True)
     """
-    examples = _validate(points, labels, weights, mask)
+    examples = validate_examples(points, labels, weights, mask)
     if examples[0].shape[0] == 0:
         raise ValueError("points has no rows: a quadratic program needs one at least")
     ridge = jnp.asarray(check.number("ridge", ridge, low=0, open_low=True), jnp.result_type(float))

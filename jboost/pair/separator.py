@@ -15,11 +15,12 @@ from typing import Literal, TypeVar
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, derivatives, labelled, meshes, numerics
+from jboost.base import check, derivatives, meshes, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.pair import branch_and_bound, space, sweep
+from jboost.pair.arguments import validate_examples
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, BranchAndBoundState
 from jboost.pair.sweep import SweepConfig, visits
 from jboost.pair.sweep.encoding import certify, encode, pad_rows
@@ -140,10 +141,7 @@ def optimal_separator(
     check.choice("tie_break", tie_break, ("margin", None))
     check.choice("fat", fat, ("removed", "flipped"))
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
-    points = check.numeric("points", points, shape=("n", "2] or [n, 3"), kinds="fiu")
-    if points.shape[1] not in (2, 3):
-        raise ValueError(f"points has shape {list(points.shape)}: expected shape [n, 2] or [n, 3]")
-    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
+    points, labels, weights, mask = validate_examples(points, labels, weights, mask)
     check.watcher("on_step", on_step)
     all_optima = tie_break == "margin"
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))

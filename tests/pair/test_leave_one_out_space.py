@@ -8,7 +8,7 @@ import pytest
 
 import jboost
 from jboost.base.status import Status
-from jboost.pair.leave_one_out import bisectors
+from jboost.pair.space import bisectors
 from oracles.leave_one_out_space import _bisector, leave_one_out_space
 from oracles.pair_space import gap_squared, random_space_sets
 

@@ -28,11 +28,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import check, derivatives, labelled, loops, meshes, numerics
+from jboost.base import check, derivatives, loops, meshes, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.geometry.exact import Wide, wide_where
 from jboost.pair import sweep
+from jboost.pair.arguments import validate_examples
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, list_splits
 from jboost.pair.leave_one_out import near_optimal, space
 from jboost.pair.leave_one_out.near_optimal import Capacity, Occurrences
@@ -133,10 +134,7 @@ def leave_one_out(
     (0.6, [1, 1, 2, 2, 2])
     """
     check.choice("model", model, ("max_margin", "occurrence"))
-    points = check.numeric("points", points, shape=("n", "2] or [n, 3"), kinds="fiu")
-    if points.shape[1] not in (2, 3):
-        raise ValueError(f"points has shape {list(points.shape)}: expected shape [n, 2] or [n, 3]")
-    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
+    points, labels, weights, mask = validate_examples(points, labels, weights, mask)
     if max_separators is not None:
         check.count("max_separators", max_separators, low=2)
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))

@@ -3,7 +3,7 @@
 The argument is that of `solve`: the near-optimal splits of all points determine the result for each
 point. They are listed by the sweep of planes about axes through two points: a class of planes about
 an axis makes one split. The bisectors of the splits, and those without a supporting point, are
-computed in fractions (`bisectors`).
+computed in fractions (`jboost.pair.space.bisectors`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from jboost.base import devices, loops, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.geometry import angular
-from jboost.pair.leave_one_out import bisectors
-from jboost.pair.leave_one_out.bisectors import Bisector
-from jboost.pair.space import hulls
+from jboost.pair.space import bisectors, hulls
 from jboost.pair.space.axes import look_along
+from jboost.pair.space.bisectors import Bisector
 from jboost.pair.space.problem import Problem, encode
 from jboost.pair.space.sweep import AllAxes, bound_all, list_axes
 from jboost.pair.sweep import SweepConfig, look_around
@@ -244,7 +243,7 @@ class _Fat(NamedTuple):
     """The separator of largest margin of the points that a split keeps."""
 
     bisector: Bisector | None  # None for a constant, and if it was not found
-    constant: int  # 1 if all is on the own side, -1 if on the other one, else 0
+    constant: int  # 1 if all points are of the own class, -1 if of the other one, else 0
 
 
 def _bisect_all(

@@ -27,8 +27,9 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, derivatives, labelled, meshes, numerics
+from jboost.base import check, derivatives, meshes, numerics
 from jboost.base.types import Array, ArrayLike
+from jboost.pair.arguments import validate_examples
 from jboost.pair.pareto import front_by_cells as by_cells
 from jboost.pair.pareto import space
 from jboost.pair.pareto.drawing import draw_front
@@ -97,10 +98,7 @@ def pareto_front(
     >>> int(front.count), front.losses[:2].tolist(), front.margins[:2].tolist()
     (2, [1.0, 2.0], [3.0, inf])
     """
-    points = check.numeric("points", points, shape=("n", "2] or [n, 3"), kinds="fiu")
-    if points.shape[1] not in (2, 3):
-        raise ValueError(f"points has shape {list(points.shape)}: expected shape [n, 2] or [n, 3]")
-    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
+    points, labels, weights, mask = validate_examples(points, labels, weights, mask)
     check.count("max_points", max_points, low=1)
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
     if config is not None:

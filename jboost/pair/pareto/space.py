@@ -5,7 +5,7 @@ The widest slab between two sets in space is carried by at most four points: two
 classes; a point and an edge; two edges; or a point and a triangle. So all such slabs are written
 down, and every slab pays for the points that it does not keep. There are O(n^4) of them, and the
 work is O(n^5). The margins on the front are then computed in fractions
-(`jboost.pair.leave_one_out.bisectors`). Slabs too narrow for floats are not on the front. If one of
+(`jboost.pair.space.bisectors`). Slabs too narrow for floats are not on the front. If one of
 them might lose less than the front, fractions decide whether it has a width, and if so the status
 is PRECISION_LIMIT.
 """
@@ -23,8 +23,8 @@ import numpy as np
 from jboost.base import devices, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.pair.leave_one_out import bisectors
-from jboost.pair.leave_one_out.bisectors import Bisector
+from jboost.pair.space import bisectors
+from jboost.pair.space.bisectors import Bisector
 from jboost.pair.sweep.encoding import Encoding, pad_rows, read
 from jboost.pair.types import ParetoFront
 
