@@ -71,10 +71,8 @@ def padded(
     examples are masked out, added classifiers have the score 0.
     """
     rows, columns = (max(0, 2 - size) for size in scores.shape)
-    return (
-        jnp.pad(scores, ((0, rows), (0, columns))),
-        *(jnp.pad(part, (0, rows)) for part in (labels, weights, mask)),
-    )
+    labels, weights, mask = (jnp.pad(part, (0, rows)) for part in (labels, weights, mask))
+    return jnp.pad(scores, ((0, rows), (0, columns))), labels, weights, mask
 
 
 def solve_votes(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import jax
+
 from jboost.base import check, labelled
-from jboost.base.types import Array, ArrayLike
+from jboost.base.types import ArrayLike
 
 
 def validate_examples(
     points: ArrayLike, labels: ArrayLike, weights: ArrayLike | None, mask: ArrayLike | None
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Points [n, 2] or [n, 3], labels, weights and mask [n] as arrays; `mask` is False where a
     weight is 0. Raises ValueError, naming the argument, if one is wrong.
     """
