@@ -720,8 +720,37 @@ def test_a_scale_that_is_lost_in_huge_losses_leaves_the_largest(name):
         np.testing.assert_allclose(found.value, 3e38, rtol=1e-6)
 
 
+@pytest.mark.parametrize("size", [1e7, 1e12, 3e27])
+def test_binary_entropies_lost_in_huge_losses_leave_the_soft_margin(size):
+    """The largest losses weigh 1 / (nu m) each, and the next one the rest; the derivative in the
+    scale is minus the mean of log 2 - H of nu m times the weights.
+    """
+    rng = np.random.default_rng(int(math.log10(size)))
+    for _ in range(20):
+        losses_of = np.round(rng.normal(size=6), 1)
+        nu = rng.uniform(0.1, 1)
+
+        def worst(scale, values=jnp.asarray(size * losses_of, jnp.float32), nu=nu):
+            return losses.worst_case(values, jboost.relaxations.binary_entropy(nu, scale))
+
+        expected, left = np.zeros(6), 1.0
+        for loss in np.unique(losses_of)[::-1]:
+            ties = losses_of == loss
+            expected[ties] = min(1 / (6 * nu), left / ties.sum())
+            left -= expected[ties].sum()
+        found, change = jax.value_and_grad(worst)(1.0)
+        np.testing.assert_allclose(found / size, expected @ losses_of, rtol=1e-5, atol=1e-6)
+        weights = losses.worst_case_weights(
+            jnp.asarray(size * losses_of, jnp.float32), jboost.relaxations.binary_entropy(nu, 1.0)
+        )
+        np.testing.assert_allclose(weights, expected, atol=1e-5)
+        coins = np.clip(6 * nu * expected, 1e-300, 1 - 1e-16)
+        entropy = -coins * np.log(coins) - (1 - coins) * np.log(1 - coins)
+        np.testing.assert_allclose(change, -np.mean(math.log(2) - entropy), rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize(
-    # with binary entropies the level is too coarse for the weights themselves
+    # the derivative of binary entropies is in the test before
     "name",
     slow_but([name for name in SCALED if name != "entropy"], "chi2penalty"),
 )

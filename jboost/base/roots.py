@@ -75,6 +75,9 @@ def newton(point: Array, value: Array, slope: Array) -> Array:
 def implicit_root(excess: Callable[[Array], Array], found: Array) -> Array:
     """A root [] of a differentiable function, with the derivatives of the implicit function.
 
+    The value is that which the search has found: a Newton step of less than the rounding of a large
+    root would not be more exact.
+
     Args:
       excess: a function of a number []. The root is also differentiated in arrays that it closes
         over.
@@ -83,7 +86,8 @@ def implicit_root(excess: Callable[[Array], Array], found: Array) -> Array:
     root = lax.stop_gradient(found)
     for _ in range(_NEWTON_STEPS):
         value, slope = jax.jvp(excess, (root,), (jnp.ones_like(root),))
-        root = root - numerics.safe_divide(value, slope)
+        step = numerics.safe_divide(value, slope)
+        root = root - (step - lax.stop_gradient(step))
     return root
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
@@ -22,6 +23,9 @@ from jboost.relaxations.types import (
     lifted,
     number,
 )
+
+# The search for the level ends within 4 roundings of its bracket, whose ends have 8 of slack.
+_ROUNDINGS = 32
 
 
 def _ground_and_ease(problem: Problem) -> tuple[Array, Array]:
@@ -44,20 +48,38 @@ def _at_level(level: Array, problem: Problem) -> Point:
     nu = number(relaxation.nu, margins)
     log_odds = _log_odds(level - ground, ease)
     return Point(
-        prior * _balanced(log_odds, ease, nu, prior, axis_name),
+        prior * _balanced(log_odds, _is_rounded(level, ground), ease, nu, prior, axis_name),
         lambda: _excess_of_coins(log_odds, ease, nu, prior, axis_name)[0],
     )
 
 
-def _balanced(log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName) -> Array:
+def _is_rounded(level: Array, ground: Array) -> Array:
+    """Whether the rounding of the level is as large as its distance to an entry of `ground`."""
+    return jnp.abs(level - ground) <= _ROUNDINGS * jnp.finfo(ground.dtype).eps * jnp.abs(level)
+
+
+def _balanced(
+    log_odds: Array,
+    is_rounded: Array,
+    ease: Array,
+    nu: Array,
+    prior: Array,
+    axis_name: AxisName,
+) -> Array:
     """Coins [m] of mean nu, after one Newton step on the coins themselves. A level of large size is
-    rounded too coarsely to determine their mean.
+    rounded too coarsely to determine their mean: what is still missing then goes to the coins whose
+    odds are lost in that rounding.
     """
     heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
     growth = heads * tails / (ease + (1 - ease) * tails)
     missing = named_axis.total(prior * (nu - heads), axis_name)
     step = numerics.safe_divide(missing, named_axis.total(prior * growth, axis_name))
-    return heads + growth * jnp.clip(step, -0.5, 0.5)
+    heads = heads + growth * jnp.clip(step, -0.5, 0.5)
+    known = lax.stop_gradient(heads)  # such coins have no derivatives
+    missing = named_axis.total(prior * (nu - known), axis_name)
+    free = jnp.where(is_rounded, jnp.where(missing > 0, 1 - known, -known), 0.0)
+    share = numerics.safe_divide(missing, named_axis.total(prior * free, axis_name))
+    return heads + free * lax.stop_gradient(jnp.clip(share, 0.0, 1.0))
 
 
 def level_of(
