@@ -141,14 +141,7 @@ def choose(
     check.count("num_folds", num_folds, low=2)
     check.key("key", key)
     check.count("num_at_once", num_at_once, low=1)
-    searches = tuple(
-        validate_search(one) for one in (search if isinstance(search, Sequence) else [search])
-    )
-    if not searches:
-        raise ValueError(
-            "search is empty: pass at least one config of the final vote, such as"
-            " jboost.l0.SearchConfig()"
-        )
+    searches = _validate_searches(search)
     if not callable(make_learner):
         raise ValueError(
             f"make_learner is a {type(make_learner).__name__}: expected a function kappa -> learner"
@@ -165,13 +158,11 @@ def choose(
         max_columns=max_columns,
         bound_integer=bound_integer,
     )
-    if held_out is None:
-        is_held_out = folds.stratified_folds(
-            key, dataset.labels, num_folds=num_folds, mask=dataset.mask
-        )
-        shares = jnp.where(is_held_out, dataset.weights[None, :], 0)
-    else:
-        shares = _validate_folds(held_out, dataset)
+    shares = (
+        _draw_folds(key, dataset, num_folds)
+        if held_out is None
+        else _validate_folds(held_out, dataset)
+    )
     if fold_features is not None:
         if held_out is None:
             raise ValueError(
@@ -186,6 +177,29 @@ def choose(
         return _choose(part, margins, prices, parts, num_at_once=num_at_once)
     check.can_be_watched(on_step, (part, margins, prices, parts), between="paths")
     return _drive(part, margins, prices, parts, on_step)
+
+
+def _validate_searches(
+    search: VoteConfig | Sequence[VoteConfig] | None,
+) -> tuple[VoteConfig, ...]:
+    """The configs of the final vote to choose from. Raises ValueError if there is none."""
+    searches = tuple(
+        validate_search(one) for one in (search if isinstance(search, Sequence) else [search])
+    )
+    if not searches:
+        raise ValueError(
+            "search is empty: pass at least one config of the final vote, such as"
+            " jboost.l0.SearchConfig()"
+        )
+    return searches
+
+
+def _draw_folds(key: Array, dataset: Dataset, num_folds: int) -> Array:
+    """The weights [F, m] that stratified folds hold out, each example in one of them."""
+    is_held_out = folds.stratified_folds(
+        key, dataset.labels, num_folds=num_folds, mask=dataset.mask
+    )
+    return jnp.where(is_held_out, dataset.weights[None, :], 0)
 
 
 def _validate_folds(held_out: ArrayLike, dataset: Dataset) -> Array:

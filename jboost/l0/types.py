@@ -119,8 +119,8 @@ class RelaxationConfig:
 
 
 class Instance(NamedTuple):
-    """The relaxation with sorted examples: first the minority class ("few"), then the majority
-    class ("many"), then padding.
+    """The relaxation with sorted examples: first the minority class, then the majority class, then
+    padding.
     """
 
     margins: Array  # [m, U] y_i H_iu; all rows of padding and columns of unused slots are 0
@@ -133,7 +133,7 @@ class Instance(NamedTuple):
     unit: Array  # [] the largest weight; the largest cost if there are no examples, 1 if that is 0
     # [] bool, whether a cut counts the hypotheses that separate its examples in either direction
     either: Array
-    num_few: Array  # [] int32
+    num_minority: Array  # [] int32 examples of the minority class
     num_real: Array  # [] int32 examples of both classes
     order: Array  # [m] int32 the index of each example in the order of the caller
     # [m, N] -1 and +1, 0 where an attribute is unknown; N = 0 where all pairs have cuts

@@ -319,11 +319,11 @@ def test_certificates_of_random_duals_are_never_wrong():
         )
 
         def one(weights, pair_weights, places):
-            few = places[:, 0] % jnp.maximum(instance.num_few, 1)
-            many = instance.num_few + places[:, 1] % jnp.maximum(
-                instance.num_real - instance.num_few, 1
+            few = places[:, 0] % jnp.maximum(instance.num_minority, 1)
+            many = instance.num_minority + places[:, 1] % jnp.maximum(
+                instance.num_real - instance.num_minority, 1
             )
-            there = (instance.num_few > 0) & (places[:, 2] < 8)
+            there = (instance.num_minority > 0) & (places[:, 2] < 8)
             first, second = (
                 jnp.where(places[:, 2] % 2 == 0, few, many),
                 jnp.where(places[:, 2] % 2 == 0, many, few),
@@ -886,7 +886,7 @@ def test_directions_solve_their_system(density, x64, monkeypatch):
         jnp.ones(columns, bool),
         jnp.asarray(0.3),
     )
-    few = int(instance.num_few)
+    few = int(instance.num_minority)
     is_shared = np.arange(held) < 50  # by one of four of the larger class
     mine = np.where(is_shared, random.integers(0, few, held), random.integers(0, 3, held))
     ends = random.permuted(

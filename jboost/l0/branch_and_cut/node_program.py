@@ -82,7 +82,7 @@ def make_pool(instance: Instance, domain: Simplex) -> Pool:
     """
     num_examples, num_columns = instance.margins.shape
     is_real = instance.weights > 0
-    signs = jnp.where(jnp.arange(num_examples) < instance.num_few, 1.0, -1.0)
+    signs = jnp.where(jnp.arange(num_examples) < instance.num_minority, 1.0, -1.0)
     outputs = (instance.margins * signs[:, None]).T
     rises = jnp.where(is_real[None, :], outputs - outputs[:, :1], 0.0)
     first = jnp.take_along_axis(rises, jnp.argmax(rises != 0, axis=1)[:, None], axis=1)

@@ -99,9 +99,9 @@ def list_pairs(
     )
     # `sorted` is stable: with classes of equal size, the positive class counts as the minority.
     classes = [np.flatnonzero(is_real & (signs * sign > 0)) for sign in (1, -1)]
-    few, many = sorted(classes, key=len)
-    order = np.concatenate([few, many])
-    first_column = len(few) if weights.shape[2] == max(len(many), 1) else 0
+    minority, majority = sorted(classes, key=len)
+    order = np.concatenate([minority, majority])
+    first_column = len(minority) if weights.shape[2] == max(len(majority), 1) else 0
     row, which, column = np.nonzero(weights)
     ends = np.stack([order[row], order[first_column + column]], axis=1)
     return np.where(which[:, None] == 0, ends, ends[:, ::-1]), weights[row, which, column]

@@ -192,9 +192,12 @@ def raised(
     """The point with the slacks of one class set to the least values with which all cuts hold; the
     class is the one for which that is cheaper.
     """
-    is_few = jnp.arange(least.shape[0]) < instance.num_few
+    is_minority = jnp.arange(least.shape[0]) < instance.num_minority
     full = jnp.maximum(least, required.least)
-    candidates = jnp.where(is_few, full, primal.slacks), jnp.where(is_few, primal.slacks, full)
+    candidates = (
+        jnp.where(is_minority, full, primal.slacks),
+        jnp.where(is_minority, primal.slacks, full),
+    )
     prices = [jnp.sum(instance.weights * slacks) for slacks in candidates]
     return primal._replace(slacks=jnp.where(prices[0] <= prices[1], *candidates))
 

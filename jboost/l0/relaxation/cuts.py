@@ -58,69 +58,104 @@ def search(
     2^-nmant, nmant the number of bits of the fraction of a float (`certify.on_grid`).
     """
     num_examples, num_columns = instance.hits.shape
-    few = max_minority_size(num_examples)
+    size = max_minority_size(num_examples)
     nothing = LeastSlacks(
         jnp.full((num_examples,), -jnp.inf, slacks.dtype), jnp.zeros((num_examples,), jnp.int32)
     )
-    if few == 0 or num_columns == 0:
+    if size == 0 or num_columns == 0:
         return nothing._replace(partner=jnp.full((num_examples,), num_examples, jnp.int32))
-    slab = max(1, min(num_examples, max_entries // few))
-    left = instance.hits[:few] * selected[None, :]
-    right = (
-        jnp.where(
-            instance.either, instance.misses[:few] - instance.hits[:few], instance.misses[:few]
-        )
-        * selected[None, :]
-    )
-    is_few = jnp.arange(few) < instance.num_few
-    own = jnp.where(is_few, slacks[:few], jnp.inf)
-    numbers = jnp.arange(few, dtype=jnp.int32)
+    width = max(1, min(num_examples, max_entries // size))
+    factors = _factors(instance, selected, size)
+    is_minority = jnp.arange(size) < instance.num_minority
+    own = jnp.where(is_minority, slacks[:size], jnp.inf)
+    numbers = jnp.arange(size, dtype=jnp.int32)
 
     def search_slab(
         carry: tuple[Array, LeastSlacks, LeastSlacks],
     ) -> tuple[Array, LeastSlacks, LeastSlacks]:
-        start, of_few, of_many = carry
-        begin = jnp.minimum(start, num_examples - slab)
-        hits, misses = (
-            lax.dynamic_slice_in_dim(matrix, begin, slab)
-            for matrix in (instance.hits, instance.misses)
-        )
-        one_way, other_way = _product(left, misses), _product(right, hits)  # [few, slab]
-        served = jnp.where(instance.either, one_way + other_way, jnp.minimum(one_way, other_way))
-        indices = begin + jnp.arange(slab, dtype=jnp.int32)
-        is_many = (indices >= instance.num_few) & (indices < instance.num_real)
-        of_slab = jnp.where(is_many, lax.dynamic_slice_in_dim(slacks, begin, slab), jnp.inf)
-        is_near = are_near(
-            instance, instance.bits[:few], lax.dynamic_slice_in_dim(instance.bits, begin, slab)
-        )
-        if only is not None:
-            counts = only.astype(hits.dtype)[None, :]
-            is_near &= (
-                _product(instance.hits[:few] * counts, misses)
-                + _product(instance.misses[:few] * counts, hits)
-                > 0
-            )
-        left_over = jnp.where(is_near, 1 - served, -jnp.inf)
-        in_rows = _greatest(left_over - of_slab[None, :], indices[None, :], 1, num_examples)
-        in_columns = _greatest(left_over - own[:, None], numbers[:, None], 0, num_examples)
-        of_few = _where(in_rows.least > of_few.least, in_rows, of_few)
-        old = LeastSlacks(*(lax.dynamic_slice_in_dim(part, begin, slab) for part in of_many))
-        of_many = LeastSlacks(
-            *(
-                lax.dynamic_update_slice_in_dim(part, new, begin, 0)
-                for part, new in zip(of_many, _where(is_many, in_columns, old), strict=True)
-            )
-        )
-        return start + slab, of_few, of_many
+        start, of_minority, of_majority = carry
+        begin = jnp.minimum(start, num_examples - width)
+        required = _required(instance, factors, begin, width, only)
+        indices = begin + jnp.arange(width, dtype=jnp.int32)
+        is_majority = (indices >= instance.num_minority) & (indices < instance.num_real)
+        of_slab = jnp.where(is_majority, lax.dynamic_slice_in_dim(slacks, begin, width), jnp.inf)
+        in_rows = _greatest(required - of_slab[None, :], indices[None, :], 1, num_examples)
+        in_columns = _greatest(required - own[:, None], numbers[:, None], 0, num_examples)
+        of_minority = _where(in_rows.least > of_minority.least, in_rows, of_minority)
+        of_majority = _with_slab(of_majority, in_columns, is_majority, begin)
+        return start + width, of_minority, of_majority
 
-    first = (instance.num_few, LeastSlacks(nothing.least[:few], nothing.partner[:few]), nothing)
-    _, of_few, of_many = loops.while_loop(
+    first = (
+        instance.num_minority,
+        LeastSlacks(nothing.least[:size], nothing.partner[:size]),
+        nothing,
+    )
+    _, of_minority, of_majority = loops.while_loop(
         lambda carry: carry[0] < instance.num_real, search_slab, first
     )
-    first_rows = _where(is_few, of_few, LeastSlacks(of_many.least[:few], of_many.partner[:few]))
-    least = of_many.least.at[:few].set(first_rows.least)
-    partner = of_many.partner.at[:few].set(first_rows.partner)
+    first_rows = _where(
+        is_minority, of_minority, LeastSlacks(of_majority.least[:size], of_majority.partner[:size])
+    )
+    least = of_majority.least.at[:size].set(first_rows.least)
+    partner = of_majority.partner.at[:size].set(first_rows.partner)
     return LeastSlacks(least, jnp.where(least > -jnp.inf, partner, num_examples).astype(jnp.int32))
+
+
+class _Factors(NamedTuple):
+    """The factors of the sums of mu for the first P examples, which include the minority class."""
+
+    forward: Array  # [P, U] C diag(mu)
+    # [P, U] N diag(mu). For cuts "either", without the hypotheses that `forward` counts.
+    backward: Array
+
+
+def _factors(instance: Instance, selected: Array, size: int) -> _Factors:
+    forward = instance.hits[:size] * selected[None, :]
+    backward = (
+        jnp.where(
+            instance.either, instance.misses[:size] - instance.hits[:size], instance.misses[:size]
+        )
+        * selected[None, :]
+    )
+    return _Factors(forward, backward)
+
+
+def _required(
+    instance: Instance, factors: _Factors, begin: Array, width: int, only: Array | None
+) -> Array:
+    """The right side of (18) for the pairs of the first P examples and a slab of `width` others,
+    [P, width]: 1 - sum of mu, for the order of the pair that requires more. -inf for a pair without
+    a cut, and for one that no hypothesis of `only` separates.
+    """
+    size = factors.forward.shape[0]
+    hits, misses, bits = (
+        lax.dynamic_slice_in_dim(matrix, begin, width)
+        for matrix in (instance.hits, instance.misses, instance.bits)
+    )
+    forward, backward = _product(factors.forward, misses), _product(factors.backward, hits)
+    covered = jnp.where(instance.either, forward + backward, jnp.minimum(forward, backward))
+    has_cut = are_near(instance, instance.bits[:size], bits)
+    if only is not None:
+        counts = only.astype(hits.dtype)[None, :]
+        has_cut &= (
+            _product(instance.hits[:size] * counts, misses)
+            + _product(instance.misses[:size] * counts, hits)
+            > 0
+        )
+    return jnp.where(has_cut, 1 - covered, -jnp.inf)
+
+
+def _with_slab(all_rows: LeastSlacks, new: LeastSlacks, is_new: Array, begin: Array) -> LeastSlacks:
+    """`all_rows`, with the entries of `new` from `begin` on where `is_new`."""
+    old = LeastSlacks(
+        *(lax.dynamic_slice_in_dim(part, begin, is_new.shape[0]) for part in all_rows)
+    )
+    return LeastSlacks(
+        *(
+            lax.dynamic_update_slice_in_dim(part, values, begin, 0)
+            for part, values in zip(all_rows, _where(is_new, new, old), strict=True)
+        )
+    )
 
 
 def _greatest(values: Array, numbers: Array, axis: int, none: int) -> LeastSlacks:
@@ -143,7 +178,7 @@ def distances(one: Array, other: Array) -> Array:
     return (_product(jnp.abs(one), jnp.abs(other)) - _product(one, other)) / 2
 
 
-def least_distance(bits: Array, is_few: Array, is_many: Array) -> Array:
+def least_distance(bits: Array, is_minority: Array, is_majority: Array) -> Array:
     """The least distance of a pair of opposite classes, [], at least 1. `bits` is [m, N], the
     classes are [m] bool.
     """
@@ -151,11 +186,12 @@ def least_distance(bits: Array, is_few: Array, is_many: Array) -> Array:
     def nearest(part: tuple[Array, Array]) -> Array:
         row, counts = part
         return jnp.min(
-            jnp.where(is_many & counts, distances(row[None], bits)[0], jnp.inf), initial=jnp.inf
+            jnp.where(is_majority & counts, distances(row[None], bits)[0], jnp.inf), initial=jnp.inf
         )
 
     return jnp.maximum(
-        jnp.min(lax.map(nearest, (bits, is_few), batch_size=_ROWS_AT_ONCE), initial=jnp.inf), 1.0
+        jnp.min(lax.map(nearest, (bits, is_minority), batch_size=_ROWS_AT_ONCE), initial=jnp.inf),
+        1.0,
     )
 
 

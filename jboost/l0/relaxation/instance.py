@@ -4,6 +4,8 @@ caller.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import jax.numpy as jnp
 
 from jboost.base.types import Array
@@ -26,29 +28,72 @@ def make_instance(
     """
     dtype = jnp.result_type(float)
     matters = mask[:, None] & column_mask[None, :]
-    used = jnp.where(matters, outputs, 0).astype(dtype)
-    signs = jnp.where(mask, labels, 1).astype(dtype)
-    prices = jnp.where(column_mask, costs, 0).astype(dtype)
-    worth = jnp.where(mask, weights, 1).astype(dtype)
-    is_valid = (
-        jnp.all((used == -1) | (used == 0) | (used == 1))
-        & jnp.all(jnp.abs(signs) == 1)
-        & (margin > 0)
-        & (margin <= 1)
+    given = _Given(
+        outputs=jnp.where(matters, outputs, 0).astype(dtype),
+        labels=jnp.where(mask, labels, 1).astype(dtype),
+        costs=jnp.where(column_mask, costs, 0).astype(dtype),
+        weights=jnp.where(mask, weights, 1).astype(dtype),
+        margin=margin,
     )
-    is_valid = (
-        is_valid
-        & jnp.all((prices >= 0) & (prices < jnp.inf))
-        & jnp.all((worth > 0) & (worth < jnp.inf))
+    is_valid = _are_valid(given)
+    given = _Given(*(jnp.where(is_valid, *values) for values in zip(given, _INSTEAD, strict=True)))
+    order, num_minority = _sort_by_class(given.labels, mask)
+    signed = (given.outputs * given.labels[:, None])[order]
+    matters = matters[order]
+    instance = Instance(
+        margins=jnp.where(matters, signed, 0),
+        hits=jnp.where(matters & (signed == 1), 1, 0).astype(dtype),
+        misses=jnp.where(matters & (signed != -1), 1, 0).astype(dtype),
+        weights=jnp.where(mask, given.weights, 0)[order],
+        costs=given.costs,
+        is_column=column_mask,
+        margin=given.margin,
+        unit=_first_positive(
+            jnp.max(jnp.where(mask, given.weights, 0), initial=0),
+            jnp.max(given.costs, initial=0),
+        ),
+        either=jnp.asarray(either),
+        num_minority=num_minority,
+        num_real=jnp.sum(mask, dtype=jnp.int32),
+        order=order,
+        bits=jnp.zeros((order.shape[0], 0), dtype),
+        reach=jnp.full((), jnp.inf, dtype),
     )
-    used, signs = jnp.where(is_valid, used, 0), jnp.where(is_valid, signs, 1)
-    prices, worth, margin = (
-        jnp.where(is_valid, prices, 0),
-        jnp.where(is_valid, worth, 1),
-        jnp.where(is_valid, margin, 1),
+    return instance, is_valid
+
+
+class _Given(NamedTuple):
+    """The values of the caller. Values of padding are valid."""
+
+    outputs: Any  # [m, U]
+    labels: Any  # [m]
+    costs: Any  # [U]
+    weights: Any  # [m]
+    margin: Any  # []
+
+
+_INSTEAD = _Given(outputs=0, labels=1, costs=0, weights=1, margin=1)  # of values not allowed
+
+
+def _are_valid(given: _Given) -> Array:
+    are_valid = (
+        jnp.all((given.outputs == -1) | (given.outputs == 0) | (given.outputs == 1))
+        & jnp.all(jnp.abs(given.labels) == 1)
+        & (given.margin > 0)
+        & (given.margin <= 1)
+    )
+    return (
+        are_valid
+        & jnp.all((given.costs >= 0) & (given.costs < jnp.inf))
+        & jnp.all((given.weights > 0) & (given.weights < jnp.inf))
     )
 
-    is_positive, is_negative = mask & (signs > 0), mask & (signs < 0)
+
+def _sort_by_class(labels: Array, mask: Array) -> tuple[Array, Array]:
+    """The indices [m] of the minority class, the majority class and the padding, and the size of
+    the minority class. If the classes tie, the positive class counts as the minority.
+    """
+    is_positive, is_negative = mask & (labels > 0), mask & (labels < 0)
     minority_is_positive = jnp.sum(is_positive) <= jnp.sum(is_negative)
     is_minority, is_majority = (
         jnp.where(minority_is_positive, is_positive, is_negative),
@@ -57,27 +102,7 @@ def make_instance(
     order = jnp.argsort(
         jnp.where(is_minority, 0, jnp.where(is_majority, 1, 2)), stable=True
     ).astype(jnp.int32)
-    signed = (used * signs[:, None])[order]
-    matters = matters[order]
-    instance = Instance(
-        margins=jnp.where(matters, signed, 0),
-        hits=jnp.where(matters & (signed == 1), 1, 0).astype(dtype),
-        misses=jnp.where(matters & (signed != -1), 1, 0).astype(dtype),
-        weights=jnp.where(mask, worth, 0)[order],
-        costs=prices,
-        is_column=column_mask,
-        margin=margin,
-        unit=_first_positive(
-            jnp.max(jnp.where(mask, worth, 0), initial=0), jnp.max(prices, initial=0)
-        ),
-        either=jnp.asarray(either),
-        num_few=jnp.sum(is_minority, dtype=jnp.int32),
-        num_real=jnp.sum(mask, dtype=jnp.int32),
-        order=order,
-        bits=jnp.zeros((order.shape[0], 0), dtype),
-        reach=jnp.full((), jnp.inf, dtype),
-    )
-    return instance, is_valid
+    return order, jnp.sum(is_minority, dtype=jnp.int32)
 
 
 def with_distances(instance: Instance, features: Array, factor: float | None) -> Instance:
@@ -90,8 +115,10 @@ def with_distances(instance: Instance, features: Array, factor: float | None) ->
         instance.margins.dtype
     )[instance.order]
     indices = jnp.arange(bits.shape[0])
-    is_few = indices < instance.num_few
-    least = pair_cuts.least_distance(bits, is_few, ~is_few & (indices < instance.num_real))
+    is_minority = indices < instance.num_minority
+    least = pair_cuts.least_distance(
+        bits, is_minority, ~is_minority & (indices < instance.num_real)
+    )
     return instance._replace(bits=bits, reach=factor * least)
 
 
@@ -118,8 +145,8 @@ def known_cuts(instance: Instance, warm: WarmStart) -> Cuts:
     inside = jnp.all((warm.pairs >= 0) & (warm.pairs < num_examples), axis=1)
     ends = position[jnp.where(inside[:, None], warm.pairs, num_examples)]
     cuts = Cuts(ends[:, 0], ends[:, 1])
-    are_opposite = (jnp.min(ends, axis=1) < instance.num_few) & (
-        jnp.max(ends, axis=1) >= instance.num_few
+    are_opposite = (jnp.min(ends, axis=1) < instance.num_minority) & (
+        jnp.max(ends, axis=1) >= instance.num_minority
     )
     inside = (
         inside

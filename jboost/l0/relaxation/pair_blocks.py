@@ -51,18 +51,22 @@ class Layout:
 
 
 def make_layout(
-    num_few: int, first_column: int, num_columns: int, orders: str, block_bytes: int
+    num_minority: int, first_column: int, num_columns: int, orders: str, block_bytes: int
 ) -> Layout:
     """The layout for these numbers of rows and columns, with as many rows in a block as
     `block_bytes` allows.
     """
-    num_few, num_columns, devices = max(num_few, 1), max(num_columns, 1), meshes.num_devices()
+    num_minority, num_columns, devices = (
+        max(num_minority, 1),
+        max(num_columns, 1),
+        meshes.num_devices(),
+    )
     num_orders = 1 if orders in ("single", "either") else 2
     row_bytes = (
         _ARRAYS_OF_A_BLOCK * num_orders * num_columns * jnp.dtype(jnp.result_type(float)).itemsize
     )
     most = max(1, block_bytes // row_bytes)
-    share = -(-num_few // devices)
+    share = -(-num_minority // devices)
     num_blocks = -(-share // most)
     rows_at_once = -(-share // num_blocks)
     return Layout(
@@ -74,7 +78,7 @@ class Rows(NamedTuple):
     """Data of the examples of the minority class, divided over the devices."""
 
     factors: tuple[tuple[Array, ...], ...]  # by order, then by term: [P, U]
-    is_few: Array  # [P] bool
+    is_minority: Array  # [P] bool
     bits: Array  # [P, N]
 
 
@@ -82,7 +86,7 @@ class Columns(NamedTuple):
     """Data of the examples of the majority class, the same on every device."""
 
     factors: tuple[tuple[Array, ...], ...]  # by order, then by term: [Q, U]
-    is_many: Array  # [Q] bool
+    is_majority: Array  # [Q] bool
     bits: Array  # [Q, N]
     has_order: Array  # [O] bool
     reach: Array  # []
@@ -138,21 +142,24 @@ class Block(NamedTuple):
 def make_pairs(instance: Instance, layout: Layout) -> Pairs:
     """The cuts of an instance, without arrays of the size of the pairs."""
     last = layout.first_column + layout.num_columns
-    few, many = (slice(0, layout.num_rows), slice(layout.first_column, last))
+    minority, majority = slice(0, layout.num_rows), slice(layout.first_column, last)
     hits, misses = (
         _padded(part, layout.num_rows, last) for part in (instance.hits, instance.misses)
     )
     indices = jnp.arange(hits.shape[0])
-    is_few = indices < instance.num_few
-    is_many = (indices >= instance.num_few) & (indices < instance.num_real)
+    is_minority = indices < instance.num_minority
+    is_majority = (indices >= instance.num_minority) & (indices < instance.num_real)
     bits = _padded(instance.bits, layout.num_rows, last)
-    forward, backward = (hits[few], misses[many]), (misses[few], hits[many])
+    forward = hits[minority], misses[majority]
+    backward = misses[minority], hits[majority]
     terms, has_order = _terms(forward, backward, layout.orders, instance.either)
     lefts, rights = (
         tuple(tuple(term[side] for term in order) for order in terms) for side in (0, 1)
     )
-    rows = Rows(lefts, is_few[few], bits[few])
-    return Pairs(rows, Columns(rights, is_many[many], bits[many], has_order, instance.reach))
+    rows = Rows(lefts, is_minority[minority], bits[minority])
+    return Pairs(
+        rows, Columns(rights, is_majority[majority], bits[majority], has_order, instance.reach)
+    )
 
 
 def _padded(matrix: Array, *sizes: int) -> Array:
@@ -210,7 +217,7 @@ def sweep(
         rows: Rows, updated: Any, read: Any, of_rows: Any, columns: Columns, whole: Any
     ) -> Any:
         size = layout.rows_at_once
-        num_blocks = rows.is_few.shape[0] // size
+        num_blocks = rows.is_minority.shape[0] // size
 
         def turn(vectors: Any, start: Array) -> Any:
             def part(array: Array) -> Array:
@@ -239,7 +246,7 @@ def sweep(
 
 
 def _block(rows: Rows, columns: Columns) -> Block:
-    is_pair = rows.is_few[:, None] & columns.is_many[None, :]
+    is_pair = rows.is_minority[:, None] & columns.is_majority[None, :]
     if rows.bits.shape[1] > 0:
         is_pair &= pair_cuts.distances(rows.bits, columns.bits) <= columns.reach
     return Block(rows, columns, is_pair[:, None, :] & columns.has_order[None, :, None])
@@ -269,9 +276,9 @@ def gather_sums(results: tuple[Array, Array, Array], layout: Layout, num_example
 
 def spread(by_row: Array, by_column: Array, layout: Layout, num_examples: int) -> Array:
     """Sums by row [P] and by column [Q] in the order of the instance, [m]."""
-    few = min(layout.num_rows, num_examples)
+    rows = min(layout.num_rows, num_examples)
     columns = min(layout.num_columns, num_examples - layout.first_column)
-    total = jnp.zeros((num_examples,), by_row.dtype).at[:few].add(by_row[:few])
+    total = jnp.zeros((num_examples,), by_row.dtype).at[:rows].add(by_row[:rows])
     return total.at[layout.first_column : layout.first_column + columns].add(by_column[:columns])
 
 

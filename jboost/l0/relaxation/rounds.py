@@ -207,6 +207,44 @@ def _round(
     """One round: a solve, the proof of its bounds, a search, and the update of the working set. The
     first round does the same for the starting point, without a solve.
     """
+    solved, point, required, best = _solve_and_prove(instance, state, pairs, method, config)
+    gap = (best.upper - best.lower) / _scale(instance, best.upper)
+    least_gap = 4 * jnp.finfo(gap.dtype).eps
+    threshold = jnp.where(
+        state.has_begun, jnp.maximum(0.01 * jnp.minimum(gap, 1.0), least_gap), 0.0
+    )
+    candidates = (
+        required
+        if config.selection == "violated"
+        else _of_new_columns(instance, state, point, required, threshold, config)
+    )
+    fresh = pairs.refresh(
+        instance, state.cuts, solved.importance, candidates, point.selected, point.slacks, threshold
+    )
+    next_tolerance, is_lost = _next_tolerance(state, gap, method.share_of_gap, tolerance)
+    return _State(
+        cuts=fresh.cuts,
+        iterate=method.refresh(
+            instance, fresh.former_slot, certify.shared(point, required), solved.iterate
+        ),
+        has_begun=jnp.ones((), bool),
+        best=best,
+        gap=jnp.where(state.has_begun, gap, jnp.inf),
+        tolerance=jnp.where(state.has_begun, next_tolerance, state.tolerance),
+        num_lost=jnp.where(is_lost, state.num_lost + 1, 0).astype(jnp.int32),
+        is_full=fresh.num_left_out > 0,
+        is_new=state.is_new,
+        num_iterations=state.num_iterations + solved.num_iterations,
+        num_rounds=state.num_rounds + jnp.where(state.has_begun, 1, 0),
+    )
+
+
+def _solve_and_prove(
+    instance: Instance, state: _State, pairs: Any, method: Any, config: RelaxationConfig
+) -> tuple[Solved, Primal, LeastSlacks, _Best]:
+    """The solution over the working set, its primal point on the grid, the slacks that the cuts of
+    all pairs require there, and the best bounds so far.
+    """
     scale, held = _scale(instance, state.best.upper), pairs.hold(instance, state.cuts)
 
     def solve(tolerance: Array) -> Solved:
@@ -225,41 +263,21 @@ def _round(
     primal = certify.raised(instance, point, least, required)
     upper = certify.price(instance, primal)
     best = _better(state.best, _Best(primal, upper, dual, state.cuts, convexity, lower))
+    return solved, point, required, best
 
-    scale = _scale(instance, best.upper)
-    gap = (best.upper - best.lower) / scale
-    least_gap = 4 * jnp.finfo(gap.dtype).eps
-    threshold = jnp.where(
-        state.has_begun, jnp.maximum(0.01 * jnp.minimum(gap, 1.0), least_gap), 0.0
-    )
-    candidates = (
-        required
-        if config.selection == "violated"
-        else _of_new_columns(instance, state, point, required, threshold, config)
-    )
-    fresh = pairs.refresh(
-        instance, state.cuts, solved.importance, candidates, point.selected, point.slacks, threshold
-    )
+
+def _next_tolerance(
+    state: _State, gap: Array, share_of_gap: float, tolerance: Array
+) -> tuple[Array, Array]:
+    """The tolerance of the next solve, and whether the round hardly reduced the gap although its
+    own tolerance was not too coarse. `tolerance` is that of the relaxation.
+    """
     finest = jnp.asarray(_FINEST[gap.dtype.itemsize], gap.dtype)
-    aim = jnp.maximum(method.share_of_gap * gap, _SHARE_OF_TOLERANCE * tolerance)
+    aim = jnp.maximum(share_of_gap * gap, _SHARE_OF_TOLERANCE * tolerance)
     was_coarse = state.tolerance > jnp.maximum(aim, finest)
     is_lost = (gap > 0.9 * state.gap) & ~was_coarse
-    next_tolerance = jnp.where(is_lost, 0.1, 1.0) * jnp.minimum(aim, state.tolerance)
-    return _State(
-        cuts=fresh.cuts,
-        iterate=method.refresh(
-            instance, fresh.former_slot, certify.shared(point, required), solved.iterate
-        ),
-        has_begun=jnp.ones((), bool),
-        best=best,
-        gap=jnp.where(state.has_begun, gap, jnp.inf),
-        tolerance=jnp.where(state.has_begun, jnp.maximum(next_tolerance, finest), state.tolerance),
-        num_lost=jnp.where(is_lost, state.num_lost + 1, 0).astype(jnp.int32),
-        is_full=fresh.num_left_out > 0,
-        is_new=state.is_new,
-        num_iterations=state.num_iterations + solved.num_iterations,
-        num_rounds=state.num_rounds + jnp.where(state.has_begun, 1, 0),
-    )
+    following = jnp.where(is_lost, 0.1, 1.0) * jnp.minimum(aim, state.tolerance)
+    return jnp.maximum(following, finest), is_lost
 
 
 def _of_new_columns(

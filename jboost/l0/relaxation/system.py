@@ -151,8 +151,8 @@ def is_in_cover(program: Program) -> Array:
         .at[jnp.where(of_low >= of_high, low, high)]
         .set(True, mode="drop")
     )
-    is_few = jnp.arange(num_examples) < program.instance.num_few
-    return jnp.where(reduce.count(shared) <= program.instance.num_few, shared, is_few)
+    is_minority = jnp.arange(num_examples) < program.instance.num_minority
+    return jnp.where(reduce.count(shared) <= program.instance.num_minority, shared, is_minority)
 
 
 def cover_of(is_in: Array, size: int) -> Cover:

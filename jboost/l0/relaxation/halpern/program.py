@@ -220,8 +220,8 @@ def initial_weight(program: Program) -> Array:
     costs = unscaled(
         Primal(jnp.zeros_like(instance.costs), instance.costs, instance.weights), scaling
     )
-    num_cuts = jnp.sum(program.pairs.rows.is_few, dtype=scaling.cuts.dtype) * jnp.sum(
-        program.pairs.columns.is_many, dtype=scaling.cuts.dtype
+    num_cuts = jnp.sum(program.pairs.rows.is_minority, dtype=scaling.cuts.dtype) * jnp.sum(
+        program.pairs.columns.is_majority, dtype=scaling.cuts.dtype
     )
     sides = (
         jnp.sum(jnp.where(program.is_real, (scaling.margins * instance.margin) ** 2, 0.0))
