@@ -5,8 +5,8 @@ The majority class is evaluated for comparison.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from jboost.cli.l0 import candidates, folds
 from jboost.cli.l0 import method as l0
 from jboost.cli.options import Settings
 from jboost.cli.votes import make_rules
-from jboost.data.binarization import Binarizer
 from jboost.report import build, monomials
 from jboost.report.build import Losses
 
@@ -31,62 +30,37 @@ def evaluate_folds(
     that the program compiles once.
     """
     candidates.check_vote(settings)
-    table = source.table
-    mapping = table.mapping
-    assert table.labels is not None
+    labels, mapping = source.table.labels, source.table.mapping
+    assert labels is not None
     assert mapping is not None
-    rows, labels = (
-        folds.read_rows(table, tuple(table.numeric), tuple(table.categorical)),
-        table.labels,
-    )
     weights = np.ones(len(labels)) if source.weights is None else source.weights
-
-    def binarize(held_out: np.ndarray) -> Binarizer:
-        return folds.binarize(
-            rows[~held_out],
-            labels[~held_out],
-            weights[~held_out],
-            table.columns,
-            settings,
-            table.source,
-        )
-
-    binarizers = [binarize(held_out) for held_out in masks]
-    width = folds.common_width(binarizers)
-    bits_of_folds = [
-        bit_module.apply(one, rows, settings.precision, width=width) for one in binarizers
-    ]
-    inner_of_folds = _of_one_width(
-        [
-            folds.choosing_folds(rows, labels, source.weights, ~held_out, table.columns, settings)
-            for held_out in masks
-        ]
-    )
-    parts = list(zip(bits_of_folds, masks, inner_of_folds, strict=True))
-    has_gaps = any(
-        bool(np.isnan(bits[~held_out]).any()) or (inner is not None and inner.have_gaps(~held_out))
-        for bits, held_out, inner in parts
-    )
+    parts = _binarize_folds(source, labels, weights, settings, masks)
+    has_gaps = any(part.has_gaps() for part in parts)
     num_rows = max(
-        l0.num_distinct(bits, labels, ~held_out, inner, settings.precision)
-        for bits, held_out, inner in parts
+        l0.num_distinct(part.bits, labels, ~part.held_out, part.inner, settings.precision)
+        for part in parts
     )
 
     def evaluate_fold(number: int) -> Losses:
-        bits, held_out, inner = parts[number]
-        training_rows = ~held_out
-        options: dict[str, Any] = {
-            "num_attributes": binarizers[number].num_bits,
-            "has_gaps": has_gaps,
-            "inner": inner,
-            "num_rows": num_rows,
-        }
+        part = parts[number]
+        training_rows = ~part.held_out
         left = limits.left()
-        options["seconds"] = None if left is None else left / (len(masks) - number)
-        found = l0.fit(bits, labels, source.weights, training_rows, settings, **options)
+        found = l0.fit(
+            part.bits,
+            labels,
+            source.weights,
+            training_rows,
+            settings,
+            num_attributes=part.num_attributes,
+            has_gaps=has_gaps,
+            inner=part.inner,
+            num_rows=num_rows,
+            seconds=None if left is None else left / (len(masks) - number),
+        )
         fitted = found.fit
         training, others = (
-            (bits[chosen], labels[chosen], weights[chosen]) for chosen in (training_rows, held_out)
+            (part.bits[chosen], labels[chosen], weights[chosen])
+            for chosen in (training_rows, part.held_out)
         )
         losses = build.losses(
             make_rules("l0", fitted.ensemble, *training[1:], mapping, settings.precision),
@@ -97,6 +71,59 @@ def evaluate_folds(
         return losses
 
     return evaluate_fold
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """All rows as bits that were fitted to the training rows of one fold."""
+
+    bits: np.ndarray  # [m, N], padded to the width of all folds
+    num_attributes: int  # without the padding
+    held_out: np.ndarray  # [m] bool
+    inner: folds.Inner | None  # the folds of the training rows, or None if there is no choice
+
+    def has_gaps(self) -> bool:
+        """Whether a bit of a training row is NaN."""
+        rows = ~self.held_out
+        has_gaps = bool(np.isnan(self.bits[rows]).any())
+        return has_gaps or (self.inner is not None and self.inner.have_gaps(rows))
+
+
+def _binarize_folds(
+    source: Source,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    settings: Settings,
+    masks: Sequence[np.ndarray],
+) -> list[_Part]:
+    """Fits the bits of each fold, and those of the folds within its training rows."""
+    table = source.table
+    rows = folds.read_rows(table, tuple(table.numeric), tuple(table.categorical))
+    binarizers = [
+        folds.binarize(
+            rows[~held_out],
+            labels[~held_out],
+            weights[~held_out],
+            table.columns,
+            settings,
+            table.source,
+        )
+        for held_out in masks
+    ]
+    width = folds.common_width(binarizers)
+    bits = [bit_module.apply(one, rows, settings.precision, width=width) for one in binarizers]
+    inner = _of_one_width(
+        [
+            folds.choosing_folds(rows, labels, source.weights, ~held_out, table.columns, settings)
+            for held_out in masks
+        ]
+    )
+    return [
+        _Part(of_fold, binarizer.num_bits, held_out, inner_folds)
+        for of_fold, binarizer, held_out, inner_folds in zip(
+            bits, binarizers, masks, inner, strict=True
+        )
+    ]
 
 
 def _of_one_width(inner: Sequence[folds.Inner | None]) -> list[folds.Inner | None]:

@@ -5,6 +5,7 @@ It fits rules and writes a folder with the model, the report and two figures.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from jboost.cli.l0 import method as l0
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
 from jboost.cli.votes import make_rules, ones_for_none, scores, voting_part
+from jboost.data.binarization import Binarizer
+from jboost.data.table import LabelMapping
 from jboost.report import build
 from jboost.report import l0 as report_module
 
@@ -69,13 +72,6 @@ def fit(settings: Settings, say: Any) -> None:
         fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings
     )
     training = (bits, labels, ones_for_none(part.weights, len(labels)))
-    others = None
-    if len(apart):
-        held_out = source.rows(apart)
-        other_bits = bit_module.apply(
-            binarizer, folds.read_rows(held_out.table, numeric, categorical), settings.precision
-        )
-        others = (other_bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart)))
     fitting.end(
         opening,
         settings,
@@ -92,17 +88,35 @@ def fit(settings: Settings, say: Any) -> None:
             "losses": build.losses(
                 make_rules("l0", ensemble, *training[1:], opening.mapping, settings.precision),
                 training,
-                others,
+                _held_out(opening, binarizer, settings.precision),
             ),
         },
         draw=lambda folder: _draw(fitted, ensemble, bits, labels, settings, folder),
-        lines=lambda report: [
-            f"attributes  {report['model']['attributes']['bits']} Boolean conditions",
-            *(report_module.choice_lines(report["choice"]) if report["choice"] else []),
-            *report_module.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
-            *(report_module.search_lines(report["search"]) if report["search"] else []),
-        ],
+        lines=lambda report: _lines(report, opening.mapping),
     )
+
+
+def _held_out(
+    opening: fitting.Opening, binarizer: Binarizer, precision: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Returns bits, labels and weights of the held-out rows, or None if there are none."""
+    apart, table = opening.apart, opening.source.table
+    if not len(apart):
+        return None
+    held_out = opening.source.rows(apart)
+    rows = folds.read_rows(held_out.table, tuple(table.numeric), tuple(table.categorical))
+    bits = bit_module.apply(binarizer, rows, precision)
+    return bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart))
+
+
+def _lines(report: Mapping[str, Any], mapping: LabelMapping) -> list[str]:
+    """Returns the lines of the summary below the table of losses."""
+    return [
+        f"attributes  {report['model']['attributes']['bits']} Boolean conditions",
+        *(report_module.choice_lines(report["choice"]) if report["choice"] else []),
+        *report_module.lines(report["model"], mapping, num_shown=_NUM_SHOWN),
+        *(report_module.search_lines(report["search"]) if report["search"] else []),
+    ]
 
 
 def _describe_choice(found: l0.Found, num_candidates: int) -> dict[str, Any]:

@@ -97,12 +97,7 @@ def fit(
     bits = bit_module.widened(bits, sizes.literals(bits.shape[1]))
     inner = None if inner is None else inner.widened(sizes.literals(inner.bits.shape[2]))
     with jax.enable_x64(settings.precision == "float64"):
-        looks = bits if inner is None else np.concatenate([bits, inner.side_by_side()], axis=1)
-        merged = merging.merge_equal(_dataset(looks, labels, weights, chosen, settings.precision))
-        most_rows = max(len(merged.dataset.labels), num_rows or 0)
-        merged = merged._replace(
-            dataset=pad_dataset(merged.dataset, num_examples=sizes.superlinear(most_rows))
-        )
+        merged = _merge(_with_folds(bits, inner), labels, weights, chosen, num_rows, settings)
         dataset = merged.dataset._replace(features=merged.dataset.features[:, : bits.shape[1]])
         make_learner = Partial(
             _maker(settings.max_order, has_gaps), num_attributes, int(chosen.sum())
@@ -124,12 +119,9 @@ def fit(
                 on_step,
             )
         else:
-            features = merged.dataset.features[:, bits.shape[1] :].reshape(
-                len(dataset.labels), *inner.bits.shape[::2]
-            )
             folds = {
                 "held_out": _hold_out(merged, weights, chosen, inner, settings),
-                "fold_features": features.swapaxes(0, 1),
+                "fold_features": _fold_features(merged.dataset, inner),
             }
             found = _choose(dataset, make_learner, folds, settings, rhos, fixed, on_step)
             if settings.exact > 0:
@@ -348,6 +340,36 @@ def _choose(
     return Found(jax.block_until_ready(choice.fit), chosen, tuple(losses))
 
 
+def _with_folds(bits: np.ndarray, inner: Inner | None) -> np.ndarray:
+    """Returns the bits of each row, followed by those that it has in the folds."""
+    return bits if inner is None else np.concatenate([bits, inner.side_by_side()], axis=1)
+
+
+def _fold_features(dataset: Dataset, inner: Inner) -> Any:
+    """Returns the bits of the merged rows in each fold, [F, r, N']: the last columns of
+    `_with_folds`.
+    """
+    num_folds, _, width = inner.bits.shape
+    features = dataset.features[:, dataset.features.shape[1] - num_folds * width :]
+    return features.reshape(len(dataset.labels), num_folds, width).swapaxes(0, 1)
+
+
+def _merge(
+    bits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    num_rows: int | None,
+    settings: Settings,
+) -> merging.Merged:
+    """Merges equal rows among those where `chosen` [m] is True, and pads their number."""
+    merged = merging.merge_equal(_dataset(bits, labels, weights, chosen, settings.precision))
+    most_rows = max(len(merged.dataset.labels), num_rows or 0)
+    return merged._replace(
+        dataset=pad_dataset(merged.dataset, num_examples=sizes.superlinear(most_rows))
+    )
+
+
 def _hold_out(
     merged: merging.Merged,
     weights: np.ndarray | None,
@@ -371,10 +393,8 @@ def num_distinct(
     bits: np.ndarray, labels: np.ndarray, chosen: np.ndarray, inner: Inner | None, precision: str
 ) -> int:
     """Returns the number of distinct rows among those where `chosen` [m] is True."""
-    if inner is not None:
-        bits = np.concatenate([bits, inner.side_by_side()], axis=1)
     return merging.merge_equal(
-        _dataset(bits, labels, None, chosen, precision)
+        _dataset(_with_folds(bits, inner), labels, None, chosen, precision)
     ).dataset.labels.shape[0]
 
 
