@@ -141,12 +141,7 @@ def fit_large(
     with jax.ensure_compile_time_eval():  # the caller may be traced for other arguments
         inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
         price = validate_penalty(penalty, inputs.mask)
-        for name, value in (
-            ("capacity", capacity),
-            ("num_entering", num_entering),
-            ("max_rounds", max_rounds),
-        ):
-            check.count(name, value, low=1)
+        _check_counts(capacity=capacity, num_entering=num_entering, max_rounds=max_rounds)
         check.number("tolerance", tolerance, low=0, open_low=True)
         check.watcher("on_step", on_step)
         _check_initial(initial, inputs, capacity)
@@ -182,6 +177,12 @@ def _solution(problem: _Problem, state: State, status: Status) -> Solution:
         num_iterations=jnp.asarray(state.num_rounds, jnp.int32),
         status=jnp.asarray(int(status), jnp.int32),
     )
+
+
+def _check_counts(**counts: int) -> None:
+    """Raises ValueError, naming the argument, unless all are integers of 1 or more."""
+    for name, value in counts.items():
+        check.count(name, value, low=1)
 
 
 def _check_values(inputs: Inputs, price: Array) -> None:

@@ -242,73 +242,66 @@ def _solve_quadratic(
     rows = examples.labels[:, None] * jnp.concatenate(
         [examples.points, jnp.ones_like(examples.points[:, :1])], axis=1
     )
-    eps = jnp.finfo(rows.dtype).eps
+    program = _Quadratic(rows, examples.labels, examples.share, ridge)
     tolerance = 1e-6 if rows.dtype.itemsize == 8 else 1e-3
     steps = 2.0 ** -jnp.arange(_HALVINGS, dtype=rows.dtype)
 
-    def slacks_of(line: Array) -> Array:
-        return jnp.where(
-            examples.labels != 0,
-            jnp.maximum(1 - jnp.matmul(rows, line, precision=lax.Precision.HIGHEST), 0),
-            0,
-        )
-
-    def value(slacks: Array, line: Array) -> Array:
-        return ridge / 2 * jnp.sum(line * line) + jnp.sum(examples.share * slacks**2)
-
-    def objective(line: Array) -> Array:
-        return value(slacks_of(line), line)
-
-    def lower_bound(line: Array) -> Array:
-        """The dual value at the multipliers 2 s xi, less a bound of the rounding error."""
-        slacks = slacks_of(line)
-        multipliers = 2 * examples.share * slacks
-        rounding = (rows.shape[0] + 16) * eps
-        pull = jnp.abs(jnp.matmul(multipliers, rows, precision=lax.Precision.HIGHEST))
-        pull = pull + rounding * jnp.matmul(
-            multipliers, jnp.abs(rows), precision=lax.Precision.HIGHEST
-        )
-        given_up = jnp.sum(multipliers * slacks) / 2
-        return jnp.sum(multipliers) * (1 - rounding) - (
-            jnp.sum(pull**2) / (2 * ridge) + given_up
-        ) * (1 + rounding)
-
-    def newton(now: _Newton) -> _Newton:
-        slacks = slacks_of(now.line)
-        pressed = jnp.where(slacks > 0, 2 * examples.share, 0)
-        gradient = ridge * now.line - jnp.matmul(
-            2 * examples.share * slacks, rows, precision=lax.Precision.HIGHEST
-        )
-        hessian = ridge * jnp.eye(rows.shape[1], dtype=rows.dtype) + jnp.matmul(
-            rows.T * pressed[None], rows, precision=lax.Precision.HIGHEST
-        )
-        direction = -jnp.linalg.solve(hessian, gradient)
-        lines = now.line[None] + steps[:, None] * direction[None]
-        values = jax.vmap(objective)(lines)
-        best = jnp.argmin(values)
-        line = jnp.where(values[best] < objective(now.line), lines[best], now.line)
-        return _Newton(
-            line,
-            jnp.maximum(now.lower_bound, lower_bound(line)),
-            now.is_moving & jnp.any(line != now.line),
-        )
-
     def unfinished(now: _Newton) -> Array:
         return now.is_moving & (
-            objective(now.line) - now.lower_bound > tolerance * objective(now.line)
+            program.objective(now.line) - now.lower_bound > tolerance * program.objective(now.line)
         )
 
     start = jnp.zeros(rows.shape[1], rows.dtype)
     found, _ = loops.bounded_loop(
-        newton,
+        lambda now: _newton(program, steps, now),
         unfinished,
         _Newton(start, jnp.zeros_like(ridge), jnp.ones((), bool)),
         max_checks=_MOST_STEPS,
     )
-    met = objective(found.line) - found.lower_bound <= tolerance * objective(found.line)
+    met = program.objective(found.line) - found.lower_bound <= tolerance * program.objective(
+        found.line
+    )
     status = jnp.where(met, int(Status.OPTIMAL), int(Status.ITERATION_LIMIT))
     constant = jnp.where(jnp.any(examples.labels != 0), 1 / (1 + ridge / 2), 0.0)
-    return _evaluate(examples, found.line, constant, value, found.lower_bound, status)
+    return _evaluate(examples, found.line, constant, program.value, found.lower_bound, status)
+
+
+class _Quadratic(NamedTuple):
+    """The quadratic program: minimise ridge / 2 |z|^2 + sum s xi^2 over the lines z = (v, v0)."""
+
+    rows: Array  # [n, d + 1] y (x, 1) in scaled coordinates
+    labels: Array  # [n], 0 where not live
+    share: Array  # [n] s, the share of the weight of the class
+    ridge: Array  # []
+
+    def slacks(self, line: Array) -> Array:
+        """xi [n]."""
+        return jnp.where(
+            self.labels != 0,
+            jnp.maximum(1 - jnp.matmul(self.rows, line, precision=lax.Precision.HIGHEST), 0),
+            0,
+        )
+
+    def value(self, slacks: Array, line: Array) -> Array:
+        """The objective of a line with these slacks."""
+        return self.ridge / 2 * jnp.sum(line * line) + jnp.sum(self.share * slacks**2)
+
+    def objective(self, line: Array) -> Array:
+        return self.value(self.slacks(line), line)
+
+    def lower_bound(self, line: Array) -> Array:
+        """The dual value at the multipliers 2 s xi, less a bound of the rounding error."""
+        slacks = self.slacks(line)
+        multipliers = 2 * self.share * slacks
+        rounding = (self.rows.shape[0] + 16) * jnp.finfo(self.rows.dtype).eps
+        combination = jnp.abs(jnp.matmul(multipliers, self.rows, precision=lax.Precision.HIGHEST))
+        combination = combination + rounding * jnp.matmul(
+            multipliers, jnp.abs(self.rows), precision=lax.Precision.HIGHEST
+        )
+        quadratic_part = jnp.sum(multipliers * slacks) / 2
+        return jnp.sum(multipliers) * (1 - rounding) - (
+            jnp.sum(combination**2) / (2 * self.ridge) + quadratic_part
+        ) * (1 + rounding)
 
 
 class _Newton(NamedTuple):
@@ -317,6 +310,31 @@ class _Newton(NamedTuple):
     line: Array  # [d + 1] v and v0 in scaled coordinates
     lower_bound: Array  # []
     is_moving: Array  # [] bool
+
+
+def _newton(program: _Quadratic, steps: Array, now: _Newton) -> _Newton:
+    """One step in the Newton direction, of the best of the lengths `steps` [k], if it lowers the
+    objective.
+    """
+    rows, share, ridge = program.rows, program.share, program.ridge
+    slacks = program.slacks(now.line)
+    active = jnp.where(slacks > 0, 2 * share, 0)
+    gradient = ridge * now.line - jnp.matmul(
+        2 * share * slacks, rows, precision=lax.Precision.HIGHEST
+    )
+    hessian = ridge * jnp.eye(rows.shape[1], dtype=rows.dtype) + jnp.matmul(
+        rows.T * active[None], rows, precision=lax.Precision.HIGHEST
+    )
+    direction = -jnp.linalg.solve(hessian, gradient)
+    lines = now.line[None] + steps[:, None] * direction[None]
+    values = jax.vmap(program.objective)(lines)
+    best = jnp.argmin(values)
+    line = jnp.where(values[best] < program.objective(now.line), lines[best], now.line)
+    return _Newton(
+        line,
+        jnp.maximum(now.lower_bound, program.lower_bound(line)),
+        now.is_moving & jnp.any(line != now.line),
+    )
 
 
 def _evaluate(

@@ -172,18 +172,7 @@ def optimal_separator(
             all_optima=all_optima,
             fat=fat,
         )
-    for name, value in (("on_step", on_step), ("initial", initial)):
-        if value is not None:
-            raise ValueError(
-                f"{name} is given, and the method is 'sweep', which makes no steps: leave it out,"
-                " or pass method='branch_and_bound'"
-            )
-    sweep_config = (validate_config(config, SweepConfig, method) or SweepConfig()).resolved()
-    if sweep_config.word_bits == 32 and points.dtype.itemsize > 4:
-        raise ValueError(
-            f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32"
-            " bits"
-        )
+    sweep_config = _validate_sweep(config, on_step, initial, points.dtype)
     return _optimal_separator(
         points, labels, weights, mask, all_optima=all_optima, fat=fat, config=sweep_config
     )
@@ -228,6 +217,29 @@ def _choose_method(
     if is_traced or isinstance(config, SweepConfig) or num_points <= LARGEST_SWEEP:
         return "sweep"
     return "branch_and_bound"
+
+
+def _validate_sweep(
+    config: object,
+    on_step: OnStep | None,
+    initial: BranchAndBoundState | None,
+    dtype: jnp.dtype,
+) -> SweepConfig:
+    """The sizes of the sweep. Raises ValueError, naming the argument, for one of branch and bound,
+    and for points of a `dtype` that has more bits than the words.
+    """
+    for name, value in (("on_step", on_step), ("initial", initial)):
+        if value is not None:
+            raise ValueError(
+                f"{name} is given, and the method is 'sweep', which makes no steps: leave it out,"
+                " or pass method='branch_and_bound'"
+            )
+    resolved = (validate_config(config, SweepConfig, "sweep") or SweepConfig()).resolved()
+    if resolved.word_bits == 32 and dtype.itemsize > 4:
+        raise ValueError(
+            f"points has dtype {dtype}: config.word_bits = 32 takes points of at most 32 bits"
+        )
+    return resolved
 
 
 def validate_config(config: object, wanted: type[_Config], method: str) -> _Config | None:

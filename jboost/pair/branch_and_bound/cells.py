@@ -332,11 +332,7 @@ def divide(
     is_coarse &= is_box
     counts = _packed_counts(jnp.where(is_box, leaf_size + 1, 1), jnp.where(is_coarse, FAN, 1))
     sums = _sum_weights(tree, frontier, slots, first, behind, counts)
-    bounds = jnp.minimum(
-        sums.fixed_above + sums.own_below + sums.other_above,
-        sums.fixed_below + sums.other_below + sums.own_above,
-    )
-    bounds = jnp.where(slots.is_bin, bounds, jnp.iinfo(bounds.dtype).max)
+    bounds = _bound_bins(slots, sums)
     limit = loops.cond(
         beam > 0,
         lambda: jnp.minimum(limit, lax.sort(bounds)[jnp.minimum(beam, capacity)]),
@@ -351,17 +347,7 @@ def divide(
     is_leaf = found.is_run & ((num_entries <= leaf_size) | (narrow <= NARROWEST))
     is_branch = found.is_run & ~is_leaf
     num_bins = choose_num_bins(low, high, narrow / NUM_DIRECTIONS, num_entries)
-    start, last = found.start_slot, found.end_slot
-    runs = Cells(
-        swapped=cells.swapped[which // NUM_DIRECTIONS],
-        slope=_narrow_slopes(cells.slope, frontier.half_width).T.reshape(-1)[which],
-        low=low,
-        high=high,
-        own_above=sums.fixed_above[start] + sums.own_below[start] + sums.other_above[last],
-        own_below=sums.fixed_below[start] + sums.other_below[start] + sums.own_above[last],
-        bound=found.bound,
-        num_bins=num_bins,
-    )
+    runs = _cells_of_runs(frontier, sums, found, which, (low, high), num_bins)
     totals = [
         is_branch,
         jnp.where(is_branch, num_children, 0),
@@ -380,6 +366,39 @@ def divide(
         num_children=num_children.astype(jnp.int32),
         totals=jnp.stack([jnp.sum(part, dtype=jnp.int64) for part in totals]),
         largest_leaf=jnp.max(jnp.where(is_leaf, num_entries, 0)),
+    )
+
+
+def _bound_bins(slots: _Slots, sums: _Sums) -> Array:
+    """Lower bounds of the loss of the lines in each bin, [B + 1]; the largest integer where there
+    is no bin.
+    """
+    bounds = jnp.minimum(
+        sums.fixed_above + sums.own_below + sums.other_above,
+        sums.fixed_below + sums.other_below + sums.own_above,
+    )
+    return jnp.where(slots.is_bin, bounds, jnp.iinfo(bounds.dtype).max)
+
+
+def _cells_of_runs(
+    frontier: Frontier,
+    sums: _Sums,
+    found: _Runs,
+    which: Array,
+    offsets: tuple[Array, Array],
+    num_bins: Array,
+) -> Cells:
+    """The runs as cells; `which` is the narrower cell of each run."""
+    cells, start, last = frontier.cells, found.start_slot, found.end_slot
+    return Cells(
+        swapped=cells.swapped[which // NUM_DIRECTIONS],
+        slope=_narrow_slopes(cells.slope, frontier.half_width).T.reshape(-1)[which],
+        low=offsets[0],
+        high=offsets[1],
+        own_above=sums.fixed_above[start] + sums.own_below[start] + sums.other_above[last],
+        own_below=sums.fixed_below[start] + sums.other_below[start] + sums.own_above[last],
+        bound=found.bound,
+        num_bins=num_bins,
     )
 
 

@@ -111,6 +111,16 @@ def meets_cell(local: Local, frame: Frame, centre: Array, begin: Array, end: Arr
     return touches & (begin <= end + TOLERANCE)
 
 
+class _Crossings(NamedTuple):
+    """The lines through one centre and each site, sorted by slope; those of the cell first."""
+
+    slope: Array  # [M] inf after the lines of the cell
+    steps: Array  # [M] the change of the loss of the sites above as the slope passes the line
+    is_crossing: Array  # [M] bool, whether it is a line of the cell
+    joined: Array  # [M] bool, whether the order with the line before is uncertain
+    is_open: Array  # [M] bool, whether the order with the line after is certain
+
+
 def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -> Bracket:
     """Bounds of the least loss of the open classes through one centre and in the cell."""
     size = local.x.shape[0]
@@ -127,6 +137,27 @@ def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -
     change = jnp.where(away, local.other - local.own, 0)
     at_start = jnp.sum(jnp.where(above, change, 0))
     steps = jnp.where(crosses, jnp.where(dy > 0, change, -change), 0)
+    sorted_lines = _sort_crossings(crossing, crosses, steps, start, half_width)
+    own_off, other_off = (
+        jnp.sum(jnp.where(away, weights, 0)) for weights in (local.own, local.other)
+    )
+    here = jnp.sum(jnp.where(local.live & ~away, local.other, 0))
+    at_first = _AtStart(
+        own_above=cell.own_above + own_off + here + at_start,
+        own_below=cell.own_below + other_off + here - at_start,
+        is_met=meets_cell(local, frame, centre, start, sorted_lines.slope[0]),
+    )
+    tied = sorted_lines.joined if size > _WIDEST_CERTAIN else sorted_lines.joined & ~on_grid
+    return _bracket_losses(local, frame, centre, sorted_lines, at_first, tied)
+
+
+def _sort_crossings(
+    crossing: Array, crosses: Array, steps: Array, start: Array, half_width: Array
+) -> _Crossings:
+    """Sorts lines of slopes `crossing` [M] by keys, integer multiples of a small slope. Lines where
+    `crosses` is False come last.
+    """
+    size = crossing.shape[0]
     index_bits = max(1, (size - 1).bit_length())
     resolution = jnp.maximum(
         2 * (half_width + TOLERANCE) * 2.0 ** -min(_KEY_BITS, 61 - index_bits), _FINEST_KEY
@@ -142,43 +173,68 @@ def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -
     is_crossing = lax.iota(jnp.int32, size) < jnp.sum(crosses)
     is_open = is_crossing & jnp.concatenate([~joined[1:] | ~is_crossing[1:], jnp.ones(1, bool)])
     slope = jnp.where(is_crossing, crossing, jnp.inf)
-    following = jnp.concatenate([slope[1:], jnp.full(1, jnp.inf, slope.dtype)])
-    met = is_open & meets_cell(local, frame, centre, slope, following)
-    met_loosely = is_open & meets_cell(
-        local, frame, centre, running_max(jnp.where(joined, -jnp.inf, slope)), following
-    )
-    met_first = meets_cell(local, frame, centre, start, slope[0])
-    own_off, other_off = (
-        jnp.sum(jnp.where(away, weights, 0)) for weights in (local.own, local.other)
-    )
-    here = jnp.sum(jnp.where(local.live & ~away, local.other, 0))
-    own_above = cell.own_above + own_off + here + at_start
-    own_below = cell.own_below + other_off + here - at_start
-    none = jnp.iinfo(jnp.int64).max
+    return _Crossings(slope, steps, is_crossing, joined, is_open)
 
-    def least(low: Array, high: Array, met: Array) -> Array:
-        lowest = jnp.min(jnp.where(met, low, none))
-        highest = jnp.max(jnp.where(met, high, -none))
-        from_lines = jnp.minimum(
-            jnp.where(lowest < none, own_above + lowest, none),
-            jnp.where(highest > -none, own_below - highest, none),
-        )
-        return jnp.minimum(
-            from_lines, jnp.where(met_first, jnp.minimum(own_above, own_below), none)
-        )
 
-    rises, falls = running_sum(jnp.maximum(steps, 0)), running_sum(jnp.minimum(steps, 0))
+class _AtStart(NamedTuple):
+    """The losses of the line of the least slope of the cell, for both orientations."""
+
+    own_above: Array  # [] integer
+    own_below: Array  # [] integer
+    is_met: Array  # [] bool, whether the lines before the first crossing meet the cell
+
+
+def _bracket_losses(
+    local: Local,
+    frame: Frame,
+    centre: Array,
+    lines: _Crossings,
+    first: _AtStart,
+    tied: Array,
+) -> Bracket:
+    """Bounds of the least loss between the sorted lines. Where lines are `tied`, any order of them
+    is possible.
+    """
+    following = jnp.concatenate([lines.slope[1:], jnp.full(1, jnp.inf, lines.slope.dtype)])
+    met = lines.is_open & meets_cell(local, frame, centre, lines.slope, following)
+    met_loosely = lines.is_open & meets_cell(
+        local,
+        frame,
+        centre,
+        running_max(jnp.where(lines.joined, -jnp.inf, lines.slope)),
+        following,
+    )
+    rises = running_sum(jnp.maximum(lines.steps, 0))
+    falls = running_sum(jnp.minimum(lines.steps, 0))
     sums = rises + falls
-    zero = jnp.zeros(1, steps.dtype)
-    tied = joined if size > _WIDEST_CERTAIN else joined & ~on_grid
+    zero = jnp.zeros(1, lines.steps.dtype)
     rises_before = running_max(jnp.where(tied, 0, jnp.concatenate([zero, rises[:-1]])))
     falls_before = running_min(jnp.where(tied, 0, jnp.concatenate([zero, falls[:-1]])))
-    upper = least(sums, sums, met)
-    uncertain = jnp.any(tied & is_crossing)
+    upper = _least_loss(first, sums, sums, met)
+    uncertain = jnp.any(tied & lines.is_crossing)
     lower = jnp.where(
-        uncertain, least(rises_before + falls, rises + falls_before, met_loosely), upper
+        uncertain,
+        _least_loss(first, rises_before + falls, rises + falls_before, met_loosely),
+        upper,
     )
     return Bracket(lower, upper)
+
+
+def _least_loss(first: _AtStart, low: Array, high: Array, met: Array) -> Array:
+    """The least loss of both orientations, over the classes that are `met` and that of `first`. The
+    loss above has changed by at least `low` and at most `high` [M] since the least slope.
+    """
+    none = jnp.iinfo(jnp.int64).max
+    lowest = jnp.min(jnp.where(met, low, none))
+    highest = jnp.max(jnp.where(met, high, -none))
+    from_lines = jnp.minimum(
+        jnp.where(lowest < none, first.own_above + lowest, none),
+        jnp.where(highest > -none, first.own_below - highest, none),
+    )
+    return jnp.minimum(
+        from_lines,
+        jnp.where(first.is_met, jnp.minimum(first.own_above, first.own_below), none),
+    )
 
 
 @devices.host_jit(static_argnames="num_triples")

@@ -58,6 +58,17 @@ class _Enumeration(NamedTuple):
     verdict: Verdict
 
 
+class _Row(NamedTuple):
+    """One near-optimal split."""
+
+    index: Array  # [] int32
+    split: Array  # [n] bool, on the own side
+    is_optimal: Array  # [] bool
+    relevant: Array  # [n] bool, the undecided points without which the split is optimal
+    own_side: Array  # [n] bool, the points of the own class on the own side
+    other_side: Array  # [n] bool, the points of the other class on the other side
+
+
 def _filled(splits: Splits) -> Array:
     return jnp.minimum(splits.count, splits.losses.shape[0])
 
@@ -99,62 +110,36 @@ def add_verdicts(
         computed exactly; negative if all must be.
     """
     capacity, size = near.splits.on_own_side.shape
-    place, rows = lax.iota(jnp.int32, size), lax.iota(jnp.int32, capacity)
-    excess = near.splits.losses - near.optimum
-    matters = _matters(instance, near, near.splits.on_own_side, excess[:, None])
-    matters = reduce.any_true(matters, axis=1) & (rows < _filled(near.splits))
-    urgency = jnp.where(matters, jnp.where(near.splits.losses == near.optimum, 0, 1), 2).astype(
-        jnp.int32
-    )
-    _, order = lax.sort((urgency, rows), num_keys=1)
-    num_rows = reduce.count(matters)
+    place = lax.iota(jnp.int32, size)
+    order, num_rows = _order_rows(instance, near)
 
     def unfinished(carry: tuple[_Enumeration, Tally]) -> Array:
         return carry[0].rank < num_rows
 
     def step(carry: tuple[_Enumeration, Tally]) -> tuple[_Enumeration, Tally]:
         state, tally = carry
-        row = order[jnp.minimum(state.rank, capacity - 1)]
-        split = near.splits.on_own_side[row]
-        is_optimal = near.splits.losses[row] == near.optimum
-        relevant = matters_to(instance, near, row)
-        kept = instance.live & (split == instance.own)
-        own_side, other_side = kept & split, kept & ~split
+        row = _take_row(instance, near, order[jnp.minimum(state.rank, capacity - 1)])
         first_time = state.removed == size
         here = place == state.removed
-        guess = _guess(instance, own_side, other_side)
+        guess = _guess(instance, row.own_side, row.other_side)
         touched = jax.tree.map(
             lambda new, old: jnp.where(first_time, new, old), guess, state.touched
         )
-        of_no_interest = jnp.where(is_optimal, -1, floor(tally, relevant))
-        line = fat_line(instance, own_side & ~here, other_side & ~here, touched, of_no_interest)
-        right, doubtful = _is_right(instance, line)
-        affected = jnp.where(first_time, instance.live, here)
-        counts = jnp.where(
-            first_time,
-            relevant & (is_optimal | ~right),
-            right | ~near_optimal.is_listed(near.splits, split ^ here),
+        of_no_interest = jnp.where(row.is_optimal, -1, floor(tally, row.relevant))
+        line = fat_line(
+            instance, row.own_side & ~here, row.other_side & ~here, touched, of_no_interest
         )
-        verdict = Verdict(
-            squared_gap=Wide(
-                *(
-                    jnp.where(affected, new, old)
-                    for new, old in zip(line.squared_gap, state.verdict.squared_gap, strict=True)
-                )
-            ),
-            right=jnp.where(affected, right, state.verdict.right),
-            counts=jnp.where(affected, counts, state.verdict.counts),
-            doubtful=(state.verdict.doubtful & ~first_time)
-            | jnp.any(doubtful & affected & relevant),
-        )
+        verdict = _update_verdict(instance, near, row, line, state.verdict, first_time, here)
         supports = jnp.where(
             first_time,
-            relevant & is_optimal & may_support(instance, line, own_side, other_side),
+            row.relevant
+            & row.is_optimal
+            & may_support(instance, line, row.own_side, row.other_side),
             state.supports,
         )
         following = numerics.first_true(supports & (first_time | (place > state.removed)))
         done = following == size
-        added = add(tally, row, verdict)
+        added = add(tally, row.index, verdict)
         tally = jax.tree.map(lambda new, old: jnp.where(done, new, old), added, tally)
         touched = jax.tree.map(
             lambda new, old: jnp.where(first_time, new, old), (line.lowest, line.highest), touched
@@ -173,6 +158,66 @@ def add_verdicts(
         Verdict(no_gap, nowhere, nowhere, jnp.zeros((), bool)),
     )
     return loops.while_loop(unfinished, step, (state, tally))[1]
+
+
+def _order_rows(instance: Instance, near: Near) -> tuple[Array, Array]:
+    """The rows of the splits, [S] int32: first those of least weight that matter, then the others
+    that matter. And the number of rows that matter.
+    """
+    rows = lax.iota(jnp.int32, near.splits.losses.shape[0])
+    excess = near.splits.losses - near.optimum
+    matters = _matters(instance, near, near.splits.on_own_side, excess[:, None])
+    matters = reduce.any_true(matters, axis=1) & (rows < _filled(near.splits))
+    urgency = jnp.where(matters, jnp.where(near.splits.losses == near.optimum, 0, 1), 2).astype(
+        jnp.int32
+    )
+    _, order = lax.sort((urgency, rows), num_keys=1)
+    return order, reduce.count(matters)
+
+
+def _take_row(instance: Instance, near: Near, index: Array) -> _Row:
+    split = near.splits.on_own_side[index]
+    kept = instance.live & (split == instance.own)
+    return _Row(
+        index=index,
+        split=split,
+        is_optimal=near.splits.losses[index] == near.optimum,
+        relevant=matters_to(instance, near, index),
+        own_side=kept & split,
+        other_side=kept & ~split,
+    )
+
+
+def _update_verdict(
+    instance: Instance,
+    near: Near,
+    row: _Row,
+    line: FatLine,
+    verdict: Verdict,
+    first_time: Array,
+    here: Array,
+) -> Verdict:
+    """The verdict of a row with the result of one bisector. `first_time` if it is the bisector with
+    all points, whose result is that of all points; else `here` [n] is the point left out.
+    """
+    right, doubtful = _is_right(instance, line)
+    affected = jnp.where(first_time, instance.live, here)
+    counts = jnp.where(
+        first_time,
+        row.relevant & (row.is_optimal | ~right),
+        right | ~near_optimal.is_listed(near.splits, row.split ^ here),
+    )
+    return Verdict(
+        squared_gap=Wide(
+            *(
+                jnp.where(affected, new, old)
+                for new, old in zip(line.squared_gap, verdict.squared_gap, strict=True)
+            )
+        ),
+        right=jnp.where(affected, right, verdict.right),
+        counts=jnp.where(affected, counts, verdict.counts),
+        doubtful=(verdict.doubtful & ~first_time) | jnp.any(doubtful & affected & row.relevant),
+    )
 
 
 def _is_right(instance: Instance, line: FatLine) -> tuple[Array, Array]:

@@ -43,7 +43,58 @@ class Arcs(NamedTuple):
 
 def turn_slab(instance: Instance, centre: Array, gap: Array) -> Arcs:
     """The classes of slabs of width `gap` that touch a centre."""
-    size, real = instance.own.shape[0], instance.metric.dtype
+    size = instance.own.shape[0]
+    ends = _ends_of_arcs(instance, centre, gap)
+    wraps = ends.turns & (ends.first > ends.second)
+    nothing = jnp.zeros((), instance.weights.dtype)
+    weights = jnp.where(ends.turns, instance.weights, nothing)
+    always_lost = numerics.masked_sum(instance.weights, instance.live & ~ends.own & ~ends.turns)
+    base = always_lost + numerics.masked_sum(weights, ~wraps)
+
+    place = lax.iota(jnp.int32, 2 * size)
+    directions, order, resolution = _sorted(
+        jnp.where(
+            jnp.concatenate([ends.turns, ends.turns]),
+            jnp.concatenate([ends.first, ends.second]),
+            4,
+        ),
+        place,
+    )
+    steps, errors = (
+        jnp.concatenate([-weights, weights])[order],
+        jnp.concatenate([ends.error, ends.error])[order] + resolution,
+    )
+    num_ends = 2 * jnp.sum(ends.turns, dtype=jnp.int32)
+    runs = _find_runs(directions, errors, place, num_ends)
+    ranks = jnp.zeros(2 * size, jnp.int32).at[order].set(place)
+    return Arcs(
+        losses=_losses(steps, base, runs, (num_ends == 0) & (place == 0)),
+        turns=ends.turns,
+        starts=ranks[:size],
+        stops=ranks[size:],
+        wraps=wraps,
+        ends=directions,
+        num_ends=num_ends,
+        run_start=runs.start,
+        weights=jnp.abs(steps),
+        at_centre=ends.own & ~ends.apart,
+        doubtful=runs.is_across & (num_ends > 0),
+    )
+
+
+class _Ends(NamedTuple):
+    """The arc of directions on which each point is kept."""
+
+    own: Array  # [n] bool
+    apart: Array  # [n] bool, not at the centre
+    turns: Array  # [n] bool, kept in some directions and not in others
+    first: Array  # [n] in [0, 4), where the arc begins
+    second: Array  # [n] in [0, 4), where it ends
+    error: Array  # [n] a bound of the rounding errors of both
+
+
+def _ends_of_arcs(instance: Instance, centre: Array, gap: Array) -> _Ends:
+    real = instance.metric.dtype
     dx, dy = instance.metric - instance.metric[:, centre, None]
     squared = dx * dx + dy * dy
     apart = squared > 0
@@ -61,53 +112,42 @@ def turn_slab(instance: Instance, centre: Array, gap: Array) -> Arcs:
         * 8
         * jnp.where(own, 1, 1 + jnp.sqrt(squared) / jnp.maximum(side, jnp.finfo(real).tiny))
     )
-    wraps = turns & (first > second)
-    nothing = jnp.zeros((), instance.weights.dtype)
-    weights = jnp.where(turns, instance.weights, nothing)
-    always_lost = numerics.masked_sum(instance.weights, instance.live & ~own & ~turns)
-    base = always_lost + numerics.masked_sum(weights, ~wraps)
+    return _Ends(own, apart, turns, first, second, error)
 
-    place = lax.iota(jnp.int32, 2 * size)
-    ends, order, resolution = _sorted(
-        jnp.where(jnp.concatenate([turns, turns]), jnp.concatenate([first, second]), 4), place
-    )
-    steps, errors = (
-        jnp.concatenate([-weights, weights])[order],
-        jnp.concatenate([error, error])[order] + resolution,
-    )
-    num_ends = 2 * jnp.sum(turns, dtype=jnp.int32)
+
+class _Runs(NamedTuple):
+    """Runs of sorted ends whose order is uncertain."""
+
+    start: Array  # [2n] int32, the first rank of the run of each end
+    is_last: Array  # [2n] bool, the last end of a run
+    is_across: Array  # [] bool, whether the order is uncertain across direction 0
+
+
+def _find_runs(directions: Array, errors: Array, place: Array, num_ends: Array) -> _Runs:
     seen = place < num_ends
-    highest = lax.cummax(jnp.where(seen, ends + errors, -jnp.inf))
-    lowest = lax.cummin(jnp.where(seen, ends - errors, jnp.inf), reverse=True)
+    highest = lax.cummax(jnp.where(seen, directions + errors, -jnp.inf))
+    lowest = lax.cummin(jnp.where(seen, directions - errors, jnp.inf), reverse=True)
     begins = seen & jnp.concatenate([jnp.ones(1, bool), lowest[1:] > highest[:-1]])
-    stops = seen & ((place == num_ends - 1) | jnp.concatenate([begins[1:], jnp.zeros(1, bool)]))
-    run_start = lax.cummax(jnp.where(begins, place, 0))
+    is_last = seen & ((place == num_ends - 1) | jnp.concatenate([begins[1:], jnp.zeros(1, bool)]))
+    start = lax.cummax(jnp.where(begins, place, 0))
+    return _Runs(start, is_last, highest[-1] - 4 >= lowest[0])
+
+
+def _losses(steps: Array, base: Array, runs: _Runs, is_only: Array) -> Array:
+    """The losses of all classes, [4n]. `steps` [2n] are the changes of the loss at the ends, `base`
+    is the loss in direction 0. `is_only` [2n] is True at rank 0 if there are no ends.
+    """
+    nothing = jnp.zeros((), steps.dtype)
     sums, falls = jnp.cumsum(steps), jnp.cumsum(jnp.minimum(steps, nothing))
     between = base + sums
-    before = base + (sums - steps)[run_start]
-    shared = before + falls - (falls - jnp.minimum(steps, nothing))[run_start]
+    before = base + (sums - steps)[runs.start]
+    shared = before + falls - (falls - jnp.minimum(steps, nothing))[runs.start]
     none = jnp.iinfo(sums.dtype).max
-    still = (num_ends == 0) & (place == 0)
-    losses = jnp.concatenate(
+    return jnp.concatenate(
         [
-            jnp.where(stops | still, between, none),
-            jnp.where(stops & (shared < jnp.minimum(before, between)), shared, none),
+            jnp.where(runs.is_last | is_only, between, none),
+            jnp.where(runs.is_last & (shared < jnp.minimum(before, between)), shared, none),
         ]
-    )
-    ranks = jnp.zeros(2 * size, jnp.int32).at[order].set(place)
-    across = highest[-1] - 4 >= lowest[0]
-    return Arcs(
-        losses,
-        turns,
-        ranks[:size],
-        ranks[size:],
-        wraps,
-        ends,
-        num_ends,
-        run_start,
-        jnp.abs(steps),
-        own & ~apart,
-        across & (num_ends > 0),
     )
 
 
