@@ -86,80 +86,22 @@ def widest_slabs(instance: Instance, places: Place, tolerance: Array) -> Slab:
 
 
 def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
-    centre = jnp.zeros((), jnp.int32)
     zero = jnp.zeros((), local.x.dtype)
     begin, end = full_turn(*place.sides.T)
-    length = (end - begin) % 4
-
-    def is_in_cell(direction: Array) -> Array:
-        return (direction - begin) % 4 <= length
-
-    def search_width(gap: Array, taken: Array, best: Slab) -> _Search:
-        arcs = lax.optimization_barrier(turn_slab(local, centre, gap))
-        is_met = _meets(arcs, begin, length)[0]
-        losses = jnp.where(taken | ~is_met, jnp.iinfo(arcs.losses.dtype).max, arcs.losses)
-        least = jnp.min(losses)
-        chosen = jnp.where(
-            least <= place.most - place.base, numerics.first_true(losses == least), losses.shape[0]
-        )
-        return _Search(gap, taken, best, arcs, chosen)
-
-    def at_sides(arcs: Arcs, chosen: Array, kept: Array) -> Array:
-        """The larger width of the slabs of a class at the sides of the cell; 0 if it has none
-        there.
-        """
-        size = arcs.ends.shape[0]
-        has_side = jnp.stack(_meets(arcs, begin, length)[1:])[:, chosen % size] & (chosen < size)
-        dx, dy = local.metric[:, :1] - local.metric
-        depth = place.sides[:, :1] * dx[None] + place.sides[:, 1:] * dy[None]
-        width = numerics.masked_min(depth, (kept & ~local.own)[None], fill=place.reach)
-        return numerics.masked_max(width, has_side, fill=0.0)
-
-    def beyond(best: Slab) -> Array:
-        return jnp.sqrt(best.squared_gap.hi) * WIDER[8]
+    problem = _Problem(
+        local, place, tolerance, jnp.zeros((), jnp.int32), begin, length=(end - begin) % 4
+    )
 
     def unfinished(search: _Search) -> Array:
-        return (search.chosen < search.taken.shape[0]) | (search.gap < beyond(search.best))
+        return (search.chosen < search.taken.shape[0]) | (search.gap < _beyond(search.best))
 
     def step(search: _Search) -> _Search:
-        return loops.cond(search.chosen < search.taken.shape[0], visit, widen, search)
-
-    def widen(search: _Search) -> _Search:
-        return search_width(
-            beyond(search.best),
-            jnp.zeros_like(search.taken),
-            search.best._replace(doubtful=jnp.zeros_like(search.best.doubtful)),
+        return loops.cond(
+            search.chosen < search.taken.shape[0],
+            lambda search: _visit(problem, search),
+            lambda search: _widen(problem, search),
+            search,
         )
-
-    def visit(search: _Search) -> _Search:
-        at, best = search.chosen, search.best
-        kept = kept_by(local, search.arcs, at)
-        point = measure(local, kept, search.arcs.losses[at], centre, -jnp.ones_like(zero))
-        dx, dy = local.metric - local.metric[:, :1]
-        height = (point.normal[0] * dx + point.normal[1] * dy) / jnp.sqrt(
-            point.normal[0] ** 2 + point.normal[1] ** 2
-        )
-        touches = numerics.masked_min(height, kept & local.own, fill=0.0) >= -tolerance
-        gap = jnp.sqrt(point.squared_gap.hi)
-        counts = touches & (gap <= place.reach) & is_in_cell(full_turn(*point.normal))
-        better = counts & (compare_gaps(local, point.squared_gap, best.squared_gap)[0] > 0)
-        hides = (gap < search.gap * (1 - 2.0**-40)) & (
-            lost_with(search.arcs, at) <= place.most - place.base
-        )
-        least = jnp.where(
-            better,
-            gap * (1 - 2.0**-20),
-            jnp.where(counts, 0, at_sides(search.arcs, at, kept) * WIDER[8]),
-        )
-        same_gap = least <= search.gap
-        best = Slab(
-            squared_gap=wide_where(better, point.squared_gap, best.squared_gap),
-            normal=jnp.where(better, point.normal, best.normal),
-            kept=jnp.where(better, kept, best.kept),
-            doubtful=same_gap & (best.doubtful | hides),
-        )
-        taken = search.taken | (lax.iota(jnp.int32, search.taken.shape[0]) == at)
-        return search_width(jnp.maximum(search.gap, least), taken & same_gap, best)
 
     nothing = Slab(
         Wide(zero, zero),
@@ -167,11 +109,104 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
         jnp.zeros(place.points.shape, bool),
         jnp.zeros((), bool),
     )
-    start = search_width(place.gap, jnp.zeros(4 * place.points.shape[0], bool), nothing)
+    start = _search_width(problem, place.gap, jnp.zeros(4 * place.points.shape[0], bool), nothing)
     found = loops.while_loop(unfinished, step, start)
     return found.best._replace(
-        doubtful=found.best.doubtful | (found.arcs.doubtful & is_in_cell(zero))
+        doubtful=found.best.doubtful | (found.arcs.doubtful & _is_in_cell(problem, zero))
     )
+
+
+class _Problem(NamedTuple):
+    """A place with its points, and its cell as an arc of directions (`full_turn`)."""
+
+    local: Instance
+    place: Place
+    tolerance: Array  # []
+    centre: Array  # [] int32, its index among the points
+    begin: Array  # [] in [0, 4), the first direction of the cell
+    length: Array  # [] of the arc
+
+
+def _is_in_cell(problem: _Problem, direction: Array) -> Array:
+    return (direction - problem.begin) % 4 <= problem.length
+
+
+def _search_width(problem: _Problem, gap: Array, taken: Array, best: Slab) -> _Search:
+    """The search among the slabs of width `gap`; the next class has the least loss of those that
+    are not taken.
+    """
+    place = problem.place
+    arcs = lax.optimization_barrier(turn_slab(problem.local, problem.centre, gap))
+    is_met = _meets(arcs, problem.begin, problem.length)[0]
+    losses = jnp.where(taken | ~is_met, jnp.iinfo(arcs.losses.dtype).max, arcs.losses)
+    least = jnp.min(losses)
+    chosen = jnp.where(
+        least <= place.most - place.base, numerics.first_true(losses == least), losses.shape[0]
+    )
+    return _Search(gap, taken, best, arcs, chosen)
+
+
+def _beyond(best: Slab) -> Array:
+    """A width above that of the best slab and its rounding error."""
+    return jnp.sqrt(best.squared_gap.hi) * WIDER[8]
+
+
+def _widen(problem: _Problem, search: _Search) -> _Search:
+    """The search among slabs that are wider than the best one."""
+    return _search_width(
+        problem,
+        _beyond(search.best),
+        jnp.zeros_like(search.taken),
+        search.best._replace(doubtful=jnp.zeros_like(search.best.doubtful)),
+    )
+
+
+def _visit(problem: _Problem, search: _Search) -> _Search:
+    """Measures the chosen class, and continues with wider slabs than those of the class."""
+    local, place = problem.local, problem.place
+    at, best = search.chosen, search.best
+    kept = kept_by(local, search.arcs, at)
+    minus_one = -jnp.ones((), local.metric.dtype)
+    point = measure(local, kept, search.arcs.losses[at], problem.centre, minus_one)
+    touches = _is_touching(problem, kept, point.normal)
+    gap = jnp.sqrt(point.squared_gap.hi)
+    counts = touches & (gap <= place.reach) & _is_in_cell(problem, full_turn(*point.normal))
+    better = counts & (compare_gaps(local, point.squared_gap, best.squared_gap)[0] > 0)
+    hides = (gap < search.gap * (1 - 2.0**-40)) & (
+        lost_with(search.arcs, at) <= place.most - place.base
+    )
+    at_sides = _width_at_sides(problem, search.arcs, at, kept)
+    least = jnp.where(better, gap * (1 - 2.0**-20), jnp.where(counts, 0, at_sides * WIDER[8]))
+    same_gap = least <= search.gap
+    best = Slab(
+        squared_gap=wide_where(better, point.squared_gap, best.squared_gap),
+        normal=jnp.where(better, point.normal, best.normal),
+        kept=jnp.where(better, kept, best.kept),
+        doubtful=same_gap & (best.doubtful | hides),
+    )
+    taken = search.taken | (lax.iota(jnp.int32, search.taken.shape[0]) == at)
+    return _search_width(problem, jnp.maximum(search.gap, least), taken & same_gap, best)
+
+
+def _is_touching(problem: _Problem, kept: Array, normal: Array) -> Array:
+    """Whether no kept own point is below the edge of the slab at the centre, up to `tolerance`."""
+    local = problem.local
+    dx, dy = local.metric - local.metric[:, :1]
+    height = (normal[0] * dx + normal[1] * dy) / jnp.sqrt(normal[0] ** 2 + normal[1] ** 2)
+    return numerics.masked_min(height, kept & local.own, fill=0.0) >= -problem.tolerance
+
+
+def _width_at_sides(problem: _Problem, arcs: Arcs, chosen: Array, kept: Array) -> Array:
+    """The larger width of the slabs of a class at the sides of the cell; 0 if it has none there."""
+    local, sides = problem.local, problem.place.sides
+    size = arcs.ends.shape[0]
+    has_side = jnp.stack(_meets(arcs, problem.begin, problem.length)[1:])[:, chosen % size] & (
+        chosen < size
+    )
+    dx, dy = local.metric[:, :1] - local.metric
+    depth = sides[:, :1] * dx[None] + sides[:, 1:] * dy[None]
+    width = numerics.masked_min(depth, (kept & ~local.own)[None], fill=problem.place.reach)
+    return numerics.masked_max(width, has_side, fill=0.0)
 
 
 def _meets(arcs: Arcs, begin: Array, length: Array) -> tuple[Array, Array, Array]:
