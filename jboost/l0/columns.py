@@ -1,15 +1,18 @@
-"""The columns of the restricted relaxation: which are kept, and which slots new columns get."""
+"""The columns of the restricted relaxation: their reduced costs, which are kept, and which slots new
+columns get.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax import lax
 
 from jboost.base import loops, numerics
 from jboost.base.types import Array
-from jboost.l0 import pricing
 from jboost.l0.pricing import Priced
+from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import L0Relaxation
 
 NUM_CONSTANTS = 2  # the columns 0 and 1 are the hypotheses +1 and -1
@@ -31,9 +34,28 @@ def worth(
       is_either: [] bool, whether its cuts are those of either order.
       must_stay: [n] bool, the columns that must not be overwritten. The constants never are.
     """
-    reduced_costs = pricing.reduced_costs(margins, costs, solved, is_either)
-    share = solved.selected + solved.coefficients - numerics.safe_divide(reduced_costs, costs)
+    reduced = reduced_costs(margins, costs, solved, is_either)
+    share = solved.selected + solved.coefficients - numerics.safe_divide(reduced, costs)
     return jnp.where(must_stay, jnp.inf, share).at[:NUM_CONSTANTS].set(jnp.inf)
+
+
+def reduced_costs(
+    margins: Array, costs: Array, solved: L0Relaxation, either: Array | bool = False
+) -> Array:
+    """The reduced costs c_u - s_u - [alpha + g_u]_+ of columns, [n].
+
+    Args:
+      margins: [n, m] y_i H_iu, 0 for padding.
+      costs: [n].
+      solved: the relaxation whose duals price the columns.
+      either: [] bool, whether the cuts are "either".
+    """
+    ends = jnp.where(solved.pairs >= 0, solved.pairs, margins.shape[1])
+    first, second = (margins.at[:, end].get(mode="fill", fill_value=0) for end in ends.T)
+    serves = pair_cuts.serves(first, second, either).astype(costs.dtype)
+    served = jnp.matmul(serves, solved.pair_weights, precision=lax.Precision.HIGHEST)
+    edges = jnp.matmul(margins, solved.example_weights, precision=lax.Precision.HIGHEST)
+    return costs - served - jnp.maximum(solved.convexity + edges, 0.0)
 
 
 class Entered(NamedTuple):

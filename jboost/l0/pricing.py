@@ -14,12 +14,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jboost.base import brackets, loops, memory, numerics
 from jboost.base.types import Array, PyTree
 from jboost.l0.relaxation import certify
-from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import L0Relaxation
 from jboost.monomials.short import Rewards
 
@@ -186,25 +184,6 @@ def pair_list(duals: Duals, either: Array | bool = False) -> Rewards:
         jnp.concatenate([duals.pairs, duals.pairs[:, ::-1]]),
         jnp.concatenate([duals.pair_weights, reverse]),
     )
-
-
-def reduced_costs(
-    margins: Array, costs: Array, solved: L0Relaxation, either: Array | bool = False
-) -> Array:
-    """The reduced costs c_u - s_u - [alpha + g_u]_+ of columns, [n].
-
-    Args:
-      margins: [n, m] y_i H_iu, 0 for padding.
-      costs: [n].
-      solved: the relaxation whose duals price the columns.
-      either: [] bool, whether the cuts are "either".
-    """
-    ends = jnp.where(solved.pairs >= 0, solved.pairs, margins.shape[1])
-    first, second = (margins.at[:, end].get(mode="fill", fill_value=0) for end in ends.T)
-    serves = pair_cuts.serves(first, second, either).astype(costs.dtype)
-    served = jnp.matmul(serves, solved.pair_weights, precision=lax.Precision.HIGHEST)
-    edges = jnp.matmul(margins, solved.example_weights, precision=lax.Precision.HIGHEST)
-    return costs - served - jnp.maximum(solved.convexity + edges, 0.0)
 
 
 class Proof(NamedTuple):

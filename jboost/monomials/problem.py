@@ -243,12 +243,3 @@ def _rounding_of(amounts: Array, whole: Array, power: Array) -> Array:
     return jnp.sum(
         jnp.abs(numerics.times_power_of_two(amounts, power) - whole.astype(amounts.dtype))
     )
-
-
-def without_missing(problem: Problem, takes_missing: bool) -> Problem:
-    """The problem with NaN handled. It is invalid if NaN occurs and is not allowed."""
-    return (
-        problem
-        if takes_missing
-        else problem._replace(is_valid=problem.is_valid & ~jnp.any(jnp.isnan(problem.features)))
-    )

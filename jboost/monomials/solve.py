@@ -24,7 +24,7 @@ from jboost.base.types import Array, ArrayLike
 from jboost.monomials import instance, integers, search, singles
 from jboost.monomials.compact import compact
 from jboost.monomials.found import Outcome
-from jboost.monomials.problem import Problem, make_problem, without_missing
+from jboost.monomials.problem import Problem, make_problem
 from jboost.monomials.search import Sizes
 from jboost.monomials.sizes import sizes_of
 from jboost.monomials.solution import make_solution
@@ -152,7 +152,7 @@ def _value_singles(problem: Problem, *, num_best: int, takes_missing: bool) -> M
     amounts = problem.whole_weights, problem.whole_rewards, problem.whole_costs
     outcome = singles.both_signs(ones, known, problem.labels, *amounts, num_best=num_best)
     return make_solution(
-        without_missing(problem, takes_missing), outcome, jnp.arange(features.shape[1])
+        _without_missing(problem, takes_missing), outcome, jnp.arange(features.shape[1])
     )
 
 
@@ -212,7 +212,16 @@ def _solve_uncompacted(problem: Problem, config: SearchConfig, adds_free: bool) 
         ones, known, weights, rewards, every, costs, enough, config=config, sizes=sizes
     )
     return make_solution(
-        without_missing(problem, config.missing), outcome, jnp.arange(num_attributes)
+        _without_missing(problem, config.missing), outcome, jnp.arange(num_attributes)
+    )
+
+
+def _without_missing(problem: Problem, takes_missing: bool) -> Problem:
+    """The problem with NaN handled. It is invalid if NaN occurs and is not allowed."""
+    return (
+        problem
+        if takes_missing
+        else problem._replace(is_valid=problem.is_valid & ~jnp.any(jnp.isnan(problem.features)))
     )
 
 

@@ -17,6 +17,7 @@ from scipy import optimize
 import jboost
 from jboost.base import memory
 from jboost.base.status import Status
+from jboost.l0 import columns as l0_columns
 from jboost.l0 import pricing
 from jboost.l0.votes import local_search
 from jboost.learners import prices
@@ -705,7 +706,7 @@ def test_reduced_costs_are_those_of_the_definition(either):
         example_weights=jnp.asarray(w),
         convexity=-0.3,
     )
-    found = pricing.reduced_costs(
+    found = l0_columns.reduced_costs(
         jnp.asarray((outputs * labels[:, None]).T, float), jnp.asarray(cost), duals, either
     )
     np.testing.assert_allclose(found, wanted, atol=1e-5)

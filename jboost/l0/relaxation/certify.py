@@ -202,14 +202,6 @@ def raised(
     return primal._replace(slacks=jnp.where(prices[0] <= prices[1], *candidates))
 
 
-def shared(primal: Primal, required: pair_cuts.LeastSlacks) -> Primal:
-    """The point with slacks raised so that all cuts hold. Both examples of a cut are raised by at
-    least half of its violation, and each by half of its largest violation.
-    """
-    missing = jnp.maximum(required.least - primal.slacks, 0.0)
-    return primal._replace(slacks=primal.slacks + 0.5 * missing)
-
-
 def price(instance: Instance, primal: Primal) -> Array:
     """The objective of a feasible point, [], rounded up."""
     both = (

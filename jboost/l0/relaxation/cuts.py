@@ -252,12 +252,6 @@ def scatter(cuts: Cuts, values: Array, num_examples: int) -> Array:
     )
 
 
-def scatter_rows(cuts: Cuts, values: Array, num_examples: int) -> Array:
-    """The sums [m, n] of the rows [K, n] of the cuts that contain an example."""
-    sums = jnp.zeros((num_examples, values.shape[1]), values.dtype)
-    return sums.at[jnp.concatenate(cuts)].add(jnp.concatenate([values, values]), mode="drop")
-
-
 @register
 @dataclasses.dataclass(frozen=True)
 class Listed:

@@ -225,7 +225,7 @@ def _round(
     return _State(
         cuts=fresh.cuts,
         iterate=method.refresh(
-            instance, fresh.former_slot, certify.shared(point, required), solved.iterate
+            instance, fresh.former_slot, _shared(point, required), solved.iterate
         ),
         has_begun=jnp.ones((), bool),
         best=best,
@@ -296,6 +296,14 @@ def _of_new_columns(
     )
     is_violated = jnp.any(of_new.least - point.slacks > threshold)
     return jax.tree.map(lambda one, other: jnp.where(is_violated, one, other), of_new, required)
+
+
+def _shared(primal: Primal, required: LeastSlacks) -> Primal:
+    """The point with slacks raised so that all cuts hold. Both examples of a cut are raised by at
+    least half of its violation, and each by half of its largest violation.
+    """
+    missing = jnp.maximum(required.least - primal.slacks, 0.0)
+    return primal._replace(slacks=primal.slacks + 0.5 * missing)
 
 
 def _better(old: _Best, new: _Best) -> _Best:

@@ -226,7 +226,7 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
     is_real = parts_of(program, program.is_used).slacks
     stiffness = 1 + instance.margin
     weighted = of.cuts[:, None] * served
-    ends = pair_cuts.scatter_rows(
+    ends = _scatter_rows(
         program.cuts,
         jnp.concatenate([weighted, of.cuts[:, None]], axis=1),
         instance.margins.shape[0],
@@ -277,6 +277,12 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
         unit,
         top,
     )
+
+
+def _scatter_rows(cuts: Cuts, values: Array, num_examples: int) -> Array:
+    """The sums [m, n] of the rows [K, n] of the cuts that contain an example."""
+    sums = jnp.zeros((num_examples, values.shape[1]), values.dtype)
+    return sums.at[jnp.concatenate(cuts)].add(jnp.concatenate([values, values]), mode="drop")
 
 
 def _factorise_cover(
