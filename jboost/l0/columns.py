@@ -1,5 +1,5 @@
-"""The columns of the restricted relaxation: their reduced costs, which are kept, and which slots new
-columns get.
+"""The columns of the restricted relaxation: their reduced costs, which are kept, and which slots
+new columns get.
 """
 
 from __future__ import annotations
