@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import memory
+from jboost.base import devices, memory
 
 ArrayLike = jax.typing.ArrayLike
 
@@ -131,7 +131,7 @@ def _as_array(name: str, value: Any, wanted: str) -> jax.Array:
         )
     with np.errstate(over="ignore"):
         try:
-            array = jnp.asarray(host)
+            array = devices.from_host(host)
         except TypeError as error:
             raise ValueError(
                 f"{name} has dtype {host.dtype}, which JAX does not know: pass float32 or float64"

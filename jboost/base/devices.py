@@ -1,4 +1,4 @@
-"""The default device, and `jit` with compiler options for its platform.
+"""The default device, arrays of NumPy on it, and `jit` with compiler options for its platform.
 
 The default device is `jax.default_device` if that is set, else the first device of JAX's default
 backend.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import jax
+import numpy as np
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -41,6 +42,22 @@ def default() -> jax.Device:
 def platform() -> str:
     """The platform of the default device: "cpu", "gpu" or "tpu"."""
     return default().platform
+
+
+def from_host(array: np.ndarray) -> jax.Array:
+    """An array of NumPy as one of JAX, with the values and the dtype of `jnp.asarray`.
+
+    Nothing is compiled, where `jnp.asarray` compiles a program for each shape and dtype. The array
+    is copied first: JAX would share its memory on a CPU, and see what is written to it later.
+
+    Raises:
+      TypeError: for a dtype that JAX does not know.
+
+    >>> from_host(np.array([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+    held = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), order="C")
+    return jax.device_put(held)
 
 
 def host_jit(

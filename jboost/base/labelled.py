@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check
+from jboost.base import check, devices
 from jboost.base.types import Array, ArrayLike, Dataset, fill
 
 
@@ -47,8 +47,10 @@ def validate_on_host(
     kinds: str = "fi",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`validate_examples` for a function of the host, which may be called where something else is
-    traced.
+    traced. Nothing is compiled for the number of examples.
     """
+    weights = np.ones(num_examples) if weights is None else weights
+    mask = np.ones(num_examples, bool) if mask is None else mask
     with jax.ensure_compile_time_eval():
         signs, sizes, counts = (
             np.asarray(part)
@@ -98,7 +100,7 @@ def without_zeros(weights: Array, mask: Array) -> Array:
             return mask
         is_spread = isinstance(mask, jax.Array) and len(mask.devices()) > 1
         with jax.ensure_compile_time_eval():
-            return jax.device_put(counts, mask.sharding) if is_spread else jnp.asarray(counts)
+            return jax.device_put(counts, mask.sharding) if is_spread else devices.from_host(counts)
     return _drop_zeros(weights, mask)
 
 

@@ -102,7 +102,7 @@ def as_held(values: np.ndarray) -> np.ndarray:
     """Numbers [m] as JAX compares them: rounded to its default precision, with 0 for
     subnormal ones.
     """
-    return _rounded(values, jnp.asarray(0.0).dtype)
+    return _rounded(values, jnp.result_type(float))
 
 
 def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-import jax
+import numpy as np
 
 from jboost import adaboost, infoboost, lpboost, relaxations, relaxed_margin
+from jboost.base import devices
 from jboost.sklearn.base import CV
 from jboost.sklearn.stumps import StumpsClassifier
 
@@ -335,6 +336,6 @@ class RelaxedMarginClassifier(StumpsClassifier):
         nu = options.pop("nu", None)
         relaxation = self.relaxation
         if relaxation is None:
-            relaxation = relaxations.soft_margin(nu=jax.numpy.asarray(nu, float))
+            relaxation = relaxations.soft_margin(nu=devices.from_host(np.asarray(nu, float)))
         fixed = {"relaxation": relaxation, "tolerance": self.tolerance, "update": self.update}
         return relaxed_margin, options | fixed

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from jboost import learners
-from jboost.base import boosting
+from jboost.base import boosting, devices
 from jboost.base.boosting import Fit
 from jboost.base.types import Dataset
 from jboost.checkpoints import fingerprint
@@ -39,7 +39,7 @@ def dataset_of(matrix: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> Da
         np.pad(weights, (0, missing), constant_values=1),
         np.arange(len(signs) + missing) < len(signs),
     )
-    return Dataset(*(jax.numpy.asarray(part) for part in parts))
+    return Dataset(*(devices.from_host(part) for part in parts))
 
 
 class StumpsClassifier(RuleVoteClassifier):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check
+from jboost.base import check, devices
 from jboost.base.types import Array
 from jboost.data import attributes as tables
 from jboost.data.binarization.conditions import Binarizer, Kind
@@ -136,4 +136,4 @@ def encode(binarizer: Binarizer, features: Any) -> Array:
         )
     numbers = tables.to_numbers(table, binarizer.categories, binarizer.names, np.arange(len(table)))
     with np.errstate(over="ignore"):  # a value that overflows gives the same bits as infinity
-        return jnp.asarray(numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64))
+        return devices.from_host(numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64))
