@@ -20,6 +20,8 @@ from jboost.sklearn.tables import Rows
 # Sizes double where a fit takes less time than its compilation.
 _LEAST_ROWS, _ROWS_DOUBLE_TO = 512, 4096
 _LEAST_COLUMNS, _COLUMNS_DOUBLE_TO = 32, 64
+# Where all features are bits, ten numbers in ten parts are 90 of them: one size for up to so many.
+_LEAST_BITS, _BITS_DOUBLE_TO = 128, 256
 
 
 def padded_rows(num_rows: int) -> int:
@@ -32,11 +34,16 @@ def padded_columns(num_columns: int) -> int:
     return shared_size(num_columns, least=_LEAST_COLUMNS, doubles_to=_COLUMNS_DOUBLE_TO)
 
 
+def padded_bits(num_bits: int) -> int:
+    """The number of columns to which so many bits are padded, where all features are bits."""
+    return shared_size(num_bits, least=_LEAST_BITS, doubles_to=_BITS_DOUBLE_TO)
+
+
 @dataclasses.dataclass(frozen=True)
 class Features:
     """Maps a table to a matrix: first unchanged numeric columns, then bits.
 
-    A missing number is NaN. Columns of 0 are appended up to `padded_columns`.
+    A missing number is NaN. Columns of 0 are appended up to `padded_size`.
     """
 
     plain: tuple[int, ...]  # columns of the table that are features without a change
@@ -46,6 +53,11 @@ class Features:
     def size(self) -> int:
         """The number of features, without padding."""
         return len(self.plain) + self.binarizer.num_bits
+
+    @property
+    def padded_size(self) -> int:
+        """The number of columns of the matrix of a new fit."""
+        return padded_columns(self.size) if self.plain else padded_bits(self.size)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,13 +71,16 @@ class Features:
         plain = np.asarray(self.plain, np.int32)
         return np.concatenate([plain, np.asarray(self.binarizer.attributes)])
 
-    def matrix(self, table: np.ndarray) -> np.ndarray:
-        """The features [k, padded columns] of a table [k, n], in the float type of JAX."""
+    def matrix(self, table: np.ndarray, width: int | None = None) -> np.ndarray:
+        """The features [k, width] of a table [k, n], in the float type of JAX; without `width` it
+        is `padded_size`.
+        """
         numbers = np.asarray(binarization.encode(self.binarizer, table))
         bits = binarization.apply_on_host(self.binarizer, numbers)
         parts = [numbers[:, list(self.plain)], bits]
         matrix = np.concatenate([part.astype(numbers.dtype) for part in parts], axis=1)
-        return np.pad(matrix, ((0, 0), (0, padded_columns(self.size) - self.size)))
+        missing = (self.padded_size if width is None else width) - self.size
+        return np.pad(matrix, ((0, 0), (0, missing)))
 
 
 def numbers_and_bits(

@@ -14,7 +14,7 @@ from jboost.base.types import Dataset
 from jboost.monomials import costs
 from jboost.sklearn import features
 from jboost.sklearn.base import CV, RuleVoteClassifier
-from jboost.sklearn.features import Features, padded_columns
+from jboost.sklearn.features import Features
 from jboost.sklearn.stumps import dataset_of
 from jboost.sklearn.tables import Rows
 from jboost.sklearn.votes import Vote, of_fit
@@ -169,7 +169,7 @@ class RuleClassifier(_BitsClassifier):
             time_limit=watch.left,
             on_step=watch.on_step if watch.is_needed else None,
         )
-        return of_fit(_widened(fitted, padded_columns(size)), seen)
+        return of_fit(_widened(fitted, seen.padded_size), seen)
 
 
 class SlipperClassifier(_BitsClassifier):

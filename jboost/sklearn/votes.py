@@ -12,6 +12,7 @@ import numpy as np
 from jboost import ensemble as ensemble_module
 from jboost.base.boosting import Ensemble, Fit
 from jboost.base.predict import predict_scores
+from jboost.learners.monomials import Monomial
 from jboost.sklearn.features import Features, padded_rows
 
 # Rows whose features and outputs are in memory at a time. A round number; not tuned.
@@ -60,15 +61,20 @@ class Vote:
         return covered
 
     def _has_votes(self, table: np.ndarray) -> np.ndarray:
-        matrix = _pad_rows(self.features.matrix(table))
+        matrix = self._matrix(table)
         outputs = np.asarray(_outputs(self.ensemble, matrix), np.float64)[:, : len(table)]
         votes = np.asarray(self.ensemble.votes)
         vote = np.where(outputs > 0, votes[:, :1], votes[:, 1:])
         return ((outputs != 0) & (vote != 0)).any(axis=0)
 
     def _scores_of(self, table: np.ndarray) -> np.ndarray:
-        matrix = _pad_rows(self.features.matrix(table))
-        return np.asarray(_scores(self.ensemble, matrix), np.float64)[: len(table)]
+        return np.asarray(_scores(self.ensemble, self._matrix(table)), np.float64)[: len(table)]
+
+    def _matrix(self, table: np.ndarray) -> np.ndarray:
+        """The features of rows, padded: for monomials, of a file too, to the width of these."""
+        hypotheses = self.ensemble.hypotheses
+        width = hypotheses.literals.shape[1] if isinstance(hypotheses, Monomial) else None
+        return _pad_rows(self.features.matrix(table, width))
 
 
 def _pad_rows(matrix: np.ndarray) -> np.ndarray:

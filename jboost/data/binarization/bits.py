@@ -136,4 +136,6 @@ def encode(binarizer: Binarizer, features: Any) -> Array:
         )
     numbers = tables.to_numbers(table, binarizer.categories, binarizer.names, np.arange(len(table)))
     with np.errstate(over="ignore"):  # a value that overflows gives the same bits as infinity
-        return devices.from_host(numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64))
+        return devices.from_host(
+            numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64)
+        )
