@@ -12,6 +12,7 @@ import dataclasses
 import math
 from typing import Protocol
 
+import jax
 import jax.numpy as jnp
 
 from jboost.base import check, loops
@@ -49,7 +50,12 @@ def log_binomial(num_attributes: ArrayLike, orders: Array) -> Array:
     factor by factor. Orders must be at most N.
     """
     dtype = jnp.result_type(float)
-    size, orders = jnp.asarray(num_attributes, dtype), jnp.asarray(orders, jnp.int32)
+    return _log_binomial(jnp.asarray(num_attributes, dtype), jnp.asarray(orders, jnp.int32))
+
+
+@jax.jit  # a loop outside of compiled programs is compiled in every call
+def _log_binomial(size: Array, orders: Array) -> Array:
+    dtype = size.dtype
 
     def multiply(number: Array, total: Array) -> Array:
         factor = jnp.maximum(size - number, 1) / (number + 1).astype(dtype)

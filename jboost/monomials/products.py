@@ -22,7 +22,9 @@ from jboost.base.types import Array
 
 _PAIRS = 2  # the order of a pair of literals
 _ROWS_AT_ONCE = 4096  # rows of a block, which is cast to float64: 1 to 10 MB
-_COLUMNS_AT_ONCE = 32  # widths are padded to multiples of this, so that few sizes are compiled
+# Widths are padded to multiples of these, so that few sizes are compiled: where there are few rows,
+# a product takes less time than its compilation.
+_COLUMNS_OF_FEW_ROWS, _FEW_ROWS, _COLUMNS_AT_ONCE = 128, 512, 32
 _MOST_ROWS_AT_ONCE = 16 * _ROWS_AT_ONCE  # rows of one call of a compiled product
 
 
@@ -298,7 +300,8 @@ def _gram(left: np.ndarray, right: np.ndarray, values: np.ndarray) -> np.ndarray
     """
     num_rows, widths = len(values), (left.shape[1], right.shape[1])
     size = _bucket(num_rows)
-    columns = [-(-width // _COLUMNS_AT_ONCE) * _COLUMNS_AT_ONCE - width for width in widths]
+    unit = _COLUMNS_OF_FEW_ROWS if size <= _FEW_ROWS else _COLUMNS_AT_ONCE
+    columns = [-(-width // unit) * unit - width for width in widths]
     total = np.zeros(widths)
     with jax.enable_x64(True):
         for begin in range(0, num_rows, size):

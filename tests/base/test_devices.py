@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jboost.base import devices
@@ -14,6 +15,35 @@ def test_the_default_device_is_the_one_that_was_named():
         assert devices.default() == jax.devices("cpu")[1]
     with jax.default_device("cpu"):
         assert devices.platform() == "cpu"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "uint8", "bool"])
+def test_arrays_of_the_host_are_those_of_jax_numpy_and_compile_nothing(dtype, compilations):
+    given = np.array([[0, 1, 2], [3, 4, 5]]).astype(dtype)
+    arrays = given, given.T, given[:, ::2], np.asarray(given[1, 2]), given[:0]
+    before = compilations()
+    found = [devices.from_host(array) for array in arrays]
+    assert compilations() == before
+    for array, one in zip(arrays, found, strict=True):
+        expected = jnp.asarray(array)
+        assert jax.typeof(one) == jax.typeof(expected)
+        assert one.tolist() == expected.tolist()
+        assert one.sharding == expected.sharding
+
+
+def test_arrays_of_the_host_may_be_written_to_later():
+    given = np.zeros(4096, np.float32)
+    parts = [given[start:] for start in range(16)]  # of any alignment
+    found = [devices.from_host(part) for part in parts]
+    given[:] = 1
+    assert not any(one.any() for one in found)
+
+
+def test_arrays_of_the_host_have_the_types_of_the_user_and_are_constants_of_programs(x64):
+    assert devices.from_host(np.zeros(2)).dtype == jnp.float64
+    assert jax.jit(lambda value: value + devices.from_host(np.ones(2)))(1.0).tolist() == [2, 2]
+    with pytest.raises(TypeError, match="float128|longdouble|complex256"):
+        devices.from_host(np.zeros(2, np.longdouble))
 
 
 @pytest.fixture

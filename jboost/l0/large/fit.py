@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, derivatives, meshes
+from jboost.base import check, derivatives, devices, meshes
 from jboost.base.boosting import Ensemble, Fit, Trace
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
@@ -213,10 +213,10 @@ def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, sta
     )
     ensemble = Ensemble(
         learner,
-        jax.tree.map(jnp.asarray, padded),
-        jnp.asarray(coefficients, dtype),
-        jnp.asarray(vote.constants[0] - vote.constants[1], dtype),
-        jnp.asarray(vote.num_rules, jnp.int32),
+        jax.tree.map(devices.from_host, padded),
+        devices.from_host(coefficients.astype(dtype)),
+        devices.from_host(np.asarray(vote.constants[0] - vote.constants[1], dtype)),
+        devices.from_host(np.asarray(vote.num_rules, np.int32)),
     )
     first, second = run.first, run.second  # None if the fit ended before
     proven = _proof(None if first is None else first.proven, rows, num_rows)
@@ -234,14 +234,16 @@ def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, sta
         _point(table, run.point, rows, num_rows),
     )
     trace = np.asarray(run.trace or [(0.0, np.inf)], np.float64)
-    lower, above = (jnp.asarray(part, dtype) for part in trace.T)
-    shown = Trace(jnp.full_like(lower, jnp.nan), lower, above, above)
+    lower, above, unknown = (
+        devices.from_host(part.astype(dtype)) for part in (*trace.T, np.full(len(trace), np.nan))
+    )
+    shown = Trace(unknown, lower, above, above)
     return Fit(
         ensemble,
         certificate,
         shown,
-        jnp.asarray(len(run.trace), jnp.int32),
-        jnp.asarray(int(status), jnp.int32),
+        devices.from_host(np.asarray(len(run.trace), np.int32)),
+        devices.from_host(np.asarray(int(status), np.int32)),
     )
 
 

@@ -12,7 +12,6 @@ import dataclasses
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jboost.l0.large import master, patterns, pool, proof, separation
@@ -39,6 +38,7 @@ _GIVEN_UP = 1 - 1e-6  # with at least this slack, a row meets all its cuts
 _CAUTION = 1e-12  # a margin for rounding in float64
 # Up to so many rows, the master works on rows instead of patterns, so that its size is constant.
 _FEW_ROWS = 4096
+_LEAST_ROWS = 128  # of the master's program: one of fewer takes longer to compile than it saves
 _NO_PATTERNS = 0.9  # with more patterns than this share of the rows, the master works on rows
 
 
@@ -206,10 +206,10 @@ def _solve_master(state: Relaxation, grouped: Patterns, capacity: int) -> float:
     start = _start(state, grouped, cuts, size, capacity, unit)
     entries = size * width
     iterations = _ITERATIONS[int(entries > _CHEAP) + int(entries > _DEAR)]
-    weight = jnp.asarray(state.primal_weight / unit, program.margins.dtype)
+    weight = np.asarray(state.primal_weight / unit, program.margins.dtype)
     found = jax.tree.map(
         lambda leaf: np.asarray(leaf, np.float64),
-        master.improve(program, start, weight, jnp.asarray(iterations, jnp.int32)),
+        master.improve(program, start, weight, np.asarray(iterations, np.int32)),
     )
     number = len(grouped.rows)
     state.pool.coefficients, state.pool.extra = (
@@ -264,19 +264,19 @@ def _program(
     signed = covered * held.signs[None, :].astype(np.int8) * labels[:, None].astype(np.int8)
     serves = _served(covered, held.signs, labels, ends, state.is_either)
     spare = capacity - len(ends[0])
-    first, second = (jnp.asarray(np.pad(part, (0, spare)).astype(np.int32)) for part in ends)
+    first, second = (np.pad(part, (0, spare)).astype(np.int32) for part in ends)
     return master.Program(
-        jnp.asarray(np.pad(signed, ((0, missing), (0, 0))).astype(dtype)),
-        jnp.asarray(np.pad(serves, ((0, spare), (0, 0))).astype(dtype)),
+        np.pad(signed, ((0, missing), (0, 0))).astype(dtype),
+        np.pad(serves, ((0, spare), (0, 0))).astype(dtype),
         first,
         second,
-        jnp.asarray((np.arange(capacity) < len(ends[0])).astype(dtype)),
-        jnp.asarray((held.costs / unit).astype(dtype)),
-        jnp.asarray(table.constant_cost / unit, dtype),
-        jnp.asarray(np.pad(grouped.weights / unit, (0, missing)).astype(dtype)),
-        jnp.asarray(np.pad(labels, (0, missing)).astype(dtype)),
-        jnp.asarray(held.is_used),
-        jnp.asarray(table.margin, dtype),
+        (np.arange(capacity) < len(ends[0])).astype(dtype),
+        (held.costs / unit).astype(dtype),
+        np.asarray(table.constant_cost / unit, dtype),
+        np.pad(grouped.weights / unit, (0, missing)).astype(dtype),
+        np.pad(labels, (0, missing)).astype(dtype),
+        held.is_used,
+        np.asarray(table.margin, dtype),
     )
 
 
@@ -310,14 +310,16 @@ def _start(
     pair_weights = np.pad(duals / unit, (0, capacity - len(duals)))
     coefficients = np.where(np.append(state.pool.is_used, [True, True]), state.pool.coefficients, 0)
     parts = (coefficients, state.pool.extra, slacks, weights, pair_weights)
-    return master.Point(*(jnp.asarray(part.astype(dtype)) for part in parts))
+    return master.Point(*(part.astype(dtype) for part in parts))
 
 
 def _size(number: int) -> int:
-    """The number of rows of a program: one of a few sizes, at most a quarter too large."""
+    """The number of rows of a program: one of a few sizes. Above the least it is at most a quarter
+    too large.
+    """
     power = 1 << max(number - 1, 0).bit_length()
     return max(
-        64,
+        _LEAST_ROWS,
         next(
             size
             for size in (power * 5 // 8, power * 3 // 4, power * 7 // 8, power)

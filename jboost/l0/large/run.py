@@ -14,10 +14,9 @@ from concurrent import futures
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import loops
+from jboost.base import devices, loops
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
@@ -368,7 +367,7 @@ class Run:
         for values in (held.coefficients[:-2], held.selected):
             given = self._in_problem(problem, relaxation, values)
             starts += [
-                jnp.asarray(row)
+                devices.from_host(row)
                 for row in np.unique(np.asarray(votes.starting_points(given)), axis=0)
             ]
         others = [starts[1 + index % (len(starts) - 1)] for index in range(begin, begin + count)]

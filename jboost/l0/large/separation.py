@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import grouping, numerics
+from jboost.base import devices, grouping, numerics
 from jboost.base.types import Array
 
 _ENTRIES = 1 << 21  # the number of pairs of a block
@@ -160,10 +160,10 @@ def _by_blocks(
     is_positive = np.pad(pairs.signs > 0, (0, columns - len(pairs.signs)))
     of_signs = np.stack([mu * is_positive, mu * ~is_positive])
     with jax.enable_x64(True):
-        other = jnp.asarray(_padded(pairs.negative.covered, width, columns).astype(dtype))
+        other = devices.from_host(_padded(pairs.negative.covered, width, columns).astype(dtype))
         rest = (
-            jnp.asarray(_filled(slacks_negative, width).astype(dtype)),
-            jnp.asarray(of_signs.astype(dtype)),
+            devices.from_host(_filled(slacks_negative, width).astype(dtype)),
+            devices.from_host(of_signs.astype(dtype)),
         )
         for begin in _begins(pairs):
             part = slice(begin, begin + _block_size(pairs))
@@ -171,9 +171,7 @@ def _by_blocks(
                 pairs.positive.covered[part], _block_size(pairs), columns
             ).astype(dtype)
             own: np.ndarray = _filled(slacks_positive[part], _block_size(pairs)).astype(dtype)
-            results = function(
-                jnp.asarray(block), jnp.asarray(own), other, *rest, is_either=pairs.is_either
-            )
+            results = function(block, own, other, *rest, is_either=pairs.is_either)
             yield tuple(np.asarray(one, np.float64) for one in results)
 
 

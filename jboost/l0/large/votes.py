@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jboost.base import devices
 from jboost.base.types import Array
 from jboost.l0.large import separation
 from jboost.l0.large.greedy import Rules
@@ -104,11 +105,9 @@ def _instance(
     )
     padded = np.pad(weights, (0, num_patterns - len(weights)))
     return local_search.Instance(
-        jnp.asarray(margins, dtype),
-        jnp.asarray(padded, dtype),
-        jnp.asarray(costs, dtype),
-        jnp.asarray(is_column),
-        jnp.asarray(table.margin, dtype),
+        *(devices.from_host(part.astype(dtype)) for part in (margins, padded, costs)),
+        devices.from_host(is_column),
+        devices.from_host(np.asarray(table.margin, dtype)),
     )
 
 
@@ -165,7 +164,7 @@ def start_from(problem: Problem, vote: Vote) -> Array:
         if key in indices:
             values[2 + indices[key]] = value
     values[0] += values.sum() <= 0
-    return jnp.asarray(values / values.sum(), problem.instance.costs.dtype)
+    return devices.from_host((values / values.sum()).astype(problem.instance.costs.dtype))
 
 
 def improve(problem: Problem, start: Array, most: int | None) -> tuple[Vote, Array]:
@@ -196,7 +195,7 @@ def from_relaxation(
     problem: Problem, coefficients: np.ndarray, config: rounded.RelaxedConfig
 ) -> Vote:
     """The vote of few rules whose scores are nearest to those of the relaxation (see `relaxed`)."""
-    values = jnp.asarray(coefficients, problem.instance.costs.dtype)
+    values = devices.from_host(np.asarray(coefficients, problem.instance.costs.dtype))
     return _vote(problem, _find_relaxed(problem.instance, values, config=config))
 
 

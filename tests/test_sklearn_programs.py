@@ -1,0 +1,132 @@
+"""How many programs the estimators compile for training rows of many sizes."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+
+import jboost.sklearn as js
+from jboost import kernels
+from jboost.example_weights import defaults
+from jboost.sklearn import example_weights as points_module
+
+# rows, columns, classes
+SHAPES = (
+    *((20, 1, 2), (120, 10, 3), (35, 2, 2), (50, 3, 3), (64, 4, 2), (77, 5, 3)),
+    *((90, 6, 2), (100, 7, 3), (110, 8, 2), (28, 9, 3), (43, 10, 2), (57, 1, 3)),
+)
+# The most compilations of all fits and predictions: those of the method, and small ones of a fixed
+# number, as of a key of random numbers and of the check for options of the compiler.
+MOST = {
+    "AdaBoostClassifier": (js.AdaBoostClassifier(max_rounds=5, cv=2), 5),
+    "InfoBoostClassifier": (js.InfoBoostClassifier(max_rounds=5, cv=2), 5),
+    "LPBoostClassifier": (js.LPBoostClassifier(nu=0.3, max_rounds=5, cv=2), 5),
+    "RelaxedMarginClassifier": (js.RelaxedMarginClassifier(nu=0.3, max_rounds=3, cv=2), 10),
+    "SlipperClassifier": (js.SlipperClassifier(max_rounds=5, cv=2), 10),
+    # two for one column, two for two columns, and two for all other numbers of columns
+    "ExampleWeightsClassifier": (js.ExampleWeightsClassifier(penalty=0.2, cv=2), 6),
+    "OptimalVoteClassifier": (
+        js.OptimalVoteClassifier(
+            [("logistic", LogisticRegression()), ("bayes", GaussianNB())], cv=2
+        ),
+        2,
+    ),
+    "MarginThinner": (js.MarginThinner(RandomForestClassifier(5, random_state=0)), 6),
+}
+
+
+def rows_of(index):
+    """Rows of the shape of this index, and labels that the first column tells but for noise."""
+    num_rows, num_columns, num_classes = SHAPES[index]
+    generator = np.random.default_rng(index)
+    X = generator.normal(size=(num_rows, num_columns))
+    values = X[:, 0] + 0.5 * generator.normal(size=num_rows)
+    return X, np.digitize(values, np.quantile(values, np.arange(1, num_classes) / num_classes))
+
+
+def fit_all(model):
+    """Fits and predictions of all shapes."""
+    for index in range(len(SHAPES)):
+        X, y = rows_of(index)
+        y = np.minimum(y, 1) if isinstance(model, js.MarginThinner) else y
+        fitted = clone(model).fit(X, y)
+        assert fitted.predict(X[: len(X) // 2]).shape == (len(X) // 2,)
+        if hasattr(fitted, "predict_proba"):
+            assert fitted.predict_proba(X).shape == (len(X), len(np.unique(y)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MOST)
+def test_fits_of_many_shapes_share_programs(name, compilations):
+    model, most = MOST[name]
+    jax.clear_caches()
+    fit_all(model)
+    assert 0 < compilations() <= most
+
+
+@pytest.mark.slow
+def test_rules_of_many_shapes_share_programs(compilations):
+    """Its programs for rows, columns and cuts grow with the table, in a few steps."""
+    jax.clear_caches()
+    fit_all(js.RuleClassifier(calibration=None, max_rules=3, max_rounds=1))
+    assert 0 < compilations() <= 60
+
+
+def test_bits_compile_nothing(compilations):
+    for index in range(len(SHAPES)):
+        X, _ = rows_of(index)
+        bits = js.Binarizer().fit(X).transform(X)
+        assert len(bits) == len(X)
+    assert compilations() == 0
+
+
+def test_a_second_fit_of_other_sizes_compiles_nothing(compilations):
+    model = js.AdaBoostClassifier(max_rounds=3, calibration=None)
+    clone(model).fit(*rows_of(0)).predict(rows_of(0)[0])
+    before = compilations()
+    for index in (1, 2):
+        X, y = rows_of(index)
+        clone(model).fit(X, y).predict(X)
+    assert compilations() == before
+
+
+def test_monomials_of_another_width_than_new_ones_predict_the_same():
+    """As those of a file of an earlier version, which padded few bits to 32 columns."""
+    X, y = rows_of(2)
+    model = js.SlipperClassifier(max_rounds=3, calibration=None, random_state=0).fit(X, y)
+    (vote,) = model.votes_
+    hypotheses = vote.ensemble.hypotheses
+    narrow = hypotheses._replace(literals=hypotheses.literals[:, :32])
+    assert not np.any(hypotheses.literals[:, 32:])
+    assert np.any(narrow.literals)
+    expected = model.decision_function(X)
+    ensemble = vote.ensemble._replace(hypotheses=narrow)
+    model.votes_ = [dataclasses.replace(vote, ensemble=ensemble)]
+    assert model.decision_function(X).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("num_columns", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_padding_of_columns_changes_no_bit_of_the_example_weights(num_columns):
+    generator = np.random.default_rng(num_columns)
+    points = generator.normal(size=(128, num_columns)).astype(np.float32)
+    signs = np.where(points[:, 0] + generator.normal(size=128) > 0, 1, -1)
+    kernel, centre = defaults.measure_for(points)
+    found = points_module._fit_padded(points, signs, 0.05, kernel, centre, None)
+    expected = points_module._fit(
+        points,
+        signs.astype(np.float32),
+        np.ones(128, bool),
+        np.float32(0.05),
+        kernel,
+        centre,
+        None,
+    )
+    assert isinstance(found.kernel, kernels.IsotropicHyperplanes) == (num_columns == 3)
+    assert float(found.lower_bound) > 0
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
