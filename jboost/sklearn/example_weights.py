@@ -229,14 +229,15 @@ def _fit_padded(
     """
     count, size = points.shape
     rows = shared_size(count, least=_LEAST_ROWS, doubles_to=_ROWS_DOUBLE_TO) - count
-    is_isotropic = isinstance(kernel, IsotropicHyperplanes)
-    columns = _missing_columns(points) if is_isotropic else 0
+    columns, held = 0, kernel
+    if isinstance(kernel, IsotropicHyperplanes):
+        columns, held = _missing_columns(points), _PaddedPlanes.of(kernel, size)
     model = _fit(
         np.pad(np.pad(points, ((0, rows), (0, 0)), mode="edge"), ((0, 0), (0, columns))),
         np.pad(signs, (0, rows), constant_values=1).astype(points.dtype),
         np.arange(count + rows) < count,
         points.dtype.type(penalty),
-        _PaddedPlanes.of(kernel, size) if is_isotropic else kernel,
+        held,
         np.pad(centre, (0, columns)),
         tolerance,
     )

@@ -105,7 +105,9 @@ def _instance(
     )
     padded = np.pad(weights, (0, num_patterns - len(weights)))
     return local_search.Instance(
-        *(devices.from_host(part.astype(dtype)) for part in (margins, padded, costs)),
+        devices.from_host(margins.astype(dtype)),
+        devices.from_host(padded.astype(dtype)),
+        devices.from_host(costs.astype(dtype)),
         devices.from_host(is_column),
         devices.from_host(np.asarray(table.margin, dtype)),
     )
