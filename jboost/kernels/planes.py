@@ -97,9 +97,8 @@ class IsotropicHyperplanes(Kernel):
 
     def disagreement(self, points_a: Array, points_b: Array) -> Array:
         """kappa |x - z| / (2 R)."""
-        return isotropic_disagreement(
-            points_a, points_b, self.radius, mean_component(points_a.shape[1])
-        )
+        distance, _ = _chord(points_a, points_b)
+        return _mean_component(points_a.shape[1]) * (distance / (2 * self.radius))
 
     def is_inside(self, points: Array) -> Array:
         """Whether |x| <= R."""
@@ -115,18 +114,8 @@ class IsotropicHyperplanes(Kernel):
         return jnp.where(is_above, 1.0, -1.0).astype(points.dtype)
 
 
-def isotropic_disagreement(
-    points_a: Array, points_b: Array, radius: Array, component: float | Array
-) -> Array:
-    """`IsotropicHyperplanes.disagreement`, [a, b], with kappa `component`. It is that of the number
-    of columns without those that are 0 at all points.
-    """
-    distance, _ = _chord(points_a, points_b)
-    return component * (distance / (2 * radius))
-
-
-def mean_component(dimension: int) -> float:
-    """kappa, the mean of |u_1| of a uniform unit vector."""
+def _mean_component(dimension: int) -> float:
+    """The mean of |u_1| of a uniform unit vector."""
     return math.exp(math.lgamma(0.5 * dimension) - math.lgamma(0.5 * (dimension + 1))) / math.sqrt(
         math.pi
     )

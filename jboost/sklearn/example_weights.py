@@ -12,21 +12,16 @@ import numpy as np
 from jboost import example_weights
 from jboost.base.padding import shared_size
 from jboost.base.predict import predict_scores
-from jboost.base.records import register
 from jboost.base.status import Status, explain
-from jboost.base.types import Array
 from jboost.example_weights import ExampleWeightModel
 from jboost.example_weights.defaults import AUTO, MEASURES, PENALTY_FACTORS, measure_for
-from jboost.kernels import IsotropicHyperplanes, Kernel, planes
 from jboost.sklearn import features, tables
 from jboost.sklearn.base import CV, VoteClassifier
 from jboost.sklearn.features import Features, padded_rows
 from jboost.sklearn.tables import Rows
 from jboost.sklearn.watch import Watch
 
-# padded sizes: programs are shared among few of them
-_LEAST_ROWS, _ROWS_DOUBLE_TO = 128, 512
-_LEAST_COLUMNS, _COLUMNS_DOUBLE_TO = 16, 64
+_LEAST_ROWS, _ROWS_DOUBLE_TO = 128, 512  # padded sizes: programs are shared among few of them
 _scores = jax.jit(predict_scores)
 
 
@@ -61,17 +56,9 @@ class PointsVote:
 
     def scores(self, table: np.ndarray) -> np.ndarray:
         """The scores [k] of the rows of a table, in float64."""
-        points, model = _points(self.features, table), self.model
-        rows, columns = padded_rows(len(points)) - len(points), 0
-        if isinstance(model.kernel, IsotropicHyperplanes):
-            columns = _missing_columns(points)
-            model = dataclasses.replace(
-                model,
-                kernel=_PaddedPlanes.of(model.kernel, points.shape[1]),
-                centre=np.pad(model.centre, (0, columns)),
-                points=np.pad(model.points, ((0, 0), (0, columns))),
-            )
-        found = _scores(model, np.pad(points, ((0, rows), (0, columns))))
+        points = _points(self.features, table)
+        rows = padded_rows(len(points)) - len(points)
+        found = _scores(self.model, np.pad(points, ((0, rows), (0, 0))))
         return np.asarray(found, np.float64)[: len(points)]
 
     def covers(self, table: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -172,82 +159,27 @@ class ExampleWeightsClassifier(VoteClassifier):
             raise ValueError(f"measure is {self.measure!r}: expected one of {', '.join(MEASURES)}")
         radius = None if self.radius == AUTO else float(self.radius)
         kernel, centre = measure_for(points, self.measure, radius)
-        model = _fit_padded(points, signs, penalty, kernel, centre, self.tolerance)
+        missing = shared_size(count, least=_LEAST_ROWS, doubles_to=_ROWS_DOUBLE_TO) - count
+        model = _fit(
+            np.pad(points, ((0, missing), (0, 0)), mode="edge"),
+            np.pad(signs, (0, missing), constant_values=1).astype(points.dtype),
+            np.arange(count + missing) < count,
+            points.dtype.type(penalty),
+            kernel,
+            centre,
+            self.tolerance,
+        )
         if int(model.status) in (Status.INVALID_INPUT, Status.INFEASIBLE):
             raise ValueError(
                 f"penalty is {penalty:g} and radius {float(kernel.radius):g}:"
                 f" {explain(int(model.status))}"
             )
-        return PointsVote(seen, model)
+        return PointsVote(seen, jax.tree.map(np.asarray, model))
 
 
 def _points(seen: Features, table: np.ndarray) -> np.ndarray:
     """The rows as points [k, d], without padding: the measure depends on the dimension."""
     return seen.matrix(table)[:, : max(seen.size, 1)]
-
-
-@register
-@dataclasses.dataclass(frozen=True)
-class _PaddedPlanes(Kernel):
-    """`IsotropicHyperplanes` of the columns without those of 0 that are appended to all points, so
-    that numbers of columns share programs.
-    """
-
-    radius: Any  # []
-    component: Any  # [] kappa of the number of columns without padding
-
-    @classmethod
-    def of(cls, kernel: IsotropicHyperplanes, num_columns: int) -> _PaddedPlanes:
-        """The kernel of points of so many columns."""
-        radius = np.asarray(kernel.radius)
-        return cls(radius, radius.dtype.type(planes.mean_component(num_columns)))
-
-    def disagreement(self, points_a: Array, points_b: Array) -> Array:
-        """kappa |x - z| / (2 R)."""
-        return planes.isotropic_disagreement(points_a, points_b, self.radius, self.component)
-
-    def is_inside(self, points: Array) -> Array:
-        """Whether |x| <= R."""
-        return IsotropicHyperplanes(self.radius).is_inside(points)
-
-
-def _missing_columns(points: np.ndarray) -> int:
-    size = points.shape[1]
-    return shared_size(size, least=_LEAST_COLUMNS, doubles_to=_COLUMNS_DOUBLE_TO) - size
-
-
-def _fit_padded(
-    points: np.ndarray,
-    signs: np.ndarray,
-    penalty: float,
-    kernel: Kernel,
-    centre: np.ndarray,
-    tolerance: float | None,
-) -> ExampleWeightModel:
-    """The fit to points padded to one of a few shapes; the columns of the model are those of the
-    points, and its examples are padded.
-    """
-    count, size = points.shape
-    rows = shared_size(count, least=_LEAST_ROWS, doubles_to=_ROWS_DOUBLE_TO) - count
-    columns, held = 0, kernel
-    if isinstance(kernel, IsotropicHyperplanes):
-        columns, held = _missing_columns(points), _PaddedPlanes.of(kernel, size)
-    model = _fit(
-        np.pad(np.pad(points, ((0, rows), (0, 0)), mode="edge"), ((0, 0), (0, columns))),
-        np.pad(signs, (0, rows), constant_values=1).astype(points.dtype),
-        np.arange(count + rows) < count,
-        points.dtype.type(penalty),
-        held,
-        np.pad(centre, (0, columns)),
-        tolerance,
-    )
-    model = jax.tree.map(np.asarray, model)
-    return dataclasses.replace(
-        model,
-        kernel=jax.tree.map(np.asarray, kernel),
-        centre=model.centre[:size],
-        points=model.points[:, :size],
-    )
 
 
 @jax.jit
