@@ -93,6 +93,11 @@ NOT_ALGORITHMS = {
         for package in ("adaboost", "infoboost", "l0", "lpboost", "relaxed_margin", "slipper")
         for name in ("init", "step", "finish")
     },
+    **{f"combine.pairwise.{name}": "a part of `fit`" for name in ("init", "step", "finish")},
+    **{
+        f"monomials.costs.{name}": "a formula"
+        for name in ("by_order", "log_binomial", "mdl", "rademacher")
+    },
     "example_weights.compact": "shortens a model",
     "example_weights.recompute_bounds": "checks a result",
     "example_weights.sample_scores": "checks a result by random draws",
@@ -409,8 +414,10 @@ def page() -> str:
     lines += [
         "",
         (
-            "The reading of compiled programs is"
-            " `sharding/test_sharding.py::test_nothing_that_grows_with_the_examples_is_gathered`."
+            "The readings of compiled programs are"
+            " `sharding/test_sharding.py::test_nothing_that_grows_with_the_examples_is_gathered` and"
+            " `lpboost/test_spread_derivatives.py::"
+            "test_nothing_that_grows_with_the_examples_is_gathered_for_derivatives`."
         ),
         "",
     ]

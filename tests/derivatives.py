@@ -24,6 +24,7 @@ from jax.experimental import sparse
 import jboost
 from benchmarks.algorithms import algorithms
 from jboost import kernels, losses, lp, lpboost, operators, projections, relaxations, relaxed_margin
+from jboost.monomials import costs
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "derivatives.md"
@@ -179,7 +180,27 @@ def _projections() -> list[Row]:
 
 def _kernels() -> list[Row]:
     pair = {"points_a": _POINTS, "points_b": _POINTS[::-1] * 0.7 + 0.1}
+    coefficients = {"coefficients": np.array([0.5, -1.0, 2.0])}
+    others: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+        "central hyperplanes": (kernels.central_hyperplanes, {}),
+        "isotropic hyperplanes": (kernels.isotropic_hyperplanes, {"radius": 4.0}),
+        "stumps": (kernels.stumps, {"lower": np.full(2, -4.0), "upper": np.array([4.0, 5.0])}),
+    }
+
+    def weighted(
+        make: Callable[..., Any], points_a: Any, points_b: Any, coefficients: Any, *numbers: Any
+    ) -> Any:
+        return kernels.weighted_disagreement(make(*numbers), points_a, points_b, coefficients)
+
     return [
+        *(
+            Row(
+                f"kernels.weighted_disagreement, {name}",
+                functools.partial(weighted, make),
+                {**pair, **coefficients, **numbers},
+            )
+            for name, (make, numbers) in others.items()
+        ),
         Row("kernels.disagreement", kernels.disagreement, {**pair, "radius": 4.0}),
         Row("kernels.least_radius", kernels.least_radius, {"points": _POINTS}),
         Row(
@@ -192,7 +213,7 @@ def _kernels() -> list[Row]:
             lambda points_a, points_b, coefficients: kernels.weighted_disagreement(
                 kernels.hyperplanes(4.0), points_a, points_b, coefficients
             ),
-            {**pair, "coefficients": np.array([0.5, -1.0, 2.0])},
+            {**pair, **coefficients},
         ),
     ]
 
@@ -272,7 +293,30 @@ def _formulas() -> list[Row]:
     def votes(*four: Any) -> Any:
         return jboost.infoboost.votes(jboost.infoboost.Cells(*four, cells[4]))
 
+    orders = np.arange(1, 4)
+
+    def cost(make: Callable[..., Any], *numbers: Any) -> Any:
+        return make(numbers[0], num_attributes=numbers[1], num_examples=numbers[2])(orders, 0, 0, 3)
+
+    sizes = {"num_attributes": 8.0, "num_examples": 50.0}
     return [
+        Row("monomials.costs.mdl", functools.partial(cost, costs.mdl), {"kappa": 1.5, **sizes}),
+        Row(
+            "monomials.costs.rademacher",
+            functools.partial(cost, costs.rademacher),
+            {"scale": 0.1, **sizes},
+        ),
+        Row(
+            "monomials.costs.by_order",
+            lambda table: costs.by_order(table)(orders, 8, 50, 3),
+            {"table": np.array([0.5, 1.0, 2.0])},
+        ),
+        Row(
+            "monomials.costs.log_binomial",
+            lambda num_attributes: costs.log_binomial(num_attributes, orders),
+            {"num_attributes": 8.0},
+            "products of its factors; `orders` are integers",
+        ),
         Row(
             "pair.confidence_weights",
             lambda probabilities: (
@@ -313,6 +357,14 @@ def _models() -> list[Row]:
         return jboost.combine.fit([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
 
     @_fitted_once
+    def by_distance() -> Any:
+        return jboost.pair.least_distance_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
+
+    @_fitted_once
+    def by_examples() -> Any:
+        return jboost.example_weights.fit(_POINTS, [1, -1, 1], penalty=0.1, radius=8.0)
+
+    @_fitted_once
     def ensemble() -> Any:
         dataset = jboost.make_dataset(_POINTS, [1, -1, 1])
         return jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=2).ensemble
@@ -324,6 +376,14 @@ def _models() -> list[Row]:
     def of_vote(features: Any, coefficients: Any, offset: Any) -> Any:
         model = vote()._replace(coefficients=coefficients, offset=offset)
         return jboost.predict_scores(model, features)
+
+    def of_distance(features: Any, normal: Any, anchor: Any, bias: Any) -> Any:
+        model = by_distance()._replace(normal=normal, anchor=anchor, bias=bias)
+        return jboost.predict_scores(model, features)
+
+    def of_examples(features: Any, points: Any, example_weights: Any, bias: Any) -> Any:
+        parts = {"points": points, "example_weights": example_weights, "bias": bias}
+        return jboost.predict_scores(dataclasses.replace(by_examples(), **parts), features)
 
     def of_ensemble(votes: Any, constant: Any) -> Any:
         return jboost.predict_scores(ensemble()._replace(votes=votes, constant=constant), features)
@@ -344,6 +404,21 @@ def _models() -> list[Row]:
             "predict_scores, LinearVote",
             of_vote,
             {"features": features, "coefficients": line, "offset": 0.2},
+        ),
+        Row(
+            "predict_scores, DistanceSeparator",
+            of_distance,
+            {"features": features, "normal": line, "anchor": line[::-1] * 0.5, "bias": 0.2},
+        ),
+        Row(
+            "predict_scores, ExampleWeightModel",
+            of_examples,
+            {
+                "features": features,
+                "points": _POINTS * 0.8 + 0.1,
+                "example_weights": np.array([0.5, 0.3, 0.7]),
+                "bias": 0.2,
+            },
         ),
         Row("predict_scores, Ensemble", of_ensemble, by_votes, steps),
         Row("ensemble.scores", of_ensemble, by_votes, steps),
@@ -641,6 +716,9 @@ def without() -> tuple[Without, ...]:
 EXEMPT = {
     "boosting": "the loop that boosters share; its users are rows",
     "checkpoints": "states on disk",
+    "combine.pairwise.finish": "as `adaboost.init`",
+    "combine.pairwise.init": "as `adaboost.init`",
+    "combine.pairwise.step": "as `adaboost.init`",
     "combine.recompute_bound": "exact arithmetic on the host",
     "data": "tables on the host",
     "drive": "progress on the host",

@@ -25,7 +25,7 @@ from jboost.lp.first_order.scaling import Scaling, equilibrate
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import LPSolution
 
-_SCALING_ROUNDS = 8  # rounds of the scaling in which slacks and multipliers are compared
+SCALING_ROUNDS = 8  # rounds of the scaling in which slacks and multipliers are compared
 _MEASURED = ("primal_residual", "dual_residual", "duality_gap", "history")
 _REMEDY = (
     "it measures the error of the iterations; differentiate the points, an objective or a bound"
@@ -194,7 +194,7 @@ def move_points(
     of the active bounds.
     """
     reached, priced = _changed_products(problem, tangent, primal, dual)
-    scaling = equilibrate(problem, _SCALING_ROUNDS)
+    scaling = equilibrate(problem, SCALING_ROUNDS)
     find = find_vertex if choice == "vertex" else find_face
     active = find(problem, primal, dual, scaling)
     is_held, is_active = active.at_lower | active.at_upper, active.row_lower | active.row_upper

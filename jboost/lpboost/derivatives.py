@@ -8,14 +8,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jboost import operators
-from jboost.base import boosting, derivatives, numerics, reduce
+from jboost.base import boosting, derivatives, meshes, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset
 from jboost.lp.derivatives import change_of_objective, move_points
 from jboost.lp.problem import LinearProgram
-from jboost.lpboost import master
+from jboost.lpboost import master, spread_derivatives
 
 
 def game_of(examples: Dataset) -> tuple[Any, Array]:
@@ -39,6 +40,8 @@ def differentiate(
       tangents: of these.
       solution: a `jboost.lpboost.LPBoostSolution`.
     """
+    if meshes.is_set() and not operators.is_operator(arguments[0].features):
+        return _differentiate_spread(choice, arguments, tangents, solution)
     problem, tangent = jax.jvp(_program, arguments[:2], tangents[:2])
     primal, dual = _points(problem, solution)
     objective = change_of_objective(problem, tangent, primal, dual)
@@ -58,11 +61,33 @@ def differentiate(
     )
 
 
-def _program(examples: Dataset, nu: Array) -> LinearProgram:
+def _differentiate_spread(
+    choice: str, arguments: tuple[Any, ...], tangents: tuple[Any, ...], solution: Any
+) -> Any:
+    """`differentiate` where examples may be spread over the devices of a mesh."""
+
+    def game(examples: Dataset, nu: Array) -> tuple[Any, Array]:
+        columns, caps = _capped_game(examples, nu)
+        return columns, jnp.minimum(caps, 1.0)
+
+    (columns, caps), (columns_moved, caps_moved) = jax.jvp(game, arguments[:2], tangents[:2])
+    margins = jnp.matmul(solution.coefficients, columns, precision=lax.Precision.HIGHEST)
+    rho = _margin_between(solution.example_weights, caps, margins)
+    return spread_derivatives.differentiate(
+        choice, (columns, columns_moved), (caps, caps_moved), rho, solution
+    )
+
+
+def _capped_game(examples: Dataset, nu: Array) -> tuple[Any, Array]:
+    """The margins by columns [n, m], and the upper bounds of the example weights [m]."""
     columns, prior = game_of(examples)
     nu = nu.astype(prior.dtype)
     # caps above 2 never bind; limiting them keeps the derivatives small
-    caps = prior / jnp.maximum(nu, 0.5 * prior)
+    return columns, prior / jnp.maximum(nu, 0.5 * prior)
+
+
+def _program(examples: Dataset, nu: Array) -> LinearProgram:
+    columns, caps = _capped_game(examples, nu)
     return master.program(columns, jnp.ones((columns.shape[0],), bool), caps)
 
 
@@ -73,7 +98,12 @@ def _points(problem: LinearProgram, solution: Any) -> tuple[Array, Array]:
     weights, votes = solution.example_weights, -solution.coefficients
     edges = problem.operator.matvec(jnp.append(weights, 0.0))[:-1]
     margins = -problem.operator.rmatvec(jnp.append(votes, 0.0))[:-1]
-    caps = problem.upper[:-1]
+    rho = _margin_between(weights, problem.upper[:-1], margins)
+    return jnp.append(weights, reduce.largest(edges)), jnp.append(votes, rho)
+
+
+def _margin_between(weights: Array, caps: Array, margins: Array) -> Array:
+    """The margin [] of examples whose weights are between 0 and their caps."""
     freedom = jnp.maximum(jnp.minimum(weights, caps - weights), 0.0)
     capped, free_of_weight = weights > 0.5 * caps, (weights <= 0.5 * caps) & (caps > 0)
     between = 0.5 * (
@@ -83,5 +113,4 @@ def _points(problem: LinearProgram, solution: Any) -> tuple[Array, Array]:
     total = numerics.precise_sum(freedom)
     has_some = total > jnp.finfo(total.dtype).eps
     rho = numerics.safe_divide(numerics.precise_sum(freedom * margins), total)
-    rho = jnp.where(has_some | ~jnp.isfinite(between), rho, between)
-    return jnp.append(weights, reduce.largest(edges)), jnp.append(votes, rho)
+    return jnp.where(has_some | ~jnp.isfinite(between), rho, between)

@@ -37,7 +37,7 @@ from jboost.relaxations.votes import UnitSimplex
 
 Config = InteriorPointConfig | FirstOrderConfig | SimplexConfig | SolverConfig
 Warm = Basis | WarmStart | tuple[()]
-_LARGEST_EDGE = 2.0  # a bound on beta that never binds, since edges are at most 1
+LARGEST_EDGE = 2.0  # a bound on beta that never binds, since edges are at most 1
 
 
 def validate_config(config: Any) -> None:
@@ -134,8 +134,8 @@ def program(columns: Any, is_used: Array, caps: Array) -> LinearProgram:
         operator=operator,
         row_lower=jnp.concatenate([jnp.full((capacity,), -jnp.inf, dtype), one]),
         row_upper=jnp.concatenate([jnp.where(is_used, 0.0, jnp.inf).astype(dtype), one]),
-        lower=jnp.zeros((num_examples + 1,), dtype).at[-1].set(-_LARGEST_EDGE),
-        upper=jnp.concatenate([jnp.minimum(caps, 1.0), _LARGEST_EDGE * one]),
+        lower=jnp.zeros((num_examples + 1,), dtype).at[-1].set(-LARGEST_EDGE),
+        upper=jnp.concatenate([jnp.minimum(caps, 1.0), LARGEST_EDGE * one]),
     )
 
 
