@@ -109,7 +109,9 @@ def lpboost_total(margins, weights, on_weights, *, derivative="vertex"):
         config=relaxed_margin.SolverConfig(max_iterations=20_000),
         derivative=derivative,
     )
-    points = jnp.asarray(ON_VOTES, float) @ found.coefficients + on_weights @ found.example_weights
+    points = jnp.asarray(ON_VOTES, float) @ found.coefficients + jnp.sum(
+        on_weights * found.example_weights
+    )
     return points + found.lower_bound
 
 
@@ -122,7 +124,9 @@ def relaxed_total(margins, weights, on_weights):
 def smoothed_total(margins, weights, on_weights):
     relaxation = relaxations.soft_margin(nu=NU)
     found = relaxed_margin.solve_smoothed(margins, relaxation, weights=weights, smoothing=0.1)
-    return jnp.asarray(ON_VOTES, float) @ found.coefficients + on_weights @ found.example_weights
+    return jnp.asarray(ON_VOTES, float) @ found.coefficients + jnp.sum(
+        on_weights * found.example_weights
+    )
 
 
 TOTALS = {
