@@ -335,6 +335,11 @@ GATHERED = {
         "adaboost, infoboost, relaxed_margin, lpboost over `pool` and `literals`;"
         " relaxed_margin.solve, lpboost.solve; capped simplices"
     ): ("nothing that grows with the examples: sums over the examples are exchanged"),
+    "derivatives of lpboost.solve, relaxed_margin.solve and solve_smoothed": (
+        "nothing that grows with the examples: sums, and for votes and example weights of"
+        " lpboost.solve a matrix of as many rows and columns as there are votes, and one more, from"
+        " each device; of packed matrices all that the linear program holds"
+    ),
     "boosters over `stumps`": (
         "the example weights and one sorted column in each round, 12 bytes an example: the sorted"
         " examples of a feature are on one device"
@@ -415,8 +420,8 @@ def page() -> str:
         "",
         (
             "The readings of compiled programs are"
-            " `sharding/test_sharding.py::test_nothing_that_grows_with_the_examples_is_gathered` and"
-            " `lpboost/test_spread_derivatives.py::"
+            " `sharding/test_sharding.py::test_nothing_that_grows_with_the_examples_is_gathered`"
+            " and `lpboost/test_spread_derivatives.py::"
             "test_nothing_that_grows_with_the_examples_is_gathered_for_derivatives`."
         ),
         "",

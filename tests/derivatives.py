@@ -315,7 +315,7 @@ def _formulas() -> list[Row]:
             "monomials.costs.log_binomial",
             lambda num_attributes: costs.log_binomial(num_attributes, orders),
             {"num_attributes": 8.0},
-            "products of its factors; `orders` are integers",
+            "`orders` are integers",
         ),
         Row(
             "pair.confidence_weights",
@@ -362,7 +362,7 @@ def _models() -> list[Row]:
 
     @_fitted_once
     def by_examples() -> Any:
-        return jboost.example_weights.fit(_POINTS, [1, -1, 1], penalty=0.1, radius=8.0)
+        return jboost.example_weights.fit(_POINTS, [1, -1, 1], penalty=1.0, radius=8.0)
 
     @_fitted_once
     def ensemble() -> Any:

@@ -20,15 +20,21 @@ def public_functions(exempt: Collection[str]) -> Iterator[str]:
         for inner in value.__all__:
             member = getattr(value, inner)
             if isinstance(member, types.ModuleType):
-                yield from (
-                    f"{name}.{inner}.{each}"
-                    for each, function in vars(member).items()
-                    if _is_function(function) and function.__module__ == member.__name__
-                    if not each.startswith("_")
-                )
+                yield from (f"{name}.{inner}.{each}" for each in _functions_of(member))
             elif _is_function(member):
                 yield f"{name}.{inner}"
 
 
 def _is_function(value: object) -> bool:
     return callable(value) and not isinstance(value, type)
+
+
+def _functions_of(module: types.ModuleType) -> list[str]:
+    """The names in `__all__`, or else of what is defined there."""
+    functions = {name: value for name, value in vars(module).items() if _is_function(value)}
+    own = [name for name, value in functions.items() if value.__module__ == module.__name__]
+    return [
+        name
+        for name in getattr(module, "__all__", own)
+        if name in functions and not name.startswith("_")
+    ]

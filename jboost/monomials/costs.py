@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import digamma
 
-from jboost.base import check, loops
+from jboost.base import check, derivatives, loops
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 
@@ -47,10 +48,13 @@ register(OwnCost, static=("function",))
 
 def log_binomial(num_attributes: ArrayLike, orders: Array) -> Array:
     """Natural logarithm of the number of ways to choose `orders` [D] of N attributes, computed
-    factor by factor. Orders must be at most N.
+    factor by factor. Orders must be at most N. The derivative in N is that of the gamma function.
     """
-    dtype = jnp.result_type(float)
-    return _log_binomial(jnp.asarray(num_attributes, dtype), jnp.asarray(orders, jnp.int32))
+    size = jnp.asarray(num_attributes, jnp.result_type(float))
+    found: Array = derivatives.define(_log_binomial, _change_of_log_binomial)(
+        size, jnp.asarray(orders, jnp.int32)
+    )
+    return found
 
 
 @jax.jit  # a loop outside of compiled programs is compiled in every call
@@ -62,6 +66,15 @@ def _log_binomial(size: Array, orders: Array) -> Array:
         return total + jnp.where(number < orders, jnp.log(factor), 0.0)
 
     return loops.fori_loop(0, jnp.max(orders, initial=0), multiply, jnp.zeros(orders.shape, dtype))
+
+
+def _change_of_log_binomial(
+    arguments: tuple[Array, Array], tangents: tuple[Array, Any], _: Array
+) -> Array:
+    size, orders = arguments
+    # orders above N count as N, so that nothing masked later is NaN
+    rest = size - jnp.minimum(orders.astype(size.dtype), size)
+    return tangents[0] * (digamma(size + 1) - digamma(rest + 1))
 
 
 def _where_there_are_any(costs: Array, orders: Array, num_attributes: ArrayLike) -> Array:
