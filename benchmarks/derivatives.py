@@ -8,7 +8,7 @@ prints the table.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +76,13 @@ def draw(path: Path = _FIGURE) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-_GAMES = ((30, 5, 0.3), (100, 10, 0.2))  # examples, hypotheses, nu
+_SIZE, _COLUMNS, _NU_OF_GAMES = 30, 5, 0.3
 _SEEDS = range(16)
 _TOLERANCES = (1e-4, 1e-6)  # that of float32 by itself, and about the least it reaches
 
 
 def _solve_games(
-    games: np.ndarray, moves: np.ndarray, nu: float, option: Any, dtype: Any
+    games: np.ndarray, moves: np.ndarray, option: Any, dtype: Any
 ) -> Callable[[float], list[np.ndarray]]:
     """A function of a tolerance: votes, example weights and their derivatives along moves, by the
     interior point method.
@@ -91,7 +91,7 @@ def _solve_games(
     def points(game: Any, tolerance: Any) -> Any:
         found = jboost.lpboost.solve(
             game,
-            nu=nu,
+            nu=_NU_OF_GAMES,
             config=jboost.lp.InteriorPointConfig(),
             tolerance=tolerance,
             derivative=option,
@@ -112,36 +112,31 @@ def _solve_games(
     return solve
 
 
-def rounding() -> str:
-    """Markdown: how far float32 is from float64, relative to the largest entry; the median and the
-    largest of 16 random games.
+def rounding() -> Iterator[str]:
+    """Lines of Markdown: how far float32 is from float64, relative to the largest entry; the median
+    and the largest of 16 random games.
     """
-    lines = [
-        "| game | tolerance | option | votes | example weights | d votes | d example weights |",
-        "|---|---:|---|---:|---:|---:|---:|",
-    ]
-    for size, columns, nu in _GAMES:
-        rngs = [np.random.default_rng(seed) for seed in _SEEDS]
-        games = np.stack([rng.uniform(-0.6, 0.9, (size, columns)) for rng in rngs])
-        games = games.astype(np.float32)  # the same numbers in both types
-        moves = np.stack([rng.normal(size=(size, columns)) for rng in rngs]).astype(np.float32)
-        for option in _OPTIONS:
-            exact = _solve_games(games, moves, nu, option, np.float64)(1e-10)
-            solve = _solve_games(games, moves, nu, option, np.float32)
-            for tolerance in _TOLERANCES:
-                errors = (
-                    np.abs(one - other).max(axis=1) / np.abs(one).max(axis=1)
-                    for one, other in zip(exact, solve(tolerance), strict=True)
-                )
-                cells = [f"{np.median(error):.0e}, {error.max():.0e}" for error in errors]
-                lines.append(
-                    f"| {size} x {columns} | {tolerance:.0e} | {option} | {' | '.join(cells)} |"
-                )
-    return "\n".join(lines)
+    yield "| tolerance | option | votes | example weights | d votes | d example weights |"
+    yield "|---:|---|---:|---:|---:|---:|"
+    rngs, shape = [np.random.default_rng(seed) for seed in _SEEDS], (_SIZE, _COLUMNS)
+    games = np.stack([rng.uniform(-0.6, 0.9, shape) for rng in rngs])
+    games = games.astype(np.float32)  # the same numbers in both types
+    moves = np.stack([rng.normal(size=shape) for rng in rngs]).astype(np.float32)
+    for option in _OPTIONS:
+        exact = _solve_games(games, moves, option, np.float64)(1e-10)
+        solve = _solve_games(games, moves, option, np.float32)
+        for tolerance in _TOLERANCES:
+            errors = (
+                np.abs(one - other).max(axis=1) / np.abs(one).max(axis=1)
+                for one, other in zip(exact, solve(tolerance), strict=True)
+            )
+            cells = [f"{np.median(error):.0e}, {error.max():.0e}" for error in errors]
+            yield f"| {tolerance:.0e} | {option} | {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
     if "--rounding" in sys.argv[1:]:
-        print(rounding())
+        for line in rounding():
+            print(line, flush=True)
     else:
         draw()

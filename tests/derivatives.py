@@ -362,7 +362,7 @@ def _models() -> list[Row]:
 
     @_fitted_once
     def by_examples() -> Any:
-        return jboost.example_weights.fit(_POINTS, [1, -1, 1], penalty=1.0, radius=8.0)
+        return jboost.example_weights.fit(_POINTS, [1, -1, 1], penalty=1.0, radius=4.0)
 
     @_fitted_once
     def ensemble() -> Any:
@@ -416,7 +416,7 @@ def _models() -> list[Row]:
             {
                 "features": features,
                 "points": _POINTS * 0.8 + 0.1,
-                "example_weights": np.array([0.5, 0.3, 0.7]),
+                "example_weights": np.array([5.0, 3.0, 7.0]),
                 "bias": 0.2,
             },
         ),

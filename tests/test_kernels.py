@@ -1,5 +1,6 @@
 """Kernels against quadrature, drawn planes and closed forms."""
 
+import functools
 import math
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from jboost import kernels
-from marks import slow_but
+from marks import slow, slow_but
 from tests.oracles import kernels as oracle
 
 DIMENSIONS = (1, 2, 3, 5, 10)
@@ -331,3 +332,21 @@ def test_stumps_have_a_range_for_each_coordinate():
         kernels.stumps([0.0, 0.0, 0.0], [1.0, 2.0, 4.0]).disagreement(
             jnp.zeros((2, 1)), jnp.zeros((1, 1))
         )
+
+
+@pytest.mark.parametrize("size", [1e30, slow(1e-30)])
+def test_derivatives_do_not_depend_on_the_unit_of_the_points(size):
+    """Of points and radius in any unit, and of points that are tiny beside the others."""
+    ends = np.array([[0.3, -0.4], [1e-30, 2e-30], [-0.5, 0.7]], np.float32)
+    others = np.array([[0.1, 0.2], [0.6, -0.3]], np.float32)
+
+    def total(make, *parts):
+        return jnp.sum(jnp.sin(make(parts[2]).disagreement(parts[0], parts[1])))
+
+    for make in (kernels.hyperplanes, kernels.isotropic_hyperplanes):
+        slopes = jax.jit(jax.grad(functools.partial(total, make), argnums=(0, 1, 2)))
+        plain = slopes(ends, others, jnp.float32(2))
+        found = slopes(ends * size, others * size, jnp.float32(2 * size))
+        for one, other in zip(plain, found, strict=True):
+            assert np.isfinite(one).all()
+            np.testing.assert_allclose(other * size, one, rtol=1e-4, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Angles whose derivative is 0 where the formula has none, so that kernels have a subgradient."""
+"""Angles whose derivative is finite everywhere, so that kernels have a subgradient."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from jboost.base.types import Array
 
 
 def angle_of(sine: Array, cosine: Array) -> Array:
-    """arctan2, whose derivative is 0 where both are 0."""
-    is_none = (sine == 0) & (cosine == 0)
+    """arctan2; where the squares of both underflow, the angle of (sine, 1), as the derivative of
+    arctan2 divides by their sum.
+    """
+    is_none = sine * sine + cosine * cosine < jnp.finfo(sine.dtype).tiny
     return jnp.arctan2(sine, jnp.where(is_none, 1.0, cosine))

@@ -98,7 +98,7 @@ class IsotropicHyperplanes(Kernel):
     def disagreement(self, points_a: Array, points_b: Array) -> Array:
         """kappa |x - z| / (2 R)."""
         distance, _ = _chord(points_a, points_b)
-        return _mean_component(points_a.shape[1]) * (distance / (2 * self.radius))
+        return _mean_component(points_a.shape[1]) * _divided(0.5 * distance, self.radius)
 
     def is_inside(self, points: Array) -> Array:
         """Whether |x| <= R."""
@@ -225,7 +225,24 @@ def ball_probability(lengths: Array, radius: Array, dimension: int) -> Array:
     origin.
     """
     unit_ball = math.exp(0.5 * dimension * math.log(math.pi) - math.lgamma(0.5 * dimension + 1))
-    return (unit_ball ** (1 / dimension) * (lengths / (4 * radius))) ** dimension
+    return (unit_ball ** (1 / dimension) * _divided(0.25 * lengths, radius)) ** dimension
+
+
+@jax.custom_jvp
+def _divided(values: Array, unit: Array) -> Array:
+    """values / unit. In JAX's derivative of a quotient is the square of the unit, which overflows
+    or underflows for units far from 1; in this one it is not.
+    """
+    return values / unit
+
+
+@_divided.defjvp
+def _change_of_quotient(
+    primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    values, unit = primals
+    quotient = _divided(values, unit)
+    return quotient, _divided(tangents[0] - quotient * tangents[1], unit)
 
 
 def _lengths(points: Array) -> Array:
@@ -250,7 +267,9 @@ def _disagreement(radius: Array, points_a: Array, points_b: Array) -> Array:
     towards = jnp.where(is_longer, projection, -projection)
     # It is negative only by rounding. The derivative remains that of the formula.
     towards = towards + lax.stop_gradient(jnp.abs(towards) - towards)
-    share = _share_of_ball(distance / unit, towards / unit, shortest / unit, dimension)
+    share = _share_of_ball(
+        _divided(distance, unit), _divided(towards, unit), _divided(shortest, unit), dimension
+    )
     return ball_probability(longest, radius, dimension) * share
 
 
