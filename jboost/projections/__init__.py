@@ -24,9 +24,15 @@ vectors. They sort, so they gather a sharded vector.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
 from optax import projections as optax_projections
 
 from jboost.base import meshes
+from jboost.base.types import Array
 from jboost.projections.bregman import (
     MirrorMap,
     binary_entropy_map,
@@ -56,5 +62,17 @@ __all__ = [
     "projection_simplex",
 ]
 
-projection_l1_ball = meshes.takes_sharded(optax_projections.projection_l1_ball)
-projection_simplex = meshes.takes_sharded(optax_projections.projection_simplex)
+
+def _of_optax(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of optax, which relies on the promotion of types, also where it is "strict"."""
+
+    @functools.wraps(function)
+    def project(*args: Any, **kwargs: Any) -> Array:
+        with jax.numpy_dtype_promotion("standard"):
+            return function(*args, **kwargs)
+
+    return project
+
+
+projection_l1_ball = meshes.takes_sharded(_of_optax(optax_projections.projection_l1_ball))
+projection_simplex = meshes.takes_sharded(_of_optax(optax_projections.projection_simplex))
