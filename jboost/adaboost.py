@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from jboost import losses
 from jboost.base import boosting, brackets, check, derivatives, meshes, numerics
@@ -89,7 +88,7 @@ class AdaBoost(boosting.Booster):
         """One round: computes the vote from the edge, and the losses from the vote."""
         weights = memory.weights
         signs = boosting.signs(dataset)
-        edges = jnp.matmul(proposal.outputs, weights * signs, precision=lax.Precision.HIGHEST)
+        edges = numerics.product(proposal.outputs, weights * signs)
         best = jnp.argmax(edges)
         agreement = jnp.where(dataset.mask, signs * proposal.outputs[best], 0.0)
         low, (right, wrong, _) = brackets.bracket_dot(
@@ -214,6 +213,7 @@ def fit(
     margin_precision: ArrayLike | None = None,
     on_step: OnStep | None = None,
     initial: State | None = None,
+    deterministic: bool = False,
 ) -> Fit:
     """Fits AdaBoost, or AdaBoost*_nu with a `margin_precision`, in one compiled loop.
 
@@ -235,6 +235,10 @@ def fit(
       initial: a state of the same fit to continue from, from `on_step` or `init`; None for a fit
         from the start. The result is equal, bit for bit, to that of an uninterrupted fit with an
         `on_step`.
+      deterministic: whether the result is the same, bit for bit, on any number of devices of one
+        kind. Sums over the examples are then exact in 64 bits, for any order; see "Equal bits on
+        any number of devices" in the documentation for the cost. For `pool`, `literals` and
+        `stumps` of stored features; static.
 
     Returns:
       A `Fit`. `certificate.lower_bound` is the training error and `certificate.upper_bound` the
@@ -256,7 +260,14 @@ def fit(
     """
     booster = _booster(margin_precision)
     return boosting.fit(
-        booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial
+        booster,
+        learner,
+        dataset,
+        key=key,
+        max_rounds=max_rounds,
+        on_step=on_step,
+        initial=initial,
+        deterministic=deterministic,
     )
 
 

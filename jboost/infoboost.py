@@ -357,6 +357,7 @@ def fit(
     smoothing: ArrayLike = 0.0,
     on_step: OnStep | None = None,
     initial: State | None = None,
+    deterministic: bool = False,
 ) -> Fit:
     """Fits InfoBoost in one compiled loop (Hatano, Figure 1).
 
@@ -380,6 +381,10 @@ def fit(
       initial: a state of the same fit to continue from, from `on_step` or `init`; None for a fit
         from the start. The result is equal, bit for bit, to that of an uninterrupted fit with an
         `on_step`.
+      deterministic: whether the result is the same, bit for bit, on any number of devices of one
+        kind. Sums over the examples are then exact in 64 bits, for any order; see "Equal bits on
+        any number of devices" in the documentation for the cost. For `pool`, `literals` and
+        `stumps` of stored features; static.
 
     Returns:
       A `Fit`. `certificate.lower_bound` is the training error. `certificate.upper_bound` is the
@@ -402,7 +407,14 @@ def fit(
     """
     booster, learner = _booster(smoothing), _learner(learner, criterion)
     return boosting.fit(
-        booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial
+        booster,
+        learner,
+        dataset,
+        key=key,
+        max_rounds=max_rounds,
+        on_step=on_step,
+        initial=initial,
+        deterministic=deterministic,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics, reduce
+from jboost.base import exact_sums, numerics, reduce
 from jboost.base.types import Array
 
 
@@ -113,9 +113,13 @@ def bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
     """
 
     def bracket(left: Array, right: Array) -> tuple[Array, Array]:
-        return sum_products(along(-1), max(left.shape[-1], right.shape[-1]), left, right)
+        return sum_products(along(-1), _num_terms(left, right), left, right)
 
     return numerics.in_64_bits(bracket)(left, right)
+
+
+def _num_terms(left: Array, right: Array) -> int:
+    return exact_sums.length(max(left.shape[-1], right.shape[-1]))
 
 
 def sharp_bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
@@ -131,7 +135,7 @@ def sharp_bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
     def bracket(left: Array, right: Array) -> tuple[Array, Array]:
         total, size, are_exact = sharp_sums(left, right)
         return round_outwards(
-            total, sharp_slack(size, are_exact, max(left.shape[-1], right.shape[-1])), left.dtype
+            total, sharp_slack(size, are_exact, _num_terms(left, right)), left.dtype
         )
 
     return numerics.in_64_bits(bracket)(left, right)

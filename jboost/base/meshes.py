@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from jboost.base import members
+from jboost.base import exact_sums, members
 from jboost.base.members import BATCH_AXIS
 from jboost.base.types import Array, PyTree
 
@@ -71,7 +71,9 @@ def over_devices(
     if not is_set():
         return function(*divided, *whole)
     names = tuple(
-        name for name in jax.sharding.get_abstract_mesh().axis_names if name != BATCH_AXIS
+        name
+        for name in jax.sharding.get_abstract_mesh().axis_names
+        if name not in (BATCH_AXIS, exact_sums.AXIS)
     )
     part = PartitionSpec(*[None] * axis, names)
     specs = (part,) * len(divided) + (PartitionSpec(),) * len(whole)
@@ -168,22 +170,22 @@ def _is_manual() -> bool:
 
 
 def _is_spread(leaf: jax.Array) -> bool:
-    """Whether it is known to be in several parts: by its type, or as it is there. Under `vmap` the
-    batch itself does not count.
+    """Whether it is known to be sharded: by its type, or as it is there. Under `vmap` the batch
+    itself does not count. On one device an array of a type with `Explicit` axes counts.
     """
     if isinstance(leaf, jax.core.Tracer):
         return _is_typed(leaf) and any(axis is not None for axis in jax.typeof(leaf).sharding.spec)
     sharding = leaf.sharding
-    return (
-        isinstance(sharding, NamedSharding)
-        and sharding.mesh.size > 1
-        and not sharding.is_fully_replicated
-    )
+    if not isinstance(sharding, NamedSharding):
+        return False
+    if sharding.mesh.size > 1:
+        return not sharding.is_fully_replicated
+    return bool(sharding.mesh.explicit_axes)
 
 
 def _mesh_of(leaf: jax.Array) -> Any:
     sharding: Any = leaf.sharding
-    return sharding.mesh
+    return exact_sums.mesh_outside(sharding.mesh)
 
 
 def _mesh_of_type(leaf: jax.Array) -> AbstractMesh:
@@ -311,6 +313,8 @@ def _outside(function: Callable[..., Any], named: dict[str, Any], args: Any, kwa
         if isinstance(leaf, jax.Array) and _is_spread(leaf)
     }
     mesh = _the_one_mesh(given)
+    if exact_sums.are_on():  # within another public function, which has set the mesh
+        return function(*args, **kwargs)
     automatic = Mesh(
         mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names)
     )
@@ -355,7 +359,9 @@ def _moved(leaf: Any, mesh: Mesh) -> Any:
     if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
         return leaf
     sharding = leaf.sharding
-    if not isinstance(sharding, NamedSharding) or sharding.mesh.size < 2 or sharding.mesh == mesh:
+    if not isinstance(sharding, NamedSharding) or sharding.mesh == mesh:
+        return leaf
+    if sharding.mesh.size != mesh.size:
         return leaf
     target = NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
     return jax.make_array_from_single_device_arrays(

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import reduce
+from jboost.base import exact_sums, reduce
 from jboost.base.types import Array, PyTree
 
 # `lax.top_k` on a GPU does not finish compiling some sizes above 2^20 that are multiples of 1024
@@ -108,6 +108,9 @@ def precise_sum(values: Array) -> Array:
     Floats of at most 32 bits are added in 64 bits, and the sum is rounded once. Floats of 64 bits
     are added by `jnp.sum`.
     """
+    if exact_sums.are_on():
+        exact: Array = exact_sums.total(values, (values.ndim - 1,))
+        return exact
     if values.dtype.itemsize > 4:
         return jnp.sum(values, axis=-1)
     total: Array = in_64_bits(
@@ -240,6 +243,27 @@ def top_k(values: Array, num: int) -> tuple[Array, Array]:
         num,
     )
     return found
+
+
+def product(left: Array, right: Array) -> Array:
+    """The product of a matrix and a vector, or of a vector and a matrix, at the highest precision.
+
+    In the scope of `exact_sums` it does not depend on the order of sums.
+    """
+    if exact_sums.are_on():
+        return exact_sums.products(left, right)
+    return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
+
+
+def cumulative_sum(values: Array, *, reverse: bool = False) -> Array:
+    """The cumulative sums of float64 numbers [..., k] along the last axis.
+
+    To be called inside `in_64_bits`. In the scope of `exact_sums` they do not depend on the order
+    of the additions, which XLA chooses.
+    """
+    if exact_sums.are_on():
+        return exact_sums.running_total(values, reverse=reverse)
+    return lax.cumsum(values, axis=values.ndim - 1, reverse=reverse)
 
 
 def times(left: Array, right: Array) -> Array:

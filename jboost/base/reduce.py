@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import devices, meshes
+from jboost.base import devices, exact_sums, meshes
 from jboost.base.types import Array
 
 Axis = int | tuple[int, ...]
@@ -205,6 +205,8 @@ def _spoiled_by_nan(found: Array, values: Array, axis: Axis) -> Array:
 
 def _reduced(monoid: _Monoid, values: Array, axis: Axis) -> Array:
     axes = _axes(values, axis)
+    if monoid is SUM and _is_float(values) and exact_sums.are_on():
+        return exact_sums.total(values, axes)
     if _is_one_kernel(monoid, values, axes):
         return monoid.plain(values, axis=axes)
     first, _ = lax.optimization_barrier(_in_one_pass((monoid, monoid), (values, values), axes))
@@ -213,6 +215,10 @@ def _reduced(monoid: _Monoid, values: Array, axis: Axis) -> Array:
 
 def _together(monoids: Sequence[_Monoid], values: Sequence[Array], axis: Axis) -> tuple[Array, ...]:
     axes = _axes(values[0], axis)
+    if exact_sums.are_on():
+        return tuple(
+            _reduced(monoid, each, axes) for monoid, each in zip(monoids, values, strict=True)
+        )
     if all(_is_for_library(each) for each in values):
         return tuple(
             monoid.plain(each, axis=axes) for monoid, each in zip(monoids, values, strict=True)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, numerics, records, reduce, words
+from jboost.base import check, exact_sums, numerics, records, reduce, words
 from jboost.base.boosting import Everything, Proposal, signs
 from jboost.base.boosting.protocols import Learner
 from jboost.base.types import Array, ArrayLike, Dataset, is_packed
@@ -168,6 +168,11 @@ class Columns(Learner):
         return jax.tree.map(lambda one, other: jnp.concatenate([one, other]), plain, negated)
 
     @property
+    def has_exact_sums(self) -> bool:
+        """True: all sums are those of `jboost.base`. Packed features are another matter."""
+        return True
+
+    @property
     def has_costs(self) -> bool:
         """Whether each column has a cost of its own."""
         return self.costs is not None
@@ -259,6 +264,8 @@ def _edges(columns: Any, signed: Array, has_negations: bool) -> tuple[Array, Arr
         low, high = columns.bracket_rmatvec(signed)
         sizes = jnp.maximum(high, -low) if has_negations else high
         return low / 2 + high / 2, reduce.largest(sizes)
+    if exact_sums.are_on():
+        return _exact_edges(columns, signed, has_negations)
     dtype = columns.dtype
     roundings = (columns.shape[1] + 1) * float(jnp.finfo(dtype).eps) / 2
 
@@ -277,6 +284,20 @@ def _edges(columns: Any, signed: Array, has_negations: bool) -> tuple[Array, Arr
     return edges, bound
 
 
+def _exact_edges(columns: Array, signed: Array, has_negations: bool) -> tuple[Array, Array]:
+    """`_edges` in the scope of `exact_sums`."""
+    dtype = columns.dtype
+
+    def summed(columns: Array, signed: Array) -> tuple[Array, Array]:
+        wide = _in_blocks(signed).astype(jnp.float64)[:, :, None]
+        edges = reduce.total(columns.astype(jnp.float64) * wide, axis=(0, 1))
+        largest = reduce.largest(jnp.abs(edges) if has_negations else edges)
+        return edges.astype(dtype), numerics.round_up(largest + criteria.slack(signed), dtype)
+
+    edges, bound = numerics.in_64_bits(summed)(columns, signed)
+    return edges, bound
+
+
 def _cells(columns: Array, signed: Array) -> Cells:
     """The confusion tables [N] of columns [blocks, rows, N] under signed weights [m]. They are
     products with 0 and 1, so that empty cells are exactly 0.
@@ -286,8 +307,11 @@ def _cells(columns: Array, signed: Array) -> Cells:
     weights = jnp.stack([jnp.maximum(signed, 0.0), jnp.maximum(-signed, 0.0)])
 
     kinds = jnp.stack([columns > 0, columns < 0, columns == 0], axis=1).astype(columns.dtype)
-    sums = jnp.matmul(
-        weights, kinds.reshape(len(signed), -1), precision=lax.Precision.HIGHEST
+    kinds = kinds.reshape(len(signed), -1)
+    sums = (
+        jnp.stack([numerics.product(row, kinds) for row in weights])
+        if exact_sums.are_on()
+        else jnp.matmul(weights, kinds, precision=lax.Precision.HIGHEST)
     ).reshape(2, 3, -1)
     (true_positive, false_negative, missed), (false_positive, true_negative, wrongly_missed) = sums
     return Cells(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from jboost.base import check, numerics, reduce
+from jboost.base import check, exact_sums, numerics, reduce
 from jboost.base.types import Array
 
 CRITERIA = ("edge", "normalizer")
@@ -66,7 +66,7 @@ def slack(signed_weights: Array, *, num_more: int = 0) -> Array:
     The sizes of the terms are at most |signed_weights|. A processor that flushes subnormal numbers
     to 0 adds an error of at most the least normal number per term.
     """
-    num_terms = signed_weights.shape[0] + num_more + 2
+    num_terms = exact_sums.length(signed_weights.shape[0]) + num_more + 2
     tiny = float(jnp.finfo(signed_weights.dtype).tiny)
     return num_terms * (
         2.0**-52 * reduce.total(jnp.abs(signed_weights.astype(jnp.float64))) + 2 * tiny

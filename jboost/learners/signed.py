@@ -49,6 +49,11 @@ class Signs(Learner):
         """Whether the other learner has costs."""
         return bool(hook(Learner, self.learner, "has_costs"))
 
+    @property
+    def has_exact_sums(self) -> bool:
+        """Whether the other learner has exact sums."""
+        return bool(hook(Learner, self.learner, "has_exact_sums"))
+
     def init(self, key: Array | None, dataset: Dataset) -> SignsState:
         """The state of the other learner, and the labels."""
         state = self.learner.init(key, dataset)

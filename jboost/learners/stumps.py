@@ -77,6 +77,11 @@ class Stumps(Learner):
     num_proposed: int
     cost: float = 1.0  # of a stump, relative to that of a misclassified example, for `jboost.l0`
 
+    @property
+    def has_exact_sums(self) -> bool:
+        """True: all sums are those of `jboost.base`."""
+        return True
+
     def init(self, key: Array | None, dataset: Dataset) -> StumpsState:
         """Sorts every feature; `key` is not used."""
         del key
@@ -262,7 +267,7 @@ class Stumps(Learner):
 
         def search(order: Array, values: Array, signed: Array) -> _Best:
             terms = jnp.where(values == values, signed[order], 0.0).astype(jnp.float64)
-            left = lax.cumsum(terms, axis=1)
+            left = numerics.cumulative_sum(terms)
             total = left[:, -1]
             size = self._edge(left, total[:, None] - left)
             size = jnp.where(is_split(values), size, -jnp.inf)
@@ -297,7 +302,10 @@ class Stumps(Learner):
             for terms in (jnp.maximum(gathered, 0.0), jnp.maximum(-gathered, 0.0)):
                 terms = jnp.where(present, terms, 0.0).astype(jnp.float64)
                 above = jnp.pad(terms[:, 1:], ((0, 0), (0, 1)))
-                sums += [lax.cumsum(terms, axis=1), lax.cumsum(above, axis=1, reverse=True)]
+                sums += [
+                    numerics.cumulative_sum(terms),
+                    numerics.cumulative_sum(above, reverse=True),
+                ]
             left_positive, right_positive, left_negative, right_negative = sums
             size = self._edge(left_positive - left_negative, right_positive - right_negative)
             greatest = reduce.largest(jnp.where(is_split(values), size, 0.0))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import boosting, brackets, derivatives, numerics, reduce
+from jboost.base import boosting, brackets, derivatives, exact_sums, numerics, reduce
 from jboost.base.boosting import Certificate
 from jboost.base.types import Array, Dataset
 
@@ -117,7 +117,7 @@ def mean_exponential(loss: ExponentialLoss) -> Array:
     shares, shift = _shares(loss)
     _, total = brackets.bracket_dot(shares, jnp.ones_like(shares))
     number = jnp.finfo(shares.dtype)
-    mean = jnp.exp(shift + (loss.rounding + 8) * number.eps) * total + number.tiny * shares.size
+    mean = jnp.exp(shift + (loss.rounding + 8) * number.eps) * total + number.tiny * exact_sums.length(shares.size)
     return jnp.where(total <= 0.0, 0.0, mean)
 
 

@@ -25,9 +25,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import boosting, loops, meshes, reduce
+from jboost.base import boosting, exact_sums, loops, meshes, numerics, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Everything, Proposal
 from jboost.base.protocols import optional_hook
 from jboost.base.records import register
@@ -129,7 +128,7 @@ class LPBoost(boosting.Booster):
         """The method that solves masters with a capacity for so many columns."""
         if self.config is not None:
             return self.config
-        if meshes.is_set():
+        if meshes.is_set() or exact_sums.are_on():
             return master.for_many_devices()
         return SimplexConfig() if capacity <= _MOST_IN_TABLE else InteriorPointConfig()
 
@@ -185,7 +184,7 @@ class LPBoost(boosting.Booster):
             memory.columns, ensemble.count, margins[num_proposed:]
         )
         rows = margins[:num_proposed]
-        edges = jnp.matmul(rows, queried, precision=lax.Precision.HIGHEST)
+        edges = numerics.product(rows, queried)
         columns, slots, count = boosting.enter_columns(
             columns, count, rows, jnp.ones_like(edges, bool)
         )

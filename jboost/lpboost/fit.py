@@ -50,6 +50,7 @@ def fit(
     config: Config | None = None,
     on_step: OnStep | None = None,
     initial: State | None = None,
+    deterministic: bool = False,
 ) -> Fit:
     """LP-Boost over all hypotheses of a learner, in one compiled loop (Goldberg and Eckstein 2009,
     formulation (3); Demiriz, Bennett, Shawe-Taylor 2002).
@@ -85,6 +86,10 @@ def fit(
       initial: a state from which to continue, as passed to `on_step` of the same fit or made by
         `init`; None for a fit from the start. The result is bitwise that of an uninterrupted fit
         with an `on_step`.
+      deterministic: whether the result is the same, bit for bit, on any number of devices of one
+        kind. Sums over the examples are then exact in 64 bits, for any order; see "Equal bits on
+        any number of devices" in the documentation for the cost. For `pool`, `literals` and
+        `stumps` of stored features; static.
 
     Returns:
       A `Fit` whose certificate holds lower_bound <= optimum of (3) over all
@@ -107,7 +112,14 @@ def fit(
     """
     booster = make_booster(learner, nu=nu, tolerance=tolerance, stop_on=stop_on, config=config)
     return boosting.fit(
-        booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial
+        booster,
+        learner,
+        dataset,
+        key=key,
+        max_rounds=max_rounds,
+        on_step=on_step,
+        initial=initial,
+        deterministic=deterministic,
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, named_axis, numerics, reduce
+from jboost.base import exact_sums, loops, named_axis, numerics, reduce
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
 from jboost.projections.arguments import ROUNDINGS
@@ -71,7 +71,7 @@ def _search_cut(
     guess: Array | None,
     axis_name: AxisName,
 ) -> _Cut:
-    size, eps = named_axis.size(logs.shape[0], axis_name), float(jnp.finfo(logs.dtype).eps)
+    size, eps = exact_sums.length(named_axis.size(logs.shape[0], axis_name)), float(jnp.finfo(logs.dtype).eps)
     # A sum below this number may be wrong by terms that underflow.
     underflow = size * float(jnp.finfo(logs.dtype).tiny) / eps
     rounding = (ROUNDINGS + size**0.5 / 8) * eps  # an estimate of the rounding error of the sums

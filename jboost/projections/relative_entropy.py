@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, meshes, named_axis, numerics, reduce
+from jboost.base import check, exact_sums, meshes, named_axis, numerics, reduce
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array, ArrayLike
 from jboost.projections.arguments import (
@@ -68,9 +68,9 @@ def kl_projection_capped_simplex(
     check.choice("method", method, ("auto", "sort", "newton"))
     arguments = cast_arguments("log_weights", log_weights, cap, mask)
     if method == "auto":
-        method = (
-            "newton" if meshes.is_set() or arguments[0].shape[0] >= _SIZE_FOR_NEWTON else "sort"
-        )
+        is_divided = meshes.is_set() or exact_sums.are_on()
+        is_long = arguments[0].shape[0] >= _SIZE_FOR_NEWTON
+        method = "newton" if is_divided or is_long else "sort"
     return _kl_projection(*arguments, method)
 
 

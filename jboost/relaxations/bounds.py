@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import numerics, reduce
+from jboost.base import exact_sums, numerics, reduce
 from jboost.base.types import Array, PyTree
 
 UNIT = 2.0**-52  # the epsilon of float64
@@ -42,7 +42,7 @@ def sum_up(terms: Array) -> Array:
     """An upper bound on the exact sum of terms >= 0 over the last axis. Each term may have an error
     of up to six roundings.
     """
-    return reduce.total(terms) * (1 + (terms.shape[-1] + 8) * UNIT)
+    return reduce.total(terms) * (1 + (exact_sums.length(terms.shape[-1]) + 8) * UNIT)
 
 
 def shortfall_sum_up(threshold: Array, margins: Array, prior: Array, order: int) -> Array:
@@ -79,7 +79,7 @@ def share_rounding(prior: Array, dtype: jnp.dtype) -> float:
 
     It also holds for the `true_shares`, which differ from the shares by one common factor.
     """
-    return float(jnp.finfo(dtype).eps) + (prior.shape[0] + 8) * UNIT
+    return float(jnp.finfo(dtype).eps) + (exact_sums.length(prior.shape[0]) + 8) * UNIT
 
 
 def lowered(bound: Array, *terms: Array) -> Array:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
-from jboost.base import check, named_axis, numerics, reduce
+from jboost.base import check, exact_sums, named_axis, numerics, reduce
 from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
@@ -137,7 +137,7 @@ class SoftMargin(OnCurve, Constraint):
                 relaxation.caps(prior) * (1 - bounds.share_rounding(prior, dtype)),
             )
             # upper bounds on the exact weights
-            grown = weights * (1 + (weights.shape[0] + 8) * bounds.UNIT)
+            grown = weights * (1 + (exact_sums.length(weights.shape[0]) + 8) * bounds.UNIT)
             return numerics.round_up(2 * bounds.sum_up(jnp.maximum(grown - caps, 0.0)), dtype)
 
         moved = jnp.where(

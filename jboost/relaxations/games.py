@@ -197,14 +197,14 @@ def _forward(game: Game, coefficients: Array) -> Array:
     if operators.is_operator(game.margins):
         reached: Array = game.margins.matvec(coefficients)
         return reached
-    return jnp.matmul(game.margins, coefficients, precision=lax.Precision.HIGHEST)
+    return numerics.product(game.margins, coefficients)
 
 
 def _backward(game: Game, example_weights: Array) -> Array:
     if operators.is_operator(game.margins):
         edges: Array = game.margins.rmatvec(example_weights)
         return edges
-    return jnp.matmul(example_weights, game.margins, precision=lax.Precision.HIGHEST)
+    return numerics.product(example_weights, game.margins)
 
 
 def _step(game: Game, state: State) -> State:

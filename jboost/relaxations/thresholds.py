@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, meshes, named_axis, numerics, reduce
+from jboost.base import exact_sums, loops, meshes, named_axis, numerics, reduce
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
 from jboost.relaxations import bounds
@@ -30,7 +30,8 @@ def worst_threshold(keys: Array, caps: Array, dtype: Any, axis_name: AxisName = 
       dtype: that of the margins before the conversion to 64 bits; all keys are exact in it.
       axis_name: of `shard_map`, if each device holds a part of the keys.
     """
-    if axis_name is not None or meshes.is_set() or keys.shape[0] >= _SIZE_FOR_SUMS:
+    is_divided = axis_name is not None or meshes.is_set() or exact_sums.are_on()
+    if is_divided or keys.shape[0] >= _SIZE_FOR_SUMS:
         return _by_sums(keys, caps, dtype, axis_name)
     return _by_sort(keys, caps)
 

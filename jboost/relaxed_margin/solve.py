@@ -10,12 +10,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import operators
-from jboost.base import batching, boosting, check, derivatives, devices, labelled, loops, meshes
+from jboost.base import (
+    batching,
+    boosting,
+    check,
+    derivatives,
+    devices,
+    exact_sums,
+    labelled,
+    loops,
+    meshes,
+)
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import (
     AbsoluteBall,
+    CustomRelaxation,
     GroupBall,
     HardMargin,
     Relaxation,
@@ -55,6 +66,7 @@ def solve(
     config: SolverConfig | None = None,
     on_step: OnStep | None = None,
     initial: State | None = None,
+    deterministic: bool = False,
 ) -> RelaxedMarginSolution:
     """The votes of largest relaxed margin over the columns of a matrix, between certified bounds.
 
@@ -84,6 +96,9 @@ def solve(
       initial: a `SolveState` to go on from, as `on_step` was given it for the same problem; None
         for a solve from the start. It ends in the bits of a solve with an `on_step` that was not
         stopped.
+      deterministic: whether the result is the same, bit for bit, on any number of devices of one
+        kind. All sums are then exact in 64 bits, for any order; see "Equal bits on any number of
+        devices" in the documentation for the cost. For stored matrices; static.
 
     Finite bounds have the derivative of the optimal value, in both modes, by the envelope theorem:
     in the margins, example weights times votes; in the weights of the examples and the numbers in
@@ -118,6 +133,24 @@ def solve(
     (True, True)
     """
     margins = checked_margins(margins)
+    check.choice("deterministic", deterministic, (False, True))
+    if deterministic:
+        _validate_exact_sums(margins, relaxation)
+        watched = None if on_step is None else exact_sums.not_in_scope(on_step)
+        with exact_sums.scope():
+            solution = solve(
+                margins,
+                relaxation,
+                tolerance=tolerance,
+                votes=votes,
+                weights=weights,
+                mask=mask,
+                config=config,
+                on_step=watched,
+                initial=initial,
+            )
+        outside: RelaxedMarginSolution = exact_sums.outside(solution)
+        return outside
     if margins.shape[0] == 0:
         raise ValueError("margins has no rows: votes need at least one example")
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
@@ -160,6 +193,20 @@ def validate_functions(relaxation: Any, votes: Any) -> None:
             name,
             value,
             remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions",
+        )
+
+
+def _validate_exact_sums(margins: Any, relaxation: Any) -> None:
+    """Raises ValueError for arguments with sums that may depend on the number of devices."""
+    if operators.is_operator(margins):
+        raise ValueError(
+            f"margins is a {type(margins).__name__}, and deterministic is True: pass a stored"
+            " matrix, margins.to_dense(), or deterministic=False"
+        )
+    if isinstance(relaxation, CustomRelaxation):
+        raise ValueError(
+            "relaxation is made of functions, whose sums may depend on the number of devices: with"
+            " deterministic=True pass another one of jboost.relaxations"
         )
 
 

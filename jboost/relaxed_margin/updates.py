@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jax import lax
 
 from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
@@ -90,7 +89,7 @@ def pairwise(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     and gives it to the new one.
     """
     signs = jnp.sign(now.coefficients)
-    edges = signs * jnp.matmul(now.example_weights, game.margins, precision=lax.Precision.HIGHEST)
+    edges = signs * numerics.product(now.example_weights, game.margins)
     in_use = jnp.where(signs != 0, edges, jnp.inf)
     worst = jnp.argmin(in_use)
     uncast = 1.0 - numerics.precise_sum(jnp.abs(now.coefficients))
@@ -105,7 +104,7 @@ def pairwise(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
 def fully_corrective(now: Votes, game: Game, tolerance: Array, config: SolverConfig) -> Votes:
     """Solves the game over all columns so far, to a gap of a quarter of the tolerance."""
     best, _ = games.play(game, tolerance / 4, config, (now.coefficients, now.example_weights))
-    reached = jnp.matmul(game.margins, best.coefficients, precision=lax.Precision.HIGHEST)
+    reached = numerics.product(game.margins, best.coefficients)
     return Votes(best.coefficients, reached, best.example_weights)
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, devices, loops
+from jboost.base import batching, check, devices, exact_sums, loops
 from jboost.base.boosting.protocols import Booster, Learner
 from jboost.base.boosting.rounds import (
     advance,
@@ -25,7 +25,7 @@ from jboost.base.boosting.validation import check_arguments
 from jboost.base.loops import OnStep
 from jboost.base.protocols import hook
 from jboost.base.status import Status
-from jboost.base.types import Array, Dataset
+from jboost.base.types import Array, Dataset, is_packed
 
 Finish = Callable[[State, Dataset], Fit]
 
@@ -127,8 +127,30 @@ def fit(
     finish: Finish = finish,
     on_step: OnStep | None = None,
     initial: State | None = None,
+    deterministic: bool = False,
 ) -> Fit:
-    """`drive` if there is an `on_step` or an `initial`, else `run`."""
+    """`drive` if there is an `on_step` or an `initial`, else `run`.
+
+    With `deterministic` all sums over the examples are those of `exact_sums`. Raises ValueError,
+    naming the argument, for a learner or features of which this is not known.
+    """
+    check.choice("deterministic", deterministic, (False, True))
+    if deterministic:
+        _validate_exact_sums(learner, dataset)
+        watched = None if on_step is None else exact_sums.not_in_scope(on_step)
+        with exact_sums.scope():
+            fitted = fit(
+                booster,
+                learner,
+                dataset,
+                key=key,
+                max_rounds=max_rounds,
+                finish=finish,
+                on_step=watched,
+                initial=initial,
+            )
+        outside: Fit = exact_sums.outside(fitted)
+        return outside
     if on_step is None and initial is None:
         return run(booster, learner, dataset, key=key, max_rounds=max_rounds, finish=finish)
     return drive(
@@ -141,6 +163,19 @@ def fit(
         finish=finish,
         initial=initial,
     )
+
+
+def _validate_exact_sums(learner: Learner, dataset: Dataset) -> None:
+    if not hook(Learner, learner, "has_exact_sums"):
+        raise ValueError(
+            f"learner is a {type(learner).__name__}, whose sums may depend on the number of"
+            " devices: with deterministic=True pass jboost.learners.pool, literals or stumps"
+        )
+    if isinstance(dataset, Dataset) and is_packed(dataset.features):
+        raise ValueError(
+            f"dataset has features of type {type(dataset.features).__name__}, and deterministic is"
+            " True: pass features.to_dense(), or deterministic=False"
+        )
 
 
 def _check_initial(

@@ -86,6 +86,13 @@ class Learner(Protocol, abc.ABC):
         return False
 
     @property
+    def has_exact_sums(self) -> bool:
+        """Whether `init` and `propose` add up examples by functions of `jboost.base` alone, so that
+        fits with `deterministic=True` may use the learner. By default False.
+        """
+        return False
+
+    @property
     def can_describe(self) -> bool:
         """Whether the hook `describe` exists. A learner of another learner returns that of the
         other one.

@@ -1,0 +1,204 @@
+"""Sums that do not depend on the order of their terms, and the scope in which all sums are such.
+
+A sum of floats depends on the order in which they are added, and so on the number of devices that
+hold them. Here every term is split into parts. The first is the nearest multiple of a unit, the
+next is the nearest multiple of a smaller unit to the rest. The units are powers of two, such that
+sums of parts are integers below 2^53 times their unit. These sums are exact in 64 bits, in any
+order and on any number of devices. The units follow from the largest absolute term, which does not
+depend on the order either. (Demmel and Nguyen 2015, "Parallel reproducible summation", split terms
+in the same way.)
+
+What remains of a term after the last part is less than 2^-57 of the largest term, so that sums are
+at least as precise as sums in 64 bits.
+
+The scope is marked by an axis of size 1 of the current abstract mesh. JAX compiles a program anew
+for another mesh, so that programs inside and outside of the scope are kept apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jboost.base.types import Array, PyTree
+
+AXIS = "exact_sums"  # the mesh axis that marks the scope
+_MANTISSA = 53  # bits of a float64
+# (bits of the number of terms, number of parts); the second for more than 2^24 terms
+_FEW, _MANY = (24, 2), (36, 4)
+# Numbers are scaled by at most this power of two, so that the scale is a normal float64. Sums of
+# larger or much smaller numbers may depend on the order.
+_MOST_EXPONENT = 900
+
+
+def are_on() -> bool:
+    """Whether the scope is open. This is known while a program is traced."""
+    return AXIS in jax.sharding.get_abstract_mesh().axis_names
+
+
+@contextlib.contextmanager
+def scope() -> Iterator[None]:
+    """The scope in which the sums of `reduce`, `numerics` and `named_axis` are exact."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if AXIS in mesh.axis_names:
+        yield
+        return
+    extended = AbstractMesh(
+        (*mesh.axis_sizes, 1),
+        (*mesh.axis_names, AXIS),
+        axis_types=(*mesh.axis_types, AxisType.Auto) if mesh.axis_names else (AxisType.Auto,),
+    )
+    with jax.sharding.use_abstract_mesh(extended):
+        yield
+
+
+def not_in_scope(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A callback that is called in the scope, and runs outside of it with arrays from outside."""
+    mesh = jax.sharding.get_abstract_mesh()
+
+    def call(*args: Any) -> Any:
+        with jax.sharding.use_abstract_mesh(mesh):
+            return function(*outside(args))
+
+    return call
+
+
+def outside(tree: PyTree) -> PyTree:
+    """The arrays of a pytree on their mesh without the axis of the scope. No data moves."""
+    return jax.tree.map(_without_axis, tree)
+
+
+def mesh_outside(mesh: Mesh) -> Mesh:
+    """A mesh without the axis of the scope."""
+    if AXIS not in mesh.axis_names:
+        return mesh
+    index = mesh.axis_names.index(AXIS)
+    names, types = (
+        tuple(each for place, each in enumerate(items) if place != index)
+        for items in (mesh.axis_names, mesh.axis_types)
+    )
+    return Mesh(mesh.devices.take(0, axis=index), names, axis_types=types)
+
+
+def _without_axis(leaf: Any) -> Any:
+    if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+        return leaf
+    sharding = leaf.sharding
+    if not isinstance(sharding, NamedSharding) or AXIS not in sharding.mesh.axis_names:
+        return leaf
+    mesh = mesh_outside(sharding.mesh)
+    target: Any = (
+        NamedSharding(mesh, PartitionSpec(*sharding.spec), memory_kind=sharding.memory_kind)
+        if mesh.axis_names
+        else jax.sharding.SingleDeviceSharding(sharding.mesh.devices.flat[0])
+    )
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.device_put(leaf, target)
+    return jax.make_array_from_single_device_arrays(
+        leaf.shape, target, [shard.data for shard in leaf.addressable_shards], dtype=leaf.dtype
+    )
+
+
+def length(num_terms: int) -> int:
+    """`num_terms` for bounds of rounding errors. In the scope it is the next power of two, so that
+    padding to a multiple of the number of devices seldom changes it.
+    """
+    return 1 << max(num_terms - 1, 0).bit_length() if are_on() else num_terms
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def total(values: Array, axes: tuple[int, ...]) -> Array:
+    """The sum of floats over some axes, in their dtype, for any order of the terms."""
+    with jax.enable_x64(True):
+        found = _total(lax.stop_gradient(values), axes)
+        return _narrowed(found, values.dtype)
+
+
+@total.defjvp
+def _derivative(
+    axes: tuple[int, ...], primals: tuple[Array], tangents: tuple[Array]
+) -> tuple[Array, Array]:
+    return total(*primals, axes), jnp.sum(*tangents, axis=axes)
+
+
+def running_total(values: Array, *, reverse: bool = False) -> Array:
+    """The cumulative sums of float64 numbers [..., k] along the last axis, for any order.
+
+    To be called inside `numerics.in_64_bits`.
+    """
+    parts, units = _split(values, (values.ndim - 1,))
+    axis = values.ndim - 1
+    sums = [lax.cumsum(part, axis=axis, reverse=reverse) for part in parts]
+    return _combined(sums, units)
+
+
+def products(left: Array, right: Array) -> Array:
+    """`jnp.matmul` of floats of one dtype by sums for any order; at least one is a vector."""
+    dtype = jnp.result_type(left, right)
+    with jax.enable_x64(True):
+        one, other = (
+            lax.stop_gradient(each).astype(jnp.dtype("float64")) for each in (left, right)
+        )
+        if right.ndim == 1:
+            found = _total(one * other, (left.ndim - 1,))
+        else:
+            found = _total(one[:, None] * other, (0,))
+        return _narrowed(found, dtype)
+
+
+def _narrowed(found: Array, dtype: Any) -> Array:
+    """A float64 number rounded to a dtype. `reduce_precision` forces the rounding."""
+    number = jnp.finfo(dtype)
+    if number.bits < 64:
+        found = lax.reduce_precision(found, number.nexp, number.nmant)
+    return found.astype(dtype)
+
+
+def _total(values: Array, axes: tuple[int, ...]) -> Array:
+    parts, units = _split(values.astype(jnp.dtype("float64")), axes)
+    units = [jnp.squeeze(unit, axes) for unit in units]
+    return _combined([jnp.sum(part, axis=axes) for part in parts], units)
+
+
+def _split(values: Array, axes: tuple[int, ...]) -> tuple[list[Array], list[Array]]:
+    """The parts of float64 numbers, as integers of at most 2^(53 - bits of the number of terms),
+    and their units, with axes of size 1. Infinite numbers and NaN are in the first part.
+    """
+    num_terms = math.prod(values.shape[axis] for axis in axes)
+    size_bits, num_parts = _FEW if num_terms <= 1 << _FEW[0] else _MANY
+    bits = _MANTISSA - 1 - size_bits
+    is_finite = lax.is_finite(values)
+    sizes = jnp.where(is_finite, jnp.abs(values), 0.0)
+    scale = _power_of_two_above(jnp.max(sizes, axis=axes, keepdims=True, initial=0.0))
+    rest = jnp.where(is_finite, values, 0.0) * (2.0**bits / scale)
+    parts, units, unit = [], [], scale * 2.0**-bits
+    for _ in range(num_parts):
+        part = lax.round(rest, lax.RoundingMethod.TO_NEAREST_EVEN)
+        parts.append(part)
+        units.append(unit)
+        rest, unit = (rest - part) * 2.0 ** (bits + 1), unit * 2.0 ** -(bits + 1)
+    parts[0] = jnp.where(is_finite, parts[0], values)
+    return parts, units
+
+
+def _combined(sums: list[Array], units: list[Array]) -> Array:
+    """The sum of the sums of parts, the smallest first."""
+    found = sums[-1] * units[-1]
+    for part, unit in zip(reversed(sums[:-1]), reversed(units[:-1]), strict=True):
+        found = found + part * unit
+    return found
+
+
+def _power_of_two_above(sizes: Array) -> Array:
+    """A power of two above float64 numbers that are not negative, 2^-900 to 2^900."""
+    low, high = 2.0**-_MOST_EXPONENT, 2.0 ** (_MOST_EXPONENT - 1)
+    bits = lax.bitcast_convert_type(jnp.clip(sizes, low, high), jnp.uint64)
+    return 2 * lax.bitcast_convert_type((bits >> (_MANTISSA - 1)) << (_MANTISSA - 1), jnp.float64)
