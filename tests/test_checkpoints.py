@@ -40,7 +40,7 @@ from jboost import (
 )
 from jboost.base import boosting
 from jboost.checkpoints import fingerprint, storage
-from marks import slow_but
+from marks import slow, slow_but
 
 ROOT = Path(__file__).parents[1]
 ROUNDS = 6
@@ -560,12 +560,12 @@ case.checkpoints.fit(
 """
 
 
-def kill_at_random_moments(folder, num_kills):
+def kill_at_random_moments(folder, num_kills, seed):
     """Starts the run again and again, killing it, and lets it end at last; after each kill at most
     one interval is lost.
     """
     log, checkpointed = folder / "log", folder / "checkpoints"
-    generator = random.Random(num_kills)
+    generator = random.Random(seed)
     like = adaboost.init(DATASET, STUMPS, max_rounds=KILLED_ROUNDS)
     environment = {
         **os.environ,
@@ -605,10 +605,15 @@ def kill_at_random_moments(folder, num_kills):
 
 
 @pytest.mark.parametrize(
-    "num_kills", [1, pytest.param(int(os.environ.get("JBOOST_KILLS", 5)), marks=pytest.mark.slow)]
-)  # JBOOST_KILLS=50 pytest -m slow -k killed
-def test_a_run_that_is_killed_goes_on_to_the_same_bits(num_kills, tmp_path):
-    last = kill_at_random_moments(tmp_path, num_kills)
+    "num_kills, seed",
+    [
+        (1, 1),
+        slow(5, 5),
+        *(pytest.param(1, seed, marks=pytest.mark.exhaustive) for seed in range(2, 52)),
+    ],
+)
+def test_a_run_that_is_killed_goes_on_to_the_same_bits(num_kills, seed, tmp_path):
+    last = kill_at_random_moments(tmp_path, num_kills, seed)
     whole = adaboost.fit(
         DATASET, STUMPS, max_rounds=KILLED_ROUNDS, on_step=lambda state, info: None
     )

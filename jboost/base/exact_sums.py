@@ -148,7 +148,7 @@ def products(left: Array, right: Array) -> Array:
             lax.stop_gradient(each).astype(jnp.dtype("float64")) for each in (left, right)
         )
         if right.ndim == 1:
-            found = _total(one * other, (left.ndim - 1,))
+            found = _total(one * (other if left.ndim == 1 else other[None, :]), (left.ndim - 1,))
         else:
             found = _total(one[:, None] * other, (0,))
         return _narrowed(found, dtype)

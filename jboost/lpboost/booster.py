@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, exact_sums, loops, meshes, numerics, reduce
+from jboost.base import boosting, loops, meshes, numerics, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Everything, Proposal
 from jboost.base.protocols import optional_hook
 from jboost.base.records import register
@@ -128,7 +128,7 @@ class LPBoost(boosting.Booster):
         """The method that solves masters with a capacity for so many columns."""
         if self.config is not None:
             return self.config
-        if meshes.is_set() or exact_sums.are_on():
+        if meshes.is_set():
             return master.for_many_devices()
         return SimplexConfig() if capacity <= _MOST_IN_TABLE else InteriorPointConfig()
 

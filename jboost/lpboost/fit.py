@@ -14,6 +14,7 @@ from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lpboost import master
 from jboost.lpboost.booster import LPBoost
 from jboost.lpboost.master import Config
+from jboost.relaxations.games import SolverConfig
 
 
 @meshes.takes_sharded
@@ -110,6 +111,8 @@ def fit(
     ... )
     (True, [1, 1, -1, 1])
     """
+    if deterministic:
+        config = _config_for_any_devices(config)
     booster = make_booster(learner, nu=nu, tolerance=tolerance, stop_on=stop_on, config=config)
     return boosting.fit(
         booster,
@@ -121,6 +124,18 @@ def fit(
         initial=initial,
         deterministic=deterministic,
     )
+
+
+def _config_for_any_devices(config: Any) -> Any:
+    """The method of a deterministic fit. Raises ValueError for one that is not of sums alone."""
+    if config is None:
+        return master.for_many_devices()
+    if not isinstance(config, SolverConfig):
+        raise ValueError(
+            f"config is {config!r}, and deterministic is True: pass"
+            " jboost.relaxed_margin.SolverConfig(), or None"
+        )
+    return config
 
 
 def make_booster(

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from jboost import operators
-from jboost.base import check, exact_sums, meshes, numerics, reduce
+from jboost.base import check, meshes, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp import first_order, interior_point
 from jboost.lp.first_order import FirstOrderConfig, WarmStart
@@ -76,7 +76,7 @@ def method_of(warm: Warm) -> Config:
         return SimplexConfig()
     if isinstance(warm, WarmStart):
         return FirstOrderConfig()
-    return for_many_devices() if meshes.is_set() or exact_sums.are_on() else InteriorPointConfig()
+    return for_many_devices() if meshes.is_set() else InteriorPointConfig()
 
 
 def for_many_devices() -> SolverConfig:

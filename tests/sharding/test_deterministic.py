@@ -1,0 +1,168 @@
+"""`deterministic=True`: the same bits on one device and on a mesh of any number of devices."""
+
+import jax
+import numpy as np
+import pytest
+
+import jboost
+from jboost import learners, relaxations
+from marks import slow
+
+SIZE = 101  # not a multiple of the number of devices, so that each mesh has another padding
+
+
+def data(seed=0):
+    """Features, outputs of classifiers in [-1, 1], labels and real weights."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(SIZE, 5)).astype(np.float32)
+    outputs = np.tanh(features + rng.normal(size=features.shape)).astype(np.float32)
+    labels = np.where(features[:, 0] + rng.normal(size=SIZE) > 0, 1.0, -1.0).astype(np.float32)
+    return features, outputs, labels, rng.gamma(1.0, size=SIZE).astype(np.float32)
+
+
+def placed(features, num_devices):
+    _, _, labels, weights = data()
+    dataset = jboost.make_dataset(features, labels, weights=weights)
+    if not num_devices:
+        return dataset
+    mesh = jboost.sharding.make_mesh(devices=jax.devices()[:num_devices])
+    return jboost.sharding.shard_dataset(dataset, mesh)
+
+
+def boosted(fit, learner, uses_outputs, **options):
+    def run(num_devices):
+        dataset = placed(data()[1 if uses_outputs else 0], num_devices)
+        return fit(dataset, learner, max_rounds=4, deterministic=True, **options)
+
+    return run
+
+
+def solved(relaxation, votes=None):
+    def run(num_devices):
+        dataset = placed(data()[1], num_devices)
+        return jboost.relaxed_margin.solve(
+            dataset.features * dataset.labels[:, None],
+            relaxation,
+            votes=votes,
+            weights=dataset.weights,
+            mask=dataset.mask,
+            config=jboost.relaxed_margin.SolverConfig(max_iterations=200),
+            deterministic=True,
+        )
+
+    return run
+
+
+STUMPS, POOL = learners.stumps(), learners.pool()
+CASES = {
+    "adaboost, pool": boosted(jboost.adaboost.fit, POOL, True),
+    "adaboost, stumps": boosted(jboost.adaboost.fit, STUMPS, False),
+    "adaboost, literals": boosted(jboost.adaboost.fit, learners.literals(), False),
+    "adaboost, precision": boosted(
+        jboost.adaboost.fit, learners.pool(num_proposed=3), True, margin_precision=0.1
+    ),
+    "infoboost, pool": boosted(jboost.infoboost.fit, POOL, True),
+    "infoboost, stumps": boosted(jboost.infoboost.fit, STUMPS, False),
+    "lpboost, pool": boosted(jboost.lpboost.fit, learners.pool(negations=False), True),
+    "lpboost, stumps": boosted(jboost.lpboost.fit, STUMPS, False, nu=0.2),
+    **{
+        f"relaxed_margin.fit, {update}": boosted(
+            jboost.relaxed_margin.fit, STUMPS, False, update=update
+        )
+        for update in ("fully_corrective", "pairwise", "line_search", "analytic")
+    },
+    "solve, soft margin": solved(relaxations.soft_margin(nu=0.2)),
+    "solve, hard margin": solved(relaxations.hard_margin()),
+    "solve, cap and squared norm": solved(
+        relaxations.soft_margin(0.05), relaxations.squared_norm(1.0)
+    ),
+    "solve, elastic net": solved(relaxations.hard_margin(), relaxations.elastic_net(0.1, 1.0)),
+    "solve, norm ball": solved(relaxations.norm_ball(2, 0.3)),
+    "solve, norm ball of order 3": solved(relaxations.norm_ball(3, 0.3)),
+    "solve, norm penalty": solved(relaxations.norm_penalty(2, 0.5)),
+    "solve, relative entropy": solved(relaxations.kl_ball(0.5)),
+    "solve, binary entropy": solved(relaxations.binary_entropy(0.2, scale=1.0)),
+    "solve, chi square": solved(relaxations.chi_square_ball(0.5)),
+}
+
+
+def bits(tree):
+    """The bytes of each array by its name, without the padding of the examples."""
+    found = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(jboost.sharding.gather(tree)):
+        array = np.asarray(leaf)
+        kept = tuple(slice(SIZE if SIZE < size < SIZE + 8 else size) for size in array.shape)
+        found[jax.tree_util.keystr(path)] = np.ascontiguousarray(array[kept]).tobytes()
+    return found
+
+
+def differences(one, other):
+    assert one.keys() == other.keys()
+    return [name for name in one if one[name] != other[name]]
+
+
+QUICK = "adaboost, pool"
+
+
+@pytest.mark.parametrize(
+    "name, meshes",
+    [(QUICK, (8,)), slow(QUICK, (1, 2, 4)), *(slow(name, (1, 2, 4, 8)) for name in CASES)],
+)
+def test_fits_have_equal_bits_on_any_number_of_devices(name, meshes):
+    alone = bits(CASES[name](0))
+    for num_devices in meshes:
+        assert differences(alone, bits(CASES[name](num_devices))) == [], num_devices
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["adaboost, stumps", "solve, soft margin"])
+def test_fits_in_float64_have_equal_bits_on_any_number_of_devices(name, x64):
+    alone = bits(CASES[name](0))
+    assert differences(alone, bits(CASES[name](4))) == []
+
+
+@pytest.mark.slow
+def test_deterministic_fit_is_near_the_other_and_goes_on_from_its_states():
+    dataset, states = placed(data()[1], 2), []
+    options = {"max_rounds": 4, "deterministic": True}
+    watched = jboost.adaboost.fit(
+        dataset, POOL, on_step=lambda state, info: states.append(state), **options
+    )
+    continued = jboost.adaboost.fit(dataset, POOL, initial=states[1], **options)
+    assert differences(bits(watched), bits(continued)) == []
+    plain = jboost.adaboost.fit(dataset, POOL, max_rounds=4)
+    assert np.allclose(plain.ensemble.votes, watched.ensemble.votes, rtol=1e-4)
+    mesh = dataset.features.sharding.mesh
+    assert watched.certificate.example_weights.sharding.mesh == mesh
+
+
+@pytest.mark.slow
+def test_deterministic_under_jit_has_the_bits_of_any_number_of_devices():
+    def run(num_devices):
+        return jax.jit(
+            lambda dataset: jboost.adaboost.fit(dataset, POOL, max_rounds=4, deterministic=True)
+        )(placed(data()[1], num_devices))
+
+    assert differences(bits(run(0)), bits(run(4))) == []
+
+
+def test_plain_fit_takes_a_mesh_of_one_device():
+    one, alone = (
+        jboost.adaboost.fit(placed(data()[1], number), POOL, max_rounds=4) for number in (1, 0)
+    )
+    assert differences(bits(one), bits(alone)) == []
+
+
+def test_what_is_not_covered_is_refused_by_name():
+    dataset = placed(data()[1], 0)
+    packed = jboost.operators.packed_signs(np.sign(data()[1]))
+    with pytest.raises(ValueError, match="learner is a .*with deterministic=True pass"):
+        jboost.adaboost.fit(dataset, learners.monomials(max_order=1), deterministic=True)
+    with pytest.raises(ValueError, match="dataset has features of type .*deterministic"):
+        jboost.adaboost.fit(dataset._replace(features=packed), POOL, deterministic=True)
+    with pytest.raises(ValueError, match="margins is a .*deterministic"):
+        jboost.relaxed_margin.solve(packed, relaxations.hard_margin(), deterministic=True)
+    with pytest.raises(ValueError, match="deterministic is 2"):
+        jboost.adaboost.fit(dataset, POOL, deterministic=2)
+    with pytest.raises(ValueError, match="config is .*deterministic"):
+        jboost.lpboost.fit(dataset, POOL, config=jboost.lpboost.SimplexConfig(), deterministic=True)
