@@ -26,6 +26,7 @@ COLUMNS = (
     "sharded examples, `Explicit`",
     "two processes",
     "resumes from disk",
+    "equal bits on any number of devices",
     "`jax.export` for CUDA and TPU",
 )
 
@@ -181,6 +182,19 @@ NO_EXAMPLES = (
     "it takes a linear program, which has no examples; `lpboost.solve` shards the rows of its own"
 )
 
+NOT_DETERMINISTIC = "it takes no `deterministic=True`"
+
+_DETERMINISTIC = (
+    "sharding/test_deterministic.py::test_fits_have_equal_bits_on_any_number_of_devices[{}]"
+)
+DETERMINISTIC = {
+    "adaboost.fit": ("adaboost, pool", "adaboost, stumps", "adaboost, literals"),
+    "infoboost.fit": ("infoboost, pool", "infoboost, stumps"),
+    "lpboost.fit": ("lpboost, pool", "lpboost, stumps"),
+    "relaxed_margin.fit": ("relaxed_margin.fit, fully_corrective", "relaxed_margin.fit, pairwise"),
+    "relaxed_margin.solve": ("solve, soft margin", "solve, hard margin"),
+}
+
 TWO_PROCESSES = {
     "adaboost.fit",
     "infoboost.fit",
@@ -293,6 +307,12 @@ def _resumes(name: str) -> Cell:
     return Cell(reason=ONE_PROGRAM if is_traceable(name) else NO_STATE)
 
 
+def _has_equal_bits(name: str) -> Cell:
+    if name in DETERMINISTIC:
+        return Cell(tuple(_DETERMINISTIC.format(case) for case in DETERMINISTIC[name]))
+    return Cell(reason=NOT_DETERMINISTIC)
+
+
 def cells_of(name: str) -> tuple[Cell, ...]:
     """The cells of a row."""
     batches = _batches(name)
@@ -312,6 +332,7 @@ def cells_of(name: str) -> tuple[Cell, ...]:
         _examples(name, "Explicit"),
         in_two if name in TWO_PROCESSES else Cell(reason=NOT_IN_TWO_PROCESSES),
         _resumes(name),
+        _has_equal_bits(name),
         exported if is_traceable(name) or name in WITHOUT_ON_STEP else Cell(reason=NO_PROGRAM),
     )
 
@@ -327,7 +348,8 @@ a reason, below too. "Sharded batch" is a batch of data sets with its first axis
 axis "batch" of a mesh. "Sharded examples" is one data set with its examples sharded over the axis
 "examples" (`jboost.sharding.shard_dataset`), in eager calls; rows whose test is in
 tests/sharding/test_sharding.py run under `jit` too. Results are those of one device: exact methods
-to the bit for integer weights, others within their tolerance.
+to the bit for integer weights, others within their tolerance. "Equal bits" are those of
+`deterministic=True` for any weights: see [Batches and devices](batches-and-devices.md).
 """
 
 GATHERED = {

@@ -141,17 +141,33 @@ def running_total(values: Array, *, reverse: bool = False) -> Array:
 
 
 def products(left: Array, right: Array) -> Array:
-    """`jnp.matmul` of floats of one dtype by sums for any order; at least one is a vector."""
+    """`jnp.matmul` of a matrix and a vector, or of a vector and a matrix, of floats, by sums for
+    any order. Entries of the matrix must be at most 1 in absolute value.
+    """
     dtype = jnp.result_type(left, right)
     with jax.enable_x64(True):
         one, other = (
             lax.stop_gradient(each).astype(jnp.dtype("float64")) for each in (left, right)
         )
         if right.ndim == 1:
-            found = _total(one * (other if left.ndim == 1 else other[None, :]), (left.ndim - 1,))
+            found = bounded_total(one * other[None, :], (1,), largest_size(other))
         else:
-            found = _total(one[:, None] * other, (0,))
+            found = bounded_total(one[:, None] * other, (0,), largest_size(one))
         return _narrowed(found, dtype)
+
+
+def bounded_total(values: Array, axes: tuple[int, ...], largest: Array) -> Array:
+    """The sum of float64 numbers over some axes for any order of the terms, if no absolute value
+    is above `largest` []. This saves one pass over the terms.
+
+    To be called inside `numerics.in_64_bits`. What is lost is relative to `largest`.
+    """
+    return _total(values, axes, largest)
+
+
+def largest_size(values: Array) -> Array:
+    """The largest absolute value of the finite ones among float64 numbers, []; 0 without any."""
+    return jnp.max(jnp.where(lax.is_finite(values), jnp.abs(values), 0.0), initial=0.0)
 
 
 def _narrowed(found: Array, dtype: Any) -> Array:
@@ -162,13 +178,15 @@ def _narrowed(found: Array, dtype: Any) -> Array:
     return found.astype(dtype)
 
 
-def _total(values: Array, axes: tuple[int, ...]) -> Array:
-    parts, units = _split(values.astype(jnp.dtype("float64")), axes)
-    units = [jnp.squeeze(unit, axes) for unit in units]
+def _total(values: Array, axes: tuple[int, ...], largest: Array | None = None) -> Array:
+    parts, units = _split(values.astype(jnp.dtype("float64")), axes, largest)
+    units = [jnp.squeeze(unit, axes) if unit.size > 1 else unit.reshape(()) for unit in units]
     return _combined([jnp.sum(part, axis=axes) for part in parts], units)
 
 
-def _split(values: Array, axes: tuple[int, ...]) -> tuple[list[Array], list[Array]]:
+def _split(
+    values: Array, axes: tuple[int, ...], largest: Array | None = None
+) -> tuple[list[Array], list[Array]]:
     """The parts of float64 numbers, as integers of at most 2^(53 - bits of the number of terms),
     and their units, with axes of size 1. Infinite numbers and NaN are in the first part.
     """
@@ -176,8 +194,12 @@ def _split(values: Array, axes: tuple[int, ...]) -> tuple[list[Array], list[Arra
     size_bits, num_parts = _FEW if num_terms <= 1 << _FEW[0] else _MANY
     bits = _MANTISSA - 1 - size_bits
     is_finite = lax.is_finite(values)
-    sizes = jnp.where(is_finite, jnp.abs(values), 0.0)
-    scale = _power_of_two_above(jnp.max(sizes, axis=axes, keepdims=True, initial=0.0))
+    if largest is None:
+        sizes = jnp.where(is_finite, jnp.abs(values), 0.0)
+        largest = jnp.max(sizes, axis=axes, keepdims=True, initial=0.0)
+    else:
+        largest = largest.reshape((1,) * values.ndim)
+    scale = _power_of_two_above(largest)
     rest = jnp.where(is_finite, values, 0.0) * (2.0**bits / scale)
     parts, units, unit = [], [], scale * 2.0**-bits
     for _ in range(num_parts):

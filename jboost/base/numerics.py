@@ -248,7 +248,8 @@ def top_k(values: Array, num: int) -> tuple[Array, Array]:
 def product(left: Array, right: Array) -> Array:
     """The product of a matrix and a vector, or of a vector and a matrix, at the highest precision.
 
-    In the scope of `exact_sums` it does not depend on the order of sums.
+    In the scope of `exact_sums` it does not depend on the order of sums. There the entries of the
+    matrix must be at most 1 in absolute value, as margins and outputs are.
     """
     if exact_sums.are_on():
         return exact_sums.products(left, right)

@@ -117,7 +117,9 @@ def mean_exponential(loss: ExponentialLoss) -> Array:
     shares, shift = _shares(loss)
     _, total = brackets.bracket_dot(shares, jnp.ones_like(shares))
     number = jnp.finfo(shares.dtype)
-    mean = jnp.exp(shift + (loss.rounding + 8) * number.eps) * total + number.tiny * exact_sums.length(shares.size)
+    mean = jnp.exp(
+        shift + (loss.rounding + 8) * number.eps
+    ) * total + number.tiny * exact_sums.length(shares.size)
     return jnp.where(total <= 0.0, 0.0, mean)
 
 

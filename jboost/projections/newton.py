@@ -71,7 +71,8 @@ def _search_cut(
     guess: Array | None,
     axis_name: AxisName,
 ) -> _Cut:
-    size, eps = exact_sums.length(named_axis.size(logs.shape[0], axis_name)), float(jnp.finfo(logs.dtype).eps)
+    size = exact_sums.length(named_axis.size(logs.shape[0], axis_name))
+    eps = float(jnp.finfo(logs.dtype).eps)
     # A sum below this number may be wrong by terms that underflow.
     underflow = size * float(jnp.finfo(logs.dtype).tiny) / eps
     rounding = (ROUNDINGS + size**0.5 / 8) * eps  # an estimate of the rounding error of the sums

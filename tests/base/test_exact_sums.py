@@ -94,29 +94,32 @@ def test_running_total_does_not_depend_on_padding(reverse):
 
 def test_scope_changes_the_sums_of_base_and_ends():
     values = numbers(999, np.float32)
+    ones = np.random.default_rng(1).uniform(-1, 1, 999).astype(np.float32)
 
-    def sums(given):
+    def sums(given, small):
         return (
             reduce.total(given),
             reduce.totals(given, -given)[1],
             numerics.precise_sum(given),
             named_axis.total(given, None),
-            numerics.product(given, given[:, None])[0],
+            numerics.product(given, small[:, None])[0],
+            numerics.product(small[None, :], given)[0],
         )
 
     run = jax.jit(sums)
     assert not exact_sums.are_on()
-    run(values)
+    run(values, ones)
     with exact_sums.scope():
         assert exact_sums.are_on()
-        inside = exact_sums.outside(run(values))
-        turned = exact_sums.outside(run(values[::-1].copy()))
+        inside = exact_sums.outside(run(values, ones))
+        turned = exact_sums.outside(run(values[::-1].copy(), ones[::-1].copy()))
     assert not exact_sums.are_on()
     assert [float(one) for one in inside] == [float(one) for one in turned]
     exact = math.fsum(values.astype(float))
     for one, sign in zip(inside[:4], (1, -1, 1, 1), strict=True):
         assert np.float32(sign * exact) == one
-    assert np.float32(math.fsum(values.astype(float) ** 2)) == inside[4]
+    product = np.float32(math.fsum(values.astype(float) * ones))
+    assert inside[4] == inside[5] == product
     assert all(isinstance(one.sharding, jax.sharding.SingleDeviceSharding) for one in inside)
 
 

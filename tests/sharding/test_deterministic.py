@@ -6,7 +6,6 @@ import pytest
 
 import jboost
 from jboost import learners, relaxations
-from marks import slow
 
 SIZE = 101  # not a multiple of the number of devices, so that each mesh has another padding
 
@@ -101,16 +100,16 @@ def differences(one, other):
     return [name for name in one if one[name] != other[name]]
 
 
-QUICK = "adaboost, pool"
+def test_fit_has_equal_bits_on_eight_devices():
+    run = CASES["adaboost, pool"]
+    assert differences(bits(run(0)), bits(run(8))) == []
 
 
-@pytest.mark.parametrize(
-    "name, meshes",
-    [(QUICK, (8,)), slow(QUICK, (1, 2, 4)), *(slow(name, (1, 2, 4, 8)) for name in CASES)],
-)
-def test_fits_have_equal_bits_on_any_number_of_devices(name, meshes):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_fits_have_equal_bits_on_any_number_of_devices(name):
     alone = bits(CASES[name](0))
-    for num_devices in meshes:
+    for num_devices in (1, 2, 4, 8):
         assert differences(alone, bits(CASES[name](num_devices))) == [], num_devices
 
 
