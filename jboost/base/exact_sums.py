@@ -94,11 +94,12 @@ def _without_axis(leaf: Any) -> Any:
     sharding = leaf.sharding
     if not isinstance(sharding, NamedSharding) or AXIS not in sharding.mesh.axis_names:
         return leaf
-    mesh = mesh_outside(sharding.mesh)
+    whole: Any = sharding.mesh
+    mesh = mesh_outside(whole)
     target: Any = (
         NamedSharding(mesh, PartitionSpec(*sharding.spec), memory_kind=sharding.memory_kind)
         if mesh.axis_names
-        else jax.sharding.SingleDeviceSharding(sharding.mesh.devices.flat[0])
+        else jax.sharding.SingleDeviceSharding(whole.devices.flat[0])
     )
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.device_put(leaf, target)
