@@ -21,7 +21,12 @@ from jboost.relaxations.certify import Proven
 from jboost.relaxations.games import Game, SolverConfig
 from jboost.relaxations.votes import OfNorm, norm_bound
 from jboost.relaxed_margin import updates
-from jboost.relaxed_margin.solve import check_feasible, status_of, validate_functions
+from jboost.relaxed_margin.solve import (
+    check_feasible,
+    status_of,
+    validate_exact_relaxation,
+    validate_functions,
+)
 from jboost.relaxed_margin.updates import Votes
 
 # The most iterations of the solver between two proposals. Bounds are valid wherever it stops.
@@ -299,6 +304,8 @@ def fit(
         stop_on=stop_on,
         config=config,
     )
+    if deterministic:
+        validate_exact_relaxation(booster.relaxation, votes)
     return boosting.fit(
         booster,
         learner,

@@ -26,10 +26,13 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import (
     AbsoluteBall,
-    CustomRelaxation,
+    ElasticNet,
     GroupBall,
     HardMargin,
     Relaxation,
+    SoftMargin,
+    SquaredNorm,
+    UnitBall,
     VotePenalty,
     certify,
     games,
@@ -98,7 +101,8 @@ def solve(
         stopped.
       deterministic: whether the result is the same, bit for bit, on any number of devices of one
         kind. All sums are then exact in 64 bits, for any order; see "Equal bits on any number of
-        devices" in the documentation for the cost. For stored matrices; static.
+        devices" in the documentation for the cost. For stored matrices, hard and soft
+        margins, and `votes` None, `squared_norm` or `elastic_net`; static.
 
     Finite bounds have the derivative of the optimal value, in both modes, by the envelope theorem:
     in the margins, example weights times votes; in the weights of the examples and the numbers in
@@ -135,7 +139,7 @@ def solve(
     margins = checked_margins(margins)
     check.choice("deterministic", deterministic, (False, True))
     if deterministic:
-        _validate_exact_sums(margins, relaxation)
+        _validate_exact_sums(margins, relaxation, votes)
         watched = None if on_step is None else exact_sums.not_in_scope(on_step)
         with exact_sums.scope():
             solution = solve(
@@ -196,17 +200,27 @@ def validate_functions(relaxation: Any, votes: Any) -> None:
         )
 
 
-def _validate_exact_sums(margins: Any, relaxation: Any) -> None:
+def _validate_exact_sums(margins: Any, relaxation: Any, votes: Any) -> None:
     """Raises ValueError for arguments with sums that may depend on the number of devices."""
     if operators.is_operator(margins):
         raise ValueError(
             f"margins is a {type(margins).__name__}, and deterministic is True: pass a stored"
             " matrix, margins.to_dense(), or deterministic=False"
         )
-    if isinstance(relaxation, CustomRelaxation):
+    validate_exact_relaxation(relaxation, votes)
+
+
+def validate_exact_relaxation(relaxation: Any, votes: Any) -> None:
+    """Raises ValueError for a relaxation or a cost of votes that is not deterministic."""
+    if not isinstance(relaxation, HardMargin | SoftMargin):
         raise ValueError(
-            "relaxation is made of functions, whose sums may depend on the number of devices: with"
-            " deterministic=True pass another one of jboost.relaxations"
+            f"relaxation is a {type(relaxation).__name__}, and deterministic is True: pass"
+            " jboost.relaxations.hard_margin or soft_margin, or deterministic=False"
+        )
+    if not isinstance(votes, UnitBall | SquaredNorm | ElasticNet | None):
+        raise ValueError(
+            f"votes is a {type(votes).__name__}, and deterministic is True: pass None,"
+            " jboost.relaxations.squared_norm or elastic_net, or deterministic=False"
         )
 
 

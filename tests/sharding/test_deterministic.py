@@ -76,12 +76,6 @@ CASES = {
         relaxations.soft_margin(0.05), relaxations.squared_norm(1.0)
     ),
     "solve, elastic net": solved(relaxations.hard_margin(), relaxations.elastic_net(0.1, 1.0)),
-    "solve, norm ball": solved(relaxations.norm_ball(2, 0.3)),
-    "solve, norm ball of order 3": solved(relaxations.norm_ball(3, 0.3)),
-    "solve, norm penalty": solved(relaxations.norm_penalty(2, 0.5)),
-    "solve, relative entropy": solved(relaxations.kl_ball(0.5)),
-    "solve, binary entropy": solved(relaxations.binary_entropy(0.2, scale=1.0)),
-    "solve, chi square": solved(relaxations.chi_square_ball(0.5)),
 }
 
 
@@ -161,6 +155,12 @@ def test_what_is_not_covered_is_refused_by_name():
         jboost.adaboost.fit(dataset._replace(features=packed), POOL, deterministic=True)
     with pytest.raises(ValueError, match="margins is a .*deterministic"):
         jboost.relaxed_margin.solve(packed, relaxations.hard_margin(), deterministic=True)
+    with pytest.raises(ValueError, match="relaxation is a ChiSquareBall.*deterministic"):
+        jboost.relaxed_margin.solve(data()[1], relaxations.chi_square_ball(0.5), deterministic=True)
+    with pytest.raises(ValueError, match="relaxation is a .*deterministic"):
+        jboost.relaxed_margin.fit(
+            dataset, POOL, relaxation=relaxations.norm_ball(2, 0.3), deterministic=True
+        )
     with pytest.raises(ValueError, match="deterministic is 2"):
         jboost.adaboost.fit(dataset, POOL, deterministic=2)
     with pytest.raises(ValueError, match="config is .*deterministic"):
