@@ -23,7 +23,6 @@ from jboost.data import merging
 from jboost.monomials import costs
 
 _ADABOOST_ROUNDS = 50
-_ORDERS_SECONDS = 60.0  # of l0-orders, for cross-validation and fit together
 _TREE_DEPTH = 4  # of greedy trees, where Demiriz, Bennett and Shawe-Taylor (2002) take C4.5
 
 
@@ -42,6 +41,7 @@ class Sizes(NamedTuple):
     # what l0-orders chooses from
     inner_orders: tuple[int, ...] = ()
     inner_rules: tuple[int, ...] = ()
+    inner_seconds: float | None = None  # of the clock, for cross-validation and fit together
 
 
 VOTES = {
@@ -256,9 +256,10 @@ def learn_on_host(
         fold_features=list(part.inner.features),
         tolerance=float(knobs["tolerance"]),
         max_rounds=sizes.max_rounds,
-        time_limit=_ORDERS_SECONDS,
+        time_limit=sizes.inner_seconds,
     )
-    return _counts(choice.fit, part.features, labels, part.training, knobs["nu"])
+    fit = choice.fit._replace(status=choice.status)  # it says whether the time was enough
+    return _counts(fit, part.features, labels, part.training, knobs["nu"])
 
 
 def _counts(fit: Any, features: Any, labels: Any, training: Any, nu: Any) -> tuple[Any, ...]:
