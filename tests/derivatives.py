@@ -462,15 +462,15 @@ def _relaxations() -> list[Row]:
             "`lower_bound`",
         )
     )
-    price = Row(
+    cost = Row(
         "relaxations.squared_norm",
-        lambda strength, norm: relaxations.squared_norm(strength).price(norm),
+        lambda strength, norm: relaxations.squared_norm(strength).cost(norm),
         {"strength": 0.7, "norm": 0.4},
-        "`price`",
+        "`cost`",
     )
     votes = {"votes": np.array([0.4, -0.3, 0.2])}
-    prices = [
-        price,
+    costs = [
+        cost,
         Row(
             "relaxations.squared_two_norm",
             lambda strength, votes: relaxations.squared_two_norm(strength).proximal(votes, 0.5),
@@ -486,7 +486,7 @@ def _relaxations() -> list[Row]:
             "`proximal`",
         ),
     ]
-    return [*rows, *prices]
+    return [*rows, *costs]
 
 
 def _programs() -> list[Row]:

@@ -720,33 +720,63 @@ def test_a_scale_that_is_lost_in_huge_losses_leaves_the_largest(name):
         np.testing.assert_allclose(found.value, 3e38, rtol=1e-6)
 
 
+def greedy_weights(values, nu, weights):
+    """The soft margin's example weights: the largest losses get their caps, w_i / (nu sum w), and
+    the next ones the rest, in proportion to their caps.
+    """
+    caps, found, left = weights / (nu * weights.sum()), np.zeros(len(values)), 1.0
+    for value in np.unique(values)[::-1]:
+        ties = values == value
+        found[ties] = caps[ties] * min(1.0, left / caps[ties].sum())
+        left -= found[ties].sum()
+    return found
+
+
 @pytest.mark.parametrize("size", [1e7, 1e12, 3e27])
 def test_binary_entropies_lost_in_huge_losses_leave_the_soft_margin(size):
-    """The largest losses weigh 1 / (nu m) each, and the next one the rest; the derivative in the
-    scale is minus the mean of log 2 - H of nu m times the weights.
+    """The value and its derivatives in nu, the weights and the scale; that in the scale is minus
+    the mean of log 2 - H of nu d_i / p_i.
     """
+
+    def worst(nu, weights, scale, values):
+        relaxation = jboost.relaxations.BinaryEntropy(nu, scale)
+        return losses.worst_case(values, relaxation, weights=weights)
+
+    found_by = jax.jit(
+        lambda *numbers: (
+            jax.value_and_grad(worst, argnums=(0, 1, 2))(*numbers),
+            jax.jacfwd(worst, argnums=(0, 1, 2))(*numbers),
+        )
+    )
     rng = np.random.default_rng(int(math.log10(size)))
     for _ in range(20):
-        losses_of = np.round(rng.normal(size=6), 1)
-        nu = rng.uniform(0.1, 1)
+        values = np.round(rng.normal(size=6), 1)
+        nu, weights = rng.uniform(0.1, 1), rng.uniform(0.5, 2, 6)
+        given = (nu, weights, 1.0, size * values)
+        (found, reverse), forward = found_by(*(jnp.asarray(one, jnp.float32) for one in given))
+        expected = greedy_weights(values, nu, weights)
+        np.testing.assert_allclose(found / size, expected @ values, rtol=1e-5, atol=1e-6)
 
-        def worst(scale, values=jnp.asarray(size * losses_of, jnp.float32), nu=nu):
-            return losses.worst_case(values, jboost.relaxations.binary_entropy(nu, scale))
+        def value(nu, weights, values=values):
+            return greedy_weights(values, nu, weights) @ values
 
-        expected, left = np.zeros(6), 1.0
-        for loss in np.unique(losses_of)[::-1]:
-            ties = losses_of == loss
-            expected[ties] = min(1 / (6 * nu), left / ties.sum())
-            left -= expected[ties].sum()
-        found, change = jax.value_and_grad(worst)(1.0)
-        np.testing.assert_allclose(found / size, expected @ losses_of, rtol=1e-5, atol=1e-6)
-        weights = losses.worst_case_weights(
-            jnp.asarray(size * losses_of, jnp.float32), jboost.relaxations.binary_entropy(nu, 1.0)
+        steps = [1e-7 * step for step in np.eye(7)]
+        slopes = np.array(
+            [
+                (value(nu + step[0], weights + step[1:]) - value(nu - step[0], weights - step[1:]))
+                / 2e-7
+                for step in steps
+            ]
         )
-        np.testing.assert_allclose(weights, expected, atol=1e-5)
-        coins = np.clip(6 * nu * expected, 1e-300, 1 - 1e-16)
+        coins = np.clip(nu * expected * weights.sum() / weights, 1e-300, 1 - 1e-16)
         entropy = -coins * np.log(coins) - (1 - coins) * np.log(1 - coins)
-        np.testing.assert_allclose(change, -np.mean(math.log(2) - entropy), rtol=1e-3, atol=1e-3)
+        by_scale = -np.average(math.log(2) - entropy, weights=weights)
+        # beyond, the factors of the derivative in nu may overflow in reverse mode: it is infinite
+        modes = (forward, reverse) if size < 1e20 else (forward,)
+        for by_nu, by_weights, change in modes:
+            np.testing.assert_allclose(by_nu / size, slopes[0], rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(by_weights / size, slopes[1:], rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(change, by_scale, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -714,3 +714,14 @@ def test_bregman_projections_name_bad_arguments():
     ):
         with pytest.raises(ValueError, match=f"^{message}"):
             build()
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e5, 1e7])
+def test_bregman_projections_do_not_depend_on_a_common_offset(offset):
+    """The rounding of the dual points is the same in both; that of the level must not add to it."""
+    values = np.float32(offset + np.arange(6))
+    found = projections.bregman_projection(values, projections.binary_entropy_map())
+    near = projections.bregman_projection(
+        values - np.float32(offset), projections.binary_entropy_map()
+    )
+    np.testing.assert_allclose(found, near, atol=1e-6)

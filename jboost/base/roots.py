@@ -72,22 +72,23 @@ def newton(point: Array, value: Array, slope: Array) -> Array:
     return jnp.where(slope > 0, point - value / jnp.where(slope > 0, slope, 1.0), jnp.nan)
 
 
-def implicit_root(excess: Callable[[Array], Array], found: Array) -> Array:
+def implicit_root(excess: Callable[[Array], Array], found: Array, *, refines: bool = True) -> Array:
     """A root [] of a differentiable function, with the derivatives of the implicit function.
-
-    The value is that which the search has found: a Newton step of less than the rounding of a large
-    root would not be more exact.
 
     Args:
       excess: a function of a number []. The root is also differentiated in arrays that it closes
         over.
       found: [] the root that a search has found. Where the slope is 0, derivatives are 0.
+      refines: static, whether the value follows the Newton steps from `found`. With False it is
+        `found`, and what the function is there counts as 0. For a root that is found to its
+        rounding: if it is large, the function may be flat one rounding away from it, and a Newton
+        step from there leads anywhere.
     """
     root = lax.stop_gradient(found)
     for _ in range(_NEWTON_STEPS):
         value, slope = jax.jvp(excess, (root,), (jnp.ones_like(root),))
-        step = numerics.safe_divide(value, slope)
-        root = root - (step - lax.stop_gradient(step))
+        value = value if refines else value - lax.stop_gradient(value)
+        root = root - numerics.safe_divide(value, slope)
     return root
 
 

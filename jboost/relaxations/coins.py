@@ -24,7 +24,8 @@ from jboost.relaxations.types import (
     number,
 )
 
-# The search for the level ends within 4 roundings of its bracket, whose ends have 8 of slack.
+# Roundings of the level: a power of two above twice those of the search for it, which ends within 4
+# of its bracket, whose ends have 8 of slack.
 _ROUNDINGS = 32
 
 
@@ -46,40 +47,54 @@ def _at_level(level: Array, problem: Problem) -> Point:
     relaxation, margins, _, prior, axis_name = problem
     ground, ease = _ground_and_ease(problem)
     nu = number(relaxation.nu, margins)
-    log_odds = _log_odds(level - ground, ease)
+    rounding = _rounding(level)
+    is_coarse = rounding >= 1
+
+    def fixed_if_coarse(values: Array) -> Array:
+        return jnp.where(is_coarse, lax.stop_gradient(values), values)
+
+    log_odds = fixed_if_coarse(_log_odds(level - ground, ease))
+    coins = _balanced(log_odds, ease, fixed_if_coarse(nu), fixed_if_coarse(prior), axis_name)
+
+    def excess() -> Array:
+        known = jnp.where(is_coarse, 0.0, log_odds)
+        return _excess_of_coins(known, ease, nu, prior, axis_name)[0]
+
+    is_lost = is_coarse & (lax.stop_gradient(jnp.abs(level - ground)) <= rounding)
     return Point(
-        prior * _balanced(log_odds, _is_rounded(level, ground), ease, nu, prior, axis_name),
-        lambda: _excess_of_coins(log_odds, ease, nu, prior, axis_name)[0],
+        prior * _completed(coins, is_lost, nu, prior, axis_name),
+        lambda: jnp.where(is_coarse, level - lax.stop_gradient(level), excess()),
     )
 
 
-def _is_rounded(level: Array, ground: Array) -> Array:
-    """Whether the rounding of the level is as large as its distance to an entry of `ground`."""
-    return jnp.abs(level - ground) <= _ROUNDINGS * jnp.finfo(ground.dtype).eps * jnp.abs(level)
+def _rounding(level: Array) -> Array:
+    """The rounding of a level []. From about 1 on, the level tells only which coins are 0, which
+    are 1 and which lie between.
+    """
+    return _ROUNDINGS * jnp.finfo(level.dtype).eps * lax.stop_gradient(jnp.abs(level))
 
 
-def _balanced(
-    log_odds: Array,
-    is_rounded: Array,
-    ease: Array,
-    nu: Array,
-    prior: Array,
-    axis_name: AxisName,
-) -> Array:
+def _balanced(log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName) -> Array:
     """Coins [m] of mean nu, after one Newton step on the coins themselves. A level of large size is
-    rounded too coarsely to determine their mean: what is still missing then goes to the coins whose
-    odds are lost in that rounding.
+    rounded too coarsely to determine their mean.
     """
     heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
     growth = heads * tails / (ease + (1 - ease) * tails)
     missing = named_axis.total(prior * (nu - heads), axis_name)
     step = numerics.safe_divide(missing, named_axis.total(prior * growth, axis_name))
-    heads = heads + growth * jnp.clip(step, -0.5, 0.5)
-    known = lax.stop_gradient(heads)  # such coins have no derivatives
-    missing = named_axis.total(prior * (nu - known), axis_name)
-    free = jnp.where(is_rounded, jnp.where(missing > 0, 1 - known, -known), 0.0)
-    share = numerics.safe_divide(missing, named_axis.total(prior * free, axis_name))
-    return heads + free * lax.stop_gradient(jnp.clip(share, 0.0, 1.0))
+    return heads + growth * jnp.clip(step, -0.5, 0.5)
+
+
+def _completed(coins: Array, is_lost: Array, nu: Array, prior: Array, axis_name: AxisName) -> Array:
+    """Coins [m] of mean nu: what is missing goes to those whose odds are lost in the rounding of
+    the level, and changes of nu and of the prior move them alone.
+    """
+    missing = named_axis.total(prior * (nu - coins), axis_name)
+    eps = jnp.finfo(coins.dtype).eps  # no room is smaller, so that derivatives are finite
+    room = jnp.where(missing > 0, jnp.maximum(1 - coins, eps), -jnp.maximum(coins, eps))
+    room = jnp.where(is_lost, lax.stop_gradient(room), 0.0)
+    share = numerics.safe_divide(missing, named_axis.total(prior * room, axis_name))
+    return coins + room * jnp.where(share > 1, 1.0, share)
 
 
 def level_of(
@@ -157,8 +172,11 @@ def _derivative_of_log_odds(
 ) -> tuple[Array, Array]:
     _, ease = primals
     t = _log_odds(*primals)
-    moved = tangents[0] - tangents[1] * jax.nn.softplus(t)
-    return t, moved / (ease + (1 - ease) * jax.nn.sigmoid(-t))
+    # coins that are 0 or 1 in these floats do not move; their t may be infinite
+    is_between = jax.nn.sigmoid(t) * jax.nn.sigmoid(-t) > 0
+    moved = tangents[0] - tangents[1] * jax.nn.softplus(jnp.where(is_between, t, 0.0))
+    slope = jnp.where(is_between, ease + (1 - ease) * jax.nn.sigmoid(-t), 1.0)
+    return t, jnp.where(is_between, moved / slope, 0.0)
 
 
 COINS = Curve(_find_level, _at_level)

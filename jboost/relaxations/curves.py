@@ -111,7 +111,9 @@ def _derivative(
 
     def weights(relaxation: Any, margins: Array, strength: Array, prior: Array) -> Array:
         problem = Problem(relaxation, margins, strength, prior, axis_name)
-        root = implicit_root(lambda number: curve.trace(number, problem).excess(), found)
+        root = implicit_root(
+            lambda number: curve.trace(number, problem).excess(), found, refines=False
+        )
         return normalised(curve.trace(root, problem).weights, axis_name)
 
     return jax.jvp(weights, primals, tangents)
