@@ -366,7 +366,8 @@ def fit(
         one that saves the state.
       initial: a state to continue from: one that `on_step` received in the same fit, or one from
         `init`; None for a fit from the beginning. The result equals, bit for bit, that of a fit
-        with an `on_step` that never stops it.
+        with an `on_step` that never stops it. A state that `on_step` received in a fit of other
+        features, labels, weights or mask is refused.
 
     Returns:
       An `L0Fit` with an `L0Certificate`: lower_bound <= optimum of (18), with the cuts of `config`,

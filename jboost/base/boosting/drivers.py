@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, devices, exact_sums, loops
+from jboost.base import batching, check, checksums, devices, exact_sums, loops
 from jboost.base.boosting.protocols import Booster, Learner
 from jboost.base.boosting.rounds import (
     advance,
@@ -89,11 +89,13 @@ def drive(
 
     The status is then TIME_LIMIT. The state that `on_step` got can be continued by `step(state,
     dataset)`, or as the `initial` of a later call. The result of that call is bitwise that of a
-    call without interruption. Not under jit or vmap.
+    call without interruption. The state holds checksums of the data set, for which the features are
+    read once. Not under jit or vmap.
 
     Raises:
       ValueError: as for `start`; for traced data, which the host cannot read; for an `initial` of
-        another fit.
+        another fit or of other data. A state without checksums is accepted for any data of its
+        sizes: one that `init` made, or an earlier version.
     """
     dataset = check_arguments(learner, dataset, max_rounds)
     check.can_be_watched(on_step, (booster, dataset, key, initial), between="rounds")
@@ -102,13 +104,16 @@ def drive(
         state = begin_compiled(booster, learner, dataset, key, max_rounds=max_rounds)
     else:
         state = _check_initial(initial, booster, learner, dataset, key, max_rounds=max_rounds)
+    # Compiled programs do not see the checksums.
+    found = _checksums(dataset, on_step, state)
+    state = state._replace(checksums=None)
     if bool(unfinished(state)):
         devices.compile_side_by_side(
             step_compiled.lower(state, dataset), finish_on_host.lower(state, dataset)
         )
     while bool(unfinished(state)):
         state, info = step_compiled(state, dataset)
-        if not loops.goes_on(on_step, state, info):
+        if not loops.goes_on(on_step, state._replace(checksums=found), info):
             state = state._replace(
                 status=jnp.where(unfinished(state), int(Status.TIME_LIMIT), state.status).astype(
                     jnp.int32
@@ -188,7 +193,7 @@ def _check_initial(
     max_rounds: int,
 ) -> State:
     """The state. Raises ValueError, naming the difference, if it is not a state of this fit. Of the
-    data only the sizes can be checked.
+    data this checks the sizes.
     """
     remedy = "pass a state as `init` of this fit makes it, or as its `on_step` gets it"
     if not isinstance(initial, State):
@@ -213,11 +218,23 @@ def _check_initial(
         functools.partial(begin_traced, max_rounds=max_rounds), booster, learner, dataset, key
     )
     moving, wanted = (
-        tree._replace(booster=None, ensemble=tree.ensemble._replace(learner=None))
+        tree._replace(booster=None, ensemble=tree.ensemble._replace(learner=None), checksums=None)
         for tree in (initial, expected)
     )
     check.like("initial", moving, wanted, kind="jboost.boosting.State")
     return initial
+
+
+def _checksums(dataset: Dataset, on_step: OnStep | None, state: State) -> np.ndarray | None:
+    """The checksums of the data set, where states are given out or one that holds them came in.
+    Raises ValueError, naming what differs, for a state of other data.
+    """
+    if on_step is None and state.checksums is None:
+        return None
+    found = checksums.of_dataset(dataset)
+    if state.checksums is not None:
+        checksums.require_same(state.checksums, found, parts=Dataset._fields, what="fit")
+    return found
 
 
 def _is_same(one: Any, other: Any) -> bool:

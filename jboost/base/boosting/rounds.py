@@ -94,7 +94,9 @@ def step(state: State, dataset: Dataset) -> tuple[State, Info]:
     program of the caller, XLA may fuse operations differently, so that results differ by rounding.
     """
     dataset = labelled.mask_zeros(dataset)
-    return (_one_step if check.are_traced((state, dataset)) else step_compiled)(state, dataset)
+    one_step = _one_step if check.are_traced((state, dataset)) else step_compiled
+    after, info = one_step(state._replace(checksums=None), dataset)
+    return after._replace(checksums=state.checksums), info
 
 
 def _one_step(state: State, dataset: Dataset) -> tuple[State, Info]:

@@ -98,6 +98,9 @@ class State(NamedTuple):
     trace: Any  # a `Trace`, or a record with its fields and more
     num_rounds: Array  # [] int32
     status: Array  # [] int32, UNFINISHED while rounds remain and nothing stopped them
+    # [4] uint32, on the host, of the features, labels, weights and mask, in a state that `on_step`
+    # receives; None in others. A fit of other data refuses the state as its `initial`.
+    checksums: Any = None
 
 
 class Info(NamedTuple):

@@ -83,7 +83,7 @@ def fit_exact(
         returns False, the fit ends. Not allowed under jit or vmap.
       initial: a state to continue from, which `on_step` received; None for a fit from the
         beginning. The result equals, bit for bit, that of a fit with an `on_step` that never stops
-        it.
+        it. A state of other features, labels, weights or mask is refused.
       **options: options of `fit`. The `max_hypotheses` of `search` must be None, because the
         optimum is over any number of hypotheses.
 
