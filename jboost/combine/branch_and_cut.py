@@ -13,14 +13,13 @@ not prove are checked in fractions before they count. Bounds are sums of integer
 
 from __future__ import annotations
 
-import zlib
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import devices, loops, numerics, reduce
+from jboost.base import checksums, devices, loops, numerics, reduce
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
@@ -172,7 +171,6 @@ def start(sites: Sites, problem: Problem, directions: np.ndarray) -> ExactState:
     """The state with the root, and the best vote along directions [p, d]."""
     vote = jax.device_get(_along(problem, directions))
     size = problem.examples.live.shape[0]
-    data = (sites.points.tobytes(), sites.positive.tobytes(), sites.weights.tobytes())
     return ExactState(
         np.zeros((1, size), np.int8),
         np.zeros(1, np.int64),
@@ -182,7 +180,7 @@ def start(sites: Sites, problem: Problem, directions: np.ndarray) -> ExactState:
         vote.loss,
         np.array(np.iinfo(np.int64).max),
         np.array(0),
-        np.array(zlib.crc32(b"".join(data))),
+        np.array(checksums.of_arrays(sites.points, sites.positive, sites.weights)),
     )
 
 
@@ -197,11 +195,12 @@ def _validate_initial(initial: ExactState, first: ExactState) -> ExactState:
             f"initial is a {type(initial).__name__}: expected a jboost.combine.ExactState, as"
             " `on_step` gets it"
         )
-    if initial.checksum != first.checksum:
-        raise ValueError(
-            "initial belongs to other data: pass a state of the same scores, labels, weights and"
-            " mask"
-        )
+    checksums.require_same(
+        initial.checksum,
+        first.checksum,
+        parts=("scores, labels, weights or mask",),
+        what="search",
+    )
     return initial
 
 

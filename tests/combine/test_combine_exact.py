@@ -283,7 +283,9 @@ def test_is_driven_by_host(strategy, num_classifiers, options, expected):
 def test_a_state_of_other_data_is_refused():
     states = []
     fit(make_case(7), on_step=lambda state, info: states.append(state), max_nodes=1)
-    with pytest.raises(ValueError, match="initial belongs to other data"):
+    with pytest.raises(
+        ValueError, match="initial is the state of a search of other scores, labels"
+    ):
         fit(make_case(9), initial=states[0])
 
 

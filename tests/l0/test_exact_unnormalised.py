@@ -180,7 +180,7 @@ def test_a_state_of_another_problem_is_refused():
     seen.clear()
     l0.solve_exact(outputs, labels, costs, margin=0.25, **options)
     on_simplex = seen[0]
-    message = "initial is the state of a search of another problem"
+    message = "initial is the state of a search of other outputs, labels, costs, weights, masks, m"
     boxed = functools.partial(l0.solve_exact_unnormalised, config=config)
     for change in ({"largest": 5.0}, {"largest": 4.0, "cutoff": 1.0}):
         with pytest.raises(ValueError, match=message):

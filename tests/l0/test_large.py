@@ -552,8 +552,8 @@ def test_fit_large_refuses_a_state_of_another_problem(monkeypatch) -> None:
     options, seen = {"margin": 0.1, "tolerance": 0.0, "max_rounds": 2, "max_cuts": 32}, []
     fit.fit_large(data, learner, on_step=lambda state, _: seen.append(state), **options)
     few = jboost.l0.SearchConfig(max_hypotheses=1)
-    other_rows = "initial is the state of a fit of other rows: pass the features, labels"
-    other_costs = "initial is the state of a fit with other costs: pass the learner"
+    other_rows = "initial is the state of a fit of other features, labels or weights: pass those"
+    other_costs = "initial is the state of a fit of other costs of the learner: pass those"
     cases = [
         (make(features, -labels, weights), learner, {}, other_rows),
         (make(features, labels, 2 * weights), learner, {}, other_rows),
@@ -640,12 +640,23 @@ def test_choose_large_resumes_in_the_folds_and_in_the_last_fit(monkeypatch, tmp_
         (
             arguments[0],
             {"held_out": folds},
-            "initial is the state of a choice on other rows or folds",
+            "initial is the state of a choice of other rows or folds: pass",
         ),
-        (make(features, -labels), {}, "initial is the state of a choice on other rows or folds"),
+        (
+            make(features, -labels),
+            {},
+            "initial is the state of a choice of other rows or folds: pass",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             jboost.l0.choose_large(changed, arguments[1], initial=state, **(options | change))
+
+    def dearer(order, kappa):
+        return jboost.learners.monomials(order, kappa=2 * kappa)
+
+    message = "initial is the state of a choice of other costs of the learners: pass those"
+    with pytest.raises(ValueError, match=message):
+        jboost.l0.choose_large(arguments[0], dearer, initial=state, **options)
 
 
 @pytest.mark.parametrize(

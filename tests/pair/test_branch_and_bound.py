@@ -225,7 +225,9 @@ def test_stops_with_a_valid_bound_and_goes_on():
         ValueError, match="initial is a str: expected a jboost.pair.BranchAndBoundState"
     ):
         solve(points, labels, initial="state")
-    with pytest.raises(ValueError, match="initial belongs to other data"):
+    with pytest.raises(
+        ValueError, match="initial is the state of a search of other points, labels"
+    ):
         solve(points[:50], labels[:50], initial=state)
 
 
@@ -243,7 +245,9 @@ def test_a_state_belongs_to_its_data_and_its_ties():
         [[0, 0], *others], labels, tie_break=None, on_step=lambda state, info: states.append(state)
     )
     assert solve([[0, 0], *others], labels, tie_break=None, initial=states[-1]).loss == 1
-    with pytest.raises(ValueError, match="initial belongs to other data"):
+    with pytest.raises(
+        ValueError, match="initial is the state of a search of other points, labels"
+    ):
         solve([[10, 0], *others], labels, tie_break=None, initial=states[-1])
     with pytest.raises(ValueError, match="initial is of a search with tie_break=None"):
         solve([[0, 0], *others], labels, initial=states[-1])

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import zlib
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, derivatives, devices, loops, meshes
+from jboost.base import batching, check, checksums, derivatives, devices, loops, meshes
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -36,6 +35,8 @@ from jboost.search import stack
 from jboost.search.stack import Stack
 
 _SIMPLEX = Simplex()
+# What the checksum of a state is of.
+_PARTS = "outputs, labels, costs, weights, masks, margin (or `largest`) or cutoff"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,22 +289,16 @@ def search_pool(
 
 
 def _checksum(data: Data, domain: Simplex, cutoff: Array) -> Array:
-    """A checksum of what the bounds of a state hold for, on the host."""
-    found = zlib.crc32(type(domain).__name__.encode())
-    for leaf in jax.tree.leaves((data, domain, cutoff)):
-        found = zlib.crc32(np.asarray(leaf).tobytes(), found)
+    """A checksum of what the bounds of a state hold for."""
+    name = np.frombuffer(type(domain).__name__.encode(), np.uint8)
+    found = checksums.of_arrays(name, *jax.tree.leaves((data, domain, cutoff)))
     return jnp.asarray(found, jnp.uint32)
 
 
 def _validate_initial(initial: State, first: State) -> State:
     """The state to continue from. Raises ValueError unless it is one of the same problem."""
     given: State = check.like("initial", initial, first, kind="jboost.l0.ExactState")
-    if int(given.checksum) != int(first.checksum):
-        raise ValueError(
-            "initial is the state of a search of another problem: pass the outputs, labels, costs,"
-            " weights, masks, margin (or `largest`) and cutoff of the search that made it, or leave"
-            " it out"
-        )
+    checksums.require_same(given.checksum, first.checksum, parts=(_PARTS,), what="search")
     return given
 
 

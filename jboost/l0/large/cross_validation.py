@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, derivatives, folds, loops, meshes
+from jboost.base import check, checksums, derivatives, folds, loops, meshes
 from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
@@ -21,7 +21,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0.large.fit import fit_large
 from jboost.l0.large.run import Clock
-from jboost.l0.large.state import State, checksum
+from jboost.l0.large.state import State
 from jboost.l0.votes.local_search import SearchConfig
 from jboost.learners.monomials import Monomials
 
@@ -57,6 +57,7 @@ class ChoiceState(NamedTuple):
     kappas: np.ndarray  # [K]
     margins: np.ndarray  # [L]
     checksum: int  # of the data set and the folds
+    costs: int  # checksum of the costs of the learners
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +73,8 @@ class _Grid:
     def shape(self) -> tuple[int, int, int, int]:
         return len(self.max_orders), len(self.max_rules), len(self.kappas), len(self.margins)
 
-    def begin(self, num_folds: int, data: int) -> ChoiceState:
-        """The state before the first fold, for data of this checksum."""
+    def begin(self, num_folds: int, data: int, costs: int) -> ChoiceState:
+        """The state before the first fold, for data and costs of these checksums."""
         return ChoiceState(
             np.full((num_folds, *self.shape), np.nan),
             0,
@@ -83,6 +84,7 @@ class _Grid:
             np.asarray(self.kappas, np.float64),
             np.asarray(self.margins, np.float64),
             data,
+            costs,
         )
 
 
@@ -133,7 +135,8 @@ def choose_large(
         fitted so far.
       initial: a `jboost.l0.LargeChoiceState` from which to continue, as passed to `on_step` of a
         choice with the same arguments; None for a choice from the beginning. A state of other
-        rows, folds or candidates is refused. `time_limit` counts from this call.
+        rows, folds, candidates or costs of the learners is refused. `tolerance` and `max_rounds`
+        may differ, as they only end the last fit. `time_limit` counts from this call.
 
     Returns:
       A `LargeChoice`.
@@ -162,7 +165,10 @@ def choose_large(
     grid = _check_grid(max_orders, max_rules, margins, kappas)
     check.watcher("on_step", on_step)
     masks = _check_folds(dataset, key, num_folds, held_out, fold_features)
-    begun = grid.begin(len(masks), _checksum(dataset, masks, fold_features, on_step, initial))
+    has_states = on_step is not None or initial is not None
+    data = _checksum(dataset, masks, fold_features) if has_states else 0
+    costs = _checksum_of_costs(dataset, make_learner, grid) if has_states else 0
+    begun = grid.begin(len(masks), data, costs)
     if initial is not None:
         begun = _validate_initial(initial, begun)
     if begun.fit is None:
@@ -253,16 +259,29 @@ def _check_folds(
 
 
 def _checksum(
-    dataset: Dataset,
-    masks: np.ndarray,
-    fold_features: Sequence[np.ndarray] | None,
-    on_step: OnStep | None,
-    initial: Any,
+    dataset: Dataset, masks: np.ndarray, fold_features: Sequence[np.ndarray] | None
 ) -> int:
-    """A checksum of what the errors of the folds depend on; 0 if there are no states."""
-    if on_step is None and initial is None:
-        return 0
-    return checksum(*dataset[:4], masks, *(() if fold_features is None else fold_features))
+    """A checksum of the rows and the folds."""
+    tables = () if fold_features is None else fold_features
+    return checksums.of_arrays(*map(np.asarray, (*dataset, masks, *tables)))
+
+
+def _checksum_of_costs(
+    dataset: Dataset, make_learner: Callable[[int, float], Monomials], grid: _Grid
+) -> int:
+    """A checksum of the costs of monomials and constants, of the learners of all orders and kappas.
+    They are those for all examples. `fit_large` refuses other kinds of learners.
+    """
+    num_rows, num_bits = len(dataset.labels), np.shape(dataset.features)[-1]
+    learners = itertools.starmap(make_learner, itertools.product(grid.max_orders, grid.kappas))
+    return checksums.of_arrays(
+        *(
+            np.asarray(costs)
+            for learner in learners
+            if isinstance(learner, Monomials)
+            for costs in (learner.price_list(num_bits, num_rows), learner.constant_cost)
+        )
+    )
 
 
 def _validate_initial(initial: Any, begun: ChoiceState) -> ChoiceState:
@@ -288,11 +307,12 @@ def _validate_initial(initial: Any, begun: ChoiceState) -> ChoiceState:
                 f"initial is the state of a choice of {name} {values}: expected {wanted}; pass the"
                 " arguments of the run that made it, or leave it out"
             )
-    if initial.checksum != begun.checksum:
-        raise ValueError(
-            "initial is the state of a choice on other rows or folds: pass the data set, the key"
-            " and the folds of the run that made it, or leave it out"
-        )
+    checksums.require_same(
+        (initial.checksum, initial.costs),
+        (begun.checksum, begun.costs),
+        parts=("rows or folds", "costs of the learners"),
+        what="choice",
+    )
     return initial._replace(errors=initial.errors.copy())
 
 

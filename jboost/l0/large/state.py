@@ -6,11 +6,11 @@ shares of them are spent on votes and bounds.
 
 from __future__ import annotations
 
-import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jboost.base import checksums
 from jboost.l0.large.greedy import Rules
 from jboost.l0.large.pool import Cuts, Pool
 from jboost.l0.large.proof import Proven, Table
@@ -107,14 +107,6 @@ def of_run(run: Any) -> State:
     )
 
 
-def checksum(*arrays: Any) -> int:
-    """A checksum of the bytes of arrays."""
-    found = 0
-    for array in arrays:
-        found = zlib.crc32(np.ascontiguousarray(array).data, found)
-    return found
-
-
 def problem_of(table: Table, max_hypotheses: int | None) -> Problem:
     """The problem of a table, with votes of at most so many rules."""
     return Problem(
@@ -122,8 +114,8 @@ def problem_of(table: Table, max_hypotheses: int | None) -> Problem:
         len(table.costs),
         table.margin,
         max_hypotheses,
-        checksum(*table.literals, table.labels, table.weights),
-        checksum(table.costs, np.float64(table.constant_cost)),
+        checksums.of_arrays(*table.literals, table.labels, table.weights),
+        checksums.of_arrays(table.costs, np.float64(table.constant_cost)),
     )
 
 
@@ -150,16 +142,12 @@ def validate(state: Any, expected: Problem) -> State:
                 f"initial is the state of a fit with {name} {value}: expected {wanted}; pass the"
                 " options of the run that made it, or leave it out"
             )
-    if given.rows != expected.rows:
-        raise ValueError(
-            "initial is the state of a fit of other rows: pass the features, labels and weights of"
-            " the run that made it, or leave it out"
-        )
-    if given.costs != expected.costs:
-        raise ValueError(
-            "initial is the state of a fit with other costs: pass the learner of the run that made"
-            " it, or leave it out"
-        )
+    checksums.require_same(
+        (given.rows, given.costs),
+        (expected.rows, expected.costs),
+        parts=("features, labels or weights", "costs of the learner"),
+        what="fit",
+    )
     return state
 
 

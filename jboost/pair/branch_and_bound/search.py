@@ -8,12 +8,12 @@ bounds the memory. The expensive steps are compiled; the host chooses their capa
 
 from __future__ import annotations
 
-import zlib
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
+from jboost.base import checksums
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import cells, leaves, sites
 from jboost.pair.branch_and_bound.cells import Cells, Division, Frontier
@@ -83,16 +83,13 @@ def start(problem: Problem) -> BranchAndBoundState:
         (),
         np.int64(problem.constant_loss),
         np.bool_(problem.all_optima),
-        checksum(points),
+        checksum_of(points),
     )
 
 
-def checksum(points: Sites) -> np.uint32:
-    """A checksum of the data set."""
-    found = 0
-    for part in (points.x, points.y, points.own, points.other):
-        found = zlib.crc32(np.ascontiguousarray(part).data, found)
-    return np.uint32(found)
+def checksum_of(points: Sites) -> np.uint32:
+    """The checksum of a state of these sites."""
+    return np.uint32(checksums.of_arrays(points.x, points.y, points.own, points.other))
 
 
 def _capacities(num_entries: int, num_cells: int, num_slots: int) -> tuple[int, int, int]:

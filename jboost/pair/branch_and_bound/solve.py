@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import devices, loops, meshes
+from jboost.base import checksums, devices, loops, meshes
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
@@ -140,11 +140,12 @@ def _validate_initial(initial: BranchAndBoundState, problem: Problem) -> BranchA
             f"initial is a {type(initial).__name__}: expected a jboost.pair.BranchAndBoundState, as"
             " `on_step` gets it"
         )
-    if initial.checksum != search.checksum(problem.points):
-        raise ValueError(
-            "initial belongs to other data: pass a state of the same points, labels, weights and"
-            " mask"
-        )
+    checksums.require_same(
+        initial.checksum,
+        search.checksum_of(problem.points),
+        parts=("points, labels, weights or mask",),
+        what="search",
+    )
     if problem.all_optima and not initial.keeps_ties:
         raise ValueError(
             "initial is of a search with tie_break=None, and tie_break is 'margin': pass None, as"
