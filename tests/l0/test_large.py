@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -491,6 +493,31 @@ def test_fit_large_of_many_rows_begins_with_a_part_of_them(monkeypatch) -> None:
     assert again >= float(certificate.lower_bound) - 1e-6
     assert certificate.lower_bound <= certificate.upper_bound
     assert int(fitted.status) == Status.OPTIMAL
+
+
+@pytest.mark.parametrize("module", [relax, votes])
+def test_fit_large_does_not_wait_for_compilation_after_the_time_limit(module, monkeypatch) -> None:
+    """It took 6.8 s at a limit of 0.2 s."""
+    goes_on, begun, ended = threading.Event(), [], []
+
+    def compile_for_long(*_) -> None:
+        begun.append(module)
+        goes_on.wait(60)
+        ended.append(module)
+
+    monkeypatch.setattr(module, "warm_up", compile_for_long)
+    features, labels, weights = random_table(0, num_rows=300, num_bits=6)
+    data, learner = make(features, labels, weights), jboost.learners.monomials(2, kappa=0.1)
+    fit.fit_large(data, learner, margin=0.1, max_rounds=0)  # compiles what comes first
+    begin = time.monotonic()
+    limited = fit.fit_large(data, learner, margin=0.1, tolerance=0.0, time_limit=2.0)
+    assert time.monotonic() - begin < 50
+    assert begun
+    assert not ended
+    assert int(limited.status) == Status.TIME_LIMIT
+    certificate = limited.certificate
+    assert certificate.integer_lower_bound <= certificate.integer_upper_bound < np.inf
+    goes_on.set()
 
 
 class Ticks:

@@ -103,7 +103,8 @@ def fit_large(
       search: the method of the final vote, as for `fit`: `SearchConfig()`, of which only
         `max_hypotheses` is used, or `RelaxedConfig()`.
       time_limit: seconds from the call, including compilation; None for no limit. A step in
-        progress is completed.
+        progress is completed. A compilation in progress is not waited for, but it cannot be
+        interrupted: it goes on in a thread, and a Python that exits waits for its end.
       on_step: called with (None, `Info`) after each rule of the first vote, and with (state,
         `Info`) after each round. If it returns False, the fit ends with TIME_LIMIT.
       initial: a `jboost.l0.LargeState` from which to continue, as passed to `on_step` of a fit with
@@ -138,13 +139,17 @@ def fit_large(
     run = Run(table, config, tolerance, max_rounds, max_cuts, clock, on_step)
     if initial is not None:
         restore(run, validate(initial, run.problem), run.tables())
-    # independent programs are compiled in parallel
-    with futures.ThreadPoolExecutor(2) as threads:
+    # Independent programs are compiled in parallel. A compilation cannot be interrupted: after a
+    # time limit it goes on in its thread, for which the interpreter waits when it exits.
+    threads = futures.ThreadPoolExecutor(2)
+    try:
         run.begin_compiling(threads, max_columns)
         if initial is None:
             run.find_first_vote()
         status = run.close_gap(max_columns)
-    run.finish()
+        run.finish()
+    finally:
+        threads.shutdown(wait=time_limit is None, cancel_futures=True)
     return _conclude(run, learner, rows, len(np.asarray(dataset.labels)), status)
 
 

@@ -161,10 +161,17 @@ class Run:
                 _with_floats, is_double, votes.warm_up, len(self.table.labels), self.max_rules
             )
 
-    def _compiled(self, name: str) -> None:
-        """Waits for a program that is being compiled."""
-        if name in self.compiling:
-            self.compiling.pop(name).result()
+    def _is_compiled(self, name: str) -> bool:
+        """Waits for a program that is being compiled, until the time limit. Returns whether it is
+        there.
+        """
+        if name not in self.compiling:
+            return True
+        left = None if self.clock.limit == np.inf else max(self.clock.left, 0.0)
+        if futures.wait([self.compiling[name]], timeout=left).not_done:
+            return False
+        self.compiling.pop(name).result()
+        return True
 
     def _num_cuts(self, num_rows: int) -> int:
         return self.max_cuts or (_CUTS if num_rows <= _MANY_ROWS else _CUTS_OF_MANY_ROWS)
@@ -293,7 +300,8 @@ class Run:
         num_rows = len(relaxation.table.labels)
         is_whole = num_rows == len(self.table.labels)
         capacity = self._num_cuts(num_rows)
-        self._compiled("master")
+        if not self._is_compiled("master"):
+            return Status.TIME_LIMIT
         per_sign = min(_MOST_ENTERING, max(4, len(relaxation.pool.is_used) // _SHARE_ENTERING))
         tolerance = self.tolerance if is_whole else max(self.tolerance, _ENOUGH_OF_A_PART)
         # the time of a round is taken to be proportional to the number of rows
@@ -360,7 +368,8 @@ class Run:
         the relaxation and the first rules give.
         """
         since = self.clock.elapsed
-        self._compiled("votes")
+        if not self._is_compiled("votes"):
+            return
         problem = self._problem(relaxation)
         held = relaxation.pool
         starts = [votes.start_from(problem, self.vote)]
