@@ -57,8 +57,8 @@ def left() -> float | None:
 
 
 def is_over() -> bool:
-    """Whether loops must end: Ctrl-C was pressed, or of the time limit no more is left than what
-    follows the loops needs.
+    """Whether loops must end: Ctrl-C was pressed, or only the time reserved for the work after the
+    loops is left.
     """
     rest = left()
     return _limit.is_interrupted or (rest is not None and rest <= 0)

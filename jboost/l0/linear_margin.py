@@ -26,8 +26,7 @@ from jboost.base import batching, brackets, check, derivatives, loops, meshes, n
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
-from jboost.l0.branch_and_cut import row_cuts
-from jboost.l0.relaxation import certify
+from jboost.l0.relaxation import certify, cut_rows
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation.instance import make_instance, numbers_of, unordered
 from jboost.l0.types import Cuts, Instance, Primal
@@ -287,7 +286,7 @@ def _make_program(instance: Instance, penalty: Array, cuts: Cuts) -> LinearProgr
     """The program over (lambda, mu - lambda, xi, rho), minimised."""
     num_examples, num_columns = instance.margins.shape
     dtype = instance.margins.dtype
-    (served, ends), is_cut = row_cuts.from_pairs(instance, cuts), pair_cuts.is_used(instance, cuts)
+    (served, ends), is_cut = cut_rows.from_pairs(instance, cuts), pair_cuts.is_used(instance, cuts)
     of_examples = [
         instance.margins,
         jnp.zeros_like(instance.margins),
@@ -356,7 +355,7 @@ def _proven(instance: Instance, penalty: Array, cuts: Cuts, w: Array, v: Array) 
     mu_u, xi_i and rho is at the better end of [0, 1], and lambda is on one hypothesis.
     """
     num_examples = w.shape[0]
-    served, ends = (part.T * v[None, :] for part in row_cuts.from_pairs(instance, cuts))
+    served, ends = (part.T * v[None, :] for part in cut_rows.from_pairs(instance, cuts))
 
     def down(prices: Array, taken: Array) -> Array:
         """beta prices - sum of taken [k, q]."""

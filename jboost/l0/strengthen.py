@@ -21,8 +21,8 @@ from jboost.base import brackets, check, derivatives, loops, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, PyTree
 from jboost.l0 import relaxation
-from jboost.l0.branch_and_cut import row_cuts
 from jboost.l0.branch_and_cut import triples as triples_of
+from jboost.l0.relaxation import cut_rows
 from jboost.l0.relaxation.instance import make_instance
 from jboost.l0.types import Cuts, Instance, RelaxationConfig
 from jboost.lp import LinearProgram, make_program, solve
@@ -195,7 +195,7 @@ def strengthen_pool(
     )
     is_pair = jnp.all(pairs >= 0, axis=1)
     ends = jnp.where(is_pair[:, None], position_of[pairs], len(position_of))
-    rows = jnp.concatenate(row_cuts.from_pairs(instance, Cuts(ends[:, 0], ends[:, 1])), axis=1)
+    rows = jnp.concatenate(cut_rows.from_pairs(instance, Cuts(ends[:, 0], ends[:, 1])), axis=1)
     capacity = config.num_rounds * config.cuts_per_round
     nothing = (
         jnp.zeros_like(instance.weights),

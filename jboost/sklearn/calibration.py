@@ -153,8 +153,8 @@ def fit_votes(
     """The calibration of each of V votes for K classes: V = K, or one vote for the second of two.
 
     Args:
-      scores: [k, V] of rows that the votes were not trained on, but where a class has fewer than
-        two rows.
+      scores: [k, V] of rows that the votes were not trained on; if a class has fewer than two rows,
+        of the rows they were trained on.
       is_covered: [k, V] bool, whether anything votes on the row.
       codes: [k] the index of the class.
       weights: [k] positive.

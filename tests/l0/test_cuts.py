@@ -14,6 +14,7 @@ import pytest
 from jboost.l0.branch_and_cut import branching, cutting, node_program, row_cuts
 from jboost.l0.branch_and_cut.domains import Simplex
 from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES
+from jboost.l0.relaxation import cut_rows
 from jboost.l0.relaxation.instance import make_instance
 from jboost.l0.votes import local_search
 from oracles import l0 as oracle
@@ -156,7 +157,7 @@ def test_cuts_hold_of_all_points():
             lower,
             violations,
             1 - of_margins.reached(selected, slacks),
-            row_cuts.from_pairs(instance, pairs),
+            cut_rows.from_pairs(instance, pairs),
             missing,
         )
 

@@ -15,7 +15,8 @@ from jboost.base import loops
 from jboost.base.types import Array
 from jboost.l0.branch_and_cut import branching, node_program, row_cuts, triples
 from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES, CutSet, Decisions, Pool, Proof
-from jboost.l0.branch_and_cut.row_cuts import Rows
+from jboost.l0.relaxation import cut_rows
+from jboost.l0.relaxation.cut_rows import Rows
 from jboost.l0.votes import local_search
 from jboost.lp.simplex import boxes as boxed_simplex
 from jboost.lp.simplex.boxes import Solution, Table
@@ -178,7 +179,7 @@ def _separate(
     )
     worst, chosen = lax.top_k(violations, min(_NUM_MARGINS, violations.shape[0]))
     of_pairs, of_margins = (
-        row_cuts.from_pairs(instance, pairs),
+        cut_rows.from_pairs(instance, pairs),
         row_cuts.from_margins(instance, slack, weights[chosen], levels[chosen]),
     )
     found = [of_pairs, of_margins]

@@ -18,7 +18,7 @@ from jboost.base import brackets
 from jboost.base.numerics import spread, sum_down, times
 from jboost.base.types import Array
 from jboost.l0.branch_and_cut.domains import Simplex
-from jboost.l0.branch_and_cut.row_cuts import Rows
+from jboost.l0.relaxation.cut_rows import Rows
 from jboost.l0.types import Instance
 from jboost.lp.simplex.boxes import Solution
 

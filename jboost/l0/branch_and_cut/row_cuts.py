@@ -20,8 +20,6 @@ and level 0. Coefficients are rounded up, so that the cuts are valid as stored.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -30,29 +28,12 @@ from jboost.base import brackets
 from jboost.base.numerics import times
 from jboost.base.types import Array
 from jboost.l0.relaxation import cuts as pair_cuts
+from jboost.l0.relaxation.cut_rows import Rows
 from jboost.l0.types import Cuts, Instance
 
 _LEAST_WEIGHT = 1e-5  # a row with a smaller share of the sum of the weights is left out
 _LEAST_RISE = 1e-3  # least difference b - s, relative to rho, as coefficients are divided by it
 _ROUNDING = 16  # rounding units by which coefficients are raised
-
-
-class Rows(NamedTuple):
-    """Cuts sum selected mu + sum slacks xi >= 1."""
-
-    selected: Array  # [K, U]
-    slacks: Array  # [K, m]
-
-    def reached(self, selected: Array, slacks: Array) -> Array:
-        """The left-hand sides [K] at mu [U] and xi [m]."""
-        return times(self.selected, selected) + times(self.slacks, slacks)
-
-
-def from_pairs(instance: Instance, cuts: Cuts) -> Rows:
-    """Pair cuts [K] as rows, 0 for empty slots."""
-    indices = jnp.arange(instance.hits.shape[0])
-    slacks = sum((end[:, None] == indices[None, :]).astype(instance.hits.dtype) for end in cuts)
-    return Rows(pair_cuts.rows(instance, cuts), slacks)
 
 
 def usable(row_weights: Array) -> Array:

@@ -24,8 +24,7 @@ from jboost.base import check, loops
 from jboost.base.numerics import spread
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.l0.branch_and_cut import row_cuts
-from jboost.l0.relaxation import certify
+from jboost.l0.relaxation import certify, cut_rows
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import Cuts, Instance, Primal
 from jboost.lp.simplex import boxes as boxed_simplex
@@ -143,7 +142,7 @@ def _first_cuts(instance: Instance, known: Cuts, importance: Array, capacity: in
 
 def _cut_rows(instance: Instance, cuts: Cuts) -> Array:
     """Cuts [K] as rows over (lambda, d, xi), 0 for empty slots."""
-    served, ends = row_cuts.from_pairs(instance, cuts)
+    served, ends = cut_rows.from_pairs(instance, cuts)
     return jnp.concatenate([served, served, ends], axis=1)
 
 
