@@ -230,8 +230,9 @@ def restore(
     Args:
       folder: the folder that a `Checkpointer` wrote to.
       like: a state of the same fit, as its `init` returns it, for the structure, dtypes and
-        shardings, to which the checksums of the data set come; or the type of the state, such as `jboost.pair.BranchAndBoundState`, if its
-        shapes change from step to step.
+        shardings; or the type of the state, such as `jboost.pair.BranchAndBoundState`, if its
+        shapes change from step to step. Fields that are None in `like`, such as `checksums`, are
+        those of the state that was saved.
       data: the data of this run. Its digest must equal that of the run that wrote the checkpoint.
       options: the options that were passed to `Checkpointer`.
 

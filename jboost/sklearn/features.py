@@ -20,8 +20,8 @@ from jboost.sklearn.tables import Rows
 # Sizes double where a fit takes less time than its compilation.
 _LEAST_ROWS, _ROWS_DOUBLE_TO = 512, 4096
 _LEAST_COLUMNS, _COLUMNS_DOUBLE_TO = 32, 64
-# Ten numeric columns cut into ten intervals each make 90 bits; smaller tables are padded to the same
-# 128 columns, so that they share programs.
+# Ten numeric columns cut into ten intervals each make 90 bits; smaller tables are padded to the
+# same 128 columns, so that they share programs.
 _LEAST_BITS, _BITS_DOUBLE_TO = 128, 256
 
 
