@@ -73,16 +73,8 @@ def _listed(names: list[str]) -> str:
 def _sum_of(array: Any) -> int:
     """The sum of the hashes of all rows of an array, below 2^64."""
     if not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated:
-        return _sum_of_rows(np.asarray(_plain(array)), 0)
+        return _sum_of_rows(np.asarray(array), 0)
     return _sum_over_processes(array)
-
-
-def _plain(array: Any) -> Any:
-    """The array; of a random key, its data."""
-    is_key = isinstance(array, jax.Array) and jax.dtypes.issubdtype(
-        array.dtype, jax.dtypes.prng_key
-    )
-    return jax.random.key_data(array) if is_key else array
 
 
 def _sum_over_processes(array: jax.Array) -> int:

@@ -66,6 +66,7 @@ def test_a_state_of_other_data_is_refused(name):
             np.testing.assert_array_equal(one, same)
 
 
+@pytest.mark.slow
 def test_steps_keep_the_checksums_and_states_without_are_accepted():
     fit, learner, options = FITS["adaboost"]
     data = _data()

@@ -495,6 +495,7 @@ def test_fit_large_of_many_rows_begins_with_a_part_of_them(monkeypatch) -> None:
     assert int(fitted.status) == Status.OPTIMAL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [relax, votes])
 def test_fit_large_does_not_wait_for_compilation_after_the_time_limit(module, monkeypatch) -> None:
     """It took 6.8 s at a limit of 0.2 s."""
