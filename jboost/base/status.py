@@ -62,8 +62,9 @@ _EXPLANATIONS = {
         (
             "the result is optimal within rounding and the tolerance; the bounds returned are"
             " valid, and further apart only where rounding leaves less proven. With a learner"
-            " that cannot bound its edges, and where only those seen were asked for, it is optimal over the"
-            " hypotheses that were proposed; `upper_bound` holds over all, and may be infinite"
+            " that cannot bound its edges, or if only the hypotheses seen were asked for, it is"
+            " optimal over those that were proposed; `upper_bound` holds over all, and may be"
+            " infinite"
         ),
         "nothing to do",
     ),
