@@ -111,7 +111,7 @@ def _splits_in_plane(points, normals):
 
 
 def gap_squared(points, upper, lower):
-    """Squared distance between the hulls of two separable sets; inf if one is empty.
+    """Squared distance between the hulls of two sets; inf if one is empty, 0 if they meet.
 
     Any normal gives a lower bound. The right one is a difference of two points, the part of one
     that is perpendicular to an edge, or the cross product of two edges.
@@ -130,6 +130,8 @@ def gap_squared(points, upper, lower):
     heights = normals @ points.T
     gaps = heights[:, upper].min(axis=1) - heights[:, lower].max(axis=1)
     normals, gaps = normals[gaps > 0], gaps[gaps > 0]
+    if len(gaps) == 0:
+        return 0
     ratios = gaps.astype(float) / np.sqrt((normals.astype(float) ** 2).sum(axis=1))
     near = np.flatnonzero(ratios >= ratios.max() * (1 - 1e-12))
     return max(Fraction(int(gaps[k]) ** 2, sum(int(x) ** 2 for x in normals[k])) for k in near)

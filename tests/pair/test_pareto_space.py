@@ -71,6 +71,57 @@ def test_slabs_without_a_width_leave_nothing_undecided_off_a_grid(x64):
     np.testing.assert_allclose(front.margins, flat.margins, rtol=1e-6)
 
 
+def thin_sets(seed, count, exponents):
+    """Randomly rotated thin triangles of one class with one or two other points. Of the triangle
+    two edges are nearly parallel.
+    """
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        height = 2.0 ** -rng.choice(exponents)
+        triangle = [[-1, 0, 0], [1, 0, 0], [rng.uniform(-0.9, 0.9), height, 0]]
+        others = rng.uniform(-1, 1, (rng.integers(1, 3), 3))
+        others[0, 2] = 0.7
+        points = np.concatenate([triangle, others]) @ np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        labels = np.concatenate([[-1, -1, -1, 1], rng.choice([-1, 1], len(points) - 4)])
+        yield points + rng.normal(size=3), labels
+
+
+def judge(points, labels):
+    """The status of the front, which is that of brute force or is in doubt."""
+    front = jboost.pair.pareto_front(points, labels, max_points=40)
+    if int(front.status) == Status.PRECISION_LIMIT:
+        return Status.PRECISION_LIMIT
+    losses, squared = pareto_front_space(points, labels, np.ones(len(labels)))
+    case = f"points = {points.tolist()}, labels = {labels.tolist()}"
+    assert int(front.status) == Status.OPTIMAL, case
+    assert front.losses[: int(front.count)].tolist() == losses, case
+    np.testing.assert_allclose(
+        np.asarray(front.margins[: int(front.count)]) ** 2,
+        [float(s) for s in squared],
+        rtol=1e-5,
+        err_msg=case,
+    )
+    return Status.OPTIMAL
+
+
+def test_a_wide_slab_under_a_thin_triangle_is_on_the_front(x64):
+    points = [
+        [0.05511472533240064, -0.9724145825258506, -0.5771253382504474],
+        [-0.6729973881392788, 0.34661393448291133, 0.7381755860757963],
+        [-0.3089951458723299, -0.31290133145735183, 0.08049634408798058],
+        [-0.5372476386587324, -0.8059824816661081, 0.5246492239289148],
+    ]
+    assert judge(np.array(points), np.array([-1, -1, -1, 1])) == Status.OPTIMAL
+
+
+@pytest.mark.slow
+def test_fronts_of_thin_triangles_are_those_of_brute_force_or_in_doubt(x64):
+    found = [judge(*case) for case in thin_sets(0, 24, range(10, 25))]
+    assert found.count(Status.OPTIMAL) > 18
+    for case in thin_sets(1, 8, range(25, 60)):
+        judge(*case)
+
+
 @pytest.mark.slow
 def test_pareto_front_of_many_degenerate_sets_in_space():
     for case in zip(*random_space_sets(10, 12, 7, extent=6), strict=True):

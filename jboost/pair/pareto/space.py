@@ -5,9 +5,12 @@ The widest slab between two sets in space is carried by at most four points: two
 classes; a point and an edge; two edges; or a point and a triangle. So all such slabs are written
 down, and every slab pays for the points that it does not keep. There are O(n^4) of them, and the
 work is O(n^5). The margins on the front are then computed in fractions
-(`jboost.pair.space.bisectors`). Slabs too narrow for floats are not on the front. If one of
-them might lose less than the front, fractions decide whether it has a width, and if so the status
-is PRECISION_LIMIT.
+(`jboost.pair.space.bisectors`).
+
+The normal of a slab whose carriers are close to a line is rounded much. Such a slab is charged only
+for the points that it loses for certain. If it, or a slab too narrow for floats, might be missing
+on the front, its width and its loss are computed in integers, and if it is missing the status is
+PRECISION_LIMIT.
 """
 
 from __future__ import annotations
@@ -32,9 +35,13 @@ from jboost.pair.types import ParetoFront
 # margins whose relative difference is less than the second number count as equal.
 _ON_BORDER, _EQUAL = 2.0**-40, 2.0**-36
 _SAME_WIDTH = 2.0**-20  # the relative error that the width of a slab in floats may have
+# The rounding of a normal moves no height of a point over another one by more than this many units
+# in the last place of the products that it is made of, by half the largest range. This is five
+# times what the sums of the rounding errors bound, and so it holds for normals of rounding alone.
+_ROUNDING = 128
 # On grids of so many steps, products of coordinates are not rounded.
 _GRID = 2.0**11
-_MOST_NARROW = 5000  # narrow slabs that fractions decide
+_MOST_NARROW = 5000  # slabs in doubt that integers decide
 _ROWS = 16  # data sets are padded to a multiple of this many rows, which share programs
 _HEIGHTS_AT_ONCE = 1 << 22  # of points over slabs
 # The numbers of positive and negative points that carry a slab.
@@ -51,7 +58,10 @@ class _Slabs(NamedTuple):
 class _Paid(NamedTuple):
     losses: Array  # [c] int64; the largest integer for slabs without a width
     margins: Array  # [c], in the unit of the points
-    narrow: Array  # [c] int64, a lower bound of the loss of slabs that may be too narrow, as losses
+    # [c] int64, a lower bound of the loss of slabs that are narrow or whose normals are rounded
+    # much; the largest integer for others
+    narrow: Array
+    most_margins: Array  # [c] upper bounds of the margins
     kept: Array  # [c, n] bool
     normals: Array  # [c, 3] to the positive side
 
@@ -65,9 +75,10 @@ class _Candidates(NamedTuple):
 
 
 class _Narrow(NamedTuple):
-    """Slabs without a margin in floats that may lose less than those with one."""
+    """Slabs in doubt: narrow ones, and those whose normals are rounded much."""
 
     losses: np.ndarray  # [k] int64, lower bounds
+    margins: np.ndarray  # [k], upper bounds
     slabs: _Slabs
 
 
@@ -149,41 +160,68 @@ def _front(encoding: Encoding) -> tuple[list[_Row], bool]:
         widest = bisector.squared_gap
         rows.append(_Row(int(found.losses[index]), kept, bisector, 0))
     rows.append(last)
-    return rows, proven and not _may_lose_less(points, narrow, rows[0].loss)
+    return rows, proven and not _is_one_missing(points, encoding, narrow, rows)
 
 
-def _may_lose_less(points: np.ndarray, narrow: _Narrow, loss: int) -> bool:
-    """Whether a narrow slab that has a width may lose less than `loss`."""
-    slabs = _Slabs(*(part[narrow.losses < loss] for part in narrow.slabs))
-    if len(slabs.positive) > _MOST_NARROW:
+def _is_one_missing(
+    points: np.ndarray, encoding: Encoding, narrow: _Narrow, rows: list[_Row]
+) -> bool:
+    """Whether a slab in doubt has a width and is missing on the front, in integers."""
+    if len(narrow.losses) > _MOST_NARROW:
         return True
-    return any(_has_width(points[one], points[other]) for one, other in zip(*slabs, strict=True))
+    one, other = (np.flatnonzero(side) for side in (encoding.positive, encoding.live))
+    other = np.setdiff1d(other, one)
+    whole, unit = _whole_numbers(points)
+    for loss, positive, negative in zip(narrow.losses.tolist(), *narrow.slabs, strict=True):
+        upper, lower = whole[positive], whole[negative]
+        normal = _normal(upper, lower)
+        width = normal @ (upper[0] - lower[0])
+        if width == 0:
+            continue
+        squared = Fraction(width**2, normal @ normal) * unit**2
+        if _is_covered(rows, loss, squared):
+            continue
+        normal = normal if width > 0 else -normal
+        lost = [
+            one[(whole[one] - upper[0]) @ normal < 0],
+            other[(whole[other] - lower[0]) @ normal > 0],
+        ]
+        loss = sum(int(encoding.integers[part].sum()) for part in lost)
+        if not _is_covered(rows, loss, squared):
+            return True
+    return False
 
 
-def _has_width(upper: np.ndarray, lower: np.ndarray) -> bool:
-    """Whether the slab that points [3, 3] of each class carry has a width, in fractions."""
-    one, other = (
-        [[Fraction(float(x)) for x in point] for point in side] for side in (upper, lower)
-    )
-    across = _minus(one[0], other[0])
-    edges = [_minus(side[i + 1], side[i]) for side in (one, other) for i in (0, 1)]
-    edges = [edge for edge in edges if any(edge)]
+def _is_covered(rows: list[_Row], loss: int, squared_gap: Fraction) -> bool:
+    """Whether a point of the front loses no more than a slab and is no less wide."""
+    for row in rows:
+        if row.loss > loss:
+            return False
+        error = Fraction(_SAME_WIDTH if row.loss == loss else 2 * _EQUAL)
+        if row.bisector is None or row.bisector.squared_gap >= squared_gap * (1 - error):
+            return True
+    return False
+
+
+def _whole_numbers(points: np.ndarray) -> tuple[np.ndarray, Fraction]:
+    """Points [n, 3] as integers of Python, and their unit, a power of two."""
+    exact = [[Fraction(float(x)) for x in point] for point in points]
+    unit = max((x.denominator for point in exact for x in point), default=1)
+    whole = np.array([[int(x * unit) for x in point] for point in exact], object)
+    return whole.reshape(points.shape), Fraction(1, unit)
+
+
+def _normal(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
+    """The normal [3] of the slab that points [3, 3] of each class carry, all of them integers."""
+    across = upper[0] - lower[0]
+    edges = [side[i + 1] - side[i] for side in (upper, lower) for i in (0, 1)]
+    edges = [edge for edge in edges if edge.any()]
     if not edges:
-        return any(across)
+        return across
+    first = edges[0]
     if len(edges) == 1:
-        return any(_cross(edges[0], across))
-    return sum(a * b for a, b in zip(_cross(edges[0], edges[1]), across, strict=True)) != 0
-
-
-def _minus(one: list[Fraction], other: list[Fraction]) -> list[Fraction]:
-    return [a - b for a, b in zip(one, other, strict=True)]
-
-
-def _cross(one: list[Fraction], other: list[Fraction]) -> list[Fraction]:
-    return [
-        one[(i + 1) % 3] * other[(i + 2) % 3] - one[(i + 2) % 3] * other[(i + 1) % 3]
-        for i in range(3)
-    ]
+        return (first @ first) * across - (first @ across) * first
+    return np.cross(first, edges[1])
 
 
 def _candidates(
@@ -195,9 +233,9 @@ def _candidates(
     constant_loss: int,
 ) -> tuple[_Candidates, _Narrow]:
     """The slabs of the front, which lose less than a constant, and those that may be missing."""
-    none = np.zeros((0, 3), np.int32)
-    best = _Candidates(np.zeros(0, np.int64), np.zeros(0), _Slabs(none, none))
-    narrow = _Narrow(np.zeros(0, np.int64), _Slabs(none, none))
+    none = _Slabs(*[np.zeros((0, 3), np.int32)] * 2)
+    best = _Candidates(np.zeros(0, np.int64), np.zeros(0), none)
+    narrow = _Narrow(np.zeros(0, np.int64), np.zeros(0), none)
     at_once = max(256, _HEIGHTS_AT_ONCE // len(points))
     for num_positive, num_negative in _CARRIERS:
         one, other = _subsets(sides[0], num_positive), _subsets(sides[1], num_negative)
@@ -206,27 +244,29 @@ def _candidates(
             slabs = _Slabs(one[place // len(other)], other[place % len(other)])
             missing = at_once - len(place)
             padded = _Slabs(*(np.pad(part, ((0, missing), (0, 0)), mode="edge") for part in slabs))
-            losses, margins, of_narrow = (
+            losses, margins, of_narrow, most_margins = (
                 np.asarray(part)[: len(place)]
                 for part in _pay_only(points, positive, live, integers, padded)
             )
-            least = min(constant_loss, *best.losses[:1].tolist(), losses.min())
-            narrow = _collect(narrow, _Narrow(of_narrow, slabs), least)
             kept = losses < constant_loss
             best = _merge(
                 best,
                 _Candidates(losses[kept], margins[kept], _Slabs(*(part[kept] for part in slabs))),
             )
+            kept = of_narrow < constant_loss
+            found = of_narrow[kept], most_margins[kept], _Slabs(*(part[kept] for part in slabs))
+            narrow = _collect(narrow, _Narrow(*found), best)
     return best, narrow
 
 
-def _collect(one: _Narrow, other: _Narrow, least: int) -> _Narrow:
-    """The narrow slabs of both that may lose less than `least`, as many as are of use."""
-    losses = np.concatenate([one.losses, other.losses])
-    kept = np.flatnonzero(losses < least)
-    kept = kept[np.argsort(losses[kept], kind="stable")][: _MOST_NARROW + 1]
-    slabs = (np.concatenate(pair)[kept] for pair in zip(one.slabs, other.slabs, strict=True))
-    return _Narrow(losses[kept], _Slabs(*slabs))
+def _collect(one: _Narrow, other: _Narrow, best: _Candidates) -> _Narrow:
+    """The slabs in doubt of both that `best` does not dominate, as many as are of use."""
+    losses, margins = (np.concatenate([a, b]) for a, b in zip(one[:2], other[:2], strict=True))
+    slabs = [np.concatenate([a, b]) for a, b in zip(one.slabs, other.slabs, strict=True)]
+    widest = np.concatenate([[0.0], best.margins])
+    widest = widest[np.searchsorted(best.losses, losses, side="right")]
+    kept = np.flatnonzero(margins > widest)[: _MOST_NARROW + 1]
+    return _Narrow(losses[kept], margins[kept], _Slabs(*(part[kept] for part in slabs)))
 
 
 def _subsets(members: np.ndarray, size: int) -> np.ndarray:
@@ -249,9 +289,9 @@ def _merge(one: _Candidates, other: _Candidates) -> _Candidates:
 @devices.host_jit
 def _pay_only(
     points: Array, positive: Array, live: Array, integers: Array, slabs: _Slabs
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array]:
     paid = _pay_for(points, positive, live, integers, slabs)
-    return paid.losses, paid.margins, paid.narrow
+    return paid.losses, paid.margins, paid.narrow, paid.most_margins
 
 
 @devices.host_jit
@@ -262,7 +302,38 @@ def _pay(points: Array, positive: Array, live: Array, integers: Array, slabs: _S
 def _pay_for(points: Array, positive: Array, live: Array, integers: Array, slabs: _Slabs) -> _Paid:
     """What slabs keep and lose."""
     upper, lower = points[slabs.positive], points[slabs.negative]  # [c, 3, 3]
-    across = upper[:, 0] - lower[:, 0]
+    across, origin = upper[:, 0] - lower[:, 0], lower[:, 0]
+    normals, products = _normals(upper, lower, across)
+    reach, is_on_grid = _reach(points, live), _is_on_grid(points, live)
+    has_width = (_dot(normals, across) > 0) | ~is_on_grid
+    length = jnp.sqrt(_dot(normals, normals))
+    normals = normals / jnp.where(length > 0, length, 1.0)[:, None]
+    rounding = _ROUNDING * float(jnp.finfo(points.dtype).eps) * reach
+    is_rounded = (products > 0) & ~is_on_grid
+    error = jnp.where(is_rounded, rounding * products / length, 0.0)
+    heights = sum(normals[:, i, None] * (points[None, :, i] - origin[:, i, None]) for i in range(3))
+    gap = _dot(normals, across)
+    near = jnp.maximum(_ON_BORDER * reach, error)[:, None]
+    kept = live[None] & jnp.where(positive[None], heights >= gap[:, None] - near, heights <= near)
+    total = jnp.sum(integers)
+    losses = total - jnp.sum(jnp.where(kept, integers[None], 0), axis=1)
+    is_slab = gap > 2 * near[:, 0]
+    is_in_doubt = ((length > 0) | (error > 0)) & (~is_slab | (error > _EQUAL / 2 * gap)) & has_width
+    most = jnp.iinfo(losses.dtype).max
+    return _Paid(
+        jnp.where(is_slab, losses, most),
+        gap / 2,
+        jnp.where(is_in_doubt, losses, most),
+        gap / 2 + error,
+        kept,
+        normals,
+    )
+
+
+def _normals(upper: Array, lower: Array, across: Array) -> tuple[Array, Array]:
+    """Normals [c, 3] of slabs to the positive side, of any length, and how large the products are
+    [c] whose differences they are; 0 for normals that are not rounded.
+    """
     edges = jnp.stack(
         [
             upper[:, 1] - upper[:, 0],
@@ -278,8 +349,8 @@ def _pay_for(points: Array, positive: Array, live: Array, integers: Array, slabs
     first, second = (
         jnp.take_along_axis(edges, order[:, k : k + 1, None], axis=1)[:, 0] for k in (0, 1)
     )
-    count = jnp.sum(is_edge, axis=1, dtype=jnp.int32)[:, None]
-    squared, along = _dot(first, first)[:, None], _dot(first, across)[:, None]
+    count = jnp.sum(is_edge, axis=1, dtype=jnp.int32)
+    squared, along = _dot(first, first), _dot(first, across)
     cross = jnp.stack(
         [
             first[:, (i + 1) % 3] * second[:, (i + 2) % 3]
@@ -289,29 +360,12 @@ def _pay_for(points: Array, positive: Array, live: Array, integers: Array, slabs
         axis=1,
     )
     turned = jnp.where(_dot(cross, across)[:, None] < 0, -cross, cross)
-    normals = jnp.where(
-        count == 0, across, jnp.where(count == 1, squared * across - along * first, turned)
-    )
-    has_width = (_dot(normals, across) > 0) | ~_is_on_grid(points, live)
-    length = jnp.sqrt(_dot(normals, normals))
-    normals = normals / jnp.where(length > 0, length, 1.0)[:, None]
-    origin = lower[:, 0]
-    heights = sum(normals[:, i, None] * (points[None, :, i] - origin[:, i, None]) for i in range(3))
-    gap = _dot(normals, across)
-    near = _ON_BORDER * _reach(points, live)
-    kept = live[None] & jnp.where(positive[None], heights >= gap[:, None] - near, heights <= near)
-    total = jnp.sum(integers)
-    losses = total - jnp.sum(jnp.where(kept, integers[None], 0), axis=1)
-    is_slab = (gap > 2 * near) & (length > 0)
-    most = jnp.iinfo(losses.dtype).max
-    is_narrow = (gap <= 2 * near) & (length > 0) & has_width
-    return _Paid(
-        jnp.where(is_slab, losses, most),
-        gap / 2,
-        jnp.where(is_narrow, losses, most),
-        kept,
-        normals,
-    )
+    rejected = squared[:, None] * across - along[:, None] * first
+    kind = count[:, None]
+    normals = jnp.where(kind == 0, across, jnp.where(kind == 1, rejected, turned))
+    # a rejection has about twice the rounding errors of a cross product
+    other = jnp.where(count == 1, 4 * squared * _dot(across, across), _dot(second, second))
+    return normals, jnp.sqrt(squared * other)
 
 
 def _reach(points: Array, live: Array) -> Array:
