@@ -2055,7 +2055,7 @@ def _compare_angles(left: np.ndarray, right: np.ndarray) -> int:
 class _Method(NamedTuple):
     """How the result of a method is recognised and checked."""
 
-    fields: tuple[str, ...]  # each of which tells its results from those of methods below
+    fields: tuple[str, ...]  # which together tell its results from those of methods below
     check: Callable[..., Verification]
     data: tuple[str, ...]  # the names of the positional data
 
@@ -2063,8 +2063,8 @@ class _Method(NamedTuple):
 _METHODS = (
     _Method(("primal", "dual"), verify_lp, ("problem",)),
     _Method(("pair_weights", "slacks"), verify_relaxation, ("outputs", "labels", "costs")),
-    _Method(("anchor", "normal"), verify_pair, ("points", "labels")),
-    _Method(("misclassified",), verify_combination, ("scores", "labels")),
+    _Method(("normal", "anchor", "offset", "misclassified"), verify_pair, ("points", "labels")),
+    _Method(("coefficients", "misclassified"), verify_combination, ("scores", "labels")),
     _Method(("kinds", "errors"), verify_leave_one_out, ("points", "labels")),
     _Method(("literals",), verify_monomial, ("features", "labels", "example_weights")),
     _Method(("ensemble",), verify_ensemble, ("features", "labels")),
@@ -2121,7 +2121,7 @@ def verify(result: Any, *data: Any, **options: Any) -> Verification:
 def _method_of(result: Any) -> _Method | None:
     if hasattr(result, "ensemble") and _flaw_of_ensemble(result):
         return None
-    return next((m for m in _METHODS if any(hasattr(result, name) for name in m.fields)), None)
+    return next((m for m in _METHODS if all(hasattr(result, name) for name in m.fields)), None)
 
 
 def _what_is_missing(result: Any, flaw: str = "") -> str:

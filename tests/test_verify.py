@@ -357,6 +357,16 @@ def test_verify_says_that_an_ensemble_has_no_certificate():
 
 
 @pytest.mark.parametrize(
+    "fit",
+    [jboost.pair.least_distance_separator, jboost.pair.least_squared_distance_separator],
+)
+def test_verify_says_that_a_distance_program_has_no_certificate(fit):
+    found = verify.verify(fit(POINTS, LABELS), POINTS, LABELS)
+    assert not found.valid
+    assert "has no certificate that can be checked" in found.reason
+
+
+@pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: verify.verify(line(), POINTS, [0, 1]), "labels has entries other than"),
