@@ -1,5 +1,5 @@
 """Twenty real classifiers combined by exact pairs, against stacking and others: `python -m
-benchmarks.combine [--data DIR]`.
+benchmarks.combine [--data DIR]`. With `--packing`, what a certificate costs instead.
 
 The rows of a data set are split in two halves, the same share of each class. Twenty classifiers of
 scikit-learn are trained on the first; combinations are fitted to their out-of-fold scores there,
@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
 
 import jboost
 from benchmarks import harness, pair_data
+from jboost.combine import bounds
+from jboost.combine import votes as votes_of_combine
 
 FOLDS = 5
 SETS = {
@@ -240,6 +244,43 @@ def mean(splits: Sequence[Mapping[str, Any]], name: str, part: str) -> float:
     return float(np.mean([split[name][part] for split in splits]))
 
 
+def time_packing(size: int, num_columns: int, part: int) -> tuple[int, float, float]:
+    """The pivots, the CPU seconds without compilation, and the bound of the certificate of normal
+    scores. The labels are the sign of the first score plus noise of the same size, the guide votes
+    for that score, and parts have at most `part` examples.
+    """
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(size, num_columns))
+    labels = np.where(scores[:, 0] + rng.normal(size=size) > 0, 1, -1)
+    guide = np.eye(num_columns)[0]
+
+    @jax.jit
+    def pack(scores: jax.Array, labels: jax.Array, guide: jax.Array) -> tuple[jax.Array, jax.Array]:
+        ones, everything = jax.numpy.ones(size), jax.numpy.ones(size, bool)
+        examples = votes_of_combine.gather(scores, labels, ones, everything)
+        packed = bounds.pack(examples, guide, jax.numpy.zeros(()))
+        return packed.num_pivots, bounds.in_weights(packed.bound, examples)
+
+    with mock.patch.object(bounds, "_MOST_IN_PART", part), jax.enable_x64(True):
+        compiled = pack.lower(scores, labels, guide).compile()
+        start = time.process_time()
+        pivots, bound = jax.block_until_ready(compiled(scores, labels, guide))
+        return int(pivots), time.process_time() - start, float(bound)
+
+
+def packing_table(sizes: Sequence[tuple[int, int]], *, whole: bool) -> str:
+    """What certificates cost and prove with parts and, if `whole`, without."""
+    rows = []
+    for size, num_columns in sizes:
+        for part in (bounds._MOST_IN_PART, size) if whole else (bounds._MOST_IN_PART,):
+            pivots, seconds, bound = time_packing(size, num_columns, part)
+            cells = (size, num_columns, part, pivots, f"{seconds:.1f}", f"{bound:g}")
+            rows.append(tuple(str(cell) for cell in cells))
+            print(*rows[-1], file=sys.stderr, flush=True)
+    header = ("n", "d", "examples in a part", "pivots", "CPU seconds", "bound")
+    return harness.markdown_table(header, rows)
+
+
 def combine_table(results: Mapping[str, Any]) -> str:
     """The rows of README: training and test losses, a row for each combination."""
     records = results["records"]
@@ -275,6 +316,12 @@ def combine_table(results: Mapping[str, Any]) -> str:
     return text + "\n\n" + harness.markdown_table(header, rows)
 
 
+def _read_size(text: str) -> tuple[int, int]:
+    """n and d of "NxD"."""
+    size, num_columns = text.split("x")
+    return int(size), int(num_columns)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.combine", description=__doc__.splitlines()[0]
@@ -296,8 +343,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="one set and one split, into benchmarks-out: for trying it out",
     )
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
+    parser.add_argument(
+        "--packing",
+        nargs="+",
+        type=_read_size,
+        metavar="NxD",
+        help="print what the certificate of n examples of d normal scores costs, and nothing else",
+    )
+    parser.add_argument("--only-parts", action="store_true", help="no packing without parts")
     options = parser.parse_args(arguments)
     jax.config.update("jax_enable_compilation_cache", False)
+    if options.packing:
+        print(packing_table(options.packing, whole=not options.only_parts))
+        return 0
     output = options.output or (harness.TRIALS if options.quick else harness.RESULTS)
     names = options.sets or (("CLVHEART",) if options.quick else tuple(SETS))
     results = run(

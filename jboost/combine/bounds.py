@@ -56,8 +56,10 @@ def pack(examples: Examples, coefficients: Array, offset: Array) -> Packing:
 
 
 def _pack_parts(packed: Packing, rows: Rows, live: Array, guide: Array) -> Packing:
-    """Adds subsystems of each part of the live examples. These come first; parts take them in turn,
-    so that all parts are alike.
+    """Adds subsystems of each part of the live examples.
+
+    Live examples come first in the order. With k parts, part p takes the examples p, p + k,
+    p + 2k, ..., so that each part is a sample of all.
     """
     num_live = jnp.sum(live, dtype=jnp.int32)
     num_parts = -(-num_live // _MOST_IN_PART)

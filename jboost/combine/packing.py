@@ -36,7 +36,7 @@ class Packing(NamedTuple):
     left: Array  # [n] int64, the weight of each example that no subsystem has taken
     direction: Array  # [d + 1] of the last program
     # [] bool, whether the direction has right all hard examples and all with weight left, up to
-    # rounding; of `pack_part`, all of its part
+    # rounding
     is_separated: Array
     num_pivots: Array  # [] int32, of all programs
 
@@ -61,10 +61,9 @@ def empty(num_rows: int, weights: Array, capacity: int) -> Packing:
 def pack_conflicts(packing: Packing, groups: Array, positive: Array) -> Packing:
     """Adds pairs of examples of one group and opposite classes, until none is left.
 
-    In each group, the first positive and the first negative example with weight left make a pair.
-    Hence the pairs are the overlaps of intervals: those of the positive examples are as long as
-    their weights and lie end to end, and so do those of the negative ones, from the same start. One
-    sort of the ends gives the pairs of all groups.
+    Lay the positive examples of a group end to end on a line, each as long as its weight, and the
+    negative ones from the same start. Each overlap of a positive and a negative interval is a pair,
+    and its length is the amount. One sort of the ends gives the pairs of all groups.
 
     Args:
       packing: to start from, with a capacity for n more subsystems.
@@ -234,15 +233,14 @@ def pack_part(packing: Packing, rows: Rows, part: Array, guide: Array, max_pivot
     number = lax.iota(jnp.int32, part.shape[0])
     slots = jnp.where(number < found.count, packing.count + number, capacity)
     members = jnp.where(found.members < 0, -1, index[jnp.maximum(found.members, 0)])
-    return Packing(
-        packing.members.at[slots].set(members.astype(jnp.int32), mode="drop"),
-        packing.multipliers.at[slots].set(found.multipliers, mode="drop"),
-        packing.amounts.at[slots].set(found.amounts, mode="drop"),
-        packing.is_proven.at[slots].set(found.is_proven, mode="drop"),
-        packing.count + found.count,
-        packing.bound + found.bound,
-        packing.left.at[part].set(found.left, mode="drop"),
-        found.direction,
-        found.is_separated,
-        found.num_pivots,
+    return packing._replace(
+        members=packing.members.at[slots].set(members.astype(jnp.int32), mode="drop"),
+        multipliers=packing.multipliers.at[slots].set(found.multipliers, mode="drop"),
+        amounts=packing.amounts.at[slots].set(found.amounts, mode="drop"),
+        is_proven=packing.is_proven.at[slots].set(found.is_proven, mode="drop"),
+        count=packing.count + found.count,
+        bound=packing.bound + found.bound,
+        left=packing.left.at[part].set(found.left, mode="drop"),
+        direction=found.direction,
+        num_pivots=found.num_pivots,
     )
