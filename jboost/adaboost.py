@@ -235,10 +235,10 @@ def fit(
       initial: a state of the same fit to continue from, from `on_step` or `init`; None for a fit
         from the start. The result is equal, bit for bit, to that of an uninterrupted fit with an
         `on_step`.
-      deterministic: whether the result is the same, bit for bit, on any number of devices of one
-        kind. Sums over the examples are then exact in 64 bits, for any order; see "Equal bits on
-        any number of devices" in the documentation for the cost. For `pool`, `literals` and
-        `stumps` of stored features; static.
+      deterministic: whether the result is the same, bit for bit, on one or several devices of one
+        kind, with at least 16 rows on each. Sums over the examples are then exact in 64 bits, for
+        any order; see "Equal bits on one or several devices" in the documentation for the limits
+        and the cost. For `pool`, `literals` and `stumps` of stored features; static.
 
     Returns:
       A `Fit`. `certificate.lower_bound` is the training error and `certificate.upper_bound` the

@@ -55,6 +55,20 @@ def num_devices() -> int:
     )
 
 
+def validate_rows_for_exact_sums(name: str, num_rows: int) -> None:
+    """Raises ValueError, naming the argument, for so few rows that functions of each of them round
+    otherwise than on another number of devices. Within `jit` only the mesh that is set is known.
+    """
+    parts = num_devices()
+    if num_rows < exact_sums.MIN_ROWS * parts:
+        raise ValueError(
+            f"{name} has {num_rows} rows on {parts} device(s), and deterministic is True: expected"
+            f" at least {exact_sums.MIN_ROWS} on each; fill up with rows of mask False, as"
+            f" jboost.pad_dataset(dataset, num_examples={exact_sums.MIN_ROWS * parts}) does before"
+            " jboost.sharding.shard_dataset"
+        )
+
+
 def over_devices(
     function: Callable[..., Any],
     divided: tuple[Array, ...],

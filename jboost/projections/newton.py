@@ -75,7 +75,8 @@ def _search_cut(
     eps = float(jnp.finfo(logs.dtype).eps)
     # A sum below this number may be wrong by terms that underflow.
     underflow = size * float(jnp.finfo(logs.dtype).tiny) / eps
-    rounding = (ROUNDINGS + size**0.5 / 8) * eps  # an estimate of the rounding error of the sums
+    # an estimate of the rounding error of the sums; those of `exact_sums` round once
+    rounding = (ROUNDINGS + (0 if exact_sums.are_on() else size**0.5 / 8)) * eps
     row, row_counted = as_row(caps), as_row(summands(caps))
 
     def step(state: Array) -> Array:

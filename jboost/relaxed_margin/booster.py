@@ -267,10 +267,11 @@ def fit(
       initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it;
         None for a fit from the start. It ends in the bits of a fit with an `on_step` that was not
         stopped.
-      deterministic: whether the result is the same, bit for bit, on any number of devices of one
-        kind. Sums over the examples are then exact in 64 bits, for any order; see "Equal bits on
-        any number of devices" in the documentation for the cost. For `pool`, `literals` and
-        `stumps` of stored features; static.
+      deterministic: whether the result is the same, bit for bit, on one or several devices of one
+        kind, with at least 16 rows on each. Sums over the examples are then exact in 64 bits, for
+        any order; see "Equal bits on one or several devices" in the documentation for the limits
+        and the cost. For `pool`, `literals` and `stumps` of stored features, hard and soft
+        margins, and `votes` None, `squared_norm` or `elastic_net`; static.
 
     Returns:
       A `Fit` whose certificate holds lower_bound <= largest relaxed margin <= upper_bound. The

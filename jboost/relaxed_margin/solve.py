@@ -99,10 +99,11 @@ def solve(
       initial: a `SolveState` to go on from, as `on_step` was given it for the same problem; None
         for a solve from the start. It ends in the bits of a solve with an `on_step` that was not
         stopped.
-      deterministic: whether the result is the same, bit for bit, on any number of devices of one
-        kind. All sums are then exact in 64 bits, for any order; see "Equal bits on any number of
-        devices" in the documentation for the cost. For stored matrices, hard and soft
-        margins, and `votes` None, `squared_norm` or `elastic_net`; static.
+      deterministic: whether the result is the same, bit for bit, on one or several devices of one
+        kind, with at least 16 rows on each. All sums are then exact in 64 bits, for any order; see
+        "Equal bits on one or several devices" in the documentation for the limits and the cost. For
+        stored matrices, hard and soft margins, and `votes` None, `squared_norm` or `elastic_net`;
+        static. Derivatives are not bit-equal.
 
     Finite bounds have the derivative of the optimal value, in both modes, by the envelope theorem:
     in the margins, example weights times votes; in the weights of the examples and the numbers in
@@ -207,6 +208,7 @@ def _validate_exact_sums(margins: Any, relaxation: Any, votes: Any) -> None:
             f"margins is a {type(margins).__name__}, and deterministic is True: pass a stored"
             " matrix, margins.to_dense(), or deterministic=False"
         )
+    meshes.validate_rows_for_exact_sums("margins", margins.shape[0])
     validate_exact_relaxation(relaxation, votes)
 
 

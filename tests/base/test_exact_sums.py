@@ -135,11 +135,9 @@ def test_derivative_of_total_is_that_of_a_sum():
 def test_length_is_rounded_up_in_the_scope():
     assert exact_sums.length(1003) == 1003
     with exact_sums.scope():
-        assert [exact_sums.length(size) for size in (0, 1, 2, 3, 1003, 1024)] == [
-            1,
-            1,
-            2,
-            4,
-            1024,
-            1024,
-        ]
+        for size, expected in ((0, 12), (3, 12), (4096, 12), (4097, 18), (2**18 + 1, 24)):
+            assert exact_sums.length(size) == 2**expected
+        for num_devices in (2, 8, 4096):  # a power of two: padding does not change it
+            for size in (1, 4095, 4096, 4097, 2**18, 2**18 + 1):
+                padded = -(-size // num_devices) * num_devices
+                assert exact_sums.length(padded) == exact_sums.length(size)

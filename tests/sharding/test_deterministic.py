@@ -1,5 +1,10 @@
 """`deterministic=True`: the same bits on one device and on a mesh of any number of devices."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -8,20 +13,25 @@ import jboost
 from jboost import learners, relaxations
 
 SIZE = 101  # not a multiple of the number of devices, so that each mesh has another padding
+MIN_ROWS = 16  # of each device
 
 
-def data(seed=0):
+def data(seed=0, size=SIZE):
     """Features, outputs of classifiers in [-1, 1], labels and real weights."""
     rng = np.random.default_rng(seed)
-    features = rng.normal(size=(SIZE, 5)).astype(np.float32)
+    features = rng.normal(size=(size, 5)).astype(np.float32)
     outputs = np.tanh(features + rng.normal(size=features.shape)).astype(np.float32)
-    labels = np.where(features[:, 0] + rng.normal(size=SIZE) > 0, 1.0, -1.0).astype(np.float32)
-    return features, outputs, labels, rng.gamma(1.0, size=SIZE).astype(np.float32)
+    labels = np.where(features[:, 0] + rng.normal(size=size) > 0, 1.0, -1.0).astype(np.float32)
+    return features, outputs, labels, rng.gamma(1.0, size=size).astype(np.float32)
 
 
 def placed(features, num_devices):
-    _, _, labels, weights = data()
+    """On one device for 0, else on a mesh, with 16 rows or more on each."""
+    size = len(features)
+    _, _, labels, weights = data(size=size)
     dataset = jboost.make_dataset(features, labels, weights=weights)
+    least = max(size, MIN_ROWS * max(num_devices, 1))
+    dataset = jboost.pad_dataset(dataset, num_examples=least)
     if not num_devices:
         return dataset
     mesh = jboost.sharding.make_mesh(devices=jax.devices()[:num_devices])
@@ -79,12 +89,13 @@ CASES = {
 }
 
 
-def bits(tree):
+def bits(tree, size=SIZE):
     """The bytes of each array by its name, without the padding of the examples."""
+    padded = {-(-max(size, MIN_ROWS * number) // number) * number for number in (1, 2, 3, 4, 8)}
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(jboost.sharding.gather(tree)):
         array = np.asarray(leaf)
-        kept = tuple(slice(SIZE if SIZE < size < SIZE + 8 else size) for size in array.shape)
+        kept = tuple(slice(size if length in padded else length) for length in array.shape)
         found[jax.tree_util.keystr(path)] = np.ascontiguousarray(array[kept]).tobytes()
     return found
 
@@ -97,6 +108,50 @@ def differences(one, other):
 def test_fit_has_equal_bits_on_eight_devices():
     run = CASES["adaboost, pool"]
     assert differences(bits(run(0)), bits(run(8))) == []
+
+
+def compare(sizes, devices):
+    """Asserts equal bits of small fits; also run in a process of its own."""
+    for size in sizes:
+        outputs = data(size=size)[1]
+        alone, *others = (
+            bits(
+                jboost.adaboost.fit(placed(outputs, num), POOL, max_rounds=4, deterministic=True),
+                size,
+            )
+            for num in (0, *devices)
+        )
+        for num, other in zip(devices, others, strict=True):
+            assert differences(alone, other) == [], (size, num)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3, 5, 9, 101, 129])
+def test_fits_of_any_size_have_equal_bits(size):
+    compare([size], (1, 2, 3, 8))
+
+
+@pytest.mark.slow
+def test_fits_have_equal_bits_at_the_default_optimization_of_xla():
+    root = Path(__file__).parent
+    program = "import test_deterministic as own; own.compare([2, 5, 101], (3, 8))"
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    subprocess.run(
+        [sys.executable, "-c", program], cwd=root, env={**os.environ, **flags}, check=True
+    )
+
+
+def test_few_rows_on_a_device_are_refused():
+    dataset = jboost.make_dataset(data()[1], data()[2])
+    mesh = jboost.sharding.make_mesh(devices=jax.devices()[:8])
+    spread = jboost.sharding.shard_dataset(dataset, mesh)
+    with pytest.raises(ValueError, match="dataset has 104 rows on 8 device.*num_examples=128"):
+        jboost.adaboost.fit(spread, POOL, deterministic=True)
+    few = jboost.make_dataset(data()[1][:15], data()[2][:15])
+    with pytest.raises(ValueError, match="dataset has 15 rows on 1 device"):
+        jboost.adaboost.fit(few, POOL, deterministic=True)
+    with pytest.raises(ValueError, match="margins has 15 rows on 1 device"):
+        jboost.relaxed_margin.solve(few.features, relaxations.hard_margin(), deterministic=True)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, checksums, devices, exact_sums, loops
+from jboost.base import batching, check, checksums, devices, exact_sums, loops, meshes
 from jboost.base.boosting.protocols import Booster, Learner
 from jboost.base.boosting.rounds import (
     advance,
@@ -137,7 +137,7 @@ def fit(
     """`drive` if there is an `on_step` or an `initial`, else `run`.
 
     With `deterministic` all sums over the examples are those of `exact_sums`. Raises ValueError,
-    naming the argument, for a learner or features of which this is not known.
+    naming the argument, for a learner or features of which this is not known, and for few rows.
     """
     check.choice("deterministic", deterministic, (False, True))
     if deterministic:
@@ -181,6 +181,8 @@ def _validate_exact_sums(learner: Learner, dataset: Dataset) -> None:
             f"dataset has features of type {type(dataset.features).__name__}, and deterministic is"
             " True: pass features.to_dense(), or deterministic=False"
         )
+    if isinstance(dataset, Dataset):
+        meshes.validate_rows_for_exact_sums("dataset", dataset.labels.shape[0])
 
 
 def _check_initial(
