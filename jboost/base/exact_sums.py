@@ -1,4 +1,5 @@
-"""Sums that do not depend on the order of their terms, and the scope in which all sums are such.
+"""Sums that do not depend on the order of their terms, and a context manager inside which the sums
+of `reduce`, `numerics` and `named_axis` are order-independent.
 
 A sum of floats depends on the order in which they are added, and so on the number of devices that
 hold them. Here every term is split into parts. The first is the nearest multiple of a unit, the
@@ -8,8 +9,12 @@ order and on any number of devices. The units follow from the largest absolute t
 depend on the order either. (Demmel and Nguyen 2015, "Parallel reproducible summation", split terms
 in the same way.)
 
-What remains of a term after the last part is less than 2^-57 of the largest term, so that sums are
-at least as precise as sums in 64 bits.
+The error of a sum of n terms, before it is rounded once, is at most n 2^-57 times the largest term
+of its row; of a cumulative sum, too, it is relative to the largest term of the whole row. Terms
+below about 2^-957 count as 0. With an `axis_name` of `shard_map`, `named_axis` adds the sums of the
+devices by `psum`, in floats: those depend on the order.
+
+Derivatives are those of ordinary sums, and not order-independent; `running_total` has none.
 
 The scope is marked by an axis of size 1 of the current abstract mesh. JAX compiles a program anew
 for another mesh, so that programs inside and outside of the scope are kept apart.
@@ -25,9 +30,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
+from jboost.base import derivatives, loops
 from jboost.base.types import Array, PyTree
 
 AXIS = "exact_sums"  # the mesh axis that marks the scope
@@ -35,8 +42,10 @@ _MANTISSA = 53  # bits of a float64
 # (bits of the number of terms, number of parts); the second for more than 2^24 terms
 _FEW, _MANY = (24, 2), (36, 4)
 # Numbers are scaled by at most this power of two, so that the scale is a normal float64. Sums of
-# larger or much smaller numbers may depend on the order.
+# larger numbers may depend on the order. Terms below about 2^-957 count as 0.
 _MOST_EXPONENT = 900
+# entries of a block of a product, and the least number of its columns: those of a line of a cache
+_BLOCK, _LEAST_WIDTH = 1 << 17, 16
 # `length` is a power of two: 2^12, or a higher one whose exponent is a multiple of 6
 _LENGTH_BITS, _LENGTH_STEP = 12, 6
 # Rows of each device from which on XLA for CPUs (jaxlib 0.10.2) compiles functions of single
@@ -53,7 +62,9 @@ def are_on() -> bool:
 
 @contextlib.contextmanager
 def scope() -> Iterator[None]:
-    """The scope in which the sums of `reduce`, `numerics` and `named_axis` are exact."""
+    """A context manager inside which the sums of `reduce`, `numerics` and `named_axis` are
+    order-independent; of `named_axis` without an `axis_name` only.
+    """
     mesh = jax.sharding.get_abstract_mesh()
     if AXIS in mesh.axis_names:
         yield
@@ -144,37 +155,113 @@ def _derivative(
 def running_total(values: Array, *, reverse: bool = False) -> Array:
     """The cumulative sums of float64 numbers [..., k] along the last axis, for any order.
 
-    To be called inside `numerics.in_64_bits`.
+    To be called inside `numerics.in_64_bits`. What is lost is relative to the largest number of a
+    row. It has no derivative.
     """
-    parts, units = _split(values, (values.ndim - 1,))
     axis = values.ndim - 1
-    sums = [lax.cumsum(part, axis=axis, reverse=reverse) for part in parts]
-    return _combined(sums, units)
+
+    def sums(values: Array) -> Array:
+        parts, units = _split(values, (axis,))
+        return _combined([lax.cumsum(part, axis=axis, reverse=reverse) for part in parts], units)
+
+    found: Array = derivatives.define(sums, _refused)(values)
+    return found
 
 
+@jax.custom_jvp
 def products(left: Array, right: Array) -> Array:
     """`jnp.matmul` of a matrix and a vector, or of a vector and a matrix, of floats, by sums for
     any order. Entries of the matrix must be at most 1 in absolute value.
+
+    Blocks of columns are split one after the other, which takes little memory. They are not blocks
+    of rows, which may be on several devices.
     """
     dtype = jnp.result_type(left, right)
     with jax.enable_x64(True):
-        one, other = (
-            lax.stop_gradient(each).astype(jnp.dtype("float64")) for each in (left, right)
+        found = (
+            _of_rows(left, right.astype(jnp.dtype("float64")))
+            if right.ndim == 1
+            else _of_columns(right, left.astype(jnp.dtype("float64")))
         )
-        if right.ndim == 1:
-            found = bounded_total(one * other[None, :], (1,), largest_size(other))
-        else:
-            found = bounded_total(one[:, None] * other, (0,), largest_size(one))
         return _narrowed(found, dtype)
 
 
-def bounded_total(values: Array, axes: tuple[int, ...], largest: Array) -> Array:
-    """The sum of float64 numbers over some axes for any order of the terms, if no absolute value
-    is above `largest` []. This saves one pass over the terms.
+@products.defjvp
+def _derivative_of_product(
+    primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    (left, right), (change_left, change_right) = primals, tangents
+    found = products(left, right)
 
-    To be called inside `numerics.in_64_bits`. What is lost is relative to `largest`.
-    """
-    return _total(values, axes, largest)
+    def plain(one: Array, other: Array) -> Array:
+        return lax.dot_general(
+            one.astype(found.dtype),
+            other.astype(found.dtype),
+            (((one.ndim - 1,), (0,)), ((), ())),
+            precision=lax.Precision.HIGHEST,
+        )
+
+    return found, plain(change_left, right) + plain(left, change_right)
+
+
+def _of_rows(matrix: Array, vector: Array) -> Array:
+    """The products [m] of a matrix [m, n] and a vector [n] of 64 bits."""
+    largest = largest_size(vector)
+    num_rows, num_columns = matrix.shape
+
+    def sums(begin: Array | int, size: int) -> tuple[tuple[Array, ...], list[Array]]:
+        block, factors = _columns(matrix, begin, size), _slice(vector, begin, size, 0)
+        parts, units = _split(block * factors[None, :], (1,), largest, num_columns)
+        return tuple(jnp.sum(part, axis=1) for part in parts), units
+
+    width = min(_width(num_rows), num_columns)
+    last = num_columns - num_columns % width if width else 0
+    found, units = sums(last, num_columns - last)
+
+    def step(found: tuple[Array, ...], begin: Array) -> tuple[tuple[Array, ...], None]:
+        more, _ = sums(begin, width)
+        return tuple(one + other for one, other in zip(found, more, strict=True)), None
+
+    if last:
+        found, _ = loops.scan(step, found, np.arange(0, last, width, dtype=np.int32))
+    return _combined(list(found), [unit.reshape(()) for unit in units])
+
+
+def _of_columns(matrix: Array, vector: Array) -> Array:
+    """The products [n] of a vector [m] of 64 bits and a matrix [m, n]."""
+    largest = largest_size(vector)
+    num_rows, num_columns = matrix.shape
+
+    def sums(begin: Array | int, size: int) -> Array:
+        return _total(vector[:, None] * _columns(matrix, begin, size), (0,), largest)
+
+    width = min(_width(num_rows), num_columns)
+    last = num_columns - num_columns % width if width else 0
+    rest = sums(last, num_columns - last)
+    if not last:
+        return rest
+    begins = np.arange(0, last, width, dtype=np.int32)
+    _, found = loops.scan(lambda state, begin: (state, sums(begin, width)), (), begins)
+    return jnp.concatenate([found.reshape(-1), rest])
+
+
+def _width(num_rows: int) -> int:
+    """The number of columns of a block of a matrix with so many rows."""
+    return max(_LEAST_WIDTH, _BLOCK // max(num_rows, 1))
+
+
+def _columns(matrix: Array, begin: Array | int, size: int) -> Array:
+    return _slice(matrix, begin, size, 1).astype(jnp.dtype("float64"))
+
+
+def _slice(values: Array, begin: Array | int, size: int, axis: int) -> Array:
+    return lax.dynamic_slice_in_dim(values, jnp.asarray(begin, jnp.int32), size, axis)
+
+
+def _refused(_: tuple[Array, ...], tangents: tuple[Array, ...], found: Array) -> PyTree:
+    return derivatives.refused(
+        found, tangents, "a sum inside a deterministic fit", "leave out deterministic=True"
+    )
 
 
 def largest_size(values: Array) -> Array:
@@ -197,12 +284,17 @@ def _total(values: Array, axes: tuple[int, ...], largest: Array | None = None) -
 
 
 def _split(
-    values: Array, axes: tuple[int, ...], largest: Array | None = None
+    values: Array,
+    axes: tuple[int, ...],
+    largest: Array | None = None,
+    num_terms: int | None = None,
 ) -> tuple[list[Array], list[Array]]:
     """The parts of float64 numbers, as integers of at most 2^(53 - bits of the number of terms),
-    and their units, with axes of size 1. Infinite numbers and NaN are in the first part.
+    and their units, with axes of size 1. Infinite numbers and NaN are in the first part. Sums may
+    have `num_terms` terms; None for those that are given.
     """
-    num_terms = math.prod(values.shape[axis] for axis in axes)
+    if num_terms is None:
+        num_terms = math.prod(values.shape[axis] for axis in axes)
     size_bits, num_parts = _FEW if num_terms <= 1 << _FEW[0] else _MANY
     bits = _MANTISSA - 1 - size_bits
     is_finite = lax.is_finite(values)

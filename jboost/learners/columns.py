@@ -289,9 +289,8 @@ def _exact_edges(columns: Array, signed: Array, has_negations: bool) -> tuple[Ar
     dtype = columns.dtype
 
     def summed(columns: Array, signed: Array) -> tuple[Array, Array]:
-        wide = _in_blocks(signed).astype(jnp.float64)[:, :, None]
-        terms = columns.astype(jnp.float64) * wide  # outputs are at most 1 in absolute value
-        edges = exact_sums.bounded_total(terms, (0, 1), exact_sums.largest_size(wide))
+        wide = _in_blocks(signed).astype(jnp.float64).reshape(-1)
+        edges = exact_sums.products(wide, columns.reshape(len(wide), -1))
         largest = reduce.largest(jnp.abs(edges) if has_negations else edges)
         return edges.astype(dtype), numerics.round_up(largest + criteria.slack(signed), dtype)
 

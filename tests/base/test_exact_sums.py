@@ -141,3 +141,74 @@ def test_length_is_rounded_up_in_the_scope():
             for size in (1, 4095, 4096, 4097, 2**18, 2**18 + 1):
                 padded = -(-size // num_devices) * num_devices
                 assert exact_sums.length(padded) == exact_sums.length(size)
+
+
+def test_errors_and_lost_terms_are_those_of_the_documentation():
+    with jax.enable_x64(True):
+        assert exact_sums.total(jnp.asarray([1e-300, 2e-300]), (0,)) == 0
+        assert exact_sums.total(jnp.full(3, 0.9 * 2.0**-957), (0,)) == 0
+        assert exact_sums.total(jnp.full(3, 2.0**-956), (0,)) == 3 * 2.0**-956
+        for seed in range(5):
+            values = np.random.default_rng(seed).uniform(2.0**-60, 2.0**-50, 100)
+            values[70] = 1.0
+            lost = 100 * 2.0**-57
+            sums = np.asarray(exact_sums.running_total(jnp.asarray(values)))
+            for index, one in enumerate(sums):
+                exact = math.fsum(values[: index + 1])
+                assert abs(one - exact) <= lost + 2.0**-53 * exact
+        # small terms before a large one lose digits
+        assert exact_sums.running_total(jnp.asarray([1e-20, 1.0]))[0] == 0
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (7, 50), (40, 33), (9, 32)])
+def test_products_by_blocks_are_the_exact_ones(shape, monkeypatch):
+    monkeypatch.setattr(exact_sums, "_BLOCK", 1)
+    rng = np.random.default_rng(0)
+    matrix = rng.uniform(-1, 1, shape).astype(np.float32)
+    left, right = (numbers(size, np.float32) for size in shape)
+    wide = matrix.astype(float)
+    with exact_sums.scope():
+        below, beside = (
+            jax.jit(lambda *given: numerics.product(*given))(*given)
+            for given in ((left, matrix), (matrix, right))
+        )
+    assert below.shape == shape[1:]
+    assert beside.shape == shape[:1]
+    for one, column in zip(np.asarray(below), wide.T, strict=True):
+        assert one == np.float32(math.fsum(left.astype(float) * column))
+    for one, row in zip(np.asarray(beside), wide, strict=True):
+        assert one == np.float32(math.fsum(right.astype(float) * row))
+
+
+def test_products_take_little_memory_beside_the_matrix():
+    shape = (20_000, 200)
+    arrays = [jax.ShapeDtypeStruct(size, np.float32) for size in (shape, shape[1:], shape[:1])]
+    matrix, right, left = arrays
+    with exact_sums.scope():
+        for given in ((matrix, right), (left, matrix)):
+            compiled = jax.jit(lambda *some: numerics.product(*some)).lower(*given).compile()
+            # blocks of 16 columns of 64 bits, of which XLA holds a few
+            assert compiled.memory_analysis().temp_size_in_bytes <= 6 * 20_000 * 16 * 8
+
+
+def test_derivatives_of_products_are_those_of_matmul():
+    rng = np.random.default_rng(0)
+    matrix = rng.uniform(-1, 1, (6, 4)).astype(np.float32)
+    left, right = (rng.normal(size=size).astype(np.float32) for size in (6, 4))
+    with exact_sums.scope():
+        slopes = jax.grad(lambda *some: numerics.product(*some) @ left, (0, 1))(matrix, right)
+        others = jax.grad(lambda *some: numerics.product(*some) @ right, (0, 1))(left, matrix)
+    slopes, others = exact_sums.outside((slopes, others))
+    outer = np.outer(left, right)
+    assert np.allclose(slopes[0], outer, rtol=1e-5)
+    assert np.allclose(slopes[1], matrix.T @ left, rtol=1e-5)
+    assert np.allclose(others[0], matrix @ right, rtol=1e-5)
+    assert np.allclose(others[1], outer, rtol=1e-5)
+
+
+def test_running_total_refuses_a_derivative():
+    with jax.enable_x64(True):
+        values = jnp.asarray([1.0, 2.0])
+        assert exact_sums.running_total(values)[1] == 3
+        with pytest.raises(TypeError, match="deterministic fit has no derivative"):
+            jax.grad(lambda given: exact_sums.running_total(given)[1])(values)
