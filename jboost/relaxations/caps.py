@@ -37,6 +37,11 @@ from jboost.relaxations.types import (
 class HardMargin(SoftmaxArgmin, Constraint):
     """f = 0. The primal value is the least margin."""
 
+    @property
+    def has_exact_sums(self) -> bool:
+        """True."""
+        return True
+
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """0."""
         return jnp.zeros((), example_weights.dtype)
@@ -68,6 +73,11 @@ class SoftMargin(OnCurve, Constraint):
 
     cap: Array | None  # [] for an example of average weight
     nu: Array | None  # [] the share of the examples whose margins are averaged: cap = 1 / (nu m)
+
+    @property
+    def has_exact_sums(self) -> bool:
+        """True."""
+        return True
 
     def caps(self, prior: Array, axis_name: AxisName = None) -> Array:
         """The largest weight of each example, [m]."""

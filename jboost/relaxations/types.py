@@ -122,6 +122,13 @@ class Relaxation(Protocol, abc.ABC):
         """
         return other, its_prior
 
+    @property
+    def has_exact_sums(self) -> bool:
+        """Whether all hooks add up examples by functions of `jboost.base` alone, so that solves and
+        fits with `deterministic=True` may use the relaxation. By default False.
+        """
+        return False
+
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Whether any distribution is allowed, [] bool; by default always."""
         return jnp.ones((), bool)

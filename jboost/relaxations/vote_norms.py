@@ -28,6 +28,11 @@ class ElasticNet(VotePenalty):
     absolute: Array  # []
     squared: Array  # []
 
+    @property
+    def has_exact_sums(self) -> bool:
+        """True."""
+        return True
+
     def cost_of(self, votes: Array) -> Array:
         """absolute * |w|_1 + squared / 2 * |w|_2^2."""
         square = brackets.bracket_dot(votes, votes)[1]

@@ -49,6 +49,13 @@ class VotePenalty(Protocol, abc.ABC):
         """
         return votes
 
+    @property
+    def has_exact_sums(self) -> bool:
+        """Whether solves and fits with `deterministic=True` may use the cost: it adds up votes
+        alone, or examples by functions of `jboost.base`. By default False.
+        """
+        return False
+
     def is_valid(self) -> Array:
         """Whether the factory accepts the parameters, [] bool; by default always."""
         return jnp.ones((), bool)
@@ -94,6 +101,11 @@ class OfNorm(VotePenalty, Protocol):
 @dataclasses.dataclass(frozen=True)
 class UnitBall(OfNorm):
     """The cost is 0 for norms up to 1 and inf beyond."""
+
+    @property
+    def has_exact_sums(self) -> bool:
+        """True."""
+        return True
 
     def best_edge(self, edges: Array) -> Array:
         """The largest absolute edge."""
@@ -152,6 +164,11 @@ class SquaredNorm(OfNorm):
     """cost(t) = strength / 2 * t^2."""
 
     strength: Array  # []
+
+    @property
+    def has_exact_sums(self) -> bool:
+        """True."""
+        return True
 
     def best_edge(self, edges: Array) -> Array:
         """The largest absolute edge."""

@@ -22,17 +22,14 @@ from jboost.base import (
     meshes,
 )
 from jboost.base.loops import OnStep
+from jboost.base.protocols import hook
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import (
     AbsoluteBall,
-    ElasticNet,
     GroupBall,
     HardMargin,
     Relaxation,
-    SoftMargin,
-    SquaredNorm,
-    UnitBall,
     VotePenalty,
     certify,
     games,
@@ -213,13 +210,15 @@ def _validate_exact_sums(margins: Any, relaxation: Any, votes: Any) -> None:
 
 
 def validate_exact_relaxation(relaxation: Any, votes: Any) -> None:
-    """Raises ValueError for a relaxation or a cost of votes that is not deterministic."""
-    if not isinstance(relaxation, HardMargin | SoftMargin):
+    """Raises ValueError for a relaxation or a cost of votes without `has_exact_sums`; None stands
+    for the unit ball.
+    """
+    if not hook(Relaxation, relaxation, "has_exact_sums"):
         raise ValueError(
             f"relaxation is a {type(relaxation).__name__}, and deterministic is True: pass"
             " jboost.relaxations.hard_margin or soft_margin, or deterministic=False"
         )
-    if not isinstance(votes, UnitBall | SquaredNorm | ElasticNet | None):
+    if votes is not None and not hook(VotePenalty, votes, "has_exact_sums"):
         raise ValueError(
             f"votes is a {type(votes).__name__}, and deterministic is True: pass None,"
             " jboost.relaxations.squared_norm or elastic_net, or deterministic=False"

@@ -8,9 +8,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 import jboost
+from benchmarks import many_devices
 from jboost import learners, relaxations
+from placing import mesh_of
 
 SIZE = 101  # not a multiple of the number of devices, so that each mesh has another padding
 MIN_ROWS = 16  # of each device
@@ -220,3 +223,43 @@ def test_what_is_not_covered_is_refused_by_name():
         jboost.adaboost.fit(dataset, POOL, deterministic=2)
     with pytest.raises(ValueError, match="config is .*deterministic"):
         jboost.lpboost.fit(dataset, POOL, config=jboost.lpboost.SimplexConfig(), deterministic=True)
+
+
+def test_relaxations_and_costs_declare_exact_sums():
+    """Those that are tested above, and no other."""
+    exact = (
+        relaxations.hard_margin(),
+        relaxations.soft_margin(0.2),
+        relaxations.unit_ball(),
+        relaxations.squared_norm(1.0),
+        relaxations.elastic_net(0.1, 1.0),
+    )
+    others = (relaxations.chi_square_ball(0.5), relaxations.norm_ball(2, 0.3))
+    assert all(each.has_exact_sums for each in exact)
+    assert not any(each.has_exact_sums for each in others)
+    groups = relaxations.group_ball([0, 0, 1, 1, 2])
+    with pytest.raises(ValueError, match="votes is a GroupBall, and deterministic"):
+        jboost.relaxed_margin.solve(data()[1], exact[0], votes=groups, deterministic=True)
+
+
+def test_nothing_that_grows_with_the_examples_moves():
+    mesh = mesh_of(8)
+    features, labels = (
+        jax.ShapeDtypeStruct(
+            shape, np.float32, sharding=NamedSharding(mesh, PartitionSpec("examples"))
+        )
+        for shape in ((8192, 5), (8192,))
+    )
+    text = (
+        jax.jit(
+            lambda features, labels: jboost.adaboost.fit(
+                jboost.make_dataset(features, labels), POOL, max_rounds=4, deterministic=True
+            )
+        )
+        .lower(features, labels)
+        .compile()
+        .as_text()
+    )
+    found = many_devices.collectives(text)
+    assert found
+    assert max(size for _, size, _ in found) <= 1024
