@@ -19,7 +19,7 @@ import jboost
 from benchmarks import harness
 from benchmarks.harness import Contender
 
-ROWS, QUICK_ROWS = 20_000, 500
+ROWS, QUICK_ROWS = 5_000, 500
 NAMES = {False: "other", True: "deterministic"}
 
 
@@ -123,13 +123,15 @@ def table(results: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the fits and writes the results."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.deterministic", description=(__doc__ or "").split(": `python")[0]
+    )
     parser.add_argument("--quick", action="store_true", help="few rows, one repeat")
-    parser.add_argument("--out", type=Path, default=None, help="the directory of the results")
+    parser.add_argument("--output", type=Path, help="the folder for results, benchmarks/results")
     options = parser.parse_args(arguments)
     harness.keep_to_one_thread()
     results = run(QUICK_ROWS if options.quick else ROWS, repeats=1 if options.quick else 3)
-    harness.write("deterministic", results, options.out)
+    harness.write("deterministic", results, options.output)
     print(table(results))
     return 0
 
