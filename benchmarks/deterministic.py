@@ -7,6 +7,7 @@ arrays of their programs, with and without it.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -88,7 +89,7 @@ def _record(name: str, num_rows: int, repeats: int) -> dict[str, Any]:
     )
     record = {
         word: {
-            "seconds": measured[word],
+            "seconds": dataclasses.asdict(measured[word]),
             "temporary_bytes": program.memory_analysis().temp_size_in_bytes,
         }
         for word, program in programs.items()
@@ -103,7 +104,7 @@ def table(results: Mapping[str, Any]) -> str:
         (
             record["name"],
             f"{record['rows']:,}",
-            *(f"{record[word]['seconds']['cpu_seconds']:.2f}" for word in NAMES.values()),
+            *(f"{record[word]['seconds']['cpu_seconds']:.3f}" for word in NAMES.values()),
             *(f"{record[word]['temporary_bytes'] / 1e6:,.1f}" for word in NAMES.values()),
         )
         for record in results["records"]
