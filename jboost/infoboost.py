@@ -384,7 +384,8 @@ def fit(
       deterministic: whether the result is the same, bit for bit, on one or several devices of one
         kind, with at least 16 rows on each. Sums over the examples are then exact in 64 bits, for
         any order; see "Equal bits on one or several devices" in the documentation for the limits
-        and the cost. For `pool`, `literals` and `stumps` of stored features; static.
+        and the cost. For `pool`, `literals` and `stumps` of stored features; static. Not covered
+        is `trace.normalizers`, which may differ in the last bit.
 
     Returns:
       A `Fit`. `certificate.lower_bound` is the training error. `certificate.upper_bound` is the

@@ -2055,20 +2055,21 @@ def _compare_angles(left: np.ndarray, right: np.ndarray) -> int:
 class _Method(NamedTuple):
     """How the result of a method is recognised and checked."""
 
-    fields: tuple[str, ...]  # which together tell its results from those of methods below
+    # groups of fields; all fields of one group tell its results from those of methods below
+    fields: tuple[tuple[str, ...], ...]
     check: Callable[..., Verification]
     data: tuple[str, ...]  # the names of the positional data
 
 
 _METHODS = (
-    _Method(("primal", "dual"), verify_lp, ("problem",)),
-    _Method(("pair_weights", "slacks"), verify_relaxation, ("outputs", "labels", "costs")),
-    _Method(("normal", "anchor", "offset", "misclassified"), verify_pair, ("points", "labels")),
-    _Method(("coefficients", "misclassified"), verify_combination, ("scores", "labels")),
-    _Method(("kinds", "errors"), verify_leave_one_out, ("points", "labels")),
-    _Method(("literals",), verify_monomial, ("features", "labels", "example_weights")),
-    _Method(("ensemble",), verify_ensemble, ("features", "labels")),
-    _Method(("example_weights",), verify_soft_margin, ("margins",)),
+    _Method((("primal",), ("dual",)), verify_lp, ("problem",)),
+    _Method((("pair_weights",), ("slacks",)), verify_relaxation, ("outputs", "labels", "costs")),
+    _Method((("normal", "anchor", "offset", "misclassified"),), verify_pair, ("points", "labels")),
+    _Method((("coefficients", "misclassified"),), verify_combination, ("scores", "labels")),
+    _Method((("kinds",), ("errors",)), verify_leave_one_out, ("points", "labels")),
+    _Method((("literals",),), verify_monomial, ("features", "labels", "example_weights")),
+    _Method((("ensemble",),), verify_ensemble, ("features", "labels")),
+    _Method((("example_weights",),), verify_soft_margin, ("margins",)),
 )
 _PROGRAM = ("objective", "operator", "row_lower", "row_upper", "lower", "upper")
 _DAMAGED = (
@@ -2121,7 +2122,11 @@ def verify(result: Any, *data: Any, **options: Any) -> Verification:
 def _method_of(result: Any) -> _Method | None:
     if hasattr(result, "ensemble") and _flaw_of_ensemble(result):
         return None
-    return next((m for m in _METHODS if all(hasattr(result, name) for name in m.fields)), None)
+    return next((method for method in _METHODS if _is_of(result, method)), None)
+
+
+def _is_of(result: Any, method: _Method) -> bool:
+    return any(all(hasattr(result, name) for name in names) for names in method.fields)
 
 
 def _what_is_missing(result: Any, flaw: str = "") -> str:
