@@ -19,7 +19,7 @@ import pytest
 
 FILE = Path(__file__).with_suffix(".txt")
 # By these, the three commands take about 5 minutes, 35 minutes and some hours on two cores.
-MOST_SECONDS, MOST_SLOW_SECONDS = 0.5, 4.0
+MOST_SECONDS, MOST_SLOW_SECONDS = 0.3, 4.0
 # Of these nothing is left out by its cost: each runs in the default command.
 ALWAYS = ("tests/test_contract.py::",)
 
