@@ -279,6 +279,10 @@ def test_example_weights_of_many_examples_go_on(tmp_path):
     assert bits(example_weights.fit_large(points, labels, initial=state, **options)) == bits(whole)
     with pytest.raises(ValueError, match="initial has 80 examples, and points has 70"):
         example_weights.fit_large(points[:70], labels[:70], initial=state, **options)
+    others = (-points, labels, options), (points, -labels, options)
+    for one, two, told in (*others, (points, labels, options | {"penalty": 3.0})):
+        with pytest.raises(ValueError, match="initial is the state of a fit of other points"):
+            example_weights.fit_large(one, two, initial=state, **told)
     finished = state._replace(num_rounds=12)
     assert (
         int(example_weights.fit_large(points, labels, initial=finished, **options).num_iterations)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, derivatives, devices, loops, meshes, numerics
+from jboost.base import check, checksums, derivatives, devices, loops, meshes, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -63,6 +63,7 @@ class State(NamedTuple):
     upper_bound: float
     num_rounds: int
     status: int  # UNFINISHED while more rounds follow
+    checksum: int | None = None  # of points, labels, kernel and penalty; None is not compared
 
 
 @meshes.takes_gathered
@@ -105,8 +106,8 @@ def fit_large(
       config: static sizes of the solver of masters.
       on_step: called with (state, info) after each round; False ends the loop with TIME_LIMIT.
       initial: a `jboost.example_weights.LargeState` from which to continue, as passed to `on_step`
-        of the same fit. The result is bitwise the same as without interruption. None for a fit from
-        the start.
+        of the same fit. The result is bitwise the same as without interruption. A state of other
+        points, labels, kernel or penalty is refused. None for a fit from the start.
 
     Returns:
       An `ExampleWeightModel`; `num_iterations` counts rounds, its bounds hold over all examples.
@@ -160,7 +161,8 @@ def fit_large(
             num_entering=num_entering,
             config=config,
         )
-        state = _begin(problem) if initial is None else initial
+        first = _begin(problem)
+        state = first if initial is None else _resumed(initial, first)
         solution = _solution(problem, *_generate(problem, state, max_rounds, on_step))
         return make_model(inputs, centred_points, signs, price, solution)
 
@@ -220,6 +222,18 @@ def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None
         )
 
 
+def _resumed(initial: State, first: State) -> State:
+    """The state to continue. Raises ValueError if its bounds are those of another problem."""
+    if initial.checksum is not None:
+        checksums.require_same(
+            initial.checksum,
+            first.checksum,
+            parts=("points, labels, kernel or penalty",),
+            what="fit",
+        )
+    return initial._replace(checksum=first.checksum)
+
+
 class _Problem(NamedTuple):
     """What stays the same from round to round."""
 
@@ -259,6 +273,9 @@ def _begin(problem: _Problem) -> State:
         upper_bound=np.inf,
         num_rounds=0,
         status=int(Status.UNFINISHED),
+        checksum=checksums.of_arrays(
+            *jax.tree.leaves((problem.centred_points, problem.signs, problem.kernel, problem.price))
+        ),
     )
 
 

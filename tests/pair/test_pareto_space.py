@@ -86,7 +86,7 @@ def thin_sets(seed, count, exponents):
         yield points + rng.normal(size=3), labels
 
 
-def judge(points, labels):
+def status_if_right(points, labels):
     """The status of the front, which is that of brute force or is in doubt."""
     front = jboost.pair.pareto_front(points, labels, max_points=40)
     if int(front.status) == Status.PRECISION_LIMIT:
@@ -111,15 +111,15 @@ def test_a_wide_slab_under_a_thin_triangle_is_on_the_front(x64):
         [-0.3089951458723299, -0.31290133145735183, 0.08049634408798058],
         [-0.5372476386587324, -0.8059824816661081, 0.5246492239289148],
     ]
-    assert judge(np.array(points), np.array([-1, -1, -1, 1])) == Status.OPTIMAL
+    assert status_if_right(np.array(points), np.array([-1, -1, -1, 1])) == Status.OPTIMAL
 
 
 @pytest.mark.slow
 def test_fronts_of_thin_triangles_are_those_of_brute_force_or_in_doubt(x64):
-    found = [judge(*case) for case in thin_sets(0, 24, range(10, 25))]
+    found = [status_if_right(*case) for case in thin_sets(0, 24, range(10, 25))]
     assert found.count(Status.OPTIMAL) > 18
     for case in thin_sets(1, 8, range(25, 60)):
-        judge(*case)
+        status_if_right(*case)
 
 
 @pytest.mark.slow
