@@ -49,12 +49,15 @@ def find_vertex(problem: LinearProgram, primal: Array, dual: Array, scaling: Sca
     in which rows and columns have the same size.
     """
     slacks, multipliers, is_equality = _slacks_and_multipliers(problem, primal, dual, scaling)
-    quotients = jnp.where(
-        multipliers == 0, jnp.inf, slacks / jnp.where(multipliers == 0, 1.0, multipliers)
-    )
-    quotients = jnp.where(is_equality, -1.0, quotients)
+    quotients = jnp.where(is_equality, -1.0, quotients_of(slacks, multipliers))
     is_first = jnp.argsort(jnp.argsort(quotients)) < problem.objective.shape[0]
     return _active(problem, dual, is_first & (quotients < jnp.inf))
+
+
+def quotients_of(slacks: Array, multipliers: Array) -> Array:
+    """Slacks divided by the sizes of multipliers; inf for a multiplier of 0."""
+    is_zero = multipliers == 0
+    return jnp.where(is_zero, jnp.inf, slacks / jnp.where(is_zero, 1.0, multipliers))
 
 
 def find_face(problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling) -> Active:

@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import derivatives, loops, meshes, numerics, reduce
+from jboost.base import derivatives, float_words, loops, meshes, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.lp.derivatives import SCALING_ROUNDS
+from jboost.lp.derivatives import SCALING_ROUNDS, quotients_of
 from jboost.lpboost import master
 
 _NEVER_HELD = master.LARGEST_EDGE  # no edge reaches this bound on beta
@@ -171,8 +171,8 @@ def _find_active(
     if choice == "vertex":
         of_votes = of_votes[0], jnp.where(duals.many < 0, of_votes[1], 0.0)
         quotients = (
-            jnp.where(is_equal, -1.0, _quotient(*of_weights)),
-            _quotient(*of_votes),
+            jnp.where(is_equal, -1.0, quotients_of(*of_weights)),
+            quotients_of(*of_votes),
         )
         is_weight, is_vote = _are_least(*quotients, program.caps.shape[0])
     else:
@@ -198,11 +198,6 @@ def _find_active(
     )
 
 
-def _quotient(slack: Array, multiplier: Array) -> Array:
-    is_zero = multiplier == 0
-    return jnp.where(is_zero, jnp.inf, slack / jnp.where(is_zero, 1.0, multiplier))
-
-
 # --- the least of numbers that are spread ---------------------------------------------------------
 
 
@@ -210,7 +205,7 @@ def _are_least(first: Array, second: Array, number: int) -> tuple[Array, Array]:
     """Which of the entries [m] and [n] together are the `number` least finite ones; of equal
     entries the first ones.
     """
-    keys = [_words(lax.stop_gradient(values)) for values in (first, second)]
+    keys = [float_words.ascending(lax.stop_gradient(values)) for values in (first, second)]
     threshold = _in_order(keys, jnp.int32(number))
     num_below = sum(reduce.count(key < threshold) for key in keys)
     tied = [key == threshold for key in keys]
@@ -229,13 +224,6 @@ def _are_least(first: Array, second: Array, number: int) -> tuple[Array, Array]:
         for key, is_tied, place, values in zip(keys, tied, places, (first, second), strict=True)
     )
     return is_first, is_second
-
-
-def _words(values: Array) -> Array:
-    """Unsigned integers in the same order as numbers that are -1 or not negative."""
-    unsigned = {4: jnp.uint32, 8: jnp.uint64}[values.dtype.itemsize]
-    word = lax.bitcast_convert_type(jnp.maximum(values, 0.0), unsigned)
-    return jnp.where(values < 0, jnp.zeros((), unsigned), word + jnp.ones((), unsigned))
 
 
 def _in_order(keys: list[Array], number: Array) -> Array:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics, reduce
+from jboost.base import float_words, numerics, reduce
 from jboost.base.types import Array
 from jboost.projections.arguments import ROUNDINGS, broadcast
 from jboost.projections.newton import find_by_newton
@@ -91,13 +90,15 @@ def _sort_descending(keys: Array, caps: Array, size: int) -> tuple[Array, Array]
     They are padded with keys of -inf, and with caps of 0 if there is a cap per entry.
     """
     padding = (0, size - keys.shape[0])
-    words, dtype = _descending_words(jnp.pad(keys, padding, constant_values=-jnp.inf)), keys.dtype
+    # XLA sorts integers several times faster than floats. They ascend as the floats descend.
+    padded, dtype = jnp.pad(keys, padding, constant_values=-jnp.inf), keys.dtype
+    words = ~float_words.ascending(padded)
     if not caps.ndim:
-        return _floats_of_words(lax.sort(words), dtype), broadcast(caps, size)
+        return float_words.floats(~lax.sort(words), dtype), broadcast(caps, size)
     caps = jnp.pad(caps, padding)
     if dtype.itemsize > 4:
         words, caps = lax.sort((words, caps), num_keys=1)
-        return _floats_of_words(words, dtype), caps
+        return float_words.floats(~words, dtype), caps
 
     # A 64-bit integer holds the key in its upper and the cap in its lower 32 bits, so that integers
     # are sorted instead of pairs.
@@ -111,7 +112,7 @@ def _sort_descending(keys: Array, caps: Array, size: int) -> tuple[Array, Array]
         )
 
     words, caps = numerics.in_64_bits(sort_packed)(words, caps)
-    return _floats_of_words(words, dtype), caps
+    return float_words.floats(~words, dtype), caps
 
 
 def _left_before(caps: Array, sorted_caps: Array) -> Array:
@@ -127,27 +128,3 @@ def _left_before(caps: Array, sorted_caps: Array) -> Array:
     rows = within[:, -1]
     sums = (jnp.cumsum(rows) - rows)[:, None] + within
     return (1 - jnp.concatenate([jnp.zeros(1, sums.dtype), sums.reshape(-1)])).astype(caps.dtype)
-
-
-def _descending_words(values: Array) -> Array:
-    """Unsigned integers whose ascending order is the descending order of the floats.
-
-    XLA sorts integers several times faster than floats.
-    """
-    unsigned, sign = _word(values.dtype)
-    # Negative floats have the sign bit set, and their bits ascend as they descend. Positive floats
-    # are complemented below the sign bit, and come first.
-    bits = lax.bitcast_convert_type(values, unsigned)
-    return jnp.where(bits >= sign, bits, ~(bits | sign))
-
-
-def _floats_of_words(words: Array, dtype: jnp.dtype) -> Array:
-    """The inverse of `_descending_words`."""
-    _, sign = _word(dtype)
-    return lax.bitcast_convert_type(jnp.where(words >= sign, words, ~words & ~sign), dtype)
-
-
-def _word(dtype: jnp.dtype) -> tuple[Any, Array]:
-    """The unsigned integer type with the bits of a float type, and its sign bit."""
-    unsigned = {4: jnp.uint32, 8: jnp.uint64}[dtype.itemsize]
-    return unsigned, jnp.asarray(1 << (8 * dtype.itemsize - 1), unsigned)

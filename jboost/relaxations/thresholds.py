@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import exact_sums, loops, meshes, named_axis, numerics, reduce
+from jboost.base import exact_sums, float_words, loops, meshes, named_axis, numerics, reduce
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
 from jboost.relaxations import bounds
@@ -65,26 +65,13 @@ def _by_sums(keys: Array, caps: Array, dtype: Any, axis_name: AxisName = None) -
     (largest,) = named_axis.several(
         (reduce.LARGEST, jnp.where(caps > 0, keys, -jnp.inf)), axis_name=axis_name
     )
-    found = _floats_of_words(jnp.minimum(word, _ascending_words(largest.astype(dtype))), dtype)
+    found = float_words.floats(jnp.minimum(word, _ascending_words(largest.astype(dtype))), dtype)
     return found.astype(keys.dtype)
 
 
 def _ascending_words(values: Array) -> Array:
     """Unsigned integers in the same order as the floats; -0 is treated as 0."""
-    unsigned, sign = _word(values.dtype)
-    bits = lax.bitcast_convert_type(values + jnp.zeros((), values.dtype), unsigned)
-    return jnp.where(bits >= sign, ~bits, bits | sign)
-
-
-def _floats_of_words(words: Array, dtype: Any) -> Array:
-    _, sign = _word(dtype)
-    return lax.bitcast_convert_type(jnp.where(words >= sign, words & ~sign, ~words), dtype)
-
-
-def _word(dtype: Any) -> tuple[Any, Array]:
-    size = jnp.dtype(dtype).itemsize
-    unsigned = {4: jnp.uint32, 8: jnp.uint64}[size]
-    return unsigned, jnp.asarray(1 << (8 * size - 1), unsigned)
+    return float_words.ascending(values + jnp.zeros((), values.dtype))
 
 
 def _find_threshold(problem: Problem) -> Array:

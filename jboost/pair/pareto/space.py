@@ -3,14 +3,14 @@ points.
 
 The widest slab between two sets in space is carried by at most four points: two points of different
 classes; a point and an edge; two edges; or a point and a triangle. So all such slabs are written
-down, and every slab pays for the points that it does not keep. There are O(n^4) of them, and the
-work is O(n^5). The margins on the front are then computed in fractions
+down, and the loss of each is the weight of the points that it does not keep. There are O(n^4) of
+them, and the work is O(n^5). The margins on the front are then computed in fractions
 (`jboost.pair.space.bisectors`).
 
-The normal of a slab whose carriers are close to a line is rounded much. Such a slab is charged only
-for the points that it loses for certain. If it, or a slab too narrow for floats, might be missing
-on the front, its width and its loss are computed in integers, and if it is missing the status is
-PRECISION_LIMIT.
+The normal of a slab whose carriers are close to a line is rounded much. The loss of such a slab
+counts only the points that it loses for certain. If it, or a slab too narrow for floats, might be
+missing on the front, its width and its loss are computed in integers, and if it is missing the
+status is PRECISION_LIMIT.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Slabs(NamedTuple):
     negative: np.ndarray  # [c, 3] int32
 
 
-class _Paid(NamedTuple):
+class _Evaluated(NamedTuple):
     losses: Array  # [c] int64; the largest integer for slabs without a width
     margins: Array  # [c], in the unit of the points
     # [c] int64, a lower bound of the loss of slabs that are narrow or whose normals are rounded
@@ -147,9 +147,9 @@ def _front(encoding: Encoding) -> tuple[list[_Row], bool]:
     widest, proven = Fraction(0), True
     for index in range(len(found.losses)):
         chosen = _Slabs(*(part[index : index + 1] for part in found.slabs))
-        paid = jax.device_get(_pay(points, positive, live, integers, chosen))
-        kept = paid.kept[0]
-        bisector = bisectors.bisect(points, kept & positive, kept & ~positive, paid.normals[0])
+        evaluated = jax.device_get(_evaluate(points, positive, live, integers, chosen))
+        kept = evaluated.kept[0]
+        bisector = bisectors.bisect(points, kept & positive, kept & ~positive, evaluated.normals[0])
         if bisector is None:
             proven = False
             continue
@@ -246,7 +246,7 @@ def _candidates(
             padded = _Slabs(*(np.pad(part, ((0, missing), (0, 0)), mode="edge") for part in slabs))
             losses, margins, of_narrow, most_margins = (
                 np.asarray(part)[: len(place)]
-                for part in _pay_only(points, positive, live, integers, padded)
+                for part in _losses_of(points, positive, live, integers, padded)
             )
             kept = losses < constant_loss
             best = _merge(
@@ -287,19 +287,23 @@ def _merge(one: _Candidates, other: _Candidates) -> _Candidates:
 
 
 @devices.host_jit
-def _pay_only(
+def _losses_of(
     points: Array, positive: Array, live: Array, integers: Array, slabs: _Slabs
 ) -> tuple[Array, Array, Array, Array]:
-    paid = _pay_for(points, positive, live, integers, slabs)
-    return paid.losses, paid.margins, paid.narrow, paid.most_margins
+    evaluated = _evaluate_all(points, positive, live, integers, slabs)
+    return evaluated.losses, evaluated.margins, evaluated.narrow, evaluated.most_margins
 
 
 @devices.host_jit
-def _pay(points: Array, positive: Array, live: Array, integers: Array, slabs: _Slabs) -> _Paid:
-    return _pay_for(points, positive, live, integers, slabs)
+def _evaluate(
+    points: Array, positive: Array, live: Array, integers: Array, slabs: _Slabs
+) -> _Evaluated:
+    return _evaluate_all(points, positive, live, integers, slabs)
 
 
-def _pay_for(points: Array, positive: Array, live: Array, integers: Array, slabs: _Slabs) -> _Paid:
+def _evaluate_all(
+    points: Array, positive: Array, live: Array, integers: Array, slabs: _Slabs
+) -> _Evaluated:
     """What slabs keep and lose."""
     upper, lower = points[slabs.positive], points[slabs.negative]  # [c, 3, 3]
     across, origin = upper[:, 0] - lower[:, 0], lower[:, 0]
@@ -320,7 +324,7 @@ def _pay_for(points: Array, positive: Array, live: Array, integers: Array, slabs
     is_slab = gap > 2 * near[:, 0]
     is_in_doubt = ((length > 0) | (error > 0)) & (~is_slab | (error > _EQUAL / 2 * gap)) & has_width
     most = jnp.iinfo(losses.dtype).max
-    return _Paid(
+    return _Evaluated(
         jnp.where(is_slab, losses, most),
         gap / 2,
         jnp.where(is_in_doubt, losses, most),
