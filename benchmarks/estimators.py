@@ -3,14 +3,15 @@ benchmarks.estimators --data DIR`.
 
 Ten sets: the five of Goldberg and Eckstein (2009), and five on which nothing in jboost was tuned.
 Every estimator has its default parameters, but for the time limit of `RuleClassifier`. Seconds of a
-fit are those of the first fold, which compiles, and the mean of the others. EBM and the rules of
-imodels take part where they are installed.
+fit are processor seconds of all threads: those of the first fold, which compiles, and the mean of
+the others. EBM and the rules of imodels take part where they are installed. With `--sets` or
+`--models`, records of other sets and models in the file of results stay.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
+import json
 import sys
 import time
 import warnings
@@ -19,24 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.ensemble import (
-    AdaBoostClassifier,
-    HistGradientBoostingClassifier,
-    RandomForestClassifier,
-    StackingClassifier,
-    VotingClassifier,
-)
-from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
-from sklearn.model_selection import StratifiedKFold
-from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-import jboost.sklearn as js
 from benchmarks import harness
 from jboost.data import readers
 
@@ -53,81 +37,6 @@ SETS = {
     "TWONORM": "more/TWONORM.csv",
     "RING": "more/RING.csv",
 }
-RULE_SECONDS = 30.0  # of RuleClassifier, for the folds of its calibration and the vote together
-
-
-def encoded(estimator: Any) -> Any:
-    """The estimator behind medians for missing numbers and columns of 0 and 1 for categories."""
-    numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
-    texts = make_pipeline(
-        SimpleImputer(strategy="most_frequent"),
-        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
-    )
-    columns = make_column_transformer(
-        (numbers, make_column_selector(dtype_include="number")),
-        (texts, make_column_selector(dtype_exclude="number")),
-    )
-    return make_pipeline(columns, estimator)
-
-
-def _histogram() -> Any:
-    columns = make_column_transformer(
-        (
-            OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan),
-            make_column_selector(dtype_exclude="number"),
-        ),
-        remainder="passthrough",
-    )
-    return make_pipeline(columns, HistGradientBoostingClassifier(random_state=SEED))
-
-
-def _base() -> list[tuple[str, Any]]:
-    return [
-        ("logistic", LogisticRegression(max_iter=1000)),
-        ("bayes", GaussianNB()),
-        ("neighbours", KNeighborsClassifier()),
-    ]
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "RuleClassifier": lambda: js.RuleClassifier(cv=3, max_seconds=RULE_SECONDS, random_state=SEED),
-    "SlipperClassifier": lambda: js.SlipperClassifier(cv=3, random_state=SEED),
-    "LPBoostClassifier": lambda: js.LPBoostClassifier(cv=3, random_state=SEED),
-    "RelaxedMarginClassifier": lambda: js.RelaxedMarginClassifier(cv=3, random_state=SEED),
-    "AdaBoostClassifier": lambda: js.AdaBoostClassifier(cv=3, random_state=SEED),
-    "InfoBoostClassifier": lambda: js.InfoBoostClassifier(cv=3, random_state=SEED),
-    "ExampleWeightsClassifier": lambda: encoded(
-        js.ExampleWeightsClassifier(cv=3, random_state=SEED)
-    ),
-    "OptimalVoteClassifier": lambda: encoded(js.OptimalVoteClassifier(_base(), cv=3)),
-    "MarginThinner of a forest": lambda: encoded(
-        js.MarginThinner(RandomForestClassifier(500, random_state=SEED), random_state=SEED)
-    ),
-    "scikit-learn AdaBoost": lambda: encoded(AdaBoostClassifier(random_state=SEED)),
-    "scikit-learn HistGradientBoosting": _histogram,
-    "scikit-learn LogisticRegression": lambda: encoded(LogisticRegression(max_iter=1000)),
-    "scikit-learn RandomForest": lambda: encoded(RandomForestClassifier(500, random_state=SEED)),
-    "scikit-learn Voting": lambda: encoded(VotingClassifier(_base(), voting="soft")),
-    "scikit-learn Stacking": lambda: encoded(StackingClassifier(_base(), cv=3)),
-}
-
-
-def peers() -> dict[str, Callable[[], Any]]:
-    """The classifiers of packages that may be missing."""
-    found: dict[str, Callable[[], Any]] = {}
-    try:
-        from interpret.glassbox import ExplainableBoostingClassifier
-
-        found["interpret EBM"] = functools.partial(ExplainableBoostingClassifier, n_jobs=1)
-    except ImportError:
-        print("interpret is not installed: no EBM", file=sys.stderr)
-    try:
-        from imodels import FIGSClassifier
-
-        found["imodels FIGS"] = lambda: encoded(FIGSClassifier())
-    except ImportError:
-        print("imodels is not installed: no FIGS", file=sys.stderr)
-    return found
 
 
 def read(path: Path) -> tuple[Any, np.ndarray]:
@@ -146,19 +55,23 @@ def read(path: Path) -> tuple[Any, np.ndarray]:
 
 def evaluate(make: Callable[[], Any], frame: Any, labels: np.ndarray, num_folds: int) -> dict:
     """Means over the folds of the measures of one model."""
+    from sklearn.model_selection import StratifiedKFold
+
     folds = StratifiedKFold(num_folds, shuffle=True, random_state=SEED).split(frame, labels)
     rows, seconds = [], []
     for training, testing in folds:
         model = make()
-        start = time.perf_counter()
+        start = time.process_time()
         model.fit(frame.iloc[training], labels[training])
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
         rows.append(_measures(model, frame.iloc[testing], labels[testing]))
     means = {name: _mean([row[name] for row in rows]) for name in rows[0]}
     return {**means, "first_seconds": seconds[0], "seconds": _mean(seconds[1:])}
 
 
 def _measures(model: Any, frame: Any, labels: np.ndarray) -> dict[str, float | None]:
+    from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
+
     said = model.predict(frame)
     has_scores = hasattr(model, "decision_function")
     scores = model.decision_function(frame) if has_scores else model.predict_proba(frame)[:, 1]
@@ -212,6 +125,74 @@ def run(folder: Path, names: Sequence[str], models: Mapping[str, Any], num_folds
     return records
 
 
+_MEASURES = ("balanced_accuracy", "auroc", "log_loss", "rules", "first_seconds", "seconds")
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """Means over the sets of each model, and the balanced accuracy on each set."""
+    records = results["records"]
+    sets = list(dict.fromkeys(record["set"] for record in records))
+    models = list(dict.fromkeys(record["model"] for record in records))
+    found = {(record["model"], record["set"]): record for record in records}
+    title = (
+        f"Estimators of `jboost.sklearn` and of others on {len(sets)} sets of at most"
+        f" {MOST_ROWS:,} rows, the same {results['num_folds']} folds, default parameters. Means"
+        " over sets and folds. The first fit on a set compiles what the sets before it did not;"
+        " seconds are those of the processor."
+    )
+    header = (
+        "estimator",
+        "balanced accuracy",
+        "AUROC",
+        "log loss",
+        "rules or members",
+        "first fit, s",
+        "later fits, s",
+    )
+    rows = []
+    for model in models:
+        own = [found[model, name] for name in sets if (model, name) in found]
+        means = [_mean([record[measure] for record in own]) for measure in _MEASURES]
+        texts = [
+            "" if mean is None else f"{mean:.{digits}f}"
+            for mean, digits in zip(means, (3, 3, 3, 1, 1, 1), strict=True)
+        ]
+        rows.append([model, *texts])
+    of_sets = [
+        [
+            model,
+            *(
+                f"{found[model, name]['balanced_accuracy']:.3f}" if (model, name) in found else ""
+                for name in sets
+            ),
+        ]
+        for model in models
+    ]
+    return "\n\n".join(
+        [
+            title,
+            harness.markdown_table(header, rows),
+            "Balanced accuracy on each set:",
+            harness.markdown_table(("estimator", *sets), of_sets),
+        ]
+    )
+
+
+def _written(directory: Path, num_folds: int) -> list:
+    """The records of an earlier run with the same folds."""
+    paths = list(directory.glob("estimators-*.json"))
+    found = json.loads(paths[0].read_text(encoding="utf-8")) if paths else {}
+    return found["records"] if found.get("num_folds") == num_folds else []
+
+
+def _merged(old: list, new: list) -> list:
+    """The new records in place of the old ones of the same set and model, in the order of the
+    sets.
+    """
+    by_key = {(record["set"], record["model"]): record for record in [*old, *new]}
+    return sorted(by_key.values(), key=lambda record: list(SETS).index(record["set"]))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.estimators", description=__doc__.splitlines()[0]
@@ -222,15 +203,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folds", type=int, default=NUM_FOLDS)
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)
-    models = {**MODELS, **peers()}
+    from benchmarks.peers import estimators as peers
+
+    models = {**peers.MODELS, **peers.peers()}
     if options.models:
         models = {name: models[name] for name in options.models}
     records = run(options.data, options.sets or tuple(SETS), models, options.folds)
     if not records:
         print("no data, nothing written", file=sys.stderr)
         return 0
+    directory = options.output or harness.RESULTS
+    if options.sets or options.models:
+        records = _merged(_written(directory, options.folds), records)
     results = {"num_folds": options.folds, "seed": SEED, "records": records}
-    path = harness.write("estimators", results, options.output or harness.RESULTS)
+    path = harness.write("estimators", results, directory)
     print(f"wrote {path}", file=sys.stderr)
     return 0
 

@@ -20,6 +20,7 @@ from benchmarks import (
     combine,
     compilation,
     deterministic,
+    estimators,
     example_weights,
     harness,
     infoboost_rounds,
@@ -28,6 +29,7 @@ from benchmarks import (
     l0_folds,
     l0_margins,
     l0_relaxation,
+    l0_stabilisation,
     linear_programs,
     many_devices,
     monomials,
@@ -85,6 +87,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "monomials_hard": monomials.table,
     "monomials_lpboost": monomials.table_lpboost,
     "l0_relaxation": l0_relaxation.table,
+    "l0_stabilisation": l0_stabilisation.table,
     "l0_exact": l0_exact.table,
     "l0_folds": l0_folds.table,
     "l0_margins": l0_margins.table,
@@ -93,6 +96,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "example_weights_large": example_weights.large_table,
     "infoboost_rounds": infoboost_rounds.rounds_table,
     "trees": trees.table,
+    "estimators": estimators.table,
 }
 
 

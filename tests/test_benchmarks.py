@@ -14,8 +14,10 @@ import pytest
 import jboost
 from benchmarks import (
     batches,
+    estimators,
     harness,
     l0_folds,
+    l0_stabilisation,
     pair_data,
     pair_sweep,
     reading,
@@ -24,6 +26,10 @@ from benchmarks import (
     trees,
 )
 from benchmarks.peers import integer_program, plain_sweep, tables
+from jboost.l0.large import proof, relax
+from jboost.l0.large import table as large_table
+from jboost.l0.large.patterns import RowCuts
+from jboost.l0.large.pool import Pool
 
 SIZE = 12  # one shape for all peers, so that each compiles once
 SMALL = tuple(
@@ -371,3 +377,54 @@ def test_batches_stop_at_a_size_that_takes_too_long(monkeypatch):
     shown = batches.table({"records": {name: [measured, skipped]}})
     assert skipped["skipped"] in shown
     assert shown.count(name) == 2
+
+
+def test_table_of_estimators_has_a_row_for_each_model_and_keeps_other_records():
+    names = ("balanced_accuracy", "auroc", "log_loss", "rules", "first_seconds", "seconds")
+    numbers = dict(zip(names, (0.8, 0.9, None, 4.0, 2.0, 1.0), strict=True))
+    old = [
+        {"set": "VOTE", "model": "a", **numbers},
+        {"set": "BCW", "model": "a", **numbers},
+        {"set": "BCW", "model": "b", **numbers},
+    ]
+    new = [{"set": "BCW", "model": "b", **numbers, "balanced_accuracy": 0.6}]
+    records = estimators._merged(old, new)
+    assert [record["set"] for record in records] == ["BCW", "BCW", "VOTE"]
+    shown = estimators.table({"records": records, "num_folds": 3})
+    assert "| a | 0.800 | 0.900 |  | 4.0 | 2.0 | 1.0 |" in shown
+    assert "| b | 0.600 |  |" in shown
+
+
+def test_stabilised_duals_are_mixtures_or_lie_in_the_box():
+    random = np.random.default_rng(0)
+    features = random.integers(0, 2, (12, 3)).astype(np.float32)
+    labels = np.where(np.arange(12) < 6, 1.0, -1.0)
+    learner = jboost.learners.monomials(1)
+    made, _ = large_table.make_table(jboost.make_dataset(features, labels), learner, 0.1)
+    state = relax.begin(made, Pool(made, 64), is_either=False)
+
+    def duals():
+        cuts = RowCuts(random.permutation(6)[:4], 6 + random.permutation(6)[:4], random.random(4))
+        return proof.feasible(made, proof.Duals(random.random(12), cuts))
+
+    def by_cut(duals):
+        dense = np.zeros((12, 12))
+        np.add.at(dense, (duals.cuts.inside, duals.cuts.outside), duals.cuts.weights)
+        return dense
+
+    best, own = duals(), duals()
+    ways = {name: make() for name, make in l0_stabilisation.WAYS.items()}
+    assert all(stabilise(state, own) is own for stabilise in ways.values())  # nothing is proven yet
+    state.proven = proof.prove(made, best, proof.price(made, best))
+    best = state.proven.duals
+    for share in l0_stabilisation.SHARES:
+        mixed = ways[f"smoothing, {share:g}"](state, own)
+        np.testing.assert_allclose(
+            mixed.example_weights, (1 - share) * own.example_weights + share * best.example_weights
+        )
+        np.testing.assert_allclose(by_cut(mixed), (1 - share) * by_cut(own) + share * by_cut(best))
+    near = ways["box"](state, own)
+    room = l0_stabilisation.FIRST_BOX + 1e-12
+    assert (np.abs(near.example_weights - best.example_weights) <= room).all()
+    assert (np.abs(by_cut(near) - by_cut(best)) <= room).all()
+    assert (np.abs(own.example_weights - best.example_weights) > room).any()

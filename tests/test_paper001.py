@@ -337,6 +337,25 @@ def test_votes_of_algorithm_1_and_boosting_on_numbers(folder):
             assert line["accuracy"] >= 0.9
 
 
+@pytest.mark.slow
+def test_votes_of_algorithm_1_by_the_method_for_large_tables(folder):
+    chosen = '["l0-large-coefficients", "l0-large-vertex"]'
+    text = SETTINGS.replace('["l0", "lpboost", "slipper"]', chosen)
+    (folder / "settings.toml").write_text(text.replace("replications = 2", "replications = 1"))
+    rows = [f"{i},{'ab'[i % 2]},{1 if i > 12 else -1}" for i in range(30)]
+    (folder / "BCW.csv").write_text("\n".join(["size,kind,label", *rows]) + "\n")
+    assert command.main([*arguments_of(folder), "--jobs", "1"]) == 0
+    lines = line_module.read_lines(folder / "out.jsonl")
+    found = {(line["method"], line["fold"]): line for line in lines}
+    assert len(found) == 2 * 3
+    for fold in range(3):
+        whole, vertex = (found[f"l0-large-{vote}", fold] for vote in ("coefficients", "vertex"))
+        assert whole["status"] == vertex["status"] == "OPTIMAL"
+        assert vertex["support"] <= whole["support"]
+        assert whole["lower_bound"] == pytest.approx(vertex["lower_bound"], rel=1e-6)
+        assert vertex["lower_bound"] <= vertex["upper_bound"] <= whole["upper_bound"]
+
+
 def test_what_the_folder_lacks_comes_from_openml(tmp_path, monkeypatch):
     def fetch(*, data_id, as_frame, parser):
         assert (data_id, as_frame) == (56, False)

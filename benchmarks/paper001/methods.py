@@ -192,12 +192,13 @@ FOUND = (
     "literals",
 )
 PEERS = {"imodels-slipper": slipper.fit_and_count}
-HOST = ("l0-orders",)  # driven by the host, one fold after the other
 PARAMETERS = {  # what may be a list in the settings, and is in the figures
     "l0": "margin_times_m",
     "l0-relaxed": "margin_times_m",
     "l0-coefficients": "margin_times_m",
     "l0-vertex": "margin_times_m",
+    "l0-large-coefficients": "margin_times_m",
+    "l0-large-vertex": "margin_times_m",
     "lpboost": "nu",
     "lpboost-stumps": "nu",
     "lpboost-trees": "nu",
@@ -233,17 +234,40 @@ def learn(
 
 
 def learn_on_host(
-    sizes: Sizes, part: Prepared, labels: np.ndarray, knobs: dict[str, Any]
+    method: str, sizes: Sizes, part: Prepared, labels: np.ndarray, knobs: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """As `learn`, for L0-RBoost whose order, number of rules, kappa and rho the inner folds
-    choose.
-    """
+    """As `learn`, for a method that the host drives."""
     num_training = int(part.training.sum())
 
     def make_learner(order: int, kappa: Any) -> Any:
         cost = costs.mdl(kappa, num_attributes=part.num_attributes, num_examples=num_training)
         return jboost.learners.monomials(order, cost=cost)
 
+    fit = HOST[method](sizes, part, labels, knobs, make_learner)
+    return _counts(fit, part.features, labels, part.training, knobs["nu"])
+
+
+def _fit_large(
+    sizes: Sizes, part: Prepared, labels: np.ndarray, knobs: Any, make_learner: Any, *, vote: str
+) -> Any:
+    """L0-RBoost by `l0.fit_large`, which takes up to three literals."""
+    merged = merging.merge_bits(part.features[part.training], labels[part.training], None)
+    return jboost.l0.fit_large(
+        merged,
+        make_learner(sizes.max_order, float(knobs["kappa"])),
+        margin=float(knobs["margin_times_m"]) / int(part.training.sum()),
+        tolerance=float(knobs["tolerance"]),
+        max_rounds=sizes.max_rounds,
+        max_columns=sizes.max_columns,
+        search=VOTES[vote](sizes),
+    )
+
+
+def _fit_of_chosen_order(
+    sizes: Sizes, part: Prepared, labels: np.ndarray, knobs: Any, make_learner: Any
+) -> Any:
+    """L0-RBoost whose order, number of rules, kappa and rho the inner folds choose."""
+    num_training = int(part.training.sum())
     choice = jboost.l0.choose_large(
         jboost.make_dataset(part.features, labels, mask=part.training),
         make_learner,
@@ -258,8 +282,14 @@ def learn_on_host(
         max_rounds=sizes.max_rounds,
         time_limit=sizes.inner_seconds,
     )
-    fit = choice.fit._replace(status=choice.status)  # it says whether the time was enough
-    return _counts(fit, part.features, labels, part.training, knobs["nu"])
+    return choice.fit._replace(status=choice.status)  # it says whether the time was enough
+
+
+HOST = {  # one fold after the other
+    "l0-orders": _fit_of_chosen_order,
+    "l0-large-coefficients": functools.partial(_fit_large, vote="coefficients"),
+    "l0-large-vertex": functools.partial(_fit_large, vote="vertex"),
+}
 
 
 def _counts(fit: Any, features: Any, labels: Any, training: Any, nu: Any) -> tuple[Any, ...]:
@@ -327,7 +357,7 @@ def evaluate(
             for part in parts
         ]
     elif method in HOST:
-        results = [_as_found(learn_on_host(sizes, part, labels, knobs)) for part in parts]
+        results = [_as_found(learn_on_host(method, sizes, part, labels, knobs)) for part in parts]
     else:
         try:
             results = learn_folds(method, sizes, parts, labels, knobs)

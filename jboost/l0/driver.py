@@ -176,7 +176,7 @@ def _at_vertex(
     pairs, importance = solved.pairs, solved.pair_weights
     if importance.ndim > 1:  # `AllPairsConfig` without lists of pairs
         pairs, importance = jnp.full((1, 2), -1, jnp.int32), jnp.zeros((1,), importance.dtype)
-    known = known_cuts(instance, memory.warm._replace(pairs=pairs))
+    known = known_cuts(instance, pairs)
     found = vertex.find(instance, known, importance, config)
     finest = _LEAST_TOLERANCE[solved.upper_bound.dtype.itemsize]
     tolerance = jnp.maximum(booster.tolerance, finest) * jnp.maximum(

@@ -368,7 +368,7 @@ SOLUTIONS = {
 
 @pytest.mark.parametrize("before", [(), ("sparse",)], ids=["alone", "one of two"])
 @pytest.mark.parametrize("solution", SOLUTIONS)
-def test_the_vote_of_the_coefficients_is_that_of_fit(run, monkeypatch, before, solution):
+def test_the_vote_of_the_coefficients_is_that_of_fit_large(run, monkeypatch, before, solution):
     vote = (*before, solution)
     asked = {}
 
@@ -376,7 +376,7 @@ def test_the_vote_of_the_coefficients_is_that_of_fit(run, monkeypatch, before, s
         asked.update(options)
         raise ValueError("seen")
 
-    monkeypatch.setattr(jboost.l0, "fit" if len(vote) == 1 else "choose", fit)
+    monkeypatch.setattr(jboost.l0, "fit_large" if len(vote) == 1 else "choose", fit)
     votes = tuple(word for one in vote for word in ("--vote", one))
     code, out, err = run("fit", *DATA, *QUICK, *votes, "--output", "unseen")
     assert (code, out) == (2, "")

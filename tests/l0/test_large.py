@@ -17,7 +17,18 @@ import jboost
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.data import merging
-from jboost.l0.large import fit, greedy, master, patterns, relax, run, sizes, table, votes
+from jboost.l0.large import (
+    fit,
+    greedy,
+    master,
+    patterns,
+    relax,
+    run,
+    sizes,
+    solutions,
+    table,
+    votes,
+)
 from jboost.monomials import products
 
 KAPPA = 0.4
@@ -166,19 +177,19 @@ def satisfied(features: np.ndarray, literals: np.ndarray) -> np.ndarray:
     ).astype(float)
 
 
-def one_instance(seed: int) -> None:
+def one_instance(seed: int, search=None):
     """Bounds of one random table against HiGHS over all monomials, and both certificates
-    recomputed.
+    recomputed. Returns the features that count, their labels and weights, and the fit.
     """
     features, labels, weights = random_table(seed, gaps=0.2 if seed % 3 == 0 else 0.0)
     max_order = min(features.shape[1], (1, 2, 2, 3)[seed % 4])
     constant_cost, margin = 0.1 * (seed % 2), (0.05, 0.5, 1.0)[seed % 3]
     learner = jboost.learners.monomials(max_order, kappa=KAPPA, constant_cost=constant_cost)
     data = Dataset(features, labels, weights, np.ones(len(labels), bool))
-    certificate = fit.fit_large(
-        data, learner, margin=margin, tolerance=5e-3, max_rounds=40
-    ).certificate
-    counts = weights > 0
+    fitted = fit.fit_large(
+        data, learner, margin=margin, tolerance=5e-3, max_rounds=40, search=search
+    )
+    certificate, counts = fitted.certificate, weights > 0
     prices = np.asarray(learner.price_list(features.shape[1], counts.sum()), float)
     outputs, orders = outputs_and_orders(features, max_order)
     costs = np.where(orders == 0, constant_cost, prices[orders - 1])
@@ -199,11 +210,88 @@ def one_instance(seed: int) -> None:
         certificate.point, features, labels, weights, prices, constant_cost, margin
     )
     assert value <= certificate.upper_bound + 1e-7
+    return (features[counts], labels[counts], weights[counts]), fitted
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_fit_large_bounds_hold_of_highs_optimum(seed: int) -> None:
     one_instance(seed)
+
+
+@pytest.mark.parametrize(
+    ("seed", "search"),
+    [
+        (1, jboost.l0.CoefficientsConfig()),
+        pytest.param(2, jboost.l0.CoefficientsConfig(), marks=pytest.mark.slow),
+        *(
+            pytest.param(seed, jboost.l0.VertexConfig(), marks=pytest.mark.slow)
+            for seed in (1, 2, 4, 5, 7)
+        ),
+    ],
+)
+def test_fit_large_votes_with_a_solution_of_the_relaxation(seed: int, search) -> None:
+    (features, labels, weights), fitted = one_instance(seed, search)
+    assert fitted.status == Status.OPTIMAL
+    point, margin = fitted.certificate.point, (0.05, 0.5, 1.0)[seed % 3]
+    scores = np.asarray(jboost.predict_scores(fitted.ensemble, features), np.float64)
+    wrong = weights[labels * scores < margin - 1e-6].sum()
+    assert wrong <= fitted.certificate.integer_upper_bound + 1e-6
+    if isinstance(search, jboost.l0.VertexConfig):
+        # at a vertex, no more hypotheses vote than there are rows of the margins and the sum
+        assert np.count_nonzero(fitted.ensemble.votes[:, 0]) <= len(labels) + 1
+        return
+    literals, signs = point.hypotheses
+    outputs = np.array(
+        [sign * satisfied(features, one) for one, sign in zip(literals, signs, strict=True)]
+    )
+    expected = point.coefficients @ outputs.reshape(-1, len(labels))
+    expected = expected + point.constants[0] - point.constants[1]
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_vertex_of_fit_large_is_an_optimal_vertex_with_few_rules(seed: int) -> None:
+    """Against HiGHS over all monomials: the value at the end of a tight tolerance, and the rank of
+    what holds with equality.
+    """
+    with jax.enable_x64(True):
+        features, labels, weights = random_table(seed, num_rows=24, num_bits=4)
+        keeps = weights > 0
+        features, labels, weights = features[keeps], labels[keeps], weights[keeps]
+        learner = jboost.learners.monomials(1, kappa=KAPPA)
+        data = Dataset(features, labels, weights, np.ones(len(labels), bool))
+        options = {"margin": 0.25, "tolerance": 1e-5, "max_rounds": 400}
+        fitted = fit.fit_large(data, learner, search=jboost.l0.VertexConfig(), **options)
+        spread = fit.fit_large(data, learner, search=jboost.l0.CoefficientsConfig(), **options)
+        outputs, orders = outputs_and_orders(features, 1)
+        prices = np.asarray(learner.price_list(features.shape[1], len(labels)), float)
+        costs = np.where(orders == 0, 0.0, prices[orders - 1])
+        optimum = highs_optimum(outputs, labels, costs, weights, 0.25)
+        assert fitted.status == Status.OPTIMAL
+        assert fitted.certificate.upper_bound == pytest.approx(optimum, rel=1e-4, abs=1e-4)
+        assert np.count_nonzero(fitted.ensemble.votes[:, 0]) <= np.count_nonzero(
+            spread.ensemble.votes[:, 0]
+        )
+
+
+def test_vertex_of_fit_large_names_the_number_of_rows(monkeypatch) -> None:
+    monkeypatch.setattr(solutions, "MOST_ROWS", 3)
+    data = Dataset(np.eye(4), np.array([1, 1, -1, -1]), np.ones(4), np.ones(4, bool))
+    with pytest.raises(ValueError, match="VertexConfig and dataset has 4 rows: expected at most 3"):
+        fit.fit_large(
+            data, jboost.learners.monomials(1), margin=0.1, search=jboost.l0.VertexConfig()
+        )
+
+
+@pytest.mark.parametrize("search", [jboost.l0.CoefficientsConfig(), jboost.l0.VertexConfig()])
+def test_solution_of_fit_large_without_a_round_says_so(search) -> None:
+    data = Dataset(np.eye(4), np.array([1, 1, -1, -1]), np.ones(4), np.ones(4, bool))
+    fitted = fit.fit_large(
+        data, jboost.learners.monomials(1), margin=0.1, max_rounds=0, search=search
+    )
+    assert fitted.status == Status.UNSOLVED_RELAXATION
+    assert fitted.certificate.upper_bound == np.inf
 
 
 def falling_costs(orders, num_attributes, num_examples, max_order):

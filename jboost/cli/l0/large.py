@@ -20,6 +20,7 @@ from jboost.cli import checkpointing, limits
 from jboost.cli.option import CV
 from jboost.cli.options import Settings
 from jboost.data import merging
+from jboost.l0.large import solutions
 from jboost.monomials import costs
 
 MOST_ORDER = 2  # largest order for which `fit` is used
@@ -126,12 +127,12 @@ def losses(
     )
 
 
-def serves(settings: Settings) -> bool:
-    """Whether `fit` supports the options."""
+def serves(settings: Settings, num_rows: int) -> bool:
+    """Whether `fit` supports the options for so many rows."""
     return (
         settings.exact == 0
         and 0 < settings.max_order <= MOST_ORDER
-        and not {"coefficients", "vertex"}.intersection(settings.vote)
+        and ("vertex" not in settings.vote or num_rows <= solutions.MOST_ROWS)
     )
 
 

@@ -90,7 +90,7 @@ def fit(
       seconds: the time for this fit, or None for the rest of the time limit.
       on_step: called after each round, or after each path of margins if there is a choice.
     """
-    if inner is None and l0_large.serves(settings):
+    if inner is None and l0_large.serves(settings, int(chosen.sum())):
         return _fit_large(bits, labels, weights, chosen, settings, seconds, on_step)
     if inner is not None and l0_large.chooses_size(settings):
         return _choose_size(bits, labels, weights, chosen, settings, inner, seconds, on_step)

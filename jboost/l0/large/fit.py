@@ -18,14 +18,14 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import ArrayLike, Dataset
 from jboost.l0.driver import validate_search
+from jboost.l0.large import solutions
 from jboost.l0.large.proof import Proven, Table
 from jboost.l0.large.relax import PrimalPoint
-from jboost.l0.large.run import Clock, FewRules, Run
+from jboost.l0.large.run import Clock, FewRules, Run, Solution
 from jboost.l0.large.state import State, restore, validate
 from jboost.l0.large.table import make_table
 from jboost.l0.large.votes import Columns
 from jboost.l0.pricing import Proof
-from jboost.l0.votes.solution import CoefficientsConfig
 from jboost.l0.votes.vertex import VertexConfig
 from jboost.learners.monomials import Monomial, Monomials
 
@@ -69,7 +69,7 @@ def fit_large(
     max_rounds: int = 100,
     max_columns: int = 1024,
     max_cuts: int | None = None,
-    search: FewRules | None = None,
+    search: FewRules | Solution | None = None,
     time_limit: float | None = None,
     on_step: OnStep | None = None,
     initial: State | None = None,
@@ -101,7 +101,10 @@ def fit_large(
       max_columns: the capacity for columns. It is reduced if there are many rows.
       max_cuts: the capacity for pair cuts; None for 2048, or 4096 if there are many rows.
       search: the method of the final vote, as for `fit`: `SearchConfig()`, of which only
-        `max_hypotheses` is used, or `RelaxedConfig()`.
+        `max_hypotheses` is used; `RelaxedConfig()`; or `CoefficientsConfig()` for lambda of the
+        point of the upper bound, and `VertexConfig()` for lambda at a vertex of the optimal
+        solutions, of at most 4,096 rows. For the last two no other votes are searched, and the
+        bound on (15) is only what the proof of the relaxation gives.
       time_limit: seconds from the call, including compilation; None for no limit. A step in
         progress is completed. A compilation in progress is not waited for, but it cannot be
         interrupted: it goes on in a thread, and a Python that exits waits for its end.
@@ -117,7 +120,11 @@ def fit_large(
     Returns:
       A `Fit` whose ensemble holds the rules that vote, with a `LargeCertificate`. Statuses:
       OPTIMAL if the bounds on the relaxation have met; TIME_LIMIT; ROUND_LIMIT; PRECISION_LIMIT if
-      no column or cut would help and the gap is still open.
+      no column or cut would help and the gap is still open. With `CoefficientsConfig()` and
+      `VertexConfig()` also UNSOLVED_RELAXATION if no round was done; the vote is then the first
+      one. With `VertexConfig()` also those of the search for a vertex: ITERATION_LIMIT,
+      CAPACITY_LIMIT, and PRECISION_LIMIT if the vertex is worse than the point by more than the
+      tolerance; the vote is then that of the point, as after the time limit.
 
     Raises:
       ValueError: naming the argument.
@@ -136,6 +143,7 @@ def fit_large(
         learner, margin, tolerance, max_rounds, max_columns, max_cuts, search, time_limit, on_step
     )
     table, rows = make_table(dataset, learner, rho)
+    _check_rows_of_vertex(config, len(rows))
     run = Run(table, config, tolerance, max_rounds, max_cuts, clock, on_step)
     if initial is not None:
         restore(run, validate(initial, run.problem), run.tables())
@@ -147,7 +155,7 @@ def fit_large(
         if initial is None:
             run.find_first_vote()
         status = run.close_gap(max_columns)
-        run.finish()
+        status = run.finish(status)
     finally:
         threads.shutdown(wait=time_limit is None, cancel_futures=True)
     return _conclude(run, learner, rows, len(np.asarray(dataset.labels)), status)
@@ -163,7 +171,7 @@ def _check_options(
     search: Any,
     time_limit: float | None,
     on_step: Any,
-) -> tuple[float, FewRules]:
+) -> tuple[float, FewRules | Solution]:
     """The margin and the kind of vote. Raises ValueError, naming the argument."""
     if not isinstance(learner, Monomials):
         raise ValueError(
@@ -191,12 +199,17 @@ def _check_options(
         check.number("time_limit", time_limit, low=0)
     check.watcher("on_step", on_step)
     vote = validate_search(search)
-    if isinstance(vote, CoefficientsConfig | VertexConfig):
-        raise ValueError(
-            f"search is a {type(vote).__name__}, which fit_large does not support: pass"
-            " SearchConfig() or RelaxedConfig(), or use jboost.l0.fit"
-        )
     return rho, vote
+
+
+def _check_rows_of_vertex(config: FewRules | Solution, num_rows: int) -> None:
+    """Raises ValueError if there are too many rows for a vertex."""
+    if isinstance(config, VertexConfig) and num_rows > solutions.MOST_ROWS:
+        raise ValueError(
+            f"search is a VertexConfig and dataset has {num_rows:,} rows: expected at most"
+            f" {solutions.MOST_ROWS:,}; pass CoefficientsConfig(), SearchConfig() or"
+            " RelaxedConfig(), or merge equal rows (jboost.data.merging)"
+        )
 
 
 def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, status: Status) -> Fit:

@@ -170,7 +170,7 @@ def as_either(duals: Duals, labels: np.ndarray) -> Duals:
 
 def size_of(num_rows: int) -> int | None:
     """The number of rows of the master's program, or None if it depends on the patterns."""
-    return _size(num_rows) if num_rows <= _FEW_ROWS else None
+    return padded_size(num_rows) if num_rows <= _FEW_ROWS else None
 
 
 def warm_up(num_rows: int, num_columns: int, num_cuts: int) -> None:
@@ -200,7 +200,7 @@ def _patterns(state: Relaxation) -> Patterns:
 def _solve_master(state: Relaxation, grouped: Patterns, capacity: int) -> float:
     """Solves the master from the last solution, in place. Returns the value of its point."""
     first, second, cuts = _cuts_of_patterns(state, grouped)
-    size, width = _size(len(grouped.rows)), len(state.pool.is_used)
+    size, width = padded_size(len(grouped.rows)), len(state.pool.is_used)
     unit = float(grouped.weights.mean())
     program = _program(state, grouped, (first, second), size, capacity, unit)
     start = _start(state, grouped, cuts, size, capacity, unit)
@@ -313,7 +313,7 @@ def _start(
     return master.Point(*(part.astype(dtype) for part in parts))
 
 
-def _size(number: int) -> int:
+def padded_size(number: int) -> int:
     """The number of rows of a program: one of a few sizes. Above the least it is at most a quarter
     too large.
     """

@@ -20,13 +20,15 @@ from jboost.base import devices, loops
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.l0.large import greedy, proof, relax, sizes, state, votes
+from jboost.l0.large import greedy, proof, relax, sizes, solutions, state, votes
 from jboost.l0.large.greedy import Rules
 from jboost.l0.large.pool import Pool
 from jboost.l0.large.proof import Table
 from jboost.l0.large.relax import PrimalPoint, Relaxation
 from jboost.l0.large.votes import Columns, Vote
 from jboost.l0.votes import local_search, rounded
+from jboost.l0.votes.solution import CoefficientsConfig
+from jboost.l0.votes.vertex import VertexConfig
 from jboost.monomials import products
 
 # Rules of the first vote are found on at most so many rows; the votes are refitted on all rows.
@@ -48,6 +50,7 @@ _STARTS_AT_ONCE, _ALL_STARTS = 2, 16
 _NUM_VOTING = 46  # the number of columns in a search, in addition to those of the best vote
 _MOST_IDLE = 12  # it stops after so many rounds without a new column or cut or a smaller gap
 _MOST_REFINED = 3  # the most passes over the rules of the first vote
+_MOST_OF_VERTEX = 510  # the most columns of a vertex; with two constants 512
 
 
 class Info(NamedTuple):
@@ -85,8 +88,9 @@ class Clock:
         return self.limit - (time.monotonic() - self._begin)
 
 
-# The final votes that limit the number of rules.
+# The final votes that limit the number of rules, and those that are solutions of the relaxation.
 FewRules = local_search.SearchConfig | rounded.RelaxedConfig
+Solution = CoefficientsConfig | VertexConfig
 
 
 class Run:
@@ -95,7 +99,7 @@ class Run:
     def __init__(
         self,
         table: Table,
-        search: FewRules,
+        search: FewRules | Solution,
         tolerance: float,
         max_rounds: int,
         max_cuts: int | None,
@@ -104,7 +108,7 @@ class Run:
     ) -> None:
         self.table = table
         self.search = search
-        self.max_rules = search.max_hypotheses
+        self.max_rules = None if self.votes_a_solution else search.max_hypotheses
         self.tolerance = tolerance
         self.max_rounds = max_rounds
         self.max_cuts = max_cuts
@@ -126,6 +130,11 @@ class Run:
         self.spent_on_votes = 0.0
         # seconds spent on bounds over all rows, while a part of them is solved
         self.spent_on_bounds = 0.0
+
+    @property
+    def votes_a_solution(self) -> bool:
+        """Whether the final vote is a solution of the relaxation, so that no other is searched."""
+        return isinstance(self.search, CoefficientsConfig | VertexConfig)
 
     @functools.cached_property
     def problem(self) -> state.Problem:
@@ -156,7 +165,7 @@ class Run:
                 capacity,
                 self._num_cuts(len(stage.labels)),
             )
-        if len(self.table.costs):
+        if len(self.table.costs) and not self.votes_a_solution:
             self.compiling["votes"] = threads.submit(
                 _with_floats, is_double, votes.warm_up, len(self.table.labels), self.max_rules
             )
@@ -265,7 +274,9 @@ class Run:
                 self._bound_above(relaxation, stage == len(tables) - 1, np.inf)
             if status is not Status.OPTIMAL:
                 return status
-        if self.second is not None and self.first is not None and self.first.point is not None:
+        if self.votes_a_solution or self.second is None or self.first is None:
+            return status
+        if self.first.point is not None:
             self.num_idle = self.num_idle if self.is_integer else 0
             self.is_integer = True
             self._rounds(self.second, "integer")
@@ -353,6 +364,8 @@ class Run:
         """Searches for a better vote among the columns of the relaxation, within a share of the
         time.
         """
+        if self.votes_a_solution:
+            return
         budget = _SHARE_OF_VOTES * self.clock.elapsed - self.spent_on_votes
         is_compiled = "votes" not in self.compiling or self.compiling["votes"].done()
         if budget > 0 and is_compiled:
@@ -416,20 +429,44 @@ class Run:
             problem, Vote(held.columns(slots), values[slots], held.coefficients[-2:], np.inf)
         )
 
-    def finish(self) -> None:
-        """Finds the final vote by the method that `search` specifies."""
+    def finish(self, status: Status) -> Status:
+        """Finds the final vote by the method that `search` specifies. Returns the status of the
+        fit, given that of the relaxation.
+        """
         relaxation = self.first
+        if self.votes_a_solution:
+            return self._vote_solution(status)
         if relaxation is None or relaxation.num_rounds == 0:
-            return
+            return status
         if isinstance(self.search, rounded.RelaxedConfig):
             problem = self._problem(relaxation)
             values = np.asarray(
                 self._in_problem(problem, relaxation, relaxation.pool.coefficients[:-2])
             )
             self.vote = votes.from_relaxation(problem, values, self.search)
-            return
+            return status
         if not self._votes_are_proven():
             self.improve_vote(relaxation, begin=0, count=_ALL_STARTS, seconds=_LAST_SEARCH)
+        return status
+
+    def _vote_solution(self, status: Status) -> Status:
+        """Takes the point of the upper bound, or a vertex near it, as the final vote."""
+        if self.first is None or self.point is None:
+            return Status.UNSOLVED_RELAXATION
+        self.vote = solutions.vote_of(self.table, self.point)
+        if not isinstance(self.search, VertexConfig) or not self.goes_on:
+            return status
+        known = (self.point.columns, relax.master_point(self.first).columns)
+        columns = Columns(*(part[:_MOST_OF_VERTEX] for part in _distinct(known)))
+        found = solutions.find_vertex(self.table, self.first, columns, self.search)
+        if found.status is not Status.OPTIMAL:
+            return found.status
+        if found.value > self.upper_bound + self.tolerance * max(self.upper_bound, 1.0):
+            return Status.PRECISION_LIMIT
+        self.vote = solutions.vote_of(self.table, found.point)
+        if found.value < self.upper_bound:
+            self.upper_bound, self.point = found.value, found.point
+        return status
 
 
 def _with_floats(is_double: bool, compile_program: Callable[..., None], *arguments: Any) -> None:

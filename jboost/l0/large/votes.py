@@ -69,14 +69,17 @@ def make_problem(table: Table, columns: Columns) -> Problem:
     size = min(len(columns.signs), _NUM_COLUMNS)
     while True:
         columns = Columns(columns.monomials[:size], columns.signs[:size])
-        side, weights = _patterns(table, columns)
+        side, weights = patterns_of(table, columns)
         if len(weights) <= _MOST_PATTERNS:
             break
         size //= 2
     return Problem(columns, _instance(table, columns, side, weights))
 
 
-def _patterns(table: Table, columns: Columns) -> tuple[separation.Side, np.ndarray]:
+def patterns_of(table: Table, columns: Columns) -> tuple[separation.Side, np.ndarray]:
+    """Groups of rows that agree on the columns and on the label, which is the last column of
+    `Side.covered`, and the sums of their weights.
+    """
     covered = table.covers(columns.monomials)
     both = np.concatenate([covered, (table.labels > 0)[:, None].astype(np.uint8)], axis=1)
     side = separation.group(both, np.arange(len(both)))
@@ -137,7 +140,7 @@ def at(table: Table, columns: Columns, coefficients: np.ndarray, constants: np.n
     indices = np.flatnonzero(units[2:] > 0)
     kept = Columns(columns.monomials[indices], columns.signs[indices])
     shares = units / _UNITS
-    side, weights = _patterns(table, kept)
+    side, weights = patterns_of(table, kept)
     labels = np.where(side.covered[:, -1] > 0, 1.0, -1.0)
     scores = side.covered[:, :-1] @ (shares[2 + indices] * kept.signs) + shares[0] - shares[1]
     errors = float(weights[labels * scores < table.margin].sum())

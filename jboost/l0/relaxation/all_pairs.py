@@ -320,7 +320,7 @@ def _start(instance: Instance, layout: Layout, warm: WarmStart | None) -> WarmSt
     known = ordered(instance, warm)
     if warm.dual.pair_weights.ndim == 3:
         return known
-    cuts = known_cuts(instance, warm)
+    cuts = known_cuts(instance, warm.pairs)
     values = jnp.where(pair_cuts.is_used(instance, cuts), known.dual.pair_weights, 0.0)
     return known._replace(
         dual=known.dual._replace(pair_weights=placed(instance, layout, cuts, values)), pairs=none

@@ -130,9 +130,10 @@ def _first_positive(*values: Array) -> Array:
     return unit
 
 
-def known_cuts(instance: Instance, warm: WarmStart) -> Cuts:
-    """The cuts of a warm start, with indices in the order of the instance. Cuts of pairs that are
-    not of opposite classes, or have no cut in this instance, are left out.
+def known_cuts(instance: Instance, pairs: Array) -> Cuts:
+    """The cuts of pairs [K, 2] of examples in the order of the caller, with indices in the order of
+    the instance. Pairs that are not of opposite classes, or have no cut in this instance, are left
+    out.
     """
     num_examples = instance.weights.shape[0]
     position = (
@@ -142,8 +143,8 @@ def known_cuts(instance: Instance, warm: WarmStart) -> Cuts:
         .at[-1]
         .set(num_examples)
     )
-    inside = jnp.all((warm.pairs >= 0) & (warm.pairs < num_examples), axis=1)
-    ends = position[jnp.where(inside[:, None], warm.pairs, num_examples)]
+    inside = jnp.all((pairs >= 0) & (pairs < num_examples), axis=1)
+    ends = position[jnp.where(inside[:, None], pairs, num_examples)]
     cuts = Cuts(ends[:, 0], ends[:, 1])
     are_opposite = (jnp.min(ends, axis=1) < instance.num_minority) & (
         jnp.max(ends, axis=1) >= instance.num_minority

@@ -165,7 +165,7 @@ def _begin(
     first = Primal(even, 2 * even, jnp.zeros((num_examples,), dtype))
     if warm is not None:
         known = ordered(instance, warm)
-        cuts = known_cuts(instance, warm)
+        cuts = known_cuts(instance, warm.pairs)
         known_weights = jnp.where(pair_cuts.is_used(instance, cuts), known.dual.pair_weights, 0.0)
         first = known.primal
     cuts, known_weights = pairs.begin(instance, cuts, known_weights)

@@ -1,0 +1,156 @@
+"""The final votes of `fit_large` that are solutions of the relaxation: lambda as the point of the
+upper bound has it, or at a vertex of the optimal solutions.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jboost.base.status import Status
+from jboost.base.types import Array
+from jboost.l0.large import relax, separation
+from jboost.l0.large import votes as large_votes
+from jboost.l0.large.proof import Table
+from jboost.l0.large.relax import MasterPoint, PrimalPoint, Relaxation
+from jboost.l0.large.votes import Columns, Vote
+from jboost.l0.relaxation.instance import known_cuts, make_instance, unordered
+from jboost.l0.votes import vertex
+from jboost.l0.votes.vertex import VertexConfig
+
+# The largest number of rows of the data for a vertex: the simplex table has a row of as many
+# numbers as there are rows for each row.
+MOST_ROWS = 4096
+_NUM_CONSTANTS = 2
+_LEAST_COLUMNS = 32  # of the program; with more, the number is a power of two
+
+
+class Found(NamedTuple):
+    """An optimal vertex, as a feasible point of the relaxation over all rows."""
+
+    value: float
+    point: PrimalPoint
+    status: Status  # of `vertex.Vertex`
+
+
+def vote_of(table: Table, point: PrimalPoint) -> Vote:
+    """The vote lambda of a point."""
+    return large_votes.at(table, point.columns, point.coefficients, point.constants)
+
+
+def find_vertex(table: Table, state: Relaxation, columns: Columns, config: VertexConfig) -> Found:
+    """A vertex of the optimal solutions of the relaxation over some columns.
+
+    Args:
+      table: all rows, at most `MOST_ROWS`.
+      state: the last relaxation, whose cuts are the first ones.
+      columns: those that the vertex may use, [k].
+      config: of the search.
+    """
+    covered = table.covers(columns.monomials)
+    side, weights = large_votes.patterns_of(table, columns)
+    program = _program(table, columns, side, weights)
+    pairs, importance = _cuts(state, side, len(program.weights))
+    found = jax.tree.map(
+        np.asarray, _find(program, pairs, importance, config=config, is_either=state.is_either)
+    )
+    used = _NUM_CONSTANTS + len(columns.signs)
+    constants = np.asarray(found.coefficients[:_NUM_CONSTANTS], np.float64)
+    slacks = np.asarray(found.slacks, np.float64)[side.group_of]
+    given = MasterPoint(
+        columns,
+        covered,
+        np.asarray(found.coefficients[_NUM_CONSTANTS:used], np.float64),
+        constants,
+        np.asarray(found.selected[_NUM_CONSTANTS:used], np.float64),
+        slacks,
+    )
+    given = _only_selected(given)
+    value, point, _ = relax.feasible_point(table, given, is_either=state.is_either)
+    return Found(value, point, Status(int(found.status)))
+
+
+class _Program(NamedTuple):
+    """The relaxation over patterns, padded: the constants +1 and -1 are the first columns."""
+
+    outputs: np.ndarray  # [n, U]
+    labels: np.ndarray  # [n]
+    costs: np.ndarray  # [U]
+    weights: np.ndarray  # [n], 0 for padding
+    is_column: np.ndarray  # [U] bool
+    margin: np.ndarray  # []
+
+
+class _Vertex(NamedTuple):
+    coefficients: Array  # [U]
+    selected: Array  # [U]
+    slacks: Array  # [n]
+    status: Array  # []
+
+
+@functools.partial(jax.jit, static_argnames=("config", "is_either"))
+def _find(
+    program: _Program, pairs: Array, importance: Array, *, config: VertexConfig, is_either: bool
+) -> _Vertex:
+    instance, _ = make_instance(
+        program.outputs,
+        program.labels,
+        program.costs,
+        program.weights,
+        program.weights > 0,
+        program.is_column,
+        program.margin,
+        is_either,
+    )
+    found = vertex.find(instance, known_cuts(instance, pairs), importance, config)
+    primal = found.primal
+    return _Vertex(
+        primal.coefficients, primal.selected, unordered(instance, primal.slacks), found.status
+    )
+
+
+def _program(
+    table: Table, columns: Columns, side: separation.Side, weights: np.ndarray
+) -> _Program:
+    dtype = np.asarray(jax.numpy.zeros(())).dtype
+    number, used = len(weights), _NUM_CONSTANTS + len(columns.signs)
+    num_rows = relax.padded_size(number)
+    num_columns = max(_LEAST_COLUMNS, 1 << (used - 1).bit_length())
+    outputs = np.zeros((num_rows, num_columns), dtype)
+    outputs[:number, 0], outputs[:number, 1] = 1, -1
+    outputs[:number, 2:used] = side.covered[:, :-1] * columns.signs.astype(dtype)
+    labels = np.ones(num_rows, dtype)
+    labels[:number] = np.where(side.covered[:, -1] > 0, 1, -1)
+    costs = np.zeros(num_columns, dtype)
+    costs[:_NUM_CONSTANTS], costs[2:used] = table.constant_cost, table.costs[columns.monomials]
+    padded = np.pad(weights, (0, num_rows - number)).astype(dtype)
+    margin = np.asarray(table.margin, dtype)
+    return _Program(outputs, labels, costs, padded, np.arange(num_columns) < used, margin)
+
+
+def _cuts(state: Relaxation, side: separation.Side, capacity: int) -> tuple[np.ndarray, np.ndarray]:
+    """The cuts of the largest duals as pairs of patterns [capacity, 2] and these duals, -1 and 0
+    for empty slots.
+    """
+    cuts = state.cuts
+    chosen = np.argsort(-cuts.duals, kind="stable")[:capacity]
+    chosen = chosen[cuts.duals[chosen] > 0]
+    pairs, duals = np.full((capacity, 2), -1, np.int32), np.zeros(capacity)
+    ends = np.stack([side.group_of[cuts.inside[chosen]], side.group_of[cuts.outside[chosen]]], 1)
+    pairs[: len(chosen)], duals[: len(chosen)] = ends, cuts.duals[chosen]
+    return pairs, duals.astype(np.asarray(jax.numpy.zeros(())).dtype)
+
+
+def _only_selected(given: MasterPoint) -> MasterPoint:
+    """The point without columns of mu 0, those of the largest mu first."""
+    order = np.argsort(-given.selected, kind="stable")
+    order = order[given.selected[order] > 0]
+    return given._replace(
+        columns=Columns(given.columns.monomials[order], given.columns.signs[order]),
+        covered=given.covered[:, order],
+        coefficients=given.coefficients[order],
+        selected=given.selected[order],
+    )
