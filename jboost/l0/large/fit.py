@@ -19,8 +19,8 @@ from jboost.base.status import Status
 from jboost.base.types import ArrayLike, Dataset
 from jboost.l0.driver import validate_search
 from jboost.l0.large import solutions
+from jboost.l0.large.feasible import PrimalPoint
 from jboost.l0.large.proof import Proven, Table
-from jboost.l0.large.relax import PrimalPoint
 from jboost.l0.large.run import Clock, FewRules, Run, Solution
 from jboost.l0.large.state import State, restore, validate
 from jboost.l0.large.table import make_table

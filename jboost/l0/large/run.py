@@ -20,11 +20,12 @@ from jboost.base import devices, loops
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.l0.large import greedy, proof, relax, sizes, solutions, state, votes
+from jboost.l0.large import feasible, greedy, proof, relax, sizes, solutions, state, votes
+from jboost.l0.large.feasible import PrimalPoint
 from jboost.l0.large.greedy import Rules
 from jboost.l0.large.pool import Pool
 from jboost.l0.large.proof import Table
-from jboost.l0.large.relax import PrimalPoint, Relaxation
+from jboost.l0.large.relax import Relaxation
 from jboost.l0.large.votes import Columns, Vote
 from jboost.l0.votes import local_search, rounded
 from jboost.l0.votes.solution import CoefficientsConfig
@@ -349,8 +350,8 @@ class Run:
         if is_whole and relaxation.point is not None:
             above, point = relaxation.upper_bound, relaxation.point
         else:
-            given = relax.on_all_rows(self.table, relax.master_point(relaxation))
-            above, point, _ = relax.feasible_point(self.table, given, is_either=False)
+            given = feasible.on_all_rows(self.table, relax.master_point(relaxation))
+            above, point, _ = feasible.near(self.table, given, is_either=False)
         if above < self.upper_bound:
             self.upper_bound, self.point = above, point
         self.spent_on_bounds += self.clock.elapsed - since

@@ -12,10 +12,11 @@ import numpy as np
 
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.l0.large import relax, separation
+from jboost.l0.large import feasible, relax, separation
 from jboost.l0.large import votes as large_votes
+from jboost.l0.large.feasible import MasterPoint, PrimalPoint
 from jboost.l0.large.proof import Table
-from jboost.l0.large.relax import MasterPoint, PrimalPoint, Relaxation
+from jboost.l0.large.relax import Relaxation
 from jboost.l0.large.votes import Columns, Vote
 from jboost.l0.relaxation.instance import known_cuts, make_instance, unordered
 from jboost.l0.votes import vertex
@@ -69,7 +70,7 @@ def find_vertex(table: Table, state: Relaxation, columns: Columns, config: Verte
         slacks,
     )
     given = _only_selected(given)
-    value, point, _ = relax.feasible_point(table, given, is_either=state.is_either)
+    value, point, _ = feasible.near(table, given, is_either=state.is_either)
     return Found(value, point, Status(int(found.status)))
 
 

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jboost.base import checksums
+from jboost.l0.large.feasible import PrimalPoint
 from jboost.l0.large.greedy import Rules
 from jboost.l0.large.pool import Cuts, Pool
 from jboost.l0.large.proof import Proven, Table
-from jboost.l0.large.relax import PrimalPoint, Relaxation
+from jboost.l0.large.relax import Relaxation
 from jboost.l0.large.votes import Columns, Vote
 
 
