@@ -37,7 +37,8 @@ def validate_cost(cost: float) -> float:
 
 def validate_costs(costs: ArrayLike) -> Array:
     """The costs of the columns of a pool, [N]. Raises ValueError for values that are not allowed,
-    if they are concrete.
+    if they are concrete. If traced ones are not allowed, all become -1, with which a fit ends in
+    INVALID_INPUT.
     """
     given: Array = check.numeric("costs", costs, shape=("N",), kinds="fiu")
     if not isinstance(given, jax.core.Tracer):
@@ -47,7 +48,8 @@ def validate_costs(costs: ArrayLike) -> Array:
                 f"costs[{index}] is {values[index]:g}: expected costs that are finite and not"
                 " negative"
             )
-    return given.astype(jnp.result_type(float))
+    given = given.astype(jnp.result_type(float))
+    return jnp.where(jnp.all((given >= 0) & (given < check.LARGEST)), given, -1.0)
 
 
 def validate_pairs(pair_weights: Array | None, num_examples: int, dtype: jnp.dtype) -> Array:

@@ -60,13 +60,17 @@ def test_bounds_are_those_of_the_pool_with_these_costs(costs):
 @pytest.mark.slow
 def test_equal_costs_are_one_cost_and_costs_may_be_traced():
     alone = l0.fit(DATASET, learners.pool(cost=0.5), **SMALL)
-    each = jax.jit(lambda costs: l0.fit(DATASET, learners.pool(costs=costs), **SMALL))(
-        jnp.full((5,), 0.5)
-    )
+    fit = jax.jit(lambda costs: l0.fit(DATASET, learners.pool(costs=costs), **SMALL))
+    each = fit(jnp.full((5,), 0.5))
     for one, other in zip(
         jax.tree.leaves(alone.certificate), jax.tree.leaves(each.certificate), strict=True
     ):
         np.testing.assert_array_equal(one, other)
+    for wrong in (np.nan, np.inf, -1.0):
+        refused = fit(jnp.full((5,), 0.5).at[1].set(wrong))
+        assert refused.status == Status.INVALID_INPUT
+        assert np.isnan(refused.certificate.lower_bound)
+        assert np.isnan(jboost.predict_scores(refused.ensemble, DATASET.features)).all()
 
 
 def test_costs_that_are_not_allowed_are_named():
