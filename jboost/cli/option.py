@@ -17,6 +17,7 @@ COMBINE, EXAMPLE_WEIGHTS, SLIPPER = "combine", "example-weights", "slipper"
 SOFT_MARGINS = (RELAXED_MARGIN, LPBOOST)
 BOOSTERS = (*SOFT_MARGINS, ADABOOST, INFOBOOST)
 METHODS = (L0, PAIR, COMBINE, EXAMPLE_WEIGHTS, *BOOSTERS, SLIPPER)
+MONOMIALS = "monomials"  # the learner of rules, which has options of l0
 ANY_NUMBER = -1
 UNCUT = "none"  # internal value of --cuts: numeric columns are not cut
 CV = "cv"  # given instead of a number: cross-validation chooses the number

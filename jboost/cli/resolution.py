@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from jboost.cli import relaxations
-from jboost.cli.option import ANY_NUMBER, BOOSTERS, COMBINE, CV, L0, PAIR, SLIPPER, UNCUT, Option
+from jboost.cli.option import (
+    ANY_NUMBER,
+    BOOSTERS,
+    COMBINE,
+    CV,
+    L0,
+    MONOMIALS,
+    PAIR,
+    SLIPPER,
+    UNCUT,
+    Option,
+)
 from jboost.cli.options import (
     EMBEDDED,
     L0_ROUNDS,
@@ -27,7 +38,14 @@ from jboost.cli.reading import require_file
 from jboost.data.sources import STANDARD_INPUT
 from jboost.data.table import close_matches
 
-_LEARNERS = {L0: "monomials", SLIPPER: "rules"}
+_LEARNERS = {L0: MONOMIALS, SLIPPER: "rules"}
+_LEARNERS_OF_BITS = ("literals", MONOMIALS)  # learners for which numbers are always cut
+# Options of boosting that one learner has.
+_OPTIONS_OF_LEARNERS = {
+    "max_depth": "trees",
+    "max_order": MONOMIALS,
+    "min_separation": MONOMIALS,
+}
 # of the methods that combine classifiers, where none are named
 _CLASSIFIERS = {
     PAIR: ("lda", "naive-bayes"),
@@ -141,18 +159,32 @@ def _settle_learner(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None
     if values["method"] in _LEARNERS:
         values["learner"] = _LEARNERS[values["method"]]
     if values["cuts"] is None:
-        cuts_alone = values["method"] not in BOOSTERS or values["learner"] == "literals"
+        cuts_alone = values["method"] not in BOOSTERS or values["learner"] in _LEARNERS_OF_BITS
         values["cuts"] = "class_changes" if cuts_alone else UNCUT
     elif values["method"] in BOOSTERS and values["learner"] == "pool":
         raise ValueError(
             "--cuts converts numbers to bits, but the learner pool uses the columns themselves:"
             " omit it, or use --learner stumps"
         )
-    if is_flag.get("max_depth") and values["learner"] != "trees":
-        raise ValueError(
-            f"--max-depth is for --learner trees, and the learner is {values['learner']}: omit it,"
-            " or use --learner trees"
-        )
+    if values["method"] in BOOSTERS:
+        _keep_to_learner(values, is_flag)
+
+
+def _keep_to_learner(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
+    """Raises ValueError for a flag that the learner does not have. A value from a configuration
+    file is ignored and replaced by the default.
+    """
+    for option in OPTIONS:
+        learner = _OPTIONS_OF_LEARNERS.get(option.name, values["learner"])
+        if learner == values["learner"]:
+            continue
+        if is_flag.get(option.name):
+            flag = "--" + option.name.replace("_", "-")
+            raise ValueError(
+                f"{flag} is for --learner {learner}, and the learner is {values['learner']}: omit"
+                f" it, or use --learner {learner}"
+            )
+        values[option.name] = option.default
 
 
 def _settle_rule_sizes(values: dict[str, Any]) -> None:

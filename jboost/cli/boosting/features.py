@@ -5,7 +5,7 @@ The features depend on the learner:
 - stumps and trees: numeric columns unchanged, and bits for categories and missing values. With
   --cuts, numeric columns become bits too. A stump abstains on a missing number, and a tree has a
   side for it.
-- literals: bits only.
+- literals and monomials: bits only.
 - mlp: the features of stumps, with 0 for a missing value.
 - pool: numeric columns only, which must be outputs of classifiers.
 """
@@ -21,7 +21,7 @@ from jboost.base import words
 from jboost.cli import bits as bit_module
 from jboost.cli import inputs
 from jboost.cli.inputs import Examples, Source
-from jboost.cli.option import UNCUT
+from jboost.cli.option import MONOMIALS, UNCUT
 from jboost.cli.options import Settings
 from jboost.data.binarization import Binarizer
 from jboost.data.table import Table
@@ -29,7 +29,9 @@ from jboost.data.table import Table
 _TEXT_IS_LEFT_OUT = "pool"
 # Copies of all bits that are in memory at a time: on the host, padded, and sorted by the learner.
 _COPIES = 8
-_TAKES_GAPS = ("stumps", "literals", "trees")  # learners that accept NaN
+# Learners for which padding columns of NaN change no result and cost no time. Monomials accept NaN
+# too, but their search takes longer then.
+_PADDED_BY_GAPS = ("stumps", "literals", "trees")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +100,11 @@ def fit(source: Source, settings: Settings) -> Features:
             f"{table.source}: no column takes two values on the training rows: provide columns that"
             " vary"
         )
+    if settings.learner == MONOMIALS and settings.max_order > found.size:
+        raise ValueError(
+            f"max_order is {settings.max_order}, and the columns of {table.source} give"
+            f" {found.size} bits: choose --max-order {found.size} or less"
+        )
     return found
 
 
@@ -138,9 +145,10 @@ def read_features(features: Features, table: Table, learner: str, precision: str
 def widened(examples: Examples, width: int, learner: str) -> Examples:
     """Returns the examples with padding columns appended, so that there are `width` columns.
 
-    The padding does not change the result: it is NaN, or 0 for a learner that does not accept NaN.
+    The padding does not change the result: it is NaN, or 0 for other learners than those of
+    `_PADDED_BY_GAPS`.
     """
-    fill = np.nan if learner in _TAKES_GAPS else 0.0
+    fill = np.nan if learner in _PADDED_BY_GAPS else 0.0
     points = np.pad(
         examples.points, ((0, 0), (0, width - examples.points.shape[1])), constant_values=fill
     )

@@ -17,12 +17,14 @@ from jboost.base.predict import predict_scores
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.cli import checkpointing, limits, sizes
 from jboost.cli.inputs import Examples
-from jboost.cli.option import ADABOOST, LPBOOST, RELAXED_MARGIN
+from jboost.cli.option import ADABOOST, LPBOOST, MONOMIALS, RELAXED_MARGIN
 from jboost.cli.options import Settings
 from jboost.cli.relaxations import Relaxing, relaxing_of
 from jboost.lpboost.master import Config
+from jboost.monomials import SearchConfig
 
 _HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2  # the network of --learner mlp, trained by Adam
+_NUM_PROPOSED = 8  # the most monomials that one search returns
 _SOLVERS: dict[str, Config] = {
     "simplex": lpboost.SimplexConfig(),
     "interior-point": lp.InteriorPointConfig(),
@@ -38,17 +40,31 @@ class Plan:
     method: str
     learner: str
     max_depth: int
+    max_order: int
+    has_gaps: bool
     rounds: int
     solver: str
     relaxing: Relaxing
 
+    def make_learner(self) -> Any:
+        """Returns the learner of the program."""
+        return make_learner(
+            self.learner,
+            max_depth=self.max_depth,
+            max_order=self.max_order,
+            has_gaps=self.has_gaps,
+        )
 
-def plan_of(settings: Settings) -> Plan:
-    """Returns the static arguments for the options."""
+
+def plan_of(settings: Settings, features: np.ndarray) -> Plan:
+    """Returns the static arguments for the options and for features [..., N] of the rows."""
+    is_of_rules = settings.learner == MONOMIALS
     return Plan(
         settings.method,
         settings.learner,
         settings.max_depth,
+        settings.max_order,
+        is_of_rules and bool(np.isnan(features).any()),
         settings.rounds,
         settings.solver,
         relaxing_of(settings),
@@ -56,7 +72,9 @@ def plan_of(settings: Settings) -> Plan:
 
 
 @functools.lru_cache
-def make_learner(name: str, max_depth: int = 2) -> Any:
+def make_learner(
+    name: str, *, max_depth: int = 2, max_order: int = 1, has_gaps: bool = False
+) -> Any:
     """Returns the learner of this name.
 
     The result is cached: JAX compiles again for a new learner object.
@@ -64,6 +82,8 @@ def make_learner(name: str, max_depth: int = 2) -> Any:
     Args:
       name: the value of --learner.
       max_depth: the depth of trees.
+      max_order: the largest number of literals of a monomial.
+      has_gaps: whether a feature of monomials may be NaN. The search then takes longer.
     """
     if name == "mlp":
         import optax
@@ -74,6 +94,9 @@ def make_learner(name: str, max_depth: int = 2) -> Any:
         "pool": learners.pool,
         "literals": learners.literals,
         "trees": lambda: learners.trees(max_depth),
+        MONOMIALS: lambda: learners.monomials(
+            max_order, num_proposed=_NUM_PROPOSED, config=SearchConfig(missing=has_gaps)
+        ),
     }
     return makers[name]()
 
@@ -98,11 +121,11 @@ def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float)
                 for part in (padded.points, padded.labels, padded.weights, mask)
             )
         )
-        plan, key = plan_of(settings), jax.random.key(settings.seed)
+        plan, key = plan_of(settings, examples.points), jax.random.key(settings.seed)
         if settings.time_limit is None and settings.checkpoint is None:
             return jax.block_until_ready(fit_dataset(plan, dataset, key, nu, settings.tolerance))
         booster, options = _method_of(plan, key, nu, settings.tolerance)
-        learner = make_learner(plan.learner, plan.max_depth)
+        learner = plan.make_learner()
         with limits.progress(settings.method, settings.rounds) as show:
             like = functools.partial(booster.init, dataset, learner, **options)
             with checkpointing.kept(
@@ -118,7 +141,7 @@ def fit_dataset(
 ) -> Fit:
     """Fits an ensemble with the booster of a plan. It can be called under a JAX transformation."""
     booster, options = _method_of(plan, key, nu, tolerance)
-    fitted: Fit = booster.fit(dataset, make_learner(plan.learner, plan.max_depth), **options)
+    fitted: Fit = booster.fit(dataset, plan.make_learner(), **options)
     return fitted
 
 

@@ -180,7 +180,7 @@ def _try_all(
 ) -> _Tried:
     """Returns the results [L, F] of the values; fewer than L if the choice was ended early."""
     parts = [candidates] if on_step is None else [(nu,) for nu in candidates]
-    plan = dataclasses.replace(boost.plan_of(settings), method=LPBOOST)
+    plan = dataclasses.replace(boost.plan_of(settings, folds.points), method=LPBOOST)
     found: list[_Tried] = []
     with jax.enable_x64(settings.precision == "float64"):
         dtype = np.dtype(settings.precision)

@@ -16,6 +16,7 @@ from jboost.cli.boosting import features
 from jboost.cli.boosting import method as boost
 from jboost.cli.boosting.features import Features
 from jboost.data.table import LabelMapping, Table, UsedColumns
+from jboost.learners.monomials import Monomial
 from jboost.report import boosting
 
 
@@ -58,23 +59,30 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
 def used_columns(fitted: FittedEnsemble) -> UsedColumns:
     """Returns the columns that hypotheses with a nonzero vote use.
 
-    If the learner does not declare them by `places`, all columns are returned.
+    If the learner does not declare them by `places`, and is not one of monomials, all columns are
+    returned.
     """
-    learner = fitted.ensemble.learner
-    places = hook(Learner, learner, "places")(fitted.ensemble.hypotheses)
-    seen = fitted.features
+    seen, places = fitted.features, _places(fitted.ensemble)
     if places is None:
         return UsedColumns(seen.numeric, seen.categorical)
-    has_vote = np.any(np.asarray(fitted.ensemble.votes) != 0, axis=1)
-    used = seen.columns_at(
-        [int(index) for index in np.unique(np.asarray(places)[has_vote]) if index >= 0]
-    )
+    used = seen.columns_at([int(index) for index in places if index >= 0])
     return UsedColumns(
         *(
             tuple(name for name in names if name in used)
             for names in (seen.numeric, seen.categorical)
         )
     )
+
+
+def _places(ensemble: Ensemble) -> np.ndarray | None:
+    """Returns the indices of the features that hypotheses with a nonzero vote use, or None if they
+    are unknown.
+    """
+    has_vote = np.any(np.asarray(ensemble.votes) != 0, axis=1)
+    if isinstance(ensemble.hypotheses, Monomial):
+        return np.flatnonzero(np.asarray(ensemble.hypotheses.literals)[has_vote].any(axis=0))
+    places = hook(Learner, ensemble.learner, "places")(ensemble.hypotheses)
+    return None if places is None else np.unique(np.asarray(places)[has_vote])
 
 
 def predict_columns(fitted: FittedEnsemble, table: Table) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from jboost.cli.option import (
     EXAMPLE_WEIGHTS,
     L0,
     LPBOOST,
+    MONOMIALS,
     RELAXED_MARGIN,
     SLIPPER,
     SOFT_MARGINS,
@@ -19,11 +20,13 @@ from jboost.cli.options.defaults import AUTO, L0_ROUNDS, MOST_ROUNDS, NU_OF_NETW
 LEARNER_OPTIONS = (
     Option(
         "learner",
-        ("stumps", "pool", "literals", "mlp", "trees"),
+        ("stumps", "pool", "literals", "mlp", "trees", MONOMIALS),
         "stumps",
         "Hypotheses to boost. stumps: decision stumps. pool: the numeric columns themselves, with"
         " values in [-1, 1]. literals: one hypothesis for each cut and category. mlp: a small"
-        " neural network (scale the columns first). trees: decision trees of --max-depth.",
+        " neural network (scale the columns first). trees: decision trees of --max-depth."
+        " monomials: rules of up to --max-order cuts and categories, found by an exact search, so"
+        " that the bounds cover all of them.",
         methods=BOOSTERS,
     ),
     Option(

@@ -10,9 +10,10 @@ RULE_OPTIONS = (
         "max_order",
         int,
         None,
-        f"Largest number of literals in a rule. Default: {ORDERS[L0]}; for slipper"
-        f" {ORDERS[SLIPPER]}. For l0, cv: cross-validation chooses 1, 2 or 3.",
-        methods=(L0, SLIPPER),
+        f"Largest number of literals in a rule of l0, slipper or --learner monomials. Default:"
+        f" {ORDERS[L0]}; for slipper {ORDERS[SLIPPER]}. For l0, cv: cross-validation chooses 1, 2"
+        " or 3.",
+        methods=(L0, SLIPPER, *BOOSTERS),
         low=1,
         metavar="K",
         words=(CV,),
@@ -49,7 +50,8 @@ RULE_OPTIONS = (
         ("class_changes", "midpoints", "quantiles"),
         None,
         "Thresholds of numeric columns. class_changes: wherever the class changes (the default of"
-        " l0, slipper and --learner literals). midpoints: between all neighbouring values."
+        " l0, slipper and --learner literals or monomials). midpoints: between all neighbouring"
+        " values."
         " quantiles: at quantiles. By default the other learners use the numbers themselves.",
         methods=(L0, SLIPPER, *BOOSTERS),
     ),
@@ -77,8 +79,9 @@ RULE_OPTIONS = (
         int,
         None,
         "Keep the smallest set of cuts that separates rows of different classes in at least N"
-        " ways; this saves time. By default all cuts are kept.",
-        methods=(L0, SLIPPER),
+        " ways; this saves time. By default all cuts are kept. For l0, slipper and --learner"
+        " monomials.",
+        methods=(L0, SLIPPER, *BOOSTERS),
         low=1,
         high=MOST,
         high_open=False,
