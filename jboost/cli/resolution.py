@@ -25,6 +25,7 @@ from jboost.cli.option import (
     Option,
 )
 from jboost.cli.options import (
+    AUTO,
     EMBEDDED,
     L0_ROUNDS,
     MARGINS,
@@ -37,6 +38,7 @@ from jboost.cli.options import (
 from jboost.cli.reading import require_file
 from jboost.data.sources import STANDARD_INPUT
 from jboost.data.table import close_matches
+from jboost.example_weights.defaults import WITHOUT_RADIUS
 
 _LEARNERS = {L0: MONOMIALS, SLIPPER: "rules"}
 _LEARNERS_OF_BITS = ("literals", MONOMIALS)  # learners for which numbers are always cut
@@ -108,6 +110,7 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
             "--resume continues from a saved state: name the folder with --checkpoint FOLDER"
         )
     relaxations.resolve(filled, is_flag)
+    _check_radius(filled)
     _settle_candidates(filled)
     _check_columns(filled)
     return Settings(**filled)
@@ -209,6 +212,15 @@ def _settle_rule_sizes(values: dict[str, Any]) -> None:
         raise ValueError(
             "--max-order cv and --max-rules cv choose among sparse votes of l0: omit --exact and"
             " --vote relaxed, or give numbers"
+        )
+
+
+def _check_radius(values: Mapping[str, Any]) -> None:
+    """Raises ValueError if a radius is given to a measure that has none."""
+    if values["measure"] in WITHOUT_RADIUS and values["radius"] != AUTO:
+        raise ValueError(
+            f"--radius {values['radius']:g} is for --measure cube or isotropic, and the measure is"
+            f" {values['measure']}: change --measure or leave it out"
         )
 
 

@@ -8,9 +8,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jboost.kernels import Hyperplanes, IsotropicHyperplanes, hyperplanes, isotropic_hyperplanes
+from jboost.kernels import (
+    Kernel,
+    central_hyperplanes,
+    hyperplanes,
+    isotropic_hyperplanes,
+    stumps,
+)
 
-AUTO, CUBE, ISOTROPIC = MEASURES = ("auto", "cube", "isotropic")
+AUTO, CUBE, ISOTROPIC, CENTRAL, STUMPS = MEASURES = (
+    "auto",
+    "cube",
+    "isotropic",
+    "central",
+    "stumps",
+)
+WITHOUT_RADIUS = (CENTRAL, STUMPS)
 # "auto" is the measure of the paper for up to so many columns, as in the paper. With 10 columns of
 # standardised data its probabilities are about 1e-8, and float32 resolves no margin.
 _MOST_COLUMNS_OF_CUBE = 2
@@ -20,9 +33,9 @@ _SLACK = 1.001  # factor of the smallest radius, so that rounding does not exclu
 
 
 class Measure(NamedTuple):
-    """A measure on hyperplanes, and its origin."""
+    """A measure on hyperplanes or stumps, and its origin."""
 
-    kernel: Hyperplanes | IsotropicHyperplanes
+    kernel: Kernel
     centre: np.ndarray  # [d], in the precision of the points
 
 
@@ -33,11 +46,13 @@ def measure_for(points: np.ndarray, name: str = AUTO, radius: float | None = Non
       points: [m, d].
       name: "cube" for `jboost.kernels.hyperplanes`, the measure of the paper; "isotropic" for
         `jboost.kernels.isotropic_hyperplanes`; "auto" for the former with one or two columns, as in
-        the paper, and else for the latter.
+        the paper, and else for the latter; "central" for `jboost.kernels.central_hyperplanes`, and
+        "stumps" for `jboost.kernels.stumps` with thresholds in the range of each column.
       radius: of the measure; None for the smallest that all points allow.
 
     Raises:
-      ValueError: if distances between the points overflow in their precision.
+      ValueError: if distances between the points overflow in their precision, and for a radius of a
+        measure that has none.
 
     >>> import numpy as np
     >>> [type(measure_for(np.eye(size, dtype=np.float32)).kernel).__name__ for size in (2, 3)]
@@ -48,10 +63,29 @@ def measure_for(points: np.ndarray, name: str = AUTO, radius: float | None = Non
         name = CUBE if points.shape[1] <= _MOST_COLUMNS_OF_CUBE else ISOTROPIC
     if name == CUBE:
         return Measure(hyperplanes(of_cube if radius is None else radius), centre)
+    if name in WITHOUT_RADIUS and radius is not None:
+        raise ValueError(
+            f"radius is {radius:g}, and the measure {name} has none: leave it out, or take the"
+            f" measure {CUBE} or {ISOTROPIC}"
+        )
+    if name == CENTRAL:
+        return Measure(central_hyperplanes(), centre)
+    if name == STUMPS:
+        return Measure(stumps(*_ranges(points - centre)), centre)
     lengths = np.linalg.norm((points - centre).astype(np.float64), axis=1)
     longest = float(lengths.max()) * _SLACK
     smallest = longest if longest > np.finfo(points.dtype).tiny else 1.0
     return Measure(isotropic_hyperplanes(smallest if radius is None else radius), centre)
+
+
+def _ranges(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The lower and upper ends [d] of intervals that hold the columns of points [m, d], with some
+    slack; of length 1 at least where a column has one value.
+    """
+    low, high = points.min(axis=0), points.max(axis=0)
+    wide = high.astype(np.float64) - low
+    slack = np.where(wide > np.finfo(points.dtype).tiny, (_SLACK - 1) * wide, 0.5)
+    return (low - slack).astype(points.dtype), (high + slack).astype(points.dtype)
 
 
 class Cube(NamedTuple):

@@ -10,12 +10,42 @@ from jboost.base import status
 from jboost.base.status import Status
 from jboost.data.table import LabelMapping
 from jboost.example_weights import ExampleWeightModel
+from jboost.kernels import (
+    CentralHyperplanes,
+    Hyperplanes,
+    IsotropicHyperplanes,
+    Kernel,
+    RandomStumps,
+)
 from jboost.report import verdict
 
 _NUM_SHOWN = 20  # the largest number of support examples in the text by default
 
 
-def describe(model: ExampleWeightModel, names: tuple[str, ...], radius: float) -> dict[str, Any]:
+# The measures by the class of the kernel: the value of --measure, and the text of the report.
+_MEASURES: dict[type[Kernel], tuple[str, str]] = {
+    Hyperplanes: (
+        "cube",
+        "hyperplanes whose nearest point to the centre is uniform in the cube of half-width"
+        " {radius:g}",
+    ),
+    IsotropicHyperplanes: (
+        "isotropic",
+        "hyperplanes of uniform direction and of uniform distance up to {radius:g} from the centre",
+    ),
+    CentralHyperplanes: ("central", "hyperplanes through the centre, of uniform direction"),
+    RandomStumps: ("stumps", "thresholds, uniform in the range of a random column"),
+}
+_TEXTS = dict(_MEASURES.values())
+
+
+def radius_of(kernel: Kernel) -> float | None:
+    """The radius of a measure, or None if it has none."""
+    radius = getattr(kernel, "radius", None)
+    return None if radius is None else float(radius)
+
+
+def describe(model: ExampleWeightModel, names: tuple[str, ...]) -> dict[str, Any]:
     """The numbers, the support and the certificate for JSON. The examples of the support are sorted
     by weight.
     """
@@ -26,7 +56,8 @@ def describe(model: ExampleWeightModel, names: tuple[str, ...], radius: float) -
     return {
         "names": list(names),
         "penalty": float(model.penalty),
-        "radius": radius,
+        "measure": _MEASURES[type(model.kernel)][0],
+        "radius": radius_of(model.kernel),
         "centre": np.asarray(model.centre, np.float64).tolist(),
         "num_examples": int((np.asarray(model.labels) != 0).sum()),
         "support": [
@@ -60,11 +91,10 @@ def lines(
         "unknown" if bound is None else f"{bound:.8g}"
         for bound in (description["lower_bound"], description["upper_bound"])
     )
+    # Early versions of jboost wrote models of the cube, without the name of the measure.
+    measure = _TEXTS[description.get("measure", "cube")].format(radius=description["radius"])
     shown = [
-        (
-            "measure     hyperplanes whose nearest point to the centre is uniform in the cube of"
-            f" half-width {description['radius']:g}"
-        ),
+        f"measure     {measure}",
         (
             f"penalty     {description['penalty']:g} (at 1 and above the hard margin, below 1 /"
             " rows unbounded)"

@@ -80,9 +80,11 @@ class ExampleWeightsClassifier(VoteClassifier):
       measure: the measure on hyperplanes. "cube" is that of the paper, whose probabilities decrease
         exponentially with the number of columns, so that float32 resolves no margin with ten
         columns, and float64 none with thirty. "isotropic" draws a uniform direction and distance.
-        "auto" is "cube" for one or two columns and "isotropic" for more.
+        "auto" is "cube" for one or two columns and "isotropic" for more. "central" draws
+        hyperplanes through the mean of the rows, and "stumps" thresholds in the ranges of random
+        columns.
       radius: R of the measure, half the width of the cube or the largest distance; "auto" for the
-        least that the rows allow.
+        least that the rows allow. "central" and "stumps" have none.
       tolerance: the relative gap between the bounds at which the fit ends; None for the least that
         the float type allows.
       categorical: names or indices of columns whose numbers are categories.
@@ -170,10 +172,8 @@ class ExampleWeightsClassifier(VoteClassifier):
             self.tolerance,
         )
         if int(model.status) in (Status.INVALID_INPUT, Status.INFEASIBLE):
-            raise ValueError(
-                f"penalty is {penalty:g} and radius {float(kernel.radius):g}:"
-                f" {explain(int(model.status))}"
-            )
+            width = "" if not hasattr(kernel, "radius") else f" and radius {float(kernel.radius):g}"
+            raise ValueError(f"penalty is {penalty:g}{width}: {explain(int(model.status))}")
         return PointsVote(seen, jax.tree.map(np.asarray, model))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import jboost
 from command_line import run_in
-from jboost import example_weights, files
+from jboost import example_weights, files, kernels
 from jboost.cli import resolution
 from jboost.cli.example_weights import method
 from jboost.cli.inputs import Examples
@@ -154,6 +154,78 @@ def settings_of(**values):
     )
 
 
+@pytest.mark.parametrize(
+    ("measure", "size", "kernel"),
+    [
+        ("auto", 2, "Hyperplanes"),
+        ("auto", 3, "IsotropicHyperplanes"),
+        ("cube", 3, "Hyperplanes"),
+        ("isotropic", 2, "IsotropicHyperplanes"),
+        ("central", 2, "CentralHyperplanes"),
+        ("stumps", 2, "RandomStumps"),
+    ],
+)
+def test_the_measure_by_name(measure, size, kernel):
+    points = np.random.default_rng(0).normal(size=(20, size))
+    chosen = np.arange(20) < 15
+    found = method.measure_of(points, chosen, settings_of(measure=measure))
+    assert type(found.kernel).__name__ == kernel
+    np.testing.assert_allclose(found.centre, points[:15].mean(axis=0), rtol=1e-12)
+    with jax.enable_x64(True):
+        assert np.asarray(found.kernel.is_inside(points[:15] - found.centre)).all()
+
+
+@pytest.mark.parametrize("measure", ["central", "stumps"])
+def test_a_radius_is_refused_for_measures_without_one(measure):
+    with pytest.raises(ValueError, match=f"isotropic, and the measure is {measure}: change"):
+        settings_of(measure=measure, radius=5.0)
+    assert settings_of(measure=measure).radius == "auto"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["auto", "central", "stumps"])
+def test_six_columns_from_fit_to_prediction(tmp_path, measure):
+    """The command finds the margin of the library."""
+    generator = np.random.default_rng(1)
+    labels = np.where(np.arange(ROWS) % 2 == 0, 1, -1)
+    points = generator.normal(size=(ROWS, 6)) + 0.8 * labels[:, None]
+    frame = polars.DataFrame({f"x{index}": points[:, index] for index in range(6)})
+    frame.with_columns(polars.Series("class", labels)).write_csv(tmp_path / "data.csv")
+    fit = ("fit", *DATA, "--penalty", "0.1", "--measure", measure, "--output", "out")
+    status, said, err = run_in(tmp_path, *fit)
+    assert (status, err) == (0, "")
+    report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["model"]
+    centred = points - points.mean(axis=0)
+    with jax.enable_x64(True):
+        kernel = {
+            "auto": lambda: kernels.isotropic_hyperplanes(report["radius"]),
+            "central": kernels.central_hyperplanes,
+            "stumps": lambda: kernels.stumps(
+                centred.min(axis=0) - 1e-3 * np.ptp(centred, axis=0),
+                centred.max(axis=0) + 1e-3 * np.ptp(centred, axis=0),
+            ),
+        }[measure]()
+        model = example_weights.fit(
+            points, labels, penalty=0.1, kernel=kernel, centre=points.mean(axis=0)
+        )
+        scores = np.asarray(jboost.predict_scores(model, points))
+    assert report["lower_bound"] == pytest.approx(float(model.lower_bound), rel=1e-6)
+    assert report["upper_bound"] == pytest.approx(float(model.upper_bound), rel=1e-6)
+    assert report["lower_bound"] > 1e-3
+    assert report["measure"] == ("isotropic" if measure == "auto" else measure)
+    status, said, err = run_in(tmp_path, "predict", "out", "--data", "data.csv")
+    assert (status, err) == (0, "")
+    found = polars.read_csv(io.StringIO(said))["score"].to_numpy()
+    np.testing.assert_allclose(found, scores, rtol=1e-4, atol=1e-9)
+    status, said, err = run_in(tmp_path, "inspect", "out")
+    assert (status, err) == (0, "")
+    assert "measure     " in said
+    short = (*DATA, "--penalty", "0.1", "--measure", "isotropic", "--radius", "0.1")
+    status, said, err = run_in(tmp_path, "fit", *short, "--output", "other")
+    assert status == 2
+    assert "radius is 0.1, and a row is" in err
+
+
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e30])
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_the_automatic_radius_is_enough_for_what_the_fit_sees(shift, scale):
@@ -161,7 +233,9 @@ def test_the_automatic_radius_is_enough_for_what_the_fit_sees(shift, scale):
     for size in (1, 2, 7, 30):
         points = ((generator.normal(size=(size, 3)) + shift) * scale).astype(np.float32)
         chosen = np.arange(size) % 3 != 1
-        centre, radius = method.cube_for(points, chosen, settings_of(precision="float32"))
+        settings = settings_of(precision="float32", measure="cube")
+        kernel, centre = method.measure_of(points, chosen, settings)
+        radius = float(kernel.radius)
         example_weights.validate(points, np.ones(size), radius=radius, centre=centre, mask=chosen)
         if size > 2:
             with pytest.raises(ValueError, match="needs"):
@@ -176,7 +250,7 @@ def test_columns_whose_distances_overflow_are_named(dtype, size):
     with pytest.raises(
         ValueError, match=f"distances between such rows overflow {dtype}: rescale the columns"
     ):
-        method.cube_for(points, np.ones(2, bool), settings_of(precision=dtype))
+        method.measure_of(points, np.ones(2, bool), settings_of(precision=dtype))
 
 
 def test_more_folds_than_rows_are_refused():

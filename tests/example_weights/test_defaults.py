@@ -80,7 +80,7 @@ def test_points_near_the_origin_underflow_under_the_cube():
     assert not np.asarray(kernels.isotropic_hyperplanes(4.0).underflows(points)).any()
 
 
-@pytest.mark.parametrize("name", defaults.MEASURES)
+@pytest.mark.parametrize("name", ["auto", "cube", "isotropic"])
 @pytest.mark.parametrize("num_columns", [1, 2, 5])
 def test_measure_holds_all_points(name, num_columns):
     points = two_classes(num_columns)[0]
@@ -92,6 +92,34 @@ def test_measure_holds_all_points(name, num_columns):
     assert float(defaults.measure_for(points, name, 7.0).kernel.radius) == 7.0
     equal = np.ones((3, num_columns), np.float32)
     assert float(defaults.measure_for(equal, name).kernel.radius) == 1.0
+
+
+@pytest.mark.parametrize("name", defaults.WITHOUT_RADIUS)
+@pytest.mark.parametrize("num_columns", [1, 5])
+def test_measures_without_a_radius_hold_all_points(name, num_columns):
+    points = two_classes(num_columns)[0]
+    for scale in (1e-20, 1.0, 1e30):
+        scaled = (points * scale).astype(np.float32)
+        kernel, centre = defaults.measure_for(scaled, name)
+        assert np.asarray(kernel.is_inside(scaled - centre)).all()
+        apart = np.asarray(kernel.disagreement(scaled - centre, scaled - centre))
+        assert ((apart >= 0) & (apart <= 1)).all()
+        assert apart.max() > 0.4
+    equal = np.ones((3, num_columns), np.float32)
+    kernel, centre = defaults.measure_for(equal, name)
+    assert np.asarray(kernel.is_inside(equal - centre)).all()
+    with pytest.raises(ValueError, match=f"radius is 2, and the measure {name} has none"):
+        defaults.measure_for(points, name, 2.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", defaults.WITHOUT_RADIUS)
+def test_the_estimator_takes_measures_without_a_radius(name):
+    points, labels = two_classes(5)
+    fitted = ExampleWeightsClassifier(penalty=0.1, measure=name, calibration=None)
+    assert fitted.fit(points, labels).score(points, labels) > 0.75
+    with pytest.raises(ValueError, match=f"radius is 2, and the measure {name} has none"):
+        ExampleWeightsClassifier(penalty=0.1, measure=name, radius=2.0).fit(points, labels)
 
 
 def test_measure_of_the_estimator_is_one_of_three():

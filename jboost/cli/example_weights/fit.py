@@ -53,8 +53,7 @@ def fit(settings: Settings, say: Any) -> None:
         choice = example_weights.choose(examples, everything, settings, on_step=on_step)
     with timed(opening.seconds, "weights"):
         model = example_weights.fit(examples, everything, settings, choice.penalty)
-    radius = float(model.kernel.radius)  # type: ignore[attr-defined]
-    description = report_module.describe(model, names, radius)
+    description = report_module.describe(model, names)
     found = build.losses([make_rule(model, settings)], examples.in_float64(), others)
     _, labels, weights = examples.in_float64()
     description["verdict"] = verdict.assess(

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jboost import example_weights, kernels
+from jboost import example_weights
 from jboost.base import loops
 from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
@@ -22,7 +22,9 @@ from jboost.cli.option import CV
 from jboost.cli.options import AUTO, Settings
 from jboost.data.table import Table
 from jboost.example_weights import ExampleWeightModel
-from jboost.example_weights.defaults import PENALTY_FACTORS, Cube, smallest_cube
+from jboost.example_weights.defaults import PENALTY_FACTORS, Measure, measure_for
+from jboost.kernels import Hyperplanes, IsotropicHyperplanes, Kernel
+from jboost.report import example_weights as report_module
 
 _STREAM = 3  # random stream of the folds for the choice; `evaluate` uses another one
 
@@ -67,16 +69,17 @@ def read_examples(source: Source, names: tuple[str, ...], settings: Settings) ->
     return inputs.cast_examples(read_points(source.table, names), source, settings)
 
 
-def cube_for(points: np.ndarray, chosen: np.ndarray, settings: Settings) -> Cube:
-    """Returns the cube around the mean of the chosen rows.
+def measure_of(points: np.ndarray, chosen: np.ndarray, settings: Settings) -> Measure:
+    """Returns the measure around the mean of the chosen rows.
 
     The radius is that of the settings. With "auto" it is the smallest that the rows allow.
 
     Raises:
       ValueError: if distances between the rows overflow.
     """
-    cube = smallest_cube(points[chosen])
-    return cube if settings.radius == AUTO else cube._replace(radius=float(settings.radius))
+    radius = None if settings.radius == AUTO else float(settings.radius)
+    with jax.enable_x64(settings.precision == "float64"):
+        return measure_for(points[chosen], settings.measure, radius)
 
 
 def fit(
@@ -89,27 +92,45 @@ def fit(
     Raises:
       ValueError: if the rows do not allow the penalty or the radius, or if there is no classifier.
     """
-    centre, radius = cube_for(examples.points, chosen, settings)
+    kernel, centre = measure_of(examples.points, chosen, settings)
     padded, mask = _padded(examples, chosen)
     with jax.enable_x64(settings.precision == "float64"):
-        example_weights.validate(
-            examples.points,
-            examples.labels,
-            penalty=penalty,
-            radius=radius,
-            centre=centre,
-            mask=chosen,
-        )
-        price, width = (np.asarray(number, settings.precision) for number in (penalty, radius))
+        _validate(examples, chosen, kernel, centre, penalty)
+        price = np.asarray(penalty, settings.precision)
         model = _without_padding(
-            _fit(padded.points, padded.labels, mask, price, width, centre), len(chosen)
+            _fit(padded.points, padded.labels, mask, price, kernel, centre), len(chosen)
         )
     if Status(int(model.status)) in (Status.INVALID_INPUT, Status.INFEASIBLE):
+        radius = report_module.radius_of(kernel)
+        width = "" if radius is None else f" and radius {radius:g}"
         raise ValueError(
-            f"example-weights found no classifier at penalty {penalty:g} and radius {radius:g}:"
-            " choose others"
+            f"example-weights found no classifier at penalty {penalty:g}{width}: choose others"
         )
     return model
+
+
+def _validate(
+    examples: Examples, chosen: np.ndarray, kernel: Kernel, centre: np.ndarray, penalty: float
+) -> None:
+    """Raises ValueError if the rows do not allow the penalty or the radius."""
+    measure: dict[str, Any] = {"kernel": kernel}
+    if isinstance(kernel, IsotropicHyperplanes):
+        lengths = np.linalg.norm((examples.points - centre)[chosen].astype(np.float64), axis=1)
+        if lengths.max() > float(kernel.radius):
+            raise ValueError(
+                f"radius is {float(kernel.radius):g}, and a row is {lengths.max():.6g} from the"
+                " mean of the rows: raise --radius above that, or leave it out"
+            )
+    elif isinstance(kernel, Hyperplanes):  # the message then has the radius that is needed
+        measure = {"radius": float(kernel.radius)}
+    example_weights.validate(
+        examples.points,
+        examples.labels,
+        penalty=penalty,
+        centre=centre,
+        mask=chosen,
+        **measure,
+    )
 
 
 def _padded(examples: Examples, chosen: np.ndarray) -> tuple[Examples, np.ndarray]:
@@ -127,10 +148,10 @@ def _without_padding(model: ExampleWeightModel, size: int) -> ExampleWeightModel
 
 @jax.jit
 def _fit(
-    points: Any, labels: Any, mask: Any, penalty: Any, radius: Any, centre: Any
+    points: Any, labels: Any, mask: Any, penalty: Any, kernel: Any, centre: Any
 ) -> ExampleWeightModel:
     return example_weights.fit(
-        points, labels, mask=mask, penalty=penalty, radius=radius, centre=centre
+        points, labels, mask=mask, penalty=penalty, kernel=kernel, centre=centre
     )
 
 
@@ -173,13 +194,13 @@ def choose(
     split = _validation_split(examples.labels, chosen, settings)
     if not split:
         inputs.check_folds(examples.labels[chosen], settings)
-    centre, radius = cube_for(examples.points, chosen, settings)
+    measure = measure_of(examples.points, chosen, settings)
     padded, mask = _padded(examples, chosen)
     table: list[dict[str, Any]] = []
     with jax.enable_x64(settings.precision == "float64"):
         for part in [candidates] if on_step is None else [(one,) for one in candidates]:
             try:
-                table += _losses(padded, mask, Cube(centre, radius), part, settings, **split)
+                table += _losses(padded, mask, measure, part, settings, **split)
             except KeyboardInterrupt:
                 if not table:
                     raise
@@ -211,7 +232,7 @@ def _validation_split(
 def _losses(
     padded: Examples,
     mask: np.ndarray,
-    cube: Cube,
+    measure: Measure,
     candidates: tuple[float, ...],
     settings: Settings,
     *,
@@ -227,8 +248,8 @@ def _losses(
         key=jax.random.fold_in(jax.random.key(settings.seed), _STREAM),
         num_folds=settings.folds,
         held_out=held_out,
-        kernel=kernels.hyperplanes(cube.radius),
-        centre=cube.centre,
+        kernel=measure.kernel,
+        centre=measure.centre,
         mask=mask,
     )
     means, of_folds = (

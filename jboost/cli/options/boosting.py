@@ -16,6 +16,7 @@ from jboost.cli.option import (
     Option,
 )
 from jboost.cli.options.defaults import AUTO, L0_ROUNDS, MOST_ROUNDS, NU_OF_NETWORKS, ROUNDS
+from jboost.example_weights.defaults import MEASURES
 
 LEARNER_OPTIONS = (
     Option(
@@ -129,12 +130,23 @@ MARGIN_OPTIONS = (
         metavar="FRACTION",
     ),
     Option(
+        "measure",
+        MEASURES,
+        AUTO,
+        "Measure on classifiers. cube: the hyperplanes of the paper, for one or two columns, since"
+        " its probabilities decrease exponentially with their number. isotropic: hyperplanes of"
+        " uniform direction and distance. auto: cube for one or two columns, isotropic for more."
+        " central: hyperplanes through the mean of the rows. stumps: thresholds in the ranges of"
+        " random columns.",
+        methods=(EXAMPLE_WEIGHTS,),
+    ),
+    Option(
         "radius",
         float,
         AUTO,
-        "Half-width R of the cube from which hyperplanes are drawn, in the unit of the columns"
-        " (scale them first). auto: the smallest that the rows allow. With --relaxation norm-ball:"
-        " the radius of the ball.",
+        "Half-width R of the cube from which hyperplanes are drawn, or their largest distance"
+        " (--measure isotropic), in the unit of the columns (scale them first). auto: the smallest"
+        " that the rows allow. With --relaxation norm-ball: the radius of the ball.",
         methods=(EXAMPLE_WEIGHTS, RELAXED_MARGIN),
         low=0,
         low_open=True,

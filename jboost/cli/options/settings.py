@@ -54,6 +54,7 @@ class Settings:
     nu: tuple[float | str, ...]  # numbers or "cv"
     penalty: tuple[float | str, ...]  # numbers or "cv"
     validation: float  # 0 for folds
+    measure: str
     radius: float | str  # a number or "auto"
     tolerance: float
     train_scores: str
