@@ -20,6 +20,7 @@ METHODS = (L0, PAIR, COMBINE, EXAMPLE_WEIGHTS, *BOOSTERS, SLIPPER)
 MONOMIALS = "monomials"  # the learner of rules, which has options of l0
 ANY_NUMBER = -1
 UNCUT = "none"  # internal value of --cuts: numeric columns are not cut
+SEARCH = "search"  # given instead of a margin: the best margin of l0 is searched
 CV = "cv"  # given instead of a number: cross-validation chooses the number
 
 

@@ -20,6 +20,7 @@ from jboost.cli.option import (
     L0,
     MONOMIALS,
     PAIR,
+    SEARCH,
     SLIPPER,
     UNCUT,
     Option,
@@ -111,6 +112,7 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         )
     relaxations.resolve(filled, is_flag)
     _check_radius(filled)
+    _check_margin_search(filled)
     _settle_candidates(filled)
     _check_columns(filled)
     return Settings(**filled)
@@ -221,6 +223,42 @@ def _check_radius(values: Mapping[str, Any]) -> None:
         raise ValueError(
             f"--radius {values['radius']:g} is for --measure cube or isotropic, and the measure is"
             f" {values['measure']}: change --measure or leave it out"
+        )
+
+
+def _check_margin_search(values: Mapping[str, Any]) -> None:
+    """Raises ValueError for what `--margin search` cannot be combined with, and where it has no
+    penalty.
+    """
+    penalty = values["margin_penalty"]
+    if SEARCH not in values["margin"]:
+        if penalty is not None:
+            raise ValueError(
+                f"--margin-penalty {penalty:g} is for --margin {SEARCH}: leave it out, or search"
+            )
+        return
+    for name in ("margin", "kappa", "vote"):
+        if len(values[name]) > 1:
+            raise ValueError(
+                f"--margin {SEARCH} is for one --margin, one --kappa and one --vote, and"
+                f" {len(values[name])} values are given of --{name}: give one"
+            )
+    refused = {
+        "--max-order cv": values["max_order"] == CV,
+        "--max-rules cv": values["max_rules"] == CV,
+        "--time-limit": values["time_limit"] is not None,
+        "--checkpoint": values["checkpoint"] is not None,
+    }
+    for flag, is_given in refused.items():
+        if is_given:
+            raise ValueError(
+                f"--margin {SEARCH} cannot be combined with {flag}: leave {flag} out, or give a"
+                " number to --margin"
+            )
+    if penalty is None:
+        raise ValueError(
+            f"--margin {SEARCH} needs the worth of an error in units of the margin: give"
+            " --margin-penalty BETA, a number above 1 / rows"
         )
 
 

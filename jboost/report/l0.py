@@ -21,6 +21,7 @@ import numpy as np
 from jboost import l0
 from jboost.base import status
 from jboost.base.boosting import Ensemble, Fit
+from jboost.base.status import Status
 from jboost.data import binarization
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping
@@ -128,6 +129,42 @@ def search_lines(search: Mapping[str, Any]) -> list[str]:
     return [
         f"search      {search['hypotheses']:,} rules in play after reduced costs,"
         f" {search['nodes']:,} nodes: {search['explanation']}"
+    ]
+
+
+def margin_lines(search: Mapping[str, Any]) -> list[str]:
+    r"""The best margin that was found, its certificate, and the status of the search.
+
+    >>> print(
+    ...     "\n".join(
+    ...         margin_lines(
+    ...             {
+    ...                 "margin": 0.25,
+    ...                 "penalty": 0.5,
+    ...                 "lower_bound": -1.5,
+    ...                 "upper_bound": -1.495,
+    ...                 "tried": [{"margin": 0.001}, {"margin": 0.25}],
+    ...                 "status": "OPTIMAL",
+    ...             }
+    ...         )
+    ...     )
+    ... )
+    margin      0.25: -1.5 <= largest margin - 0.5 * relaxation <= -1.495 for margins from 0.001
+                2 margins tried: OPTIMAL: the bounds are as near as asked for
+    """
+    tried = search["tried"]
+    is_near = search["status"] == Status.OPTIMAL.name
+    explanation = (
+        "the bounds are as near as asked for"
+        if is_near
+        else "the bounds are valid, and further apart than asked for; a smaller --tolerance or more"
+        " --rounds bring them nearer"
+    )
+    return [
+        f"margin      {search['margin']:.6g}: {search['lower_bound']:.6g} <= largest margin -"
+        f" {search['penalty']:g} * relaxation <= {search['upper_bound']:.6g} for margins from"
+        f" {min(one['margin'] for one in tried):g}",
+        f"{'':<12}{len(tried)} margins tried: {search['status']}: {explanation}",
     ]
 
 

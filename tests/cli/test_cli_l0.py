@@ -744,7 +744,9 @@ def test_settings_of_a_configuration(tmp_path):
     path.write_text('margin = "large"', encoding="utf-8")
     with pytest.raises(
         ValueError,
-        match="margin is 'large': expected a number or 'auto' or 'cv' or a list of them",
+        match=(
+            "margin is 'large': expected a number or 'auto' or 'cv' or 'search' or a list of them"
+        ),
     ):
         resolution.read_config(path)
 

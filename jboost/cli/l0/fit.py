@@ -82,6 +82,7 @@ def fit(settings: Settings, say: Any) -> None:
             "data": build.describe_data(table, len(apart), source.weights, ()),
             "model": model,
             "search": found.exact,
+            "margin_search": found.margin_search,
             "choice": _describe_choice(found, candidates.num_choices(settings))
             if found.losses
             else None,
@@ -114,6 +115,7 @@ def _lines(report: Mapping[str, Any], mapping: LabelMapping) -> list[str]:
     return [
         f"attributes  {report['model']['attributes']['bits']} Boolean conditions",
         *(report_module.choice_lines(report["choice"]) if report["choice"] else []),
+        *(report_module.margin_lines(report["margin_search"]) if report["margin_search"] else []),
         *report_module.lines(report["model"], mapping, num_shown=_NUM_SHOWN),
         *(report_module.search_lines(report["search"]) if report["search"] else []),
     ]

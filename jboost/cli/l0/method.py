@@ -1,46 +1,38 @@
 """L0-RBoost (Goldberg and Eckstein, 2009) for the command line.
 
 `fit` chooses kappa, margin and vote and fits the rules: in one program, by the fit of large tables,
-or by branch and cut. The bits of the columns come from `folds`, the candidates from `candidates`;
-`description` describes the result for the report.
+or by branch and cut. The bits of the columns come from `folds`, the candidates from `candidates`,
+data set, learner and options from `prepared`, the best margin from `margin_search`; `description`
+describes the result for the report.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 from jax.tree_util import Partial
 
-from jboost import drive, l0, learners
+from jboost import drive, l0
 from jboost.base import loops
 from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
-from jboost.base.padding import pad_dataset
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.cli import bits as bit_module
 from jboost.cli import checkpointing, sizes
 from jboost.cli.l0 import large as l0_large
+from jboost.cli.l0 import margin_search
 from jboost.cli.l0.candidates import margins
 from jboost.cli.l0.folds import Inner
+from jboost.cli.l0.prepared import dataset_of, maker_of, merge, options_of, search_of
+from jboost.cli.option import SEARCH
 from jboost.cli.options import Settings
 from jboost.data import merging
-from jboost.monomials import SearchConfig, costs
 from jboost.report import l0 as report_module
-
-NUM_PROPOSED = 64  # largest number of rules that one call of the learner returns
-_VOTES: dict[str, Callable[..., Any]] = {
-    "sparse": l0.SearchConfig,
-    "relaxed": l0.RelaxedConfig,
-    "coefficients": l0.CoefficientsConfig,
-    "vertex": l0.VertexConfig,
-}
-_CONFIG = l0.RelaxationConfig(max_rounds=5)  # rounds of cuts between two calls of the learner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +46,7 @@ class Found:
     losses: tuple[dict[str, Any], ...]
     # number of branching hypotheses, number of nodes and status of branch and cut
     exact: dict[str, Any] | None = None
+    margin_search: dict[str, Any] | None = None  # of --margin search
 
 
 def fit(
@@ -74,7 +67,8 @@ def fit(
 
     Equal rows are merged. Sizes are padded, so that fits of similar size share one compilation. If
     there are several kappas, margins or votes, cross-validation on the folds `inner` chooses. Ties
-    are broken in favour of the largest kappa, then the largest margin.
+    are broken in favour of the largest kappa, then the largest margin. With --margin search, the
+    margin is searched first, and the result is that of the margin found.
 
     Args:
       bits: [m, N]. The columns from `num_attributes` on are padding.
@@ -90,6 +84,17 @@ def fit(
       seconds: the time for this fit, or None for the rest of the time limit.
       on_step: called after each round, or after each path of margins if there is a choice.
     """
+    if settings.margin == (SEARCH,):
+        rows = (bits, labels, weights, chosen)
+        shape: dict[str, Any] = {
+            "num_attributes": num_attributes,
+            "has_gaps": has_gaps,
+            "num_rows": num_rows,
+        }
+        searched = margin_search.search(*rows, settings, **shape)
+        settings = dataclasses.replace(settings, margin=(searched["margin"],))
+        found = fit(*rows, settings, seconds=seconds, on_step=on_step, **shape)
+        return dataclasses.replace(found, margin_search=searched)
     if inner is None and l0_large.serves(settings, int(chosen.sum())):
         return _fit_large(bits, labels, weights, chosen, settings, seconds, on_step)
     if inner is not None and l0_large.chooses_size(settings):
@@ -97,17 +102,10 @@ def fit(
     bits = bit_module.widened(bits, sizes.literals(bits.shape[1]))
     inner = None if inner is None else inner.widened(sizes.literals(inner.bits.shape[2]))
     with jax.enable_x64(settings.precision == "float64"):
-        merged = _merge(_with_folds(bits, inner), labels, weights, chosen, num_rows, settings)
+        merged = merge(_with_folds(bits, inner), labels, weights, chosen, num_rows, settings)
         dataset = merged.dataset._replace(features=merged.dataset.features[:, : bits.shape[1]])
-        make_learner = Partial(
-            _maker(settings.max_order, has_gaps), num_attributes, int(chosen.sum())
-        )
-        fixed: dict[str, Any] = {
-            "tolerance": settings.tolerance,
-            "max_rounds": settings.rounds,
-            "max_columns": settings.max_columns,
-            "config": dataclasses.replace(_CONFIG, capacity=settings.capacity),
-        }
+        make_learner = maker_of(settings, num_attributes, int(chosen.sum()), has_gaps)
+        fixed = options_of(settings)
         rhos = margins(settings, int(chosen.sum()))
         if inner is None:
             fit_one = _prove if settings.exact > 0 else _fit_one
@@ -159,7 +157,7 @@ def _fit_large(
             labels,
             weights,
             settings,
-            _search(vote, settings),
+            search_of(vote, settings),
             margin=margin,
             on_step=on_step,
             seconds=seconds,
@@ -206,30 +204,6 @@ def _choose_size(
     return Found(choice.fit, found, l0_large.losses(choice, settings, rhos))
 
 
-@functools.lru_cache
-def _maker(max_order: int, has_gaps: bool) -> Callable[..., Any]:
-    """Returns a function that makes a learner from the numbers of attributes and rows and kappa.
-
-    The function is cached: JAX compiles again for a new function object.
-    """
-    config = SearchConfig(missing=has_gaps)
-
-    def make_learner(num_attributes: Any, num_rows: Any, kappa: Any) -> Any:
-        cost = costs.mdl(kappa, num_attributes=num_attributes, num_examples=num_rows)
-        return learners.monomials(max_order, cost=cost, num_proposed=NUM_PROPOSED, config=config)
-
-    return make_learner
-
-
-def _search(vote: str, settings: Settings) -> Any:
-    """Returns the configuration of the final vote."""
-    return (
-        _VOTES[vote]()
-        if settings.max_rules is None
-        else _VOTES[vote](max_hypotheses=settings.max_rules)
-    )
-
-
 def _fit_one(
     dataset: Dataset,
     make_learner: Partial,
@@ -245,7 +219,7 @@ def _fit_one(
     (kappa,), (margin,), (vote,) = settings.kappa, settings.margin, settings.vote
     learner, options = (
         make_learner(kappa),
-        {"margin": float(margin), "search": _search(vote, settings), **fixed},
+        {"margin": float(margin), "search": search_of(vote, settings), **fixed},
     )
     with checkpointing.kept(
         settings, watch, lambda: l0.init(dataset, learner, **options), dataset
@@ -307,7 +281,7 @@ def _choose(
     def watch(errors: Any, progress: tuple[int, int]) -> bool:
         return loops.goes_on(on_step, errors, f"held-out loss {float(errors.min()):.2%}")
 
-    votes = [_search(vote, settings) for vote in settings.vote]
+    votes = [search_of(vote, settings) for vote in settings.vote]
     grid: dict[str, Any] = {"margins": rhos, "kappas": settings.kappa, "search": votes}
     choice = l0.choose(
         dataset,
@@ -354,22 +328,6 @@ def _fold_features(dataset: Dataset, inner: Inner) -> Any:
     return features.reshape(len(dataset.labels), num_folds, width).swapaxes(0, 1)
 
 
-def _merge(
-    bits: np.ndarray,
-    labels: np.ndarray,
-    weights: np.ndarray | None,
-    chosen: np.ndarray,
-    num_rows: int | None,
-    settings: Settings,
-) -> merging.Merged:
-    """Merges equal rows among those where `chosen` [m] is True, and pads their number."""
-    merged = merging.merge_equal(_dataset(bits, labels, weights, chosen, settings.precision))
-    most_rows = max(len(merged.dataset.labels), num_rows or 0)
-    return merged._replace(
-        dataset=pad_dataset(merged.dataset, num_examples=sizes.superlinear(most_rows))
-    )
-
-
 def _hold_out(
     merged: merging.Merged,
     weights: np.ndarray | None,
@@ -394,20 +352,5 @@ def num_distinct(
 ) -> int:
     """Returns the number of distinct rows among those where `chosen` [m] is True."""
     return merging.merge_equal(
-        _dataset(_with_folds(bits, inner), labels, None, chosen, precision)
+        dataset_of(_with_folds(bits, inner), labels, None, chosen, precision)
     ).dataset.labels.shape[0]
-
-
-def _dataset(
-    bits: np.ndarray,
-    labels: np.ndarray,
-    weights: np.ndarray | None,
-    chosen: np.ndarray,
-    precision: str,
-) -> Dataset:
-    sizes = np.ones(len(labels)) if weights is None else weights
-    features, signs, prices, mask = (
-        jax.numpy.asarray(part)
-        for part in (bits, labels.astype(precision), sizes.astype(precision), chosen)
-    )
-    return Dataset(features, signs, prices, mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jboost.cli.option import ANY_NUMBER, BOOSTERS, CV, L0, SLIPPER, Option
+from jboost.cli.option import ANY_NUMBER, BOOSTERS, CV, L0, SEARCH, SLIPPER, Option
 from jboost.cli.options.defaults import AUTO, MARGINS, MOST, ORDERS
 
 RULE_OPTIONS = (
@@ -24,7 +24,8 @@ RULE_OPTIONS = (
         (AUTO,),
         "Margin rho in (0, 1]. A row of smaller margin counts as an error. auto: 20 / rows. If"
         " several values of --margin, --kappa or --vote are given, cross-validation chooses. cv"
-        " stands for the values " + ", ".join(map(str, MARGINS)) + ".",
+        " stands for the values " + ", ".join(map(str, MARGINS)) + ". search: the margin of largest"
+        " rho - BETA times the optimum of the relaxation, with a proven bound (--margin-penalty).",
         methods=(L0,),
         num_values=ANY_NUMBER,
         metavar="RHO",
@@ -32,7 +33,18 @@ RULE_OPTIONS = (
         high=1,
         low_open=True,
         high_open=False,
-        words=(AUTO, CV),
+        words=(AUTO, CV, SEARCH),
+    ),
+    Option(
+        "margin_penalty",
+        float,
+        None,
+        "Factor BETA of --margin search: the margin that a unit of cost (an error) is worth. Up to"
+        " 1 / rows, the largest margin is the best.",
+        methods=(L0,),
+        low=0,
+        low_open=True,
+        metavar="BETA",
     ),
     Option(
         "kappa",

@@ -29,7 +29,8 @@ class Settings:
     learner: str
     max_depth: int
     max_order: Any  # a number, or "cv" for l0
-    margin: tuple[float | str, ...]  # numbers or "auto"
+    margin: tuple[float | str, ...]  # numbers or "auto"; or "search" alone
+    margin_penalty: float | None
     kappa: tuple[float, ...]
     cuts: str
     quantiles: int

@@ -1,0 +1,114 @@
+"""Many margins of l0 on the command line, beside the library."""
+
+import json
+
+import jax
+import numpy as np
+import polars
+import pytest
+
+from command_line import run_in
+from jboost import l0, learners, make_dataset
+from jboost.cli import resolution
+from jboost.data import binarization
+from jboost.monomials import costs
+
+ROWS, KAPPA, PENALTY = 30, 0.5, 0.05
+DATA = ("--data", "data.csv", "--label", "ill", "--method", "l0", "--kappa", KAPPA)
+CUTS = ("--cuts", "quantiles", "--quantiles", 2, "--rounds", 8)
+
+
+def make_frame():
+    """Two numbers that tell the class together, and one of no use."""
+    generator = np.random.default_rng(5)
+    heat, pulse, noise = generator.normal(size=(3, ROWS)).round(2)
+    ill = (heat + pulse > 0) ^ (generator.uniform(size=ROWS) < 0.1)
+    return polars.DataFrame(
+        {"heat": heat, "pulse": pulse, "noise": noise, "ill": np.where(ill, "yes", "no")}
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the data."""
+    path = tmp_path_factory.mktemp("margins")
+    make_frame().write_csv(path / "data.csv")
+    return path
+
+
+def data_of(frame):
+    """The data set and the learner of a fit of rules of one literal, by the library."""
+    points = frame.select("heat", "pulse", "noise").to_numpy()
+    labels = np.where(frame["ill"].to_numpy() == "yes", 1.0, -1.0)
+    found = binarization.fit(points, labels, cuts="quantiles", num_quantiles=2)
+    bits = np.asarray(binarization.apply(found, points))
+    price = costs.mdl(KAPPA, num_attributes=bits.shape[1], num_examples=len(labels))
+    return make_dataset(bits, labels), learners.monomials(1, cost=price, num_proposed=64)
+
+
+def settings_of(**values):
+    given = {"data": "data.csv", "label": "ill", "method": "l0"}
+    return resolution.resolve(given | values, {})
+
+
+@pytest.mark.exhaustive
+def test_the_search_of_the_margin_is_that_of_the_library(folder):
+    fit = ("fit", *DATA, *CUTS, "--margin", "search", "--margin-penalty", PENALTY)
+    code, said, err = run_in(folder, *fit, "--tolerance", 0.001, "--output", "out")
+    assert (code, err) == (0, "")
+    report = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"))
+    found = report["margin_search"]
+    with jax.enable_x64(True):
+        dataset, learner = data_of(make_frame())
+        search = l0.search_margin(
+            dataset,
+            learner,
+            penalty=PENALTY,
+            max_rounds=8,
+            tolerance=0.001,
+            config=l0.RelaxationConfig(max_rounds=5),
+            max_columns=1024,
+        )
+    assert found["status"] == "OPTIMAL"
+    # The command merges equal rows, so that both end within the tolerance, not at the same point.
+    assert found["margin"] == pytest.approx(float(search.margin), abs=1e-6)
+    near = PENALTY * 0.001 * ROWS
+    for name in ("lower_bound", "upper_bound"):
+        assert found[name] == pytest.approx(float(getattr(search, name)), abs=near)
+    assert found["lower_bound"] <= float(search.upper_bound)
+    assert float(search.lower_bound) <= found["upper_bound"]
+    assert len(found["tried"]) == int(search.num_margins)
+    assert report["model"]["margin"] == found["margin"]
+    assert (
+        f"margin      {found['margin']:.6g}: {found['lower_bound']:.6g} <= largest margin" in said
+    )
+    # the model is that of the margin found
+    fit = ("fit", *DATA, *CUTS, "--margin", found["margin"], "--tolerance", 0.001)
+    assert run_in(folder, *fit, "--output", "again")[0] == 0
+    again = json.loads((folder / "again" / "report.json").read_text(encoding="utf-8"))
+    assert again["margin_search"] is None
+    assert again["model"] == report["model"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "--margin search needs the worth of an error"),
+        ({"margin": ("search", 0.1)}, "2 values are given of --margin: give one"),
+        ({"kappa": (0.5, 1.5)}, "2 values are given of --kappa: give one"),
+        ({"vote": ("sparse", "relaxed")}, "2 values are given of --vote: give one"),
+        ({"max_order": "cv"}, "cannot be combined with --max-order cv: leave --max-order cv out"),
+        ({"max_rules": "cv"}, "cannot be combined with --max-rules cv: leave --max-rules cv out"),
+        ({"time_limit": 3.0}, "cannot be combined with --time-limit: leave --time-limit out"),
+        ({"checkpoint": "states"}, "cannot be combined with --checkpoint: leave --checkpoint out"),
+        ({"margin": (0.1,), "margin_penalty": 0.2}, "--margin-penalty 0.2 is for --margin search"),
+    ],
+)
+def test_what_the_search_is_not_combined_with(options, message):
+    with pytest.raises(ValueError, match=message):
+        settings_of(**{"margin": ("search",)} | options)
+
+
+def test_the_search_takes_one_of_each():
+    settings = settings_of(margin=("search",), margin_penalty=0.2)
+    assert (settings.margin, settings.margin_penalty) == (("search",), 0.2)
