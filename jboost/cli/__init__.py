@@ -1,4 +1,4 @@
-"""The command line: `jboost fit`, `predict`, `evaluate`, `inspect`, `export` and `verify`.
+"""The command line: `jboost fit`, `predict`, `evaluate`, `path`, `inspect`, `export` and `verify`.
 
 `main` is the entry point. It turns every error into one line.
 """

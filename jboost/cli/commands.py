@@ -17,8 +17,9 @@ from jboost.cli.example_weights import fit as example_weights_fit
 from jboost.cli.export import FORMATS, TABLE, export
 from jboost.cli.l0 import fit as l0_fit
 from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER, Option
-from jboost.cli.options import OPTIONS, Settings
+from jboost.cli.options import Settings, options_of
 from jboost.cli.pair.fit import fit
+from jboost.cli.path import path
 from jboost.cli.predict import inspect, predict
 from jboost.cli.reading import make_reading
 from jboost.cli.resolution import read_config, resolve
@@ -47,6 +48,7 @@ Examples:
   jboost fit --config configs/quickstart.toml --holdout 0.3
   jboost predict pair --data new.csv --output predictions.csv
   jboost evaluate --data train.csv --label ill --folds 10
+  jboost path --data train.csv --label ill --method lpboost --holdout 0.3
   jboost inspect pair
   jboost export pair --format sql --output pair.sql
   jboost verify pair --data train.csv
@@ -71,6 +73,7 @@ def make_group() -> Any:
         _fit_command(),
         _predict_command(),
         _evaluate_command(),
+        _path_command(),
         _inspect_command(),
         _export_command(),
         _verify_command(),
@@ -115,7 +118,6 @@ def _fit_command() -> Any:
 
 
 def _evaluate_command() -> Any:
-    import click
 
     def run(report: str | None, **values: Any) -> None:
         settings = _settings(values)
@@ -126,11 +128,10 @@ def _evaluate_command() -> Any:
         ):
             evaluate(settings, report, say)
 
-    report_option = click.Option(["--report"], metavar="FILE", help="Write the table as JSON too.")
     return _command_class()(
         "evaluate",
         callback=run,
-        params=[_config_option(), *_options("evaluate"), report_option],
+        params=[_config_option(), *_options("evaluate"), _report_option()],
         help=(
             "Cross-validates a method and compares it with simpler ones. pair and combine: each"
             " classifier, majority vote, average and logistic stacking. l0 and slipper: the"
@@ -140,6 +141,35 @@ def _evaluate_command() -> Any:
         epilog=(
             "\b\nExample:\n  jboost evaluate --data sklearn:breast_cancer --classifiers tree svm"
             " --folds 10"
+        ),
+    )
+
+
+def _report_option() -> Any:
+    import click
+
+    return click.Option(["--report"], metavar="FILE", help="Write the table as JSON too.")
+
+
+def _path_command() -> Any:
+    def run(report: str | None, **values: Any) -> None:
+        settings = _settings(values)
+        with devices.restored(), programs.notice(f"path {settings.method}"):
+            path(settings, report, say)
+
+    return _command_class()(
+        "path",
+        callback=run,
+        params=[_config_option(), *_options("path"), _report_option()],
+        help=(
+            "Fits l0 for several margins, or lpboost for several values of nu, in one program: each"
+            " fit starts from the rules of the one before. Shows for each value the proven bounds,"
+            " the number of rules and the losses, and writes no model: `jboost fit` does, for the"
+            " value that you choose."
+        ),
+        epilog=(
+            "\b\nExamples:\n  jboost path --data train.csv --label ill --max-order 2 --holdout"
+            " 0.3\n  jboost path --data train.csv --label ill --method lpboost --nu 0.1 --nu 0.3"
         ),
     )
 
@@ -372,7 +402,7 @@ def _config_option() -> Any:
 
 
 def _options(command: str) -> list[Any]:
-    return [_option(option) for option in OPTIONS if command in option.commands]
+    return [_option(option) for option in options_of(command)]
 
 
 def _option(option: Option) -> Any:

@@ -49,6 +49,65 @@ def cross_validation_table(results: Sequence[Mapping[str, Any]]) -> Any:
     return table
 
 
+def path_table(rows: Sequence[Mapping[str, Any]], parameter: str) -> Any:
+    """The bounds, the number of rules and the loss rates for each value of a path.
+
+    Args:
+      rows: as `jboost path` reports them.
+      parameter: "margin", of l0, or "nu", of LP-Boost.
+
+    Returns:
+      A `rich.table.Table`.
+    """
+    bounds = _BOUNDS_OF_PATH[parameter]
+    parts = [part for part in ("training", "held_out") if part in rows[0]]
+    table = _table(
+        parameter,
+        *[title for title, _ in bounds],
+        "rules",
+        *[{"training": "training", "held_out": "held out"}[part] for part in parts],
+        "status",
+    )
+    for row in rows:
+        certificate = row["certificate"]
+        table.add_row(
+            f"{row[parameter]:.4g}",
+            *[" to ".join(_bound(certificate[name]) for name in names) for _, names in bounds],
+            str(row["num_rules"]),
+            *[f"{row[part]['rate']:.2%}" for part in parts],
+            certificate["status"],
+        )
+    return table
+
+
+# The titles and the names of the bounds of a path, by its parameter.
+_BOUNDS_OF_PATH: dict[str, tuple[tuple[str, tuple[str, str]], ...]] = {
+    "margin": (
+        ("relaxation", ("lower_bound", "upper_bound")),
+        ("errors + costs", ("integer_lower_bound", "integer_upper_bound")),
+    ),
+    "nu": (("soft margin", ("lower_bound", "upper_bound")),),
+}
+
+
+def _bound(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.6g}"
+
+
+def path_lines(rows: Sequence[Mapping[str, Any]], parameter: str) -> list[str]:
+    """The value of least held-out loss, if there are held-out rows; the largest among equals.
+
+    >>> rows = [{"nu": nu, "held_out": {"rate": rate}} for nu, rate in ((0.4, 0.2), (0.2, 0.1))]
+    >>> path_lines(rows, "nu"), path_lines([{"nu": 0.4}], "nu")
+    (['least held-out loss: 10.00% at nu 0.2'], [])
+    """
+    if "held_out" not in rows[0]:
+        return []
+    best = min(rows, key=lambda row: (row["held_out"]["rate"], -row[parameter]))
+    rate = best["held_out"]["rate"]
+    return [f"least held-out loss: {rate:.2%} at {parameter} {best[parameter]:.4g}"]
+
+
 def support_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Accuracy and number of hypotheses over the folds, for rules that have hypotheses.
 

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from jboost import adaboost, infoboost, learners, lp, lpboost, relaxed_margin
+from jboost.base import padding
 from jboost.base.boosting import Ensemble, Fit
 from jboost.base.predict import predict_scores
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -106,21 +107,40 @@ def width_for(num_features: int, learner: str) -> int:
     return sizes.columns(num_features) if learner in _TAKES_EMPTY_COLUMNS else num_features
 
 
+def path(examples: Examples, settings: Settings, nus: tuple[float, ...]) -> list[Fit]:
+    """Returns a fit of LP-Boost for each nu, in one program (`jboost.lpboost.path`)."""
+    with jax.enable_x64(settings.precision == "float64"):
+        dataset = _padded(examples, np.ones(len(examples.labels), bool), settings)
+        fits = lpboost.path(
+            dataset,
+            plan_of(settings, examples.points).make_learner(),
+            np.asarray(nus, settings.precision),
+            key=jax.random.key(settings.seed),
+            max_rounds=settings.rounds,
+            tolerance=settings.tolerance,
+            config=_SOLVERS[settings.solver],
+        )
+        return padding.unstack(jax.block_until_ready(fits))
+
+
+def _padded(examples: Examples, chosen: np.ndarray, settings: Settings) -> Dataset:
+    """Returns the data set of the rows where `chosen` [n] is True. Tables of similar size have one
+    size.
+    """
+    num_rows = sizes.linear(len(chosen))
+    padded = examples.padded(num_rows, width_for(examples.points.shape[1], settings.learner))
+    mask = np.pad(chosen, (0, num_rows - len(chosen)))
+    parts = (padded.points, padded.labels, padded.weights, mask)
+    return Dataset(*(jax.numpy.asarray(part) for part in parts))
+
+
 def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float) -> Fit:
     """Fits an ensemble to the rows where `chosen` [n] is True.
 
     All masks and all values of nu share one compilation, and so do tables of similar size.
     """
-    num_rows = sizes.linear(len(chosen))
-    padded = examples.padded(num_rows, width_for(examples.points.shape[1], settings.learner))
-    mask = np.pad(chosen, (0, num_rows - len(chosen)))
     with jax.enable_x64(settings.precision == "float64"):
-        dataset = Dataset(
-            *(
-                jax.numpy.asarray(part)
-                for part in (padded.points, padded.labels, padded.weights, mask)
-            )
-        )
+        dataset = _padded(examples, chosen, settings)
         plan, key = plan_of(settings, examples.points), jax.random.key(settings.seed)
         if settings.time_limit is None and settings.checkpoint is None:
             return jax.block_until_ready(fit_dataset(plan, dataset, key, nu, settings.tolerance))

@@ -10,7 +10,7 @@ from jboost.cli.options.defaults import (
     ROUNDS,
 )
 from jboost.cli.options.settings import Settings
-from jboost.cli.options.table import OPTIONS
+from jboost.cli.options.table import OPTIONS, options_of
 
 __all__ = [
     "AUTO",
@@ -22,4 +22,5 @@ __all__ = [
     "ORDERS",
     "ROUNDS",
     "Settings",
+    "options_of",
 ]

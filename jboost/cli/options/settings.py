@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The validated values of all options of `fit` and `evaluate`."""
+    """The validated values of all options of `fit`, `evaluate` and `path`."""
 
     data: str
     label: str | None

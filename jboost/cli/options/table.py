@@ -5,9 +5,13 @@ The flags, the keys of a configuration file, the defaults and the help texts are
 
 from __future__ import annotations
 
-from jboost.cli.option import METHODS, PAIR, Option
+import dataclasses
+from typing import Any
+
+from jboost.cli.option import CV, L0, LPBOOST, METHODS, PAIR, Option
 from jboost.cli.options.boosting import LEARNER_OPTIONS, MARGIN_OPTIONS, ROUND_OPTIONS
 from jboost.cli.options.classifiers import CLASSIFIER_OPTIONS, SEPARATOR_OPTIONS
+from jboost.cli.options.defaults import AUTO, MARGINS, MOST_ROUNDS
 from jboost.cli.options.rules import RULE_OPTIONS
 from jboost.cli.options.runs import RUN_OPTIONS
 from jboost.cli.reading import READING_OPTIONS
@@ -52,3 +56,48 @@ OPTIONS = (
     *SEPARATOR_OPTIONS,
     *RUN_OPTIONS,
 )
+
+_PATH_METHODS = (L0, LPBOOST)
+_ROUNDS_OF_PATH = 200  # as in the library
+# Options of these methods that `jboost path` does not have, and one of `fit` that it has.
+_NOT_OF_PATH, _OF_PATH = ("time_limit", "folds", "margin_penalty"), ("holdout",)
+# The fields of options that differ in `jboost path`.
+_IN_PATH: dict[str, dict[str, Any]] = {
+    "method": {
+        "kind": _PATH_METHODS,
+        "default": L0,
+        "help": "l0: few rules for several margins. lpboost: boosting for several values of nu.",
+    },
+    "margin": {
+        "default": (CV,),
+        "words": (AUTO, CV),
+        "help": (
+            "Margin rho of the path of l0, in (0, 1]. May be repeated. auto: 20 / rows. cv stands"
+            f" for the values {', '.join(map(str, MARGINS))}."
+        ),
+    },
+    "nu": {
+        "help": (
+            "Value nu of the path of lpboost, in (0, 1]: the fraction of the weight that may fall"
+            " short of the soft margin. May be repeated. Default: cv, which stands for the values"
+            " 0.05 and 0.1 to 0.8."
+        ),
+    },
+    "rounds": {
+        "default": _ROUNDS_OF_PATH,
+        "help": f"Largest number of rounds over the whole path, up to {MOST_ROUNDS}.",
+    },
+}
+
+
+def options_of(command: str) -> tuple[Option, ...]:
+    """Returns the options of a command."""
+    if command != "path":
+        return tuple(option for option in OPTIONS if command in option.commands)
+    return tuple(
+        dataclasses.replace(option, **_IN_PATH.get(option.name, {}))
+        for option in OPTIONS
+        if option.name not in _NOT_OF_PATH
+        and ("evaluate" in option.commands or option.name in _OF_PATH)
+        and set(_PATH_METHODS).intersection(option.methods)
+    )

@@ -1,0 +1,198 @@
+"""`jboost path`: fits for several margins of l0, or several values of nu of LP-Boost, in one
+program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jboost import outputs
+from jboost.base.status import Status
+from jboost.cli import bits as bit_module
+from jboost.cli import inputs, programs
+from jboost.cli.boosting import features, nu_choice
+from jboost.cli.boosting import fit as boost_fit
+from jboost.cli.boosting import method as boost
+from jboost.cli.inputs import Source
+from jboost.cli.l0 import candidates, folds
+from jboost.cli.l0 import path as l0_path
+from jboost.cli.option import CV, L0
+from jboost.cli.options import Settings
+from jboost.cli.votes import make_rules, ones_for_none, voting_part
+from jboost.report import boosting, build, text
+from jboost.report import l0 as l0_report
+from jboost.report.rules import Rule
+
+_Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # features, labels and weights
+
+
+class _Point(NamedTuple):
+    """The fit for one value of the path."""
+
+    value: float
+    rule: Rule
+    num_rules: int
+    num_rounds: int
+    certificate: dict[str, Any]
+
+
+def path(settings: Settings, report_path: str | None, say: Any) -> None:
+    """Fits the path and shows the table of its values.
+
+    Args:
+      settings: all options.
+      report_path: the JSON file for the table, or None.
+      say: prints text or a rich renderable.
+
+    Raises:
+      ValueError: if an option or the data are invalid.
+    """
+    started, before = time.perf_counter(), programs.count()
+    _require_one(settings)
+    if report_path is not None:
+        outputs.check_file(report_path, endings=build.ENDINGS)
+    source = inputs.read_source(settings)
+    assert source.table.labels is not None
+    kept, apart = inputs.split_rows(source.table.labels, settings.holdout, settings.seed)
+    find = _path_of_l0 if settings.method == L0 else _path_of_lpboost
+    training, read, points = find(source.rows(kept), settings)
+    held_out = read(source.rows(apart)) if len(apart) else None
+    parameter = "margin" if settings.method == L0 else "nu"
+    rows = [_describe(parameter, point, training, held_out) for point in points]
+    notes = () if settings.method == L0 else features.left_out_notes(source.table, settings)
+    seconds = {"all": time.perf_counter() - started}
+    report: dict[str, Any] = {
+        "command": "path",
+        "method": settings.method,
+        "device": source.device,
+        "data": build.describe_data(source.table, len(apart), source.weights, notes),
+        "path": rows,
+        "programs": programs.count().since(before)._asdict(),
+        "seconds": seconds,
+        "settings": dataclasses.asdict(settings),
+        "versions": build.versions(),
+    }
+    for line in text.data_lines(report["data"]):
+        say(line)
+    say(text.path_table(rows, parameter))
+    for line in text.path_lines(rows, parameter):
+        say(line)
+    say(f"seconds     {text.seconds_line(seconds)}")
+    say(f"device      {source.device}")
+    say(f"programs    {text.programs_line(report['programs'])}")
+    if report_path is not None:
+        build.write(report, report_path)
+        say(f"written     {report_path}")
+
+
+def _require_one(settings: Settings) -> None:
+    """Raises ValueError if several values are given of an option other than that of the path."""
+    if settings.method != L0:
+        return
+    for name in ("kappa", "vote"):
+        count = len(getattr(settings, name))
+        if count > 1:
+            raise ValueError(
+                f"jboost path takes one --{name}, and {count} are given: give one, or choose among"
+                " them with jboost fit"
+            )
+    for name in ("max_order", "max_rules"):
+        if getattr(settings, name) == CV:
+            flag = "--" + name.replace("_", "-")
+            raise ValueError(f"jboost path does not choose {flag}: give a number in place of {CV}")
+
+
+def _path_of_l0(
+    source: Source, settings: Settings
+) -> tuple[_Rows, Callable[[Source], _Rows], Iterator[_Point]]:
+    """Returns the training rows, a function that reads other rows, and the fits."""
+    table, labels = source.table, source.table.labels
+    assert labels is not None
+    assert table.mapping is not None
+    names = tuple(table.numeric), tuple(table.categorical)
+    binarizer = folds.binarize(
+        folds.read_rows(table, *names),
+        labels,
+        source.weights,
+        table.columns,
+        settings,
+        table.source,
+    )
+
+    def read(part: Source) -> _Rows:
+        assert part.table.labels is not None
+        bits = bit_module.apply(binarizer, folds.read_rows(part.table, *names), settings.precision)
+        return bits, part.table.labels, ones_for_none(part.weights, len(bits))
+
+    training = read(source)
+    rhos = candidates.margins(settings, len(labels))
+    fits = l0_path.fit(training[0], labels, source.weights, settings, rhos, binarizer.num_bits)
+    mapping = table.mapping
+
+    def points() -> Iterator[_Point]:
+        for rho, fitted in zip(rhos, fits, strict=True):
+            ensemble = voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
+            rules = make_rules(L0, ensemble, *training[1:], mapping, settings.precision)
+            yield _Point(
+                rho,
+                rules[-1],
+                boosting.num_voting(ensemble),
+                int(fitted.num_rounds),
+                l0_report.certificate(fitted),
+            )
+
+    return training, read, points()
+
+
+def _path_of_lpboost(
+    source: Source, settings: Settings
+) -> tuple[_Rows, Callable[[Source], _Rows], Iterator[_Point]]:
+    """Returns the training rows, a function that reads other rows, and the fits."""
+    seen = features.fit(source, settings)
+
+    def read(part: Source) -> _Rows:
+        return features.read_examples(seen, part, settings).in_float64()
+
+    nus = nu_choice.values(settings)
+    fits = boost.path(features.read_examples(seen, source, settings), settings, nus)
+
+    def points() -> Iterator[_Point]:
+        for nu, fitted in zip(nus, fits, strict=True):
+            yield _Point(
+                nu,
+                boost_fit.make_rule(fitted, settings),
+                boosting.num_voting(fitted.ensemble),
+                int(fitted.num_rounds),
+                boosting.certificate(fitted, settings.method),
+            )
+
+    return read(source), read, points()
+
+
+def _describe(
+    parameter: str, point: _Point, training: _Rows, held_out: _Rows | None
+) -> dict[str, Any]:
+    """Returns a row of the table, in types that JSON supports.
+
+    Raises:
+      ValueError: if the fit found the data invalid.
+    """
+    if point.certificate["status"] == Status.INVALID_INPUT.name:
+        explanation = point.certificate["explanation"]
+        raise ValueError(f"no fit at {parameter} {point.value:g}: {explanation}")
+    (losses,) = build.losses([point.rule], training, held_out)
+    parts: dict[str, Any] = {
+        part: losses[part] for part in ("training", "held_out") if part in losses
+    }
+    return {
+        parameter: point.value,
+        "num_rules": point.num_rules,
+        "num_rounds": point.num_rounds,
+        "certificate": point.certificate,
+        **parts,
+    }
