@@ -626,18 +626,19 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bits(num_kills, seed, tmp_path
     assert bits(adaboost.finish(last)) == bits(whole)
 
 
-def write_table(folder):
+def write_table(folder, num_columns=2):
     generator = np.random.default_rng(0)
-    scores = generator.random((60, 2)).round(3)
-    answers = np.where(scores.sum(axis=1) + 0.6 * generator.random(60) > 1.3, "yes", "no")
-    rows = [f"{one},{other},{answer}" for (one, other), answer in zip(scores, answers, strict=True)]
-    (folder / "data.csv").write_text("\n".join(["a,b,ill", *rows]))
+    scores = generator.random((60, num_columns)).round(3)
+    answers = np.where(scores[:, :2].sum(axis=1) + 0.6 * generator.random(60) > 1.3, "yes", "no")
+    rows = [",".join(map(str, [*row, answer])) for row, answer in zip(scores, answers, strict=True)]
+    (folder / "data.csv").write_text("\n".join([",".join([*"abc"[:num_columns], "ill"]), *rows]))
 
 
 METHODS = {
     "adaboost": (),
     "slipper": ("--num-rounds", 8, "--cuts", "quantiles", "--quantiles", 3),
     "pair": ("--scores", "a", "b"),
+    "combine": ("--scores", "a", "b", "c", "--strategy", "exact"),
     "lpboost": ("--nu", 0.3, "--tolerance", 1e-6, "--learner", "pool"),
     "l0": ("--max-order", 3, "--cuts", "quantiles", "--quantiles", 4, "--rounds", 3),
 }
@@ -645,7 +646,7 @@ METHODS = {
 
 def stop_and_resume(method, options, tmp_path, monkeypatch):
     """Fits in the folders "whole" and "resumed", the latter in two parts. Returns the reports."""
-    write_table(tmp_path)
+    write_table(tmp_path, num_columns=3 if method == "combine" else 2)
     fit = (
         "fit",
         "--data",
@@ -696,7 +697,13 @@ def stop_and_resume(method, options, tmp_path, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("method", slow_but(METHODS, "adaboost"))
+@pytest.mark.parametrize(
+    "method",
+    [
+        *slow_but([method for method in METHODS if method != "combine"], "adaboost"),
+        pytest.param("combine", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_sigterm_saves_and_resume_ends_in_the_same_model(method, tmp_path, monkeypatch):
     reports = stop_and_resume(method, METHODS[method], tmp_path, monkeypatch)
     assert (tmp_path / "resumed" / "model.npz").read_bytes() == (
@@ -721,22 +728,21 @@ def test_rules_of_few_literals_go_on_to_bounds_of_the_same_optimum(size, tmp_pat
 
 
 @pytest.mark.slow
-def test_ctrl_c_writes_the_best_so_far_and_saves(tmp_path, monkeypatch):
-    write_table(tmp_path)
-    fit = (
-        "fit",
-        "--data",
-        "data.csv",
-        "--label",
-        "ill",
-        "--method",
-        "adaboost",
-        "--precision",
-        "float32",
-        "--rounds",
-        8,
-    )
-    assert run_in(tmp_path, *fit, "--output", "whole")[0] == 0  # in one program
+@pytest.mark.parametrize(
+    "method, options, part",
+    [
+        ("adaboost", ("--rounds", 8), "boosting"),
+        pytest.param("combine", METHODS["combine"], None, marks=pytest.mark.exhaustive),
+    ],
+    ids=["adaboost", "combine"],
+)
+def test_ctrl_c_writes_the_best_so_far_and_saves(method, options, part, tmp_path, monkeypatch):
+    write_table(tmp_path, num_columns=3 if method == "combine" else 2)
+    table, precision = ("--data", "data.csv", "--label", "ill"), ("--precision", "float32")
+    fit = ("fit", *table, "--method", method, *precision, *options)
+    # in one program; of three classifiers that is the sweep, which may find another vote
+    keep = ("--checkpoint", "whole states") if method == "combine" else ()
+    assert run_in(tmp_path, *fit, *keep, "--output", "whole")[0] == 0
     call = checkpoints.Checkpointer.__call__
 
     def interrupt(self, state, info=None):
@@ -747,12 +753,9 @@ def test_ctrl_c_writes_the_best_so_far_and_saves(tmp_path, monkeypatch):
     status, _, errors = run_in(tmp_path, *fit, "--checkpoint", "states", "--output", "out")
     assert status == 0
     assert "ends with the best so far" in errors
-    assert (
-        json.loads((tmp_path / "out" / "report.json").read_text())["boosting"]["certificate"][
-            "status"
-        ]
-        == "TIME_LIMIT"
-    )
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    certificate = (report if part is None else report[part])["certificate"]
+    assert certificate["status"] == "TIME_LIMIT"
     monkeypatch.undo()
     assert (
         run_in(
@@ -779,4 +782,12 @@ def test_resume_and_checkpoint_are_refused_where_they_mean_nothing(tmp_path):
     assert (
         "--checkpoint is for the method"
         in run_in(tmp_path, *fit, "--method", "combine", "--checkpoint", "states")[2]
+    )
+    assert (
+        "--checkpoint is for the method combine with --strategy exact, and the strategy is greedy"
+        in run_in(tmp_path, *fit, "--method", "combine", "--checkpoint", "states")[2]
+    )
+    assert (
+        "--checkpoint is for the method"
+        in run_in(tmp_path, *fit, "--method", "example-weights", "--checkpoint", "states")[2]
     )

@@ -106,6 +106,7 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
     _settle_scores(filled, is_flag)
     _settle_learner(filled, is_flag)
     _settle_rule_sizes(filled)
+    _settle_checkpoint(filled, is_flag)
     if filled["resume"] and filled["checkpoint"] is None:
         raise ValueError(
             "--resume continues from a saved state: name the folder with --checkpoint FOLDER"
@@ -260,6 +261,19 @@ def _check_margin_search(values: Mapping[str, Any]) -> None:
             f"--margin {SEARCH} needs the worth of an error in units of the margin: give"
             " --margin-penalty BETA, a number above 1 / rows"
         )
+
+
+def _settle_checkpoint(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
+    """Of the strategies of `combine` only "exact" makes steps between which a state is saved."""
+    if values["method"] != COMBINE or values["strategy"] == "exact":
+        return
+    for name in ("checkpoint", "resume"):
+        if is_flag.get(name):
+            raise ValueError(
+                f"--{name} is for the method {COMBINE} with --strategy exact, and the strategy is"
+                f" {values['strategy']}: add --strategy exact or leave it out"
+            )
+        values[name] = None if name == "checkpoint" else False
 
 
 def _settle_candidates(values: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jboost import combine
-from jboost.cli import limits, sizes
+from jboost.cli import checkpointing, limits, sizes
 from jboost.cli.inputs import Examples
 from jboost.cli.options import Settings
 from jboost.combine.strategies import is_driven_by_host
@@ -61,7 +61,8 @@ def solve(
     """Fits the combination and logistic stacking to the same examples.
 
     `num_rows` must be at least the number of examples. Calls with the same `num_rows` share a
-    program. Branch and cut ends at the time limit, with the best vote so far.
+    program. Branch and cut ends at the time limit, with the best vote so far. Its state is saved
+    for --checkpoint.
     """
     count = len(examples.labels)
     points, labels, weights = dataclasses.astuple(examples.padded(sizes.quadratic(num_rows)))
@@ -71,9 +72,20 @@ def solve(
         jax.enable_x64(settings.precision == "float64"),
         limits.progress("combine", 1) as watch,
     ):
-        if is_driven_by_host(settings.strategy, points.shape[1], time_limit=settings.time_limit):
-            arguments["on_step"] = watch
-        vote = combine.fit(points, labels, **arguments)
+        if is_driven_by_host(
+            settings.strategy,
+            points.shape[1],
+            time_limit=settings.time_limit,
+            checkpoint=settings.checkpoint,
+        ):
+            data = dataclasses.asdict(examples)
+            with checkpointing.kept(settings, watch, lambda: combine.ExactState, data) as (
+                save,
+                initial,
+            ):
+                vote = combine.fit(points, labels, on_step=save, initial=initial, **arguments)
+        else:
+            vote = combine.fit(points, labels, **arguments)
         stacked = combine.stacking(points, labels, weights=weights, mask=mask)
         votes = (
             each._replace(misclassified=each.misclassified[:count]) for each in (vote, stacked)

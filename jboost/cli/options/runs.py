@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jboost.cli import devices
-from jboost.cli.option import BOOSTERS, L0, PAIR, SLIPPER, Option
+from jboost.cli.option import BOOSTERS, COMBINE, L0, PAIR, SLIPPER, Option
 from jboost.cli.options.defaults import LARGEST_SEED
 
 RUN_OPTIONS = (
@@ -57,8 +57,8 @@ RUN_OPTIONS = (
         " nothing else. Ctrl-C saves the state and writes the best result so far. SIGTERM saves the"
         " state only and ends with status 143. Of choices by cross-validation only that of l0 by"
         " --max-order cv or --max-rules cv is saved; others are repeated, or refused by l0"
-        " without --exact.",
-        methods=(L0, PAIR, *BOOSTERS, SLIPPER),
+        " without --exact. Of combine for --strategy exact.",
+        methods=(L0, PAIR, COMBINE, *BOOSTERS, SLIPPER),
         commands=("fit",),
         metavar="FOLDER",
     ),
@@ -69,7 +69,7 @@ RUN_OPTIONS = (
         "Continue from the last state in --checkpoint, with a bit-identical result, except where a"
         " search for rules of l0 is given a share of the time. If there is no state, start."
         " Checkpoints of other data or options are refused.",
-        methods=(L0, PAIR, *BOOSTERS, SLIPPER),
+        methods=(L0, PAIR, COMBINE, *BOOSTERS, SLIPPER),
         commands=("fit",),
     ),
     Option(
