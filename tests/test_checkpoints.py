@@ -329,6 +329,67 @@ def test_exact_fit_of_l0_goes_on_from_rounds_and_from_nodes(tmp_path):
         ) == bits(whole)
 
 
+def make_monomials(kappa):
+    return learners.monomials(1, kappa=kappa)
+
+
+def make_pairs(kappa):
+    return learners.monomials(2, kappa=kappa)
+
+
+CHOICE = {
+    "margins": [0.2],
+    "kappas": [0.1, 1.0],
+    "key": KEY,
+    "num_folds": 2,
+    "max_rounds": 3,
+    "max_columns": 8,
+}
+
+
+@pytest.mark.exhaustive
+def test_choice_of_l0_goes_on_from_every_path(tmp_path):
+    seen = []
+    whole = l0.choose(
+        DATASET, make_monomials, on_step=lambda state, info: seen.append(state), **CHOICE
+    )
+    assert [int(state.num_done) for state in seen] == [1, 2, 3, 4]
+    for number, state in enumerate(seen):
+        folder = tmp_path / str(number)
+        with checkpoints.Checkpointer(folder, data=DATASET, options={}) as checkpointer:
+            checkpointer.save_now(state)
+        held = checkpoints.restore(folder, l0.ChoiceState, data=DATASET, options={})
+        assert bits(l0.choose(DATASET, make_monomials, initial=held, **CHOICE)) == bits(whole)
+    stopped = l0.choose(DATASET, make_monomials, initial=seen[0], on_step=stop_after(1), **CHOICE)
+    assert jboost.status.Status(int(stopped.status)).name == "TIME_LIMIT"
+    np.testing.assert_array_equal(np.isnan(stopped.errors[:, 0, 0]), [False, True])
+
+
+def test_state_of_another_choice_of_l0_is_refused():
+    state = l0.cross_validation._first_state(*choice_parts(DATASET, make_monomials, **CHOICE))
+    for change, message in [
+        ({"dataset": make_data(1)}, "of a choice of other features, labels and folds"),
+        ({"make_learner": make_pairs}, "of a choice of other learner"),
+        ({"key": jax.random.key(4)}, "of a choice of other folds"),
+        ({"kappas": [0.1, 2.0]}, "other learner and margins, kappas or options"),
+        ({"margins": [0.3]}, "of a choice of other margins, kappas or options"),
+        ({"max_rounds": 4}, "of a choice of other margins, kappas or options"),
+        ({"search": l0.RelaxedConfig()}, "of a choice of other margins, kappas or options"),
+        ({"kappas": [0.1]}, r"initial.errors is float32\[2, 2, 1, 1\]: expected .*\[1, 2, 1, 1\]"),
+        ({"initial": 3}, "initial is a int: expected a jboost.l0.ChoiceState"),
+    ]:
+        told = {"dataset": DATASET, "make_learner": make_monomials, "initial": state}
+        with pytest.raises(ValueError, match=message):
+            l0.choose(**(told | CHOICE | change))
+
+
+def choice_parts(*arguments, **options):
+    """What `l0.choose` makes of its arguments before the first path."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(l0.cross_validation, "_drive", lambda *parts: parts)
+        return l0.choose(*arguments, on_step=lambda *_: None, **options)[:4]
+
+
 def test_a_state_is_placed_as_the_one_like_it(saved):
     mesh = jax.make_mesh((4,), ("examples",), axis_types=(jax.sharding.AxisType.Auto,))
     spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("examples"))

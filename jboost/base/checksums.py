@@ -8,6 +8,7 @@ a probability of about 2^-32; these are no protection against data made to decei
 from __future__ import annotations
 
 import math
+import re
 import zlib
 from typing import Any
 
@@ -19,6 +20,7 @@ from jboost.base.types import Dataset
 _BYTES_AT_ONCE = 1 << 24
 _WORD = 8  # bytes
 _LARGEST = 2**64 - 1
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the text of a function, other in each process
 
 
 def of_arrays(*arrays: Any) -> int:
@@ -46,6 +48,18 @@ def of_dataset(dataset: Dataset) -> np.ndarray:
     return np.array([of_arrays(*jax.tree.leaves(part)) for part in dataset], np.uint32)
 
 
+def of_tree(tree: Any) -> int:
+    """A checksum, below 2^32, of the leaves of a pytree and of its structure. Functions in the
+    structure count by their names.
+
+    >>> of_tree({"a": 1.0}) == of_tree({"a": 2.0}), of_tree({"a": 1.0}) == of_tree({"b": 1.0})
+    (False, False)
+    """
+    text = _ADDRESS.sub("", str(jax.tree.structure(tree)))
+    structure = np.frombuffer(text.encode(), np.uint8)
+    return of_arrays(structure, *map(_as_array, jax.tree.leaves(tree)))
+
+
 def require_same(given: Any, expected: Any, *, parts: tuple[str, ...], what: str) -> None:
     """Raises ValueError, naming the parts of `initial` that differ, unless two arrays of checksums
     are equal.
@@ -63,6 +77,14 @@ def require_same(given: Any, expected: Any, *, parts: tuple[str, ...], what: str
             f"initial is the state of a {what} of other {_listed(differing)}: pass those of the run"
             " that made it, or leave it out"
         )
+
+
+def _as_array(leaf: Any) -> Any:
+    """The array of a leaf: the words of a random key, a number as a scalar."""
+    if not isinstance(leaf, jax.Array):
+        return np.asarray(leaf)
+    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(leaf) if is_key else leaf
 
 
 def _listed(names: list[str]) -> str:

@@ -7,7 +7,7 @@ from jboost.l0.branch_and_cut.fit import ExactFit, ExactFitState, fit_exact
 from jboost.l0.branch_and_cut.solve import Exact, ExactConfig, solve_exact
 from jboost.l0.branch_and_cut.solve import State as ExactState
 from jboost.l0.branch_and_cut.unnormalised import solve_exact_unnormalised
-from jboost.l0.cross_validation import Choice, choose
+from jboost.l0.cross_validation import Choice, ChoiceState, choose
 from jboost.l0.description import CodeLength, code_length, risk_bound
 from jboost.l0.driver import finish, fit, init, step
 from jboost.l0.label_code import (
@@ -44,6 +44,7 @@ __all__ = [
     "L0",
     "AllPairsConfig",
     "Choice",
+    "ChoiceState",
     "CodeBook",
     "CodeLength",
     "CoefficientsConfig",

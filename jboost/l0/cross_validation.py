@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ import numpy as np
 from jax import lax
 from jax.tree_util import Partial
 
-from jboost.base import boosting, check, derivatives, folds, loops, meshes
+from jboost.base import boosting, check, checksums, derivatives, devices, folds, loops, meshes
 from jboost.base.boosting import Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
@@ -59,6 +58,20 @@ class Choice(NamedTuple):
     status: Array  # [] int32, that of `fit`; TIME_LIMIT if `on_step` stopped the paths
 
 
+class ChoiceState(NamedTuple):
+    """The state of `jboost.l0.choose` between two paths, on the host."""
+
+    # [K, F, L, S] held-out error of each kappa, fold, margin and search; NaN where not yet known,
+    # and of folds that hold out nothing
+    errors: np.ndarray
+    num_done: np.ndarray  # [] int32, paths so far, in the order of the first two axes
+    checksums: np.ndarray  # [7] uint32, of what `_CHECKED` names
+
+
+# what the checksums of a state are of
+_CHECKED = (*Dataset._fields, "folds", "learner", "margins, kappas or options")
+
+
 @meshes.takes_gathered
 @derivatives.without("jboost.l0.choose")
 def choose(
@@ -79,6 +92,7 @@ def choose(
     bound_integer: bool = True,
     num_at_once: int = 1,
     on_step: OnStep | None = None,
+    initial: ChoiceState | None = None,
 ) -> Choice:
     """`fit` with the margin, kappa and search that have the least error in stratified
     cross-validation. Each fold computes its fits for all margins as `path` does.
@@ -108,10 +122,14 @@ def choose(
       bound_integer: as for `fit`, for the final fit of all examples.
       num_at_once: static; how many paths are computed at the same time. All of them take as long
         as the longest. Use 1 on a CPU.
-      on_step: called on the host after each path, with (errors [L, S] of that path, (number of
-        paths so far, number of all paths)). The paths are then computed one by one. False stops
-        them: the choice is among the paths so far, and the errors of the others are NaN. Not under
-        jit or vmap.
+      on_step: called on the host after each path, with (state, (number of paths so far, number of
+        all paths)), a `ChoiceState`. The paths are then computed one by one. False stops them: the
+        choice is among the paths so far, and the errors of the others are NaN. Not under jit or
+        vmap.
+      initial: a state from which to continue, as passed to `on_step` of a choice with the same
+        arguments; None for a choice from the beginning. The result is bitwise that of an
+        uninterrupted choice with an `on_step`. A state of other data, folds, learners or options
+        is refused.
 
     Returns:
       A `Choice`.
@@ -173,10 +191,10 @@ def choose(
     parts = _Folds(shares.astype(jnp.result_type(float)), fold_features)
     maker = make_learner if isinstance(make_learner, Partial) else Partial(make_learner)
     part = _Part(booster, dataset, maker, searches, max_rounds)
-    if on_step is None:
+    if on_step is None and initial is None:
         return _choose(part, margins, prices, parts, num_at_once=num_at_once)
     check.can_be_watched(on_step, (part, margins, prices, parts), between="paths")
-    return _drive(part, margins, prices, parts, on_step)
+    return _drive(part, margins, prices, parts, on_step, initial)
 
 
 def _validate_searches(
@@ -339,28 +357,56 @@ def _choose(
     return part.conclude(rates.reshape(num_kappas, num_folds, *rates.shape[1:]), margins, kappas)
 
 
-def _drive(part: _Part, margins: Array, kappas: Array, folds: _Folds, on_step: OnStep) -> Choice:
+def _drive(
+    part: _Part,
+    margins: Array,
+    kappas: Array,
+    folds: _Folds,
+    on_step: OnStep | None,
+    initial: ChoiceState | None,
+) -> Choice:
     """`_choose` with one call of a compiled program for each path, and `on_step` between them."""
-    num_folds = folds.held_out.shape[0]
-    num_paths = kappas.shape[0] * num_folds
-    rates: list[Array] = []
-    for kappa, index in itertools.product(kappas, range(num_folds)):
-        rates.append(
-            _evaluate(
-                part, kappa, jax.tree.map(lambda leaf, index=index: leaf[index], folds), margins
-            )
+    state = _first_state(part, margins, kappas, folds)
+    if initial is not None:
+        state = _validate_initial(initial, state)
+    paths = list(np.ndindex(state.errors.shape[:2]))
+    for number, (row, fold) in enumerate(paths[int(state.num_done) :], start=int(state.num_done)):
+        errors = state.errors.copy()
+        errors[row, fold] = _evaluate(
+            part, kappas[row], jax.tree.map(lambda leaf, fold=fold: leaf[fold], folds), margins
         )
-        if not loops.goes_on(on_step, rates[-1], (len(rates), num_paths)):
+        state = state._replace(errors=errors, num_done=np.asarray(number + 1, np.int32))
+        if not loops.goes_on(on_step, state, (number + 1, len(paths))):
             break
-    num_missing = num_paths - len(rates)
-    table = jnp.stack(rates + num_missing * [jnp.full_like(rates[0], jnp.nan)])
-    choice = _conclude(
-        part, table.reshape(kappas.shape[0], num_folds, *rates[0].shape), margins, kappas
-    )
-    is_cut_short = (num_missing > 0) & (choice.status != int(Status.INVALID_INPUT))
+    choice = _conclude(part, devices.from_host(state.errors), margins, kappas)
+    is_cut_short = (int(state.num_done) < len(paths)) & (choice.status != int(Status.INVALID_INPUT))
     return choice._replace(
         status=jnp.where(is_cut_short, int(Status.TIME_LIMIT), choice.status).astype(jnp.int32)
     )
+
+
+def _first_state(part: _Part, margins: Array, kappas: Array, folds: _Folds) -> ChoiceState:
+    """The state before the first path."""
+    counts = (kappas.shape[0], folds.held_out.shape[0], margins.shape[0], len(part.searches))
+    learners = [part.make_learner(kappa) for kappa in kappas]
+    options = (dataclasses.replace(part, dataset=None, make_learner=None), margins, kappas)
+    return ChoiceState(
+        np.full(counts, np.nan, folds.held_out.dtype),
+        np.asarray(0, np.int32),
+        np.append(
+            checksums.of_dataset(part.dataset),
+            np.array([checksums.of_tree(one) for one in (folds, learners, options)], np.uint32),
+        ),
+    )
+
+
+def _validate_initial(initial: ChoiceState, first: ChoiceState) -> ChoiceState:
+    """The state. Raises ValueError, naming what differs, unless it is one of the choice that
+    begins with `first`.
+    """
+    given: ChoiceState = check.like("initial", initial, first, kind="jboost.l0.ChoiceState")
+    checksums.require_same(given.checksums, first.checksums, parts=_CHECKED, what="choice")
+    return given
 
 
 _evaluate, _conclude = jax.jit(_Part.evaluate), jax.jit(_Part.conclude)

@@ -170,11 +170,14 @@ def test_the_choice_has_the_least_error_on_its_own_folds():
         dataset,
         learner_of,
         **options,
-        on_step=lambda errors, progress: seen.append((errors, progress)),
+        on_step=lambda state, progress: seen.append((state, progress)),
     )
     assert [progress for _, progress in seen] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert [np.isnan(state.errors).sum() for state, _ in seen] == [12, 8, 4, 0]
     np.testing.assert_allclose(
-        np.stack([errors for errors, _ in seen]).reshape(2, 2, 2, 2),
+        np.stack([state.errors[divmod(i, 2)] for i, (state, _) in enumerate(seen)]).reshape(
+            2, 2, 2, 2
+        ),
         np.moveaxis(errors, 0, 1),
         atol=1e-6,
     )

@@ -278,8 +278,9 @@ def _choose(
     fixed: dict[str, Any],
     on_step: Any,
 ) -> Found:
-    def watch(errors: Any, progress: tuple[int, int]) -> bool:
-        return loops.goes_on(on_step, errors, f"held-out loss {float(errors.min()):.2%}")
+    def watch(state: l0.ChoiceState, progress: tuple[int, int]) -> bool:
+        best = float(np.fmin.reduce(state.errors, axis=None))
+        return loops.goes_on(on_step, state, f"least held-out loss {best:.2%}")
 
     votes = [search_of(vote, settings) for vote in settings.vote]
     grid: dict[str, Any] = {"margins": rhos, "kappas": settings.kappa, "search": votes}
