@@ -176,6 +176,8 @@ WITHOUT_ON_STEP = (
     "l0.fit_exact",
     "example_weights.choose_penalty",
 )
+# one program where nothing watches, and traced in a batch
+WATCHED_WITHOUT_STATE = ("slipper.choose_rounds",)
 NOT_IN_TWO_PROCESSES = "not tested in two processes"
 NOT_ON_A_MESH = "not tested on a mesh"
 NO_EXAMPLES = (
@@ -305,7 +307,8 @@ def _examples(name: str, kind: str) -> Cell:
 def _resumes(name: str) -> Cell:
     if name in RESUMES:
         return Cell((RESUMES[name],))
-    return Cell(reason=ONE_PROGRAM if is_traceable(name) else NO_STATE)
+    is_one_program = is_traceable(name) and name not in WATCHED_WITHOUT_STATE
+    return Cell(reason=ONE_PROGRAM if is_one_program else NO_STATE)
 
 
 def _has_equal_bits(name: str) -> Cell:

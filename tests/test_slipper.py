@@ -411,6 +411,28 @@ def test_rounds_are_those_of_least_held_out_error():
 
 
 @pytest.mark.slow
+def test_choice_of_rounds_by_steps_is_that_of_the_one_program_and_may_end_early():
+    dataset, options = of(SETS, 2), {"key": jax.random.key(8), "num_folds": 3}
+    options |= {"max_rounds": NUM_ROUNDS}
+    seen = []
+    whole = slipper.choose_rounds(dataset, RULES, **options)
+    watched = slipper.choose_rounds(
+        dataset, RULES, on_step=lambda *step: seen.append(step), **options
+    )
+    assert seen == [(None, (number, NUM_ROUNDS)) for number in range(1, NUM_ROUNDS + 1)]
+    np.testing.assert_allclose(watched.errors, whole.errors, atol=1e-6)
+    assert watched.errors[watched.num_rounds - 1] <= whole.errors.min() + 1e-6
+    assert (watched.status, watched.errors.dtype) == (whole.status, whole.errors.dtype)
+    ended = slipper.choose_rounds(dataset, RULES, on_step=lambda _, done: done[0] < 3, **options)
+    np.testing.assert_array_equal(ended.errors[:3], watched.errors[:3])
+    assert np.isnan(ended.errors[3:]).all()
+    assert ended.num_rounds == 1 + np.argmin(watched.errors[:3])
+    assert ended.status == Status.TIME_LIMIT
+    with pytest.raises(ValueError, match="on_step is called on the host, between rounds"):
+        jax.jit(lambda data: slipper.choose_rounds(data, on_step=print, **options))(dataset)
+
+
+@pytest.mark.slow
 def test_a_batch_of_whole_fits():
     part = jax.tree.map(lambda leaf: leaf[:6], SETS)
     fits = jax.jit(

@@ -64,6 +64,13 @@ def is_over() -> bool:
     return _limit.is_interrupted or (rest is not None and rest <= 0)
 
 
+def go_on_after_choice() -> None:
+    """Lets the fit run whose options a choice settled that Ctrl-C ended. Another Ctrl-C ends the
+    process.
+    """
+    _limit.is_interrupted = False
+
+
 def check(phase: str) -> None:
     """Raises ValueError if the time limit expired during `phase`, before anything was fitted."""
     spent = time.monotonic() - _limit.begin

@@ -1,4 +1,6 @@
-"""The choice of the number of rounds by cross-validation, with all folds in one vmapped pass."""
+"""The choice of the number of rounds by cross-validation, with all folds in one vmapped pass: one
+compiled loop over the rounds, or one round at a time for a callback.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jboost.base import boosting, check, derivatives, folds, loops, meshes
+from jboost.base import boosting, check, derivatives, devices, folds, loops, meshes
 from jboost.base.boosting import State
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset
 from jboost.slipper.booster import Slipper
@@ -20,9 +24,18 @@ class Rounds(NamedTuple):
     """The number of rounds that cross-validation chooses."""
 
     num_rounds: Array  # [] int32, from 1 to `max_rounds`
-    # [max_rounds] share of the weight of held-out examples that is misclassified after each round
+    # [max_rounds] share of the weight of held-out examples that is misclassified after each round;
+    # NaN after the round at which `on_step` ended the choice
     errors: Array
     status: Array  # [] int32
+
+
+class _Folds(NamedTuple):
+    """The folds between two rounds; of a single fold if without the leading axis."""
+
+    is_held: Array  # [F, m] bool
+    state: State  # of the fit without the held-out examples
+    scores: Array  # [F, m] of that fit, of all examples
 
 
 @meshes.takes_sharded
@@ -34,6 +47,7 @@ def choose_rounds(
     key: Array | None,
     max_rounds: int = 100,
     num_folds: int = 5,
+    on_step: OnStep | None = None,
 ) -> Rounds:
     """The number of rounds of least cross-validated error; among ties the smallest. One pass
     evaluates all folds and all numbers of rounds.
@@ -44,9 +58,12 @@ def choose_rounds(
       key: for the folds and the learner.
       max_rounds: the largest number of rounds to try, static.
       num_folds: static, at least 2; stratified.
+      on_step: called on the host with (None, (rounds so far, `max_rounds`)) after each round of all
+        folds. False ends the choice, which is then among the rounds so far. Not under jit or vmap.
 
     Returns:
-      A `Rounds`; status INVALID_INPUT for values that are not allowed, else OPTIMAL.
+      A `Rounds`; status INVALID_INPUT for values that are not allowed, TIME_LIMIT if `on_step`
+      ended the choice, else OPTIMAL.
 
     Raises:
       ValueError: at trace time, naming the argument.
@@ -62,57 +79,123 @@ def choose_rounds(
     learner = rules() if learner is None else learner
     dataset = boosting.check_arguments(learner, dataset, max_rounds)
     check.count("num_folds", num_folds, low=2)
-    return _choose(
-        learner, dataset, check.key("key", key), max_rounds=max_rounds, num_folds=num_folds
-    )
+    key = check.key("key", key)
+    if on_step is None:
+        return _choose(learner, dataset, key, max_rounds=max_rounds, num_folds=num_folds)
+    check.can_be_watched(on_step, (learner, dataset, key), between="rounds")
+    return _drive(learner, dataset, key, on_step, max_rounds=max_rounds, num_folds=num_folds)
 
 
 @functools.partial(jax.jit, static_argnames=("max_rounds", "num_folds"))
 def _choose(
     learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_folds: int
 ) -> Rounds:
+    held_out, keys = _draw_folds(dataset, key, num_folds)
+    weights = boosting.initial_distribution(dataset)
+
+    def one_fold(is_held: Array, key: Array) -> tuple[Array, Array]:
+        first = _begin(learner, dataset, is_held, key, max_rounds=max_rounds)
+        last, errors = loops.scan(
+            lambda fold, _: _advance(fold, dataset, weights), first, length=max_rounds
+        )
+        return errors, _is_bad(last, dataset)
+
+    errors, is_bad = jax.vmap(one_fold)(held_out, keys)
+    total = jnp.sum(errors, axis=0)
+    return Rounds((jnp.argmin(total) + 1).astype(jnp.int32), total, _status(dataset, is_bad))
+
+
+def _drive(
+    learner: Any, dataset: Dataset, key: Array, on_step: OnStep, *, max_rounds: int, num_folds: int
+) -> Rounds:
+    """`_choose` with one call of a compiled program for each round, and `on_step` between them."""
+    fold, weights = _begin_all(learner, dataset, key, max_rounds=max_rounds, num_folds=num_folds)
+    errors: list[float] = []
+    while len(errors) < max_rounds:
+        fold, error, status = _advance_all(fold, dataset, weights)
+        errors.append(float(error))
+        if not loops.goes_on(on_step, None, (len(errors), max_rounds)):
+            break
+    num_missing = max_rounds - len(errors)
+    is_cut_short = (num_missing > 0) & (status == int(Status.OPTIMAL))
+    table = np.asarray(errors + num_missing * [np.nan], error.dtype)
+    return Rounds(
+        devices.from_host(np.asarray(np.argmin(errors) + 1, np.int32)),
+        devices.from_host(table),
+        jnp.where(is_cut_short, int(Status.TIME_LIMIT), status).astype(jnp.int32),
+    )
+
+
+@functools.partial(devices.host_jit, static_argnames=("max_rounds", "num_folds"))
+def _begin_all(
+    learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_folds: int
+) -> tuple[_Folds, Array]:
+    """The folds before the first round, and the weights [m] of the errors."""
+    begin = functools.partial(_begin, learner, dataset, max_rounds=max_rounds)
+    first = jax.vmap(begin)(*_draw_folds(dataset, key, num_folds))
+    return first, boosting.initial_distribution(dataset)
+
+
+@devices.host_jit
+def _advance_all(fold: _Folds, dataset: Dataset, weights: Array) -> tuple[_Folds, Array, Array]:
+    """All folds after one more round, their error [], and the status []."""
+    fold, errors = jax.vmap(lambda one: _advance(one, dataset, weights))(fold)
+    is_bad = jax.vmap(lambda one: _is_bad(one, dataset))(fold)
+    return fold, jnp.sum(errors, axis=0), _status(dataset, is_bad)
+
+
+def _draw_folds(dataset: Dataset, key: Array, num_folds: int) -> tuple[Array, Array]:
+    """The held-out examples [F, m] and the keys [F] of the fits."""
     key_folds, key_fits = jax.random.split(key)
     held_out = folds.stratified_folds(
         key_folds, dataset.labels, num_folds=num_folds, mask=dataset.mask
     )
-    weights = boosting.initial_distribution(dataset)
+    return held_out, jax.random.split(key_fits, num_folds)
 
-    def one_fold(is_held: Array, key: Array) -> tuple[Array, Array]:
-        part = dataset._replace(mask=dataset.mask & ~is_held)
-        state = boosting.begin(
-            Slipper(jnp.asarray(max_rounds, jnp.int32)),
-            learner,
-            part,
-            key=key,
-            max_rounds=max_rounds,
-        )
 
-        def one_round(carry: tuple[State, Array], _: None) -> tuple[tuple[State, Array], Array]:
-            before, scores = carry
-            # `step` is not used: its branch would execute both sides under vmap, and JAX does not
-            # support its constants on a mesh
-            goes_on = boosting.unfinished(before)
-            state = jax.tree.map(
-                lambda new, old: jnp.where(goes_on, new, old),
-                boosting.advance(before, part),
-                before,
-            )
-            change = state.ensemble.votes - before.ensemble.votes
-            slot = jnp.argmax(jnp.any(change != 0, axis=1))
-            said = learner.outputs(
-                jax.tree.map(lambda leaf: leaf[slot], state.ensemble.hypotheses), dataset.features
-            )
-            scores = scores + change[slot, 0] * said
-            is_wrong = (jnp.where(scores > 0, 1, -1) != jnp.sign(dataset.labels)) & is_held
-            return (state, scores), jnp.sum(jnp.where(is_wrong, weights, 0.0))
+def _without(dataset: Dataset, is_held: Array) -> Dataset:
+    return dataset._replace(mask=dataset.mask & ~is_held)
 
-        (state, _), errors = loops.scan(
-            one_round, (state, jnp.zeros_like(weights)), length=max_rounds
-        )
-        return errors, (state.status == int(Status.INVALID_INPUT)) & jnp.any(part.mask)
 
-    errors, is_bad = jax.vmap(one_fold)(held_out, jax.random.split(key_fits, num_folds))
-    total = jnp.sum(errors, axis=0)
+def _begin(
+    learner: Any, dataset: Dataset, is_held: Array, key: Array, *, max_rounds: int
+) -> _Folds:
+    """A fold before the first round."""
+    booster = Slipper(jnp.asarray(max_rounds, jnp.int32))
+    part = _without(dataset, is_held)
+    state = boosting.begin(booster, learner, part, key=key, max_rounds=max_rounds)
+    scores = jnp.zeros_like(boosting.initial_distribution(dataset))
+    return _Folds(is_held, state, scores)
+
+
+def _advance(fold: _Folds, dataset: Dataset, weights: Array) -> tuple[_Folds, Array]:
+    """A fold after one more round, and its error, the misclassified part of the held-out weight."""
+    before, learner = fold.state, fold.state.ensemble.learner
+    # `step` is not used: its branch would execute both sides under vmap, and JAX does not support
+    # its constants on a mesh
+    goes_on = boosting.unfinished(before)
+    state = jax.tree.map(
+        lambda new, old: jnp.where(goes_on, new, old),
+        boosting.advance(before, _without(dataset, fold.is_held)),
+        before,
+    )
+    change = state.ensemble.votes - before.ensemble.votes
+    slot = jnp.argmax(jnp.any(change != 0, axis=1))
+    said = learner.outputs(
+        jax.tree.map(lambda leaf: leaf[slot], state.ensemble.hypotheses), dataset.features
+    )
+    scores = fold.scores + change[slot, 0] * said
+    is_wrong = (jnp.where(scores > 0, 1, -1) != jnp.sign(dataset.labels)) & fold.is_held
+    return _Folds(fold.is_held, state, scores), jnp.sum(jnp.where(is_wrong, weights, 0.0))
+
+
+def _is_bad(fold: _Folds, dataset: Dataset) -> Array:
+    """Whether the fit of a fold has values that are not allowed, [] bool."""
+    is_some = jnp.any(_without(dataset, fold.is_held).mask)
+    return (fold.state.status == int(Status.INVALID_INPUT)) & is_some
+
+
+def _status(dataset: Dataset, is_bad: Array) -> Array:
+    """OPTIMAL, or INVALID_INPUT where the data set or a fold [F] is not allowed, [] int32."""
     is_sound = boosting.is_valid(dataset) & ~jnp.any(is_bad)
-    status = jnp.where(is_sound, int(Status.OPTIMAL), int(Status.INVALID_INPUT)).astype(jnp.int32)
-    return Rounds((jnp.argmin(total) + 1).astype(jnp.int32), total, status)
+    return jnp.where(is_sound, int(Status.OPTIMAL), int(Status.INVALID_INPUT)).astype(jnp.int32)

@@ -2,7 +2,9 @@
 serves nearly all tests.
 """
 
+import contextlib
 import json
+import signal
 
 import jax
 import numpy as np
@@ -13,7 +15,7 @@ import jboost
 from command_line import run_in
 from jboost import files, slipper
 from jboost.base import memory
-from jboost.cli import resolution, sizes
+from jboost.cli import limits, resolution, sizes
 from jboost.data import binarization, readers
 
 ROWS, ROUNDS, FOLDS, SEED = 60, 6, 2, 3
@@ -171,6 +173,97 @@ def test_a_given_number_of_rounds_and_class_are_kept_to(folder):
     )
     assert not any("missing" in rule["text"] for rule in model["rules"])
     assert predictions_of(folder, "given").height == ROWS
+
+
+def fit_with(happens, *, in_choice, after, folder, patch, arguments=()):
+    """A fit in which something happens after a round of the choice, or of the fit. Returns its
+    report, and what it said on the standard error.
+    """
+    kept, made = limits.progress, []
+
+    @contextlib.contextmanager
+    def progress(*described):
+        with kept(*described) as on_step:
+
+            def watch(state, info):
+                is_choice = state is None
+                made.append(is_choice)
+                if is_choice == in_choice and made.count(in_choice) == after:
+                    happens()
+                return on_step(state, info)
+
+            yield watch
+
+    patch.setattr(limits, "progress", progress)
+    status, _, err = run_in(
+        folder, "fit", *DATA, *QUICK, *arguments, "--output", "ended", "--overwrite"
+    )
+    assert status == 0
+    return read_report(folder / "ended")["model"], err
+
+
+def seconds_pass(seconds):
+    def happens():
+        limits._limit.begin -= seconds
+
+    return happens
+
+
+LIMIT = ("--time-limit", 1000)
+
+
+@pytest.mark.slow
+def test_the_time_limit_ends_the_choice_of_rounds_and_the_fit(folder, model, monkeypatch):
+    """Of 1000 s, 992 are for loops, 595 of them for the choice."""
+    errors = model["rounds"]["errors"]
+    for seconds, after in ((650, 2), (2000, 3)):
+        ended, _ = fit_with(
+            seconds_pass(seconds),
+            in_choice=True,
+            after=after,
+            folder=folder,
+            patch=monkeypatch,
+            arguments=LIMIT,
+        )
+        monkeypatch.undo()
+        np.testing.assert_allclose(ended["rounds"]["errors"], errors[:after], atol=1e-6)
+        chosen = 1 + int(np.argmin(errors[:after]))
+        if seconds == 650:
+            assert ended["rounds"]["chosen"] == chosen
+            assert ended["certificate"]["status"] == "ROUND_LIMIT"
+        else:  # nothing is left for the fit, which does one round
+            assert ended["num_rounds"] == 1
+    ended, _ = fit_with(
+        seconds_pass(2000),
+        in_choice=False,
+        after=2,
+        folder=folder,
+        patch=monkeypatch,
+        arguments=(*LIMIT, "--num-rounds", ROUNDS),
+    )
+    assert (ended["num_rounds"], ended["certificate"]["status"]) == (2, "TIME_LIMIT")
+    assert 0 < ended["certificate"]["lower_bound"] <= ended["certificate"]["upper_bound"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_choice", [True, False], ids=["choice", "fit"])
+def test_ctrl_c_ends_the_choice_of_rounds_or_the_fit(in_choice, folder, model, monkeypatch):
+    ended, err = fit_with(
+        lambda: signal.raise_signal(signal.SIGINT),
+        in_choice=in_choice,
+        after=2,
+        folder=folder,
+        patch=monkeypatch,
+        arguments=() if in_choice else ("--num-rounds", ROUNDS),
+    )
+    assert "ends with the best so far; press Ctrl-C again to end at once" in err
+    errors = model["rounds"]["errors"][:2]
+    if in_choice:  # the fit of the number chosen is done
+        np.testing.assert_allclose(ended["rounds"]["errors"], errors, atol=1e-6)
+        assert ended["num_rounds"] == 1 + int(np.argmin(errors))
+        assert ended["certificate"]["status"] == "ROUND_LIMIT"
+    else:
+        assert (ended["num_rounds"], ended["certificate"]["status"]) == (2, "TIME_LIMIT")
 
 
 @pytest.mark.slow

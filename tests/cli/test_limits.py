@@ -1,8 +1,11 @@
 """The time limit of a command: when loops end, and what is refused."""
 
+import signal
+
 import pytest
 
 from jboost.cli import limits
+from jboost.cli.slipper import method as slipper
 
 
 @pytest.fixture
@@ -32,3 +35,24 @@ def test_a_command_without_limit_goes_on(clock):
         limits.check("reading")
         assert limits.left() is None
         assert not limits.is_over()
+
+
+def test_a_choice_leaves_a_share_of_the_time_to_the_fit(clock):
+    with limits.of_command(60.0):  # 54 s for loops
+        on_step = slipper._within_share(lambda state, info: not limits.is_over())
+        clock[0] += 0.6 * 54 - 0.01
+        assert on_step(None, (1, 9))
+        clock[0] += 0.02
+        assert not on_step(None, (2, 9))
+        assert not limits.is_over()
+
+
+def test_the_fit_after_a_choice_that_was_interrupted_goes_on(clock):
+    with limits.of_command(None), limits.progress("choice", 3) as on_step:
+        assert on_step(None, "")
+        signal.raise_signal(signal.SIGINT)
+        assert not on_step(None, "")
+        limits.go_on_after_choice()
+        assert on_step(None, "")
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)

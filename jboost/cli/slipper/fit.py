@@ -5,17 +5,17 @@ It fits rules and writes a folder with the model, the report and two figures.
 
 from __future__ import annotations
 
-import functools
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jboost import drive, plots
+from jboost import plots
 from jboost.base.boosting import Ensemble, Fit
 from jboost.cli import bits as bit_module
 from jboost.cli import fitting, limits
+from jboost.cli.option import CV
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
 from jboost.cli.slipper import method as slipper
@@ -92,15 +92,17 @@ def fit(settings: Settings, say: Any) -> None:
 def _find_rules(
     bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, settings: Settings
 ) -> slipper.Found:
-    """Rules from all rows, in one program unless a time limit or a checkpoint needs its steps."""
-    fit_rows = functools.partial(
-        slipper.fit, bits, labels, weights, np.ones(len(labels), bool), settings
-    )
-    if settings.time_limit is None and settings.checkpoint is None:
-        with drive.progress("slipper", settings.rounds):
-            return fit_rows()
-    with limits.progress("slipper", settings.rounds) as on_step:
-        return fit_rows(on_step=lambda state, info: on_step(state, ""))
+    """Rules from all rows, one round at a time, so that the time limit and Ctrl-C end them."""
+    num_steps = 2 * settings.rounds if settings.num_rounds == CV else int(settings.num_rounds)
+    with limits.progress("slipper", num_steps) as on_step:
+        return slipper.fit(
+            bits,
+            labels,
+            weights,
+            np.ones(len(labels), bool),
+            settings,
+            on_step=lambda state, info: on_step(state, ""),
+        )
 
 
 def _draw(

@@ -13,12 +13,13 @@ import jax
 import numpy as np
 
 from jboost import slipper
+from jboost.base import loops
 from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.cli import bits as bit_module
-from jboost.cli import checkpointing, inputs, sizes
+from jboost.cli import checkpointing, inputs, limits, sizes
 from jboost.cli.option import CV
 from jboost.cli.options import Settings
 from jboost.data.binarization import Binarizer
@@ -27,6 +28,8 @@ from jboost.report import slipper as report_module
 # Copies of all bits that are in memory at a time, as bits and as literals with their negations: for
 # the fit, and additionally for each fold of the cross-validation.
 _COPIES, _COPIES_OF_FOLD = 6, 4
+# The share of the time that is left for the choice of the number of rounds; the fit has the rest.
+_SHARE_OF_CHOICE = 0.6
 _RULE_CLASSES: dict[str, Any] = {"minority": "minority", "positive": 1, "negative": -1}
 
 
@@ -36,8 +39,8 @@ class Found:
 
     fit: Fit
     num_rounds: int
-    # fraction of the held-out weight that is misclassified after each number of rounds; empty if
-    # the number was given
+    # fraction of the held-out weight that is misclassified after each number of rounds that was
+    # tried; empty if the number was given
     errors: tuple[float, ...]
 
 
@@ -73,7 +76,9 @@ def fit(
       weights: [m] cost of an error on each row, or None.
       chosen: [m] bool.
       settings: all options.
-      on_step: called after each round of the fit. If it returns False, the fit ends.
+      on_step: called after each round of the choice of the number of rounds, and of the fit. If it
+        returns False, the choice ends with the rounds so far, and the fit with the rules so far.
+        The choice also ends when its share of the time limit is used.
 
     Raises:
       ValueError: if there are more folds than rows of the minority class.
@@ -90,9 +95,17 @@ def fit(
         num_rounds, errors = max_rounds, np.zeros(0)
         if is_chosen_by_cv:
             choice = slipper.choose_rounds(
-                dataset, learner, key=key_choice, max_rounds=max_rounds, num_folds=settings.folds
+                dataset,
+                learner,
+                key=key_choice,
+                max_rounds=max_rounds,
+                num_folds=settings.folds,
+                on_step=None if on_step is None else _within_share(on_step),
             )
+            if on_step is not None:
+                limits.go_on_after_choice()
             num_rounds, errors = int(choice.num_rounds), np.asarray(choice.errors, np.float64)
+            errors = errors[~np.isnan(errors)]
         options: dict[str, Any] = {"key": key, "max_rounds": max_rounds, "num_rounds": num_rounds}
         like = functools.partial(slipper.init, dataset, learner, **options)
         with checkpointing.kept(settings, on_step, like, dataset) as (watch, initial):
@@ -104,6 +117,19 @@ def fit(
             f"slipper found no vote: {report_module.certificate(fitted)['explanation']}"
         )
     return Found(fitted, num_rounds, tuple(float(error) for error in errors))
+
+
+def _within_share(on_step: OnStep) -> OnStep:
+    """The callback of the choice, which ends it when its share of the time is used."""
+    begun = limits.left()
+
+    def watch(state: Any, info: Any) -> bool:
+        goes_on = loops.goes_on(on_step, state, info)
+        left = limits.left()
+        is_over = begun is not None and left is not None and left < (1 - _SHARE_OF_CHOICE) * begun
+        return goes_on and not is_over
+
+    return watch
 
 
 def _padded(
