@@ -217,6 +217,11 @@ def slack(num_terms: int, total: float) -> float:
     return 16 * (num_terms + 64) * 2.0**-53 * total
 
 
+def no_monomials() -> Listed:
+    """An empty list."""
+    return Listed(np.zeros((3, 0), np.int32), np.zeros(0, np.int32))
+
+
 def every_monomial(literals: Literals, max_order: int, *, keeps_redundant: bool) -> Listed:
     """The monomials of up to `max_order` (1 to 3) literals, none with two literals of one
     attribute.

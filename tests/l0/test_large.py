@@ -6,6 +6,7 @@ import itertools
 import math
 import threading
 import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -568,6 +569,64 @@ def test_fit_large_starts_nothing_after_the_time_limit(monkeypatch) -> None:
     assert limited.certificate.integer_upper_bound < np.inf
 
 
+def assert_is_constant_vote(limited, weights, labels) -> None:
+    """The better constant, whose bounds hold whatever the costs of the monomials."""
+    certificate = limited.certificate
+    assert int(limited.status) == Status.TIME_LIMIT
+    assert int(limited.ensemble.count) == int(limited.num_rounds) == 0
+    heavier = max((-1, 1), key=lambda sign: weights[labels == sign].sum())
+    assert np.sign(float(limited.ensemble.constant)) == heavier
+    assert float(certificate.integer_upper_bound) == weights[labels != heavier].sum()
+    assert float(certificate.integer_lower_bound) == float(certificate.lower_bound) == 0
+
+
+def test_fit_large_does_not_wait_for_the_costs_after_the_time_limit(monkeypatch) -> None:
+    """Their compilation took 1.4 s, at a limit of 0.2 s."""
+    goes_on, ended, learner = threading.Event(), [], jboost.learners.monomials(2, kappa=0.1)
+    priced = type(learner).price_list
+
+    def price_for_long(*arguments):
+        goes_on.wait(60)
+        ended.append(arguments)
+        return priced(*arguments)
+
+    monkeypatch.setattr(type(learner), "price_list", price_for_long)
+    features, labels, weights = random_table(5, num_rows=30, num_bits=3)
+    begin = time.monotonic()
+    limited = fit.fit_large(make(features, labels, weights), learner, margin=0.1, time_limit=0.05)
+    assert time.monotonic() - begin < 30
+    assert not ended
+    assert_is_constant_vote(limited, weights, labels)
+    goes_on.set()
+
+
+def test_fit_large_looks_at_the_clock_between_the_stages_of_its_table(monkeypatch) -> None:
+    """The costs are there at the last moment, and the list of monomials is not begun."""
+    now, learner = [0.0], jboost.learners.monomials(2, kappa=0.1)
+    priced = type(learner).price_list
+
+    def price(*arguments):
+        now[0] += 1.0
+        return priced(*arguments)
+
+    def fail(*arguments, **options):
+        raise AssertionError("started after the time limit")
+
+    monkeypatch.setattr(type(learner), "price_list", price)
+    monkeypatch.setattr(products, "every_monomial", fail)
+    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(run.futures, "wait", lambda each, timeout: wait_for(*each))
+    features, labels, weights = random_table(5, num_rows=30, num_bits=3)
+    limited = fit.fit_large(make(features, labels, weights), learner, margin=0.1, time_limit=1.0)
+    assert now == [1.0]
+    assert_is_constant_vote(limited, weights, labels)
+
+
+def wait_for(computing):
+    computing.result()
+    return types.SimpleNamespace(not_done=set())
+
+
 def test_fit_large_of_many_rows_begins_with_a_part_of_them(monkeypatch) -> None:
     monkeypatch.setattr(sizes, "FIRST_ROWS", 64)
     features, labels, weights = random_table(7, num_rows=400, num_bits=4)
@@ -657,6 +716,12 @@ def test_fit_large_resumes_from_a_checkpoint_and_ends_in_the_same_bits(
     assert state.num_rounds == 2
     again = fit.fit_large(data, learner, initial=state, on_step=lambda *_: None, **options)
     assert_equal_bits(again, whole)
+    # a state keeps its vote and its bounds, however little time is left
+    ended = fit.fit_large(data, learner, initial=state, time_limit=0.0, **options)
+    assert int(ended.status) == Status.TIME_LIMIT
+    assert int(ended.num_rounds) == 2
+    assert float(ended.certificate.integer_upper_bound) == state.vote.loss
+    assert float(ended.certificate.lower_bound) == state.first.proven.bound
 
 
 @pytest.mark.slow

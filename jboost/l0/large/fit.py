@@ -5,6 +5,7 @@ It ends when the bounds meet or at the time limit.
 
 from __future__ import annotations
 
+import functools
 from concurrent import futures
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from jboost.l0.driver import validate_search
 from jboost.l0.large import solutions
 from jboost.l0.large.feasible import PrimalPoint
 from jboost.l0.large.proof import Proven, Table
-from jboost.l0.large.run import Clock, FewRules, Run, Solution
+from jboost.l0.large.run import Clock, FewRules, Run, Solution, in_time
 from jboost.l0.large.state import State, restore, validate
 from jboost.l0.large.table import make_table
 from jboost.l0.large.votes import Columns
@@ -107,7 +108,8 @@ def fit_large(
         bound on (15) is only what the proof of the relaxation gives.
       time_limit: seconds from the call, including compilation; None for no limit. A step in
         progress is completed. A compilation in progress is not waited for, but it cannot be
-        interrupted: it goes on in a thread, and a Python that exits waits for its end.
+        interrupted: it goes on in a thread, and a Python that exits waits for its end. If the limit
+        comes before any rule, the vote is the better constant, and the lower bounds are 0.
       on_step: called with (None, `Info`) after each rule of the first vote, and with (state,
         `Info`) after each round. If it returns False, the fit ends with TIME_LIMIT.
       initial: a `jboost.l0.LargeState` from which to continue, as passed to `on_step` of a fit with
@@ -142,15 +144,19 @@ def fit_large(
     rho, config = _check_options(
         learner, margin, tolerance, max_rounds, max_columns, max_cuts, search, time_limit, on_step
     )
-    table, rows = make_table(dataset, learner, rho)
-    _check_rows_of_vertex(config, len(rows))
-    run = Run(table, config, tolerance, max_rounds, max_cuts, clock, on_step)
-    if initial is not None:
-        restore(run, validate(initial, run.problem), run.tables())
     # Independent programs are compiled in parallel. A compilation cannot be interrupted: after a
     # time limit it goes on in its thread, for which the interpreter waits when it exits.
     threads = futures.ThreadPoolExecutor(2)
     try:
+        # The votes of a state that continues need the monomials, whatever the limit.
+        patience = clock if initial is None else Clock(None)
+        table, rows = make_table(
+            dataset, learner, rho, in_time=functools.partial(in_time, patience, threads)
+        )
+        _check_rows_of_vertex(config, len(rows))
+        run = Run(table, config, tolerance, max_rounds, max_cuts, clock, on_step)
+        if initial is not None:
+            restore(run, validate(initial, run.problem), run.tables())
         run.begin_compiling(threads, max_columns)
         if initial is None:
             run.find_first_vote()

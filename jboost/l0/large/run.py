@@ -89,6 +89,20 @@ class Clock:
         return self.limit - (time.monotonic() - self._begin)
 
 
+def in_time(clock: Clock, threads: futures.Executor, compute: Callable[[], Any]) -> Any:
+    """The result of a computation that compiles, or None if the time limit comes first. It then
+    goes on in its thread, as a compilation cannot be interrupted.
+    """
+    if clock.limit == np.inf:
+        return compute()
+    if clock.left <= 0:
+        return None
+    is_double = bool(jax.config.read("jax_enable_x64"))
+    computing = threads.submit(_with_floats, is_double, compute)
+    is_done = not futures.wait([computing], timeout=max(clock.left, 0.0)).not_done
+    return computing.result() if is_done else None
+
+
 # The final votes that limit the number of rules, and those that are solutions of the relaxation.
 FewRules = local_search.SearchConfig | rounded.RelaxedConfig
 Solution = CoefficientsConfig | VertexConfig
@@ -235,6 +249,8 @@ class Run:
             best = self.rules if is_better else best
             self.report("vote")
         self.rules = best if self.max_rules is None else self.rules
+        if not self.goes_on:
+            return
         self._refine_rules(part)
         if len(part.labels) < len(self.table.labels):
             self.rules = greedy.refit(self.table, self.rules)
@@ -470,12 +486,12 @@ class Run:
         return status
 
 
-def _with_floats(is_double: bool, compile_program: Callable[..., None], *arguments: Any) -> None:
+def _with_floats(is_double: bool, compute: Callable[..., Any], *arguments: Any) -> Any:
     """Compiles with the float types of the thread that fits. JAX keeps that setting per thread, and
     compiled programs depend on it.
     """
     with jax.enable_x64(is_double):
-        compile_program(*arguments)
+        return compute(*arguments)
 
 
 def _distinct(parts: tuple[Columns, ...]) -> Columns:

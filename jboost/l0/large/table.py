@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from jboost.base import check, memory
@@ -16,9 +19,26 @@ _MOST_MONOMIALS = 4_000_000  # the most monomials of one sign, since all values 
 _ARRAYS_OF_ROWS, _COPIES_OF_MASTER, _ARRAYS_OF_MONOMIALS = 24, 4, 6
 
 
-def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Table, np.ndarray]:
+def _at_once(compute: Callable[[], Any]) -> Any:
+    return compute()
+
+
+def make_table(
+    dataset: Dataset,
+    learner: Monomials,
+    margin: float,
+    *,
+    in_time: Callable[[Callable[[], Any]], Any] = _at_once,
+) -> tuple[Table, np.ndarray]:
     """All monomials over the rows that count, and the indices of these rows. Raises ValueError for
     values that are not allowed.
+
+    Args:
+      dataset: of all rows.
+      learner: with its costs, which are compiled.
+      margin: rho.
+      in_time: returns the result of a computation, or None if a time limit came first. Then the
+        table has no monomials.
     """
     check.on_host("jboost.l0.fit_large", instead="jboost.l0.fit may be traced", dataset=dataset)
     features, labels, weights = (np.asarray(part) for part in dataset[:3])
@@ -29,15 +49,22 @@ def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Tab
     _check_number(2 * features.shape[1], max_order)
     _check_memory(len(rows), features.shape[1], max_order)
     literals = products.literals_of(features[rows])
-    prices = np.asarray(learner.price_list(features.shape[1], len(rows)), np.float64)
     constant_cost = float(np.asarray(learner.constant_cost))
-    costs_rise = bool(np.all(np.diff([constant_cost, *prices]) >= 0))
-    listed = products.every_monomial(literals, max_order, keeps_redundant=not costs_rise)
-    costs = prices[listed.orders - 1]
+
+    def list_monomials(prices: np.ndarray) -> products.Listed:
+        costs_rise = bool(np.all(np.diff([constant_cost, *prices]) >= 0))
+        return products.every_monomial(literals, max_order, keeps_redundant=not costs_rise)
+
+    prices = in_time(
+        lambda: np.asarray(learner.price_list(features.shape[1], len(rows)), np.float64)
+    )
+    listed = None if prices is None else in_time(lambda: list_monomials(prices))
+    if listed is None:
+        listed, prices = products.no_monomials(), np.zeros(max_order)
     table = Table(
         literals,
         listed,
-        costs,
+        prices[listed.orders - 1],
         np.sign(labels[rows]).astype(np.int8),
         weights[rows].astype(np.float64),
         margin,
