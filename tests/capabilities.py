@@ -229,6 +229,7 @@ RESUMES = {
     ),
     "example_weights.fit_large": "test_checkpoints.py::test_example_weights_of_many_examples_go_on",
     "l0.solve_exact": "test_checkpoints.py::test_exact_l0_goes_on",
+    "l0.search_margin": "test_checkpoints.py::test_search_of_margins_goes_on_from_every_margin",
     "l0.choose": "test_checkpoints.py::test_choice_of_l0_goes_on_from_every_path",
     "l0.fit_exact": "test_checkpoints.py::test_exact_fit_of_l0_goes_on_from_rounds_and_from_nodes",
 }

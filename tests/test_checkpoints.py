@@ -390,6 +390,73 @@ def choice_parts(*arguments, **options):
         return l0.choose(*arguments, on_step=lambda *_: None, **options)[:4]
 
 
+ROUNDS_OF_SEARCH = {"max_rounds": 3, "max_columns": 8}
+SEARCH = {"penalty": 0.02, "margin_tolerance": 1e-4, "max_margins": 4, **ROUNDS_OF_SEARCH}
+
+
+@pytest.mark.exhaustive
+def test_search_of_margins_goes_on_from_every_margin(tmp_path):
+    learner, seen = make_monomials(0.1), []
+    whole = l0.search_margin(
+        DATASET, learner, on_step=lambda state, search: seen.append((state, search)), **SEARCH
+    )
+    assert [int(search.num_margins) for _, search in seen] == [1, 2, 3, 4]
+    in_one = l0.search_margin(DATASET, learner, **SEARCH)
+    assert int(in_one.status) == int(whole.status)
+    for name in ("margins", "relaxation_lower_bounds", "lower_bound", "upper_bound"):
+        np.testing.assert_allclose(getattr(in_one, name), getattr(whole, name), rtol=1e-4)
+    first = l0.init(DATASET, learner, margin=1e-3, bound_integer=False, **ROUNDS_OF_SEARCH)
+    like = l0.MarginSearchState(first, first, None)
+    for number, (state, _) in enumerate(seen):
+        folder = tmp_path / str(number)
+        with checkpoints.Checkpointer(folder, data=DATASET, options={}) as checkpointer:
+            checkpointer.save_now(state)
+        held = checkpoints.restore(folder, like, data=DATASET, options={})
+        assert bits(l0.search_margin(DATASET, learner, initial=held, **SEARCH)) == bits(whole)
+    stopped = l0.search_margin(
+        DATASET, learner, initial=seen[0][0], on_step=stop_after(1), **SEARCH
+    )
+    assert jboost.status.Status(int(stopped.status)).name == "TIME_LIMIT"
+    assert int(stopped.num_margins) == 2
+    assert float(stopped.lower_bound) <= float(whole.lower_bound)
+    assert float(whole.upper_bound) <= float(stopped.upper_bound)
+    with pytest.raises(ValueError, match=r"initial.search.margins is float32\[4\]: expected .*5"):
+        l0.search_margin(DATASET, learner, initial=seen[0][0], **(SEARCH | {"max_margins": 5}))
+
+
+def test_state_of_another_search_of_margins_is_refused():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(l0.path.__globals__["checksums"], "require_same", record := RecordedParts())
+        with pytest.raises(ValueError, match="recorded"):
+            l0.search_margin(
+                DATASET,
+                make_monomials(0.1),
+                initial=l0.MarginSearchState(None, None, None, np.zeros(7, np.uint32)),
+                **SEARCH,
+            )
+    state = l0.MarginSearchState(None, None, None, record.expected)
+    for change, message in [
+        ({"dataset": make_data(1)}, "of a search of other features and labels: pass"),
+        ({"learner": make_monomials(0.2)}, "of a search of other learner: pass"),
+        ({"penalty": 0.03}, "of a search of other penalty: pass"),
+        ({"least_margin": 0.1}, "of a search of other least_margin or options: pass"),
+        ({"max_columns": 9}, "of a search of other least_margin or options: pass"),
+        ({"initial": 3}, "initial is a int: expected a jboost.l0.MarginSearchState"),
+        ({"initial": state._replace(checksums=None)}, "initial has no checksums"),
+    ]:
+        told = {"dataset": DATASET, "learner": make_monomials(0.1), "initial": state}
+        with pytest.raises(ValueError, match=message):
+            l0.search_margin(**(told | SEARCH | change))
+
+
+class RecordedParts:
+    """In place of `checksums.require_same`: keeps what the state should have had."""
+
+    def __call__(self, given, expected, **described):
+        self.expected = expected
+        raise ValueError("recorded")
+
+
 def test_a_state_is_placed_as_the_one_like_it(saved):
     mesh = jax.make_mesh((4,), ("examples",), axis_types=(jax.sharding.AxisType.Auto,))
     spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("examples"))

@@ -13,6 +13,7 @@ import zlib
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jboost.base.types import Dataset
@@ -83,7 +84,7 @@ def _as_array(leaf: Any) -> Any:
     """The array of a leaf: the words of a random key, a number as a scalar."""
     if not isinstance(leaf, jax.Array):
         return np.asarray(leaf)
-    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return jax.random.key_data(leaf) if is_key else leaf
 
 

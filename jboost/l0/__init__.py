@@ -29,7 +29,7 @@ from jboost.l0.large import (
     fit_large,
 )
 from jboost.l0.linear_margin import LinearMargin, LinearMarginConfig, solve_linear_margin
-from jboost.l0.path import MarginSearch, path, search_margin
+from jboost.l0.path import MarginSearch, MarginSearchState, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
 from jboost.l0.relaxation.all_pairs import list_pairs
 from jboost.l0.strengthen import StrengthenConfig, Strengthened, StrengthenedFit, strengthen
@@ -64,6 +64,7 @@ __all__ = [
     "LinearMargin",
     "LinearMarginConfig",
     "MarginSearch",
+    "MarginSearchState",
     "RelaxationConfig",
     "RelaxedConfig",
     "RelaxedPoint",

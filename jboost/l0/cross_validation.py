@@ -389,7 +389,8 @@ def _first_state(part: _Part, margins: Array, kappas: Array, folds: _Folds) -> C
     """The state before the first path."""
     counts = (kappas.shape[0], folds.held_out.shape[0], margins.shape[0], len(part.searches))
     learners = [part.make_learner(kappa) for kappa in kappas]
-    options = (dataclasses.replace(part, dataset=None, make_learner=None), margins, kappas)
+    nothing: dict[str, Any] = {"dataset": None, "make_learner": None}
+    options = (dataclasses.replace(part, **nothing), margins, kappas)
     return ChoiceState(
         np.full(counts, np.nan, folds.held_out.dtype),
         np.asarray(0, np.int32),

@@ -9,15 +9,18 @@ with these upper bounds.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jboost.base import boosting, check, derivatives, loops, meshes, paths
+from jboost.base import boosting, check, checksums, derivatives, devices, loops, meshes, paths
 from jboost.base.boosting import Fit, State
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
 from jboost.l0.booster import L0, VoteConfig
@@ -124,7 +127,7 @@ class MarginSearch(NamedTuple):
     where z is the relaxation with the cuts of `config`.
     """
 
-    fit: Fit  # at the best margin
+    fit: Any  # the `Fit` at the best margin
     margin: Array  # [] rho
     lower_bound: Array  # [] rho - beta z, attained at `margin` by the upper bound on z
     upper_bound: Array  # [] proven from z at the margins tried, as z is nondecreasing
@@ -133,12 +136,22 @@ class MarginSearch(NamedTuple):
     relaxation_lower_bounds: Array  # [max_margins] on z at each margin; 0 where empty
     relaxation_upper_bounds: Array  # [max_margins] on z at each margin; +inf where empty
     num_margins: Array  # [] int32
-    status: Array  # [] int32: OPTIMAL, ITERATION_LIMIT, INVALID_INPUT
+    status: Array  # [] int32: OPTIMAL, ITERATION_LIMIT, INVALID_INPUT, TIME_LIMIT
 
 
-class _State(NamedTuple):
-    boosting: State
-    search: MarginSearch
+class MarginSearchState(NamedTuple):
+    """The state of `jboost.l0.search_margin` between two margins."""
+
+    # of `jboost.l0.fit`, at the last margin tried; its booster keeps the first margin
+    rounds: State
+    best: State  # at the best margin, with the same booster
+    search: MarginSearch  # without the fit, which is None
+    # [7] uint32, on the host, of what `_CHECKED` names, in a state that `on_step` receives
+    checksums: Any = None
+
+
+# what the checksums of a state are of
+_CHECKED = (*Dataset._fields, "learner", "penalty", "least_margin or options")
 
 
 @meshes.takes_gathered
@@ -157,6 +170,8 @@ def search_margin(
     config: RelaxationConfig | None = None,
     search: VoteConfig | None = None,
     max_columns: int = 256,
+    on_step: OnStep | None = None,
+    initial: MarginSearchState | None = None,
 ) -> MarginSearch:
     """Finds the margin rho between `least_margin` and 1 with the greatest rho - penalty z(rho),
     (25) of Goldberg and Eckstein (2009), by branch and bound on intervals of rho.
@@ -179,10 +194,17 @@ def search_margin(
       config: as for `fit`.
       search: as for `fit`.
       max_columns: as for `fit`.
+      on_step: called on the host after each margin with (state, the search so far without its fit),
+        a `MarginSearchState`. False ends the search. Not under jit or vmap.
+      initial: a state from which to continue, as passed to `on_step` of a search with the same
+        arguments, of which `margin_tolerance` may differ; None for a search from the beginning. The
+        result is bitwise that of an uninterrupted search with an `on_step`. To read a state from
+        disk, pass `like=jboost.l0.MarginSearchState(first, first, None)`, with `first` that
+        `jboost.l0.init` makes of the arguments that it takes.
 
     Returns:
       A `MarginSearch`. Its status is ITERATION_LIMIT if `max_margins` or `max_rounds` was reached
-      first; the bounds hold in any case.
+      first, and TIME_LIMIT if `on_step` ended the search; the bounds hold in any case.
 
     Raises:
       ValueError: as for `fit`, and if `penalty` is not positive.
@@ -216,13 +238,14 @@ def search_margin(
         max_columns=max_columns,
         bound_integer=False,
     )
-    return _search_margin(
-        booster,
-        learner,
-        dataset,
-        key,
-        penalty,
-        margin_tolerance,
+    arguments = (booster, learner, dataset, key, penalty, margin_tolerance)
+    if on_step is None and initial is None:
+        return _search_margin(*arguments, max_margins=max_margins, max_rounds=max_rounds)
+    check.can_be_watched(on_step, arguments, between="margins")
+    return _drive(
+        *arguments,
+        on_step=on_step,
+        initial=initial,
         max_margins=max_margins,
         max_rounds=max_rounds,
     )
@@ -240,11 +263,90 @@ def _search_margin(
     max_margins: int,
     max_rounds: int,
 ) -> MarginSearch:
+    first = _begin(
+        booster, learner, dataset, key, penalty, max_margins=max_margins, max_rounds=max_rounds
+    )
+    last, _ = loops.bounded_loop(
+        lambda state: _advance(state, dataset, penalty),
+        lambda state: _is_unfinished(state, tolerance),
+        first,
+        max_checks=max_margins,
+    )
+    return _conclude(last, dataset, tolerance)
+
+
+def _drive(
+    booster: L0,
+    learner: Any,
+    dataset: Dataset,
+    key: Array | None,
+    penalty: Array,
+    tolerance: Array,
+    *,
+    on_step: OnStep | None,
+    initial: MarginSearchState | None,
+    max_margins: int,
+    max_rounds: int,
+) -> MarginSearch:
+    """`_search_margin` with one call of a compiled program for each margin, and `on_step` between
+    them.
+    """
+    arguments = (booster, learner, dataset, key, penalty)
+    begin = functools.partial(_begin, max_margins=max_margins, max_rounds=max_rounds)
+    found = np.append(
+        checksums.of_dataset(dataset),
+        np.array([checksums.of_tree(one) for one in (learner, penalty, booster)], np.uint32),
+    )
+    if initial is None:
+        state = _begin_on_host(*arguments, max_margins=max_margins, max_rounds=max_rounds)
+    else:
+        state = _validate_initial(initial, jax.eval_shape(begin, *arguments), found)
+    is_stopped = False
+    while not is_stopped and bool(_is_unfinished(state, tolerance)):
+        state = _advance_on_host(state, dataset, penalty)
+        is_stopped = not loops.goes_on(on_step, state._replace(checksums=found), state.search)
+    is_cut_short = is_stopped and bool(_is_unfinished(state, tolerance))
+    result = _conclude_on_host(state, dataset, tolerance)
+    short = jnp.full((), int(Status.TIME_LIMIT), jnp.int32)
+    return result._replace(status=short) if is_cut_short else result
+
+
+def _validate_initial(
+    initial: MarginSearchState, first: MarginSearchState, found: np.ndarray
+) -> MarginSearchState:
+    """The state without checksums. Raises ValueError, naming what differs, unless it is one of the
+    search that begins with a state of these shapes, of arguments of these checksums.
+    """
+    kind = "jboost.l0.MarginSearchState"
+    if not isinstance(initial, MarginSearchState):
+        raise ValueError(
+            f"initial is a {type(initial).__name__}: expected a {kind}, as `on_step` gets it"
+        )
+    if initial.checksums is None:
+        raise ValueError("initial has no checksums: pass a state as `on_step` gets it")
+    checksums.require_same(initial.checksums, found, parts=_CHECKED, what="search")
+    state: MarginSearchState = check.like(
+        "initial", initial._replace(checksums=None), first, kind=kind
+    )
+    return state
+
+
+def _begin(
+    booster: L0,
+    learner: Any,
+    dataset: Dataset,
+    key: Array | None,
+    penalty: Array,
+    *,
+    max_margins: int,
+    max_rounds: int,
+) -> MarginSearchState:
+    """The state before the first margin."""
     start = boosting.begin(booster, learner, dataset, key=key, max_rounds=max_rounds)
     zero = jnp.zeros((), penalty.dtype)
     untried = jnp.full((max_margins,), jnp.inf, penalty.dtype)
     nothing = MarginSearch(
-        finish(start, dataset),
+        None,
         zero + 1,
         zero - jnp.inf,
         zero + jnp.inf,
@@ -254,39 +356,55 @@ def _search_margin(
         jnp.zeros((), jnp.int32),
         start.status,
     )
+    return MarginSearchState(start, start, nothing)
 
-    def unfinished(state: _State) -> Array:
-        is_valid = state.boosting.status != int(Status.INVALID_INPUT)
-        return (
-            is_valid
-            & (state.search.upper_bound - state.search.lower_bound > tolerance)
-            & (state.search.num_margins < max_margins)
-        )
 
-    def step(state: _State) -> _State:
-        ends, upper_bounds = _intervals(state.search, penalty)
-        best = jnp.argmax(upper_bounds)
-        margin = jnp.where(
-            state.search.num_margins == 0,
-            state.boosting.booster.margin,
-            (state.search.margins[best] + ends[best]) / 2,
-        )
-        opened = paths.open_again(
-            state.boosting, margin, lambda old, margin: reopen(old, margin, dataset)
-        )
-        last = paths.advance_to_end(
-            opened._replace(num_rounds=jnp.zeros_like(opened.num_rounds)), dataset
-        )
-        return _State(last, _record(state.search, last, dataset, penalty))
-
-    first = _State(start, nothing)
-    last, _ = loops.bounded_loop(step, unfinished, first, max_checks=max_margins)
-    is_close = last.search.upper_bound - last.search.lower_bound <= tolerance
-    status = jnp.where(is_close, int(Status.OPTIMAL), int(Status.ITERATION_LIMIT))
-    status = jnp.where(
-        last.boosting.status == int(Status.INVALID_INPUT), int(Status.INVALID_INPUT), status
+def _is_unfinished(state: MarginSearchState, tolerance: Array) -> Array:
+    """Whether another margin follows, [] bool."""
+    search = state.search
+    return (
+        (state.rounds.status != int(Status.INVALID_INPUT))
+        & (search.upper_bound - search.lower_bound > tolerance)
+        & (search.num_margins < search.margins.shape[0])
     )
-    return last.search._replace(status=status.astype(jnp.int32))
+
+
+def _advance(state: MarginSearchState, dataset: Dataset, penalty: Array) -> MarginSearchState:
+    """The state after the margin of greatest promise."""
+    search, rounds = state.search, state.rounds
+    ends, upper_bounds = _intervals(search, penalty)
+    best = jnp.argmax(upper_bounds)
+    margin = jnp.where(
+        search.num_margins == 0, rounds.booster.margin, (search.margins[best] + ends[best]) / 2
+    )
+    opened = paths.open_again(rounds, margin, lambda old, margin: reopen(old, margin, dataset))
+    last = paths.advance_to_end(
+        opened._replace(num_rounds=jnp.zeros_like(opened.num_rounds)), dataset
+    )
+    return _record(state, last, penalty)
+
+
+def _conclude(state: MarginSearchState, dataset: Dataset, tolerance: Array) -> MarginSearch:
+    """The result, with the fit at the best margin."""
+    search = state.search
+    is_close = search.upper_bound - search.lower_bound <= tolerance
+    status = jnp.where(is_close, int(Status.OPTIMAL), int(Status.ITERATION_LIMIT))
+    is_bad = state.rounds.status == int(Status.INVALID_INPUT)
+    status = jnp.where(is_bad, int(Status.INVALID_INPUT), status).astype(jnp.int32)
+    booster = state.best.booster
+    margin = jnp.where(search.lower_bound > -jnp.inf, search.margin, booster.margin)
+    best = state.best._replace(booster=dataclasses.replace(booster, margin=margin))
+    return search._replace(fit=finish(best, dataset), status=status)
+
+
+@devices.host_jit(static_argnames=("max_margins", "max_rounds"))
+def _begin_on_host(*arguments: Any, max_margins: int, max_rounds: int) -> MarginSearchState:
+    first = _begin(*arguments, max_margins=max_margins, max_rounds=max_rounds)
+    # Weak types would only last until the first margin, and the second would be compiled again.
+    return jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), first)
+
+
+_advance_on_host, _conclude_on_host = devices.host_jit(_advance), devices.host_jit(_conclude)
 
 
 def _intervals(search: MarginSearch, penalty: Array) -> tuple[Array, Array]:
@@ -305,9 +423,9 @@ def _intervals(search: MarginSearch, penalty: Array) -> tuple[Array, Array]:
     return ends, jnp.where(begins < jnp.inf, upper_bounds, -jnp.inf)
 
 
-def _record(search: MarginSearch, state: State, dataset: Dataset, penalty: Array) -> MarginSearch:
-    """Adds the bounds at one more margin to the search."""
-    margin, certificate = state.booster.margin, state.certificate
+def _record(state: MarginSearchState, last: State, penalty: Array) -> MarginSearchState:
+    """The state with the bounds at one more margin, that of the rounds `last`."""
+    search, margin, certificate = state.search, last.booster.margin, last.certificate
     index = search.num_margins
     recorded = search._replace(
         margins=search.margins.at[index].set(margin),
@@ -322,12 +440,11 @@ def _record(search: MarginSearch, state: State, dataset: Dataset, penalty: Array
     eps = 4 * jnp.finfo(margin.dtype).eps
     attained = margin - eps - penalty * certificate.upper_bound * (1 + eps)
     is_better = attained > search.lower_bound
-    fit = jax.tree.map(
-        lambda new, old: jnp.where(is_better, new, old), finish(state, dataset), search.fit
-    )
-    return recorded._replace(
-        fit=fit,
+    rounds = last._replace(booster=state.rounds.booster)
+    best = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), rounds, state.best)
+    recorded = recorded._replace(
         margin=jnp.where(is_better, margin, search.margin),
         lower_bound=jnp.maximum(attained, search.lower_bound),
         upper_bound=jnp.max(_intervals(recorded, penalty)[1]),
     )
+    return MarginSearchState(rounds, best, recorded)
