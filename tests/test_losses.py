@@ -673,6 +673,158 @@ def test_group_dro_of_an_infinite_loss_is_infinite():
     assert found == math.inf
 
 
+# --- groups, labels and weights as given ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint32])
+def test_narrow_labels_are_compared_with_every_class(dtype):
+    """300 classes, of which 8 bits hold 256: the class 257 is not the class 1, nor 255 the class
+    -1.
+    """
+    logits = np.zeros((1, 300), np.float32)
+    logits[0, [1, 255, 257]] = 1.0, 2.0, 5.0
+    labels = jnp.array([1], dtype)
+    assert float(losses.max_of_others_margins(logits, labels)[0]) == -4.0
+    assert losses.one_vs_rest_margins(logits, labels)[0, jnp.array([1, 257])].tolist() == [
+        1.0,
+        -5.0,
+    ]
+    if dtype == np.int8:
+        outside = jax.jit(losses.max_of_others_margins)(logits, jnp.array([-1], dtype))
+        assert np.isnan(outside).all()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint32])
+def test_group_dro_takes_narrow_group_numbers(dtype):
+    groups = jnp.array([0, 0, 1], dtype)
+    found = losses.group_dro(jnp.array([1.0, 3.0, 2.5]), groups, 200, relaxations.hard_margin())
+    assert float(found) == 2.5
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf, -np.inf])
+def test_group_dro_of_a_wrong_weight_is_nan_where_it_is_traced(weight):
+    @jax.jit
+    @jax.value_and_grad
+    def loss(values, weights):
+        hard = relaxations.hard_margin()
+        return losses.group_dro(values, jnp.array([0, 0, 1]), 2, hard, weights=weights)
+
+    values = jnp.array([1.0, 3.0, 2.5])
+    value, gradient = loss(values, jnp.array([weight, 2.0, 1.0]))
+    assert np.isnan(value)
+    assert np.isnan(gradient[jnp.array([1, 2])]).all()
+    assert float(loss(values, jnp.array([1.0, 3.0, 1.0]))[0]) == 2.5
+
+
+def test_means_and_weights_of_groups_near_the_end_of_the_float():
+    largest = np.float32(3e38)
+    values, groups = jnp.array([largest, largest, 1.0]), jnp.array([0, 0, 1])
+    hard = relaxations.hard_margin()
+    assert float(losses.group_dro(values, groups, 2, hard)) == largest
+    small = jnp.array([1.0, 3.0, 1.5])
+    assert float(losses.group_dro(small, groups, 2, hard, weights=values)) == 2.0
+    for weights in (values, values / np.float32(2.0**120) / np.float32(2.0**120)):
+        equal = losses.cvar(small[:2], 1.0, weights=weights[:2])
+        assert float(equal) == 2.0
+
+
+def test_padding_of_a_soft_margin_loss_may_hold_any_label_and_logit():
+    mask = jnp.array([True, True, False])
+    pairs = (
+        (jnp.array([0.5, -0.25, jnp.nan]), jnp.array([1, -1, 0]), {}),
+        (jnp.array([[2.0, 3.0], [1.0, 0.5], [jnp.nan, 0.0]]), jnp.array([0, 1, -1]), {}),
+        (
+            jnp.array([[2.0, 3.0], [1.0, 0.5], [jnp.nan, 0.0]]),
+            jnp.array([0, 1, 7]),
+            {"margins": losses.one_vs_rest_margins},
+        ),
+    )
+    for logits, labels, options in pairs:
+
+        def loss(logits, labels, options=options, **kept):
+            return losses.soft_margin_loss(logits, labels, nu=0.5, **options, **kept)
+
+        expected, slope = jax.value_and_grad(loss)(logits[:2], labels[:2])
+        run = functools.partial(jax.value_and_grad(loss), mask=mask)
+        for found, gradient in (run(logits, labels), jax.jit(run)(logits, labels)):
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+            np.testing.assert_allclose(gradient[:2], slope, atol=1e-6)
+            assert (gradient[2] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "message, options",
+    [
+        (r"^weights has shape \[3\]: expected shape \[2\]", {"weights": jnp.ones(3)}),
+        (r"^weights has shape \[1, 2\]: expected shape \[2\]", {"weights": jnp.ones((1, 2))}),
+        (r"^weights has shape \[\]: expected shape \[2\]", {"weights": 1.0}),
+        (r"^weights\[1\] is -1", {"weights": np.array([1.0, -1.0])}),
+        ("^weights is not an array of numbers", {"weights": ["a", "b"]}),
+        ("^weights has rows of unequal length", {"weights": [[1.0], [1.0, 2.0]]}),
+        (r"^mask has shape \[6\]: expected shape \[2\]", {"mask": np.ones(6, bool)}),
+        ("^mask is empty", {"mask": np.zeros(2, bool)}),
+    ],
+)
+def test_weights_and_masks_of_soft_margin_losses_are_named_as_given(message, options):
+    with pytest.raises(ValueError, match=message):
+        losses.soft_margin_loss(
+            jnp.ones((2, 3)),
+            jnp.array([0, 1]),
+            nu=0.5,
+            margins=losses.one_vs_rest_margins,
+            **options,
+        )
+
+
+def test_numbers_that_no_loss_takes_are_named():
+    values = jnp.array([1.0, 3.0, 2.5])
+    mask = np.array([True, True, False])
+    for options in ({"mask": mask}, {"weights": mask.astype(np.float32)}):
+        with pytest.raises(
+            ValueError, match="^k is 3: expected at most the number of losses.*, 2$"
+        ):
+            losses.mean_of_worst(values, 3, **options)
+        assert float(losses.mean_of_worst(values, 2, **options)) == 2.0
+    with pytest.raises(
+        ValueError, match="^nu is 9.99995e-41: expected a number from 1.17549e-38 up to 1$"
+    ):
+        losses.cvar(values, 1e-40)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients_of_group_dro_and_soft_margin_loss_in_shard_map(weighted):
+    rng = np.random.default_rng(21)
+    logits = rng.normal(size=(64, 3)).astype(np.float32)
+    labels, groups = rng.integers(0, 3, 64), rng.integers(0, 5, 64)
+    sizes = rng.uniform(0.5, 2, 64).astype(np.float32) if weighted else np.ones(64, np.float32)
+    part, whole = PartitionSpec("examples"), PartitionSpec()
+
+    def both(logits, labels, groups, sizes, axis_name=None):
+        def loss(logits):
+            each = losses.max_of_others_margins(logits, labels)
+            options = {"weights": sizes if weighted else None, "axis_name": axis_name}
+            return losses.soft_margin_loss(
+                logits, labels, nu=0.3, margins=losses.one_vs_rest_margins, **options
+            ) + losses.group_dro(-each, groups, 5, relaxations.kl_ball(0.2), **options)
+
+        return jax.value_and_grad(loss)(logits)
+
+    spread = jax.jit(
+        jax.shard_map(
+            functools.partial(both, axis_name="examples"),
+            mesh=mesh_of(AxisType.Auto),
+            in_specs=(part, part, part, part),
+            out_specs=(whole, part),
+        )
+    )
+    arguments = logits, labels, groups, sizes
+    value, gradient = spread(*arguments)
+    expected, alone = jax.jit(both)(*arguments)
+    np.testing.assert_allclose(value, expected, atol=2e-6)
+    np.testing.assert_allclose(gradient, alone, atol=2e-6)
+    assert "all-gather" not in spread.lower(*arguments).compile().as_text()
+
+
 # --- losses near the end of the float -------------------------------------------------------------
 
 HUGE = np.float32(2.0**126)  # the losses below reach 2.25e38

@@ -182,6 +182,13 @@ def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) 
     return array
 
 
+def at_least_32_bits(integers: jax.Array) -> jax.Array:
+    """Integers as int32 where their own dtype is narrower, so that they can be compared with any
+    number: one that does not fit it would wrap around.
+    """
+    return integers.astype(jnp.int32) if integers.dtype.itemsize < 4 else integers
+
+
 def _fits(found: tuple[int, ...], shape: tuple[int | str, ...]) -> bool:
     if shape[-1:] == ("...",):
         shape = shape[:-1]

@@ -11,7 +11,7 @@ from jax import lax
 from jboost.base import check, labelled, named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array, ArrayLike
-from jboost.losses.robust import validate_losses, worst_case
+from jboost.losses.robust import in_unit, validate_losses, worst_case
 from jboost.relaxations import chi_square_ball, kl_ball, kl_penalty, soft_margin
 
 
@@ -69,13 +69,20 @@ def mean_of_worst(
     >>> float(jboost.losses.mean_of_worst(jnp.array([1.0, 3.0, 2.0, 0.0]), 2))
     2.5
     """
+    values = validate_losses(losses)
     number = check.number("k", k, low=1)
-    size = jnp.shape(losses)[0] if jnp.ndim(losses) else 0
-    if axis_name is None and not check.are_traced(number) and float(number) > size > 0:
-        raise ValueError(f"k is {float(number):g}: expected at most the number of losses, {size}")
+    _, kept = labelled.validate_weights(weights, mask, values.shape[0])
+    if axis_name is None and check.are_known(number, kept):
+        with jax.ensure_compile_time_eval():
+            size = int(jnp.sum(kept))
+        if float(number) > size > 0:
+            what = "losses" if size == values.shape[0] else "losses that count"
+            raise ValueError(
+                f"k is {float(number):g}: expected at most the number of {what}, {size}"
+            )
     relaxation = soft_margin(1 / number.astype(float))
     return worst_case(
-        losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name
+        values, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name
     )
 
 
@@ -169,7 +176,7 @@ def group_dro(
 
     Raises:
       ValueError: naming the argument, for wrong shapes and kinds; where values are known, also for
-        a group out of range. Traced, that gives NaN.
+        a group out of range and a weight that is negative or not finite. Traced, these give NaN.
 
     Source: Sagawa, Koh, Hashimoto and Liang, Distributionally robust neural networks (2020).
 
@@ -181,23 +188,26 @@ def group_dro(
     values = validate_losses(losses)
     size = values.shape[0]
     named_axis.validate(axis_name)
-    group_of = check.numeric("groups", groups, shape=(size,), kinds="iu")
+    group_of = check.at_least_32_bits(check.numeric("groups", groups, shape=(size,), kinds="iu"))
     check.count("num_groups", num_groups, low=1)
-    shares_given, kept = labelled.validate_weights(weights, mask, size)
+    sizes, kept = labelled.validate_weights(weights, mask, size)
     is_outside = kept & ((group_of < 0) | (group_of >= num_groups))
     if check.are_known(is_outside) and bool(is_outside.any()):
         wrong = int(group_of[jnp.argmax(is_outside)])
         raise ValueError(f"groups holds {wrong}: expected integers from 0 to {num_groups - 1}")
     dtype = numerics.at_least_32_bits(values.dtype)
-    shares = jnp.where(kept & ~is_outside, shares_given.astype(dtype), 0.0)
-    weighted = jnp.where(shares > 0, shares * jnp.where(kept, values.astype(dtype), 0.0), 0.0)
-    members = jnp.where(is_outside, 0, group_of)
-    masses, sums = (jax.ops.segment_sum(part, members, num_groups) for part in (shares, weighted))
-    is_wrong = jnp.any(is_outside)
-    if axis_name is not None:
-        masses, sums = lax.psum((masses, sums), axis_name)
-        is_wrong = lax.pmax(is_wrong.astype(jnp.int32), axis_name) > 0
+    shares, is_valid = in_unit(sizes.astype(dtype), kept, axis_name)
+    is_valid &= ~named_axis.any_true(is_outside, axis_name)
+    members = jnp.where(is_outside | ~kept, 0, group_of)
+
+    def sums(terms: Array) -> Array:
+        own = jax.ops.segment_sum(terms, members, num_groups)
+        return own if axis_name is None else lax.psum(own, axis_name)
+
+    masses = sums(shares)
     exists = masses > 0
-    means = jnp.where(exists, sums / jnp.where(exists, masses, 1.0), 0.0)
-    means = means * jnp.where(is_wrong, jnp.nan, 1.0).astype(dtype)
+    shares = shares / jnp.where(exists, masses, 1.0)[members]
+    counts = kept & (shares > 0)
+    means = sums(jnp.where(counts, shares * jnp.where(counts, values.astype(dtype), 0.0), 0.0))
+    means = means * jnp.where(is_valid, 1.0, jnp.nan).astype(dtype)
     return worst_case(means, relaxation, smoothing=smoothing, mask=exists).astype(values.dtype)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from jboost.base import check, reduce
+from jboost.base import check, labelled, reduce
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array, ArrayLike
 from jboost.losses.robust import worst_case
@@ -95,7 +95,8 @@ def soft_margin_loss(
       margins: (logits, labels) -> [m] or [m, k]. None for `binary_margins` of logits [m] and
         `max_of_others_margins` of logits [m, k]; `one_vs_rest_margins` counts each class of each
         example as an example.
-      smoothing, weights, mask, axis_name: as of `solve_worst_case`; weights and mask are [m].
+      smoothing, weights, mask, axis_name: as of `solve_worst_case`; weights and mask are [m]. The
+        labels and logits of padding may be anything, except for `margins` of one's own.
 
     Raises:
       ValueError: naming the argument.
@@ -108,6 +109,11 @@ def soft_margin_loss(
     ... )
     0.25
     """
+    sizes, kept, num_rows = weights, mask, jnp.shape(logits)[:1]
+    if (weights is not None or mask is not None) and num_rows:
+        sizes, kept = labelled.validate_weights(weights, mask, num_rows[0])
+        if margins is None or margins in _WITH_LABELS:
+            logits, labels = _without_padding(logits, labels, kept)
     if margins is None:
         margins = binary_margins if jnp.ndim(logits) == 1 else max_of_others_margins
     if not callable(margins):
@@ -116,10 +122,9 @@ def soft_margin_loss(
             " [m, k]"
         )
     found = jnp.asarray(margins(logits, labels))  # type: ignore[arg-type]
-    if found.ndim not in (1, 2) or found.shape[0] != jnp.shape(logits)[0]:
+    if found.ndim not in (1, 2) or found.shape[:1] != num_rows:
         raise ValueError(
-            f"margins returns shape {list(found.shape)}: expected [m] or [m, k], m ="
-            f" {jnp.shape(logits)[0]}"
+            f"margins returns shape {list(found.shape)}: expected [m] or [m, k], m = {num_rows[0]}"
         )
     num_classes = found.size // max(found.shape[0], 1)
 
@@ -130,10 +135,22 @@ def soft_margin_loss(
         -found.reshape(-1),
         soft_margin(nu=nu),
         smoothing=smoothing,
-        weights=each(weights),
-        mask=each(mask),
+        weights=each(sizes),
+        mask=each(kept),
         axis_name=axis_name,
     )
+
+
+_WITH_LABELS = (binary_margins, max_of_others_margins, one_vs_rest_margins)
+
+
+def _without_padding(logits: ArrayLike, labels: ArrayLike, kept: Array) -> tuple[Array, Array]:
+    """Logits 0 and an allowed label in place of those of padding."""
+    scores = check.numeric("logits", logits, shape=(kept.shape[0], "..."), kinds="f")
+    given = check.numeric("labels", labels, shape=kept.shape, kinds="fiu")
+    allowed = jnp.asarray(1 if scores.ndim == 1 else 0, given.dtype)
+    rows = check.rows_alike(kept, scores)
+    return jnp.where(rows, scores, 0.0), jnp.where(kept, given, allowed)
 
 
 def _classes(logits: ArrayLike, labels: ArrayLike, *, least: int = 2) -> tuple[Array, Array]:
@@ -142,7 +159,9 @@ def _classes(logits: ArrayLike, labels: ArrayLike, *, least: int = 2) -> tuple[A
     num_classes = scores.shape[1]
     if num_classes < least:
         raise ValueError(f"logits has {num_classes} columns: expected {least} classes at least")
-    classes = check.numeric("labels", labels, shape=(scores.shape[0],), kinds="iu")
+    classes = check.at_least_32_bits(
+        check.numeric("labels", labels, shape=(scores.shape[0],), kinds="iu")
+    )
     is_own = classes[:, None] == jnp.arange(num_classes, dtype=classes.dtype)[None, :]
     if check.are_known(classes) and not bool(is_own.any(axis=1).all()):
         raise ValueError(

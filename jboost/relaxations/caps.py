@@ -205,7 +205,9 @@ def soft_margin(cap: ArrayLike | None = None, *, nu: ArrayLike | None = None) ->
     if (cap is None) == (nu is None):
         raise ValueError("cap and nu: give exactly one of them")
     if nu is not None:
-        return SoftMargin(None, check.number("nu", nu, low=0, high=1, open_low=True).astype(float))
+        share = check.number("nu", nu, low=0, high=1, open_low=True).astype(float)
+        least = float(jnp.finfo(share.dtype).tiny)
+        return SoftMargin(None, check.number("nu", share, low=least, high=1))
     return SoftMargin(check.number("cap", cap, low=0, open_low=True).astype(float), None)
 
 
