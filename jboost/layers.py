@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 
 from jboost import pair, relaxed_margin
-from jboost.base import check
+from jboost.base import check, derivatives, labelled
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import soft_margin
+from jboost.relaxations import Relaxation, soft_margin
 
 __all__ = ["Head", "MarginHeadState", "PairHeadState", "margin_head", "pair_head"]
 
@@ -74,11 +74,13 @@ def margin_head(
     Returns:
       A `Head`. `init(num_features)` gives equal votes of 0. `apply(state, features, labels)` solves
       and returns the logits of the new votes with the new state; without labels it takes the votes
-      of the state. `weights` and `mask` [m] are those of the examples.
+      of the state. `weights` and `mask` [m] are those of the examples. Padding may hold anything;
+      its logits are 0.
 
     Raises:
-      ValueError: naming the argument. A search that fails is a status in the state, and NaN only
-        where the data are not finite.
+      ValueError: naming the argument, also for labels out of range and an empty mask where they are
+        known. A search that fails is a status in the state. Votes are NaN only for such labels and
+        masks where they are traced, and for features that are not finite.
 
     >>> import jax.numpy as jnp, jboost
     >>> head = jboost.layers.margin_head(nu=0.5)
@@ -89,6 +91,10 @@ def margin_head(
     """
     if relaxation is None:
         relaxation = soft_margin(nu=nu)
+    if not isinstance(relaxation, Relaxation):
+        raise ValueError(
+            f"relaxation is a {type(relaxation).__name__}: expected one of jboost.relaxations"
+        )
     if num_classes is not None:
         check.count("num_classes", num_classes, low=2)
     smoothing = check.number("smoothing", smoothing, low=0, open_low=True)
@@ -119,21 +125,62 @@ def _apply_margin_head(
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> tuple[Array, MarginHeadState]:
+    _validate_state(state, num_classes)
     matrix = check.numeric("features", features, shape=("m", state.votes.shape[0]), kinds="f")
+    num_rows = matrix.shape[0]
+    if mask is not None:
+        # what padding holds would reach the gradient of the votes
+        counts = check.numeric("mask", mask, shape=(num_rows,), kinds="b")
+        matrix = jnp.where(counts[:, None], matrix, 0.0)
     if labels is not None:
-        given = check.numeric(
-            "labels", labels, shape=(matrix.shape[0],), kinds="fiu" if num_classes is None else "iu"
-        )
+        if num_rows == 0:
+            raise ValueError(f"features has shape {list(matrix.shape)}: expected one row at least")
+        signs = _signs(labels, num_classes, labelled.validate_weights(weights, mask, num_rows)[1])
         one = functools.partial(solve, features=matrix, weights=weights, mask=mask)
         if num_classes is None:
-            state = one(state.logits_of_votes, given)
+            state = one(state.logits_of_votes, signs)
         else:
-            classes = jnp.arange(num_classes, dtype=given.dtype)
-            signs = jnp.where(given[:, None] == classes[None, :], 1.0, -1.0)
             state = jax.vmap(one, in_axes=(1, 1), out_axes=MarginHeadState(1, 1, 0))(
                 state.logits_of_votes, signs
             )  # type: ignore[arg-type]
     return scale.astype(matrix.dtype) * (matrix @ state.votes.astype(matrix.dtype)), state
+
+
+def _validate_state(state: Any, num_classes: int | None) -> None:
+    """Raises ValueError unless it is a state of a margin head with as many classes."""
+    if not isinstance(state, MarginHeadState):
+        raise ValueError(
+            f"state is a {type(state).__name__}: expected a MarginHeadState, as `init` gives it"
+        )
+    shape: tuple[int | str, ...] = ("n",) if num_classes is None else ("n", num_classes)
+    check.numeric("state.votes", state.votes, shape=shape, kinds="f")
+
+
+def _signs(labels: ArrayLike, num_classes: int | None, kept: Array) -> Array:
+    """+1 and -1, [m] or [m, k] for k classes; NaN for a label that is traced and out of range.
+
+    Raises:
+      ValueError: naming `labels`, where they are known and one that counts is out of range; naming
+        `mask`, where it is known and empty.
+    """
+    if check.are_known(kept):
+        with jax.ensure_compile_time_eval():
+            is_empty = not bool(jnp.any(kept))
+        if is_empty:
+            raise ValueError("mask is empty: keep one example at least")
+    if num_classes is None:
+        given = check.label_array("labels", labels, shape=kept.shape)
+        labelled.validate_known_labels(given, kept)
+        signs = given.astype(float)
+        return jnp.where(jnp.abs(signs) == 1, signs, jnp.nan)
+    classes = check.at_least_32_bits(check.numeric("labels", labels, shape=kept.shape, kinds="iu"))
+    is_outside = (classes < 0) | (classes >= num_classes)
+    if check.are_known(classes, kept) and bool((is_outside & kept).any()):
+        wrong = int(classes[jnp.argmax(is_outside & kept)])
+        raise ValueError(f"labels hold {wrong}: expected integers from 0 to {num_classes - 1}")
+    is_own = classes[:, None] == jnp.arange(num_classes, dtype=classes.dtype)[None, :]
+    signs = jnp.where(is_own, 1.0, -1.0)
+    return jnp.where(is_outside[:, None], jnp.nan, signs)
 
 
 def _solve_votes(
@@ -145,8 +192,8 @@ def _solve_votes(
     weights: ArrayLike | None,
     mask: ArrayLike | None,
 ) -> MarginHeadState:
-    """The votes of either sign for a batch with labels [m] in {-1, +1}."""
-    margins = labels.astype(float)[:, None] * features.astype(float)
+    """The votes of either sign for a batch with labels [m], +1 and -1."""
+    margins = labels[:, None] * features.astype(float)
     found = relaxed_margin.solve_smoothed(
         jnp.concatenate([margins, -margins], axis=1),
         relaxation,
@@ -179,7 +226,7 @@ def pair_head(**options: Any) -> Head:
       A `Head`. `init()` predicts by the first score. `apply(state, scores, labels)` with scores [m,
       2] and labels in {-1, +1} finds the best line and gives its signed scores [m]; without labels
       the line of the state gives them. The logits are differentiable in the scores at a line that
-      is held fixed; the line itself has no derivative.
+      is held fixed. The state has no derivative: `jax.grad` of its loss raises a TypeError.
 
     Source: Boyarshinov and Magdon-Ismail (2005).
 
@@ -217,7 +264,20 @@ def _apply_pair_head(
     if labels is not None:
         fixed = jax.lax.stop_gradient(points)
         found = pair.optimal_separator(fixed, labels, weights=weights, mask=mask, **options)
-        state = PairHeadState(found.normal, found.anchor, found.bias, found.loss)
+        state = _without_derivative(
+            points, PairHeadState(found.normal, found.anchor, found.bias, found.loss)
+        )
     kept = jax.lax.stop_gradient(state)
     offsets = points - kept.anchor.astype(points.dtype)[None, :]
     return offsets @ kept.normal.astype(points.dtype) + kept.bias.astype(points.dtype), state
+
+
+def _without_derivative(points: Array, state: PairHeadState) -> PairHeadState:
+    """The state, which depends on the points [m, 2] and has no derivative."""
+
+    def rule(_: Any, tangents: tuple[Any, ...], results: PairHeadState) -> Any:
+        remedy = "its logits have one, at a line that is held fixed"
+        return derivatives.refused(results, tangents[0], "The state of a pair head", remedy)
+
+    marked: PairHeadState = derivatives.define(lambda _, found: found, rule)(points, state)  # type: ignore[assignment]
+    return marked

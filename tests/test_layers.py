@@ -280,6 +280,79 @@ def test_pair_head_is_the_exact_separator_and_never_worse_than_either_score():
     np.testing.assert_allclose(jitted, logits, atol=1e-6)
 
 
+def apply_margin_head(features, labels, num_classes=None, **options):
+    head = layers.margin_head(nu=0.5, num_classes=num_classes)
+    return head.apply(head.init(features.shape[1]), features, labels, **options)
+
+
+def test_labels_of_a_margin_head_out_of_range_give_nan_where_they_are_traced():
+    features = jnp.asarray(game(15, (6, 2)), jnp.float32)
+    good, wrong = jnp.array([1, -1, 1, 1, -1, 1]), jnp.array([1, 0, 1, 1, -1, 1])
+    mask = jnp.arange(6) != 1
+
+    @jax.jit
+    def votes(labels, mask):
+        _, state = apply_margin_head(features, labels, mask=mask)
+        return state.votes, state.status
+
+    found, status = votes(wrong, jnp.ones(6, bool))
+    assert np.isnan(found).all()
+    assert int(status) == int(Status.INVALID_INPUT)
+    np.testing.assert_array_equal(votes(wrong, mask)[0], votes(good, mask)[0])
+    np.testing.assert_allclose(
+        apply_margin_head(features, wrong, mask=mask)[1].votes, votes(good, mask)[0], atol=1e-5
+    )
+
+
+@pytest.mark.slow
+def test_classes_of_a_margin_head_out_of_range_give_nan_where_they_are_traced():
+    features = jnp.asarray(game(15, (6, 2)), jnp.float32)
+    run = jax.jit(lambda labels: apply_margin_head(features, labels, num_classes=3)[1].votes)
+    for wrong in (3, -1):
+        assert np.isnan(run(jnp.array([0, 1, 2, 1, 0, wrong], jnp.int8))).all()
+    assert np.isfinite(run(jnp.array([0, 1, 2, 1, 0, 2], jnp.int8))).all()
+
+
+def test_padding_of_a_margin_head_may_hold_nan():
+    features, labels = (
+        jnp.asarray(game(16, (7, 2)), jnp.float32),
+        jnp.array([1, -1, 1, 1, -1, 1, 7]),
+    )
+    mask = jnp.arange(7) < 6
+
+    @jax.jit
+    @functools.partial(jax.value_and_grad, has_aux=True)
+    def slope(features):
+        logits, _ = apply_margin_head(features, labels, mask=mask)
+        return jnp.sum(jnp.sin(3 * logits)), logits
+
+    (_, logits), gradient = slope(features.at[6].set(jnp.nan))
+    (_, expected), others = slope(features.at[6].set(0.5))
+    assert logits[6] == 0
+    np.testing.assert_array_equal(logits, expected)
+    np.testing.assert_array_equal(gradient, others)
+    assert np.isfinite(gradient).all()
+    assert np.abs(gradient[:6]).max() > 0
+    assert (gradient[6] == 0).all()
+
+
+def test_the_state_of_a_pair_head_has_no_derivative_and_its_logits_have_one():
+    scores, labels = jnp.asarray(game(17, (8, 2)), jnp.float32), np.where(np.arange(8) % 3, 1, -1)
+    head = layers.pair_head()
+
+    def part(scores, name):
+        logits, state = head.apply(head.init(), scores, labels)
+        return (jnp.sum(logits) if name == "logits" else jnp.sum(getattr(state, name))), state
+
+    slope, state = jax.grad(part, has_aux=True)(scores, "logits")
+    np.testing.assert_allclose(slope, np.tile(state.normal, (8, 1)), rtol=1e-6)
+    for name in ("loss", "normal", "bias"):
+        with pytest.raises(TypeError, match="^The state of a pair head has no derivative"):
+            jax.grad(part, has_aux=True)(scores, name)
+    _, slopes = jax.jvp(lambda it: part(it, "loss")[0], (scores,), (scores,))
+    assert np.isnan(slopes)
+
+
 @pytest.mark.parametrize(
     "message, call",
     [
@@ -296,6 +369,45 @@ def test_pair_head_is_the_exact_separator_and_never_worse_than_either_score():
                 layers.margin_head().init(2), jnp.ones((2, 2)), jnp.ones(3)
             ),
         ),
+        (
+            r"^features has shape \[0, 2\]: expected one row",
+            lambda: apply_margin_head(jnp.ones((0, 2)), jnp.ones(0)),
+        ),
+        (
+            r"^labels\[0\] is 0: labels are -1 or \+1",
+            lambda: apply_margin_head(jnp.ones((2, 2)), jnp.array([0, 1])),
+        ),
+        (
+            "^labels are booleans",
+            lambda: apply_margin_head(jnp.ones((2, 2)), np.array([True, True])),
+        ),
+        (
+            "^labels hold 3: expected integers from 0 to 2",
+            lambda: apply_margin_head(jnp.ones((2, 2)), jnp.array([0, 3]), num_classes=3),
+        ),
+        (
+            "^labels hold -1: expected integers from 0 to 2",
+            lambda: apply_margin_head(jnp.ones((2, 2)), jnp.array([0, -1]), num_classes=3),
+        ),
+        (
+            "^mask is empty",
+            lambda: apply_margin_head(jnp.ones((2, 2)), jnp.ones(2), mask=np.zeros(2, bool)),
+        ),
+        (
+            r"^mask has shape \[3\]",
+            lambda: apply_margin_head(jnp.ones((2, 2)), jnp.ones(2), mask=np.ones(3, bool)),
+        ),
+        (
+            "^state is a NoneType: expected a MarginHeadState",
+            lambda: layers.margin_head().apply(None, jnp.ones((2, 2))),
+        ),
+        (
+            r"^state.votes has shape \[2, 3\]: expected shape \[n\]",
+            lambda: layers.margin_head().apply(
+                layers.margin_head(num_classes=3).init(2), jnp.ones((2, 2))
+            ),
+        ),
+        ("^relaxation is a str: expected one", lambda: layers.margin_head(relaxation="nu")),
         ("num_features is 3: expected 2", lambda: layers.pair_head().init(3)),
         (
             r"scores has shape \[2, 3\]",
