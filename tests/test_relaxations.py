@@ -1530,3 +1530,53 @@ def test_traced_relaxations_equal_themselves_alone():
         return number
 
     jax.eval_shape(compare, 0.25)
+
+
+# --- derivatives of charges -----------------------------------------------------------------------
+
+CHARGED = {
+    "penalty1": (0.5,),
+    "penalty2": (0.5,),
+    "penaltyinf": (0.7,),
+    "penalty1.5": (0.5,),
+    "entropy": (0.45, 0.6),
+    "chi2penalty": (0.4,),
+    "klpenalty": (0.5,),
+}
+
+
+@pytest.mark.parametrize("name", slow_but(CHARGED, "penalty2"))
+def test_charges_have_the_derivative_of_the_penalty_of_weights_of_sum_one(name, x64):
+    weights, prior = jnp.array([0.5, 0.9, 0.4, 0.2]), jnp.array([0.2, 0.3, 0.4, 0.1])
+
+    def charge(weights, prior, numbers):
+        return FACTORIES[name](*numbers).charge(weights, prior).value
+
+    def exact(weights, prior, numbers):
+        prior = prior / prior.sum()
+        return FACTORIES[name](*numbers).value(weights / weights.sum(), prior)
+
+    arguments = weights, prior, jnp.asarray(CHARGED[name])
+    steps = [np.eye(len(each)) * 1e-6 for each in arguments[::2]]
+    for jacobian in (jax.jacfwd, jax.jacrev):
+        found = jax.jit(jacobian(charge, argnums=(0, 2)))(*arguments)
+        for place, part, rows in zip((0, 2), found, steps, strict=True):
+            for row, slope in zip(rows, part, strict=True):
+                sides = []
+                for sign in (1, -1):
+                    moved = list(arguments)
+                    moved[place] = arguments[place] + sign * row
+                    sides.append(exact(*moved))
+                np.testing.assert_allclose(slope, (sides[0] - sides[1]) / 2e-6, atol=1e-7)
+    assert name == "penalty1" or np.abs(found[0]).max() > 1e-2
+
+
+def test_the_distance_of_a_charge_has_no_derivative():
+    weights = jnp.array([0.7, 0.2, 0.1])
+
+    def moved(weights):
+        return relaxations.soft_margin(0.5).charge(weights).moved
+
+    assert moved(weights) > 0.3
+    with pytest.raises(TypeError, match=r"SoftMargin.charge\(...\).moved has no derivative"):
+        jax.grad(moved)(weights)

@@ -134,6 +134,7 @@ class SoftMargin(OnCurve, Constraint):
 
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior)
 
+    @envelope.charged
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f is 0. `moved` is twice the weight above the caps, which is only rounding if d comes
         from a projection.

@@ -128,6 +128,7 @@ class ChiSquarePenalty(OnCurves, Penalty):
 
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior, reach)
 
+    @envelope.charged
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f of the scaled weights."""
         prior = shares(prior, example_weights)

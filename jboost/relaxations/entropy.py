@@ -113,6 +113,7 @@ class BinaryEntropy(OnCurves):
         errors = 4 * jnp.finfo(dtype).eps * jnp.minimum(places * places, 1.0)
         return bounds.widely(bound)(self, threshold, clean, prior, is_near, rest, errors)
 
+    @envelope.charged
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f of d after mixing in just enough of the prior to satisfy the caps, and how far this
         moves d; inf if nu is above 1.

@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from jboost.base import named_axis
+from jboost.base import derivatives, named_axis
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
-from jboost.relaxations.types import number, shares
+from jboost.relaxations.types import Charge, number, shares
 
 
 def minimiser(
@@ -118,6 +118,34 @@ def _derivative_of_bound(
 
 
 _certified.defjvp(_derivative_of_bound, symbolic_zeros=True)
+
+
+def charged(method: Callable[..., Charge]) -> Callable[..., Charge]:
+    """Decorates a method (example_weights, prior) -> Charge: its value gets the derivative of f at
+    the example weights scaled to sum to one; `moved` has none.
+    """
+
+    def found(relaxation: Any, weights: Array, prior: Array) -> Charge:
+        return method(relaxation, weights, prior)
+
+    def penalty(relaxation: Any, weights: Array, prior: Array) -> Array:
+        kept = jnp.where(prior > 0, weights, 0.0)
+        return relaxation.penalty(kept / named_axis.total(kept, None), prior)
+
+    def rule(arguments: tuple[Any, ...], tangents: tuple[Any, ...], charge: Charge) -> Charge:
+        _, value = jax.jvp(penalty, arguments, tangents)
+        name = f"{type(arguments[0]).__name__}.charge(...).moved"
+        remedy = "it bounds a distance; differentiate the value, or `penalty`"
+        return Charge(value, derivatives.refused(charge.moved, tangents, name, remedy))
+
+    @functools.wraps(method)
+    def charge(self: Any, example_weights: Array, prior: Array | None = None) -> Charge:
+        result: Charge = derivatives.define(found, rule)(
+            self, example_weights, shares(prior, example_weights)
+        )  # type: ignore[assignment]
+        return result
+
+    return charge
 
 
 def _is_symbolic(leaf: Any) -> bool:

@@ -121,6 +121,7 @@ class EuclideanBall(OnCurves, Constraint):
             self, clean, prior, reach, guess, jnp.sqrt(jnp.maximum(other, jnp.finfo(dtype).tiny))
         )
 
+    @envelope.charged
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """How far d moves when just enough of the prior is mixed in to bring it into the ball; inf
         if the ball misses the simplex.
@@ -257,6 +258,7 @@ class EuclideanPenalty(OnCurves, Penalty):
 
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior, reach)
 
+    @envelope.charged
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f of the scaled weights."""
         prior = shares(prior, example_weights)

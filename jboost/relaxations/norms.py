@@ -208,6 +208,7 @@ class AbsolutePenalty(SoftmaxArgmin, Penalty):
 
         return bounds.widely(bound)(self.scale, least)
 
+    @envelope.charged
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """The scale."""
         value = bounds.widely(lambda scale: numerics.round_up(scale, example_weights.dtype))(
@@ -305,6 +306,7 @@ class LargestPenalty(OnCurves, Penalty):
 
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior, reach)
 
+    @envelope.charged
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f of the scaled weights."""
         dtype = example_weights.dtype

@@ -93,6 +93,7 @@ class NormBall(OnCurves, Constraint):
 
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior)
 
+    @envelope.charged
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """How far d moves when just enough of the prior is mixed in to bring it into the ball; inf
         if the ball misses the simplex. The norm is convex in the share that is mixed in.
@@ -202,6 +203,7 @@ class NormPenalty(OnCurves, Penalty):
 
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior)
 
+    @envelope.charged
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f of the scaled weights."""
         prior = shares(prior, example_weights)

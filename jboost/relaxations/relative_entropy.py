@@ -87,6 +87,7 @@ class KLBall(OnCurves, Constraint):
         bound = _soft_minimum_down(steepness, self.radius, margins, prior)
         return jnp.where(is_finite, jnp.maximum(bound, least), least)
 
+    @envelope.charged
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """How far d moves when enough of the prior is mixed in to bring it into the ball. The share
         follows from the convexity of KL.
@@ -164,6 +165,7 @@ class KLPenalty(Penalty):
         steepness = (1 + 2 * jnp.finfo(margins.dtype).eps) / number(self.scale, margins)
         return _soft_minimum_down(steepness, jnp.zeros(()), margins, prior)
 
+    @envelope.charged
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f of the scaled weights."""
         prior = shares(prior, example_weights)
