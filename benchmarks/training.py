@@ -3,6 +3,7 @@
 A step of a network with each loss beside optax's mean cross-entropy and plain JAX's top-k; the
 value and gradient of each loss of a large batch beside one sort; a step of a small network with a
 margin head beside a linear one. All run inside one jitted loop whose input the last step has moved.
+Where PyTorch and its package `dro` are installed, their losses run beside them.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ from jax import lax
 import jboost
 from benchmarks import harness
 from benchmarks.harness import Contender
+from benchmarks.peers import robust_losses
 from jboost import layers, losses, relaxations
 
 WIDTH, BATCH, NUM_CLASSES, LARGE = 512, 1024, 10, 1_000_000
 NUM_STEPS, NUM_LARGE, NUM_HEAD = 4, 3, 32  # in one call
 HEAD_BATCH, HEAD_WIDTH = 256, 16
 NU, NU_OF_HEAD = 0.1, 0.3
+BALL = 1.4  # the radius of a ball, in units of the norm of equal weights
 SEED = 20_261_128
+# of the sets of distributions of PyTorch's dro: half of the radius of `chi_square_dro`
+PEER_SIZES = {"cvar": NU, "chi_square_dro": 0.5}
+RATE = 1e-2
 
 LOSSES: dict[str, Callable[[jax.Array], jax.Array]] = {
     "mean": jnp.mean,
@@ -42,6 +48,18 @@ LOSSES: dict[str, Callable[[jax.Array], jax.Array]] = {
     "chi_square_dro": lambda values: losses.chi_square_dro(values, 1.0),
     "kl_dro, radius": lambda values: losses.kl_dro(values, 0.5),
     "kl_dro, scale": lambda values: losses.kl_dro(values, scale=1.0),
+    "norm ball": lambda values: losses.worst_case(
+        values, relaxations.norm_ball(2, BALL / values.shape[0] ** 0.5)
+    ),
+    "norm ball, order 3": lambda values: losses.worst_case(
+        values, relaxations.norm_ball(3, BALL / values.shape[0] ** (2 / 3))
+    ),
+    "norm penalty": lambda values: losses.worst_case(
+        values, relaxations.norm_penalty(2, float(values.shape[0] ** 0.5))
+    ),
+    "norm penalty, order 3": lambda values: losses.worst_case(
+        values, relaxations.norm_penalty(3, float(values.shape[0] ** (2 / 3)))
+    ),
     "binary entropy": lambda values: losses.worst_case(values, relaxations.binary_entropy(NU, 1.0)),
     "hard margin": lambda values: losses.worst_case(values, relaxations.hard_margin()),
 }
@@ -57,7 +75,7 @@ def step_contenders(width: int, batch: int, *, repeats: int, cap_seconds: float)
     ]
     inputs = jnp.asarray(random.normal(size=(batch, width)).astype(np.float32))
     labels = jnp.asarray(random.integers(0, NUM_CLASSES, batch))
-    optimizer = optax.sgd(1e-2)
+    optimizer = optax.sgd(RATE)
 
     def train(reduce: Callable[[jax.Array], jax.Array], params: Any) -> Any:
         def loss(params: Any) -> jax.Array:
@@ -74,15 +92,22 @@ def step_contenders(width: int, batch: int, *, repeats: int, cap_seconds: float)
 
         return lax.fori_loop(0, NUM_STEPS, step, (params, optimizer.init(params)))
 
-    return [
+    peers = robust_losses.steps(
+        [np.asarray(matrix) for matrix in params],
+        np.asarray(inputs),
+        np.asarray(labels),
+        PEER_SIZES,
+        rate=RATE,
+        num_steps=NUM_STEPS,
+    )
+    options: dict[str, Any] = {"repeats": repeats, "cap_seconds": cap_seconds}
+    own = [
         Contender(
-            name,
-            functools.partial(jax.jit(functools.partial(train, reduce)), params),
-            repeats=repeats,
-            cap_seconds=cap_seconds,
+            name, functools.partial(jax.jit(functools.partial(train, reduce)), params), **options
         )
         for name, reduce in LOSSES.items()
     ]
+    return [*own, *(Contender(name, call, False, **options) for name, call in peers.items())]
 
 
 def large_contenders(size: int, *, repeats: int, cap_seconds: float) -> list[Contender]:
@@ -101,12 +126,13 @@ def large_contenders(size: int, *, repeats: int, cap_seconds: float) -> list[Con
 
     calls = {name: functools.partial(differentiate, reduce) for name, reduce in LOSSES.items()}
     calls["jnp.sort"] = sort
-    return [
-        Contender(
-            name, functools.partial(jax.jit(call), values), repeats=repeats, cap_seconds=cap_seconds
-        )
+    peers = robust_losses.gradients(np.asarray(values), PEER_SIZES, num_times=NUM_LARGE)
+    options: dict[str, Any] = {"repeats": repeats, "cap_seconds": cap_seconds}
+    own = [
+        Contender(name, functools.partial(jax.jit(call), values), **options)
         for name, call in calls.items()
     ]
+    return [*own, *(Contender(name, call, False, **options) for name, call in peers.items())]
 
 
 def head_contenders(batch: int, width: int, *, repeats: int, cap_seconds: float) -> list[Contender]:
@@ -203,15 +229,15 @@ def training_table(results: Mapping[str, Any]) -> str:
     """A row a loss: a training step, and the value and gradient of a large batch."""
     step, large = results["step"], results["large"]
     rows = []
-    for name in (*LOSSES, "jnp.sort"):
-        one, other = step["contenders"].get(name), large["contenders"][name]
+    for name in dict.fromkeys((*step["contenders"], *large["contenders"])):
+        one, other = step["contenders"].get(name), large["contenders"].get(name)
         rows.append(
             (
                 name,
                 harness.seconds_text(one["seconds"]) if one else "",
                 f"{one['ratio_to_mean']:.3f}" if one else "",
-                harness.seconds_text(other["seconds"]),
-                f"{other['ratio_to_jnp.sort']:.2f}",
+                harness.seconds_text(other["seconds"]) if other else "",
+                f"{other['ratio_to_jnp.sort']:.2f}" if other else "",
             )
         )
     header = (
