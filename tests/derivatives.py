@@ -23,7 +23,17 @@ from jax.experimental import sparse
 
 import jboost
 from benchmarks.algorithms import algorithms
-from jboost import kernels, losses, lp, lpboost, operators, projections, relaxations, relaxed_margin
+from jboost import (
+    kernels,
+    layers,
+    losses,
+    lp,
+    lpboost,
+    operators,
+    projections,
+    relaxations,
+    relaxed_margin,
+)
 from jboost.monomials import costs
 
 ROOT = Path(__file__).parents[1]
@@ -149,6 +159,70 @@ def _losses() -> list[Row]:
             "losses.one_vs_rest_margins",
             lambda scores: losses.one_vs_rest_margins(scores, np.array([0, 1])),
             {"scores": outputs},
+        ),
+        Row(
+            "losses.group_dro",
+            lambda losses_, radius, weights: losses.group_dro(
+                losses_,
+                np.array([0, 2, 0, 2, 3]),
+                4,
+                relaxations.kl_ball(radius),
+                weights=weights,
+            ),
+            {**at, "radius": 0.2, "weights": _SHARES},
+        ),
+        Row(
+            "losses.soft_margin_loss",
+            lambda logits, nu, smoothing, weights: losses.soft_margin_loss(
+                logits, np.array([0, 1]), nu=nu, smoothing=smoothing, weights=weights
+            ),
+            {"logits": outputs, "nu": 0.95, "smoothing": 0.05, "weights": _SHARES[:2]},
+        ),
+        Row(
+            "losses.soft_margin_loss, one class against the others",
+            lambda logits, nu, weights: losses.soft_margin_loss(
+                logits,
+                np.array([0, 1]),
+                nu=nu,
+                margins=losses.one_vs_rest_margins,
+                weights=weights,
+            ),
+            {"logits": outputs, "nu": 0.55, "weights": _SHARES[:2]},
+        ),
+    ]
+
+
+def _heads() -> list[Row]:
+    features, labels = 0.9 * np.tanh(_MARGINS[:, :2]), np.array([1, -1, 1, 1, -1, 1, -1, 1])
+
+    def logits(features: Any, weights: Any, nu: Any, smoothing: Any, scale: Any) -> Any:
+        head = layers.margin_head(nu=nu, smoothing=smoothing, scale=scale)
+        return head.apply(head.init(2), features, labels, weights=weights)[0]
+
+    def votes(features: Any) -> Any:
+        head = layers.margin_head(nu=0.6, num_classes=3)
+        classes = np.array([0, 1, 2, 2, 1, 0, 0, 1])
+        return head.apply(head.init(2), features, classes)[1].votes
+
+    def of_line(scores: Any) -> Any:
+        head = layers.pair_head()
+        line = layers.PairHeadState(*map(jnp.asarray, ([0.3, -1.0], [0.1, 0.2], 0.2, 1.0)))
+        return head.apply(line, scores)[0]
+
+    numbers = {"nu": 0.95, "smoothing": 0.1, "scale": 3.0}
+    return [
+        Row(
+            "layers.margin_head",
+            logits,
+            {"features": features, "weights": _WEIGHTS, **numbers},
+            "logits of `apply`; `votes` of its state likewise, its other fields are where to begin",
+        ),
+        Row("layers.margin_head, votes of classes", votes, {"features": features}),
+        Row(
+            "layers.pair_head",
+            of_line,
+            {"scores": features},
+            "logits, at the line of the state; the state itself raises",
         ),
     ]
 
@@ -443,17 +517,50 @@ def _relaxations() -> list[Row]:
     }
 
     def bound(make: Callable[..., Any], margins: Any, *numbers: Any) -> Any:
-        return make(*numbers).lower_bound(margins)
+        made = make(*numbers)
+        smoothed = made.smoothed_argmin(margins, jnp.asarray(0.3))
+        return jnp.append(smoothed, made.lower_bound(margins))
+
+    def value(make: Callable[..., Any], example_weights: Any, *numbers: Any) -> Any:
+        made = make(*numbers)
+        exact = made.value(example_weights / jnp.sum(example_weights))
+        return jnp.stack([exact, made.charge(example_weights).value])
+
+    def conjugate(make: Callable[..., Any], shortfalls: Any, *numbers: Any) -> Any:
+        return make(*numbers).conjugate(shortfalls)
 
     rows = [
         Row(
             f"relaxations.{name}",
             functools.partial(bound, make),
             {"margins": _LOSSES, **numbers},
-            "`lower_bound`",
+            "`lower_bound`, `smoothed_argmin`",
         )
         for name, (make, numbers) in makers.items()
     ]
+    is_constraint = {name: "radius" in numbers for name, (_, numbers) in makers.items()}
+    is_constraint["soft_margin"] = True
+    rows.extend(
+        Row(
+            f"relaxations.{name}, value",
+            functools.partial(value, make),
+            {"example_weights": _SHARES + 0.1, **numbers},
+            "`value`, and that of `charge`, whose `moved` raises",
+        )
+        for name, (make, numbers) in makers.items()
+        if not is_constraint[name]
+    )
+    rows.extend(
+        Row(
+            f"relaxations.{name}, conjugate",
+            functools.partial(conjugate, make),
+            {"shortfalls": np.array([0.3, 1.7, 0.6, 0.9, 2.2]), **numbers},
+            "`conjugate`",
+        )
+        for name, (make, numbers) in makers.items()
+        # that of a norm penalty is 0 or inf
+        if not name.startswith("norm_penalty")
+    )
     rows.append(
         Row(
             "relaxations.hard_margin",
@@ -618,6 +725,7 @@ def rows() -> tuple[Row, ...]:
     """All rows of functions with derivatives."""
     makers = (
         _losses,
+        _heads,
         _projections,
         _relaxations,
         _kernels,
@@ -745,14 +853,7 @@ EXEMPT = {
     "l0.monomial_code_book": "makes a record",
     "l0.places_of_monomials": "reads a result",
     "l0.risk_bound": "a formula on the host",
-    "layers.margin_head": (
-        "`relaxed_margin.solve_smoothed`, times the features; tests/test_layers.py trains a network"
-        " through it"
-    ),
-    "layers.pair_head": "scores by a line that is held fixed, as `pair.optimal_separator` says",
     "learners": "make learners; `learners.trained` differentiates the caller's own function",
-    "losses.group_dro": "`losses.worst_case` of group means",
-    "losses.soft_margin_loss": "`losses.cvar` of the caller's margins",
     "lp.extend": "makes a record",
     "lp.make_program": "makes a record",
     "lp.validate": "checks values on the host",
