@@ -12,13 +12,14 @@ of least norm is taken, either for one vertex or for all active bounds.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import derivatives, numerics
+from jboost.base import derivatives, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp.first_order.scaling import Scaling, equilibrate
@@ -64,17 +65,32 @@ def find_face(problem: LinearProgram, primal: Array, dual: Array, scaling: Scali
     """Takes every bound to be active whose multiplier exceeds its slack, each relative to the
     largest of its kind. There may be more or fewer than variables.
     """
-    slacks, multipliers, _ = _slacks_and_multipliers(problem, primal, dual, scaling)
-    shares = (
-        numerics.safe_divide(part, jnp.full_like(part, jnp.max(part)))
-        for part in (_finite(slacks), multipliers)
-    )
-    slack, multiplier = shares
-    return _active(problem, dual, (multiplier > slack) & jnp.isfinite(slacks))
+    pair = _slacks_and_multipliers(problem, primal, dual, scaling)[:2]
+    return _active(problem, dual, *exceeding([pair]))
 
 
-def _finite(values: Array) -> Array:
-    return jnp.where(jnp.isfinite(values), values, 0.0)
+def exceeding(pairs: Sequence[tuple[Array, Array]]) -> list[Array]:
+    """Which multipliers exceed their slacks, each relative to the largest of its kind, for several
+    parts (slacks, sizes of multipliers).
+    """
+
+    def largest(parts: Iterable[Array]) -> Array:
+        finite = (jnp.where(jnp.isfinite(part), part, 0.0) for part in parts)
+        each = (part if part.ndim == 0 else reduce.largest(part) for part in finite)
+        return functools.reduce(jnp.maximum, each)
+
+    slacks, multipliers = (largest(kind) for kind in zip(*pairs, strict=True))
+    return [
+        jnp.isfinite(slack)
+        & (numerics.safe_divide(multiplier, multipliers) > numerics.safe_divide(slack, slacks))
+        for slack, multiplier in pairs
+    ]
+
+
+def in_units(units: Array, slacks: Array, multipliers: Array) -> tuple[Array, Array]:
+    """Slacks in these units, 0 at least, and the sizes of their multipliers."""
+    sizes = numerics.safe_divide(jnp.abs(multipliers), units)
+    return units * jnp.maximum(slacks, 0.0), sizes
 
 
 def _slacks_and_multipliers(
@@ -88,8 +104,8 @@ def _slacks_and_multipliers(
     multipliers = _multipliers(problem, dual)
     low = jnp.concatenate([problem.lower, problem.row_lower])
     high = jnp.concatenate([problem.upper, problem.row_upper])
-    slacks = units * jnp.maximum(jnp.where(multipliers > 0, values - low, high - values), 0.0)
-    return slacks, numerics.safe_divide(jnp.abs(multipliers), units), low == high
+    slacks = jnp.where(multipliers > 0, values - low, high - values)
+    return *in_units(units, slacks, multipliers), low == high
 
 
 def _multipliers(problem: LinearProgram, dual: Array) -> Array:

@@ -17,7 +17,8 @@ from jax import lax
 from jboost.base import derivatives, float_words, loops, meshes, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.lp.derivatives import SCALING_ROUNDS, quotients_of
+from jboost.lp.derivatives import SCALING_ROUNDS, exceeding, in_units, quotients_of
+from jboost.lp.first_order.scaling import balanced
 from jboost.lpboost import master
 
 _NEVER_HELD = master.LARGEST_EDGE  # no edge reaches this bound on beta
@@ -138,19 +139,13 @@ def _scaling(program: _Program) -> tuple[Parts, Parts]:
         Parts((program.caps != 0).astype(dtype), one),
     )
 
-    def one_round(_: Any, factors: tuple[Parts, Parts]) -> tuple[Parts, Parts]:
-        rows, variables = factors
-        of_rows = Parts(
-            _product(sizes, variables.many) + variables.one, reduce.total(variables.many)
+    def norms_of(rows: Parts, variables: Parts) -> tuple[Parts, Parts]:
+        return (
+            Parts(_product(sizes, variables.many) + variables.one, reduce.total(variables.many)),
+            Parts(_product(rows.many, sizes) + rows.one, reduce.total(rows.many)),
         )
-        of_variables = Parts(_product(rows.many, sizes) + rows.one, reduce.total(rows.many))
-        norms = jax.tree.map(jnp.multiply, factors, (of_rows, of_variables))
-        scaled: tuple[Parts, Parts] = jax.tree.map(
-            lambda factor, norm: factor * numerics.inverse_root(norm), factors, norms
-        )
-        return scaled
 
-    return loops.fori_loop(0, SCALING_ROUNDS, one_round, begin)
+    return balanced(begin, norms_of, SCALING_ROUNDS)
 
 
 def _find_active(
@@ -161,13 +156,10 @@ def _find_active(
     reduced = Parts(-program.prices(duals).many, 1 + reduce.total(duals.many))
     is_equal = program.caps == 0
     room = jnp.where(reduced.many > 0, points.many, program.caps - points.many)
-    units = numerics.safe_divide(1.0, variables.many)
-    of_weights = units * jnp.maximum(room, 0.0), numerics.safe_divide(jnp.abs(reduced.many), units)
+    units = Parts(*(numerics.safe_divide(1.0, part) for part in variables))
+    of_weights = in_units(units.many, room, reduced.many)
     below = points.one - _product(program.columns, points.many)
-    of_votes = (
-        rows.many * jnp.maximum(below, 0.0),
-        numerics.safe_divide(jnp.abs(duals.many), rows.many),
-    )
+    of_votes = in_units(rows.many, below, duals.many)
     if choice == "vertex":
         of_votes = of_votes[0], jnp.where(duals.many < 0, of_votes[1], 0.0)
         quotients = (
@@ -176,21 +168,10 @@ def _find_active(
         )
         is_weight, is_vote = _are_least(*quotients, program.caps.shape[0])
     else:
-        unit = numerics.safe_divide(1.0, variables.one)
-        of_beta = unit * (_NEVER_HELD + jnp.where(reduced.one > 0, 1, -1) * points.one)
-        largest = [
-            jnp.maximum(jnp.maximum(reduce.largest(one), reduce.largest(other)), alone)
-            for one, other, alone in zip(
-                of_weights,
-                of_votes,
-                (of_beta, jnp.maximum(jnp.abs(reduced.one) / unit, jnp.abs(duals.one) / rows.one)),
-                strict=True,
-            )
-        ]
-        is_weight, is_vote = (
-            numerics.safe_divide(multiplier, largest[1]) > numerics.safe_divide(slack, largest[0])
-            for slack, multiplier in (of_weights, of_votes)
-        )
+        room_of_beta = _NEVER_HELD + jnp.where(reduced.one > 0, 1, -1) * points.one
+        of_beta = in_units(units.one, room_of_beta, reduced.one)
+        of_total = in_units(rows.one, jnp.zeros_like(points.one), duals.one)
+        is_weight, is_vote, _, _ = exceeding([of_weights, of_votes, of_beta, of_total])
     return _Active(
         at_cap=is_weight & (reduced.many < 0) & ~is_equal,
         at_zero=(is_weight & (reduced.many > 0)) | is_equal,

@@ -9,14 +9,18 @@ row bounds are scaled to norm at most 1 (Chen, Sun, Yuan, Zhang and Zhao 2024).
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from jboost.base import loops, numerics, reduce
 from jboost.base.records import register
-from jboost.base.types import Array
+from jboost.base.types import Array, PyTree
 from jboost.lp.problem import LinearProgram, bounds_nothing, row_sizes
+
+Factors = tuple[PyTree, PyTree]
 
 
 class Scaling(NamedTuple):
@@ -60,18 +64,32 @@ def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
         ((problem.lower != 0) | (problem.upper != 0)).astype(dtype),
     )
 
-    def one_round(_: Any, factors: tuple[Array, Array]) -> tuple[Array, Array]:
-        rows, columns = factors
-        norms = rows * operator.row_norms(columns), columns * operator.column_norms(rows)
-        return rows * numerics.inverse_root(norms[0]), columns * numerics.inverse_root(norms[1])
-
-    rows, columns = loops.fori_loop(0, rounds, one_round, begin)
+    rows, columns = balanced(
+        begin,
+        lambda rows, columns: (operator.row_norms(columns), operator.column_norms(rows)),
+        rounds,
+    )
     return Scaling(
         rows,
         columns,
         1 / (1 + _norm(row_sizes(problem) * rows)),
         1 / (1 + _norm(columns * problem.objective)),
     )
+
+
+def balanced(begin: Factors, norms_of: Callable[..., Factors], rounds: int) -> Factors:
+    """Factors of rows and of columns, pytrees, after `rounds` rounds. `norms_of` maps them to the
+    1-norms of rows whose columns are scaled, and of columns whose rows are.
+    """
+
+    def one_round(_: Any, factors: Factors) -> Factors:
+        norms = jax.tree.map(jnp.multiply, factors, norms_of(*factors))
+        scaled: Factors = jax.tree.map(
+            lambda factor, norm: factor * numerics.inverse_root(norm), factors, norms
+        )
+        return scaled
+
+    return loops.fori_loop(0, rounds, one_round, begin)
 
 
 def _norm(vector: Array) -> Array:
