@@ -229,7 +229,9 @@ def training_table(results: Mapping[str, Any]) -> str:
     """A row a loss: a training step, and the value and gradient of a large batch."""
     step, large = results["step"], results["large"]
     rows = []
-    for name in dict.fromkeys((*step["contenders"], *large["contenders"])):
+    measured = {**step["contenders"], **large["contenders"]}
+    ordered = [name for name in (*LOSSES, "jnp.sort") if name in measured]
+    for name in dict.fromkeys((*ordered, *measured)):
         one, other = step["contenders"].get(name), large["contenders"].get(name)
         rows.append(
             (
