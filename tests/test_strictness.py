@@ -9,7 +9,7 @@ import pytest
 
 import jboost
 from benchmarks.algorithms import algorithms
-from jboost import learners
+from jboost import layers, learners, losses, relaxations
 from marks import slow_but
 from programs import PROGRAMS
 
@@ -111,3 +111,34 @@ def test_states_of_boosters_may_be_donated(name):
         found.certificate.upper_bound, expected.certificate.upper_bound, rtol=1e-5
     )
     found, _ = jax.jit(package.step, donate_argnums=0)(found, dataset)  # the data are still there
+
+
+TRAINING = {
+    "worst_case": lambda x: losses.worst_case(x[:, 0], relaxations.chi_square_ball(0.3)),
+    "cvar": lambda x: losses.cvar(x[:, 0], 0.4, smoothing=0.1),
+    "group_dro": lambda x: losses.group_dro(
+        x[:, 0], jnp.asarray(LABELS > 0, jnp.int8), 3, relaxations.kl_ball(0.2)
+    ),
+    "soft_margin_loss": lambda x: losses.soft_margin_loss(
+        x, jnp.asarray(LABELS > 0, jnp.int32), nu=0.5, margins=losses.one_vs_rest_margins
+    ),
+    "margin_head": lambda x: jnp.sum(
+        HEAD.apply(HEAD.init(3), jnp.tanh(x), jnp.asarray(LABELS))[0] ** 2
+    ),
+}
+HEAD = layers.margin_head(nu=0.5)
+
+
+@pytest.mark.parametrize("name", slow_but(TRAINING, "cvar"))
+def test_losses_and_heads_are_differentiated_under_strict_settings(name):
+    run = jax.value_and_grad(TRAINING[name])
+    for dtype in (jnp.float32, jnp.bfloat16):
+        features = jnp.asarray(FEATURES, dtype)
+        with jax.numpy_dtype_promotion("strict"), jax.check_tracer_leaks(True):
+            jax.make_jaxpr(run)(features)
+    features = jnp.asarray(FEATURES)
+    with jax.debug_nans(True):
+        value, gradient = jax.block_until_ready(jax.jit(run)(features))
+    again = jax.jit(jax.value_and_grad(jax.checkpoint(TRAINING[name])))(features)
+    np.testing.assert_allclose(again[0], value, rtol=1e-5)
+    np.testing.assert_allclose(again[1], gradient, atol=1e-5)
