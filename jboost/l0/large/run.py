@@ -123,7 +123,7 @@ class Run:
     ) -> None:
         self.table = table
         self.search = search
-        self.max_rules = None if self.votes_a_solution else search.max_hypotheses
+        self.max_rules = search.max_hypotheses if isinstance(search, FewRules) else None
         self.tolerance = tolerance
         self.max_rounds = max_rounds
         self.max_cuts = max_cuts
