@@ -393,7 +393,8 @@ GATHERED = {
         "all points: they run on a mesh, replicated but for sweeps, and save no memory"
     ),
     "algorithms that the host drives": (
-        "the arrays that the host looks at; steps on the device run on one device or replicated"
+        "the arrays that the host looks at; steps on the device run on one device or replicated,"
+        " but for those of branch and bound of a pair: each device divides a chunk of the search"
     ),
 }
 

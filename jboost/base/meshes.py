@@ -114,8 +114,8 @@ def takes_gathered(function: Callable[_Arguments, _Result]) -> Callable[_Argumen
 
 
 def takes_copies(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """`takes_gathered` for a search whose steps on the device are not divided: it gets copies of
-    all rows in one process, too.
+    """`takes_gathered` for a search whose steps on the device do not divide the rows: it gets
+    copies of all rows in one process, too.
     """
     return _wrapped(function, _copied)
 

@@ -78,8 +78,8 @@ def optimal_separator(
       * `margin` is that of the returned line. Its direction is the best one up to the accuracy of a
         quotient of two floats (in float32 usually 2^-46, and 2^-25 close to slopes of small
         integers). The margin is smaller than the best one only if it is itself such a small part of
-        the extent of the points. In the sweep, margins of two optimal sets count as equal if they
-        differ by less than 2^-48 (2^-19 with 32-bit words) of their size.
+        the extent of the points. Margins of two optimal sets count as equal if they differ by less
+        than 2^-48 (in the sweep with 32-bit words 2^-19) of their size.
       * With three classifiers the search is exact if each coordinate, scaled by its own power of
         two, is an integer of at most 25 bits. For other finite floats `lower_bound` is valid, and
         the status is PRECISION_LIMIT unless the loss equals the bound. Usually it does, except for
@@ -109,15 +109,17 @@ def optimal_separator(
         a line separates the data well, and up to n^2 if labels are random. "auto" chooses the sweep
         for up to 8,192 points (64 in space) and inside jit and vmap, else branch and bound. Both
         give the same loss, bound, margin and status. They may choose different separators of the
-        same loss and margin.
+        same loss and margin. If points are sharded over several devices, each step of branch and
+        bound divides a chunk of the search on each of them; the result is that of one device.
+        With `tie_break=None` this holds for loss and bound, and the separator may be another one.
       config: static sizes, a `SweepConfig` or a `BranchAndBoundConfig`; None chooses them for the
         device.
       on_step: for branch and bound; called on the host between steps with (state, info), a
         `BranchAndBoundState` and a `BranchAndBoundInfo`. If it returns False, the search ends with
         status TIME_LIMIT, the best separator so far and a valid bound.
       initial: for branch and bound; a state that `on_step` received for the same data, from which
-        the search continues. It must come from a search with the same `tie_break`, unless
-        `tie_break` is None.
+        the search continues, on any number of devices. It must come from a search with the same
+        `tie_break`, unless `tie_break` is None.
 
     Returns:
       A `Separator`; `margin` is in the units of `points`, `loss` and `lower_bound` in those of

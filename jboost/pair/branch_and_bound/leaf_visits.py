@@ -193,6 +193,15 @@ def separate(
 
 
 @devices.host_jit
+def own_side(points: Sites, frame: Frame, leaf: Leaves, separation: Separation) -> Array:
+    """Which sites a separation has on the own side, [N] bool. The fields of `leaf` and `separation`
+    have no leading axis.
+    """
+    sides = sides_of_all(points, frame, leaf, separation.own_above, separation.on_own_side)
+    return sides & (lax.iota(jnp.int32, points.x.shape[0]) < points.count)
+
+
+@devices.host_jit
 def split_sites(
     points: Sites, frame: Frame, leaves: Leaves, classes: Classes, chosen: Array
 ) -> Array:

@@ -25,7 +25,7 @@ from jboost.pair.types import Fat
 _BLOCK = 64  # sites in a block
 _MOST_BLOCKS = 32  # blocks of each side whose hulls are compared
 _MAX_ROUNDS = 40  # the largest number of steps of the loop
-_RELATIVE_ERROR = 2.0**-36
+RELATIVE_ERROR = 2.0**-36  # of the margin
 
 
 class FatSeparation(NamedTuple):
@@ -107,7 +107,7 @@ def fatten(
             heights, other_side, fill=-jnp.inf
         )
         is_true = gap >= 2 * now.margin * jnp.sqrt(jnp.sum(now.normal * now.normal)) * (
-            1 - _RELATIVE_ERROR
+            1 - RELATIVE_ERROR
         )
         nearest = jnp.concatenate(
             [_lowest_blocks(heights, own_side), _lowest_blocks(-heights, other_side)]
@@ -137,18 +137,7 @@ def fatten(
         margin=jnp.where(is_constant, jnp.inf, found.margin),
         normal=jnp.where(is_constant, 0, found.normal),
         is_constant=is_constant,
-        near=jnp.where(found.near < size, found.near, -1),
+        # sorted, so that of several sites nearest to the line the first is its anchor
+        near=lax.sort(jnp.where(found.near < size, found.near, -1)),
         on_own_side=on_own_side,
     )
-
-
-@devices.host_jit
-def has_split(
-    points: Sites, frame: Frame, leaf: Leaves, separation: Separation, found: FatSeparation
-) -> Array:
-    """Whether a separation, which may come from another leaf or another centre, is equal to the one
-    found, [] bool.
-    """
-    sides = sides_of_all(points, frame, leaf, separation.own_above, separation.on_own_side)
-    is_real = lax.iota(jnp.int32, points.x.shape[0]) < points.count
-    return jnp.all((sides == found.on_own_side) | ~is_real)

@@ -15,7 +15,7 @@ import numpy as np
 from jboost.base import meshes
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import leaf_visits as visits
-from jboost.pair.branch_and_bound import search
+from jboost.pair.branch_and_bound import search, spread
 from jboost.pair.branch_and_bound.candidates import Candidate, batches, list_candidates, stack
 from jboost.pair.branch_and_bound.search import Problem
 from jboost.pair.branch_and_bound.solve import pad, read
@@ -54,11 +54,11 @@ def list_splits(
         state = (
             search.start(problem) if bool(valid) else search.start(problem)._replace(frontiers=())
         )
-        fits = True
+        advance, fits = spread.stepper(problem, config), True
         if state.frontiers:
-            state = search.dive(problem, state, config)
+            state = search.dive(advance, state, beam=config.beam)
         while state.frontiers and fits:
-            state = search.advance(problem, state, config)
+            state = advance(state, 0)
             fits = search.num_waiting(state) <= config.max_entries
         candidates, least = list_candidates(problem, search.drop_leaves(problem, state))
         return _distinct(
@@ -106,7 +106,8 @@ def _distinct(
                     add(side[of_point], int(item.loss))
                 else:
                     fits = False
-    splits, losses = zip(*rows.values(), strict=True) if rows else ((), ())
+    # by their bits, so the order does not depend on that of the search
+    splits, losses = zip(*(rows[key] for key in sorted(rows)), strict=True) if rows else ((), ())
     in_weights = np.array(losses, np.int64) * int(problem.points.grain)
     return NearSplits(
         padded, np.stack(splits) if splits else np.zeros((0, len(live)), bool), in_weights, fits

@@ -8,6 +8,7 @@ bounds the memory. The expensive steps are compiled; the host chooses their capa
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -17,7 +18,7 @@ from jboost.base import checksums
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import cells, leaves, sites
 from jboost.pair.branch_and_bound.cells import Cells, Division, Frontier
-from jboost.pair.branch_and_bound.leaves import Bracket, Frame
+from jboost.pair.branch_and_bound.leaves import Frame
 from jboost.pair.branch_and_bound.sites import Sites, Tree
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundState, OpenLeaves
 
@@ -101,20 +102,50 @@ def _capacities(num_entries: int, num_cells: int, num_slots: int) -> tuple[int, 
     return size, size // _ENTRIES_PER_CELL, size // _ENTRIES_PER_SLOT
 
 
-def _parts(runs: np.ndarray, config: BranchAndBoundConfig) -> list[tuple[int, int]]:
-    """Ranges of runs that fill chunks. `runs` [k, 3] holds the entries, a one and the slots of each
-    run.
+class Runs(NamedTuple):
+    """The runs of one chunk that are divided further."""
+
+    sizes: np.ndarray  # [k, 3] the entries, a one and the slots of each run
+    loads: np.ndarray  # [k] the entries that a chunk needs for each of them
+
+
+def runs_of(branch_rank: np.ndarray, num_children: np.ndarray, num_bins: np.ndarray) -> Runs:
+    """The runs that are divided further, from fields of a `Division` and its `runs`."""
+    chosen = np.flatnonzero(np.diff(branch_rank))
+    entries, bins = num_children[chosen], num_bins[chosen]
+    sizes = np.stack([entries, np.ones_like(entries), cells.num_slots(bins)], axis=1).astype(
+        np.int64
+    )
+    loads = np.maximum(
+        np.maximum(sizes[:, 0], _ENTRIES_PER_CELL * sizes[:, 1]), _ENTRIES_PER_SLOT * sizes[:, 2]
+    )
+    return Runs(sizes, loads)
+
+
+class Part(NamedTuple):
+    """A range of runs that becomes a chunk, and its capacities."""
+
+    first: int
+    last: int  # one past the last run
+    num_entries: int
+    num_cells: int
+
+
+def parts_of(runs: Runs, config: BranchAndBoundConfig, *, share: int | None = None) -> list[Part]:
+    """Ranges of runs that fill chunks.
 
     The size of a chunk is the largest standard size that costs no more than several smaller chunks.
+
+    Args:
+      runs: at least one.
+      config: sizes.
+      share: the load that each of several devices should get; None for all on one device.
     """
-    loads = np.maximum(
-        np.maximum(runs[:, 0], _ENTRIES_PER_CELL * runs[:, 1]), _ENTRIES_PER_SLOT * runs[:, 2]
-    )
+    loads = runs.loads
     size = _SMALLEST_CHUNK
-    total = int(loads.sum())
+    wanted = int((loads.sum() if share is None else share) / _LEAST_FILLED)
     while (
-        size * _GROWTH
-        <= min(config.chunk_entries, max(int(total / _LEAST_FILLED), int(loads.max())))
+        size * _GROWTH <= min(config.chunk_entries, max(wanted, int(loads.max())))
         or size < loads.max()
     ):
         size *= _GROWTH
@@ -123,31 +154,35 @@ def _parts(runs: np.ndarray, config: BranchAndBoundConfig) -> list[tuple[int, in
     while begin < len(loads):
         done = filled[begin - 1] if begin else 0
         end = max(begin + 1, int(np.searchsorted(filled, done + size, side="right")))
-        parts.append((begin, end))
+        num_entries, num_cells, _ = _capacities(
+            *(int(total) for total in runs.sizes[begin:end].sum(axis=0))
+        )
+        parts.append(Part(begin, end, num_entries, num_cells))
         begin = end
     return parts
 
 
+# one step: the state before and the number of bins to keep (0 for no limit) -> the state after
+Advance = Callable[[BranchAndBoundState, int], BranchAndBoundState]
+
+
 def advance(
-    problem: Problem, state: BranchAndBoundState, config: BranchAndBoundConfig, *, beam: int = 0
+    problem: Problem, config: BranchAndBoundConfig, state: BranchAndBoundState, beam: int = 0
 ) -> BranchAndBoundState:
     """One step: divides the last frontier, bounds the losses in its leaves, and puts its other runs
     on the stack as new frontiers.
     """
     *waiting, frontier = state.frontiers
-    if _least_bound(frontier) >= _limit(problem, state):
+    limit = limit_of(problem, state)
+    if least_bound(frontier) >= limit:
         return state._replace(frontiers=tuple(waiting))
-    num_slots = int(
-        np.sum(cells.num_slots(np.asarray(frontier.cells.num_bins))[: int(frontier.num_cells)])
-    )
-    capacity = max(_capacities(frontier.node.shape[0], 0, num_slots)[2], num_slots)
     num_sites = problem.points.x.shape[0]
     division = cells.divide(
         problem.tree,
         frontier,
-        _limit(problem, state),
+        limit,
         np.int32(beam),
-        capacity=capacity,
+        capacity=slots_for([frontier]),
         leaf_size=config.leaf_size,
         num_sites=num_sites,
     )
@@ -156,33 +191,33 @@ def advance(
         state = _sweep_leaves(problem, state, frontier, division, num_leaves, config)
     children: list[Frontier] = []
     if num_branches:
-        chosen = np.flatnonzero(np.diff(np.asarray(division.branch_rank)))
-        entries, bins = (
-            np.asarray(division.num_children)[chosen],
-            np.asarray(division.runs.num_bins)[chosen],
-        )
-        loads = np.stack([entries, np.ones_like(entries), cells.num_slots(bins)], axis=1).astype(
-            np.int64
-        )
-        for first, last in _parts(loads, config):
-            size, num_cells, _ = _capacities(
-                *(int(total) for total in loads[first:last].sum(axis=0))
-            )
-            part = cells.branch(
+        counts = (division.branch_rank, division.num_children, division.runs.num_bins)
+        for part in parts_of(runs_of(*map(np.asarray, counts)), config):
+            child = cells.branch(
                 problem.tree,
                 frontier,
                 division,
-                np.int32(first),
-                np.int32(last),
-                num_cells=num_cells,
-                num_entries=size,
+                np.int32(part.first),
+                np.int32(part.last),
+                num_cells=part.num_cells,
+                num_entries=part.num_entries,
                 num_sites=num_sites,
             )
-            children.append(part)
+            children.append(child)
     return state._replace(frontiers=(*waiting, *reversed(children)))
 
 
-def _limit(problem: Problem, state: BranchAndBoundState) -> np.int64:
+def slots_for(frontiers: Sequence[Frontier]) -> int:
+    """The capacity for slots with which each of the frontiers can be divided."""
+    num_slots = max(
+        int(np.sum(cells.num_slots(np.asarray(each.cells.num_bins))[: int(each.num_cells)]))
+        for each in frontiers
+    )
+    num_entries = max(each.node.shape[0] for each in frontiers)
+    return max(_capacities(num_entries, 0, num_slots)[2], num_slots)
+
+
+def limit_of(problem: Problem, state: BranchAndBoundState) -> np.int64:
     """The limit of the pruning: cells whose bound is at least this are discarded.
 
     A line that ties with a constant classifier is never kept, because the margin of a constant is
@@ -194,7 +229,8 @@ def _limit(problem: Problem, state: BranchAndBoundState) -> np.int64:
     return np.int64(state.upper_bound + problem.excess + int(wants_ties))
 
 
-def _least_bound(frontier: Frontier) -> int:
+def least_bound(frontier: Frontier) -> int:
+    """A lower bound of the loss of all lines of a frontier, in integer units."""
     return int(np.min(np.asarray(frontier.cells.bound)[: int(frontier.num_cells)]))
 
 
@@ -206,28 +242,42 @@ def _sweep_leaves(
     num_leaves: int,
     config: BranchAndBoundConfig,
 ) -> BranchAndBoundState:
-    width = config.leaf_size
-    while width < int(division.largest_leaf):
-        width *= 4
-    rows = max(1, _LEAF_SITES // width)
+    rows, width = leaf_shape(int(division.largest_leaf), config)
     for first in range(0, num_leaves, rows):
         last = min(first + rows, num_leaves)
         batch = cells.collect_leaves(
             frontier, division, np.int32(first), np.int32(last), num_leaves=rows, width=width
         )
         brackets = leaves.bracket_leaves(
-            problem.points, problem.frame, batch, num_triples=_LEAF_TRIPLES
+            problem.points, problem.frame, batch, num_triples=triples_at_once()
         )
-        brackets = Bracket(*(np.asarray(field) for field in brackets))
-        state = state._replace(upper_bound=np.minimum(state.upper_bound, np.min(brackets.upper)))
-        open_leaves = OpenLeaves(jax.tree.map(np.asarray, batch), brackets)
-        state = state._replace(
-            open_leaves=(
-                *state.open_leaves,
-                *_keep_promising(open_leaves, highest_loss(problem, state)),
-            )
-        )
+        found = OpenLeaves(*jax.tree.map(np.asarray, (batch, brackets)))
+        state = with_leaves(problem, state, found)
     return drop_leaves(problem, state)
+
+
+def leaf_shape(largest_leaf: int, config: BranchAndBoundConfig) -> tuple[int, int]:
+    """The number of leaves that are collected at once, and of sites in the row of each."""
+    width = config.leaf_size
+    while width < largest_leaf:
+        width *= 4
+    return max(1, _LEAF_SITES // width), width
+
+
+def triples_at_once() -> int:
+    """The number of triples (leaf, centre, site) that are swept at once."""
+    return _LEAF_TRIPLES
+
+
+def with_leaves(
+    problem: Problem, state: BranchAndBoundState, found: OpenLeaves
+) -> BranchAndBoundState:
+    """The state after leaves that have been bracketed: the best line so far, and the leaves that
+    may contain a line that is kept.
+    """
+    state = state._replace(upper_bound=np.minimum(state.upper_bound, np.min(found.brackets.upper)))
+    kept = _keep_promising(found, highest_loss(problem, state))
+    return state._replace(open_leaves=(*state.open_leaves, *kept))
 
 
 def highest_loss(problem: Problem, state: BranchAndBoundState) -> Array:
@@ -252,15 +302,13 @@ def _keep_promising(open_leaves: OpenLeaves, highest: Array) -> list[OpenLeaves]
     return [jax.tree.map(lambda field: field[rows], open_leaves)] if len(rows) else []
 
 
-def dive(
-    problem: Problem, state: BranchAndBoundState, config: BranchAndBoundConfig
-) -> BranchAndBoundState:
-    """A first descent that keeps only the best bins of each step, to find a good line. The
+def dive(advance: Advance, state: BranchAndBoundState, *, beam: int) -> BranchAndBoundState:
+    """A first descent that keeps only the `beam` best bins of each step, to find a good line. The
     frontiers do not change; the state gets the line and the leaves that were found.
     """
     ahead = state
     while ahead.frontiers and not ahead.open_leaves:
-        ahead = advance(problem, ahead, config, beam=config.beam)
+        ahead = advance(ahead, beam)
     return state._replace(upper_bound=ahead.upper_bound, open_leaves=ahead.open_leaves)
 
 
@@ -270,7 +318,7 @@ def lower_bound(state: BranchAndBoundState) -> int:
     return min(
         [
             int(state.upper_bound),
-            *(_least_bound(frontier) for frontier in state.frontiers),
+            *(least_bound(frontier) for frontier in state.frontiers),
             *open_leaves,
         ]
     )

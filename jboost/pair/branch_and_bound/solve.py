@@ -4,6 +4,8 @@ host.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,7 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import leaf_visits as visits
-from jboost.pair.branch_and_bound import search
+from jboost.pair.branch_and_bound import search, spread
 from jboost.pair.branch_and_bound.candidates import (
     Candidate,
     batches,
@@ -23,10 +25,10 @@ from jboost.pair.branch_and_bound.candidates import (
 )
 from jboost.pair.branch_and_bound.leaf_visits import Separation
 from jboost.pair.branch_and_bound.margins import (
+    RELATIVE_ERROR,
     FatSeparation,
     constant_separation,
     fatten,
-    has_split,
 )
 from jboost.pair.branch_and_bound.search import Problem
 from jboost.pair.branch_and_bound.sites import Sites, gather_sites
@@ -42,6 +44,7 @@ from jboost.pair.sweep.visits import Incumbent
 from jboost.pair.types import Fat, Separator
 
 _REAL = jnp.dtype("float64")
+_MARGIN_TIE = 2.0**-48  # margins that differ by less count as equal, relative
 
 
 @meshes.takes_copies
@@ -69,12 +72,13 @@ def solve(
         state = search.start(problem) if initial is None else _validate_initial(initial, problem)
         if not bool(valid):
             state = state._replace(frontiers=())
+        advance = spread.stepper(problem, config)
         if initial is None and len(state.frontiers):
-            state = search.dive(problem, state, config)
+            state = search.dive(advance, state, beam=config.beam)
     status, step = Status.OPTIMAL, 0
     while state.frontiers:
         with jax.enable_x64(True):
-            state = search.advance(problem, state, config)
+            state = advance(state, 0)
         step += 1
         if (
             on_step is not None
@@ -174,19 +178,48 @@ def _best_separation(
         return constant, problem.constant_loss
     if not problem.all_optima:
         candidates = candidates[:1]
-    best: FatSeparation | None = None
-    for margin_bound, candidate, separation in _separate(problem, candidates, fat):
-        if best is not None and margin_bound <= float(best.margin):
+    return _widest(problem, _separate(problem, candidates, fat), fat), loss
+
+
+class _Split(NamedTuple):
+    """A separation of all sites."""
+
+    fat: FatSeparation
+    sides: bytes  # the own side as bits, in the order of the sites
+
+
+def _widest(
+    problem: Problem, separations: list[tuple[float, Candidate, Separation]], fat: Fat
+) -> FatSeparation:
+    """The separation of the largest margin. Of several it is the one whose own side comes last in
+    the order of the sites, so it does not depend on the order of the search.
+    """
+    best: _Split | None = None
+    seen: set[bytes] = set()
+    for margin_bound, candidate, separation in separations:
+        if best is not None and margin_bound < float(best.fat.margin) * (1 - RELATIVE_ERROR):
             break
-        if best is not None and bool(
-            has_split(problem.points, problem.frame, candidate.leaf, separation, best)
-        ):
+        sides = np.packbits(
+            visits.own_side(problem.points, problem.frame, candidate.leaf, separation)
+        ).tobytes()
+        if sides in seen:
             continue
-        widest = fatten(problem.points, problem.frame, candidate.leaf, separation, fat=fat)
-        if best is None or float(widest.margin) > float(best.margin):
-            best = widest
+        seen.add(sides)
+        split = _Split(
+            fatten(problem.points, problem.frame, candidate.leaf, separation, fat=fat), sides
+        )
+        if best is None or _is_chosen(split, best):
+            best = split
     assert best is not None
-    return best, loss
+    return best.fat
+
+
+def _is_chosen(split: _Split, best: _Split) -> bool:
+    """Whether a split comes before the best one so far."""
+    margin, most = float(split.fat.margin), float(best.fat.margin)
+    if margin <= most * (1 + _MARGIN_TIE) and margin >= most * (1 - _MARGIN_TIE):
+        return split.sides > best.sides
+    return margin > most
 
 
 def _separate(
