@@ -1,14 +1,18 @@
 """What algorithms send between devices and hold on each, from compiled programs: `python -m
 benchmarks.many_devices`.
 
-Nothing is run. Programs are compiled for 1, 2, 4 and 8 simulated devices with the examples sharded
-over them; the text that XLA compiled says what every device sends in a turn of each loop.
+Programs are compiled, not run, for 1, 2, 4 and 8 simulated devices with the examples sharded over
+them; the text that XLA compiled says what every device sends in a turn of each loop.
+
+Searches that the host drives are run (`--only searches`) and their steps counted: simulated devices
+share the cores of one machine, so seconds would say nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import math
 import os
 import re
@@ -23,10 +27,11 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 import jboost
-from benchmarks import harness
+from benchmarks import harness, pair_sweep
 
 NUM_EXAMPLES, NUM_COLUMNS = 65536, 32
 QUICK_EXAMPLES = 8192
+NUM_POINTS, QUICK_POINTS = 100_000, 3000  # of the search for a line
 DEVICES = (1, 2, 4, 8)
 _KINDS = "all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter"
 _COLLECTIVE = re.compile(rf"= (\(?.*?\)?) ({_KINDS})(?:-start)?\(")
@@ -183,6 +188,70 @@ def run(num_examples: int) -> list[dict[str, Any]]:
     return results
 
 
+def run_searches(num_points: int) -> list[dict[str, Any]]:
+    """Branch and bound over lines on all numbers of devices: its steps, and whether the result is
+    that of one device, bit for bit.
+    """
+    results: list[dict[str, Any]] = []
+    for name in ("two Gaussians", "Ripley's mixture"):
+        arrays = pair_sweep.make_data(name, num_points)
+        first = None
+        for num_devices in DEVICES:
+            mesh = Mesh(np.array(jax.devices()[:num_devices]), ("examples",))
+            given = jboost.sharding.shard_dataset(jboost.make_dataset(*arrays), mesh)
+            points, labels = given[:2] if num_devices > 1 else map(jnp.asarray, arrays)
+            steps: list[jboost.pair.BranchAndBoundInfo] = []
+            found = jboost.sharding.gather(
+                jboost.pair.optimal_separator(
+                    points,
+                    labels,
+                    method="branch_and_bound",
+                    on_step=functools.partial(lambda told, state, info: told.append(info), steps),
+                )
+            )
+            first = first or found
+            results.append(
+                {
+                    "data": name,
+                    "num_points": num_points,
+                    "num_devices": num_devices,
+                    "num_steps": len(steps),
+                    "most_waiting": max(info.num_entries for info in steps),
+                    "is_that_of_one": all(map(np.array_equal, found, first)),
+                }
+            )
+            print(results[-1], flush=True)
+    return results
+
+
+def searches_table(data: Mapping[str, Any]) -> str:
+    """Markdown: the steps of branch and bound by the number of devices."""
+    rows = [
+        [
+            each["data"],
+            f"{each['num_points']:,}",
+            str(each["num_devices"]),
+            str(each["num_steps"]),
+            f"{each['most_waiting']:,}",
+            "yes" if each["is_that_of_one"] else "no",
+        ]
+        for each in data["results"]
+    ]
+    header = (
+        "data",
+        "points",
+        "simulated devices",
+        "steps of the host",
+        "most waiting pairs",
+        "bits of one device",
+    )
+    title = (
+        "`pair.optimal_separator` by branch and bound: each step divides a chunk of cells on every"
+        " device. Pairs are of a cell and a point, of 8 bytes, with padding."
+    )
+    return title + "\n\n" + harness.markdown_table(header, rows)
+
+
 def many_devices_table(data: Mapping[str, Any]) -> str:
     """Markdown: eight devices beside one."""
     results = data["results"]
@@ -225,6 +294,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.many_devices", description=__doc__.split(": `python")[0] + "."
     )
     parser.add_argument("--quick", action="store_true", help="fewer examples, into benchmarks-out")
+    parser.add_argument("--only", choices=("programs", "searches"), help="default both")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)
     output = options.output or (harness.TRIALS if options.quick else harness.RESULTS)
@@ -232,9 +302,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ["XLA_FLAGS"] = (
         f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={max(DEVICES)}"
     )
-    harness.write(
-        "many_devices", {"results": run(QUICK_EXAMPLES if options.quick else NUM_EXAMPLES)}, output
-    )
+    if options.only != "searches":
+        size = QUICK_EXAMPLES if options.quick else NUM_EXAMPLES
+        harness.write("many_devices", {"results": run(size)}, output)
+    if options.only != "programs":
+        size = QUICK_POINTS if options.quick else NUM_POINTS
+        harness.write("many_devices_searches", {"results": run_searches(size)}, output)
     return 0
 
 

@@ -71,6 +71,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "soft_margin_batch": soft_margin_games.batch_table,
     "packed_games": packed_games.table,
     "many_devices": many_devices.many_devices_table,
+    "many_devices_searches": many_devices.searches_table,
     "deterministic": deterministic.table,
     "projections": projections.projections_table,
     "training": training.training_table,
