@@ -387,7 +387,7 @@ GATHERED = {
         "the pool and the examples: they run on a mesh, replicated, and save no memory"
     ),
     "monomials.maximum_agreement, monomials.greedy": (
-        "the examples: they run on a mesh, replicated, and save no memory"
+        "the examples: each device works on its part of every batch of nodes, which saves no memory"
     ),
     "pair.pareto_front, three classifiers, combine": (
         "all points: they run on a mesh, replicated but for sweeps, and save no memory"

@@ -33,6 +33,7 @@ from jax import lax
 from jboost.base import devices, loops, reduce
 from jboost.base.types import Array
 from jboost.monomials import integers
+from jboost.monomials.batches import by_node
 from jboost.monomials.flow import residual_gains, sum_over_pairs
 from jboost.monomials.instance import (
     Instance,
@@ -104,15 +105,9 @@ def root(instance: Instance) -> Node:
 
 def measure(instance: Instance, nodes: Node) -> Measured:
     """Values of the monomials, and of the monomials with one more literal, by matrix products."""
-    literals = nodes.literals.T
     allowed = lax.optimization_barrier(integers.unpack(nodes.allowed, instance.chains.shape[0]).T)
-    amounts = [instance.amounts[:, :, None]]
-    if instance.rewards is not None:
-        beside = covered(of_class(instance.rows, 1), literals)[0]
-        missed = _missed(instance, beside)
-        # counted instead of their losses: an unwanted example without loss may cost a reward
-        amounts.append(jnp.stack([missed, jnp.ones_like(missed)]))
-    (gained, kept), *others = amounts_covered(instance.rows, instance.extent, literals, amounts)
+    found = by_node(_covered_amounts, (nodes.literals.T,), (instance,))
+    (gained, kept), *others = (part.reshape(2, -1, part.shape[1]) for part in found)
     is_longer = jnp.arange(gained.shape[0]) > 0
     price = jnp.where(
         is_longer[:, None],
@@ -123,6 +118,21 @@ def measure(instance: Instance, nodes: Node) -> Measured:
     for less, number in others:
         values, kept = values - less, number
     return Measured(allowed, values, gained, kept)
+
+
+def _covered_amounts(literals: Array, instance: Instance) -> list[Array]:
+    """`amounts_covered` by monomials, words [W, B], as arrays [2 (1 + L), B]. The first are the
+    gains and the losses; with rewards the second are the rewards that are missed and the numbers of
+    unwanted examples.
+    """
+    amounts = [instance.amounts[:, :, None]]
+    if instance.rewards is not None:
+        beside = covered(of_class(instance.rows, 1), literals)[0]
+        missed = _missed(instance, beside)
+        # counted instead of their losses: an unwanted example without loss may cost a reward
+        amounts.append(jnp.stack([missed, jnp.ones_like(missed)]))
+    found = amounts_covered(instance.rows, instance.extent, literals, amounts)
+    return [part.reshape(-1, part.shape[2]) for part in found]
 
 
 def _missed(instance: Instance, beside: Array) -> Array:
@@ -217,10 +227,16 @@ def _lost(instance: Instance, nodes: Node, usable: Array) -> Array:
     [L, B] cover.
     """
     literals = lax.optimization_barrier(nodes.literals | integers.pack(usable.T)).T
+    lost: Array = by_node(_covered_losses, (literals,), (instance,))
+    return lost[0]
+
+
+def _covered_losses(literals: Array, instance: Instance) -> Array:
+    """The losses [1, B] of the unwanted examples that monomials, words [W, B], cover."""
 
     def of_block(part: tuple[Rows, Array]) -> Array:
         rows, losses = part
-        return reduce.total(jnp.where(covered(rows, literals), losses[:, :, None], 0), axis=(0, 1))
+        return reduce.total(jnp.where(covered(rows, literals), losses[:, :, None], 0), axis=1)
 
     return sum_over_rows(
         instance.extent, (of_class(instance.rows, 1), instance.amounts[1:]), of_block
@@ -259,18 +275,26 @@ def bound(
     order, left, period = residual_gains(
         instance, is_covered[0], is_covered[1] & ~is_stuck, is_stuck, usable, num_matchings
     )
-
-    def of_block(part: tuple[Array, Array]) -> Array:
-        order, left = part
-        return by_literal(instance.rows.covers[:1, order[0]], left)
-
-    worth = sum_over_rows(period, (order[None], left[None]), of_block)[0, 1:]
+    worth = by_node(_worth, (left,), (order, period, instance.rows.covers[:1]))[1:]
     bounds = lax.optimization_barrier(worth - (lost + _least(instance, nodes))[None])
     kept = allowed & (bounds > to_beat)
     left_over = make_node(nodes.literals, integers.pack(kept.T), lost, nodes.bound, nodes.order)
     return Bounded(
         left_over, kept, bounds, reduce.all_true(kept == allowed, axis=0), _is_open(instance, kept)
     )
+
+
+def _worth(left: Array, order: Array, period: Array, covers: Array) -> Array:
+    """The sums [1 + L, B] of `left` [R, B], of the first `period` examples of an order, over all
+    examples and over each literal's cover.
+    """
+
+    def of_block(part: tuple[Array, Array]) -> Array:
+        order, left = part
+        return by_literal(covers[:, order[0]], left)
+
+    total: Array = sum_over_rows(period, (order[None], left[None]), of_block)[0]
+    return total
 
 
 def children(instance: Instance, bounded: Bounded, *, num_slots: int) -> Children:

@@ -13,6 +13,7 @@ from jax import lax
 from jboost.base import loops, reduce
 from jboost.base.types import Array
 from jboost.monomials import integers
+from jboost.monomials.batches import by_node
 from jboost.monomials.instance import Instance, layout
 
 _PAIRS_AT_ONCE = 256  # pairs with a reward that one iteration of a loop adds
@@ -62,16 +63,31 @@ def residual_gains(
     left, capacity = queue[0][line], queue[1][orders[1]]
 
     def meet(words: Array, other_words: Array, usable: Array, rounds: Array) -> Array:
-        words, other_words = words[line], other_words[orders[1]]
-
-        def flow(begin: Array, other_begin: Array, left: Array, capacity: Array) -> Array:
-            size = capacity.shape[0]
-            parts = _parts(some(words, begin, size), some(other_words, other_begin, size), usable)
-            return jnp.where(parts, 0, jnp.minimum(left, capacity))
-
-        return _flow_all(flow, left, capacity, period, extents[1], rounds)
+        whole = (words[line], other_words[orders[1]], period, extents[1], rounds)
+        flowed: Array = by_node(_flow_between, (left, capacity, usable), whole)
+        return flowed
 
     return orders[0], _by_used_literals(instance, usable, rounds, meet), period
+
+
+def _flow_between(
+    left: Array,
+    capacity: Array,
+    usable: Array,
+    words: Array,
+    other_words: Array,
+    period: Array,
+    extent: Array,
+    rounds: Array,
+) -> Array:
+    """`_flow_all` from examples that no usable literal, words [W, B], covers without the other."""
+
+    def flow(begin: Array, other_begin: Array, left: Array, capacity: Array) -> Array:
+        size = capacity.shape[0]
+        parts = _parts(some(words, begin, size), some(other_words, other_begin, size), usable)
+        return jnp.where(parts, 0, jnp.minimum(left, capacity))
+
+    return _flow_all(flow, left, capacity, period, extent, rounds)
 
 
 def _by_used_literals(

@@ -19,6 +19,7 @@ from jax import lax
 from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.monomials import expand, integers
+from jboost.monomials.batches import replicated
 from jboost.monomials.found import Found, Outcome, are_twins, merge, nothing
 from jboost.monomials.instance import Instance, below, of_sign
 from jboost.monomials.nodes import Node, cost, make_node
@@ -362,6 +363,7 @@ def both_signs(both: Instance, enough: Array | None, sizes: Sizes, *, num_best: 
       sizes: static.
       num_best: static, the number of monomials to return.
     """
+    both = replicated(both)  # once, not in every step
     found = nothing(both.amounts.dtype, num_best=num_best, num_words=both.rows.words.shape[2])
 
     def is_enough_found(found: Found) -> Array:
