@@ -107,7 +107,7 @@ def _take(
     """The stack without its last frontiers, and at most `most` of these that are not discarded, the
     last one last.
     """
-    waiting, chunks = list(frontiers), []
+    waiting, chunks = list(frontiers), list[Frontier]()
     while waiting and len(chunks) < most:
         frontier = waiting.pop()
         if search.least_bound(frontier) < limit:
