@@ -13,7 +13,6 @@ import jboost
 from jboost import l0
 from jboost.base.status import Status
 from jboost.l0 import booster
-from jboost.l0.votes.solution import CoefficientsConfig
 from oracles import l0 as oracle
 
 NUM_EXAMPLES, MARGIN, TOLERANCE, MAX_COLUMNS = 16, 0.25, 1e-3, 40
@@ -122,11 +121,3 @@ def test_relaxation_is_not_solved_where_a_used_column_was_overwritten():
         assert (kept.status == Status.OPTIMAL) == is_solved
         inside = [slot for slot in slots if slot < 5]
         assert (kept.coefficients[jnp.array(inside)] == 0).all()
-
-
-def test_large_fit_refuses_the_coefficients_as_vote():
-    dataset = jboost.make_dataset(FEATURES[0], LABELS[0])
-    with pytest.raises(
-        ValueError, match="search is a CoefficientsConfig, which fit_large does not"
-    ):
-        l0.fit_large(dataset, LEARNER, margin=0.1, search=CoefficientsConfig())

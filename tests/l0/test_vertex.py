@@ -234,10 +234,7 @@ def test_path_and_choose_take_a_vertex():
     assert np.isfinite(np.asarray(chosen.errors)).all()
 
 
-def test_large_fit_refuses_a_vertex_and_sizes_are_checked():
-    dataset = jboost.make_dataset(FEATURES[0], LABELS[0])
-    with pytest.raises(ValueError, match="search is a VertexConfig, which fit_large does not"):
-        l0.fit_large(dataset, LEARNER, margin=0.1, search=l0.VertexConfig())
+def test_sizes_of_a_vertex_config_are_checked():
     for name in ("max_pivots", "max_rounds", "num_cuts"):
         with pytest.raises(ValueError, match=name):
             l0.VertexConfig(**{name: 0})
