@@ -294,6 +294,22 @@ def test_bounds_have_a_figure(lower, upper, tmp_path):
     assert colours(tmp_path / "gap.png")["ink"] > 0
 
 
+@pytest.mark.parametrize("held_out", [None, [0.3, 0.2, 0.1]])
+def test_a_path_has_a_figure(held_out, tmp_path):
+    plots.plot_path(
+        [0.3, 0.1, 0.2],
+        [1, 5, 2],
+        [0.3, 0.1, 0.0],
+        held_out,
+        parameter="nu",
+        path=tmp_path / "path.png",
+    )
+    assert colours(tmp_path / "path.png")["ink"] > 0
+    plots.plot_path([], [], [], parameter="nu", path=tmp_path / "empty.png")
+    with pytest.raises(ValueError, match="training has shape"):
+        plots.plot_path([0.1], [2], [0.1, 0.2], parameter="nu", path=tmp_path / "path.png")
+
+
 def test_bounds_of_other_rounds_are_refused(tmp_path):
     with pytest.raises(ValueError, match="upper has shape"):
         plots.plot_bounds([0.0], [1.0, 2.0], path=tmp_path / "gap.png", title="", quantity="")

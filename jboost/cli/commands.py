@@ -151,16 +151,26 @@ def _report_option() -> Any:
     return click.Option(["--report"], metavar="FILE", help="Write the table as JSON too.")
 
 
+def _figure_option() -> Any:
+    import click
+
+    return click.Option(
+        ["--figure"],
+        metavar="FILE",
+        help="Draw the losses and the numbers of rules: .png, .svg or .pdf.",
+    )
+
+
 def _path_command() -> Any:
-    def run(report: str | None, **values: Any) -> None:
+    def run(report: str | None, figure: str | None, **values: Any) -> None:
         settings = _settings(values)
         with devices.restored(), programs.notice(f"path {settings.method}"):
-            path(settings, report, say)
+            path(settings, report, figure, say)
 
     return _command_class()(
         "path",
         callback=run,
-        params=[_config_option(), *_options("path"), _report_option()],
+        params=[_config_option(), *_options("path"), _report_option(), _figure_option()],
         help=(
             "Fits l0 for several margins, or lpboost for several values of nu, in one program: each"
             " fit starts from the rules of the one before. Shows for each value the proven bounds,"

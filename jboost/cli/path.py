@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jboost import outputs
+from jboost import outputs, plots
 from jboost.base.status import Status
 from jboost.cli import bits as bit_module
 from jboost.cli import inputs, programs
@@ -28,6 +28,7 @@ from jboost.report import boosting, build, text
 from jboost.report import l0 as l0_report
 from jboost.report.rules import Rule
 
+_FIGURES = (".png", ".svg", ".pdf")  # the endings of figures
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # features, labels and weights
 
 
@@ -41,12 +42,13 @@ class _Point(NamedTuple):
     certificate: dict[str, Any]
 
 
-def path(settings: Settings, report_path: str | None, say: Any) -> None:
+def path(settings: Settings, report_path: str | None, figure_path: str | None, say: Any) -> None:
     """Fits the path and shows the table of its values.
 
     Args:
       settings: all options.
       report_path: the JSON file for the table, or None.
+      figure_path: the file for the figure, or None.
       say: prints text or a rich renderable.
 
     Raises:
@@ -56,6 +58,8 @@ def path(settings: Settings, report_path: str | None, say: Any) -> None:
     _require_one(settings)
     if report_path is not None:
         outputs.check_file(report_path, endings=build.ENDINGS)
+    if figure_path is not None:
+        outputs.check_file(figure_path, endings=_FIGURES)
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     kept, apart = inputs.split_rows(source.table.labels, settings.holdout, settings.seed)
@@ -88,6 +92,20 @@ def path(settings: Settings, report_path: str | None, say: Any) -> None:
     if report_path is not None:
         build.write(report, report_path)
         say(f"written     {report_path}")
+    if figure_path is not None:
+        _draw(rows, parameter, figure_path)
+        say(f"drawn       {figure_path}")
+
+
+def _draw(rows: Sequence[Mapping[str, Any]], parameter: str, figure_path: str) -> None:
+    """Writes the figure of the table."""
+    shares = {
+        part: [row[part]["rate"] for row in rows]
+        for part in ("training", "held_out")
+        if part in rows[0]
+    }
+    values, numbers = [row[parameter] for row in rows], [row["num_rules"] for row in rows]
+    plots.plot_path(values, numbers, **shares, parameter=parameter, path=figure_path)
 
 
 def _require_one(settings: Settings) -> None:

@@ -2,7 +2,7 @@
 writes one file.
 """
 
-from jboost.plots.curves import plot_bounds, plot_front, plot_margins
+from jboost.plots.curves import plot_bounds, plot_front, plot_margins, plot_path
 from jboost.plots.points import plot_example_weights, plot_kinds
 from jboost.plots.separators import plot_separator
 
@@ -12,5 +12,6 @@ __all__ = [
     "plot_front",
     "plot_kinds",
     "plot_margins",
+    "plot_path",
     "plot_separator",
 ]

@@ -1,4 +1,4 @@
-"""Figures of curves: Pareto fronts, margins, and the bounds of the rounds."""
+"""Figures of curves: Pareto fronts, margins, the bounds of the rounds, and paths."""
 
 from __future__ import annotations
 
@@ -195,3 +195,76 @@ def plot_bounds(
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(frameon=False, fontsize=9)
     write_figure(figure, path)
+
+
+def plot_path(
+    values: ArrayLike,
+    num_rules: ArrayLike,
+    training: ArrayLike,
+    held_out: ArrayLike | None = None,
+    *,
+    parameter: str,
+    path: str | os.PathLike[str],
+) -> None:
+    """Draws the share of wrong examples and the number of rules against the parameter of a path.
+
+    Args:
+      values: [k] of the parameter, in any order.
+      num_rules: [k] rules that vote at each value.
+      training: [k] shares of wrong training examples, in [0, 1].
+      held_out: [k] shares of wrong held-out examples; None for none.
+      parameter: its name, for the axis.
+      path: of the picture; its ending selects the format (.png, .svg, .pdf). Written atomically.
+
+    Raises:
+      ValueError: if the arrays differ in length, or matplotlib does not support the format.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "path.png"
+    >>> plot_path([0.1, 0.3], [4, 2], [0.05, 0.1], [0.2, 0.15], parameter="margin", path=path)
+    >>> path.stat().st_size > 5_000
+    True
+    """
+    points = host_numbers("values", values, ("k",))
+    order = np.argsort(points, kind="stable")
+    rules = host_numbers("num_rules", num_rules, points.shape)
+    shares = {"training": host_numbers("training", training, points.shape)}
+    if held_out is not None:
+        shares["held out"] = host_numbers("held_out", held_out, points.shape)
+    figure, axes = new_axes(
+        f"Loss and rules against {parameter}",
+        f"{len(points):,} fits, {_range_of(rules)} rules",
+    )
+    looks = dict(zip(("held out", "training"), CLASSES, strict=True))
+    for name, share in shares.items():
+        _, colour, marker = looks[name]
+        axes.plot(
+            points[order],
+            100 * share[order],
+            color=colour,
+            marker=marker,
+            markersize=4,
+            linewidth=1.5,
+            label=f"wrong, {name}",
+            zorder=3,
+        )
+    axes.set_xlabel(parameter, color=INK)
+    axes.set_ylabel("wrong examples, per cent", color=INK)
+    beside = axes.twinx()
+    beside.plot(
+        points[order], rules[order], color=FAINT, linestyle="dashed", linewidth=1.5, label="rules"
+    )
+    beside.set_ylabel("rules", color=INK)
+    beside.set_ylim(bottom=0)
+    beside.yaxis.get_major_locator().set_params(integer=True)
+    lines = [*axes.get_lines(), *beside.get_lines()]
+    axes.legend(lines, [line.get_label() for line in lines], frameon=False, fontsize=9)
+    write_figure(figure, path)
+
+
+def _range_of(counts: np.ndarray) -> str:
+    """The least and the largest of some counts, as text."""
+    if len(counts) == 0:
+        return "no"
+    low, high = int(counts.min()), int(counts.max())
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -94,8 +94,19 @@ def test_the_path_of_l0_is_that_of_the_library(folder):
 @pytest.mark.exhaustive
 def test_held_out_rows_are_apart(folder):
     report, said = run_path(
-        folder, "--method", "lpboost", "--learner", "literals", "--nu", 0.5, "--holdout", 0.3
+        folder,
+        "--method",
+        "lpboost",
+        "--learner",
+        "literals",
+        "--nu",
+        0.5,
+        "--holdout",
+        0.3,
+        "--figure",
+        "path.png",
     )
+    assert (folder / "path.png").stat().st_size > 5_000
     (row,) = report["path"]
     labels = np.where(make_frame()["ill"].to_numpy() == "yes", 1, -1)
     kept, apart = inputs.split_rows(labels, 0.3, 0)
@@ -118,6 +129,8 @@ def test_held_out_rows_are_apart(folder):
         (("--nu", "0.5"), "--nu is for the method relaxed-margin or lpboost"),
         (("--method", "lpboost", "--margin", "0.5"), "--margin is for the method l0"),
         (("--report", "table.csv"), "table.csv"),
+        (("--figure", "table.csv"), "table.csv"),
+        (("--figure", "none/path.png"), "none/path.png: there is no folder"),
     ],
 )
 def test_refusals_name_the_options(folder, arguments, message):
