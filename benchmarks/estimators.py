@@ -125,7 +125,17 @@ def run(folder: Path, names: Sequence[str], models: Mapping[str, Any], num_folds
     return records
 
 
-_MEASURES = ("balanced_accuracy", "auroc", "log_loss", "rules", "first_seconds", "seconds")
+_MEASURES = (
+    "balanced_accuracy",
+    "auroc",
+    "log_loss",
+    "error",
+    "rules",
+    "gap",
+    "first_seconds",
+    "seconds",
+)
+_DIGITS = (3, 3, 3, 3, 1, 3, 1, 1)
 
 
 def table(results: Mapping[str, Any]) -> str:
@@ -137,15 +147,19 @@ def table(results: Mapping[str, Any]) -> str:
     title = (
         f"Estimators of `jboost.sklearn` and of others on {len(sets)} sets of at most"
         f" {MOST_ROWS:,} rows, the same {results['num_folds']} folds, default parameters. Means"
-        " over sets and folds. The first fit on a set compiles what the sets before it did not;"
-        " seconds are those of the processor."
+        " over sets and folds. The certified gap is the upper less the lower bound of the"
+        " certificate, each in the units of its own objective: errors, or a margin from -1 to 1."
+        " The first fit on a set compiles what the sets before it did not; seconds are those of"
+        " the processor."
     )
     header = (
         "estimator",
         "balanced accuracy",
         "AUROC",
         "log loss",
+        "test error",
         "rules or members",
+        "certified gap",
         "first fit, s",
         "later fits, s",
     )
@@ -155,7 +169,7 @@ def table(results: Mapping[str, Any]) -> str:
         means = [_mean([record[measure] for record in own]) for measure in _MEASURES]
         texts = [
             "" if mean is None else f"{mean:.{digits}f}"
-            for mean, digits in zip(means, (3, 3, 3, 1, 1, 1), strict=True)
+            for mean, digits in zip(means, _DIGITS, strict=True)
         ]
         rows.append([model, *texts])
     of_sets = [

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 
 from jboost import pair, relaxed_margin
 from jboost.base import check, derivatives, labelled
+from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.relaxations import Relaxation, soft_margin
 
@@ -264,8 +265,10 @@ def _apply_pair_head(
     if labels is not None:
         fixed = jax.lax.stop_gradient(points)
         found = pair.optimal_separator(fixed, labels, weights=weights, mask=mask, **options)
+        # the logits of invalid scores or labels are NaN, not those of a constant
+        bias = jnp.where(found.status == int(Status.INVALID_INPUT), jnp.nan, found.bias)
         state = _without_derivative(
-            points, PairHeadState(found.normal, found.anchor, found.bias, found.loss)
+            points, PairHeadState(found.normal, found.anchor, bias, found.loss)
         )
     kept = jax.lax.stop_gradient(state)
     offsets = points - kept.anchor.astype(points.dtype)[None, :]

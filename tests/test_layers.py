@@ -280,6 +280,18 @@ def test_pair_head_is_the_exact_separator_and_never_worse_than_either_score():
     np.testing.assert_allclose(jitted, logits, atol=1e-6)
 
 
+def test_logits_of_a_pair_head_with_invalid_scores_or_labels_are_nan():
+    head = layers.pair_head()
+    scores, labels = jnp.array([[1.0, 0.5], [-1.0, 0.0], [0.5, 2.0]]), jnp.array([1, -1, 1])
+    apply = jax.jit(head.apply)
+    for changed in ((scores.at[1, 0].set(jnp.nan), labels), (scores, labels.at[0].set(3))):
+        logits, state = apply(head.init(), *changed)
+        assert np.isnan(logits).all()
+        assert np.isnan(state.loss)
+        later, _ = apply(state, scores)
+        assert np.isnan(later).all()
+
+
 def apply_margin_head(features, labels, num_classes=None, **options):
     head = layers.margin_head(nu=0.5, num_classes=num_classes)
     return head.apply(head.init(features.shape[1]), features, labels, **options)

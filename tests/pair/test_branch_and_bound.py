@@ -13,6 +13,8 @@ from jboost.base.status import Status
 from jboost.pair import BranchAndBoundConfig, SweepConfig
 from jboost.pair.branch_and_bound import scans, search
 from jboost.pair.branch_and_bound.solve import pad, read
+from jboost.pair.sweep.encoding import certify, encode
+from jboost.pair.sweep.line import Line
 from marks import slow_but
 from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
 
@@ -413,3 +415,30 @@ def test_a_hundred_thousand_points(size):
     found = solve(points, labels, config=None)
     assert (int(found.status), float(found.loss)) == (Status.OPTIMAL, float(found.lower_bound))
     assert jnp.sum(found.misclassified) == found.loss
+
+
+@pytest.mark.parametrize(
+    "known, status, expected",
+    [
+        (2, Status.TIME_LIMIT, Status.TIME_LIMIT),  # the line of an interrupted search is better
+        (1, Status.TIME_LIMIT, Status.TIME_LIMIT),
+        (0, Status.TIME_LIMIT, Status.PRECISION_LIMIT),  # the line does not keep the loss
+        (1, Status.OPTIMAL, Status.OPTIMAL),
+        (2, Status.OPTIMAL, Status.PRECISION_LIMIT),
+    ],
+)
+def test_the_status_tells_whether_the_line_keeps_the_loss_of_the_search(known, status, expected):
+    points = jnp.array([[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [-2.0, 1.0]])
+    labels, ones = jnp.array([1, -1, -1, -1]), jnp.ones(4)
+    _, encoding = encode(points, labels, ones, jnp.ones(4, bool), jnp.dtype(jnp.float32))
+    line = Line(jnp.array([1.0, 0.0]), jnp.zeros(2), jnp.zeros(()), jnp.ones(()))
+    unit = encoding.integers[0]  # of a point
+    result = certify(
+        encoding,
+        line,
+        loss=known * unit,
+        bound=0 * unit,
+        status=jnp.int32(status),
+        result_dtype=jnp.dtype(jnp.float32),
+    )
+    assert (float(result.loss), int(result.status)) == (1.0, expected)

@@ -135,8 +135,12 @@ def certify(
     )
     is_told = meets(lost, bound_loss(loss, encoding.weight_unit, encoding.rounding))
     proven = encoding.faithful & is_told & (lost_integers == loss)
+    # the line of an interrupted search may lose less than the search knew
+    stopped = encoding.faithful & (status != int(Status.OPTIMAL)) & (lost_integers < loss)
     status = jnp.where(
-        valid, jnp.where(proven, status, int(Status.PRECISION_LIMIT)), int(Status.INVALID_INPUT)
+        valid,
+        jnp.where(proven | stopped, status, int(Status.PRECISION_LIMIT)),
+        int(Status.INVALID_INPUT),
     )
     spoiled = jnp.where(valid, 0, jnp.nan).astype(result_dtype)
     least = jnp.where(
