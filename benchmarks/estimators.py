@@ -95,10 +95,16 @@ def _size(model: Any) -> float | None:
 
 
 def _gap(model: Any) -> float | None:
+    from jboost.sklearn import OptimalVoteClassifier
+
     certificate = getattr(model, "certificate_", None)
-    if not hasattr(certificate, "lower_bound"):
+    if hasattr(certificate, "lower_bound"):
+        gap = float(certificate.upper_bound) - float(certificate.lower_bound)
+    elif isinstance(model, OptimalVoteClassifier):
+        loss, bound = certificate
+        gap = loss - bound
+    else:
         return None
-    gap = float(certificate.upper_bound) - float(certificate.lower_bound)
     return gap if np.isfinite(gap) else None
 
 
