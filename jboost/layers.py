@@ -126,7 +126,7 @@ def _apply_margin_head(
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> tuple[Array, MarginHeadState]:
-    _validate_state(state, num_classes)
+    _validate_margin_state(state, num_classes)
     matrix = check.numeric("features", features, shape=("m", state.votes.shape[0]), kinds="f")
     num_rows = matrix.shape[0]
     if mask is not None:
@@ -147,14 +147,24 @@ def _apply_margin_head(
     return scale.astype(matrix.dtype) * (matrix @ state.votes.astype(matrix.dtype)), state
 
 
-def _validate_state(state: Any, num_classes: int | None) -> None:
-    """Raises ValueError unless it is a state of a margin head with as many classes."""
-    if not isinstance(state, MarginHeadState):
+def _validate_kind(state: Any, kind: type) -> None:
+    if not isinstance(state, kind):
         raise ValueError(
-            f"state is a {type(state).__name__}: expected a MarginHeadState, as `init` gives it"
+            f"state is a {type(state).__name__}: expected a {kind.__name__}, as `init` gives it"
         )
-    shape: tuple[int | str, ...] = ("n",) if num_classes is None else ("n", num_classes)
-    check.numeric("state.votes", state.votes, shape=shape, kinds="f")
+
+
+def _validate_margin_state(state: Any, num_classes: int | None) -> None:
+    """Raises ValueError unless it is a state of a margin head with as many classes."""
+    _validate_kind(state, MarginHeadState)
+    rest = () if num_classes is None else (num_classes,)
+    votes = check.numeric("state.votes", state.votes, shape=("n", *rest), kinds="f")
+    check.numeric(
+        "state.logits_of_votes",
+        state.logits_of_votes,
+        shape=(2 * votes.shape[0], *rest),
+        kinds="f",
+    )
 
 
 def _signs(labels: ArrayLike, num_classes: int | None, kept: Array) -> Array:
@@ -261,6 +271,9 @@ def _apply_pair_head(
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> tuple[Array, PairHeadState]:
+    _validate_kind(state, PairHeadState)
+    for name, shape in (("normal", (2,)), ("anchor", (2,)), ("bias", ()), ("loss", ())):
+        check.numeric(f"state.{name}", getattr(state, name), shape=shape, kinds="f")
     points = check.numeric("scores", scores, shape=("m", 2), kinds="f")
     if labels is not None:
         fixed = jax.lax.stop_gradient(points)
@@ -280,7 +293,7 @@ def _without_derivative(points: Array, state: PairHeadState) -> PairHeadState:
 
     def rule(_: Any, tangents: tuple[Any, ...], results: PairHeadState) -> Any:
         remedy = "its logits have one, at a line that is held fixed"
-        return derivatives.refused(results, tangents[0], "The state of a pair head", remedy)
+        return derivatives.refused(results, tangents, "The state of a pair head", remedy)
 
     marked: PairHeadState = derivatives.define(lambda _, found: found, rule)(points, state)  # type: ignore[assignment]
     return marked

@@ -11,7 +11,7 @@ from jax import lax
 from jboost.base import check, labelled, named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array, ArrayLike
-from jboost.losses.robust import in_unit, validate_losses, worst_case
+from jboost.losses.robust import counting, in_units_of, validate_losses, worst_case
 from jboost.relaxations import chi_square_ball, kl_ball, kl_penalty, soft_margin
 
 
@@ -169,7 +169,8 @@ def group_dro(
       relaxation: of the distribution over the groups, which count alike:
         `jboost.relaxations.hard_margin()` for the worst group.
       smoothing: as of `solve_worst_case`.
-      weights: [m] importance of each example within its group, not negative.
+      weights: [m] importance of each example within its group, not negative. A weight of 0 has the
+        effect of `mask` False, so that the derivative in it is 0.
       mask: [m] bool, False for examples that only pad.
       axis_name: of `jax.shard_map`, where each device holds a part of the examples: two numbers a
         group cross the devices.
@@ -196,7 +197,7 @@ def group_dro(
         wrong = int(group_of[jnp.argmax(is_outside)])
         raise ValueError(f"groups holds {wrong}: expected integers from 0 to {num_groups - 1}")
     dtype = numerics.at_least_32_bits(values.dtype)
-    shares, is_valid = in_unit(sizes.astype(dtype), kept, axis_name)
+    shares, is_valid = counting(sizes.astype(dtype), kept, axis_name)
     is_valid &= ~named_axis.any_true(is_outside, axis_name)
     members = jnp.where(is_outside | ~kept, 0, group_of)
 
@@ -204,6 +205,11 @@ def group_dro(
         own = jax.ops.segment_sum(terms, members, num_groups)
         return own if axis_name is None else lax.psum(own, axis_name)
 
+    # each group has its own unit: weights are compared within a group only
+    largest = jax.ops.segment_max(lax.stop_gradient(shares), members, num_groups)
+    if axis_name is not None:
+        largest = lax.pmax(largest, axis_name)
+    shares = in_units_of(shares, largest[members])
     masses = sums(shares)
     exists = masses > 0
     shares = shares / jnp.where(exists, masses, 1.0)[members]

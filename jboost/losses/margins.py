@@ -20,7 +20,8 @@ def binary_margins(logits: ArrayLike, labels: ArrayLike) -> Array:
     """y_i g(x_i), [m], of logits [m] and labels [m] in {-1, +1}.
 
     Raises:
-      ValueError: naming the argument, for wrong shapes, and for other labels where they are known.
+      ValueError: naming the argument, for wrong shapes, and for other labels where they are known;
+        traced, these give NaN.
 
     >>> import jax.numpy as jnp, jboost
     >>> jboost.losses.binary_margins(jnp.array([2.0, 3.0]), jnp.array([1, -1])).tolist()
@@ -32,7 +33,7 @@ def binary_margins(logits: ArrayLike, labels: ArrayLike) -> Array:
         raise ValueError(
             "labels hold other numbers than +1 and -1: for class numbers, pass logits [m, k]"
         )
-    return scores * signs.astype(scores.dtype)
+    return jnp.where(jnp.abs(signs) == 1, scores * signs.astype(scores.dtype), jnp.nan)
 
 
 def max_of_others_margins(logits: ArrayLike, labels: ArrayLike) -> Array:

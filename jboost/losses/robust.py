@@ -209,23 +209,26 @@ def _prior_of(weights: Array, mask: Array, axis_name: AxisName) -> tuple[Array, 
     """The weights as a distribution [m], and whether they are one; else equal shares of all
     examples.
     """
-    kept, is_valid = in_unit(weights, mask, axis_name)
+    kept, is_valid = counting(weights, mask, axis_name)
+    # the sum must not overflow
+    kept = in_units_of(kept, named_axis.largest(lax.stop_gradient(kept), kept > 0, axis_name))
     total = named_axis.total(kept, axis_name)
     is_valid &= total > 0
     equal = jnp.full_like(kept, 1 / named_axis.size(kept.shape[0], axis_name))
     return jnp.where(is_valid, kept / jnp.where(is_valid, total, 1.0), equal), is_valid
 
 
-def in_unit(weights: Array, mask: Array, axis_name: AxisName) -> tuple[Array, Array]:
-    """The weights [m] that count times a power of two, so that their sum does not overflow, 0 for
-    the others, and whether all are finite and not negative.
-    """
+def counting(weights: Array, mask: Array, axis_name: AxisName) -> tuple[Array, Array]:
+    """The weights [m] that count, 0 for the others, and whether all are finite and not negative."""
     is_fine = (weights >= 0) & (weights < jnp.inf)
     is_valid = ~named_axis.any_true(mask & ~is_fine, axis_name)
-    kept = jnp.where(mask & is_fine, weights, 0.0)
-    largest = named_axis.largest(lax.stop_gradient(kept), kept > 0, axis_name)
+    return jnp.where(mask & is_fine, weights, 0.0), is_valid
+
+
+def in_units_of(weights: Array, largest: Array) -> Array:
+    """The weights [m] divided by a power of two at least as large as `largest` ([] or [m])."""
     _, above = jnp.frexp(jnp.maximum(largest, 0.0))
-    return numerics.times_power_of_two(kept, -above), is_valid
+    return numerics.times_power_of_two(weights, -above)
 
 
 def _unit_of(margins: Array, is_counted: Array, axis_name: AxisName) -> Array:

@@ -8,6 +8,7 @@ Scaled by nu, each density is a probability ("coin") c_i = nu d_i / p_i. The min
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -28,6 +29,15 @@ from jboost.relaxations.types import (
 
 _LOG_TWO = 0.6931471805599453
 _LEAST, _MOST = 2.0**-60, 2.0**60  # the range of the parameters: nu * scale is a normal float32
+
+
+def _within_caps(relaxation: BinaryEntropy, weights: Array, prior: Array) -> Array:
+    """Weights [m] with just enough of the prior mixed in to satisfy the caps prior / nu."""
+    density, cap = numerics.safe_divide(weights, prior), 1 / number(relaxation.nu, prior)
+    over = density - cap
+    less = jnp.where(over > 0, jnp.maximum(density - 1, over), 1.0)
+    share = jnp.where(over > 0, over / less, 0.0)
+    return weights + reduce.largest(share) * (prior - weights)
 
 
 @register
@@ -113,7 +123,7 @@ class BinaryEntropy(OnCurves):
         errors = 4 * jnp.finfo(dtype).eps * jnp.minimum(places * places, 1.0)
         return bounds.widely(bound)(self, threshold, clean, prior, is_near, rest, errors)
 
-    @envelope.charged
+    @functools.partial(envelope.charged, allowed=_within_caps)
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f of d after mixing in just enough of the prior to satisfy the caps, and how far this
         moves d; inf if nu is above 1.

@@ -120,9 +120,21 @@ def _derivative_of_bound(
 _certified.defjvp(_derivative_of_bound, symbolic_zeros=True)
 
 
-def charged(method: Callable[..., Charge]) -> Callable[..., Charge]:
+def _as_given(_: Any, weights: Array, prior: Array) -> Array:
+    del prior
+    return weights
+
+
+def charged(
+    method: Callable[..., Charge], allowed: Callable[..., Array] = _as_given
+) -> Callable[..., Charge]:
     """Decorates a method (example_weights, prior) -> Charge: its value gets the derivative of f at
     the example weights scaled to sum to one; `moved` has none.
+
+    Args:
+      method: the method.
+      allowed: (relaxation, weights, prior) -> weights [m], those at which the method takes f where
+        f is infinite at the weights given.
     """
 
     def found(relaxation: Any, weights: Array, prior: Array) -> Charge:
@@ -130,7 +142,8 @@ def charged(method: Callable[..., Charge]) -> Callable[..., Charge]:
 
     def penalty(relaxation: Any, weights: Array, prior: Array) -> Array:
         kept = jnp.where(prior > 0, weights, 0.0)
-        return relaxation.penalty(kept / named_axis.total(kept, None), prior)
+        weights = allowed(relaxation, kept / named_axis.total(kept, None), prior)
+        return relaxation.penalty(weights, prior)
 
     def rule(arguments: tuple[Any, ...], tangents: tuple[Any, ...], charge: Charge) -> Charge:
         _, value = jax.jvp(penalty, arguments, tangents)
