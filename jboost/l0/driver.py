@@ -24,6 +24,7 @@ from jboost.l0.strengthen import StrengthenConfig, StrengthenedFit, strengthen_p
 from jboost.l0.types import L0Fit, L0Relaxation, RelaxationConfig
 from jboost.l0.votes import local_search, rounded, vertex
 from jboost.l0.votes.solution import CoefficientsConfig
+from jboost.l0.votes.solution import vote_of as solution_vote
 from jboost.l0.votes.vertex import VertexConfig
 
 _CONSTANTS = tuple(range(NUM_CONSTANTS))
@@ -205,7 +206,7 @@ def _final_vote(
     if isinstance(config, rounded.RelaxedConfig):
         return rounded.find(instance, memory.warm.primal.coefficients, config=config)
     if isinstance(config, CoefficientsConfig | VertexConfig):
-        found = local_search.evaluate(instance, memory.relaxation.coefficients)
+        found = solution_vote(instance, memory.relaxation.coefficients)
         return jax.tree.map(
             lambda new, old: jnp.where(_has_solution(memory), new, old), found, memory.best
         )

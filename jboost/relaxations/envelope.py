@@ -141,6 +141,7 @@ def charged(
         return method(relaxation, weights, prior)
 
     def penalty(relaxation: Any, weights: Array, prior: Array) -> Array:
+        prior = prior / named_axis.total(prior, None)
         kept = jnp.where(prior > 0, weights, 0.0)
         weights = allowed(relaxation, kept / named_axis.total(kept, None), prior)
         return relaxation.penalty(weights, prior)

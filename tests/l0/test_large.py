@@ -285,6 +285,50 @@ def test_vertex_of_fit_large_names_the_number_of_rows(monkeypatch) -> None:
         )
 
 
+def test_the_search_for_a_vertex_in_parts_is_that_in_one_and_can_be_stopped(monkeypatch) -> None:
+    features, labels, weights = random_table(1, num_rows=24, num_bits=4)
+    data = Dataset(features, labels, weights, np.ones(len(labels), bool))
+    learner = jboost.learners.monomials(1, kappa=KAPPA)
+    options = {"margin": 0.25, "search": jboost.l0.VertexConfig()}
+    whole = fit.fit_large(data, learner, **options)
+    monkeypatch.setattr(solutions, "_LEAST_PIVOTS", 1)
+    monkeypatch.setattr(solutions, "_ENTRIES_AT_ONCE", 1)
+    phases = []
+
+    def watch(state, info) -> None:
+        phases.append(info.phase)
+
+    parts = fit.fit_large(data, learner, on_step=watch, **options)
+    assert phases.count("vertex") > 3
+    assert parts.certificate.integer_upper_bound == whole.certificate.integer_upper_bound
+    np.testing.assert_allclose(parts.ensemble.votes, whole.ensemble.votes, atol=1e-5)
+    stopped = fit.fit_large(
+        data, learner, on_step=lambda state, info: info.phase != "vertex", **options
+    )
+    spread = fit.fit_large(data, learner, margin=0.25, search=jboost.l0.CoefficientsConfig())
+    assert stopped.status == Status.TIME_LIMIT
+    np.testing.assert_array_equal(stopped.ensemble.votes, spread.ensemble.votes)
+
+
+@pytest.mark.parametrize("search", [jboost.l0.CoefficientsConfig(), jboost.l0.VertexConfig()])
+def test_rows_that_have_just_the_margin_have_it_after_rounding(search) -> None:
+    """With the margin 0.3 the votes are 0.3, 0.3 and 0.4: most rows hold with equality."""
+    rng = np.random.default_rng(4)
+    features = rng.integers(0, 2, (60, 4)).astype(float)
+    labels = np.where((features[:, 0] * features[:, 1] > 0) ^ (rng.random(60) < 0.2), 1, -1)
+    data = jboost.make_dataset(features, labels)
+    options = {"margin": 0.3, "search": search, "tolerance": 1e-4}
+    learner = jboost.learners.monomials(2, kappa=0.05)
+    fitted = fit.fit_large(data, learner, **options)
+    scores = np.asarray(jboost.predict_scores(fitted.ensemble, data.features), np.float64)
+    certificate = fitted.certificate
+    wrong = float((labels * scores < 0.3).sum())
+    assert wrong <= certificate.integer_upper_bound < certificate.upper_bound + 0.01
+    if isinstance(search, jboost.l0.VertexConfig):
+        small = jboost.l0.fit(data, learner, max_rounds=30, max_columns=64, **options)
+        assert small.certificate.integer_upper_bound < certificate.upper_bound + 0.01
+
+
 @pytest.mark.parametrize("search", [jboost.l0.CoefficientsConfig(), jboost.l0.VertexConfig()])
 def test_solution_of_fit_large_without_a_round_says_so(search) -> None:
     data = Dataset(np.eye(4), np.array([1, 1, -1, -1]), np.ones(4), np.ones(4, bool))

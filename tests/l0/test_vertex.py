@@ -158,10 +158,11 @@ def fits():
 def test_vertex_is_the_vote_and_the_relaxation_of_a_fit(index):
     fitted = jax.tree.map(lambda leaf: leaf[index], fits())
     assert fitted.status == Status.OPTIMAL
-    solved, unit = fitted.relaxation, np.finfo(np.float32).eps
-    np.testing.assert_allclose(fitted.ensemble.votes[:, 0], solved.coefficients[2:], atol=unit)
+    # moved by some units, so that rows keep a margin that they just have
+    solved, some = fitted.relaxation, 100 * np.finfo(np.float32).eps
+    np.testing.assert_allclose(fitted.ensemble.votes[:, 0], solved.coefficients[2:], atol=some)
     np.testing.assert_allclose(
-        fitted.ensemble.constant, solved.coefficients[0] - solved.coefficients[1], atol=2 * unit
+        fitted.ensemble.constant, solved.coefficients[0] - solved.coefficients[1], atol=some
     )
     certificate = fitted.certificate
     assert certificate.lower_bound <= certificate.upper_bound <= solved.upper_bound

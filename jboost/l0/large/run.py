@@ -57,7 +57,7 @@ _MOST_OF_VERTEX = 510  # the most columns of a vertex; with two constants 512
 class Info(NamedTuple):
     """The argument of `on_step` after each step."""
 
-    phase: str  # "vote", "relaxation" or "integer"
+    phase: str  # "vote", "relaxation", "integer" or "vertex"
     num_rounds: int
     lower_bound: float  # of the relaxation
     upper_bound: float
@@ -466,16 +466,25 @@ class Run:
             self.improve_vote(relaxation, begin=0, count=_ALL_STARTS, seconds=_LAST_SEARCH)
         return status
 
+    def _reports(self) -> bool:
+        """Reports a part of the search for a vertex. Returns whether the fit goes on."""
+        self.report("vertex")
+        return self.goes_on
+
     def _vote_solution(self, status: Status) -> Status:
         """Takes the point of the upper bound, or a vertex near it, as the final vote."""
         if self.first is None or self.point is None:
             return Status.UNSOLVED_RELAXATION
         self.vote = solutions.vote_of(self.table, self.point)
-        if not isinstance(self.search, VertexConfig) or not self.goes_on:
+        if not isinstance(self.search, VertexConfig):
             return status
+        if not self.goes_on:
+            return Status.TIME_LIMIT
         known = (self.point.columns, relax.master_point(self.first).columns)
         columns = Columns(*(part[:_MOST_OF_VERTEX] for part in _distinct(known)))
-        found = solutions.find_vertex(self.table, self.first, columns, self.search)
+        found = solutions.find_vertex(self.table, self.first, columns, self.search, self._reports)
+        if found is None:
+            return Status.TIME_LIMIT
         if found.status is not Status.OPTIMAL:
             return found.status
         if found.value > self.upper_bound + self.tolerance * max(self.upper_bound, 1.0):

@@ -5,6 +5,7 @@ upper bound has it, or at a vertex of the optimal solutions.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -19,13 +20,18 @@ from jboost.l0.large.proof import Table
 from jboost.l0.large.relax import Relaxation
 from jboost.l0.large.votes import Columns, Vote
 from jboost.l0.relaxation.instance import known_cuts, make_instance, unordered
+from jboost.l0.types import Instance
 from jboost.l0.votes import vertex
+from jboost.l0.votes.solution import LEAST_GAIN, TIGHT
 from jboost.l0.votes.vertex import VertexConfig
 
 # The largest number of rows of the data for a vertex: the simplex table has a row of as many
 # numbers as there are rows for each row.
 MOST_ROWS = 4096
 _NUM_CONSTANTS = 2
+# The search for a vertex may be stopped after so many pivots: enough that their work on the table
+# outweighs that of a call.
+_LEAST_PIVOTS, _ENTRIES_AT_ONCE = 16, 1 << 30
 _LEAST_COLUMNS = 32  # of the program; with more, the number is a power of two
 
 
@@ -38,26 +44,75 @@ class Found(NamedTuple):
 
 
 def vote_of(table: Table, point: PrimalPoint) -> Vote:
-    """The vote lambda of a point."""
-    return large_votes.at(table, point.columns, point.coefficients, point.constants)
+    """The vote lambda of a point, in multiples of 2^-20. In a solution many rows have just the
+    margin, and miss it after rounding: of two roundings the one of less loss is taken.
+    """
+    nearest = large_votes.at(table, point.columns, point.coefficients, point.constants)
+    inner = large_votes.at(table, point.columns, *_moved_inside(table, point))
+    return inner if inner.loss < nearest.loss else nearest
 
 
-def find_vertex(table: Table, state: Relaxation, columns: Columns, config: VertexConfig) -> Found:
-    """A vertex of the optimal solutions of the relaxation over some columns.
+def _moved_inside(table: Table, point: PrimalPoint) -> tuple[np.ndarray, np.ndarray]:
+    """The coefficients [k] and constants [2] of a point, moved by so much that rows that have just
+    the margin still have it after rounding, if all of them can gain.
+    """
+    values = np.concatenate([point.constants, point.coefficients])
+    used = np.flatnonzero(values > 0)
+    side, _ = large_votes.patterns_of(table, point.columns)
+    labels = np.where(side.covered[:, -1] > 0, 1.0, -1.0)
+    signs = np.concatenate([[1.0, -1.0], point.columns.signs])
+    constants = np.ones((len(labels), _NUM_CONSTANTS))
+    outputs = np.concatenate([constants, side.covered[:, :-1]], axis=1) * signs
+    margins = labels[:, None] * outputs[:, used]
+    above = margins @ values[used] - table.margin
+    is_tight = np.abs(above) <= TIGHT
+    gain = _equal_gain(margins[is_tight])
+    gains = margins[is_tight] @ gain
+    gaining = gains > LEAST_GAIN
+    if gaining.any():
+        missing = (len(used) + 1) * large_votes.UNIT + max(0.0, -above[is_tight].min())
+        values[used] = np.maximum(values[used] + gain * (missing / gains[gaining].min()), 0.0)
+    return values[_NUM_CONSTANTS:], values[:_NUM_CONSTANTS]
+
+
+def _equal_gain(margins: np.ndarray) -> np.ndarray:
+    """The least change of coefficients [k] of sum 0 by which margins [n, k] gain as nearly as
+    possible 1 each.
+    """
+    centred = margins - margins.mean(axis=1, keepdims=True)
+    change, *_ = np.linalg.lstsq(centred.T @ centred, centred.sum(axis=0), rcond=1e-10)
+    return change - change.mean()
+
+
+def find_vertex(
+    table: Table,
+    state: Relaxation,
+    columns: Columns,
+    config: VertexConfig,
+    goes_on: Callable[[], bool],
+) -> Found | None:
+    """A vertex of the optimal solutions of the relaxation over some columns, or None if it was
+    told to stop.
 
     Args:
       table: all rows, at most `MOST_ROWS`.
       state: the last relaxation, whose cuts are the first ones.
       columns: those that the vertex may use, [k].
       config: of the search.
+      goes_on: called after each part of the search; False stops it.
     """
     covered = table.covers(columns.monomials)
     side, weights = large_votes.patterns_of(table, columns)
     program = _program(table, columns, side, weights)
     pairs, importance = _cuts(state, side, len(program.weights))
-    found = jax.tree.map(
-        np.asarray, _find(program, pairs, importance, config=config, is_either=state.is_either)
-    )
+    options = {"config": config, "is_either": state.is_either}
+    search = _begin(program, pairs, importance, **options)
+    pivots_at_once = max(_LEAST_PIVOTS, _ENTRIES_AT_ONCE // search.table.entries.size)
+    while bool(vertex.is_unfinished(search, config)):
+        search = _advance(program, search, search.num_pivots + pivots_at_once, **options)
+        if not goes_on():
+            return None
+    found = jax.tree.map(np.asarray, _conclude(program, search, is_either=state.is_either))
     used = _NUM_CONSTANTS + len(columns.signs)
     constants = np.asarray(found.coefficients[:_NUM_CONSTANTS], np.float64)
     slacks = np.asarray(found.slacks, np.float64)[side.group_of]
@@ -92,10 +147,7 @@ class _Vertex(NamedTuple):
     status: Array  # []
 
 
-@functools.partial(jax.jit, static_argnames=("config", "is_either"))
-def _find(
-    program: _Program, pairs: Array, importance: Array, *, config: VertexConfig, is_either: bool
-) -> _Vertex:
+def _instance(program: _Program, is_either: bool) -> Instance:
     instance, _ = make_instance(
         program.outputs,
         program.labels,
@@ -106,7 +158,33 @@ def _find(
         program.margin,
         is_either,
     )
-    found = vertex.find(instance, known_cuts(instance, pairs), importance, config)
+    return instance
+
+
+@functools.partial(jax.jit, static_argnames=("config", "is_either"))
+def _begin(
+    program: _Program, pairs: Array, importance: Array, *, config: VertexConfig, is_either: bool
+) -> vertex.State:
+    instance = _instance(program, is_either)
+    return vertex.begin(instance, known_cuts(instance, pairs), importance, config)
+
+
+@functools.partial(jax.jit, static_argnames=("config", "is_either"))
+def _advance(
+    program: _Program,
+    search: vertex.State,
+    max_pivots: Array,
+    *,
+    config: VertexConfig,
+    is_either: bool,
+) -> vertex.State:
+    return vertex.advance(_instance(program, is_either), search, config, max_pivots)
+
+
+@functools.partial(jax.jit, static_argnames=("is_either",))
+def _conclude(program: _Program, search: vertex.State, *, is_either: bool) -> _Vertex:
+    instance = _instance(program, is_either)
+    found = vertex.conclude(instance, search)
     primal = found.primal
     return _Vertex(
         primal.coefficients, primal.selected, unordered(instance, primal.slacks), found.status

@@ -20,8 +20,7 @@ from jboost.l0.votes import local_search, rounded
 
 _MOST_PATTERNS = 4096  # the most patterns of a search; the time of a move is proportional to them
 _MOVES_AT_ONCE = 16  # moves of a compiled search, after which the time is checked
-# Coefficients are multiples of 1 / _UNITS, so that all margins are exact in float32.
-_UNITS = 2.0**20
+UNIT = 2.0**-20  # coefficients are multiples of it, so that all margins are exact in float32
 _NUM_COLUMNS = 64  # the number of columns of a compiled search
 _PATTERNS = (256, 1024, _MOST_PATTERNS)  # the numbers of patterns of compiled searches
 _CONSTANTS = (0, 1)  # the columns of the constant classifiers in a problem
@@ -135,11 +134,11 @@ def at(table: Table, columns: Columns, coefficients: np.ndarray, constants: np.n
     """
     values = np.concatenate([constants, coefficients])
     values[0] += values.sum() <= 0
-    units = np.round(values / values.sum() * _UNITS)
-    units[np.argmax(units)] += _UNITS - units.sum()
+    units = np.round(values / values.sum() / UNIT)
+    units[np.argmax(units)] += 1 / UNIT - units.sum()
     indices = np.flatnonzero(units[2:] > 0)
     kept = Columns(columns.monomials[indices], columns.signs[indices])
-    shares = units / _UNITS
+    shares = units * UNIT
     side, weights = patterns_of(table, kept)
     labels = np.where(side.covered[:, -1] > 0, 1.0, -1.0)
     scores = side.covered[:, :-1] @ (shares[2 + indices] * kept.signs) + shares[0] - shares[1]

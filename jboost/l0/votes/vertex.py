@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -71,11 +72,14 @@ class Vertex(NamedTuple):
     status: Array
 
 
-class _State(NamedTuple):
+class State(NamedTuple):
+    """The search after some linear programs, the last of which may be in progress."""
+
     cuts: Cuts  # [K], m for an empty slot
     table: Table  # of these cuts
     primal: Primal  # of the last program
     is_optimal: Array  # [] bool, whether the last program was solved
+    is_open: Array  # [] bool, whether the limit of pivots came before its end
     num_new: Array  # [] int32 cuts that the last solution violates and that were added
     lacks_slots: Array  # [] bool, whether a violated cut found no slot
     num_rounds: Array  # [] int32
@@ -90,7 +94,13 @@ def capacity_of(config: VertexConfig, shape: tuple[int, ...]) -> int:
 
 
 def find(instance: Instance, known: Cuts, importance: Array, config: VertexConfig) -> Vertex:
-    """The vertex.
+    """The vertex; the arguments are those of `begin`."""
+    first = begin(instance, known, importance, config)
+    return conclude(instance, advance(instance, first, config, config.max_pivots))
+
+
+def begin(instance: Instance, known: Cuts, importance: Array, config: VertexConfig) -> State:
+    """The state before the first program, with all rows basic.
 
     Args:
       instance: of (18) over the columns that the vertex may use.
@@ -99,17 +109,37 @@ def find(instance: Instance, known: Cuts, importance: Array, config: VertexConfi
       config: static.
     """
     capacity = capacity_of(config, instance.margins.shape)
-    first = _begin(instance, _first_cuts(instance, known, importance, capacity))
+    cuts = _first_cuts(instance, known, importance, capacity)
+    none, yes = jnp.zeros((), jnp.int32), jnp.ones((), bool)
+    table = boxed_simplex.begin(_matrix(instance, cuts), _objective(instance))
+    point = Primal(
+        *(jnp.zeros_like(part) for part in (instance.costs, instance.costs, instance.weights))
+    )
+    return State(cuts, table, point, yes, ~yes, none + 1, ~yes, none, none)
 
-    def unfinished(state: _State) -> Array:
-        return (
-            (state.num_new > 0)
-            & state.is_optimal
-            & (state.num_rounds < config.max_rounds)
-            & (state.num_pivots < config.max_pivots)
-        )
 
-    last = loops.while_loop(unfinished, lambda state: _round(instance, state, config), first)
+def is_unfinished(state: State, config: VertexConfig) -> Array:
+    """Whether `advance` would go on, given more pivots."""
+    has_more = state.is_open | (state.is_optimal & (state.num_new > 0))
+    return (
+        has_more & (state.num_rounds < config.max_rounds) & (state.num_pivots < config.max_pivots)
+    )
+
+
+def advance(
+    instance: Instance, state: State, config: VertexConfig, max_pivots: Array | int
+) -> State:
+    """The state at the end of the search, or after `max_pivots` pivots in all."""
+    most = jnp.minimum(max_pivots, config.max_pivots)
+    return loops.while_loop(
+        lambda state: is_unfinished(state, config) & (state.num_pivots < most),
+        lambda state: _round(instance, state, most),
+        state,
+    )
+
+
+def conclude(instance: Instance, last: State) -> Vertex:
+    """The point of a state, made feasible, and how the search ended."""
     point, least = certify.on_grid(instance, last.primal)
     required = pair_cuts.search(instance, point.selected, point.slacks, _max_entries(instance))
     primal = certify.raised(instance, point, least, required)
@@ -190,18 +220,10 @@ def _bounds(instance: Instance, cuts: Cuts) -> tuple[Array, Array]:
     return jnp.concatenate(lower).astype(dtype), jnp.concatenate(upper).astype(dtype)
 
 
-def _begin(instance: Instance, cuts: Cuts) -> _State:
-    """The state before the first program, with all rows basic."""
-    none, yes = jnp.zeros((), jnp.int32), jnp.ones((), bool)
-    table = boxed_simplex.begin(_matrix(instance, cuts), _objective(instance))
-    point = Primal(
-        *(jnp.zeros_like(part) for part in (instance.costs, instance.costs, instance.weights))
-    )
-    return _State(cuts, table, point, yes, none + 1, ~yes, none, none)
-
-
-def _round(instance: Instance, state: _State, config: VertexConfig) -> _State:
-    """Solves the program of the cuts held, and adds the cuts that its solution violates."""
+def _round(instance: Instance, state: State, max_pivots: Array) -> State:
+    """Solves the program of the cuts held, and adds the cuts that its solution violates. A program
+    that the limit of pivots interrupts keeps its cuts.
+    """
     matrix = _matrix(instance, state.cuts)
     solution = boxed_simplex.solve(
         state.table,
@@ -209,8 +231,9 @@ def _round(instance: Instance, state: _State, config: VertexConfig) -> _State:
         _objective(instance),
         *_bounds(instance, state.cuts),
         goal=jnp.asarray(jnp.inf, matrix.dtype),
-        max_pivots=config.max_pivots - state.num_pivots,
+        max_pivots=max_pivots - state.num_pivots,
     )
+    is_open = ~solution.has_ended
     primal = _primal(instance, solution)
     required = pair_cuts.search(instance, primal.selected, primal.slacks, _max_entries(instance))
     num_examples = instance.weights.shape[0]
@@ -226,15 +249,17 @@ def _round(instance: Instance, state: _State, config: VertexConfig) -> _State:
         primal.slacks,
         jnp.asarray(threshold, matrix.dtype),
     )
-    cuts, table, num_new = _with_cuts(instance, state.cuts, solution, found.cuts)
-    return _State(
+    added = jax.tree.map(lambda cut, none: jnp.where(is_open, none, cut), found.cuts, empty)
+    cuts, table, num_new = _with_cuts(instance, state.cuts, solution, added)
+    return State(
         cuts,
         table,
         primal,
         solution.is_optimal,
+        is_open,
         num_new,
-        (num_new == 0) & (found.num_new > 0),
-        state.num_rounds + 1,
+        ~is_open & (num_new == 0) & (found.num_new > 0),
+        state.num_rounds + (~is_open).astype(jnp.int32),
         state.num_pivots + solution.num_pivots,
     )
 
