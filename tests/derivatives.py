@@ -917,8 +917,8 @@ in every argument named.
   pass it, or what it depends on, through `jax.lax.stop_gradient`.
 - No derivative is silently 0. It is 0 where the function is constant: scores of stumps as functions
   of the features, the numbers of a cap that does not bind.
-- A weight of 0 has the effect of `mask` False: the example does not count, and the derivative in its
-  weight is 0, though a positive weight would change the value.
+- A weight of 0 has the effect of `mask` False: the example does not count, and the derivative in
+  its weight is 0, though a positive weight would change the value.
 - Entropies of example weights (`value`, `penalty` and `charge` of the KL penalty and of binary
   entropies) have the derivative minus infinity at an example weight of 0. Derivatives leave out
   that term, as those of an optimum need them, at which the weight stays 0.

@@ -364,6 +364,12 @@ def test_the_state_of_a_pair_head_has_no_derivative_and_its_logits_have_one():
     _, slopes = jax.jvp(lambda it: part(it, "loss")[0], (scores,), (scores,))
     assert np.isnan(slopes)
 
+    def of_weights(weights):
+        return head.apply(head.init(), scores, labels, weights=weights)[1].loss
+
+    with pytest.raises(TypeError, match="^The state of a pair head has no derivative"):
+        jax.grad(of_weights)(jnp.ones(8))
+
 
 @pytest.mark.parametrize(
     "message, call",
@@ -417,6 +423,23 @@ def test_the_state_of_a_pair_head_has_no_derivative_and_its_logits_have_one():
             r"^state.votes has shape \[2, 3\]: expected shape \[n\]",
             lambda: layers.margin_head().apply(
                 layers.margin_head(num_classes=3).init(2), jnp.ones((2, 2))
+            ),
+        ),
+        (
+            r"^state.logits_of_votes has shape \[5\]: expected shape \[6\]",
+            lambda: layers.margin_head().apply(
+                layers.margin_head().init(3)._replace(logits_of_votes=jnp.zeros(5)),
+                jnp.ones((2, 3)),
+            ),
+        ),
+        (
+            "^state is a MarginHeadState: expected a PairHeadState",
+            lambda: layers.pair_head().apply(layers.margin_head().init(2), jnp.ones((2, 2))),
+        ),
+        (
+            r"^state.anchor has shape \[3\]: expected shape \[2\]",
+            lambda: layers.pair_head().apply(
+                layers.pair_head().init()._replace(anchor=jnp.zeros(3)), jnp.ones((2, 2))
             ),
         ),
         ("^relaxation is a str: expected one", lambda: layers.margin_head(relaxation="nu")),

@@ -728,6 +728,27 @@ def test_means_and_weights_of_groups_near_the_end_of_the_float():
         assert float(equal) == 2.0
 
 
+@pytest.mark.parametrize("small", [1e-25, 1e-30])
+def test_weights_of_groups_count_within_their_group(small):
+    big = 1e30
+    values, weights = jnp.array([1.0, 1.0, 5.0, 3.0]), jnp.array([big, big, small, 3 * small])
+    groups, hard = jnp.array([0, 0, 1, 1]), relaxations.hard_margin()
+
+    def worst(values, weights):
+        return losses.group_dro(values, groups, 2, hard, weights=weights)
+
+    value, slope = jax.jit(jax.value_and_grad(worst))(values, weights)
+    np.testing.assert_allclose(value, 3.5, rtol=1e-6)
+    np.testing.assert_allclose(slope, [0, 0, 0.25, 0.75], rtol=1e-6)
+
+
+def test_traced_labels_other_than_one_and_minus_one_give_nan():
+    margins = jax.jit(losses.binary_margins)(jnp.ones(3), jnp.array([0, 2, -1]))
+    np.testing.assert_array_equal(margins, [np.nan, np.nan, -1])
+    loss = functools.partial(losses.soft_margin_loss, nu=0.5)
+    assert np.isnan(jax.jit(loss)(jnp.ones(3), jnp.array([0, 1, -1])))
+
+
 def test_padding_of_a_soft_margin_loss_may_hold_any_label_and_logit():
     mask = jnp.array([True, True, False])
     pairs = (

@@ -1580,3 +1580,39 @@ def test_the_distance_of_a_charge_has_no_derivative():
     assert moved(weights) > 0.3
     with pytest.raises(TypeError, match=r"SoftMargin.charge\(...\).moved has no derivative"):
         jax.grad(moved)(weights)
+
+
+@pytest.mark.parametrize("prior", [None, (0.2, 0.3, 0.1, 0.4)])
+def test_charge_beyond_the_caps_has_the_derivative_of_its_value(prior):
+    with jax.enable_x64(True):
+        shares = None if prior is None else jnp.array(prior)
+
+        def value(numbers):
+            made = relaxations.binary_entropy(numbers[0], numbers[1])
+            return made.charge(numbers[2:], shares).value
+
+        numbers = jnp.array([0.5, 0.7, 0.05, 0.7, 0.2, 0.05])  # nu, the scale, example weights
+        made = relaxations.binary_entropy(0.5, 0.7)
+        assert made.charge(numbers[2:], shares).moved > 0.1
+        step = 1e-6 * jnp.eye(6)
+        slopes = [(value(numbers + one) - value(numbers - one)) / 2e-6 for one in step]
+        np.testing.assert_allclose(jax.grad(value)(numbers), slopes, atol=1e-6)
+        np.testing.assert_allclose(jax.jacfwd(value)(numbers), slopes, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["kl_penalty", "chi_square_penalty", "norm_penalty"])
+def test_charge_has_the_derivative_in_a_prior_of_any_sum(name):
+    with jax.enable_x64(True):
+        made = {
+            "kl_penalty": relaxations.kl_penalty(0.6),
+            "chi_square_penalty": relaxations.chi_square_penalty(0.6),
+            "norm_penalty": relaxations.norm_penalty(2, 0.5),
+        }[name]
+        weights, prior = jnp.array([0.1, 0.2, 0.3, 0.4]), jnp.array([0.2, 0.3, 0.1, 0.4])
+
+        def value(prior):
+            return made.charge(weights, prior).value
+
+        step = 1e-6 * jnp.eye(4)
+        slopes = [(value(prior + one) - value(prior - one)) / 2e-6 for one in step]
+        np.testing.assert_allclose(jax.grad(value)(prior), slopes, atol=1e-6)
