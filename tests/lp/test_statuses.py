@@ -185,8 +185,9 @@ def check(count, method, wide):
     assert not found, "\n".join(found)
     told = dict(statuses)
     assert {Status.OPTIMAL, Status.PRIMAL_INFEASIBLE, Status.DUAL_INFEASIBLE} <= set(statuses), told
-    # in float32 one in a hundred: numbers of six digits are too short for its tolerance
-    assert statuses["given up"] <= 0.02 * statuses["solvable"], told
+    # in float32 one in a hundred: numbers of six digits are too short for its tolerance. Which ones
+    # depends on how a processor adds, so that a small sample may have two more
+    assert statuses["given up"] <= 0.02 * statuses["solvable"] + 2, told
     assert statuses["proven"] >= 0.9 * statuses[Status.PRIMAL_INFEASIBLE], told
     assert statuses["transport between bounds"] >= 0.99 * statuses["transport"], told
     assert statuses["between bounds"] >= 0.9 * statuses[Status.OPTIMAL], told
