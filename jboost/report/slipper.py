@@ -90,7 +90,7 @@ def describe(
     bits: np.ndarray,
     labels: np.ndarray,
     mapping: LabelMapping,
-    errors: Sequence[float],
+    choice: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The description of a fit for JSON.
 
@@ -101,12 +101,14 @@ def describe(
       bits: [m, N] the training rows.
       labels: [m].
       mapping: of the labels.
-      errors: held-out error by number of rounds; empty if the number of rounds was given.
+      choice: of the number of rounds: `errors`, the held-out error by number of rounds that was
+        tried; `candidates`, the number of these with those that were not tried; and `status`,
+        TIME_LIMIT if the choice was ended early. Empty, 0 and None if the number was given.
     """
     num_rounds = int(fit.num_rounds)
     return {
         "num_rounds": num_rounds,
-        "rounds": {"chosen": num_rounds, "errors": list(errors)},
+        "rounds": {"chosen": num_rounds, **choice},
         "attributes": {
             "bits": binarizer.num_bits,
             "constant_columns": list(binarizer.constant_attributes),
@@ -136,7 +138,7 @@ def lines(
             f"model       {mapping.positive} where the votes of the rules that hold sum to more"
             f" than 0, else {mapping.negative}"
         ),
-        _rounds_line(model),
+        *_rounds_lines(model),
     ]
     for index, rule in enumerate(rules):
         if index == num_shown:
@@ -162,14 +164,31 @@ def lines(
     ]
 
 
-def _rounds_line(model: Mapping[str, Any]) -> str:
+def _rounds_lines(model: Mapping[str, Any]) -> list[str]:
+    """The number of rounds and its loss, and a note if its choice was ended early.
+
+    >>> rounds = {"chosen": 2, "errors": [0.5, 0.25, 0.5], "candidates": 40}
+    >>> line, note = _rounds_lines({"rounds": rounds | {"status": "TIME_LIMIT"}})
+    >>> print(line)
+    rounds      2 of up to 40, by cross-validation: held-out loss 25.00%
+    >>> print(note.removeprefix("note: the choice of the number of rounds was "))
+    ended by the time limit (or interrupted) after 3 of 40 rounds
+    """
     errors, chosen = model["rounds"]["errors"], model["rounds"]["chosen"]
     if not errors:
-        return f"rounds      {chosen}"
-    return (
-        f"rounds      {chosen} of up to {len(errors)}, by cross-validation: held-out loss"
+        return [f"rounds      {chosen}"]
+    num_candidates = model["rounds"].get("candidates", len(errors))  # older reports lack it
+    line = (
+        f"rounds      {chosen} of up to {num_candidates}, by cross-validation: held-out loss"
         f" {errors[chosen - 1]:.2%}"
     )
+    if model["rounds"].get("status") != status.Status.TIME_LIMIT.name:
+        return [line]
+    return [
+        line,
+        "note: the choice of the number of rounds was ended by the time limit (or interrupted)"
+        f" after {len(errors)} of {num_candidates} rounds",
+    ]
 
 
 def explanations(rules: Sequence[Mapping[str, Any]], holds: np.ndarray) -> list[str]:

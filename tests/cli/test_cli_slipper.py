@@ -164,7 +164,7 @@ def test_a_given_number_of_rounds_and_class_are_kept_to(folder):
     status, said, err = run_in(folder, "fit", *DATA, *QUICK, *given)
     assert (status, err) == (0, "")
     model = read_report(folder / "given")["model"]
-    assert model["rounds"] == {"chosen": ROUNDS, "errors": []}
+    assert model["rounds"] == {"chosen": ROUNDS, "errors": [], "candidates": 0, "status": None}
     assert f"rounds      {ROUNDS}\n" in said
     assert all(
         rule["label"] == "no" and rule["order"] == 1
@@ -264,6 +264,59 @@ def test_ctrl_c_ends_the_choice_of_rounds_or_the_fit(in_choice, folder, model, m
         assert ended["certificate"]["status"] == "ROUND_LIMIT"
     else:
         assert (ended["num_rounds"], ended["certificate"]["status"]) == (2, "TIME_LIMIT")
+
+
+@pytest.mark.slow
+def test_a_run_whose_choice_was_cut_short_resumes_to_the_whole_one(folder, model, monkeypatch):
+    """The choice ends after the first of its rounds, and the fit with it. The resumed run repeats
+    the choice and goes on.
+    """
+    saving = ("--checkpoint", "cut")
+    ended, _ = fit_with(
+        seconds_pass(650),
+        in_choice=True,
+        after=1,
+        folder=folder,
+        patch=monkeypatch,
+        arguments=(*LIMIT, *saving),
+    )
+    monkeypatch.undo()
+    rounds = ended["rounds"]
+    assert (rounds["status"], rounds["candidates"]) == ("TIME_LIMIT", ROUNDS)
+    assert rounds["chosen"] == len(rounds["errors"]) == 1 < model["rounds"]["chosen"]
+    status, said, err = run_in(
+        folder, "fit", *DATA, *QUICK, *saving, "--resume", "--output", "cut-out"
+    )
+    assert (status, err) == (0, "jboost: continues from the checkpoint in cut\n")
+    assert read_report(folder / "cut-out")["model"] == model
+    whole, resumed = (files.load(folder / name / "model.npz") for name in ("out", "cut-out"))
+    jax.tree.map(np.testing.assert_array_equal, whole["ensemble"], resumed["ensemble"])
+    assert "the choice of the number of rounds was ended" not in said
+    status, said, _ = run_in(folder, "inspect", "ended")
+    assert (
+        "the choice of the number of rounds was ended by the time limit (or interrupted) after 1"
+        f" of {ROUNDS} rounds" in said
+    )
+
+
+@pytest.mark.slow
+def test_a_whole_choice_is_not_repeated_by_a_resumed_run(folder, model, monkeypatch):
+    saving = ("--checkpoint", "whole")
+    ended, _ = fit_with(
+        lambda: signal.raise_signal(signal.SIGINT),
+        in_choice=False,
+        after=1,
+        folder=folder,
+        patch=monkeypatch,
+        arguments=saving,
+    )
+    monkeypatch.undo()
+    assert (ended["num_rounds"], ended["rounds"]["status"]) == (1, "OPTIMAL")
+    monkeypatch.setattr(slipper, "choose_rounds", pytest.fail)
+    arguments = (*saving, "--resume", "--time-limit", 1000, "--output", "whole-out")
+    status, _, err = run_in(folder, "fit", *DATA, *QUICK, *arguments)
+    assert (status, err) == (0, "jboost: continues from the checkpoint in whole\n")
+    assert read_report(folder / "whole-out")["model"] == model
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import numpy as np
 
 from jboost import plots
 from jboost.base.boosting import Ensemble, Fit
+from jboost.base.status import Status
 from jboost.cli import bits as bit_module
 from jboost.cli import fitting, limits
 from jboost.cli.option import CV
@@ -65,7 +66,7 @@ def fit(settings: Settings, say: Any) -> None:
         others,
     )
     model = report_module.describe(
-        found.fit, ensemble, binarizer, bits, labels, opening.mapping, found.errors
+        found.fit, ensemble, binarizer, bits, labels, opening.mapping, _choice_of(found)
     )
     model["verdict"] = verdict.assess(
         losses[-1]["training"]["rate"], labels, training[2], remedy=_REMEDY
@@ -87,6 +88,17 @@ def fit(settings: Settings, say: Any) -> None:
             *report_module.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
         ],
     )
+
+
+def _choice_of(found: slipper.Found) -> dict[str, Any]:
+    """Returns the description of the choice of the number of rounds for the report."""
+    is_cut_short = len(found.errors) < found.num_candidates
+    status = Status.TIME_LIMIT if is_cut_short else Status.OPTIMAL
+    return {
+        "errors": list(found.errors),
+        "candidates": found.num_candidates,
+        "status": status.name if found.num_candidates else None,
+    }
 
 
 def _find_rules(

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jboost import slipper
 from jboost.base import loops
-from jboost.base.boosting import Fit
+from jboost.base.boosting import Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Dataset
@@ -35,13 +35,22 @@ _RULE_CLASSES: dict[str, Any] = {"minority": "minority", "positive": 1, "negativ
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A fit, its number of rounds, and the losses from which that number was chosen."""
+    """A fit, and the losses from which its number of rounds was chosen."""
 
     fit: Fit
-    num_rounds: int
     # fraction of the held-out weight that is misclassified after each number of rounds that was
     # tried; empty if the number was given
     errors: tuple[float, ...]
+    num_candidates: int  # more than the number of errors if the choice was ended early
+
+
+class RunState(NamedTuple):
+    """The state of a run between two rounds of the fit, as --checkpoint saves it."""
+
+    # of the fit, whose booster stops at `max_rounds`: so it does not depend on the choice
+    fit: State
+    # [max_rounds] of the choice of the number of rounds, NaN where not tried; [0] if it was given
+    errors: np.ndarray
 
 
 def binarize(
@@ -80,6 +89,9 @@ def fit(
         returns False, the choice ends with the rounds so far, and the fit with the rules so far.
         The choice also ends when its share of the time limit is used.
 
+    With --resume the fit continues from the saved state. A choice that was ended early is repeated
+    first: the fit then has the number of rounds of the choice that tried more.
+
     Raises:
       ValueError: if there are more folds than rows of the minority class.
     """
@@ -92,8 +104,11 @@ def fit(
         dataset = _padded(bits, labels, weights, chosen, settings.precision)
         # the same split of the key as in `slipper.fit`
         key_choice, key = jax.random.split(jax.random.key(settings.seed))
-        num_rounds, errors = max_rounds, np.zeros(0)
-        if is_chosen_by_cv:
+        first = functools.partial(slipper.init, dataset, learner, key=key, max_rounds=max_rounds)
+        no_errors = np.full(max_rounds if is_chosen_by_cv else 0, np.nan)
+        saved = checkpointing.saved(settings, lambda: RunState(first(), no_errors), dataset)
+        errors = no_errors if saved is None else saved.errors
+        if np.isnan(errors).any():  # there is no choice, or one that was ended early
             choice = slipper.choose_rounds(
                 dataset,
                 learner,
@@ -104,19 +119,62 @@ def fit(
             )
             if on_step is not None:
                 limits.go_on_after_choice()
-            num_rounds, errors = int(choice.num_rounds), np.asarray(choice.errors, np.float64)
-            errors = errors[~np.isnan(errors)]
-        options: dict[str, Any] = {"key": key, "max_rounds": max_rounds, "num_rounds": num_rounds}
-        like = functools.partial(slipper.init, dataset, learner, **options)
-        with checkpointing.kept(settings, on_step, like, dataset) as (watch, initial):
+            errors = _longer(errors, np.asarray(choice.errors, np.float64))
+        num_rounds = _best(errors) if is_chosen_by_cv else max_rounds
+        with checkpointing.saving(settings, on_step, dataset, saved) as watch:
             fitted = jax.block_until_ready(
-                slipper.fit(dataset, learner, on_step=watch, initial=initial, **options)
+                slipper.fit(
+                    dataset,
+                    learner,
+                    key=key,
+                    max_rounds=max_rounds,
+                    num_rounds=num_rounds,
+                    on_step=None if watch is None else _with_errors(watch, errors, max_rounds),
+                    initial=None if saved is None else _continued(saved.fit, num_rounds),
+                )
             )
     if Status(int(fitted.status)) is Status.INVALID_INPUT:
         raise ValueError(
             f"slipper found no vote: {report_module.certificate(fitted)['explanation']}"
         )
-    return Found(fitted, num_rounds, tuple(float(error) for error in errors))
+    return Found(fitted, tuple(errors[~np.isnan(errors)].tolist()), len(errors))
+
+
+def _longer(errors: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Returns those of the two errors by round that are of more rounds."""
+    return others if np.isnan(others).sum() <= np.isnan(errors).sum() else errors
+
+
+def _best(errors: np.ndarray) -> int:
+    """Returns the smallest number of rounds of least error."""
+    return 1 + int(np.argmin(np.where(np.isnan(errors), np.inf, errors)))
+
+
+def _with_errors(watch: OnStep, errors: np.ndarray, max_rounds: int) -> OnStep:
+    """Returns the callback of the fit that passes a `RunState` to `watch`."""
+
+    def on_step(state: State, info: Any) -> bool:
+        saved = state._replace(booster=_booster(max_rounds))
+        return loops.goes_on(watch, RunState(saved, errors), info)
+
+    return on_step
+
+
+def _continued(state: State, num_rounds: int) -> State:
+    """Returns the saved state as one of a fit of `num_rounds`. The rounds that are made do not
+    depend on their number, so a fit that ended at a smaller number goes on.
+    """
+    is_ended = state.num_rounds >= num_rounds
+    status = jax.numpy.where(
+        (state.status == int(Status.ROUND_LIMIT)) & ~is_ended,
+        int(Status.UNFINISHED),
+        state.status,
+    ).astype(state.status.dtype)
+    return state._replace(booster=_booster(num_rounds), status=status)
+
+
+def _booster(num_rounds: int) -> slipper.Slipper:
+    return slipper.Slipper(jax.numpy.asarray(num_rounds, jax.numpy.int32))
 
 
 def _within_share(on_step: OnStep) -> OnStep:
