@@ -247,8 +247,6 @@ def _check_margin_search(values: Mapping[str, Any]) -> None:
     refused = {
         "--max-order cv": values["max_order"] == CV,
         "--max-rules cv": values["max_rules"] == CV,
-        "--time-limit": values["time_limit"] is not None,
-        "--checkpoint": values["checkpoint"] is not None,
     }
     for flag, is_given in refused.items():
         if is_given:

@@ -28,6 +28,16 @@ from jboost.data.table import LabelMapping
 from jboost.l0 import ExactFit
 from jboost.report.monomials import fired, voting
 
+# why the search of the margin ended, by its status
+_END_OF_SEARCH = {
+    Status.OPTIMAL.name: "the bounds are as near as asked for",
+    Status.TIME_LIMIT.name: "ended by the time limit (or interrupted) with the best so far; the"
+    " bounds are valid",
+}
+_FAR = (
+    "the bounds are valid, and further apart than asked for; a smaller --tolerance or more --rounds"
+    " bring them nearer"
+)
 DELTA = 0.05  # the risk bound holds with probability 1 - DELTA
 
 
@@ -153,18 +163,12 @@ def margin_lines(search: Mapping[str, Any]) -> list[str]:
                 2 margins tried: OPTIMAL: the bounds are as near as asked for
     """
     tried = search["tried"]
-    is_near = search["status"] == Status.OPTIMAL.name
-    explanation = (
-        "the bounds are as near as asked for"
-        if is_near
-        else "the bounds are valid, and further apart than asked for; a smaller --tolerance or more"
-        " --rounds bring them nearer"
-    )
     return [
         f"margin      {search['margin']:.6g}: {search['lower_bound']:.6g} <= largest margin -"
         f" {search['penalty']:g} * relaxation <= {search['upper_bound']:.6g} for margins from"
         f" {min(one['margin'] for one in tried):g}",
-        f"{'':<12}{len(tried)} margins tried: {search['status']}: {explanation}",
+        f"{'':<12}{len(tried)} margins tried: {search['status']}:"
+        f" {_END_OF_SEARCH.get(search['status'], _FAR)}",
     ]
 
 

@@ -1,6 +1,8 @@
 """Many margins of l0 on the command line, beside the library."""
 
+import contextlib
 import json
+import signal
 
 import jax
 import numpy as np
@@ -9,7 +11,8 @@ import pytest
 
 from command_line import run_in
 from jboost import l0, learners, make_dataset
-from jboost.cli import resolution
+from jboost.cli import limits, resolution
+from jboost.cli.l0 import margin_search
 from jboost.data import binarization
 from jboost.monomials import costs
 
@@ -90,6 +93,70 @@ def test_the_search_of_the_margin_is_that_of_the_library(folder):
     assert again["model"] == report["model"]
 
 
+def search_in(folder, *arguments):
+    """The report of a fit at the margin that a search found, the text, and the errors."""
+    fit = ("fit", *DATA, *CUTS, "--margin", "search", "--margin-penalty", PENALTY)
+    code, said, err = run_in(folder, *fit, *arguments, "--output", "searched", "--overwrite")
+    assert code == 0
+    report = (folder / "searched" / "report.json").read_text(encoding="utf-8")
+    return json.loads(report, parse_constant=pytest.fail), said, err
+
+
+def interrupted_after(num_steps, patch):
+    """Raises SIGINT after a number of steps of the command."""
+    progress, steps = limits.progress, iter(range(1, 1000))
+
+    @contextlib.contextmanager
+    def watched(*described):
+        with progress(*described) as on_step:
+
+            def watch(state, info):
+                if next(steps) == num_steps:
+                    signal.raise_signal(signal.SIGINT)
+                return on_step(state, info)
+
+            yield watch
+
+    patch.setattr(limits, "progress", watched)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_search_with_the_best_so_far_and_it_resumes(folder, monkeypatch):
+    whole, _, err = search_in(folder)
+    assert err == ""
+    assert len(whole["margin_search"]["tried"]) > 2
+    with monkeypatch.context() as patch:
+        interrupted_after(2, patch)
+        patch.setattr(l0, "fit", pytest.fail)
+        patch.setattr(l0, "fit_large", pytest.fail)
+        ended, said, err = search_in(folder, "--checkpoint", "states")
+    assert "ends with the best so far" in err
+    found = ended["margin_search"]
+    assert found["status"] == "TIME_LIMIT"
+    assert found["tried"] == whole["margin_search"]["tried"][:2]
+    assert found["lower_bound"] <= whole["margin_search"]["lower_bound"]
+    assert whole["margin_search"]["upper_bound"] <= found["upper_bound"]
+    assert ended["model"]["margin"] == found["margin"]
+    text = "2 margins tried: TIME_LIMIT: ended by the time limit (or interrupted) with the best so"
+    assert text in said
+    resumed, _, err = search_in(folder, "--checkpoint", "states", "--resume")
+    assert err == "jboost: continues from the checkpoint in states\n"
+    for part in ("margin_search", "model"):
+        assert resumed[part] == whole[part]
+
+
+@pytest.mark.slow
+def test_the_search_has_a_share_of_the_time_limit_and_the_fit_the_rest(folder, monkeypatch):
+    monkeypatch.setattr(margin_search, "_SHARE", 0.0)
+    report, _, err = search_in(folder, "--time-limit", 1000, "--tolerance", 0.5)
+    assert err == ""
+    assert report["margin_search"]["status"] == "TIME_LIMIT"
+    assert [one["margin"] for one in report["margin_search"]["tried"]] == [
+        pytest.approx(report["model"]["margin"])
+    ]
+    assert report["model"]["certificate"]["status"] == "OPTIMAL"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -99,8 +166,6 @@ def test_the_search_of_the_margin_is_that_of_the_library(folder):
         ({"vote": ("sparse", "relaxed")}, "2 values are given of --vote: give one"),
         ({"max_order": "cv"}, "cannot be combined with --max-order cv: leave --max-order cv out"),
         ({"max_rules": "cv"}, "cannot be combined with --max-rules cv: leave --max-rules cv out"),
-        ({"time_limit": 3.0}, "cannot be combined with --time-limit: leave --time-limit out"),
-        ({"checkpoint": "states"}, "cannot be combined with --checkpoint: leave --checkpoint out"),
         ({"margin": (0.1,), "margin_penalty": 0.2}, "--margin-penalty 0.2 is for --margin search"),
     ],
 )

@@ -5,7 +5,8 @@ each other.
 from __future__ import annotations
 
 from jboost.cli.l0 import large as l0_large
-from jboost.cli.option import CV
+from jboost.cli.l0.margin_search import MOST_MARGINS
+from jboost.cli.option import CV, SEARCH
 from jboost.cli.options import AUTO, Settings
 
 _MARGIN_TIMES_ROWS = 20.0  # --margin auto is this over the number of rows, as in the paper
@@ -38,7 +39,8 @@ def num_steps(settings: Settings) -> int:
     The steps of branch and cut are not included, because their number is not known in advance.
     """
     if num_choices(settings) == 1:
-        return settings.rounds
+        num_margins = MOST_MARGINS if settings.margin == (SEARCH,) else 0
+        return num_margins + settings.rounds
     if l0_large.chooses_size(settings):
         return settings.folds * len(l0_large.orders(settings)) + settings.rounds
     return len(settings.kappa) * settings.folds + (settings.rounds if settings.exact > 0 else 0)

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
 import numpy as np
 
-from jboost import l0
-from jboost.base import status
+from jboost import drive, l0
+from jboost.base import loops, status
+from jboost.base.boosting import Fit
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
+from jboost.cli import checkpointing, limits
 from jboost.cli.l0 import prepared
 from jboost.cli.options import Settings
+
+MOST_MARGINS = 32  # tried by a search, as in the library
+_LEAST = 1e-3  # the first margin tried, as in the library
+_SHARE = 0.6  # of the time that is left, for the search; the fit has the rest
+
+
+@dataclasses.dataclass(frozen=True)
+class Searched:
+    """The result of `search`."""
+
+    fit: Fit  # at the best margin
+    # the best margin, its bounds and the margins that were tried, in types that JSON supports
+    numbers: dict[str, Any]
 
 
 def search(
@@ -24,11 +41,14 @@ def search(
     num_attributes: int,
     has_gaps: bool,
     num_rows: int | None = None,
-) -> dict[str, Any]:
-    """Returns the best margin, its bounds and the margins that were tried, in types that JSON
-    supports.
+    seconds: float | None = None,
+    on_step: OnStep | None = None,
+) -> Searched:
+    """Searches the margin, for a share of the time.
 
     The arguments are those of `jboost.cli.l0.method.fit`. The settings have one kappa and one vote.
+    If the time is over or `on_step` returns False, the search ends after the current margin with
+    the best so far. With --checkpoint its state is saved.
 
     Raises:
       ValueError: if the data are invalid.
@@ -46,17 +66,48 @@ def search(
             has_gaps=has_gaps,
             num_rows=num_rows,
         )
-        found = l0.search_margin(
-            dataset,
-            make_learner(kappa),
-            penalty=penalty,
-            search=prepared.search_of(vote, settings),
-            **options,
-        )
+        learner = make_learner(kappa)
+        options = {**options, "search": prepared.search_of(vote, settings)}
+
+        def like() -> l0.MarginSearchState:
+            first = l0.init(dataset, learner, margin=_LEAST, bound_integer=False, **options)
+            return l0.MarginSearchState(first, first, None)
+
+        watch = _limited(on_step, limits.left() if seconds is None else seconds)
+        with checkpointing.kept(settings, watch, like, dataset) as (save, initial):
+            found = jax.block_until_ready(
+                l0.search_margin(
+                    dataset,
+                    learner,
+                    penalty=penalty,
+                    least_margin=_LEAST,
+                    max_margins=MOST_MARGINS,
+                    on_step=save,
+                    initial=initial,
+                    **options,
+                )
+            )
         code = Status(int(found.status))
         if code is Status.INVALID_INPUT:
             raise ValueError(f"the search of the margin failed: {status.explain(code)}")
-        return {**_numbers(found), "penalty": penalty}
+        return Searched(found.fit, {**_numbers(found), "penalty": penalty})
+
+
+def _limited(on_step: OnStep | None, left: float | None) -> OnStep | None:
+    """Returns a callback that also ends the search when its share of the seconds `left` is used.
+    None if there is neither a callback nor a limit.
+    """
+    if on_step is None and left is None:
+        return None
+    limit = None if left is None else drive.time_limit(max(_SHARE * left, 0.0))
+
+    def watch(state: Any, search: l0.MarginSearch) -> bool:
+        best = f"margin {float(search.margin):.4g}"
+        bounds = f"bounds {float(search.lower_bound):.4g} to {float(search.upper_bound):.4g}"
+        goes_on = loops.goes_on(on_step, state, f"{best}, {bounds}")
+        return goes_on and loops.goes_on(limit, state, search)
+
+    return watch
 
 
 def _numbers(found: l0.MarginSearch) -> dict[str, Any]:

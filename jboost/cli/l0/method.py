@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 from typing import Any
 
 import jax
@@ -23,7 +24,7 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.cli import bits as bit_module
-from jboost.cli import checkpointing, sizes
+from jboost.cli import checkpointing, limits, sizes
 from jboost.cli.l0 import large as l0_large
 from jboost.cli.l0 import margin_search
 from jboost.cli.l0.candidates import margins
@@ -82,19 +83,17 @@ def fit(
       num_rows: the largest number of distinct rows among the calls that share one compilation, or
         None for a single call.
       seconds: the time for this fit, or None for the rest of the time limit.
-      on_step: called after each round, or after each path of margins if there is a choice.
+      on_step: called after each round, or after each path of margins if there is a choice, or each
+        margin of a search.
     """
     if settings.margin == (SEARCH,):
-        rows = (bits, labels, weights, chosen)
-        shape: dict[str, Any] = {
-            "num_attributes": num_attributes,
-            "has_gaps": has_gaps,
-            "num_rows": num_rows,
-        }
-        searched = margin_search.search(*rows, settings, **shape)
-        settings = dataclasses.replace(settings, margin=(searched["margin"],))
-        found = fit(*rows, settings, seconds=seconds, on_step=on_step, **shape)
-        return dataclasses.replace(found, margin_search=searched)
+        return _fit_best_margin(
+            (bits, labels, weights, chosen),
+            settings,
+            {"num_attributes": num_attributes, "has_gaps": has_gaps, "num_rows": num_rows},
+            seconds,
+            on_step,
+        )
     if inner is None and l0_large.serves(settings, int(chosen.sum())):
         return _fit_large(bits, labels, weights, chosen, settings, seconds, on_step)
     if inner is not None and l0_large.chooses_size(settings):
@@ -130,6 +129,30 @@ def fit(
     if Status(int(found.fit.status)) is Status.INVALID_INPUT:
         raise ValueError(f"l0 found no vote: {report_module.certificate(found.fit)['explanation']}")
     return found
+
+
+def _fit_best_margin(
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray],
+    settings: Settings,
+    shape: dict[str, Any],
+    seconds: float | None,
+    on_step: OnStep | None,
+) -> Found:
+    """Searches the margin and fits the vote of the best.
+
+    Where Ctrl-C ended the search, or no time is left, it is the vote that the search has found. The
+    state of the search is saved for --checkpoint, that of the fit is not.
+    """
+    begun = time.monotonic()
+    searched = margin_search.search(*rows, settings, seconds=seconds, on_step=on_step, **shape)
+    settings = dataclasses.replace(
+        settings, margin=(searched.numbers["margin"],), checkpoint=None, resume=False
+    )
+    if on_step is not None and limits.is_over():
+        return Found(searched.fit, settings, (), margin_search=searched.numbers)
+    left = None if seconds is None else max(seconds - (time.monotonic() - begun), 0.0)
+    found = fit(*rows, settings, seconds=left, on_step=on_step, **shape)
+    return dataclasses.replace(found, margin_search=searched.numbers)
 
 
 def _fit_large(
