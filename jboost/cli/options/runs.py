@@ -57,8 +57,8 @@ RUN_OPTIONS = (
         " nothing else. Ctrl-C saves the state and writes the best result so far. SIGTERM saves the"
         " state only and ends with status 143. Of choices by cross-validation those of l0 by"
         " --max-order cv or --max-rules cv, and of slipper, are saved, the latter once it ended;"
-        " others are repeated, or refused by l0 without --exact. Of --margin search the state of the"
-        " search is saved, not that of the fit that follows. Of combine for --strategy exact.",
+        " others are repeated, or refused by l0 without --exact. Of --margin search the state of"
+        " the search is saved, not that of the fit that follows. Of combine for --strategy exact.",
         methods=(L0, PAIR, COMBINE, *BOOSTERS, SLIPPER),
         commands=("fit",),
         metavar="FOLDER",
