@@ -9,6 +9,7 @@ from typing import Any
 from jboost import relaxations
 from jboost.base.types import ArrayLike
 from jboost.cli.option import CV, LPBOOST, RELAXED_MARGIN, Option
+from jboost.cli.precedence import gives_way
 
 HARD, SOFT, NORM_BALL, NORM_PENALTY, ENTROPY = (
     "hard",
@@ -152,10 +153,7 @@ def resolve(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
     if name in _USERS["scale"] and values["scale"] is None:
         raise ValueError(f"--relaxation {name} needs a number: give --scale SCALE")
     if values["vote_strength"] is not None and values["update"] == PAIRWISE:
-        raise ValueError(
-            "--vote-strength is for votes of any size, and --update pairwise moves votes between"
-            " rules: take another --update"
-        )
+        _settle_update(values, is_flag)
     if name == ENTROPY and (len(values["nu"] or ()) != 1 or CV in values["nu"]):
         raise ValueError(
             "--relaxation entropy needs one number in (0, 1], which cross-validation does not"
@@ -163,3 +161,16 @@ def resolve(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
         )
     if name not in _USERS["nu"]:
         values["nu"] = (_NO_NU,)
+
+
+def _settle_update(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
+    """`--update pairwise` keeps the size of the votes, which `--vote-strength` changes."""
+    if gives_way("vote_strength", is_flag, to=("update",)):
+        values["vote_strength"] = None
+    elif gives_way("update", is_flag, to=("vote_strength",)):
+        values["update"] = UPDATES[0]
+    else:
+        raise ValueError(
+            "--vote-strength is for votes of any size, and --update pairwise moves votes between"
+            " rules: take another --update"
+        )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jboost.cli import relaxations
+from jboost.cli.l0 import contradictions
 from jboost.cli.option import (
     ANY_NUMBER,
     BOOSTERS,
@@ -20,7 +21,6 @@ from jboost.cli.option import (
     L0,
     MONOMIALS,
     PAIR,
-    SEARCH,
     SLIPPER,
     UNCUT,
     Option,
@@ -36,6 +36,7 @@ from jboost.cli.options import (
     ROUNDS,
     Settings,
 )
+from jboost.cli.precedence import gives_way, named
 from jboost.cli.reading import require_file
 from jboost.data.sources import STANDARD_INPUT
 from jboost.data.table import close_matches
@@ -90,7 +91,9 @@ def read_config(path: str | Path) -> dict[str, Any]:
 def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
     """Returns the validated settings for the given option values.
 
-    If a flag contradicts a value from the configuration file, the flag takes precedence.
+    If a flag contradicts a value from the configuration file, the flag takes precedence, and the
+    value is replaced by the default. Where the default would be another choice of the rules (of
+    --max-order cv, or of several values of --kappa), the message names the configuration file.
 
     Args:
       values: the value of each option. Options that the command does not have get their defaults.
@@ -105,16 +108,17 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
     _keep_to_method(filled, is_flag)
     _settle_scores(filled, is_flag)
     _settle_learner(filled, is_flag)
-    _settle_rule_sizes(filled)
+    _settle_order(filled, is_flag)
+    contradictions.settle(filled, is_flag)
     _settle_checkpoint(filled, is_flag)
     if filled["resume"] and filled["checkpoint"] is None:
         raise ValueError(
             "--resume continues from a saved state: name the folder with --checkpoint FOLDER"
         )
     relaxations.resolve(filled, is_flag)
-    _check_radius(filled)
-    _check_margin_search(filled)
+    _settle_radius(filled, is_flag)
     _settle_candidates(filled)
+    contradictions.settle_checkpoint(filled, is_flag)
     _check_columns(filled)
     return Settings(**filled)
 
@@ -168,10 +172,12 @@ def _settle_learner(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None
         cuts_alone = values["method"] not in BOOSTERS or values["learner"] in _LEARNERS_OF_BITS
         values["cuts"] = "class_changes" if cuts_alone else UNCUT
     elif values["method"] in BOOSTERS and values["learner"] == "pool":
-        raise ValueError(
-            "--cuts converts numbers to bits, but the learner pool uses the columns themselves:"
-            " omit it, or use --learner stumps"
-        )
+        if not gives_way("cuts", is_flag, to=("learner",)):
+            raise ValueError(
+                "--cuts converts numbers to bits, but the learner pool uses the columns themselves:"
+                " omit it, or use --learner stumps"
+            )
+        values["cuts"] = UNCUT
     if values["method"] in BOOSTERS:
         _keep_to_learner(values, is_flag)
 
@@ -193,72 +199,30 @@ def _keep_to_learner(values: dict[str, Any], is_flag: Mapping[str, bool]) -> Non
         values[option.name] = option.default
 
 
-def _settle_rule_sizes(values: dict[str, Any]) -> None:
-    """The number of literals of a rule, and the options that contradict a number of rules."""
+def _settle_order(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
+    """The number of literals of a rule, which is chosen for l0 only."""
+    if values["max_order"] == CV and values["method"] != L0:
+        if not gives_way("max_order", is_flag, to=("method",)):
+            raise ValueError(
+                f"{named('max_order', CV, is_flag)} is for the method {L0}, and the method is"
+                f" {values['method']}: give a number to --max-order, or leave it out"
+            )
+        values["max_order"] = None
     if values["max_order"] is None:
         values["max_order"] = ORDERS.get(values["method"], ORDERS[L0])
-    others = [vote for vote in values["vote"] if vote != "sparse"]
-    if values["exact"] > 0 and others:
-        raise ValueError(
-            f"--exact computes the vote of least errors plus costs, but --vote {others[0]} requests"
-            " another vote: choose one of them"
-        )
-    if values["exact"] > 0 and values["max_rules"] is not None:
-        raise ValueError(
-            "--exact computes the best vote of any number of rules, but --max-rules limits the"
-            " number: choose one of them"
-        )
-    chooses_size = CV in (values["max_order"], values["max_rules"])
-    if chooses_size and (
-        values["exact"] > 0 or "relaxed" in values["vote"] or values["method"] != L0
-    ):
-        raise ValueError(
-            "--max-order cv and --max-rules cv choose among sparse votes of l0: omit --exact and"
-            " --vote relaxed, or give numbers"
-        )
 
 
-def _check_radius(values: Mapping[str, Any]) -> None:
-    """Raises ValueError if a radius is given to a measure that has none."""
-    if values["measure"] in WITHOUT_RADIUS and values["radius"] != AUTO:
-        raise ValueError(
-            f"--radius {values['radius']:g} is for --measure cube or isotropic, and the measure is"
-            f" {values['measure']}: change --measure or leave it out"
-        )
-
-
-def _check_margin_search(values: Mapping[str, Any]) -> None:
-    """Raises ValueError for what `--margin search` cannot be combined with, and where it has no
-    penalty.
-    """
-    penalty = values["margin_penalty"]
-    if SEARCH not in values["margin"]:
-        if penalty is not None:
-            raise ValueError(
-                f"--margin-penalty {penalty:g} is for --margin {SEARCH}: leave it out, or search"
-            )
+def _settle_radius(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
+    """A radius is for the measures that have one."""
+    if values["measure"] not in WITHOUT_RADIUS or values["radius"] == AUTO:
         return
-    for name in ("margin", "kappa", "vote"):
-        if len(values[name]) > 1:
-            raise ValueError(
-                f"--margin {SEARCH} is for one --margin, one --kappa and one --vote, and"
-                f" {len(values[name])} values are given of --{name}: give one"
-            )
-    refused = {
-        "--max-order cv": values["max_order"] == CV,
-        "--max-rules cv": values["max_rules"] == CV,
-    }
-    for flag, is_given in refused.items():
-        if is_given:
-            raise ValueError(
-                f"--margin {SEARCH} cannot be combined with {flag}: leave {flag} out, or give a"
-                " number to --margin"
-            )
-    if penalty is None:
-        raise ValueError(
-            f"--margin {SEARCH} needs the worth of an error in units of the margin: give"
-            " --margin-penalty BETA, a number above 1 / rows"
-        )
+    if gives_way("radius", is_flag, to=("measure",)):
+        values["radius"] = AUTO
+        return
+    raise ValueError(
+        f"--radius {values['radius']:g} is for --measure cube or isotropic, and the measure is"
+        f" {values['measure']}: change --measure or leave it out"
+    )
 
 
 def _settle_checkpoint(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:

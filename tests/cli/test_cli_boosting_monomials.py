@@ -217,7 +217,10 @@ def test_a_resumed_fit_of_monomials_has_the_same_bounds(folder):
             "--max-depth is for --learner trees, and the learner is monomials",
         ),
         (("--learner", "monomials", "--max-order", "99"), "max_order is 99, and the columns of"),
-        (("--learner", "monomials", "--max-order", "cv"), "choose among sparse votes of l0"),
+        (
+            ("--learner", "monomials", "--max-order", "cv"),
+            "--max-order cv is for the method l0, and the method is adaboost: give a number",
+        ),
         (("--learner", "monomials", "--kappa", "2"), "--kappa is for the method l0"),
     ],
 )

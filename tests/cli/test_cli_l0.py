@@ -306,7 +306,7 @@ def test_inspect_says_what_fit_said(report, run):
         (("--time-limit", "0"), "0"),
         (
             ("--max-order", "cv", "--vote", "relaxed"),
-            "--max-order cv and --max-rules cv choose among sparse votes of l0",
+            "--max-order cv chooses among sparse votes of l0: omit --vote relaxed, or give",
         ),
         (
             ("--max-rules", "cv", "--exact", "5"),

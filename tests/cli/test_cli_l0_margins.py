@@ -51,7 +51,7 @@ def data_of(frame):
 
 def settings_of(**values):
     given = {"data": "data.csv", "label": "ill", "method": "l0"}
-    return resolution.resolve(given | values, {})
+    return resolution.resolve(given | values, dict.fromkeys(values, True))
 
 
 @pytest.mark.exhaustive
@@ -164,8 +164,8 @@ def test_the_search_has_a_share_of_the_time_limit_and_the_fit_the_rest(folder, m
         ({"margin": ("search", 0.1)}, "2 values are given of --margin: give one"),
         ({"kappa": (0.5, 1.5)}, "2 values are given of --kappa: give one"),
         ({"vote": ("sparse", "relaxed")}, "2 values are given of --vote: give one"),
-        ({"max_order": "cv"}, "cannot be combined with --max-order cv: leave --max-order cv out"),
-        ({"max_rules": "cv"}, "cannot be combined with --max-rules cv: leave --max-rules cv out"),
+        ({"max_order": "cv"}, "search cannot be combined with --max-order cv: give a number to"),
+        ({"max_rules": "cv"}, "search cannot be combined with --max-rules cv: give a number to"),
         ({"margin": (0.1,), "margin_penalty": 0.2}, "--margin-penalty 0.2 is for --margin search"),
     ],
 )

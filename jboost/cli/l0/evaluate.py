@@ -13,7 +13,7 @@ import numpy as np
 from jboost.cli import bits as bit_module
 from jboost.cli import limits
 from jboost.cli.inputs import Source
-from jboost.cli.l0 import candidates, folds
+from jboost.cli.l0 import folds
 from jboost.cli.l0 import method as l0
 from jboost.cli.options import Settings
 from jboost.cli.votes import make_rules
@@ -29,7 +29,6 @@ def evaluate_folds(
     The bits are fitted to the training rows of each fold. All folds are padded to the same size, so
     that the program compiles once.
     """
-    candidates.check_vote(settings)
     labels, mapping = source.table.labels, source.table.mapping
     assert labels is not None
     assert mapping is not None

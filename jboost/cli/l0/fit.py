@@ -38,8 +38,6 @@ def fit(settings: Settings, say: Any) -> None:
     Raises:
       ValueError: if an option or the data are invalid. Nothing is written then.
     """
-    candidates.check_vote(settings)
-    candidates.check_checkpoint(settings)
     opening = fitting.begin(settings)
     source, table, kept, apart = opening.source, opening.source.table, opening.kept, opening.apart
     numeric, categorical = tuple(table.numeric), tuple(table.categorical)
