@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from jboost import files, outputs, verify
-from jboost.cli import devices, limits, programs
+from jboost.cli import devices, flags, limits, programs
 from jboost.cli.boosting import fit as boost_fit
 from jboost.cli.combine import fit as combine_fit
 from jboost.cli.combine.method import LISTS, split_lists
@@ -16,7 +15,7 @@ from jboost.cli.evaluate import evaluate
 from jboost.cli.example_weights import fit as example_weights_fit
 from jboost.cli.export import FORMATS, TABLE, export
 from jboost.cli.l0 import fit as l0_fit
-from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER, Option
+from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER
 from jboost.cli.options import Settings, options_of
 from jboost.cli.pair.fit import fit
 from jboost.cli.path import path
@@ -165,7 +164,7 @@ def _path_command() -> Any:
     def run(report: str | None, figure: str | None, **values: Any) -> None:
         settings = _settings(values)
         with devices.restored(), programs.notice(f"path {settings.method}"):
-            path(settings, report, figure, say)
+            path(settings, report, figure, say, place=flags.place)
 
     return _command_class()(
         "path",
@@ -398,7 +397,7 @@ def _config_option() -> Any:
                 for name in (flag[2:] for flag in LISTS)
                 if len(config.get(name, ())) > 2
             }
-            context.meta[_CONFIG_LISTS] = lists
+            context.meta[_CONFIG_LISTS], context.meta[flags.CONFIG_FILE] = lists, path
             context.default_map = config | {name: names[:2] for name, names in lists.items()}
 
     return click.Option(
@@ -412,71 +411,4 @@ def _config_option() -> Any:
 
 
 def _options(command: str) -> list[Any]:
-    return [_option(option) for option in options_of(command)]
-
-
-def _option(option: Option) -> Any:
-    import click
-
-    flag = "--" + option.name.replace("_", "-")
-    if option.kind is bool:
-        return click.Option(
-            [f"{flag}/--no-{flag[2:]}", *option.flags], default=option.default, help=option.help
-        )
-    kind: Any = option.kind
-    if isinstance(option.kind, tuple):
-        kind = click.Choice(option.kind)
-    elif option.kind is int:
-        low, high = (None if bound is None else int(bound) for bound in (option.low, option.high))
-        kind = click.IntRange(low, high, min_open=option.low_open, max_open=option.high_open)
-        kind = _number_or_word(kind, option.words) if option.words else kind
-    elif option.kind is float:
-        kind = _finite_number(option)
-        kind = _number_or_word(kind, option.words) if option.words else kind
-    is_list = option.num_values < 0
-    return click.Option(
-        [flag],
-        type=kind,
-        nargs=1 if is_list else option.num_values,
-        multiple=is_list,
-        default=option.default,
-        show_default=option.default is not None,
-        metavar=option.metavar,
-        help=option.help,
-    )
-
-
-def _finite_number(option: Option) -> Any:
-    """Returns the click type of the finite numbers in the range of an option.
-
-    `click.FloatRange` alone accepts NaN and infinity.
-    """
-    import click
-
-    class FiniteNumber(click.FloatRange):
-        def convert(
-            self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-        ) -> Any:
-            number = super().convert(value, parameter, context)
-            if not math.isfinite(number):
-                self.fail(f"{number} is not a finite number", parameter, context)
-            return number
-
-    return FiniteNumber(
-        option.low, option.high, min_open=option.low_open, max_open=option.high_open
-    )
-
-
-def _number_or_word(numbers: Any, words: tuple[str, ...]) -> Any:
-    """Returns the click type that accepts the strings `words` and the values of `numbers`."""
-    import click
-
-    class NumberOrWord(click.ParamType):
-        name = "number"
-
-        def convert(
-            self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-        ) -> Any:
-            return value if value in words else numbers.convert(value, parameter, context)
-
-    return NumberOrWord()
+    return [flags.make(option) for option in options_of(command)]

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from jboost import outputs
 from jboost.base import loops
 from jboost.base.loops import OnStep
 from jboost.cli import inputs, limits, programs
@@ -23,6 +22,7 @@ from jboost.cli.inputs import Source
 from jboost.cli.l0 import evaluate as l0_evaluate
 from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER
 from jboost.cli.options import Settings
+from jboost.cli.output import check_file
 from jboost.cli.pair import evaluate as pair_evaluate
 from jboost.cli.slipper import evaluate as slipper_evaluate
 from jboost.report import build, text
@@ -51,8 +51,7 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
       ValueError: if an option or the data are invalid.
     """
     started, before = time.perf_counter(), programs.count()
-    if report_path is not None:
-        outputs.check_file(report_path, endings=build.ENDINGS)
+    check_file("--report", report_path, build.ENDINGS)
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 L0, PAIR, RELAXED_MARGIN, LPBOOST, ADABOOST, INFOBOOST = (
@@ -47,3 +48,5 @@ class Option:
     high_open: bool = True
     flags: tuple[str, ...] = ()  # other flags for the same option
     words: tuple[str, ...] = ()  # strings that are accepted instead of a number
+    # strings that another command accepts instead of a number, with the message of this one
+    refused: Mapping[str, str] | None = None

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from jboost import outputs
+
 MODEL, BASE, REPORT, FIGURE, MARGINS, GAP = (
     "model.npz",
     "base.skops",
@@ -45,6 +47,24 @@ def check_output(name: str, overwrite: bool) -> Path:
             " not replaced: choose another --output"
         )
     return output
+
+
+def check_file(flag: str, path: str | None, endings: tuple[str, ...]) -> None:
+    """Raises ValueError, naming the flag, if its file cannot be written to `path`.
+
+    Args:
+      flag: the name of the option.
+      path: the value of the option, or None.
+      endings: the endings that the name may have. Streams may have any name.
+    """
+    if path is None:
+        return
+    try:
+        outputs.check_file(path, endings=endings)
+    except ValueError as error:
+        raise ValueError(f"{flag} {error}") from None
+    if not outputs.is_stream(path) and not path.lower().endswith(endings):
+        raise ValueError(f"{flag} {path}: expected a name that ends in {' or '.join(endings)}")
 
 
 @contextmanager

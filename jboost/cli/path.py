@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jboost import outputs, plots
+from jboost import plots
 from jboost.base.status import Status
 from jboost.cli import bits as bit_module
 from jboost.cli import inputs, programs
@@ -23,6 +23,7 @@ from jboost.cli.l0 import candidates, folds
 from jboost.cli.l0 import path as l0_path
 from jboost.cli.option import CV, L0
 from jboost.cli.options import Settings
+from jboost.cli.output import check_file
 from jboost.cli.votes import make_rules, ones_for_none, voting_part
 from jboost.report import boosting, build, text
 from jboost.report import l0 as l0_report
@@ -42,7 +43,14 @@ class _Point(NamedTuple):
     certificate: dict[str, Any]
 
 
-def path(settings: Settings, report_path: str | None, figure_path: str | None, say: Any) -> None:
+def path(
+    settings: Settings,
+    report_path: str | None,
+    figure_path: str | None,
+    say: Any,
+    *,
+    place: Callable[[str], str],
+) -> None:
     """Fits the path and shows the table of its values.
 
     Args:
@@ -50,16 +58,16 @@ def path(settings: Settings, report_path: str | None, figure_path: str | None, s
       report_path: the JSON file for the table, or None.
       figure_path: the file for the figure, or None.
       say: prints text or a rich renderable.
+      place: returns where the value of an option is given: its flag, or its key in a configuration
+        file.
 
     Raises:
       ValueError: if an option or the data are invalid.
     """
     started, before = time.perf_counter(), programs.count()
-    _require_one(settings)
-    if report_path is not None:
-        outputs.check_file(report_path, endings=build.ENDINGS)
-    if figure_path is not None:
-        outputs.check_file(figure_path, endings=_FIGURES)
+    _require_one(settings, place)
+    check_file("--report", report_path, build.ENDINGS)
+    check_file("--figure", figure_path, _FIGURES)
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     kept, apart = inputs.split_rows(source.table.labels, settings.holdout, settings.seed)
@@ -108,7 +116,7 @@ def _draw(rows: Sequence[Mapping[str, Any]], parameter: str, figure_path: str) -
     plots.plot_path(values, numbers, **shares, parameter=parameter, path=figure_path)
 
 
-def _require_one(settings: Settings) -> None:
+def _require_one(settings: Settings, place: Callable[[str], str]) -> None:
     """Raises ValueError if several values are given of an option other than that of the path."""
     if settings.method != L0:
         return
@@ -116,13 +124,16 @@ def _require_one(settings: Settings) -> None:
         count = len(getattr(settings, name))
         if count > 1:
             raise ValueError(
-                f"jboost path takes one --{name}, and {count} are given: give one, or choose among"
-                " them with jboost fit"
+                f"jboost path takes one --{name}, and {count} are given by {place(name)}: give one"
+                f" to --{name}, or choose among them with jboost fit"
             )
     for name in ("max_order", "max_rules"):
         if getattr(settings, name) == CV:
             flag = "--" + name.replace("_", "-")
-            raise ValueError(f"jboost path does not choose {flag}: give a number in place of {CV}")
+            raise ValueError(
+                f"jboost path does not choose {flag}: give a number in place of the {CV} of"
+                f" {place(name)}"
+            )
 
 
 def _path_of_l0(

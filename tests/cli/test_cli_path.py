@@ -124,12 +124,15 @@ def test_held_out_rows_are_apart(folder):
         (("--max-order", "cv"), "jboost path does not choose --max-order: give a number"),
         (("--max-rules", "cv"), "jboost path does not choose --max-rules: give a number"),
         (("--method", "pair"), "'pair' is not one of 'l0', 'lpboost'"),
-        (("--margin", "search"), "'search'"),
+        (("--margin", "search"), "jboost path does not search the margin: give numbers"),
         (("--time-limit", "3"), "--time-limit"),
         (("--nu", "0.5"), "--nu is for the method relaxed-margin or lpboost"),
         (("--method", "lpboost", "--margin", "0.5"), "--margin is for the method l0"),
         (("--report", "table.csv"), "table.csv"),
         (("--figure", "table.csv"), "table.csv"),
+        (("--figure", "path.xyz"), "--figure path.xyz: expected a name that ends in .png or .svg"),
+        (("--figure", "path"), "--figure path: expected a name that ends in .png or .svg"),
+        (("--report", "path.dat"), "--report path.dat: expected a name that ends in .json or"),
         (("--figure", "none/path.png"), "none/path.png: there is no folder"),
     ],
 )
@@ -140,6 +143,35 @@ def test_refusals_name_the_options(folder, arguments, message):
     assert message in err
     assert err.count("\n") == 1
     assert (folder / "table.csv").read_text(encoding="utf-8") == "kept"
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        (
+            'margin = "search"\nmargin_penalty = 0.05',
+            (),
+            "jboost path does not search the margin: give numbers, auto or cv, or use jboost fit:"
+            " 'search' is given by margin in job.toml",
+        ),
+        (
+            "kappa = [0.5, 1.5]",
+            (),
+            "one --kappa, and 2 are given by kappa in job.toml: give one to",
+        ),
+        ('max_rules = "cv"', (), "give a number in place of the cv of max_rules in job.toml"),
+        (
+            "kappa = [0.5, 1.5]",
+            ("--kappa", 1, "--kappa", 2, "--kappa", 3),
+            "one --kappa, and 3 are given by --kappa: give one to --kappa",
+        ),
+    ],
+)
+def test_refusals_name_the_configuration_file(folder, content, arguments, message):
+    (folder / "job.toml").write_text(content, encoding="utf-8")
+    code, said, err = run_in(folder, "path", *DATA, "--config", "job.toml", *arguments)
+    assert (code, said, err.count("\n")) == (2, "", 1)
+    assert message in err
 
 
 def test_the_options_of_a_path():

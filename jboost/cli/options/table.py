@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from jboost.cli.option import CV, L0, LPBOOST, METHODS, PAIR, Option
+from jboost.cli.option import CV, L0, LPBOOST, METHODS, PAIR, SEARCH, Option
 from jboost.cli.options.boosting import LEARNER_OPTIONS, MARGIN_OPTIONS, ROUND_OPTIONS
 from jboost.cli.options.classifiers import CLASSIFIER_OPTIONS, SEPARATOR_OPTIONS
 from jboost.cli.options.defaults import AUTO, MARGINS, MOST_ROUNDS
@@ -71,6 +71,10 @@ _IN_PATH: dict[str, dict[str, Any]] = {
     "margin": {
         "default": (CV,),
         "words": (AUTO, CV),
+        "refused": {
+            SEARCH: "jboost path does not search the margin: give numbers, auto or cv, or use"
+            " jboost fit"
+        },
         "help": (
             "Margin rho of the path of l0, in (0, 1]. May be repeated. auto: 20 / rows. cv stands"
             f" for the values {', '.join(map(str, MARGINS))}."
