@@ -398,7 +398,10 @@ SEARCH = {"penalty": 0.02, "margin_tolerance": 1e-4, "max_margins": 4, **ROUNDS_
 def test_search_of_margins_goes_on_from_every_margin(tmp_path):
     learner, seen = make_monomials(0.1), []
     whole = l0.search_margin(
-        DATASET, learner, on_step=lambda state, search: seen.append((state, search)), **SEARCH
+        DATASET,
+        learner,
+        on_step=lambda state, search: None if state is None else seen.append((state, search)),
+        **SEARCH,
     )
     assert [int(search.num_margins) for _, search in seen] == [1, 2, 3, 4]
     in_one = l0.search_margin(DATASET, learner, **SEARCH)
@@ -417,9 +420,17 @@ def test_search_of_margins_goes_on_from_every_margin(tmp_path):
         DATASET, learner, initial=seen[0][0], on_step=stop_after(1), **SEARCH
     )
     assert jboost.status.Status(int(stopped.status)).name == "TIME_LIMIT"
-    assert int(stopped.num_margins) == 2
+    assert int(stopped.num_margins) == 2  # ended between the rounds of the second margin
+    assert float(seen[0][1].lower_bound) <= float(stopped.lower_bound)
     assert float(stopped.lower_bound) <= float(whole.lower_bound)
     assert float(whole.upper_bound) <= float(stopped.upper_bound)
+    assert float(stopped.upper_bound) <= float(seen[0][1].upper_bound)
+    first_round = l0.search_margin(DATASET, learner, on_step=stop_after(1), **SEARCH)
+    assert jboost.status.Status(int(first_round.status)).name == "TIME_LIMIT"
+    assert (int(first_round.num_margins), int(first_round.fit.num_rounds)) == (1, 1)
+    assert jboost.status.Status(int(first_round.fit.status)).name == "TIME_LIMIT"
+    assert -np.inf < float(first_round.lower_bound) <= float(whole.lower_bound)
+    assert float(whole.upper_bound) <= float(first_round.upper_bound) < np.inf
     with pytest.raises(ValueError, match=r"initial.search.margins is float32\[4\]: expected .*5"):
         l0.search_margin(DATASET, learner, initial=seen[0][0], **(SEARCH | {"max_margins": 5}))
 

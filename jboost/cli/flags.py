@@ -92,12 +92,10 @@ def _number_or_word(
         def convert(
             self, value: Any, parameter: click.Parameter | None, context: click.Context | None
         ) -> Any:
-            if value in (refused or {}) and parameter is not None and parameter.name is not None:
-                self.fail(
-                    f"{refused[value]}: '{value}' is given by {place(parameter.name)}",
-                    parameter,
-                    context,
-                )
+            reason = (refused or {}).get(value)
+            if reason is not None and parameter is not None and parameter.name is not None:
+                where = place(parameter.name)
+                self.fail(f"{reason}: '{value}' is given by {where}", parameter, context)
             return value if value in words else numbers.convert(value, parameter, context)
 
     return NumberOrWord()

@@ -108,11 +108,11 @@ def path(
 def _draw(rows: Sequence[Mapping[str, Any]], parameter: str, figure_path: str) -> None:
     """Writes the figure of the table."""
     shares = {
-        part: [row[part]["rate"] for row in rows]
+        part: np.array([row[part]["rate"] for row in rows])
         for part in ("training", "held_out")
         if part in rows[0]
     }
-    values, numbers = [row[parameter] for row in rows], [row["num_rules"] for row in rows]
+    values, numbers = (np.array([row[name] for row in rows]) for name in (parameter, "num_rules"))
     plots.plot_path(values, numbers, **shares, parameter=parameter, path=figure_path)
 
 

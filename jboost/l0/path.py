@@ -195,7 +195,9 @@ def search_margin(
       search: as for `fit`.
       max_columns: as for `fit`.
       on_step: called on the host after each margin with (state, the search so far without its fit),
-        a `MarginSearchState`. False ends the search. Not under jit or vmap.
+        a `MarginSearchState`, and between the rounds of a margin with (None, the same). False ends
+        the search; a margin whose rounds it ended counts, with the bounds so far. Not under jit or
+        vmap.
       initial: a state from which to continue, as passed to `on_step` of a search with the same
         arguments, of which `margin_tolerance` may differ; None for a search from the beginning. The
         result is bitwise that of an uninterrupted search with an `on_step`. To read a state from
@@ -241,7 +243,7 @@ def search_margin(
     arguments = (booster, learner, dataset, key, penalty, margin_tolerance)
     if on_step is None and initial is None:
         return _search_margin(*arguments, max_margins=max_margins, max_rounds=max_rounds)
-    check.can_be_watched(on_step, arguments, between="margins")
+    check.can_be_watched(on_step, arguments, between="rounds")
     return _drive(
         *arguments,
         on_step=on_step,
@@ -288,7 +290,7 @@ def _drive(
     max_margins: int,
     max_rounds: int,
 ) -> MarginSearch:
-    """`_search_margin` with one call of a compiled program for each margin, and `on_step` between
+    """`_search_margin` with one call of a compiled program for each round, and `on_step` between
     them.
     """
     arguments = (booster, learner, dataset, key, penalty)
@@ -303,8 +305,16 @@ def _drive(
         state = _validate_initial(initial, jax.eval_shape(begin, *arguments), found)
     is_stopped = False
     while not is_stopped and bool(_is_unfinished(state, tolerance)):
-        state = _advance_on_host(state, dataset, penalty)
-        is_stopped = not loops.goes_on(on_step, state._replace(checksums=found), state.search)
+        rounds = _open_on_host(state, dataset, penalty)
+        while not is_stopped and bool(boosting.unfinished(rounds)):
+            rounds = _advance_round_on_host(rounds, dataset)
+            is_ended = not bool(boosting.unfinished(rounds))
+            is_stopped = not (is_ended or loops.goes_on(on_step, None, state.search))
+        if is_stopped:
+            rounds = rounds._replace(status=jnp.full_like(rounds.status, int(Status.TIME_LIMIT)))
+        state = _record_on_host(state, rounds, penalty)
+        if not is_stopped:
+            is_stopped = not loops.goes_on(on_step, state._replace(checksums=found), state.search)
     is_cut_short = is_stopped and bool(_is_unfinished(state, tolerance))
     result = _conclude_on_host(state, dataset, tolerance)
     short = jnp.full((), int(Status.TIME_LIMIT), jnp.int32)
@@ -371,6 +381,11 @@ def _is_unfinished(state: MarginSearchState, tolerance: Array) -> Array:
 
 def _advance(state: MarginSearchState, dataset: Dataset, penalty: Array) -> MarginSearchState:
     """The state after the margin of greatest promise."""
+    return _record(state, paths.advance_to_end(_open(state, dataset, penalty), dataset), penalty)
+
+
+def _open(state: MarginSearchState, dataset: Dataset, penalty: Array) -> State:
+    """The state before the first round at the margin of greatest promise."""
     search, rounds = state.search, state.rounds
     ends, upper_bounds = _intervals(search, penalty)
     best = jnp.argmax(upper_bounds)
@@ -378,10 +393,7 @@ def _advance(state: MarginSearchState, dataset: Dataset, penalty: Array) -> Marg
         search.num_margins == 0, rounds.booster.margin, (search.margins[best] + ends[best]) / 2
     )
     opened = paths.open_again(rounds, margin, lambda old, margin: reopen(old, margin, dataset))
-    last = paths.advance_to_end(
-        opened._replace(num_rounds=jnp.zeros_like(opened.num_rounds)), dataset
-    )
-    return _record(state, last, penalty)
+    return opened._replace(num_rounds=jnp.zeros_like(opened.num_rounds))
 
 
 def _conclude(state: MarginSearchState, dataset: Dataset, tolerance: Array) -> MarginSearch:
@@ -404,7 +416,13 @@ def _begin_on_host(*arguments: Any, max_margins: int, max_rounds: int) -> Margin
     return jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), first)
 
 
-_advance_on_host, _conclude_on_host = devices.host_jit(_advance), devices.host_jit(_conclude)
+_open_on_host, _conclude_on_host = devices.host_jit(_open), devices.host_jit(_conclude)
+_advance_round_on_host = devices.host_jit(boosting.advance)
+
+
+@devices.host_jit
+def _record_on_host(state: MarginSearchState, last: State, penalty: Array) -> MarginSearchState:
+    return _record(state, last, penalty)
 
 
 def _intervals(search: MarginSearch, penalty: Array) -> tuple[Array, Array]:

@@ -146,6 +146,25 @@ def test_ctrl_c_ends_the_search_with_the_best_so_far_and_it_resumes(folder, monk
 
 
 @pytest.mark.slow
+def test_ctrl_c_ends_the_search_between_the_rounds_of_a_margin(folder, monkeypatch):
+    """SIGINT during the first round of the first margin."""
+    advance = l0.path.__globals__["_advance_round_on_host"]
+
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return advance(*arguments)
+
+    monkeypatch.setitem(l0.path.__globals__, "_advance_round_on_host", interrupted)
+    ended, _, err = search_in(folder)
+    assert "ends with the best so far" in err
+    found = ended["margin_search"]
+    assert (found["status"], len(found["tried"])) == ("TIME_LIMIT", 1)
+    assert found["lower_bound"] <= found["upper_bound"]
+    assert ended["model"]["num_rounds"] == 1
+    assert ended["model"]["certificate"]["status"] == "TIME_LIMIT"
+
+
+@pytest.mark.slow
 def test_the_search_has_a_share_of_the_time_limit_and_the_fit_the_rest(folder, monkeypatch):
     monkeypatch.setattr(margin_search, "_SHARE", 0.0)
     report, _, err = search_in(folder, "--time-limit", 1000, "--tolerance", 0.5)

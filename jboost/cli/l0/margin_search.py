@@ -47,8 +47,8 @@ def search(
     """Searches the margin, for a share of the time.
 
     The arguments are those of `jboost.cli.l0.method.fit`. The settings have one kappa and one vote.
-    If the time is over or `on_step` returns False, the search ends after the current margin with
-    the best so far. With --checkpoint its state is saved.
+    If the time is over or `on_step` returns False, the search ends after the current round with the
+    best so far. With --checkpoint its state is saved.
 
     Raises:
       ValueError: if the data are invalid.
@@ -71,7 +71,7 @@ def search(
 
         def like() -> l0.MarginSearchState:
             first = l0.init(dataset, learner, margin=_LEAST, bound_integer=False, **options)
-            return l0.MarginSearchState(first, first, None)
+            return l0.MarginSearchState(first, first, None)  # type: ignore[arg-type]
 
         watch = _limited(on_step, limits.left() if seconds is None else seconds)
         with checkpointing.kept(settings, watch, like, dataset) as (save, initial):
@@ -96,15 +96,21 @@ def search(
 def _limited(on_step: OnStep | None, left: float | None) -> OnStep | None:
     """Returns a callback that also ends the search when its share of the seconds `left` is used.
     None if there is neither a callback nor a limit.
+
+    `on_step` is called after each margin. Between the rounds of a margin only the limits are
+    checked, if there is an `on_step`, which stands for them.
     """
     if on_step is None and left is None:
         return None
     limit = None if left is None else drive.time_limit(max(_SHARE * left, 0.0))
 
-    def watch(state: Any, search: l0.MarginSearch) -> bool:
-        best = f"margin {float(search.margin):.4g}"
-        bounds = f"bounds {float(search.lower_bound):.4g} to {float(search.upper_bound):.4g}"
-        goes_on = loops.goes_on(on_step, state, f"{best}, {bounds}")
+    def watch(state: l0.MarginSearchState | None, search: l0.MarginSearch) -> bool:
+        if state is None:
+            goes_on = on_step is None or not limits.is_over()
+        else:
+            best = f"margin {float(search.margin):.4g}"
+            bounds = f"bounds {float(search.lower_bound):.4g} to {float(search.upper_bound):.4g}"
+            goes_on = loops.goes_on(on_step, state, f"{best}, {bounds}")
         return goes_on and loops.goes_on(limit, state, search)
 
     return watch
