@@ -3,6 +3,7 @@ float32 keep it quick.
 """
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -89,6 +90,21 @@ def features_of(binarizer, frame, plain=("a", "b", "c", "flag")):
 
 
 # --- what it does ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_choice_of_nu_does_not_end_the_fit(run, monkeypatch):
+    def interrupted(source, settings, *, on_step):
+        signal.raise_signal(signal.SIGINT)
+        assert not on_step([], "")
+        return nu_choice.Choice(0.3)
+
+    monkeypatch.setattr(nu_choice, "choose", interrupted)
+    fit = ("fit", *DATA, "--method", "lpboost", *QUICK, "--time-limit", "1000")
+    code, _, err = run(*fit, "--output", "out")
+    assert code == 0
+    assert "ends with the best so far" in err
+    assert read_report()["boosting"]["num_rounds"] > 1
 
 
 @pytest.mark.parametrize("method", slow_but(option.BOOSTERS, "adaboost"))

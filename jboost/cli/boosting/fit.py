@@ -103,7 +103,9 @@ def _choose(source: Source, seconds: dict[str, float], settings: Settings) -> Ch
         timed(seconds, "choice of nu"),
         limits.progress("choice of nu", len(candidates)) as on_step,
     ):
-        return nu_choice.choose(source, settings, on_step=on_step)
+        choice = nu_choice.choose(source, settings, on_step=on_step)
+    limits.go_on_after_choice()
+    return choice
 
 
 def make_rule(fitted: Fit, settings: Settings) -> Rule:
