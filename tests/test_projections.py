@@ -460,10 +460,9 @@ def test_traced_input_that_cannot_be_projected(project):
 )
 def test_known_values_are_refused(arguments, message):
     arguments = {"values": [0.0, 1.0, 2.0], "cap": 1.0, "mask": None} | arguments
-    for project in (
-        projections.kl_projection_capped_simplex,
-        projections.projection_capped_simplex,
-    ):
+    squares = functools.partial(projections.bregman_projection, mirror=projections.power_map(2.0))
+    for function in (projections.projection_capped_simplex, squares):
+        project = functools.partial(function, cap=0.75)
         with pytest.raises(ValueError, match=message):
             project(arguments["values"], arguments["cap"], mask=arguments["mask"])
 
@@ -697,6 +696,60 @@ def test_bregman_projections_of_few_entries_and_tight_caps(name):
     np.testing.assert_allclose(far, [0.75, 0.25, 0.0], atol=2e-6)
     assert np.all(np.isnan(jax.jit(project)(jnp.array([np.nan, 0.0]))))
     assert not np.any(jax.jit(project)(jnp.zeros(2), mask=np.zeros(2, bool)))
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("order", [6.0, 10.0, 20.0])
+def test_projections_of_flat_powers_have_sum_one(order, x64):
+    """In 64 bits, a distribution is the projection of its own dual point; in 32 bits small dual
+    points are rounded to 0.
+    """
+    rng = np.random.default_rng(6)
+    with jax.enable_x64(x64):
+        mirror = projections.power_map(order)
+        project = jax.jit(jax.vmap(lambda theta: projections.bregman_projection(theta, mirror)))
+        duals = jnp.asarray(rng.normal(size=(100, 3)))
+        found = np.asarray(project(duals), np.float64)
+        is_told = np.isfinite(found).all(axis=1)
+        assert is_told.mean() >= (0.9 if order > 10 and not x64 else 1)
+        found, duals = found[is_told], duals[is_told]
+        np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+        nu = np.max(np.asarray(duals) - found ** (order - 1), axis=1)  # of an entry above 0
+        expected = np.maximum(np.asarray(duals, np.float64) - nu[:, None], 0) ** (1 / (order - 1))
+        near = 4e-4 if order > 10 and not x64 else 1e-5
+        np.testing.assert_allclose(expected.max(axis=1), found.max(axis=1), atol=near)
+        if x64:
+            points = jnp.asarray(rng.dirichlet(np.ones(3), 100))
+            np.testing.assert_allclose(project(mirror.gradient(points)), points, atol=1e-9)
+
+
+def test_projection_without_a_level_of_sum_one_is_nan():
+    """Weights of power 400 are too small for a float."""
+    mirror = projections.power_map(400.0)
+    theta = jnp.array([0.7, 0.2])
+    assert np.isnan(projections.bregman_projection(theta, mirror)).all()
+    slope = jax.grad(lambda theta: projections.bregman_projection(theta, mirror)[0])(theta)
+    assert np.isnan(slope).all()
+
+
+@pytest.mark.parametrize("size", [1e8, 1e12, 1e30])
+def test_projections_of_large_entries_have_sum_one(size):
+    for project in (
+        functools.partial(projections.projection_capped_simplex, cap=0.75),
+        functools.partial(
+            projections.bregman_projection, mirror=projections.power_map(2.0), cap=0.75
+        ),
+    ):
+        np.testing.assert_array_equal(project(jnp.array([size, 1.0, 0.0]))[0], 0.75)
+        np.testing.assert_allclose(project(jnp.array([size, 1.0, 0.0])).sum(), 1)
+        np.testing.assert_array_equal(project(jnp.array([size, size, -size])), [0.5, 0.5, 0])
+
+
+def test_binary_entropies_whose_capped_entries_nearly_exhaust_the_weight():
+    theta = jnp.array([1.0418, -22.3308, -38.5972])
+    mirror = projections.binary_entropy_map()
+    found = projections.bregman_projection(theta, mirror, 0.5)
+    np.testing.assert_allclose(found, [0.5, 0.5, 8.6e-8], atol=2e-7)
 
 
 def test_bregman_projections_name_bad_arguments():

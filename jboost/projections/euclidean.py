@@ -19,6 +19,9 @@ from jboost.projections.arguments import (
 )
 from jboost.projections.remainder import WIDE, as_row, extremes
 
+_ROUNDING = float(jnp.finfo(WIDE).eps)
+_SMALL_SHARE = 0.25  # of the rounding of the results, which that of theta may be
+
 
 @meshes.takes_sharded
 def projection_capped_simplex(
@@ -85,14 +88,20 @@ def _euclidean_derivative(
 def _project_euclidean(x: Array, caps: Array) -> Array:
     """The projection [m] of values and caps from `clean`; to be called inside `in_64_bits`."""
     lowest, largest, left_by_all = extremes(x, caps)
-    heights = x
-    # In 64 bits the search runs twice. The second one measures x from the first theta, so that
-    # differences to theta are exact. 32-bit numbers are exact enough in 64 bits.
-    if x.dtype == WIDE:
-        origin = _search_theta(x, caps, lowest, largest, left_by_all)
-        heights, lowest, largest = x - origin, lowest - origin, largest - origin
-    theta = _search_theta(heights, caps, lowest, largest, left_by_all)
-    answer = jnp.clip(heights.astype(WIDE) - theta, 0, caps.astype(WIDE)).astype(x.dtype)
+
+    def search(_: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
+        origin, theta = found
+        is_coarse = _ROUNDING * jnp.abs(theta) > _SMALL_SHARE * jnp.finfo(x.dtype).eps
+        origin = jnp.where(is_coarse & (theta < jnp.inf), theta, origin)
+        least, most = jnp.where(is_coarse, lowest, 1.0), jnp.where(is_coarse, largest, 0.0)
+        closer = _search_theta(x, caps, origin, least, most, left_by_all)
+        return origin, jnp.where(is_coarse, closer, theta)
+
+    # The second search measures x from the first theta, so that differences to theta are exact. For
+    # most 32-bit numbers, which are exact enough in 64 bits, it does nothing.
+    nothing = jnp.zeros((), WIDE)
+    origin, theta = loops.fori_loop(0, 2, search, (nothing, nothing + jnp.inf))
+    answer = jnp.clip((x.astype(WIDE) - origin) - theta, 0, caps.astype(WIDE)).astype(x.dtype)
     return finish(answer, x, caps, left_by_all.astype(x.dtype), largest)
 
 
@@ -133,9 +142,10 @@ def _pack_interval(
 
 
 def _search_theta(
-    x: Array, caps: Array, lowest: Array, largest: Array, left_by_all: Array
+    x: Array, caps: Array, origin: Array, lowest: Array, largest: Array, left_by_all: Array
 ) -> Array:
-    """The theta [] for which clip(x - theta, 0, cap) sums to 1.
+    """The theta [] for which clip(x - origin - theta, 0, cap) sums to 1. The search ends at once
+    where `lowest` is above `largest`.
 
     The sum is piecewise linear and decreasing in theta. Each step evaluates it at three candidates:
     by Newton's method, by the secant, and by bisection.
@@ -145,7 +155,7 @@ def _search_theta(
 
     def step(state: Array) -> Array:
         now, candidates = _Interval(*state), state[:3]
-        heights = x.astype(WIDE)[None, :] - candidates[:, None]
+        heights = (x.astype(WIDE) - origin)[None, :] - candidates[:, None]
         is_free = (heights > 0) & (heights < row)
         total, num_free = reduce.several(
             (reduce.SUM, jnp.clip(heights, 0, row)), (reduce.SUM, is_free.astype(WIDE))
@@ -169,11 +179,16 @@ def _search_theta(
             high,
             jnp.minimum(now.excess_low, jnp.min(jnp.where(is_low, excess, jnp.inf))),
             jnp.maximum(now.excess_high, jnp.max(jnp.where(is_low, -jnp.inf, excess))),
-            ~is_root[0] & (high - low > 2 * eps * jnp.maximum(jnp.abs(low), jnp.abs(high))),
+            ~is_root[0] & (high - low > shortest(low, high)),
         )
 
-    low, high = lowest.astype(WIDE) - 1, largest.astype(WIDE)
-    start = _pack_interval(high, low, high, -left_by_all, -jnp.ones((), WIDE), jnp.ones((), bool))
+    def shortest(low: Array, high: Array) -> Array:
+        """The length of an interval that is short enough: the entries are at most 1."""
+        size = jnp.maximum(jnp.abs(low), jnp.abs(high))
+        return 2 * jnp.maximum(eps * jnp.minimum(size, 1.0), _ROUNDING * size)
+
+    low, high = (lowest.astype(WIDE) - origin) - 1, largest.astype(WIDE) - origin
+    start = _pack_interval(high, low, high, -left_by_all, -jnp.ones((), WIDE), lowest <= largest)
     return _Interval(
         *loops.while_loop(lambda state: _Interval(*state).goes_on > 0, step, start)
     ).newton
