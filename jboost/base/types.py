@@ -50,7 +50,8 @@ def make_dataset(
       features: [m, N], one row per example: an array, or an operator of
         `jboost.operators.packed_signs` or `stored` for `jboost.learners.pool`. Arrays with more
         axes, such as images [m, H, W, C], are for `jboost.learners.trained` and user-defined
-        learners.
+        learners. Numbers below the least normal one, 1.2e-38 in float32, count as 0, as XLA
+        compares them: hypotheses and bounds are those of such features.
       labels: [m], +1 or -1, of any real or integer dtype.
       weights: [m], the importance of each example, in any unit, not negative. A weight of 0 counts
         as `mask` False. None for ones.

@@ -384,6 +384,8 @@ def test_bad_data_of_trees_are_named():
         (np.full((3, 2), 5.0), [1, -1, 1], "features have no cut: each of the 2 columns has one"),
         (np.full((3, 2), np.nan), [1, -1, 1], "features have no cut"),
         ([[1.0]], [1], "features have no cut"),
+        # XLA compares subnormal numbers as 0
+        (np.array([[1e-40], [2e-40]], np.float32), [1, -1], "features have no cut"),
         (np.zeros((3, 0)), [1, -1, 1], "features has 0 columns"),
         (np.zeros((3, 2, 2)), [1, -1, 1], "features has shape"),
         (np.zeros((0, 2)), [], "no examples"),

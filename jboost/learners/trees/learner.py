@@ -146,6 +146,8 @@ class Trees(Learner):
         check.matrix("features", dataset.features)
         columns = np.asarray(dataset.features)[np.asarray(dataset.mask)]
         columns = columns.astype(jnp.result_type(float))
+        least = jnp.finfo(columns.dtype).tiny
+        columns = np.where(np.abs(columns) < least, 0, columns)  # as XLA compares them
         is_missing = np.isnan(columns)
         is_constant = (is_missing == is_missing[:1]) & (is_missing | (columns == columns[:1]))
         if columns.size and is_constant.all():
