@@ -88,10 +88,11 @@ def _euclidean_derivative(
 def _project_euclidean(x: Array, caps: Array) -> Array:
     """The projection [m] of values and caps from `clean`; to be called inside `in_64_bits`."""
     lowest, largest, left_by_all = extremes(x, caps)
+    share = _SMALL_SHARE * float(jnp.finfo(x.dtype).eps)
 
     def search(_: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
         origin, theta = found
-        is_coarse = _ROUNDING * jnp.abs(theta) > _SMALL_SHARE * jnp.finfo(x.dtype).eps
+        is_coarse = _ROUNDING * jnp.abs(theta) > share
         origin = jnp.where(is_coarse & (theta < jnp.inf), theta, origin)
         least, most = jnp.where(is_coarse, lowest, 1.0), jnp.where(is_coarse, largest, 0.0)
         closer = _search_theta(x, caps, origin, least, most, left_by_all)
