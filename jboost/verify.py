@@ -22,7 +22,9 @@ import functools
 import io
 import json
 import math
+import struct
 import sys
+import tokenize
 import types
 import zipfile
 import zlib
@@ -69,6 +71,16 @@ _STATUSES = (
     "ENOUGH",
     "UNSOLVED_RELAXATION",
 )  # by code, as in `jboost.status`
+_ENDINGS = (
+    "OPTIMAL",
+    "PRECISION_LIMIT",
+    "ROUND_LIMIT",
+    "UNFINISHED",
+    "ITERATION_LIMIT",
+    "TIME_LIMIT",
+    "NUMERICAL_ERROR",
+    "CAPACITY_LIMIT",
+)  # how a solver of any method may end
 
 
 class Verification(NamedTuple):
@@ -110,6 +122,8 @@ def _read(
         raise _RefutedError(f"the result has no array `{name}`") from None
     if array.dtype.kind not in "biuf":
         raise _RefutedError(f"{name} has dtype {array.dtype}: expected numbers")
+    if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
+        raise _RefutedError(f"{name} has dtype {array.dtype}: expected float32 or float64")
     if shape is not None and array.shape != shape:
         raise _RefutedError(f"{name} has shape {list(array.shape)}: expected {list(shape)}")
     if np.isnan(array).any() or (is_finite and not np.isfinite(array).all()):
@@ -127,16 +141,21 @@ def _read_integers(result: Any, name: str, shape: tuple[int, ...]) -> np.ndarray
 
 def _read_number(result: Any, name: str) -> Number:
     """A scalar field: a Fraction, or an infinite float."""
-    value = float(_read(result, name, (), is_finite=False))
+    value = _read(result, name, (), is_finite=False).item()
     return value if math.isinf(value) else Fraction(value)
 
 
-def _read_status(result: Any) -> str:
+def _read_status(result: Any, *others: str) -> str:
+    """The status of a result: one that says how far a solver came, or one of `others`. All other
+    statuses state a fact that is none of this method, or that nothing proves.
+    """
     code = int(_read_integers(result, "status", ()))
     if not 0 <= code < len(_STATUSES):
         raise _RefutedError(f"status is {code}, which is no status of jboost")
     if _STATUSES[code] == "INVALID_INPUT":
         raise _RefutedError("the result claims nothing: its status is INVALID_INPUT")
+    if _STATUSES[code] not in (*_ENDINGS, *others):
+        raise _RefutedError(f"status is {_STATUSES[code]}, which no result of this method has")
     return _STATUSES[code]
 
 
@@ -150,6 +169,12 @@ def _held(name: str, values: Any, like: np.ndarray, ndim: int | None = None) -> 
     if like.dtype.kind == "f" and array.dtype.itemsize > like.dtype.itemsize:
         array = array.astype(like.dtype)
     return array
+
+
+def _check_finite(name: str, array: np.ndarray) -> None:
+    """Raises ValueError if the array of data has NaN or infinite entries."""
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} has entries that are not finite: expected finite numbers")
 
 
 class _Examples(NamedTuple):
@@ -248,6 +273,31 @@ def _total(values: np.ndarray) -> Fraction:
     return int(whole.sum()) * unit
 
 
+def _solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    """A solution [k] of matrix @ x = right by Gaussian elimination in Fractions; None for none.
+    Rows that follow from others are left out.
+    """
+    size = len(right)
+    table = np.concatenate([matrix, right[:, None]], axis=1)
+    pivots: list[tuple[int, int]] = []
+    for column in range(size):
+        used = {row for row, _ in pivots}
+        rows = [row for row in range(size) if row not in used and table[row, column] != 0]
+        if not rows:
+            continue
+        pivot = rows[0]
+        pivots.append((pivot, column))
+        table[pivot] = table[pivot] / table[pivot, column]
+        for row in np.flatnonzero(table[:, column]).tolist():
+            if row != pivot:
+                table[row] = table[row] - table[row, column] * table[pivot]
+    solution = np.array([Fraction(0)] * size, object)
+    for row, column in pivots:
+        solution[column] = table[row, size]
+    left = set(range(size)) - {row for row, _ in pivots}
+    return None if any(table[row, size] != 0 for row in left) else solution
+
+
 # --- two and three classifiers (Boyarshinov and Magdon-Ismail 2005) -------------------------------
 #
 # A separator misclassifies x_i where y_i score(x_i) <= 0. Its loss is checked point by point. The
@@ -315,9 +365,11 @@ def verify_pair(
     is_enumerated = len({*map(tuple, points.tolist())}) <= limit
     lower = _least_loss(points, examples) if is_enumerated else Fraction(0)
     faults = [
-        *_faults_of_line(separator, line, fat),
-        *_faults_of_loss(separator, examples, line, lower if is_enumerated else None),
+        *_faults_of_line(separator, line, _counted(separator, examples, line, fat), fat),
+        *_faults_of_loss(separator, examples, line, lower),
     ]
+    if is_enumerated:
+        faults += _fault_of_status(_read_status(separator), lost, lower, True)
     note = f"the separator loses {_text(lost)}, and no other loses less than {_text(lower)}"
     if not is_enumerated:
         note += f"; lower bounds of more than {limit} points are not recomputed: raise max_points"
@@ -336,6 +388,7 @@ class _Line(NamedTuple):
     scores: np.ndarray  # [k] Fractions
     is_wrong: np.ndarray  # [k] bool
     is_near: np.ndarray  # [k] bool, whether rounding may turn the sign of a score in float64
+    reach: np.ndarray  # [k] Fractions, the rounding of a score in float64
 
 
 def _evaluate(separator: Any, points: np.ndarray, examples: _Examples) -> _Line:
@@ -349,10 +402,31 @@ def _evaluate(separator: Any, points: np.ndarray, examples: _Examples) -> _Line:
     scores = _fractions(steps @ factors) * unit + bias
     sizes = _fractions(abs(steps) @ abs(factors)) * unit + abs(bias)
     is_wrong = [y * score <= 0 for y, score in zip(examples.labels, scores, strict=True)]
-    return _Line(scores, np.array(is_wrong, bool), abs(scores) <= sizes * _SCORE_ROUNDING)
+    reach = sizes * _SCORE_ROUNDING
+    is_near = (scores != 0) & (abs(scores) <= reach)  # a score of 0 is wrong by definition
+    return _Line(scores, np.array(is_wrong, bool), is_near, reach)
 
 
-def _faults_of_line(separator: Any, line: _Line, fat: str) -> Iterator[str]:
+def _counted(record: Any, examples: _Examples, line: _Line, fat: str) -> np.ndarray:
+    """Which points [k] count for the margin, of those near the line by what the result says."""
+    claimed = _read_integers(record, "misclassified", examples.kept.shape)[examples.kept]
+    return np.where(line.is_near, claimed == 0, ~line.is_wrong) | (fat == "flipped")
+
+
+def _exceeds_margin(margin: Number, line: _Line, counted: np.ndarray, normal: np.ndarray) -> bool:
+    """Whether a claimed margin is larger than the distance of a point that counts, up to rounding.
+    `normal` is an array of floats. A margin that is rounding only may be negative.
+    """
+    distances = (abs(line.scores) + np.where(line.is_near, line.reach, 0))[counted]
+    squared_length = sum(_fractions(normal) ** 2)
+    if margin <= 0 or math.isinf(margin):
+        return margin > 0 and len(distances) > 0
+    eps = _unit_of_rounding(normal)
+    most = min(distances**2, default=math.inf) * (1 + 64 * eps)
+    return bool(margin * margin * squared_length > most)
+
+
+def _faults_of_line(separator: Any, line: _Line, is_counted: np.ndarray, fat: str) -> Iterator[str]:
     """Whether `margin` and `offset` are those of the line, up to rounding."""
     normal, anchor = (_fractions(_read(separator, name)) for name in ("normal", "anchor"))
     bias = Fraction(float(_read(separator, "bias", ())))
@@ -370,7 +444,10 @@ def _faults_of_line(separator: Any, line: _Line, fat: str) -> Iterator[str]:
     squared: Number = min(counted**2) / squared_length if len(counted) else math.inf
     is_far = margin == math.inf or margin < 0
     if _read_status(separator) == "PRECISION_LIMIT" and line.is_near.any():
-        return  # the margin is rounding only
+        # the margin may be rounding only
+        if _exceeds_margin(margin, line, is_counted, _read(separator, "normal")):
+            yield f"margin is {_text(margin)}, and a point is nearer to the line"
+        return
     if squared == math.inf:
         is_far = margin != math.inf
     elif not is_far:
@@ -383,13 +460,13 @@ def _faults_of_loss(
     separator: Any,
     examples: _Examples,
     line: _Line,
-    lower: Fraction | None,
+    lower: Fraction,
 ) -> Iterator[str]:
-    """Whether `misclassified`, `loss` and `status` are those of the line; `lower` is the least.
+    """Whether `misclassified` and `loss` are those of the line, and the loss is not below `lower`.
 
     `misclassified` is that of scores in float64, as predictions are: where rounding may turn the
     sign of a score, both values are right, and `loss` is the weight of the examples said to be
-    misclassified.
+    misclassified, which is never less than what every separator loses.
     """
     claimed = _read_integers(separator, "misclassified", examples.kept.shape).astype(bool)
     expected = np.zeros(examples.kept.shape, bool)
@@ -401,10 +478,18 @@ def _faults_of_loss(
     rounding = _unit_of_rounding(_read(separator, "loss", ())) + len(line.scores) * _SUM_ROUNDING
     if not _is_near(loss, lost, rounding * lost):
         yield f"loss is {_text(loss)}, and the separator misclassifies {_text(lost)}"
-    exact = _total(examples.weights[line.is_wrong])
-    is_optimal = lower is None or exact - lower <= _OPTIMAL_WITHIN * exact
-    if _read_status(separator) == "OPTIMAL" and not is_optimal:
-        yield f"status is OPTIMAL, and another separator loses {_text(lower or 0)}"
+    elif loss < lower * (1 - rounding):
+        yield f"loss is {_text(loss)}, and no separator loses less than {_text(lower)}"
+
+
+def _fault_of_status(status: str, lost: Fraction, lower: Fraction, is_least: bool) -> list[str]:
+    """Whether a separator that loses `lost` is optimal if its status is OPTIMAL. `is_least` says
+    whether another separator loses `lower`.
+    """
+    if status != "OPTIMAL" or lost - lower <= _OPTIMAL_WITHIN * lost:
+        return []
+    less = f"another separator loses {_text(lower)}"
+    return [f"status is OPTIMAL, and {less if is_least else f'only {_text(lower)} is proven'}"]
 
 
 # --- all splits of points by lines and planes -----------------------------------------------------
@@ -626,12 +711,10 @@ def verify_combination(
         lower = max(lower, _least_loss(points, examples))
     lost = _total(examples.weights[line.is_wrong])
     faults = [
-        *_faults_of_margin_of_vote(vote, line),
-        *_faults_of_loss(vote, examples, line, lower if is_enumerated else None),
+        *_faults_of_margin_of_vote(vote, line, _counted(vote, examples, line, "removed")),
+        *_faults_of_loss(vote, examples, line, lower),
+        *_fault_of_status(_read_status(vote, "LOCAL_OPTIMUM"), lost, lower, is_enumerated),
     ]
-    is_optimal = lost - lower <= _OPTIMAL_WITHIN * lost
-    if not is_enumerated and _read_status(vote) == "OPTIMAL" and not is_optimal:
-        faults.append(f"status is OPTIMAL, and a lower bound of {_text(lower)} is proven")
     if claimed > lower and not is_enumerated:
         faults.append("the subsystems of `certificate` prove no larger lower bound")
     note = f"the vote loses {_text(lost)}, and no other loses less than {_text(lower)}"
@@ -650,10 +733,11 @@ def _evaluate_vote(vote: Any, points: np.ndarray, examples: _Examples) -> _Line:
     reach = max([abs(offset), *sizes]) * rounding + _SMALLEST * len(coefficients)
     signed = zip(examples.labels, scores, strict=True)
     is_wrong = np.array([y * score <= 0 for y, score in signed], bool)
-    return _Line(scores, is_wrong, ~is_wrong & (abs(scores) <= reach))
+    is_near = ~is_wrong & (abs(scores) <= reach)
+    return _Line(scores, is_wrong, is_near, np.full(len(scores), reach, object))
 
 
-def _faults_of_margin_of_vote(vote: Any, line: _Line) -> Iterator[str]:
+def _faults_of_margin_of_vote(vote: Any, line: _Line, is_counted: np.ndarray) -> Iterator[str]:
     """Whether `margin` is the distance of the nearest example that is not misclassified."""
     margin, coefficients = _read_number(vote, "margin"), _read(vote, "coefficients")
     squared_length = sum(_fractions(coefficients) ** 2)
@@ -661,7 +745,10 @@ def _faults_of_margin_of_vote(vote: Any, line: _Line) -> Iterator[str]:
     if squared_length == 0 or not len(line.scores) or line.is_wrong.all():
         if margin != math.inf:
             yield f"margin is {_text(margin)}, and it is infinite without a nearest example"
-    elif not line.is_near.any():  # else the margin may be rounding only
+    elif line.is_near.any():  # the margin may be rounding only
+        if margin < 0 or _exceeds_margin(margin, line, is_counted, coefficients):
+            yield f"margin is {_text(margin)}, and an example is nearer"
+    else:
         squared = min(counted) ** 2 / squared_length
         rounding = 64 * _unit_of_rounding(_read(vote, "offset", ())) * squared
         if margin < 0 or margin == math.inf or not _is_near(margin * margin, squared, rounding):
@@ -764,7 +851,7 @@ def verify_lp(solution: Any, problem: Any) -> Verification:
     num_rows, num_columns = program.matrix.shape
     primal = _fractions(_read(solution, "primal", (num_columns,)))
     dual = _fractions(_read(solution, "dual", (num_rows,)))
-    status = _read_status(solution)
+    status = _read_status(solution, "PRIMAL_INFEASIBLE", "DUAL_INFEASIBLE")
     claimed = _read_number(solution, "lower_bound"), _read_number(solution, "upper_bound")
     tight = _tightened(program)
     refuted = tight is None or _least_over_box(tight, dual, with_objective=False) > 0
@@ -793,6 +880,7 @@ def _read_program(problem: Any, like: np.ndarray) -> _Program:
     for name in ("to_dense", "todense"):
         operator = getattr(operator, name)() if hasattr(operator, name) else operator
     matrix = _held("operator", operator, like, 2)
+    _check_finite("operator", matrix)
     num_rows, num_columns = matrix.shape
     sizes = {"row_lower": num_rows, "row_upper": num_rows, "lower": num_columns}
     bounds = {}
@@ -800,7 +888,13 @@ def _read_program(problem: Any, like: np.ndarray) -> _Program:
         array = _held(name, getattr(problem, name), like)
         if array.shape not in ((), (size,)) or np.isnan(array).any():
             raise ValueError(f"{name} has shape {list(array.shape)} or NaN: expected [{size}]")
+        if name == "objective":
+            _check_finite(name, array)
         bounds[name] = _extended(np.broadcast_to(array, (size,)))
+    for name, other in (("row_lower", "row_upper"), ("lower", "upper")):
+        low, high = bounds[name], bounds[other]
+        if (low > high).any() or (low == math.inf).any() or (high == -math.inf).any():
+            raise ValueError(f"{name} exceeds {other}, or is infinite on the wrong side")
     return _Program(matrix=_fractions(matrix), **bounds)
 
 
@@ -961,31 +1055,6 @@ def _squared_room(room: Number) -> Fraction:
     return Fraction(1, 4**-exponent) if exponent < 0 else Fraction(1)
 
 
-def _solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
-    """A solution [k] of matrix @ x = right by Gaussian elimination in Fractions; None for none.
-    Rows that follow from others are left out.
-    """
-    size = len(right)
-    table = np.concatenate([matrix, right[:, None]], axis=1)
-    pivots: list[tuple[int, int]] = []
-    for column in range(size):
-        used = {row for row, _ in pivots}
-        rows = [row for row in range(size) if row not in used and table[row, column] != 0]
-        if not rows:
-            continue
-        pivot = rows[0]
-        pivots.append((pivot, column))
-        table[pivot] = table[pivot] / table[pivot, column]
-        for row in np.flatnonzero(table[:, column]).tolist():
-            if row != pivot:
-                table[row] = table[row] - table[row, column] * table[pivot]
-    solution = np.array([Fraction(0)] * size, object)
-    for row, column in pivots:
-        solution[column] = table[row, size]
-    left = set(range(size)) - {row for row, _ in pivots}
-    return None if any(table[row, size] != 0 for row in left) else solution
-
-
 def _is_unbounded_along(program: _Program, ray: np.ndarray) -> bool:
     """Whether a direction next to `ray` [n] keeps within all bounds, without end, and lowers the
     objective: the program is then unbounded if it is feasible.
@@ -1066,12 +1135,7 @@ def verify_soft_margin(
         raise ValueError("weights and mask leave no example: expected one at least")
     caps = _caps(relaxation, nu, cap, examples, _read(solution, "coefficients"))
     claimed = _read_number(solution, "lower_bound"), _read_number(solution, "upper_bound")
-    status = _read_status(solution)
-    faults = []
-    if (status == "INFEASIBLE") != (sum(caps) < 1 - Fraction(1, 2**18)):
-        faults.append(
-            f"status is {status}, and the caps of example weights sum to {_text(sum(caps))}"
-        )
+    faults = [*_faults_of_caps(solution, caps)]
     caps = caps * max(Fraction(1), 1 / sum(caps))  # below one by rounding only
     matrix = matrix[examples.kept]
     lower = _soft_margin(matrix, _allowed_votes(coefficients, is_simplex), caps)
@@ -1080,6 +1144,13 @@ def verify_soft_margin(
     )
     note = f"the largest soft margin lies between {_text(lower)} and {_text(upper)}"
     return _conclude(claimed, (lower, upper), faults, note)
+
+
+def _faults_of_caps(solution: Any, caps: np.ndarray) -> Iterator[str]:
+    """Whether the status is INFEASIBLE exactly where the caps allow no example weights."""
+    status = _read_status(solution, "INFEASIBLE", "NO_EDGE")
+    if (status == "INFEASIBLE") != (sum(caps) < 1 - Fraction(1, 2**18)):
+        yield f"status is {status}, and the caps of example weights sum to {_text(sum(caps))}"
 
 
 def _margins_matrix(margins: Any, like: np.ndarray) -> np.ndarray:
@@ -1226,16 +1297,15 @@ def verify_ensemble(
     if not examples.kept.any():
         raise ValueError("weights and mask leave no example: expected one at least")
     caps = _caps(relaxation, nu, cap, examples, like)
-    caps = caps * max(Fraction(1), 1 / sum(caps))
+    faults = [*_faults_of_caps(result, caps)]
+    caps = caps * max(Fraction(1), 1 / sum(caps))  # below one by rounding only
     table = table[examples.kept]
     margins, coefficients = _margins_of_ensemble(ensemble, table, examples.labels)
     lower = _best_soft_margin(margins, coefficients, caps)
     given = _fractions(_read(claims, "example_weights", examples.kept.shape))[examples.kept]
     claimed = _read_number(claims, "lower_bound"), _read_number(claims, "upper_bound")
-    _read_status(result)
     signed = _allowed_weights(given, caps) * examples.labels
     upper, is_complete = _largest_edge_of(ensemble.learner, table, signed, claimed[1], limit)
-    faults = []
     if not is_complete and claimed[1] < upper:
         faults.append(f"the upper bound is not proven within {limit} nodes: raise max_nodes")
     note = f"the largest soft margin lies between {_text(lower)} and {_text(upper)}"
@@ -1271,9 +1341,10 @@ def _flaw_of_ensemble(result: Any) -> str:
     learner = getattr(result.ensemble, "learner", None)
     is_monomials = isinstance(getattr(learner, "max_order", ""), int | None)
     is_monomials = is_monomials and not hasattr(learner, "positive")  # those of SLIPPER
+    is_stumps = isinstance(getattr(learner, "abstain", None), bool | np.bool_)
     if not is_known:
         return "it has no bounds on a soft margin"
-    if not hasattr(learner, "abstain") and not is_monomials:
+    if not (is_stumps if hasattr(learner, "abstain") else is_monomials):
         return "the ensemble is not of stumps or monomials"
     return ""
 
@@ -1321,12 +1392,20 @@ def _outputs_of(ensemble: Any, table: np.ndarray, used: np.ndarray) -> np.ndarra
         raise _RefutedError(f"literals has shape {list(literals.shape)}: not of these features")
     if hasattr(learner, "abstain"):
         raise _RefutedError("the hypotheses are monomials, and the learner is one of stumps")
-    most = table.shape[1] if learner.max_order is None else learner.max_order
+    most = _most_literals(learner, table)
     sizes = abs(literals)
     if (sizes > 1).any() or (sizes.sum(axis=1) > most).any() or (abs(signs) != 1).any():
         raise _RefutedError(f"a monomial is not one of at most {most} literals and a sign")
     holds = (literals[None] == 0) | (table[:, None] == (literals[None] > 0))
     return holds.all(axis=2) * signs.astype(float)
+
+
+def _most_literals(learner: Any, table: np.ndarray) -> int:
+    """The most literals of a monomial of a learner over a table."""
+    most = table.shape[1] if learner.max_order is None else learner.max_order
+    if most < 0:
+        raise _RefutedError(f"max_order of the learner is {most}: expected a number from 0 up")
+    return int(min(most, table.shape[1]))
 
 
 def _read_integers_of_slots(hypotheses: Any, name: str, used: np.ndarray) -> np.ndarray:
@@ -1379,7 +1458,7 @@ def _largest_edge_of(
     """
     if hasattr(learner, "abstain"):
         return _largest_edge_of_stumps(table, signed, bool(learner.abstain)), True
-    most = table.shape[1] if learner.max_order is None else learner.max_order
+    most = _most_literals(learner, table)
     amounts, unit = _whole(np.append(abs(signed), 0))
     holds = np.stack([table.T == 1, table.T == 0], axis=1)
     labels, size = np.where(signed >= 0, 1, -1), len(signed)
@@ -1484,13 +1563,15 @@ def verify_relaxation(
         outputs, labels, costs, margin, weights, mask, column_mask, cuts == "either", like
     )
     claimed = _read_number(solution, "lower_bound"), _read_number(solution, "upper_bound")
-    status = _read_status(solution)
+    status = _read_status(solution, "PRIMAL_INFEASIBLE")
     if not used.any():
         faults = [] if status == "PRIMAL_INFEASIBLE" else ["the pool has no column"]
         return _conclude(claimed, (math.inf, math.inf), faults, "the pool has no column")
     lower = _relaxation_lower(solution, pool, kept, used)
     upper, flaw = _relaxation_upper(solution, pool, kept, used)
     faults = [flaw] if flaw and claimed[1] < math.inf else []
+    if status == "PRIMAL_INFEASIBLE":
+        faults.append("status is PRIMAL_INFEASIBLE, and the pool has a column")
     note = f"the relaxation lies between {_text(lower)} and {_text(upper)}"
     return _conclude(claimed, (lower, upper), faults, note)
 
@@ -1516,6 +1597,7 @@ def _read_pool(
     matrix = matrix[examples.kept][:, used]
     if not np.isin(matrix, (-1, 0, 1)).all() or not (prices[used] >= 0).all():
         raise ValueError("outputs or costs: expected outputs of -1, 0, +1 and costs from 0 up")
+    _check_finite("costs", prices[used])
     rho = float(_held("margin", margin, like, 0))
     if not 0 < rho <= 1:
         raise ValueError(f"margin is {rho}: expected a number above 0 and up to 1")
@@ -1683,7 +1765,7 @@ def verify_monomial(
     problems, unit = _agreements(
         table, labels, example_weights, max_order, costs, pair_weights, mask, like
     )
-    status = _read_status(solution)
+    status = _read_status(solution, "ENOUGH")
     claimed, value = _read_number(solution, "upper_bound"), _read_number(solution, "value")
     exact = _agreement_of(solution, problems, table) * unit
     size = unit * sum(int(problem.prospects.sum()) for problem in problems.values()) + abs(exact)
@@ -1731,7 +1813,9 @@ def _agreements(
                 f"{name} has shape {list(array.shape)}: expected {list(shape)}, from 0 up"
             )
     inner = np.zeros((kept.sum(),) * 2, int) if rewards is None else rewards[kept][:, kept]
-    is_priced = np.isfinite(prices)
+    _check_finite("example_weights", weights[kept])
+    _check_finite("pair_weights", inner)
+    is_priced = np.isfinite(prices)  # an infinite cost rules an order out
     parts = [weights[kept], np.where(is_priced, prices, 0.0), inner.ravel()]
     whole, unit = _whole(np.concatenate([part.astype(object) for part in parts]))
     amounts, whole_costs, whole_rewards = np.split(
@@ -2073,15 +2157,23 @@ _METHODS = (
 )
 _PROGRAM = ("objective", "operator", "row_lower", "row_upper", "lower", "upper")
 _DAMAGED = (
-    KeyError,
-    ValueError,
-    TypeError,
+    ArithmeticError,
     AttributeError,
-    OSError,
     EOFError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    RecursionError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
-)
+)  # what reading a damaged archive raises in `zipfile`, `zlib`, `json` and NumPy
 
 
 def verify(result: Any, *data: Any, **options: Any) -> Verification:
@@ -2154,6 +2246,7 @@ def _is_model(part: Any) -> bool:
 # --- saved models and the command line ------------------------------------------------------------
 
 
+@_returns_reasons
 def verify_file(
     model: str | Path, data: str | Path, *, label: str | None = None, weights: str | None = None
 ) -> Verification:
@@ -2211,31 +2304,83 @@ def verify_file(
         raise ValueError(f"{data}: an array that the check does not take ({error})") from None
 
 
+# As `jboost.files` does, reading takes at most so many times the size of a file in memory, or so
+# many bytes where that is more. An array takes memory for each of its copies, and JSON for each
+# object, list, entry and character.
+_MOST_MEMORY, _LEAST_LIMIT = 100, 1 << 24
+_COPIES = 3
+_JSON_BYTES, _JSON_BYTES_EACH = {b"{": 320, b"[": 120, b",": 120}, 8
+
+
+class _Archive:
+    """The members of a model file, whose reading takes a bounded amount of memory."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise ValueError("no regular file")
+        content = path.read_bytes()
+        self.zip = zipfile.ZipFile(io.BytesIO(content))
+        self.left = max(_LEAST_LIMIT, _MOST_MEMORY * len(content))
+
+    def take(self, memory: int) -> None:
+        """Counts memory that is used from now on. Raises ValueError where it is too much."""
+        if memory > self.left:
+            raise ValueError("it takes too much memory")
+        self.left -= memory
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a member; one of `_DAMAGED` if it is missing, damaged or too large."""
+        info = self.zip.getinfo(name)
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError("an unknown compression")
+        self.take(_COPIES * info.file_size)
+        with self.zip.open(info) as member:
+            return member.read(info.file_size)
+
+
 def _load_model(path: Path) -> tuple[types.SimpleNamespace, dict[str, Any]]:
     """The fields of the model in a file of `jboost.files.save`, and the metadata."""
-    with zipfile.ZipFile(path) as archive:
-        header = json.loads(archive.read("header.json"))
-        if header["format"] != "jboost-model":
-            raise ValueError("format")
-        return _load_fields(archive, header["model"], ""), dict(header["metadata"])
+    archive = _Archive(path)
+    content = archive.read("header.json")
+    counted = sum(size * content.count(letter) for letter, size in _JSON_BYTES.items())
+    archive.take(counted + _JSON_BYTES_EACH * len(content))
+    header = json.loads(content)
+    if header["format"] != "jboost-model":
+        raise ValueError("format")
+    return _load_fields(archive, header["model"], ""), dict(header["metadata"])
 
 
 def _load_fields(
-    archive: zipfile.ZipFile, description: dict[str, Any], prefix: str
+    archive: _Archive, description: dict[str, Any], prefix: str
 ) -> types.SimpleNamespace:
     """A record of the arrays of a description, and of the records in it."""
-    fields: dict[str, Any] = {"type_name": description["type"]}
-    fields |= description.get("settings", {})
+    fields = dict(description.get("settings") or {})  # null where a file cannot hold them
     for name, part in description.get("fields", {}).items():
         if "type" in part:
             fields[name] = _load_fields(archive, part, f"{prefix}{name}.")
             continue
-        buffer = io.BytesIO(archive.read(f"{prefix}{name}.npy"))
-        array = np.lib.format.read_array(buffer, allow_pickle=False)
+        array = _parse_npy(archive.read(f"{prefix}{name}.npy"))
         if part["dtype"] == "bfloat16":  # the upper half of a float32
             array = (array.astype(np.uint32) << 16).view(np.float32)
         fields[name] = array
-    return types.SimpleNamespace(**fields)
+    return types.SimpleNamespace(**(fields | {"type_name": str(description["type"])}))
+
+
+def _parse_npy(content: bytes) -> np.ndarray:
+    """The array of a .npy file; one of `_DAMAGED` unless it has exactly the numbers of its shape.
+
+    `np.lib.format.read_array` makes room for any shape before it reads.
+    """
+    stream = io.BytesIO(content)
+    is_first = np.lib.format.read_magic(stream) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+    shape, is_fortran, dtype = read(stream)
+    if dtype.kind not in "biuf" or dtype.subdtype is not None:
+        raise ValueError("no numbers")
+    if math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
+        raise ValueError("more or fewer numbers than its shape has")
+    flat = np.frombuffer(content, dtype, offset=stream.tell())
+    return flat.reshape(shape, order="F" if is_fortran else "C").copy()
 
 
 def _read_arguments(path: str | Path) -> dict[str, Any]:
@@ -2270,6 +2415,8 @@ def _read_table(
     header = [name.strip() for name in rows[0]] if rows else []
     others = [name for name in header if name not in (label, weights)]
     size = np.size(getattr(fields, "normal", getattr(fields, "coefficients", ())))
+    if size == 0:
+        raise _RefutedError("the model has no coefficients")
     scores = metadata.get("score_columns") or others[:size]
     if len(scores) != size:
         raise ValueError(f"{path}: has {len(scores)} columns of scores: the model has {size}")

@@ -1,12 +1,16 @@
 """jboost.verify: it accepts genuine results, no false one, and runs where jax is not installed."""
 
 import ast
+import functools
+import io
 import itertools
 import math
 import re
 import subprocess
 import sys
+import tracemalloc
 import types
+import zipfile
 from fractions import Fraction
 from pathlib import Path
 
@@ -168,6 +172,47 @@ def test_verify_pair_claims_nothing_beyond_max_points():
     assert not found.valid
     assert found.lower == 0
     assert "raise max_points" in found.reason
+
+
+def test_verify_pair_takes_no_side_of_a_score_of_zero():
+    """A score of 0 is wrong by definition, whatever the result says."""
+    points, labels = np.array([[0.0, 0], [1, 1], [0, 1], [1, 0]]), [1, 1, -1, -1]  # XOR loses 1
+    nothing = {"normal": [0.0, 0.0], "anchor": [0.0, 0.0], "offset": 0.0, "margin": INF}
+    separator = line(**nothing, misclassified=[False] * 4, status=1)
+    found = verify.verify(separator, points, labels)
+    assert not found.valid
+    assert (found.lower, found.upper) == (1, 4)
+    assert "misclassified[0] is False" in found.reason
+    lost = line(**nothing, misclassified=[True] * 4, loss=4.0, status=1)
+    assert verify.verify(lost, points, labels).valid
+
+
+def test_verify_pair_takes_no_loss_below_that_of_all_lines():
+    points = np.array([[0.0, 0.0], [1 - 2.0**-52, 0.0], [1 + 2.0**-52, 0.0], [2.0, 0.0]])
+    labels = [-1, 1, -1, 1]  # in the wrong order: every line loses 1
+    fields = {"status": 1, "margin": 0.0, "anchor": [0.0, 0.0], "bias": -1.0}
+    claims = line(**fields, misclassified=[False, True, False, False], loss=1.0)
+    assert "no separator loses less" not in verify.verify(claims, points, labels).reason
+    false = line(**fields, misclassified=[False] * 4, loss=0.0)
+    assert "loss is 0, and no separator loses less than 1" in (
+        verify.verify(false, points, labels).reason
+    )
+
+
+@pytest.mark.parametrize("fat", ["removed", "flipped"])
+def test_verify_pair_checks_that_no_point_is_nearer_than_the_margin(fat):
+    """Also where a point is so near that rounding decides its side."""
+    points, labels = np.array([[0.0, 0.0], [2.0, 0.0], [1 - 2.0**-52, 0.0]]), [-1, 1, 1]
+    fields = {"status": 1, "misclassified": [False, False, True], "loss": 1.0}
+    fields |= {"anchor": [0.0, 0.0], "bias": -1.0}
+    limit = 1.0 if fat == "removed" else 2.0**-48  # the distance, and the rounding of a score
+    for margin, is_valid in ((limit, True), (0.0, True), (-1e-16, True), (2.5 * limit, False)):
+        separator = line(**fields, margin=margin)
+        found = verify.verify(separator, points, labels, fat=fat)
+        assert found.valid == is_valid, (margin, found.reason)
+    for margin in (1e9, INF):
+        found = verify.verify(line(**fields, margin=margin), points, labels, fat=fat)
+        assert "a point is nearer to the line" in found.reason
 
 
 # --- linear programs ------------------------------------------------------------------------------
@@ -432,6 +477,77 @@ def test_verify_never_raises_on_a_wrong_certificate(kind):
         assert not verify.verify(missing, *data, **options).valid
 
 
+@pytest.mark.parametrize("kind", GENUINE)
+def test_verify_refuses_results_of_float16(kind):
+    """Data are rounded to the float type of the result: float16 would change them."""
+    result, data, options = GENUINE[kind]
+    fields = {name: np.asarray(value) for name, value in vars(result).items()}
+    floats = {name: a.astype(np.float16) for name, a in fields.items() if a.dtype.kind == "f"}
+    found = verify.verify(types.SimpleNamespace(**{**fields, **floats}), *data, **options)
+    assert not found.valid
+    assert "float16: expected float32 or float64" in found.reason
+
+
+def test_verify_reads_bounds_of_integers_without_rounding():
+    vast = program([1.0], [[1.0]], 2.0**53, INF)
+    fields = {"primal": [2.0**53], "dual": [1.0], "upper_bound": INF}
+    assert verify.verify(solution(**fields, lower_bound=2**53), vast).valid
+    assert not verify.verify(solution(**fields, lower_bound=2**53 + 1), vast).valid
+
+
+@pytest.mark.parametrize("kind", GENUINE)
+def test_verify_takes_no_status_that_states_a_fact_of_another_method(kind):
+    result, data, options = GENUINE[kind]
+    for code, name in enumerate(verify._STATUSES):
+        found = verify.verify(
+            types.SimpleNamespace(**{**vars(result), "status": code}), *data, **options
+        )
+        if name in ("INFEASIBLE", "PRIMAL_INFEASIBLE", "DUAL_INFEASIBLE", "UNSOLVED_RELAXATION"):
+            assert not found.valid, name
+            assert name in found.reason
+        elif name in verify._ENDINGS:
+            assert found.valid, name
+
+
+def test_verify_relaxation_takes_primal_infeasible_without_columns_only():
+    data = POOL[0], POOL[1], POOL[2]
+    empty = record(**{**vars(RELAXATION), "status": 9, "lower_bound": INF, "upper_bound": INF})
+    assert verify.verify(empty, *data, margin=1.0, column_mask=[False]).valid
+    assert "the pool has a column" in verify.verify(empty, *data, margin=1.0).reason
+
+
+def wrong_numbers():
+    """Calls with data that are not finite, and the argument that the error names."""
+    bare = {"row_lower": -INF, "row_upper": INF}
+    one = solution(primal=[0.0], dual=[0.0], lower_bound=1e9, upper_bound=INF)
+    relaxed, pool = GENUINE["relaxation"][0], POOL[:2]
+    for value in (INF, -INF, math.nan):
+        for wrong, name in (
+            (program([value], [[1.0]], **bare), "objective"),
+            (program([1.0], [[value]], **bare), "operator"),
+        ):
+            yield (lambda wrong=wrong: verify.verify(one, wrong)), name
+        for weights, options, name in (
+            ([value, 0.5], {}, "example_weights"),
+            ([0.5, 0.5], {"pair_weights": [[0.0, value], [0.0, 0.0]]}, "pair_weights"),
+        ):
+            call = functools.partial(verify.verify, MONOMIAL, [[1], [0]], [1, -1], weights)
+            yield functools.partial(call, **options), name
+        yield functools.partial(verify.verify, relaxed, *pool, [value], margin=1.0), "costs"
+    for row in ({"row_lower": INF}, {"row_upper": -INF}, {"row_lower": 2.0, "row_upper": 1.0}):
+        wrong = program([1.0], [[1.0]], **{**bare, **row})
+        yield functools.partial(verify.verify, one, wrong), "row_lower exceeds row_upper"
+    for bounds in ({"lower": INF}, {"lower": -INF, "upper": -INF}):
+        wrong = program([1.0], [[1.0]], **bare, **bounds)
+        yield functools.partial(verify.verify, one, wrong), "lower exceeds upper"
+
+
+def test_verify_raises_on_data_that_are_not_finite():
+    for call, name in wrong_numbers():
+        with pytest.raises(ValueError, match=name):
+            call()
+
+
 # --- saved models, and the file alone -------------------------------------------------------------
 
 
@@ -455,6 +571,84 @@ def test_verify_file_never_raises_on_a_damaged_model(saved):
     for end in range(0, len(content), 97):
         (saved / "cut.npz").write_bytes(content[:end])
         assert not verify.verify_file(saved / "cut.npz", saved / "data.csv").valid
+
+
+def npy(shape, data=b""):
+    """A .npy file of a shape, whatever its data are."""
+    stream = io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+    return stream.getvalue() + data
+
+
+def repacked(path, **members):
+    """The archive of a model file with other members."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as new:
+        stored = {name: old.read(name) for name in old.namelist()}
+        for name, data in {**stored, **members}.items():
+            new.writestr(name, data)
+    return stream.getvalue()
+
+
+def with_bits(content, offset, value):
+    """The archive with a field of all its entries changed: 8 is the flags, 10 the compression."""
+    changed, start = bytearray(content), content.find(b"PK\x01\x02")
+    while start >= 0:
+        changed[start + offset] |= value
+        start = content.find(b"PK\x01\x02", start + 4)
+    return bytes(changed)
+
+
+def hostile_archives(path):
+    """Model files that are made to raise or to take memory."""
+    content, magic = path.read_bytes(), b"\x93NUMPY\x01\x00\x10\x00"
+    yield "encrypted", with_bits(content, 8, 1)
+    yield "compression", with_bits(content, 10, 99)
+    deep = b'{"format": "jboost-model", "model": ' + b"[" * 10**5 + b"]" * 10**5 + b"}"
+    for name, header in (("deep", deep), ("list", b"[1]"), ("vast", b" " * (50 << 20))):
+        yield name, repacked(path, **{"header.json": header})
+    for name, array in (
+        ("vast shape", npy((10**15,))),
+        ("negative shape", npy((-5,))),
+        ("short", npy((2,), bytes(8))),
+        ("long", npy((2,), bytes(24))),
+        ("brackets", magic + b"(" * 16),
+        ("zeros", magic + b"{'descr': " + bytes(6)),
+    ):
+        yield name, repacked(path, **{"normal.npy": array})
+
+
+def test_verify_file_never_raises_on_an_archive_made_to_harm(saved):
+    for name, content in hostile_archives(saved / "model.npz"):
+        (saved / "bad.npz").write_bytes(content)
+        tracemalloc.start()
+        found = verify.verify_file(saved / "bad.npz", saved / "data.csv")
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert "no model file of jboost, or damaged" in found.reason, name
+        assert most < 1 << 25, (name, most)
+
+
+def test_verify_file_says_that_a_model_has_no_coefficients(saved):
+    (saved / "bad.npz").write_bytes(repacked(saved / "model.npz", **{"normal.npy": npy((0,))}))
+    found = verify.verify_file(saved / "bad.npz", saved / "data.csv")
+    assert (found.valid, found.reason) == (False, "the model has no coefficients")
+
+
+def test_verify_file_reads_a_learner_whose_settings_a_file_cannot_hold(tmp_path):
+    fit = make_fit(learner=types.SimpleNamespace(x=1))
+    hypotheses = jboost.learners.Stump(**vars(fit.ensemble.hypotheses))
+    ensemble = jboost.ensemble.Ensemble(
+        learner=fit.ensemble.learner,
+        hypotheses=hypotheses,
+        votes=fit.ensemble.votes,
+        constant=fit.ensemble.constant,
+        count=np.ones((), np.int32),
+    )
+    jboost.files.save(ensemble, tmp_path / "model.npz")
+    found = verify.verify_file(tmp_path / "model.npz", "data.npz")
+    assert "has no certificate that can be checked" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -601,6 +795,18 @@ def test_verify_combination_says_what_is_not_proven(changes, reason):
     found = verify.verify(make_vote(**changes), SCORES, SIGNS)
     assert not found.valid
     assert reason in found.reason
+
+
+def test_verify_combination_checks_that_no_example_is_nearer_than_the_margin():
+    scores, signs = np.array([[0.0, 0.0], [2.0, 0.0], [1 + 1e-15, 0.0]]), [-1, 1, 1]
+    fields = {"coefficients": [1.0, 0.0], "offset": -1.0, "loss": 0.0, "lower_bound": 0.0}
+    fields |= {"misclassified": [False] * 3, "members": [[-1] * 4], "amounts": [0.0]}
+    for margin, is_valid in ((1e-15, True), (0.0, True), (0.5, False), (1e9, False), (INF, False)):
+        vote = make_vote(**fields, margin=margin)
+        assert verify.verify(vote, scores, signs).valid == is_valid, margin
+    fields |= {"misclassified": [False, False, True], "loss": 1.0, "status": 13}
+    assert verify.verify(make_vote(**fields, margin=1.0), scores, signs).valid
+    assert "nearer" in verify.verify(make_vote(**fields, margin=1.5), scores, signs).reason
 
 
 def test_verify_combination_takes_the_bound_of_subsystems_that_are_proven():
@@ -769,6 +975,10 @@ def make_fit(**changes):
         ({"status": np.int32(2)}, "INVALID_INPUT"),
         ({"votes": np.full((1, 2), 1.5)}, "no certificate that can be checked: the sizes of its"),
         ({"learner": types.SimpleNamespace(max_depth=2)}, "has no certificate"),
+        ({"learner": types.SimpleNamespace(abstain=np.ones(2))}, "not of stumps or monomials"),
+        ({"status": np.int32(5)}, "the caps of example weights sum to 2"),
+        ({"status": np.int32(9)}, "status is PRIMAL_INFEASIBLE"),
+        ({"status": np.int32(10)}, "status is DUAL_INFEASIBLE"),
     ],
 )
 def test_verify_ensemble_says_what_is_not_proven(changes, reason):
@@ -779,6 +989,14 @@ def test_verify_ensemble_says_what_is_not_proven(changes, reason):
     assert reason in found.reason
     with pytest.raises(ValueError, match="leave no example"):
         verify.verify(make_fit(), features, labels, mask=[False, False])
+
+
+def test_verify_ensemble_is_infeasible_exactly_where_the_caps_allow_no_weights():
+    features, labels = np.array([[0.0], [1.0]]), [-1, 1]
+    for cap, code, is_valid in ((0.01, 0, False), (0.01, 5, True), (0.5, 0, True), (0.5, 5, False)):
+        found = verify.verify(make_fit(status=np.int32(code)), features, labels, cap=cap)
+        assert found.valid == is_valid
+        assert is_valid or "the caps of example weights sum to" in found.reason
 
 
 def test_verify_ensemble_counts_stumps_that_separate_two_values_only():
@@ -806,6 +1024,11 @@ def test_verify_ensemble_refuses_monomials_that_are_none_of_the_learner():
     for wrong in ({}, {"literals": [[1, 1]]}, {"literals": [[2, 0]]}, {"sign": [3]}, {"sign": []}):
         fit.ensemble.hypotheses = record(**({"literals": literals, "sign": sign} | wrong))
         assert verify.verify(fit, features, labels).valid == (not wrong)
+    fit.ensemble.hypotheses = record(literals=literals, sign=sign)
+    fit.ensemble.learner.max_order = 10**12  # takes no more memory than that of all attributes
+    assert verify.verify(fit, features, labels).valid
+    fit.ensemble.learner.max_order = -1
+    assert "max_order of the learner is -1" in verify.verify(fit, features, labels).reason
 
 
 def other_fits():
