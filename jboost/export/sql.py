@@ -87,8 +87,17 @@ def to_sql(
 def _cast(column: Column) -> str:
     name = f"d.{_identifier(column.name)}"
     if column.texts is not None:
-        return f"CAST({name} AS VARCHAR)"
+        return _text(name)
     return f"NULLIF(CAST({name} AS DOUBLE PRECISION), 'NaN')"  # SQLite has no NaN
+
+
+def _text(name: str) -> str:
+    """Returns an expression of a category as text. SQLite holds numbers among text, and writes a
+    whole number that is REAL as 1.0, where the binarizer writes 1.
+    """
+    text = f"CAST({name} AS VARCHAR)"
+    is_whole = f"TYPEOF({name}) = 'real' AND {text} LIKE '%.0'"
+    return f"CASE WHEN {is_whole} THEN SUBSTR({text}, 1, LENGTH({text}) - 2) ELSE {text} END"
 
 
 def _rules(vote: RuleVote, values: str) -> str:

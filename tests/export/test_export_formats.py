@@ -113,6 +113,23 @@ def test_models_that_cannot_be_written_are_named(write):
             write(make_stumps(1), names=names)
 
 
+def test_sql_takes_numbers_among_text_as_the_model_does():
+    rows = np.array([["1", 1], ["2.5", 2], ["a", 3], ["-1", 4]], object)
+    binarizer = binarization.fit(rows, [1, -1, 1, -1], names=["t", "k"], drop_redundant=False)
+    model = make_rules(binarizer, votes=2.0 ** np.arange(binarizer.num_bits))
+    module = {}
+    exec(export.to_python(model, binarizer=binarizer), module)
+    values = [1, 1.0, "1", "1.0", 2.5, "2.5", -1.0, 0.0, "a", None]
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE data (t, k)")  # of no type: holds numbers as they are
+    database.executemany("INSERT INTO data VALUES (?, 1)", [(value,) for value in values])
+    found = database.execute(export.to_sql(model, binarizer=binarizer)).fetchall()
+    database.close()
+    expected = [module["score"]({"t": value, "k": 1}) for value in values]
+    assert [score for _, _, score, _ in found] == expected
+    assert expected[0] == expected[1] == expected[2] != expected[3]
+
+
 def test_an_empty_category_is_refused_where_it_is_missing():
     rows = np.array([["", 1], ["a", 2], [None, 3]], object)
     binarizer = binarization.fit(rows, [1, -1, 1], names=["text", "number"], drop_redundant=False)
