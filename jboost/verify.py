@@ -1358,19 +1358,27 @@ def _check_ensemble(result: Any, relaxation: Any, votes: Any) -> None:
         if what is not None and type(what).__name__ not in names:
             flaw = flaw or f"bounds with a {type(what).__name__} are not checked"
     if not flaw:
-        size = _total(abs(_read(result.ensemble, "votes").reshape(-1, 2)[:, 0].astype(float)))
+        size = _total(abs(_read_votes(result.ensemble)[:, 0].astype(float)))
         if size > _MOST_VOTES:
             flaw = f"the sizes of its votes sum to {_text(size)}: expected at most 1"
     if flaw:
         raise _RefutedError(_what_is_missing(result, flaw))
 
 
+def _read_votes(ensemble: Any) -> np.ndarray:
+    """The votes [T, 2] of an ensemble, for both outputs."""
+    votes = _read(ensemble, "votes")
+    if votes.ndim != 2 or votes.shape[1] != 2:
+        raise _RefutedError(f"votes has shape {list(votes.shape)}: expected [T, 2]")
+    return votes
+
+
 def _margins_of_ensemble(
     ensemble: Any, table: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The margins [k, T] of the hypotheses that vote and of the constant, and their votes [T]."""
-    votes = _read(ensemble, "votes")
-    if votes.ndim != 2 or votes.shape[1] != 2 or (votes[:, 0] != votes[:, 1]).any():
+    votes = _read_votes(ensemble)
+    if (votes[:, 0] != votes[:, 1]).any():
         raise _RefutedError("votes differ for the two outputs of a hypothesis: no soft margin")
     used = np.flatnonzero(votes[:, 0])
     outputs = _outputs_of(ensemble, table, used)
@@ -1386,7 +1394,7 @@ def _outputs_of(ensemble: Any, table: np.ndarray, used: np.ndarray) -> np.ndarra
     hypotheses, learner = getattr(ensemble, "hypotheses", None), ensemble.learner
     if hasattr(hypotheses, "threshold") and hasattr(learner, "abstain"):
         return _outputs_of_stumps(hypotheses, table, used, bool(learner.abstain))
-    literals = _read_integers_of_slots(hypotheses, "literals", used)
+    literals = _read_integers_of_slots(hypotheses, "literals", used, 2)
     signs = _read_integers_of_slots(hypotheses, "sign", used)
     if literals.shape[1:] != table.shape[1:]:
         raise _RefutedError(f"literals has shape {list(literals.shape)}: not of these features")
@@ -1408,10 +1416,12 @@ def _most_literals(learner: Any, table: np.ndarray) -> int:
     return int(min(most, table.shape[1]))
 
 
-def _read_integers_of_slots(hypotheses: Any, name: str, used: np.ndarray) -> np.ndarray:
+def _read_integers_of_slots(
+    hypotheses: Any, name: str, used: np.ndarray, ndim: int = 1
+) -> np.ndarray:
     """The integers of a field of hypotheses, for the slots that vote."""
     array = _read(hypotheses, name)
-    if array.ndim == 0 or len(array) <= used.max(initial=-1):
+    if array.ndim != ndim or len(array) <= used.max(initial=-1):
         raise _RefutedError(
             f"{name} has shape {list(array.shape)}: expected an entry for each vote"
         )

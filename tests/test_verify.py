@@ -1031,6 +1031,24 @@ def test_verify_ensemble_refuses_monomials_that_are_none_of_the_learner():
     assert "max_order of the learner is -1" in verify.verify(fit, features, labels).reason
 
 
+@pytest.mark.parametrize("part", ["fit", "ensemble", "hypotheses", "learner"])
+def test_verify_never_raises_on_a_wrong_ensemble(part):
+    def parts(fit):
+        ensemble = fit.ensemble
+        return {"fit": fit, "ensemble": ensemble, **vars(ensemble)}
+
+    data = np.array([[0.0], [1.0]]), [-1, 1]
+    for name, value in vars(parts(make_fit())[part]).items():
+        shapes = [np.zeros(0), np.zeros((0, 2)), np.full((1, 1), 1.0)]
+        if not isinstance(value, types.SimpleNamespace):
+            numbers = [one for one in GARBAGE if isinstance(one, int | float)]
+            shapes += [np.full(np.shape(value), one) for one in numbers]
+        for garbage in (*GARBAGE, *shapes):
+            fit = make_fit()
+            setattr(parts(fit)[part], name, garbage)
+            assert isinstance(verify.verify(fit, *data), verify.Verification)
+
+
 def other_fits():
     """A fit of each booster or learner whose bounds are not those of a soft margin of stumps or
     monomials, and the options of the check.
