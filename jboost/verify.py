@@ -2413,6 +2413,7 @@ def _read_table(
     """Points, labels and weights from a text file with a header."""
     reading, names = metadata.get("reading") or {}, metadata.get("labels") or {}
     label = label or names.get("column") or "label"
+    weights = weights or metadata.get("weights")
     try:
         text = Path(path).read_text(encoding=reading.get("encoding") or "utf-8")
     except (OSError, UnicodeError) as error:

@@ -96,6 +96,7 @@ def end(
         "method": settings.method,
         "precision": settings.precision,
         "labels": dataclasses.asdict(opening.mapping),
+        "weights": settings.weights,
         **metadata,
     }
     stored["reading"] = keep_reading(opening.source.table.rows(opening.kept))

@@ -146,7 +146,7 @@ def test_score_columns_from_fit_to_prediction(run, data, frame, tmp_path):
     assert "ill: no -> -1, yes -> +1" in out
     assert "the result is optimal" in out
 
-    code, out, err = run("verify", "out", "--data", data, "--weights", "cost")
+    code, out, err = run("verify", "out", "--data", data)  # the model knows the column of weights
     assert (code, err) == (0, "")
     assert out.splitlines()[0] == "valid"
     frame.with_columns(a=-frame["a"]).write_csv("other.csv")
