@@ -270,7 +270,24 @@ def _members(estimator: Any) -> list[Callable[[Any], np.ndarray]]:
         )
     members = np.asarray(estimator.estimators_, object).reshape(-1)
     columns = getattr(estimator, "estimators_features_", [None] * len(members))
-    return [_output(one, used) for one, used in zip(members, columns, strict=True)]
+    second = _second_label(estimator, members)
+    return [_output(one, used, second) for one, used in zip(members, columns, strict=True)]
+
+
+def _second_label(estimator: Any, members: np.ndarray) -> Any:
+    """The name that members which are classifiers have for the second class: that of the ensemble,
+    or its index. None where all members are regressors.
+    """
+    labels = [np.asarray(one.classes_) for one in members if hasattr(one, "classes_")]
+    if not labels:
+        return None
+    known = np.unique(np.concatenate(labels))
+    if len(known) != 2:
+        raise ValueError(
+            f"the members of estimator know the classes {known.tolist()}, and the ensemble"
+            f" {list(estimator.classes_)}: expected members for two classes"
+        )
+    return known[1]
 
 
 def _outputs(members: list[Callable[[Any], np.ndarray]], X: Any) -> np.ndarray:
@@ -279,11 +296,19 @@ def _outputs(members: list[Callable[[Any], np.ndarray]], X: Any) -> np.ndarray:
     return np.stack([member(rows) for member in members], axis=1).astype(np.float64)
 
 
-def _output(member: Any, columns: np.ndarray | None) -> Callable[[Any], np.ndarray]:
+def _output(member: Any, columns: np.ndarray | None, second: Any) -> Callable[[Any], np.ndarray]:
+    """The output of a member: its probability of the label `second` mapped to [-1, 1], without
+    probabilities +1 or -1 for its class, and the number that a regressor predicts.
+    """
+
     def output(rows: Any) -> np.ndarray:
         part = rows if columns is None else np.asarray(rows)[:, columns]
-        if hasattr(member, "predict_proba"):
-            return 2 * np.asarray(member.predict_proba(part))[:, 1] - 1
-        return np.asarray(member.predict(part), np.float64)
+        if not hasattr(member, "classes_"):  # a regressor
+            return np.asarray(member.predict(part), np.float64)
+        if not hasattr(member, "predict_proba"):
+            return np.where(np.asarray(member.predict(part)) == second, 1.0, -1.0)
+        # a member whose bootstrap holds one class has one column
+        shares = np.asarray(member.predict_proba(part))[:, np.asarray(member.classes_) == second]
+        return 2 * shares.sum(axis=1) - 1
 
     return output
