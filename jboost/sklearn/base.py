@@ -39,6 +39,8 @@ class _Scored(NamedTuple):
 
 def _covered(votes: Sequence[Any], table: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Whether anything votes on each row, [k, V] bool, for the scores [k, V]."""
+    if not votes:
+        return np.ones((len(table), 1), bool)
     return np.stack(
         [vote.covers(table, scores[:, index]) for index, vote in enumerate(votes)], axis=1
     )
@@ -102,10 +104,11 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
             parts = folds.make(self.cv, rows, table, codes, weights, groups, self._seed)
         num_votes = len(self._targets())
         watch.plan((len(parts) * len(self._candidates()) + 1) * num_votes)
+        self._base_rates = calibration.base_rates(rows.codes, rows.weights, len(self.classes_))
         self.options_, scored = self._choose(parts, watch)
         watch.plan(num_votes)
         self.votes_ = self._fit_votes(rows, self.options_, watch)
-        self.calibrators_ = self._calibrate(scored or self._score(self.votes_, rows), rows)
+        self.calibrators_ = self._calibrate(scored or self._score(self.votes_, rows))
         self.n_iter_ = max((getattr(vote, "num_rounds", 0) for vote in self.votes_), default=0)
         watch.end()
         return self
@@ -118,19 +121,20 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the highest score, [k]; for two classes `classes_[1]` where the score is
-        positive.
+        positive. Where nothing votes, and all scores are 0, the class of the highest base rate.
         """
-        scores = self.decision_function(X)
-        if scores.ndim == 2:
-            return self.classes_[scores.argmax(axis=1)]
-        return self.classes_[np.where(scores > 0, len(self.classes_) - 1, 0)]
+        check_is_fitted(self)
+        table = tables.read_features(self, X, reset=False)
+        scores = self._scores(table)
+        return self.classes_[self._predicted(scores, _covered(self.votes_, table, scores))]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, [k, K], a nondecreasing function of its score.
 
         It is fitted to scores of rows that the vote was not trained on (`calibration`, `cv`). A row
-        on which nothing votes has the base rates of the training rows.
+        on which nothing votes has the base rates of the training rows. The class that `predict`
+        gives has the highest probability.
         """
         check_is_fitted(self)
         table = tables.read_features(self, X, reset=False)
@@ -138,7 +142,7 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
             return np.ones((len(table), 1))
         scores = self._scores(table)
         covered = _covered(self.votes_, table, scores)
-        predicted = scores.argmax(axis=1)
+        predicted = self._predicted(scores, covered)
         return calibration.probabilities(self.calibrators_, scores, covered, predicted)
 
     @property
@@ -269,17 +273,23 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
 
     def _loss(self, scored: _Scored) -> float:
         """The weight of the rows that the scores misclassify."""
-        scores = scored.scores
-        said = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
+        said = self._predicted(scored.scores, scored.is_covered)
         return float(scored.weights[said != scored.codes].sum())
 
-    def _calibrate(self, scored: _Scored, rows: Rows) -> list[Any]:
+    def _predicted(self, scores: np.ndarray, is_covered: np.ndarray) -> np.ndarray:
+        """The index of the predicted class [k], for scores [k, V] and whether anything votes."""
+        if len(self.classes_) == 1:
+            return np.zeros(len(scores), int)
+        said = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
+        return np.where(is_covered.any(axis=1), said, self._base_rates.argmax())
+
+    def _calibrate(self, scored: _Scored) -> list[Any]:
         return calibration.fit_votes(
             scored.scores,
             scored.is_covered,
             scored.codes,
             scored.weights,
-            np.bincount(rows.codes, rows.weights, len(self.classes_)) / rows.weights.sum(),
+            self._base_rates,
             self.calibration,
         )
 

@@ -63,7 +63,7 @@ class Calibration:
         found, middle = self.function(scores), self.at_zero
         # isotonic regression may be constant around 0: the class is that of the score even there
         above = np.maximum(0.5 + 0.5 * (found - middle) / (1 - middle), _ABOVE_HALF)
-        below = 0.5 * found / middle
+        below = np.minimum(0.5 * found / middle, 0.5)  # `middle` may be below a function of 1 at 0
         return np.where(is_covered, np.where(scores > 0, above, below), self.base_rate)
 
 
@@ -196,7 +196,8 @@ def probabilities(
       calibrations: of V votes.
       scores: [k, V].
       is_covered: [k, V] bool, whether anything votes on the row.
-      predicted: [k] the index of the vote whose class is predicted; of one vote it is ignored.
+      predicted: [k] the index of the vote whose class is predicted; of one vote it is ignored, and
+        so it is where nothing votes: there the class of highest base rate is predicted.
 
     >>> import numpy as np
     >>> scores, rates = np.array([[-1.0], [1.0], [2.0]]), np.array([1 / 3, 2 / 3])
@@ -214,14 +215,28 @@ def probabilities(
     )
     if found.shape[1] == 1:
         return np.concatenate([1 - found, found], axis=1)
-    return normalize(found, predicted)
+    return normalize(found, np.where(is_covered.any(axis=1), predicted, found.argmax(axis=1)))
+
+
+def base_rates(codes: np.ndarray, weights: np.ndarray, num_classes: int) -> np.ndarray:
+    """The share of each class in the weight of rows, [K]; NaN where there is none.
+
+    Of two classes the first share is 1 minus the second, as `probabilities` computes it.
+
+    >>> import numpy as np
+    >>> base_rates(np.array([0, 1, 1]), np.array([1.0, 1.0, 2.0]), 2).tolist()
+    [0.25, 0.75]
+    """
+    shares = np.bincount(codes, weights, num_classes) / weights.sum()
+    return np.array([1 - shares[1], shares[1]]) if num_classes == 2 else shares
 
 
 def normalize(probabilities: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """Probabilities [k, K] of each class against the others, as ones whose sum is 1.
 
     The classes are calibrated one by one, so the class of highest score need not have the highest
-    probability. Where it has not, the two probabilities are exchanged.
+    probability. Where it has not, the two probabilities are exchanged. Where it shares the highest
+    one, it gets the next number above, so that `argmax` names it.
 
     >>> import numpy as np
     >>> normalize(np.array([[0.4, 0.2, 0.2]]), np.array([1])).tolist()
@@ -234,6 +249,8 @@ def normalize(probabilities: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     rows, highest = np.arange(len(shares)), shares.argmax(axis=1)
     at_predicted, at_highest = shares[rows, predicted], shares[rows, highest]
     shares[rows, predicted], shares[rows, highest] = at_highest, at_predicted
+    is_tied = shares.argmax(axis=1) != predicted
+    shares[rows, predicted] = np.where(is_tied, np.nextafter(at_highest, 1.0), at_highest)
     return shares
 
 

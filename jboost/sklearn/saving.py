@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -10,9 +9,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from jboost import files
-from jboost.sklearn import boosters, rule_models
+from jboost.base.boosting import Ensemble
+from jboost.data.binarization import Binarizer
+from jboost.sklearn import boosters, calibration, rule_models, stored
 from jboost.sklearn.base import RuleVoteClassifier
-from jboost.sklearn.calibration import Calibration, Isotonic, Sigmoid
 from jboost.sklearn.features import Features
 from jboost.sklearn.votes import Constant, Vote
 
@@ -57,28 +57,25 @@ def save(estimator: RuleVoteClassifier, path: str | os.PathLike[str]) -> None:
             " others can be pickled"
         )
     check_is_fitted(estimator)
-    parameters = estimator.get_params(deep=False)
-    for name, value in parameters.items():
-        try:
-            json.dumps(value)
-        except TypeError:
-            raise ValueError(
-                f"{name} is a {type(value).__name__}, which a file cannot hold: set it to None"
-                " before saving"
-            ) from None
-    votes = [_described(vote) for vote in estimator.votes_]
+    votes, calibrators = estimator.votes_, estimator.calibrators_
+    if estimator.calibration is not None and len(calibrators) != len(votes):
+        raise ValueError(
+            f"calibration is {estimator.calibration!r}, and the estimator was fitted without: fit"
+            " it again, or set calibration to None before saving"
+        )
     metadata = {
         "kind": type(estimator).__name__,
-        "parameters": parameters,
+        **stored.describe_parameters(estimator.get_params(deep=False)),
         "classes": estimator.classes_.tolist(),
         "dtype": estimator.classes_.dtype.str,
         "num_features": int(estimator.n_features_in_),
         "names": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
         "num_rounds": int(estimator.n_iter_),
-        "options": estimator.options_,
-        "calibrators": [_described_calibration(one) for one in estimator.calibrators_],
+        "options": stored.plain(estimator.options_),
+        "base_rates": estimator._base_rates.tolist(),
+        "calibrators": [stored.describe_calibration(one) for one in calibrators],
     }
-    files.save({"votes": votes}, path, metadata={_FIELD: metadata})
+    files.save({"votes": [_described(vote) for vote in votes]}, path, metadata={_FIELD: metadata})
 
 
 def load(path: str | os.PathLike[str]) -> RuleVoteClassifier:
@@ -88,26 +85,36 @@ def load(path: str | os.PathLike[str]) -> RuleVoteClassifier:
       ValueError: naming the file, if it holds no estimator or is damaged.
     """
     metadata = files.load_metadata(path).get(_FIELD)
-    if not isinstance(metadata, dict) or metadata.get("kind") not in _ESTIMATORS:
+    kind = metadata.get("kind") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(kind, str) or kind not in _ESTIMATORS:
         raise ValueError(f"{path}: the file holds no estimator of jboost.sklearn; use jboost.files")
     votes = files.load(path)
     try:
         return _rebuilt(metadata, votes)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise ValueError(
             f"{path}: the estimator in the file is damaged ({type(error).__name__}): save it again"
         ) from error
 
 
 def _rebuilt(metadata: dict[str, Any], model: Any) -> RuleVoteClassifier:
-    estimator = _ESTIMATORS[metadata["kind"]](**metadata["parameters"])
-    estimator.classes_ = np.asarray(metadata["classes"], np.dtype(metadata["dtype"]))
-    estimator.n_features_in_ = metadata["num_features"]
-    if metadata["names"]:
-        estimator.feature_names_in_ = np.asarray(metadata["names"], object)
-    estimator.n_iter_, estimator.options_ = metadata["num_rounds"], metadata["options"]
-    estimator.calibrators_ = [_read_calibration(one) for one in metadata["calibrators"]]
-    estimator.votes_ = [_read(one) for one in model["votes"]]
+    estimator = _ESTIMATORS[metadata["kind"]](**stored.read_parameters(metadata))
+    calibration.validate(estimator.calibration)
+    estimator.classes_ = stored.read_classes(metadata)
+    estimator.n_features_in_ = stored.read_count(metadata["num_features"], 1)
+    names = stored.read_names(metadata, estimator.n_features_in_)
+    if names:
+        estimator.feature_names_in_ = np.asarray(names, object)
+    estimator.n_iter_ = stored.read_count(metadata["num_rounds"], 0)
+    estimator.options_ = dict(metadata["options"])
+    estimator.votes_ = [_read(one, estimator.n_features_in_) for one in model["votes"]]
+    num_votes = len(estimator._targets()) if len(estimator.classes_) > 1 else 0
+    stored.expect(len(estimator.votes_) == num_votes, "votes")
+    estimator.calibrators_ = [stored.read_calibration(one) for one in metadata["calibrators"]]
+    is_calibrated = len(estimator.calibrators_) == num_votes
+    is_without = estimator.calibration is None and not estimator.calibrators_
+    stored.expect(is_calibrated or is_without, "calibrators")
+    estimator._base_rates = stored.read_base_rates(metadata, estimator.calibrators_)
     return estimator
 
 
@@ -122,33 +129,16 @@ def _described(vote: Any) -> dict[str, Any]:
     }
 
 
-def _read(entry: dict[str, Any]) -> Any:
+def _read(entry: dict[str, Any], num_features: int) -> Any:
     if "constant" in entry:
-        return Constant(float(entry["constant"]))
+        score = float(entry["constant"])
+        stored.expect(bool(np.isfinite(score)), "constant")
+        return Constant(score)
+    binarizer, ensemble = entry["binarizer"], entry["ensemble"]
+    stored.expect(isinstance(binarizer, Binarizer), "binarizer")
+    stored.expect(isinstance(ensemble, Ensemble), "ensemble")
+    stored.expect(len(binarizer.names) == len(binarizer.categories) == num_features, "binarizer")
     plain = tuple(int(column) for column in np.asarray(entry["plain"]))
+    stored.expect(all(0 <= column < num_features for column in plain), "plain")
     num_rounds, status = (int(count) for count in np.asarray(entry["counts"]))
-    features = Features(plain, entry["binarizer"])
-    return Vote(features, entry["ensemble"], None, num_rounds, status)
-
-
-def _described_calibration(one: Calibration) -> dict[str, Any]:
-    function = one.function
-    numbers = (
-        {"slope": function.slope, "intercept": function.intercept}
-        if isinstance(function, Sigmoid)
-        else {
-            "scores": function.scores.tolist(),
-            "probabilities": function.probabilities.tolist(),
-        }
-    )
-    return {"base_rate": one.base_rate, "at_zero": one.at_zero, "function": numbers}
-
-
-def _read_calibration(entry: dict[str, Any]) -> Calibration:
-    numbers = entry["function"]
-    function: Sigmoid | Isotonic = (
-        Sigmoid(**numbers)
-        if "slope" in numbers
-        else Isotonic(*(np.asarray(numbers[name]) for name in ("scores", "probabilities")))
-    )
-    return Calibration(function, entry["base_rate"], entry["at_zero"])
+    return Vote(Features(plain, binarizer), ensemble, None, num_rounds, status)
