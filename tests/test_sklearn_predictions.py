@@ -30,6 +30,16 @@ def test_a_row_without_votes_has_the_class_of_highest_base_rate(counts):
     assert model.set_params(calibration=None).fit(X, y).predict(missing).tolist() == expected
 
 
+def test_classes_without_votes_share_the_highest_score_and_the_base_rate_decides():
+    X, y = rows_of((10, 20, 30))
+    model = clone(BOOSTER).fit(X, y)
+    rows = np.full((3, 3), np.nan)
+    rows[[0, 1, 2], [0, 1, 2]] = 0.0  # a row is not of one class, and nothing else is known
+    assert (model.decision_function(rows) < 0).sum(axis=1).tolist() == [1, 1, 1]
+    assert model.predict(rows).tolist() == ["c", "c", "b"]
+    assert model.classes_[model.predict_proba(rows).argmax(axis=1)].tolist() == ["c", "c", "b"]
+
+
 def test_predictions_of_rows_with_votes_are_those_of_the_function():
     X, y = rows_of((10, 50))
     model = clone(BOOSTER).set_params(calibration=None).fit(X, y)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -96,9 +97,10 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
         self.classes_ = np.unique(labels[weights > 0])
         # a class of weight 0 is none: its rows are dropped by `tables.merge`
         codes = np.minimum(np.searchsorted(self.classes_, labels), len(self.classes_) - 1)
-        weights = weights * self._cost_of_classes(codes, weights)[codes]
+        weights = tables.moderate(weights)
+        weights = tables.moderate(weights * self._cost_of_classes(codes, weights)[codes])
         rows = self._rows(table, codes, weights)
-        self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self._seed = self._new_seed()
         parts: list[Fold] = []
         if self._needs_folds() and len(self.classes_) > 1:
             parts = folds.make(self.cv, rows, table, codes, weights, groups, self._seed)
@@ -121,7 +123,8 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the highest score, [k]; for two classes `classes_[1]` where the score is
-        positive. Where nothing votes, and all scores are 0, the class of the highest base rate.
+        positive. Where nothing votes for or against classes that share the highest score, 0, it is
+        the one of the highest base rate; so it is of two classes where nothing votes.
         """
         check_is_fitted(self)
         table = tables.read_features(self, X, reset=False)
@@ -167,11 +170,16 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
         """The training rows in a form that does not depend on their order."""
         return tables.merge(table, codes, weights)
 
+    def _new_seed(self) -> int:
+        """The seed of a fit."""
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
     def _validate(self) -> None:
         calibration.validate(self.calibration)
         for name in ("false_positive_cost", "false_negative_cost"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)!r}: expected a positive number")
+            cost = getattr(self, name)
+            if not (isinstance(cost, numbers.Real) and 0 < float(cost) < np.inf):
+                raise ValueError(f"{name} is {cost!r}: expected a positive finite number")
 
     def _names(self) -> list[str]:
         """The names of the columns."""
@@ -199,7 +207,7 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
                 "false_positive_cost and false_negative_cost are for two classes, and y has"
                 f" {len(self.classes_)}: pass class_weight"
             )
-        return factors * costs
+        return factors * tables.moderate(costs)
 
     def _needs_folds(self) -> bool:
         chooses = any(_is_cv(getattr(self, name)) for name in self._grids)
@@ -280,8 +288,13 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
         """The index of the predicted class [k], for scores [k, V] and whether anything votes."""
         if len(self.classes_) == 1:
             return np.zeros(len(scores), int)
-        said = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
-        return np.where(is_covered.any(axis=1), said, self._base_rates.argmax())
+        if scores.shape[1] == 1:
+            is_second = np.where(is_covered, scores > 0, self._base_rates[1] > self._base_rates[0])
+            return is_second[:, 0].astype(int)
+        is_highest = scores == scores.max(axis=1, keepdims=True)
+        is_open = (is_highest & ~is_covered).any(axis=1)
+        among = np.where(is_highest, self._base_rates, -1.0).argmax(axis=1)
+        return np.where(is_open, among, scores.argmax(axis=1))
 
     def _calibrate(self, scored: _Scored) -> list[Any]:
         return calibration.fit_votes(

@@ -35,7 +35,8 @@ class AdaBoostClassifier(StumpsClassifier):
       validation_fraction: the share of the rows that early stopping holds out.
       n_iter_no_change: see `early_stopping`.
       warm_start: whether `fit` goes on from the last state of a fit of the same rows that
-        `max_seconds` or a callback ended.
+        `max_seconds` or a callback ended; with the same seed, also where `random_state` is None.
+        Not together with `early_stopping`.
       max_seconds: the time limit of `fit`, for all votes and folds together; None for none.
       random_state: the seed.
 
@@ -108,7 +109,8 @@ class InfoBoostClassifier(StumpsClassifier):
       validation_fraction: the share of the rows that early stopping holds out.
       n_iter_no_change: see `early_stopping`.
       warm_start: whether `fit` goes on from the last state of a fit of the same rows that
-        `max_seconds` or a callback ended.
+        `max_seconds` or a callback ended; with the same seed, also where `random_state` is None.
+        Not together with `early_stopping`.
       max_seconds: the time limit of `fit`, for all votes and folds together; None for none.
       random_state: the seed.
 
@@ -186,7 +188,8 @@ class LPBoostClassifier(StumpsClassifier):
       validation_fraction: the share of the rows that early stopping holds out.
       n_iter_no_change: see `early_stopping`.
       warm_start: whether `fit` goes on from the last state of a fit of the same rows that
-        `max_seconds` or a callback ended.
+        `max_seconds` or a callback ended; with the same seed, also where `random_state` is None.
+        Not together with `early_stopping`.
       max_seconds: the time limit of `fit`, for all votes and folds together; None for none.
       random_state: the seed.
 
@@ -269,7 +272,8 @@ class RelaxedMarginClassifier(StumpsClassifier):
       validation_fraction: the share of the rows that early stopping holds out.
       n_iter_no_change: see `early_stopping`.
       warm_start: whether `fit` goes on from the last state of a fit of the same rows that
-        `max_seconds` or a callback ended.
+        `max_seconds` or a callback ended; with the same seed, also where `random_state` is None.
+        Not together with `early_stopping`.
       max_seconds: the time limit of `fit`, for all votes and folds together; None for none.
       random_state: the seed.
 

@@ -15,6 +15,7 @@ from jboost.base import words
 from jboost.base.padding import shared_size
 from jboost.data import binarization
 from jboost.data.binarization import Binarizer
+from jboost.sklearn import tables
 from jboost.sklearn.tables import Rows
 
 # Sizes double where a fit takes less time than its compilation.
@@ -90,7 +91,7 @@ def numbers_and_bits(
     """Numeric columns unchanged, and bits for categories and missing values."""
     binarizer = binarization.fit(
         rows.table,
-        weights=rows.weights,
+        weights=tables.moderate(rows.weights),
         names=names,
         categorical=categorical,
         cuts="none",
@@ -118,7 +119,7 @@ def bits_alone(
     binarizer = binarization.fit(
         rows.table,
         signs,
-        weights=rows.weights,
+        weights=tables.moderate(rows.weights),
         names=names,
         categorical=categorical,
         cuts=cuts,

@@ -43,17 +43,27 @@ def make(
 
     Returns:
       The folds; an empty list where the smallest class has one row and `cv` is a number.
+
+    Raises:
+      ValueError: naming `cv`, if it is no number of folds or a fold has nothing to train on.
     """
     if isinstance(cv, numbers.Integral) and not isinstance(cv, bool):
         return _of_number(int(cv), rows, random_state)
     splitter = check_cv(cv, codes, classifier=True)
-    return [
+    parts = [
         Fold(
             merge(table[training], codes[training], weights[training]),
             merge(table[testing], codes[testing], weights[testing]),
         )
         for training, testing in splitter.split(table, codes, groups)
     ]
+    for index, part in enumerate(parts):
+        if len(part.training.codes) == 0:
+            raise ValueError(
+                f"cv has no row of positive weight to train on in fold {index}: pass another"
+                " splitter, or leave out rows of weight 0"
+            )
+    return parts
 
 
 def _of_number(num_folds: int, rows: Rows, random_state: Any) -> list[Fold]:

@@ -287,7 +287,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         return np.stack([self._scores_of_one(estimator, X) for estimator in estimators], axis=1)
 
     def _scores_of_one(self, estimator: Any, X: Any) -> np.ndarray:
-        is_decision = hasattr(estimator, "decision_function")
+        is_decision = _has_decision_for_each_class(estimator)
         found = np.asarray(
             (estimator.decision_function if is_decision else estimator.predict_proba)(X)
         )
@@ -295,6 +295,12 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
             found = np.stack([-found, found], axis=1)
         elif not is_decision:
             found = 2 * found - 1
+        if found.shape[1] != len(estimator.classes_):
+            raise ValueError(
+                f"estimators holds a {type(estimator).__name__} whose scores have"
+                f" {found.shape[1]} columns for {len(estimator.classes_)} classes: expected one for"
+                " each class"
+            )
         columns = [np.flatnonzero(estimator.classes_ == target) for target in self._targets()]
         absent = np.full(len(found), -1.0)
         return np.stack(
@@ -315,6 +321,32 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
             max_sweeps=self.max_sweeps,
         )
         return jax.tree.map(np.asarray, vote)  # type: ignore[no-any-return]
+
+
+def _has_decision_for_each_class(estimator: Any) -> bool:
+    """Whether `decision_function` scores each class, and not each pair of them; else
+    `predict_proba` does.
+
+    Three classes have three pairs, so the number of columns does not tell.
+
+    Raises:
+      ValueError: if neither scores each class.
+    """
+    if not hasattr(estimator, "decision_function"):
+        return False
+    name = "decision_function_shape"  # of support vector machines, which may be inside a pipeline
+    shapes = {
+        value
+        for key, value in getattr(estimator, "get_params", dict)().items()
+        if key.split("__")[-1] == name
+    }
+    is_of_pairs = "ovo" in shapes and len(estimator.classes_) > 2
+    if is_of_pairs and not hasattr(estimator, "predict_proba"):
+        raise ValueError(
+            f"estimators holds a {type(estimator).__name__} with {name}='ovo', which scores pairs"
+            f" of classes: pass {name}='ovr', or a classifier with predict_proba"
+        )
+    return not is_of_pairs
 
 
 def _scores_of_votes(votes: Sequence[LinearVote], scores: np.ndarray) -> np.ndarray:

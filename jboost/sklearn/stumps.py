@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import json
+import numbers
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from jboost.base import boosting, devices
 from jboost.base.boosting import Fit
 from jboost.base.types import Dataset
 from jboost.checkpoints import fingerprint
-from jboost.sklearn import features
+from jboost.sklearn import features, tables
 from jboost.sklearn.base import RuleVoteClassifier
 from jboost.sklearn.features import Features, padded_rows
 from jboost.sklearn.tables import Rows
@@ -32,6 +33,7 @@ def dataset_of(matrix: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> Da
     weights lose digits in float32.
     """
     missing, dtype = padded_rows(len(signs)) - len(signs), matrix.dtype
+    weights = tables.moderate(weights)
     weights = (weights / weights.mean()).astype(dtype)
     parts = (
         np.pad(matrix, ((0, missing), (0, 0))),
@@ -67,6 +69,19 @@ class StumpsClassifier(RuleVoteClassifier):
             seen.matrix(rows.table), rows.weights, self.min_weight_fraction_leaf
         )
         return seen, dataset_of(matrix, signs, rows.weights)
+
+    def _new_seed(self) -> int:
+        """The seed; of a warm start that of the last fit, unless `random_state` is a number."""
+        is_kept = self.warm_start and not isinstance(self.random_state, numbers.Integral)
+        return self._seed if is_kept and hasattr(self, "_seed") else super()._new_seed()
+
+    def _validate(self) -> None:
+        super()._validate()
+        if self.warm_start and self.early_stopping:
+            raise ValueError(
+                "warm_start=True and early_stopping=True: a fit with early stopping keeps no state"
+                " to go on from; pass one of them"
+            )
 
     @abc.abstractmethod
     def _boost(self, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -16,6 +16,8 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from jboost.data import attributes, frames
 
+_MOST_WEIGHT = 1e30  # of weights that are used as they are; far from the largest float32, 3e38
+
 
 class Rows(NamedTuple):
     """Labelled training rows."""
@@ -104,9 +106,31 @@ def class_weights(
     """The factor of the weight of each class, [K], of scikit-learn's `class_weight`."""
     if class_weight is None:
         return np.ones(len(classes))
-    return compute_class_weight(
+    factors = compute_class_weight(
         class_weight, classes=classes, y=classes[codes], sample_weight=weights
     )
+    if not (np.isfinite(factors) & (factors >= 0)).all() or not factors.any():
+        raise ValueError(
+            f"class_weight gives the classes {classes.tolist()} the weights {factors.tolist()}:"
+            " expected finite numbers, none negative and not all 0"
+        )
+    return moderate(factors)
+
+
+def moderate(weights: np.ndarray) -> np.ndarray:
+    """The weights, multiplied by a power of two if the largest is beyond `_MOST_WEIGHT` or below
+    1 / `_MOST_WEIGHT`, so that it is between 1/2 and 1.
+
+    Weights near 1e300 have infinite sums, and those near 1e-300 are 0 in float32.
+
+    >>> import numpy as np
+    >>> moderate(np.array([1.0, 4.0])).tolist(), moderate(np.ldexp([0.0, 1.0, 2.0], 1000)).tolist()
+    ([1.0, 4.0], [0.0, 0.25, 0.5])
+    """
+    most = float(weights.max(initial=0.0))
+    if most == 0 or 1 / _MOST_WEIGHT <= most <= _MOST_WEIGHT or not np.isfinite(most):
+        return weights
+    return np.ldexp(weights, -int(np.frexp(most)[1]))
 
 
 def _options(estimator: Any) -> dict[str, Any]:

@@ -1,0 +1,154 @@
+"""Weights, costs, seeds and folds at their limits: they are taken, or named in a ValueError."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import LeaveOneGroupOut
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
+
+import jboost.sklearn as js
+from jboost.sklearn import tables
+
+BOOSTER = js.AdaBoostClassifier(max_rounds=3, calibration=None, random_state=0)
+
+
+def noisy(num_rows=80):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(num_rows, 3))
+    return X, X.sum(axis=1) + 0.5 * generator.normal(size=num_rows) > 0
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"false_positive_cost": np.inf}, "false_positive_cost is inf"),
+        ({"false_positive_cost": "a"}, "false_positive_cost is 'a'"),
+        ({"false_negative_cost": None}, "false_negative_cost is None"),
+        ({"false_negative_cost": np.nan}, "false_negative_cost is nan"),
+        ({"class_weight": {False: np.nan, True: 1}}, "class_weight gives"),
+        ({"class_weight": {False: -1, True: 1}}, "class_weight gives"),
+        ({"class_weight": {False: np.inf, True: 1}}, "class_weight gives"),
+        ({"class_weight": {False: 0, True: 0}}, "class_weight gives"),
+        ({"warm_start": True, "early_stopping": True}, "warm_start=True and early_stopping=True"),
+    ],
+)
+def test_limits_of_parameters_are_named(change, message):
+    X, y = noisy()
+    with pytest.raises(ValueError, match=message):
+        clone(BOOSTER).set_params(**change).fit(X, y)
+
+
+def test_a_class_of_weight_zero_counts_as_absent():
+    X, y = noisy()
+    model = clone(BOOSTER).set_params(class_weight={False: 0, True: 1}).fit(X, y)
+    assert model.predict(X).all()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BOOSTER,
+        clone(BOOSTER).set_params(calibration="sigmoid", cv=2),
+        js.SlipperClassifier(num_rounds=2, calibration=None, random_state=0),
+    ],
+)
+def test_only_the_ratios_of_extreme_weights_count(model):
+    X, y = noisy()
+    ones = np.ones(len(y))
+    expected = clone(model).fit(X, y, sample_weight=2.0**-1 * ones).decision_function(X)
+    for weight in (1e308, 1e-300, 5e-324):
+        found = clone(model).fit(X, y, sample_weight=weight * ones)
+        assert found.decision_function(X).tolist() == expected.tolist()
+        if model.calibration is not None:
+            assert np.ptp(found.predict_proba(X)[:, 1]) > 0.5
+
+
+def test_extreme_costs_and_class_weights_are_taken():
+    X, y = noisy()
+    model = clone(BOOSTER).set_params(false_negative_cost=1e308)
+    assert model.fit(X, y, sample_weight=np.full(80, 1e308)).predict(X).all()
+    balanced = clone(BOOSTER).set_params(class_weight={False: 1e308, True: 1e308}).fit(X, y)
+    assert (balanced.predict(X) == clone(BOOSTER).fit(X, y).predict(X)).all()
+
+
+def test_moderate_weights_are_unchanged_and_extreme_ones_keep_their_ratios():
+    weights = np.array([0.0, 1.0, 3.0, 1e30])
+    assert tables.moderate(weights) is weights
+    for factor in (2.0**1020, 2.0**-1000):
+        found = tables.moderate(np.array([0.0, 1.0, 3.0]) * factor)
+        assert found[2] == 0.75
+        assert found[1] * 3 == found[2]
+    assert tables.moderate(np.zeros(2)).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("random_state", [None, np.random.RandomState(0), 3])
+def test_warm_start_goes_on_with_any_random_state(random_state):
+    X, y = noisy()
+    model = clone(BOOSTER).set_params(
+        max_rounds=10, warm_start=True, max_seconds=1e-9, random_state=random_state
+    )
+    counts = [model.fit(X, y).n_iter_ for _ in range(3)]
+    assert counts[0] < counts[1] < counts[2]
+    whole = clone(BOOSTER).set_params(max_rounds=10, random_state=model._seed)
+    model.set_params(max_seconds=None).fit(X, y)
+    assert model.decision_function(X).tolist() == whole.fit(X, y).decision_function(X).tolist()
+
+
+def test_without_warm_start_each_fit_has_a_new_seed():
+    X, y = noisy()
+    model = clone(BOOSTER).set_params(random_state=None)
+    assert model.fit(X, y)._seed != model.fit(X, y)._seed
+
+
+def test_a_splitter_that_trains_on_rows_of_weight_zero_is_named():
+    X, y = noisy()
+    groups = np.arange(80) % 4
+    model = clone(BOOSTER).set_params(calibration="sigmoid", cv=LeaveOneGroupOut())
+    with pytest.raises(ValueError, match="cv has no row of positive weight to train on in fold 0"):
+        model.fit(X, y, sample_weight=groups == 0, groups=groups)
+    model.fit(X, y, sample_weight=groups < 2, groups=groups)
+    assert (model.predict(X) == y).mean() > 0.6
+
+
+def three_classes():
+    X = np.random.default_rng(1).normal(size=(80, 3))
+    return X, np.digitize(X[:, 0], [-0.5, 0.5])
+
+
+def test_scores_of_pairs_of_classes_are_refused_or_left_for_probabilities():
+    X, y = three_classes()
+    one_for_each = js.OptimalVoteClassifier([("svc", SVC())], calibration=None).fit(X, y)
+    assert one_for_each.score(X, y) > 0.8
+    pairs = SVC(decision_function_shape="ovo")
+    for inner in (pairs, make_pipeline(pairs)):
+        with pytest.raises(ValueError, match="decision_function_shape='ovo', which scores"):
+            js.OptimalVoteClassifier([("svc", inner)]).fit(X, y)
+    two = js.OptimalVoteClassifier([("svc", pairs)], calibration=None)
+    assert two.fit(X, y > 0).score(X, y > 0) > 0.8
+
+
+class Both(SVC):
+    """Scores of pairs, and probabilities."""
+
+    def predict_proba(self, X):
+        return np.eye(3)[np.searchsorted(self.classes_, self.predict(X))]
+
+
+class Wide(LogisticRegression):
+    """A score too many."""
+
+    def decision_function(self, X):
+        found = super().decision_function(X)
+        return np.concatenate([found, found[:, :1]], axis=1)
+
+
+def test_a_classifier_needs_a_score_for_each_class():
+    X, y = three_classes()
+    inner = Both(decision_function_shape="ovo").fit(X, y)
+    model = js.OptimalVoteClassifier([("svc", inner)], cv="prefit", calibration=None).fit(X, y)
+    assert model.score(X, y) == inner.score(X, y)
+    with pytest.raises(ValueError, match="Wide whose scores have 4 columns for 3 classes"):
+        js.OptimalVoteClassifier([("wide", Wide()), ("bayes", GaussianNB())]).fit(X, y)
