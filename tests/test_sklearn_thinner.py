@@ -55,3 +55,17 @@ def test_members_that_all_know_one_class_are_refused():
     forest.estimators_ = [one.fit(X, np.zeros(80)) for one in forest.estimators_]
     with pytest.raises(ValueError, match="the members of estimator know the classes"):
         js.MarginThinner(forest).fit(X, y)
+
+
+def test_where_no_member_votes_the_commoner_class_is_predicted():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    for second in (20, 40):
+        y = np.arange(60) < second  # nothing that the rows tell
+        forest = RandomForestClassifier(5, max_depth=1, random_state=0).fit(
+            X[::-1], rng.permuted(y)
+        )
+        thin = js.MarginThinner(forest, nu=0.05, random_state=0).fit(X, y)
+        assert len(thin.kept_) == 0
+        assert (thin.predict(X) == (second == 40)).all()
+        np.testing.assert_allclose(thin.predict_proba(X)[:, 1], second / 60)

@@ -63,7 +63,8 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
       random_state: the seed of the split and of the folds.
 
     Attributes after `fit`: `classes_`, `estimator_`, `coefficients_` [T], `kept_` (the indices of
-    the members that vote), `certificate_`, `status_`.
+    the members that vote), `certificate_`, `status_`, `base_rates_`. If no vote has a positive
+    soft margin, no member votes: then the class of the highest base rate is predicted.
 
     >>> import numpy as np
     >>> from sklearn.ensemble import RandomForestClassifier
@@ -133,6 +134,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             float(found.upper_bound),
             np.asarray(found.example_weights)[: len(margins)],
         )
+        self.base_rates_ = calibration.base_rates((signs > 0).astype(int), weights, 2)
         self.calibrators_ = self._calibrate(margins, signs, weights)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
@@ -148,9 +150,16 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return _outputs(members, X) / self._scales[used] @ self.coefficients_[used]
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row, [k]: `classes_[1]` where the score is positive."""
-        is_second = self.decision_function(X) > 0
-        return self.classes_[is_second.astype(int)]
+        """The class of each row, [k]: `classes_[1]` where the score is positive; where no member
+        votes, the class of the highest base rate.
+        """
+        codes = (self.decision_function(X) > 0).astype(int)
+        return self.classes_[codes if len(self.kept_) else np.full_like(codes, self._commoner)]
+
+    @property
+    def _commoner(self) -> int:
+        """The index of the class with the highest base rate on the rows that chose the votes."""
+        return int(self.base_rates_[1] > self.base_rates_[0])
 
     @available_if(calibration.is_available)
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -159,8 +168,9 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         It is fitted to scores of rows that the votes were not chosen on (`calibration`).
         """
         scores = self.decision_function(X)[:, None]
+        votes = np.full(scores.shape, len(self.kept_) > 0)
         return calibration.probabilities(
-            self.calibrators_, scores, np.ones(scores.shape, bool), np.zeros(len(scores), int)
+            self.calibrators_, scores, votes, np.zeros(len(scores), int)
         )
 
     def get_metadata_routing(self) -> Any:
@@ -243,7 +253,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             np.ones((len(kept), 1), bool),
             codes,
             weights[kept],
-            np.bincount(codes, weights[kept], 2) / weights[kept].sum(),
+            self.base_rates_,
             self.calibration,
         )
 
