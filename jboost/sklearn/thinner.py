@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import train_test_split
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, assert_all_finite
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -111,6 +111,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self._validate()
         X, y = indexable(X, y)
         labels = column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         weights = _check_sample_weight(sample_weight, labels, ensure_non_negative=True)
         self.classes_ = np.unique(labels)
