@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, assert_all_finite
 from sklearn.utils.metaestimators import _BaseComposition, available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -113,6 +113,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         self._validate()
         X, y = indexable(X, y)
         labels = column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         weights = _check_sample_weight(sample_weight, labels, ensure_non_negative=True)
         self.classes_ = np.unique(labels[weights > 0])
