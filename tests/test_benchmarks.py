@@ -380,8 +380,9 @@ def test_batches_stop_at_a_size_that_takes_too_long(monkeypatch):
 
 
 def test_table_of_estimators_has_a_row_for_each_model_and_keeps_other_records():
-    names = ("balanced_accuracy", "auroc", "log_loss", "rules", "first_seconds", "seconds")
-    numbers = dict(zip(names, (0.8, 0.9, None, 4.0, 2.0, 1.0), strict=True))
+    numbers = dict(
+        zip(estimators._MEASURES, (0.8, 0.9, None, 0.25, 4.0, 0.01, 2.0, 1.0), strict=True)
+    )
     old = [
         {"set": "VOTE", "model": "a", **numbers},
         {"set": "BCW", "model": "a", **numbers},
@@ -391,7 +392,7 @@ def test_table_of_estimators_has_a_row_for_each_model_and_keeps_other_records():
     records = estimators._merged(old, new)
     assert [record["set"] for record in records] == ["BCW", "BCW", "VOTE"]
     shown = estimators.table({"records": records, "num_folds": 3})
-    assert "| a | 0.800 | 0.900 |  | 4.0 | 2.0 | 1.0 |" in shown
+    assert "| a | 0.800 | 0.900 |  | 0.250 | 4.0 | 0.010 | 2.0 | 1.0 |" in shown
     assert "| b | 0.600 |  |" in shown
 
 
