@@ -47,6 +47,17 @@ def test_a_choice_leaves_a_share_of_the_time_to_the_fit(clock):
         assert not limits.is_over()
 
 
+@pytest.fixture
+def interrupts():
+    """SIGINT raises KeyboardInterrupt, also where the tests run in the background, whose processes
+    ignore it.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_the_fit_after_a_choice_that_was_interrupted_goes_on(clock):
     with limits.of_command(None), limits.progress("choice", 3) as on_step:
         assert on_step(None, "")
