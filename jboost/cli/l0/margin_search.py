@@ -97,8 +97,8 @@ def _limited(on_step: OnStep | None, left: float | None) -> OnStep | None:
     """Returns a callback that also ends the search when its share of the seconds `left` is used.
     None if there is neither a callback nor a limit.
 
-    `on_step` is called after each margin. Between the rounds of a margin only the limits are
-    checked, if there is an `on_step`, which stands for them.
+    `on_step` is called after each margin. Between the rounds of a margin there is nothing to show:
+    where there is an `on_step`, the time limit of the command and Ctrl-C are checked in its place.
     """
     if on_step is None and left is None:
         return None

@@ -466,7 +466,7 @@ class Run:
             self.improve_vote(relaxation, begin=0, count=_ALL_STARTS, seconds=_LAST_SEARCH)
         return status
 
-    def _reports(self) -> bool:
+    def _watch_vertex(self) -> bool:
         """Reports a part of the search for a vertex. Returns whether the fit goes on."""
         self.report("vertex")
         return self.goes_on
@@ -482,7 +482,9 @@ class Run:
             return Status.TIME_LIMIT
         known = (self.point.columns, relax.master_point(self.first).columns)
         columns = Columns(*(part[:_MOST_OF_VERTEX] for part in _distinct(known)))
-        found = solutions.find_vertex(self.table, self.first, columns, self.search, self._reports)
+        found = solutions.find_vertex(
+            self.table, self.first, columns, self.search, self._watch_vertex
+        )
         if found is None:
             return Status.TIME_LIMIT
         if found.status is not Status.OPTIMAL:

@@ -56,18 +56,18 @@ def _moved_inside(table: Table, point: PrimalPoint) -> tuple[np.ndarray, np.ndar
     """The coefficients [k] and constants [2] of a point, moved by so much that rows that have just
     the margin still have it after rounding, if all of them can gain.
     """
-    values = np.concatenate([point.constants, point.coefficients])
-    used = np.flatnonzero(values > 0)
-    side, _ = large_votes.patterns_of(table, point.columns)
+    columns, values = point.columns, np.concatenate([point.constants, point.coefficients])
+    side, _ = large_votes.patterns_of(table, columns)
     labels = np.where(side.covered[:, -1] > 0, 1.0, -1.0)
-    signs = np.concatenate([[1.0, -1.0], point.columns.signs])
-    constants = np.ones((len(labels), _NUM_CONSTANTS))
-    outputs = np.concatenate([constants, side.covered[:, :-1]], axis=1) * signs
-    margins = labels[:, None] * outputs[:, used]
-    above = margins @ values[used] - table.margin
+    scores = side.covered[:, :-1] @ (point.coefficients * columns.signs)
+    above = labels * (scores + point.constants[0] - point.constants[1]) - table.margin
     is_tight = np.abs(above) <= TIGHT
-    gain = _equal_gain(margins[is_tight])
-    gains = margins[is_tight] @ gain
+    # of the constants +1 and -1, and of the columns
+    outputs = np.pad(side.covered[is_tight, :-1], ((0, 0), (_NUM_CONSTANTS, 0)), constant_values=1)
+    signs, used = np.concatenate([[1.0, -1.0], columns.signs]), np.flatnonzero(values > 0)
+    margins = labels[is_tight, None] * (outputs[:, used] * signs[used])
+    gain = _equal_gain(margins)
+    gains = margins @ gain
     gaining = gains > LEAST_GAIN
     if gaining.any():
         missing = (len(used) + 1) * large_votes.UNIT + max(0.0, -above[is_tight].min())

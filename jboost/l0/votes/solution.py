@@ -49,9 +49,8 @@ def _moved_inside(instance: Instance, coefficients: Array) -> Array:
     is_used = instance.is_column & (coefficients > 0)
     above = _times(coefficients, instance.margins) - instance.margin
     is_tight = (jnp.abs(above) <= TIGHT) & (instance.weights > 0)
-    margins = jnp.where(is_used[:, None] & is_tight[None, :], instance.margins, 0.0)
-    gain = _equal_gain(margins, is_used)
-    gains = _times(gain, margins)
+    gain = _equal_gain(instance.margins, is_used, is_tight)
+    gains = _times(gain, instance.margins)
     least = reduce.least(jnp.where(is_tight & (gains > LEAST_GAIN), gains, jnp.inf))
     number = jnp.sum(is_used, dtype=jnp.int32).astype(coefficients.dtype)
     rounding = (number + 1) * jnp.finfo(coefficients.dtype).eps
@@ -60,19 +59,22 @@ def _moved_inside(instance: Instance, coefficients: Array) -> Array:
     return jnp.where(jnp.isfinite(moved).all() & (least < jnp.inf), moved, coefficients)
 
 
-def _equal_gain(margins: Array, is_used: Array) -> Array:
-    """The least change of coefficients [n] of sum 0 by which the margins [n, m] of rows gain as
-    nearly as possible 1 each.
+def _equal_gain(margins: Array, is_used: Array, is_tight: Array) -> Array:
+    """The least change of the used coefficients, of sum 0, by which the tight rows of margins [n,
+    m] gain as nearly as possible 1 each. It copies no part of the margins.
     """
     number = jnp.maximum(jnp.sum(is_used, dtype=jnp.int32), 1).astype(margins.dtype)
-    mean = jnp.sum(margins, axis=0) / number
-    centred = jnp.where(is_used[:, None], margins - mean[None, :], 0.0)
-    change, _ = cg(
-        lambda change: _times(centred, _times(change, centred)),
-        jnp.sum(centred, axis=1),
-        maxiter=_MAX_STEPS,
-    )
-    return change
+
+    def centred(change: Array) -> Array:
+        kept = jnp.where(is_used, change, 0.0)
+        return jnp.where(is_used, kept - jnp.sum(kept) / number, 0.0)
+
+    def products(change: Array) -> Array:
+        gains = jnp.where(is_tight, _times(centred(change), margins), 0.0)
+        return centred(_times(margins, gains))
+
+    wanted = centred(_times(margins, jnp.where(is_tight, 1.0, 0.0).astype(margins.dtype)))
+    return centred(cg(products, wanted, maxiter=_MAX_STEPS)[0])
 
 
 def _times(first: Array, second: Array) -> Array:
