@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops, meshes, numerics, reduce, roots
+from jboost.base import check, derivatives, loops, meshes, numerics, reduce, roots
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike, PyTree
 from jboost.projections.arguments import broadcast, cast_arguments, clean, finish
 
+# Searches for nu go on while each makes the second part of nu smaller by this factor.
 _MOST_SEARCHES, _SMALLER = 6, 1e-2
 _MOST_STEPS = 240  # of the search for nu: a flat h needs one for each bit of a small number
 _MOST_DOUBLINGS = 120  # of the length of the interval of nu; 2^120 is a float32
@@ -216,6 +217,15 @@ def bregman_projection(
     return _project(*cast_arguments("dual_point", dual_point, cap, mask), mirror)
 
 
+class _Nu(NamedTuple):
+    """nu as a sum of two numbers: rounded to one it may be far off where h is flat."""
+
+    origin: Array  # []
+    level: Array  # []
+    num_searches: Array  # [] int32
+    helps: Array  # [] bool, whether another search may make the level smaller
+
+
 @jax.jit
 def _project(dual_point: Array, cap: Array, mask: Array, mirror: MirrorMap) -> Array:
     values, caps = clean(dual_point, cap, mask)
@@ -227,27 +237,25 @@ def _project(dual_point: Array, cap: Array, mask: Array, mirror: MirrorMap) -> A
         raw = mirror.inverse(jnp.where(is_kept, values - level, 0.0))
         return jnp.where(is_kept, jnp.where(raw < caps, jnp.where(raw > 0, raw, 0.0), caps), 0.0)
 
-    def search(nu: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        origin = nu[0] + nu[1]
+    def search(nu: _Nu) -> _Nu:
+        origin = nu.origin + nu.level
         fixed, above = lax.stop_gradient((mirror, values, caps)), largest - origin
         shifted = (fixed[0], fixed[1] - origin, fixed[2])
         level = _find_level(
             lambda level: weigh(*shifted, level), above, fixed[0], is_kept, values.dtype
         )
-        is_first = nu[2] == jnp.inf
-        return origin, level, jnp.where(is_first & (nu[1] == 0), nu[2], jnp.abs(nu[1]))
+        helps = (nu.num_searches == 0) | (jnp.abs(level) < _SMALLER * jnp.abs(nu.level))
+        return _Nu(origin, level, nu.num_searches + 1, helps)
 
-    # Each search measures the dual points from the last nu, so that differences are exact. nu stays
-    # a sum of two numbers: rounded to one it may be far off where h is flat. The searches end when
-    # the second number gets no smaller.
-    nothing = jnp.zeros_like(largest)
-    (origin, found, _), _ = loops.bounded_loop(
+    # Each search measures the dual points from the last nu, so that differences are exact.
+    nothing, none = jnp.zeros_like(largest), jnp.zeros((), jnp.int32)
+    nu, _ = loops.bounded_loop(
         search,
-        lambda nu: jnp.abs(nu[1]) < _SMALLER * nu[2],
-        (largest, nothing, nothing + jnp.inf),
+        lambda nu: nu.helps,
+        _Nu(largest, nothing, none, none == 0),
         max_checks=_MOST_SEARCHES,
     )
-    duals = values - origin
+    duals = values - nu.origin
     neutral = lax.stop_gradient(mirror.gradient(jnp.full_like(values, 0.5)))
 
     def differentiable(level: Array) -> Array:
@@ -260,15 +268,15 @@ def _project(dual_point: Array, cap: Array, mask: Array, mirror: MirrorMap) -> A
         return jnp.where(is_free, free, jnp.where(fixed > 0, caps, 0.0))
 
     level = roots.implicit_root(
-        lambda trial: jnp.sum(differentiable(trial)) - 1, found, refines=False
+        lambda trial: jnp.sum(differentiable(trial)) - 1, nu.level, refines=False
     )
     weights = differentiable(level)
     left_by_all = 1 - numerics.precise_sum(caps)
     answer = finish(_of_sum_one(weights, caps), values, caps, left_by_all, largest)
     missing = jnp.abs(numerics.precise_sum(lax.stop_gradient(weights)) - 1)
     is_found = (missing <= jnp.finfo(values.dtype).eps ** 0.5) | ~is_kept.any() | (left_by_all > 0)
-    # a product, so that derivatives are NaN too
-    return (answer * jnp.where(is_found, 1.0, jnp.nan)).astype(dual_point.dtype)
+    known: Array = derivatives.where(is_found, answer)  # type: ignore[assignment]
+    return known.astype(dual_point.dtype)
 
 
 def _of_sum_one(weights: Array, caps: Array) -> Array:

@@ -20,7 +20,7 @@ from jboost.projections.arguments import (
 from jboost.projections.remainder import WIDE, as_row, extremes
 
 _ROUNDING = float(jnp.finfo(WIDE).eps)
-_SMALL_SHARE = 0.25  # of the rounding of the results, which that of theta may be
+_SMALL_SHARE = 0.25  # theta may be as inexact as this share of the rounding of the results
 
 
 @meshes.takes_sharded
@@ -94,8 +94,7 @@ def _project_euclidean(x: Array, caps: Array) -> Array:
         origin, theta = found
         is_coarse = _ROUNDING * jnp.abs(theta) > share
         origin = jnp.where(is_coarse & (theta < jnp.inf), theta, origin)
-        least, most = jnp.where(is_coarse, lowest, 1.0), jnp.where(is_coarse, largest, 0.0)
-        closer = _search_theta(x, caps, origin, least, most, left_by_all)
+        closer = _search_theta(x, caps, origin, lowest, largest, left_by_all, is_coarse)
         return origin, jnp.where(is_coarse, closer, theta)
 
     # The second search measures x from the first theta, so that differences to theta are exact. For
@@ -143,10 +142,16 @@ def _pack_interval(
 
 
 def _search_theta(
-    x: Array, caps: Array, origin: Array, lowest: Array, largest: Array, left_by_all: Array
+    x: Array,
+    caps: Array,
+    origin: Array,
+    lowest: Array,
+    largest: Array,
+    left_by_all: Array,
+    is_wanted: Array,
 ) -> Array:
-    """The theta [] for which clip(x - origin - theta, 0, cap) sums to 1. The search ends at once
-    where `lowest` is above `largest`.
+    """The theta [] for which clip(x - origin - theta, 0, cap) sums to 1. Without `is_wanted` it
+    takes no step, and the result is of no use.
 
     The sum is piecewise linear and decreasing in theta. Each step evaluates it at three candidates:
     by Newton's method, by the secant, and by bisection.
@@ -189,7 +194,7 @@ def _search_theta(
         return 2 * jnp.maximum(eps * jnp.minimum(size, 1.0), _ROUNDING * size)
 
     low, high = (lowest.astype(WIDE) - origin) - 1, largest.astype(WIDE) - origin
-    start = _pack_interval(high, low, high, -left_by_all, -jnp.ones((), WIDE), lowest <= largest)
+    start = _pack_interval(high, low, high, -left_by_all, -jnp.ones((), WIDE), is_wanted)
     return _Interval(
         *loops.while_loop(lambda state: _Interval(*state).goes_on > 0, step, start)
     ).newton
