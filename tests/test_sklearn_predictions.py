@@ -12,7 +12,7 @@ BOOSTER = js.AdaBoostClassifier(max_rounds=5, random_state=0)
 
 
 def rows_of(counts, seed=0):
-    """Rows of each class, told by a column for each: one stump has no error."""
+    """Rows of several classes, with one column for each class: one stump separates a class."""
     codes = np.repeat(np.arange(len(counts)), counts)
     noise = np.random.default_rng(seed).normal(size=(len(codes), len(counts)))
     return np.eye(len(counts))[codes] + 0.01 * noise, np.array([*"abc"])[codes]

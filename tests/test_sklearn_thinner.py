@@ -57,7 +57,7 @@ def test_members_that_all_know_one_class_are_refused():
         js.MarginThinner(forest).fit(X, y)
 
 
-def test_where_no_member_votes_the_commoner_class_is_predicted():
+def test_where_no_member_votes_the_majority_class_is_predicted():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     for second in (20, 40):

@@ -15,7 +15,6 @@ from jboost.base import words
 from jboost.base.padding import shared_size
 from jboost.data import binarization
 from jboost.data.binarization import Binarizer
-from jboost.sklearn import tables
 from jboost.sklearn.tables import Rows
 
 # Sizes double where a fit takes less time than its compilation.
@@ -91,7 +90,7 @@ def numbers_and_bits(
     """Numeric columns unchanged, and bits for categories and missing values."""
     binarizer = binarization.fit(
         rows.table,
-        weights=tables.moderate(rows.weights),
+        weights=rows.weights,
         names=names,
         categorical=categorical,
         cuts="none",
@@ -119,7 +118,7 @@ def bits_alone(
     binarizer = binarization.fit(
         rows.table,
         signs,
-        weights=tables.moderate(rows.weights),
+        weights=rows.weights,
         names=names,
         categorical=categorical,
         cuts=cuts,

@@ -9,13 +9,11 @@ import jax
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, assert_all_finite
+from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _BaseComposition, available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
-    column_or_1d,
     indexable,
 )
 
@@ -23,7 +21,7 @@ from jboost import combine
 from jboost.base.predict import predict_scores
 from jboost.combine import STRATEGIES, LinearVote
 from jboost.combine.strategies import is_driven_by_host
-from jboost.sklearn import calibration, routing
+from jboost.sklearn import calibration, routing, tables
 from jboost.sklearn.features import padded_rows
 
 PREFIT = "prefit"
@@ -112,9 +110,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         """
         self._validate()
         X, y = indexable(X, y)
-        labels = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
+        labels = tables.read_labels(y)
         weights = _check_sample_weight(sample_weight, labels, ensure_non_negative=True)
         self.classes_ = np.unique(labels[weights > 0])
         if len(self.classes_) < 2:

@@ -16,7 +16,7 @@ from jboost.base import boosting, devices
 from jboost.base.boosting import Fit
 from jboost.base.types import Dataset
 from jboost.checkpoints import fingerprint
-from jboost.sklearn import features, tables
+from jboost.sklearn import features
 from jboost.sklearn.base import RuleVoteClassifier
 from jboost.sklearn.features import Features, padded_rows
 from jboost.sklearn.tables import Rows
@@ -33,7 +33,6 @@ def dataset_of(matrix: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> Da
     weights lose digits in float32.
     """
     missing, dtype = padded_rows(len(signs)) - len(signs), matrix.dtype
-    weights = tables.moderate(weights)
     weights = (weights / weights.mean()).astype(dtype)
     parts = (
         np.pad(matrix, ((0, missing), (0, 0))),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils import assert_all_finite
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
@@ -174,11 +175,22 @@ def _texts(column: np.ndarray, index: int) -> tuple[str, ...] | None:
 
 
 def _labels(y: Any, num_rows: int) -> np.ndarray:
-    labels = column_or_1d(y, warn=True)
+    labels = read_labels(y)
     if len(labels) != num_rows:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: {[num_rows, len(labels)]}"
         )
+    return labels
+
+
+def read_labels(y: Any) -> np.ndarray:
+    """The labels of rows, [m].
+
+    Raises:
+      ValueError: unless they are finite and of classes.
+    """
+    labels = column_or_1d(y, warn=True)
+    assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
     return labels
 

@@ -10,19 +10,17 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import train_test_split
-from sklearn.utils import _safe_indexing, assert_all_finite
+from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
-    column_or_1d,
     indexable,
 )
 
 from jboost import lpboost, relaxations, relaxed_margin
 from jboost.base.padding import shared_size
-from jboost.sklearn import calibration, routing
+from jboost.sklearn import calibration, routing, tables
 from jboost.sklearn.features import padded_rows
 
 _METHODS = ("lpboost", "relaxed_margin")
@@ -110,9 +108,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         self._validate()
         X, y = indexable(X, y)
-        labels = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
+        labels = tables.read_labels(y)
         weights = _check_sample_weight(sample_weight, labels, ensure_non_negative=True)
         self.classes_ = np.unique(labels)
         if len(self.classes_) != 2:
@@ -155,10 +151,10 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         votes, the class of the highest base rate.
         """
         codes = (self.decision_function(X) > 0).astype(int)
-        return self.classes_[codes if len(self.kept_) else np.full_like(codes, self._commoner)]
+        return self.classes_[codes if len(self.kept_) else np.full_like(codes, self._majority)]
 
     @property
-    def _commoner(self) -> int:
+    def _majority(self) -> int:
         """The index of the class with the highest base rate on the rows that chose the votes."""
         return int(self.base_rates_[1] > self.base_rates_[0])
 
