@@ -114,8 +114,9 @@ def test_margin_thinner_is_calibrated_on_rows_that_chose_no_votes():
     X, y = noisy(120)
     weights = np.random.default_rng(2).integers(0, 3, len(y)).astype(float)
     forest = RandomForestClassifier(8, max_depth=2, random_state=0).fit(X[:40], y[:40])
-    thin = js.MarginThinner(forest, num_folds=3, calibration="isotonic", random_state=0)
+    thin = js.MarginThinner(forest, nu=0.8, num_folds=3, calibration="isotonic", random_state=0)
     thin.fit(X[40:], y[40:], sample_weight=weights[40:])
+    assert len(thin.kept_) > 0
     X, y, weights = X[40:][weights[40:] > 0], y[40:][weights[40:] > 0], weights[40:]
     weights = weights[weights > 0]
     outputs = np.stack([2 * one.predict_proba(X)[:, 1] - 1 for one in forest.estimators_], axis=1)
@@ -125,7 +126,7 @@ def test_margin_thinner_is_calibrated_on_rows_that_chose_no_votes():
     for training, testing in splitter.split(X, y):
         found = jboost.lpboost.solve(
             jnp.asarray(signs[training, None] * outputs[training], jnp.float32),
-            nu=0.3,
+            nu=0.8,
             weights=weights[training],
             tolerance=1e-3,
         )
