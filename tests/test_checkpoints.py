@@ -215,10 +215,17 @@ def test_relaxed_margin_of_a_matrix_goes_on(tmp_path):
             data=data,
             options={**told, "relaxation": relaxations.soft_margin(nu=0.2)},
         )
-    with pytest.raises(
-        ValueError, match=r"initial.point.reached is float32\[24\]: expected float32\[23\]"
+    for changed, message in (
+        ({"margins": margins[:23]}, "of a solve of other margins, weights and mask: pass"),
+        ({"margins": -margins}, "of a solve of other margins: pass"),
+        ({"relaxation": relaxations.soft_margin(nu=0.2)}, "of a solve of other relaxation: pass"),
+        ({"votes": relaxations.squared_norm(1.0)}, "of a solve of other votes: pass"),
+        ({"initial": state._replace(checksums=None)}, "initial has no checksums"),
+        ({"initial": 3}, "initial is a int: expected a jboost.relaxed_margin.SolveState"),
     ):
-        relaxed_margin.solve(margins[:23], relaxation, initial=state, **options)
+        told = {"margins": margins, "relaxation": relaxation, "initial": state, **options}
+        with pytest.raises(ValueError, match=message):
+            relaxed_margin.solve(**(told | changed))
 
 
 @pytest.mark.slow
@@ -442,7 +449,7 @@ def test_state_of_another_search_of_margins_is_refused():
             l0.search_margin(
                 DATASET,
                 make_monomials(0.1),
-                initial=l0.MarginSearchState(None, None, None, np.zeros(7, np.uint32)),
+                initial=l0.MarginSearchState(None, None, None, np.zeros(8, np.uint32)),
                 **SEARCH,
             )
     state = l0.MarginSearchState(None, None, None, record.expected)
@@ -452,6 +459,7 @@ def test_state_of_another_search_of_margins_is_refused():
         ({"penalty": 0.03}, "of a search of other penalty: pass"),
         ({"least_margin": 0.1}, "of a search of other least_margin or options: pass"),
         ({"max_columns": 9}, "of a search of other least_margin or options: pass"),
+        ({"key": jax.random.key(1)}, "of a search of other key: pass"),
         ({"initial": 3}, "initial is a int: expected a jboost.l0.MarginSearchState"),
         ({"initial": state._replace(checksums=None)}, "initial has no checksums"),
     ]:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jboost.base import check
 from jboost.base.types import Dataset
 
 _BYTES_AT_ONCE = 1 << 24
@@ -78,6 +79,30 @@ def require_same(given: Any, expected: Any, *, parts: tuple[str, ...], what: str
             f"initial is the state of a {what} of other {_listed(differing)}: pass those of the run"
             " that made it, or leave it out"
         )
+
+
+def without_checksums(
+    initial: Any, first: Any, expected: np.ndarray, *, parts: tuple[str, ...], what: str, kind: str
+) -> Any:
+    """The state `initial` with `checksums` None. Raises ValueError, naming what differs, unless it
+    is a state of the computation that begins with `first`.
+
+    Args:
+      initial: a state with a field `checksums`, as `on_step` receives it.
+      first: a state of the same class, or its shapes, with `checksums` None.
+      expected: [k] the checksums of this call.
+      parts: as for `require_same`.
+      what: as for `require_same`.
+      kind: the public name of the class.
+    """
+    if type(initial) is not type(first):
+        raise ValueError(
+            f"initial is a {type(initial).__name__}: expected a {kind}, as `on_step` gets it"
+        )
+    if initial.checksums is None:
+        raise ValueError("initial has no checksums: pass a state as `on_step` gets it")
+    require_same(initial.checksums, expected, parts=parts, what=what)
+    return check.like("initial", initial._replace(checksums=None), first, kind=kind)
 
 
 def _as_array(leaf: Any) -> Any:

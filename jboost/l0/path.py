@@ -146,12 +146,12 @@ class MarginSearchState(NamedTuple):
     rounds: State
     best: State  # at the best margin, with the same booster
     search: MarginSearch  # without the fit, which is None
-    # [7] uint32, on the host, of what `_CHECKED` names, in a state that `on_step` receives
+    # [8] uint32, on the host, of what `_CHECKED` names, in a state that `on_step` receives
     checksums: Any = None
 
 
 # what the checksums of a state are of
-_CHECKED = (*Dataset._fields, "learner", "penalty", "least_margin or options")
+_CHECKED = (*Dataset._fields, "learner", "penalty", "least_margin or options", "key")
 
 
 @meshes.takes_gathered
@@ -297,12 +297,19 @@ def _drive(
     begin = functools.partial(_begin, max_margins=max_margins, max_rounds=max_rounds)
     found = np.append(
         checksums.of_dataset(dataset),
-        np.array([checksums.of_tree(one) for one in (learner, penalty, booster)], np.uint32),
+        np.array([checksums.of_tree(one) for one in (learner, penalty, booster, key)], np.uint32),
     )
     if initial is None:
         state = _begin_on_host(*arguments, max_margins=max_margins, max_rounds=max_rounds)
     else:
-        state = _validate_initial(initial, jax.eval_shape(begin, *arguments), found)
+        state = checksums.without_checksums(
+            initial,
+            jax.eval_shape(begin, *arguments),
+            found,
+            parts=_CHECKED,
+            what="search",
+            kind="jboost.l0.MarginSearchState",
+        )
     is_stopped = False
     while not is_stopped and bool(_is_unfinished(state, tolerance)):
         rounds = _open_on_host(state, dataset, penalty)
@@ -319,26 +326,6 @@ def _drive(
     result = _conclude_on_host(state, dataset, tolerance)
     short = jnp.full((), int(Status.TIME_LIMIT), jnp.int32)
     return result._replace(status=short) if is_cut_short else result
-
-
-def _validate_initial(
-    initial: MarginSearchState, first: MarginSearchState, found: np.ndarray
-) -> MarginSearchState:
-    """The state without checksums. Raises ValueError, naming what differs, unless it is one of the
-    search that begins with a state of these shapes, of arguments of these checksums.
-    """
-    kind = "jboost.l0.MarginSearchState"
-    if not isinstance(initial, MarginSearchState):
-        raise ValueError(
-            f"initial is a {type(initial).__name__}: expected a {kind}, as `on_step` gets it"
-        )
-    if initial.checksums is None:
-        raise ValueError("initial has no checksums: pass a state as `on_step` gets it")
-    checksums.require_same(initial.checksums, found, parts=_CHECKED, what="search")
-    state: MarginSearchState = check.like(
-        "initial", initial._replace(checksums=None), first, kind=kind
-    )
-    return state
 
 
 def _begin(

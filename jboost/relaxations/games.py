@@ -83,6 +83,9 @@ class State(NamedTuple):
     num_since: Array  # [] float, since the last restart
     best: Bounds
     num_checks: Array  # [] int32
+    # [5] uint32, on the host, of the margins, weights, mask, relaxation and votes, in a state that
+    # `on_step` receives; None in others
+    checksums: Any = None
 
 
 class Game(NamedTuple):

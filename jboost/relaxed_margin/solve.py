@@ -14,6 +14,7 @@ from jboost.base import (
     batching,
     boosting,
     check,
+    checksums,
     derivatives,
     devices,
     exact_sums,
@@ -320,11 +321,19 @@ def _drive(
     """`_solve_one`, some checks at a time."""
     prepared = _prepare_on_host(examples, relaxation, tolerance, votes)
     state, goes_on = _begin_on_host(prepared.game), True
+    found = _checksums(examples, relaxation, votes)
     if initial is not None:
-        state = check.like("initial", initial, state, kind="jboost.relaxed_margin.SolveState")
+        state = checksums.without_checksums(
+            initial,
+            state,
+            found,
+            parts=_CHECKED,
+            what="solve",
+            kind="jboost.relaxed_margin.SolveState",
+        )
     while goes_on and bool(games.is_open(state, prepared.goal, config)):
         state, info = _advance_on_host(prepared, state, config=config)
-        goes_on = loops.goes_on(on_step, state, info)
+        goes_on = loops.goes_on(on_step, state._replace(checksums=found), info)
     solution = _conclude_on_host(
         prepared,
         state.best,
@@ -337,6 +346,15 @@ def _drive(
         if is_stopped
         else solution
     )
+
+
+# what the checksums of a state are of
+_CHECKED = ("margins", "weights", "mask", "relaxation", "votes")
+
+
+def _checksums(examples: Dataset, relaxation: Any, votes: Any) -> np.ndarray:
+    parts = (examples.features, examples.weights, examples.mask, relaxation, votes)
+    return np.array([checksums.of_tree(part) for part in parts], np.uint32)
 
 
 class SolveInfo(NamedTuple):
