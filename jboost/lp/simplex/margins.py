@@ -53,6 +53,8 @@ _STEEP = 0.01  # slopes up to this share of the tolerance are flat
 # stays 0.
 _UNUSED = -2.0
 _FIXED = 2  # the number of fixed positions: the sum of the votes and the constant
+# After rounding errors have spoilt a basis, the table is computed anew this many times as often.
+_MORE_OFTEN = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,11 +123,14 @@ class _Run(NamedTuple):
     """The state of the method between two recomputations of the table."""
 
     basis: Basis
+    sound: Basis  # the last basis that a recomputed table showed to be a vertex
+    at_once: Array  # [] int32, the largest number of pivots before the next recomputation
     gap: Array  # [] the least so far
     # the votes and example weights [n + m] and the basis of the least gap
     best: tuple[Array, Basis]
     num_iterations: Array  # [] int32
     is_tried: Array  # [] bool, whether a table was computed from a valid first basis
+    has_stalled: Array  # [] bool, whether the last table ended without reducing the gap enough
     is_settled: Array  # [] bool
 
 
@@ -167,7 +172,7 @@ def solve(
       caps: [m] D_i, 0 for padding examples.
       basis: the first basis, of the same sizes, with votes in use. The method starts with the
         hypothesis of the largest edge if this is None, the result of `nothing`, or not a vertex of
-        this program. With None, the compiled program is smaller.
+        this program.
       tolerance: [] for the gap.
       config: static.
     """
@@ -180,40 +185,58 @@ def solve(
 
     def work(run: _Run) -> _Run:
         start, is_vertex = _table(program, run.basis)
-        is_tried = run.is_tried | is_vertex
-        if basis is not None:
-            # no pivots from a basis that is about to be replaced
-            start = start._replace(has_moved=is_tried)
+        # no pivots from a basis that is about to be replaced
+        start = start._replace(has_moved=is_vertex)
         table = loops.while_loop(
-            lambda now: now.has_moved & (now.num_pivots < config.at_once), pivot, start
+            lambda now: now.has_moved & (now.num_pivots < run.at_once), pivot, start
         )
         new, numbers = _basis(table), _vertex(table)
         gap = _gap(program, table, numbers)
-        ends = ~table.has_moved & ~(gap < _LEAST_GAIN * run.gap)
-        after = _Run(
-            new,
-            jnp.where(gap < run.gap, gap, run.gap),
-            loops.cond(gap < run.gap, lambda: (numbers, new), lambda: run.best),
-            run.num_iterations + table.num_pivots,
-            jnp.ones((), bool),
-            (gap <= tolerance) | ends,
+        stalls = ~table.has_moved & ~(gap < _LEAST_GAIN * run.gap)
+        after = run._replace(
+            basis=new,
+            sound=run.basis,
+            gap=jnp.where(gap < run.gap, gap, run.gap),
+            best=loops.cond(gap < run.gap, lambda: (numbers, new), lambda: run.best),
+            num_iterations=run.num_iterations + table.num_pivots,
+            is_tried=jnp.ones((), bool),
+            has_stalled=stalls,
+            # a table that has made pivots may be wrong; the next one starts from its basis
+            is_settled=(gap <= tolerance) | (stalls & (run.has_stalled | (table.num_pivots == 0))),
         )
-        if basis is None:
-            return after
-        return loops.cond(
-            is_tried,
-            lambda: after,
-            lambda: run._replace(basis=_first_basis(program), is_tried=after.is_tried),
-        )
+        return loops.cond(is_vertex, lambda: after, lambda: _back(run))
 
-    first = _first_basis(program) if basis is None else basis
-    nowhere = jnp.zeros((num_votes + num_examples,), dtype), first
-    no = jnp.zeros((), bool)
-    start = _Run(first, jnp.full((), jnp.inf, dtype), nowhere, jnp.zeros((), jnp.int32), no, no)
+    first = _first_basis(program)
+    nowhere, no = jnp.zeros((num_votes + num_examples,), dtype), jnp.zeros((), bool)
+    start = _Run(
+        basis=first if basis is None else basis,
+        sound=first,
+        at_once=jnp.full((), config.at_once, jnp.int32),
+        gap=jnp.full((), jnp.inf, dtype),
+        best=(nowhere, first if basis is None else basis),
+        num_iterations=jnp.zeros((), jnp.int32),
+        is_tried=no,
+        has_stalled=no,
+        is_settled=no,
+    )
     last = loops.while_loop(unfinished, work, start)
     numbers, basis = last.best
     return Solution(
         jnp.maximum(numbers[:num_votes], 0.0), numbers[num_votes:], basis, last.num_iterations
+    )
+
+
+def _back(run: _Run) -> _Run:
+    """The run from its last sound basis, after rounding errors have spoilt the present one, with
+    fewer pivots for each table. A first basis that is no vertex is only replaced.
+    """
+    fewer = run.at_once // _MORE_OFTEN
+    return run._replace(
+        basis=run.sound,
+        at_once=jnp.where(run.is_tried, fewer, run.at_once),
+        is_tried=jnp.ones((), bool),
+        has_stalled=jnp.zeros((), bool),
+        is_settled=run.is_tried & (fewer == 0),
     )
 
 
