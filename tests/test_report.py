@@ -162,6 +162,19 @@ def test_a_gap_between_the_bounds_is_said():
     assert "PRECISION_LIMIT" in lines
 
 
+def test_a_bound_that_is_rounded_below_the_loss_is_the_optimum():
+    """With weights that are not integers the status tells, as docs/certificates.md says."""
+    separator = make_separator(np.zeros((1, 2)), np.ones(1), [1, 0], 1)._replace(
+        loss=np.float64(11.362), lower_bound=np.nextafter(11.362, 0)
+    )
+    lines = "\n".join(
+        text.certificate_lines(
+            build.certificate(separator), build.describe_separator(separator, NAMES, None)
+        )
+    )
+    assert "11.362, the optimum (11.362 <= optimum <= 11.362)" in lines
+
+
 # --- the figure -----------------------------------------------------------------------------------
 
 

@@ -85,13 +85,19 @@ def describe_base(names: Sequence[str], base: BaseFit | None) -> dict[str, Any]:
 
 
 def certificate(separator: Separator | LinearVote) -> dict[str, Any]:
-    """The proven bounds of a separator, or of a combination of many classifiers."""
+    """The proven bounds of a separator, or of a combination of many classifiers.
+
+    `is_optimal` is what the status says: the bound of weights that are not integers may be rounded
+    to just below the loss.
+    """
+    code = status.Status(int(separator.status))
+    meets = bool(separator.loss == separator.lower_bound)
     return {
         "loss": _finite(separator.loss),
         "lower_bound": _finite(separator.lower_bound),
-        "is_optimal": bool(separator.loss == separator.lower_bound),
+        "is_optimal": meets or code == status.Status.OPTIMAL,
         "margin": _finite(separator.margin),
-        "status": status.Status(int(separator.status)).name,
+        "status": code.name,
         "explanation": status.explain(separator.status),
     }
 
