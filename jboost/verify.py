@@ -28,7 +28,8 @@ import tokenize
 import types
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -372,7 +373,7 @@ def verify_pair(
         faults += _fault_of_status(_read_status(separator), lost, lower, True)
     note = f"the separator loses {_text(lost)}, and no other loses less than {_text(lower)}"
     if not is_enumerated:
-        note += f"; lower bounds of more than {limit} points are not recomputed: raise max_points"
+        note += f"; {_not_enumerated(limit)}"
     claimed = _read_number(separator, "lower_bound")
     verification = _conclude((claimed, math.inf), (lower, lost), faults, note)
     return (
@@ -717,8 +718,15 @@ def verify_combination(
     ]
     if claimed > lower and not is_enumerated:
         faults.append("the subsystems of `certificate` prove no larger lower bound")
+        if dimension in _MOST_POINTS:
+            faults.append(_not_enumerated(limit))
     note = f"the vote loses {_text(lost)}, and no other loses less than {_text(lower)}"
     return _conclude((claimed, math.inf), (lower, lost), faults, note)
+
+
+def _not_enumerated(limit: int) -> str:
+    """What is not recomputed of more distinct points than the limit."""
+    return f"lower bounds of more than {limit} points are not recomputed: raise max_points"
 
 
 def _evaluate_vote(vote: Any, points: np.ndarray, examples: _Examples) -> _Line:
@@ -2258,17 +2266,24 @@ def _is_model(part: Any) -> bool:
 
 @_returns_reasons
 def verify_file(
-    model: str | Path, data: str | Path, *, label: str | None = None, weights: str | None = None
+    model: str | Path,
+    data: str | Path | Mapping[str, Any],
+    *,
+    label: str | None = None,
+    weights: str | None = None,
+    max_points: int | None = None,
 ) -> Verification:
     """Checks a saved model by a file of its data.
 
     Args:
       model: a file of `jboost.files.save`, or an output folder of `jboost fit`.
       data: an .npz file with the arguments of the method's function by name (points, labels,
-        weights; objective, operator, ... for a linear program); or, for a separator, a text file
-        with a header, the columns of scores and the label.
+        weights; objective, operator, ... for a linear program), or a dict of them; or, for a
+        separator, a text file with a header, the columns of scores and the label. Of a model of
+        `jboost fit` rows of weight 0 are left out, as they were there.
       label: the column of labels; None for that of the fit, else "label".
       weights: the column of weights; None for ones.
+      max_points: as of `verify_pair` and `verify_combination`; ignored for other results.
 
     Returns:
       A `Verification`. The reason says what a model lacks that has no certificate.
@@ -2291,7 +2306,9 @@ def verify_file(
     method = _method_of(fields)
     if method is None:
         return Verification(False, -math.inf, math.inf, f"{path}: {_what_is_missing(fields)}")
-    if Path(data).suffix == ".npz":
+    if isinstance(data, Mapping):
+        arguments, data = dict(data), "data"
+    elif Path(data).suffix == ".npz":
         arguments = _read_arguments(data)
     elif method.check not in (verify_pair, verify_combination):
         raise ValueError(f"{data}: expected an .npz file with the arrays {', '.join(method.data)}")
@@ -2301,6 +2318,8 @@ def verify_file(
     else:
         arguments = _read_table(data, metadata, fields, label, weights)
         arguments[method.data[0]] = arguments.pop("points")
+    if max_points is not None and method.check in (verify_pair, verify_combination):
+        arguments["max_points"] = max_points
     if method.check is verify_lp:
         program = {name: arguments.pop(name) for name in _PROGRAM if name in arguments}
         arguments["problem"] = types.SimpleNamespace(**program)
@@ -2414,15 +2433,7 @@ def _read_table(
     reading, names = metadata.get("reading") or {}, metadata.get("labels") or {}
     label = label or names.get("column") or "label"
     weights = weights or metadata.get("weights")
-    try:
-        text = Path(path).read_text(encoding=reading.get("encoding") or "utf-8")
-    except (OSError, UnicodeError) as error:
-        raise ValueError(f"{path}: cannot be read ({error})") from None
-    rows = [
-        row
-        for row in csv.reader(io.StringIO(text), delimiter=reading.get("separator") or ",")
-        if row
-    ]
+    rows = _read_rows(path, reading)
     header = [name.strip() for name in rows[0]] if rows else []
     others = [name for name in header if name not in (label, weights)]
     size = np.size(getattr(fields, "normal", getattr(fields, "coefficients", ())))
@@ -2444,15 +2455,54 @@ def _read_table(
     def number(cell: str) -> float:
         return float(cell.replace(decimal, "."))
 
-    def sign(cell: str) -> float:
-        classes = {names.get("negative", "-1"): -1.0, names.get("positive", "1"): 1.0}
-        return classes[cell] if cell in classes else {-1.0: -1.0, 1.0: 1.0}[number(cell)]
-
     arguments = {
         "points": np.stack([column(name, number) for name in scores], axis=1),
-        "labels": column(label, sign),
+        "labels": column(label, functools.partial(_class_sign, names=names)),
     }
-    return arguments | ({"weights": column(weights, number)} if weights else {})
+    if not weights:
+        return arguments
+    arguments["weights"] = column(weights, number)
+    is_of_fit = "score_columns" in metadata  # which leaves rows of weight 0 out
+    kept = arguments["weights"] != 0 if is_of_fit else slice(None)
+    return {name: values[kept] for name, values in arguments.items()}
+
+
+def _read_rows(path: str | Path, reading: Mapping[str, Any]) -> list[list[str]]:
+    """The fields of all lines but comments and blank ones."""
+    encoding, comment = reading.get("encoding") or "utf-8", reading.get("comment")
+    try:
+        # the mark at the beginning of a file of UTF-8 is no part of a name
+        text = Path(path).read_text(encoding="utf-8-sig" if encoding == "utf-8" else encoding)
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"{path}: cannot be read ({error})") from None
+    lines = (line for line in io.StringIO(text) if not (comment and line.startswith(comment)))
+    return [row for row in csv.reader(lines, delimiter=reading.get("separator") or ",") if row]
+
+
+def _class_sign(cell: str, *, names: Mapping[str, str]) -> float:
+    """-1 or +1 for the label in a cell: that of the class of the fit that it names, as text or as a
+    number; of two values without names of classes -1 and 1.
+
+    >>> classes = {"negative": "0", "positive": "1"}
+    >>> others = {"negative": "not a", "positive": "a"}
+    >>> _class_sign("1.0", names=classes), _class_sign("b", names=others)
+    (1.0, -1.0)
+    """
+    negative, positive = names.get("negative", "-1").strip(), names.get("positive", "1").strip()
+    for name, sign in ((negative, -1.0), (positive, 1.0)):
+        if cell == name or _is_number(cell, name):
+            return sign
+    if negative == f"not {positive}":  # --positive of jboost fit
+        return -1.0
+    return {-1.0: -1.0, 1.0: 1.0}[float(cell)]
+
+
+def _is_number(cell: str, name: str) -> bool:
+    """Whether two texts are one number."""
+    try:
+        return Decimal(cell) == Decimal(name)
+    except ArithmeticError:
+        return False
 
 
 def _cell(
@@ -2502,10 +2552,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("data", help="data: .npz with arrays by name, or a table of scores")
     parser.add_argument("--label", help="the column of labels, where the model does not name it")
     parser.add_argument("--weights", help="the column of weights")
+    parser.add_argument(
+        "--max-points", type=int, help="the most points whose lines or planes are enumerated"
+    )
     options = parser.parse_args(arguments)
     try:
         verification = verify_file(
-            options.model, options.data, label=options.label, weights=options.weights
+            options.model,
+            options.data,
+            label=options.label,
+            weights=options.weights,
+            max_points=options.max_points,
         )
     except ValueError as error:
         print(f"verify: error: {error}", file=sys.stderr)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from jboost import files, outputs, verify
+from jboost import files, outputs
 from jboost.cli import devices, flags, limits, programs
 from jboost.cli.boosting import fit as boost_fit
 from jboost.cli.combine import fit as combine_fit
@@ -23,6 +23,8 @@ from jboost.cli.predict import inspect, predict
 from jboost.cli.reading import make_reading
 from jboost.cli.resolution import read_config, resolve
 from jboost.cli.slipper import fit as slipper_fit
+from jboost.cli.verify import verify
+from jboost.verify import describe
 
 _FLAG_LISTS, _CONFIG_LISTS = "jboost.flag_lists", "jboost.config_lists"
 _NOT_VALID = 1  # the exit status of a verification
@@ -306,15 +308,15 @@ def _export_options() -> list[Any]:
 def _verify_command() -> Any:
     import click
 
-    def run(model: str, data: str, label: str | None, weights: str | None) -> None:
-        verification = verify.verify_file(model, data, label=label, weights=weights)
-        say(verify.describe(verification))
+    def run(model: str, data: str, **options: Any) -> None:
+        verification = verify(model, data, **options)
+        say(describe(verification))
         if not verification.valid:
             sys.exit(_NOT_VALID)
 
-    options = (
+    columns = (
         ("--label", "The column of labels; that of the fit by default."),
-        ("--weights", "The column of weights, where the fit had one."),
+        ("--weights", "The column of weights; that of the fit by default."),
     )
     return click.Command(
         "verify",
@@ -326,17 +328,28 @@ def _verify_command() -> Any:
                 required=True,
                 metavar="FILE",
                 help=(
-                    "The data of the fit: a table with the columns of scores and labels, or an"
-                    " .npz file of arrays by name."
+                    "The data of the fit: any file that it takes, or an .npz file of arrays by"
+                    " name. Rows that the fit left out or held out are left out here, too."
                 ),
             ),
-            *(click.Option([name], metavar="COLUMN", help=text) for name, text in options),
+            *(click.Option([name], metavar="COLUMN", help=text) for name, text in columns),
+            click.Option(
+                ["--max-points"],
+                type=click.IntRange(min=1),
+                metavar="N",
+                help=(
+                    "The most rows whose lines (of two scores) or planes (of three) are all tried:"
+                    " 6000 and 60 by default. The time grows with their square and cube."
+                ),
+            ),
         ],
         help=(
             "Recomputes the certificate of MODEL, a file of jboost.files.save or a folder of jboost"
-            " fit, from its arrays and its data in exact rational arithmetic. The exit status is 0"
-            " if all claims are proven, and 1 if not. The file jboost/verify.py does it alone, with"
-            " NumPy only: python verify.py MODEL FILE."
+            " fit, from its arrays and its data in exact rational arithmetic. Of the folders of"
+            " jboost fit this is for pair and combine with --scores: others hold no certificate"
+            " that can be checked, and are not valid here. The exit status is 0 if all claims are"
+            " proven, 1 if not, and 2 if a file cannot be read. The file jboost/verify.py does it"
+            " alone, with NumPy only: python verify.py MODEL FILE."
         ),
         epilog="\b\nExample:\n  jboost verify pair --data train.csv",
     )

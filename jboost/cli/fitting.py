@@ -97,6 +97,7 @@ def end(
         "precision": settings.precision,
         "labels": dataclasses.asdict(opening.mapping),
         "weights": settings.weights,
+        "held_out": {"fraction": settings.holdout, "seed": settings.seed},
         **metadata,
     }
     stored["reading"] = keep_reading(opening.source.table.rows(opening.kept))

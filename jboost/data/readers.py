@@ -49,6 +49,7 @@ def read_table(
     text: Collection[str] = (),
     reading: Reading = Reading(),
     columns: Collection[str] | None = None,
+    like: Reading = Reading(),
 ) -> Table:
     """Reads a file of training data, and recognises numbers, categories, missing values and labels.
 
@@ -63,6 +64,8 @@ def read_table(
       reading: options of the file format that the first lines do not show, and special columns.
       columns: the columns that matter, None for all. Another column that would raise an error is
         read as text.
+      like: options of the file format that apply where neither `reading` nor the file tells
+        otherwise, as for `read_new_rows`.
 
     Returns:
       A `Table`. Columns of numbers, percentages, dates (of `reading.dates`) or true and false are
@@ -82,7 +85,7 @@ def read_table(
     (('age', 'colour'), {'age': 1}, [-1.0, 1.0], ';')
     """
     file = open_file(
-        str(path), dataclasses.replace(reading, categorical=(*reading.categorical, *text))
+        str(path), dataclasses.replace(reading, categorical=(*reading.categorical, *text)), like
     )
     file.require_whole()
     named = [

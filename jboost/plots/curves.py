@@ -258,7 +258,15 @@ def plot_path(
     beside.set_ylim(bottom=0)
     beside.yaxis.get_major_locator().set_params(integer=True)
     lines = [*axes.get_lines(), *beside.get_lines()]
-    axes.legend(lines, [line.get_label() for line in lines], frameon=False, fontsize=9)
+    axes.legend(
+        lines,
+        [line.get_label() for line in lines],
+        loc="lower right",
+        bbox_to_anchor=(1, 1),  # beside the title: lines of two axes leave no corner free for sure
+        ncols=len(lines),
+        frameon=False,
+        fontsize=9,
+    )
     write_figure(figure, path)
 
 
