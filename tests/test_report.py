@@ -303,6 +303,7 @@ def test_bounds_have_a_figure(lower, upper, tmp_path):
         path=tmp_path / "gap.png",
         title="Bounds",
         quantity="margin",
+        names=("training error", "its bound"),
     )
     assert colours(tmp_path / "gap.png")["ink"] > 0
 

@@ -39,6 +39,7 @@ def make(option: Option) -> Any:
     elif option.kind is int:
         low, high = (None if bound is None else int(bound) for bound in (option.low, option.high))
         kind = click.IntRange(low, high, min_open=option.low_open, max_open=option.high_open)
+        kind.name = "integer"  # in messages
         kind = _number_or_word(kind, option.words) if option.words else kind
     elif option.kind is float:
         kind = _finite_number(option)
@@ -64,6 +65,8 @@ def _finite_number(option: Option) -> Any:
     import click
 
     class FiniteNumber(click.FloatRange):
+        name = "number"
+
         def convert(
             self, value: Any, parameter: click.Parameter | None, context: click.Context | None
         ) -> Any:
@@ -96,6 +99,21 @@ def _number_or_word(
             if reason is not None and parameter is not None and parameter.name is not None:
                 where = place(parameter.name)
                 self.fail(f"{reason}: '{value}' is given by {where}", parameter, context)
-            return value if value in words else numbers.convert(value, parameter, context)
+            if value in words:
+                return value
+            if not _is_number(value):
+                expected = f"expected a number or {' or '.join(words)}"
+                self.fail(
+                    f"'{value}' is not a valid {numbers.name}: {expected}", parameter, context
+                )
+            return numbers.convert(value, parameter, context)
 
     return NumberOrWord()
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -18,6 +18,7 @@ MODEL, BASE, REPORT, FIGURE, MARGINS, GAP = (
     "gap.png",
 )
 BOUNDARY, KINDS, FRONT = "boundary.png", "kinds.png", "front.png"
+TRAINING_ERROR = ("training error", "its upper bound")  # the lines of GAP if no optimum is bounded
 _FILES = {MODEL, BASE, REPORT, FIGURE, MARGINS, GAP, BOUNDARY, KINDS, FRONT}
 
 

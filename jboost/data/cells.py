@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import re
 import shlex
+from collections.abc import Collection
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from jboost.data.dialect import Reading
 from jboost.data.kinds import DATE, GROUPED, NUMBER, PERCENT, TRUTH, Kind
 from jboost.data.table import where
 
+EXACT = 2.0**53  # smaller integers are floats of 64 bits
 _DASH = "-"  # a missing value among numbers
 NUMERAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
@@ -127,8 +130,9 @@ def to_texts(column: Column) -> np.ndarray:
     return values
 
 
-def describe(column: Column, kind: Kind) -> str | None:
-    """A note for reports on how a column was read; None for plain numbers and text."""
+def describe(column: Column, kind: Kind, values: np.ndarray) -> str | None:
+    """A note for reports on how a column was read as `values` [m]; None for plain numbers and
+    text."""
     if kind.name == NUMBER and column.cells.str.contains(r"^\s*0[0-9]+\s*$").any():
         return (
             f"column '{column.name}' has numbers such as 01: they are read as 1; --categorical"
@@ -142,7 +146,29 @@ def describe(column: Column, kind: Kind) -> str | None:
         return (
             f"column '{column.name}' is read as days since {dates.text(kind.origin)} ({kind.order})"
         )
+    if kind.name == NUMBER and (is_large := np.abs(values) >= EXACT).any():
+        is_integer = column.cells.str.contains(r"^\s*[+-]?[0-9]+\s*$").to_numpy()
+        texts = column.cells.filter(is_large & is_integer).unique()
+        return describe_merged(column.name, {Decimal(text.strip()) for text in texts})
     return None
+
+
+def describe_merged(name: str, integers: Collection[int | Decimal]) -> str | None:
+    """A note for reports if some of these different integers are one number in 64 bits.
+
+    >>> describe_merged("key", [2**53, 2**53 + 1, 2**53 + 2])
+    "column 'key' has integers beyond 2^53: 3 different ones are read as 2 numbers; --categorical
+    key keeps them apart"
+    >>> describe_merged("key", [2**53, 2**53 + 2])
+    """
+    num_kept = len({float(integer) for integer in integers})
+    if num_kept == len(integers):
+        return None
+    return (
+        f"column '{name}' has integers beyond 2^53: {len(integers)} different ones are read as"
+        f" {num_kept} number{'s' if num_kept > 1 else ''}; --categorical {shlex.quote(name)} keeps"
+        " them apart"
+    )
 
 
 def plain_number(text: str, decimal: str | None) -> float | None:

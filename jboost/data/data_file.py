@@ -132,7 +132,7 @@ class DataFile:
             if not is_lenient:
                 raise
             kind, values = Kind(kinds.TEXT), cells.to_texts(column)
-        return kind, values, cells.describe(column, kind)
+        return kind, values, cells.describe(column, kind, values)
 
     def read(self, name: str, kind: Kind) -> np.ndarray:
         """The values of a column of a known kind."""
@@ -200,7 +200,10 @@ class DataFile:
             return Kind(kinds.TEXT), values, None
         if dtype.is_numeric() or dtype in (polars.Boolean, polars.Null):
             kind = Kind(kinds.TRUTH if dtype == polars.Boolean else kinds.NUMBER)
-            return kind, self._typed_numbers(name, kind), None
+            values = self._typed_numbers(name, kind)
+            is_large = (np.abs(values) >= cells.EXACT) & dtype.is_integer()
+            integers = series.filter(is_large).unique().to_list() if is_large.any() else []
+            return kind, values, cells.describe_merged(name, integers)
         if dtype not in (polars.Date, polars.Datetime) or name not in self.reading.dates:
             return None
         days = _days_of(series)

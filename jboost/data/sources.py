@@ -70,7 +70,10 @@ def open_source(path: str) -> tuple[bytes | Any, str]:
 
 
 def kind_of(path: str) -> str:
-    """The ending of a name. Raises ValueError, naming the supported endings, for any other."""
+    """The ending of a name. Raises ValueError for an empty name, and for an ending that is not
+    supported."""
+    if not path:
+        raise ValueError("the name of the data file is empty: name a file with --data")
     for kind in sorted((*_TEXTS, *_FRAMES), key=len, reverse=True):
         if Path(path).name.lower().endswith(kind):
             return kind

@@ -134,7 +134,13 @@ def plot_margins(margins: ArrayLike, *, path: str | os.PathLike[str], title: str
 
 
 def plot_bounds(
-    lower: ArrayLike, upper: ArrayLike, *, path: str | os.PathLike[str], title: str, quantity: str
+    lower: ArrayLike,
+    upper: ArrayLike,
+    *,
+    path: str | os.PathLike[str],
+    title: str,
+    quantity: str,
+    names: tuple[str, str] = ("lower bound", "upper bound"),
 ) -> None:
     """Draws a lower and an upper bound per round, and the gap between them.
 
@@ -145,6 +151,7 @@ def plot_bounds(
       path: of the picture; its ending selects the format (.png, .svg, .pdf). Written atomically.
       title: of the figure.
       quantity: the name of the bounded quantity, for the axis.
+      names: of the two lines.
 
     Raises:
       ValueError: if the two differ in length, or matplotlib does not support the format.
@@ -175,8 +182,8 @@ def plot_bounds(
         rounds[both], lows[both], highs[both], color=INK, alpha=0.08, linewidth=0, zorder=1
     )
     for bound, name, (_, colour, marker) in (
-        (highs, "upper bound", CLASSES[1]),
-        (lows, "lower bound", CLASSES[0]),
+        (highs, names[1], CLASSES[1]),
+        (lows, names[0], CLASSES[0]),
     ):
         known = np.isfinite(bound)
         size = 4 if known.sum() <= _MOST_MARKED else 0

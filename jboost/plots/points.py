@@ -32,6 +32,7 @@ def plot_kinds(
     *,
     names: Sequence[str],
     path: str | os.PathLike[str],
+    class_names: tuple[str, str] = ("-1", "+1"),
 ) -> None:
     """Draws the kinds of leave-one-out errors: points that all optimal lines of the other points
     classify correctly, points that all misclassify, and points that some misclassify.
@@ -42,6 +43,7 @@ def plot_kinds(
       kinds: [n] 1, 2 or 3, from `jboost.pair.leave_one_out`.
       names: of the two scores, for the axes.
       path: of the picture; its ending selects the format (.png, .svg, .pdf). Written atomically.
+      class_names: the names of the classes -1 and +1.
 
     Raises:
       ValueError: if the shapes do not agree, points are too large for axes, or matplotlib does not
@@ -70,7 +72,7 @@ def plot_kinds(
         f"{int(wrong.sum()):,} of {len(plane):,} points are always wrong, {int(undecided.sum()):,}"
         " undecided",
     )
-    for sign, colour, marker in CLASSES:
+    for (sign, colour, marker), class_name in zip(CLASSES, class_names, strict=True):
         own = signs == sign
         axes.scatter(
             *plane[own].T,
@@ -80,7 +82,7 @@ def plot_kinds(
             alpha=0.6,
             edgecolors="white",
             linewidths=0.3,
-            label=f"{sign:+d}",
+            label=class_name,
             zorder=3,
         )
     for chosen, label, style in (

@@ -574,7 +574,12 @@ def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
             ("--method", "adaboost", "--learner", "pool", "--cuts", "midpoints"),
             "--cuts converts numbers to bits, but the learner pool uses the columns",
         ),
-        (("--method", "lpboost", "--nu", "few"), "'few' is not a valid float"),
+        (
+            ("--method", "lpboost", "--nu", "few"),
+            "'few' is not a valid number: expected a number or cv",
+        ),
+        (("--method", "lpboost", "--tolerance", "few"), "'few' is not a valid number"),
+        (("--method", "lpboost", "--nu", "nan"), "nan is not a finite number"),
         (
             ("--method", "lpboost", "--folds", "30"),
             "or give a single number to --nu",

@@ -337,7 +337,7 @@ def test_evaluate_and_inspect(folder, model):
     ("arguments", "message"),
     [
         (("--num-rounds", "0"), "'--num-rounds'"),
-        (("--num-rounds", "few"), "'few' is not a valid integer"),
+        (("--num-rounds", "few"), "'few' is not a valid integer: expected"),
         (("--rules-for", "all"), "'all' is not one of 'minority', 'positive', 'negative'"),
         (("--kappa", "1"), "--kappa is for the method l0, and the method is slipper"),
         (("--folds", "40"), "folds is 40, but the smaller class has"),

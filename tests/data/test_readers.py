@@ -118,6 +118,11 @@ def test_files_that_are_not_there_or_not_what_they_say(people, name, message):
     assert message in str(caught.value)
 
 
+def test_an_empty_name_of_a_file_is_said():
+    with pytest.raises(ValueError, match="the name of the data file is empty"):
+        readers.read_table("")
+
+
 def test_columns_are_text_where_told(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("a,b,c,d,e\n01,true,1.0,,5\n02,true,NA,,6\n", encoding="utf-8")
@@ -249,6 +254,19 @@ def test_the_commonest_spelling_of_a_label_stands_for_all(tmp_path):
         str(readers.read_table(tmp_path / "a.csv", label="y").mapping)
         == "y: FALSE -> -1, true -> +1"
     )
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_integers_that_float64_merges_are_noted(tmp_path, kind):
+    keys = [2**53 + row % 2 for row in range(8)] + [-(2**60), None]
+    frame = polars.DataFrame({"key": keys, "far": [2**60 * row for row in range(10)]})
+    getattr(frame, f"write_{kind}")(tmp_path / f"a.{kind}")
+    assert readers.read_table(tmp_path / f"a.{kind}").notes == (
+        "column 'key' has integers beyond 2^53: 3 different ones are read as 2 numbers;"
+        " --categorical key keeps them apart",
+    )
+    apart = readers.read_table(tmp_path / f"a.{kind}", text=["key"])
+    assert len({*apart.categorical["key"]}) == 4
 
 
 @pytest.mark.parametrize("values", [[[1], [2]], [{"b": 1}, {"b": 2}], [b"no", b"yes"]])

@@ -19,12 +19,14 @@ from jboost.cli.boosting import features, nu_choice
 from jboost.cli.boosting import method as boost
 from jboost.cli.boosting.nu_choice import Choice
 from jboost.cli.inputs import Examples, Source
+from jboost.cli.option import SOFT_MARGINS
 from jboost.cli.options import Settings
-from jboost.cli.output import GAP, MARGINS, timed
+from jboost.cli.output import GAP, MARGINS, TRAINING_ERROR, timed
 from jboost.cli.relaxations import has_soft_margin
 from jboost.report import boosting, build, verdict
 from jboost.report.rules import Rule
 
+_SEEN = ("lower bound", "upper bound over the hypotheses seen")  # of a learner without bounds
 _REFUSED = (Status.INFEASIBLE, Status.INVALID_INPUT)
 
 
@@ -176,13 +178,33 @@ def _draw(fitted: Fit, examples: Examples, settings: Settings, folder: Path) -> 
             fitted.trace.seen_upper_bounds,
         )
     )
-    upper = np.where(np.isfinite(upper), upper, seen)
+    kind, names = _bounds_drawn(settings.method, upper)
     quantity = boosting.certificate(
         fitted, settings.method, settings.relaxation, vote_strength=settings.vote_strength
     )["quantity"]
     plots.plot_bounds(
-        lower, upper, path=folder / GAP, title=f"Certified bounds: {title}", quantity=quantity
+        lower,
+        seen if names == _SEEN else upper,
+        path=folder / GAP,
+        title=f"{kind}: {title}",
+        quantity=quantity,
+        names=names,
     )
+
+
+def _bounds_drawn(method: str, upper: np.ndarray) -> tuple[str, tuple[str, str]]:
+    """Returns what the figure of the bounds shows, and the names of its lines.
+
+    >>> _bounds_drawn("lpboost", np.array([np.inf]))
+    ('Bounds', ('lower bound', 'upper bound over the hypotheses seen'))
+    >>> _bounds_drawn("adaboost", np.array([0.5]))[0]
+    'Training error and its bound'
+    """
+    if method not in SOFT_MARGINS:
+        return "Training error and its bound", TRAINING_ERROR
+    if np.isfinite(upper).any():
+        return "Certified bounds", ("lower bound", "upper bound")
+    return "Bounds", _SEEN
 
 
 def _lines(report: Mapping[str, Any]) -> list[str]:

@@ -51,8 +51,8 @@ SEPARATOR_OPTIONS = (
         "weights",
         str,
         None,
-        "Column with the cost of misclassifying each row, positive. Base classifiers are trained"
-        " without it.",
+        "Column with the cost of misclassifying each row, not negative. Rows of weight 0 are left"
+        " out. Base classifiers are trained without the weights.",
         methods=(L0, PAIR, COMBINE, *BOOSTERS, SLIPPER),
         metavar="COLUMN",
     ),

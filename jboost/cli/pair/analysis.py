@@ -19,6 +19,7 @@ from jboost.cli import sizes
 from jboost.cli.inputs import Examples
 from jboost.cli.options import Settings
 from jboost.cli.output import FRONT, KINDS
+from jboost.data.table import LabelMapping
 from jboost.pair.leave_one_out import leave_one_out
 from jboost.pair.pareto import pareto_front
 from jboost.pair.types import LeaveOneOut, ParetoFront
@@ -97,12 +98,20 @@ def draw(
     loo: LeaveOneOut | None,
     front: ParetoFront | None,
     names: tuple[str, ...],
+    mapping: LabelMapping,
     folder: Path,
 ) -> None:
     """Draws the figures of the requested analyses."""
     points, labels, _ = examples.in_float64()
     if loo is not None:
-        plots.plot_kinds(points, labels, np.asarray(loo.kinds), names=names, path=folder / KINDS)
+        plots.plot_kinds(
+            points,
+            labels,
+            np.asarray(loo.kinds),
+            names=names,
+            path=folder / KINDS,
+            class_names=(mapping.negative, mapping.positive),
+        )
     if front is not None:
         plots.plot_front(*_points(front), path=folder / FRONT)
 

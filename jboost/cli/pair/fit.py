@@ -55,7 +55,7 @@ def fit(settings: Settings, say: Any) -> None:
 
     def draw(folder: Path) -> None:
         _plot(separator, training[0], training[1], names, mapping, folder)
-        pair_analysis.draw(examples, loo, front, names, folder)
+        pair_analysis.draw(examples, loo, front, names, mapping, folder)
 
     def save_base(folder: Path) -> None:
         if base:

@@ -18,7 +18,7 @@ from jboost.cli import bits as bit_module
 from jboost.cli import fitting, limits
 from jboost.cli.option import CV
 from jboost.cli.options import Settings
-from jboost.cli.output import GAP, MARGINS, timed
+from jboost.cli.output import GAP, MARGINS, TRAINING_ERROR, timed
 from jboost.cli.slipper import method as slipper
 from jboost.cli.votes import make_rules, ones_for_none, scores, voting_part
 from jboost.report import build, verdict
@@ -139,4 +139,5 @@ def _draw(
         path=folder / GAP,
         title="Training error and its bound: slipper",
         quantity="training error",
+        names=TRAINING_ERROR,
     )
