@@ -65,13 +65,17 @@ def read_config(path: str | Path) -> dict[str, Any]:
         message lists similar options), or if a value has the wrong type.
     """
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such configuration file") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{path}: not readable as TOML ({str(error).splitlines()[0]})") from None
     known = {option.name: option for option in OPTIONS}
     for key, value in values.items():
+        if isinstance(value, dict):
+            raise ValueError(
+                f"{path}: [{key}] is a table: expected options at the top level, without tables"
+            )
         if key not in known:
             raise ValueError(
                 f"{path}: there is no option '{key}';"
@@ -329,7 +333,7 @@ def _check_type(
         fits = is_list and (
             len(value) == option.num_values or (may_be_longer and len(value) > option.num_values)
         )
-        expected = f"a list of {option.num_values} strings"
+        expected = f"a list of {option.num_values} strings{' or more' if may_be_longer else ''}"
     else:
         fits, expected = _is_one(option, value), _name_of_one(option)
     if not fits:

@@ -403,7 +403,7 @@ def test_score_columns_example(run, tmp_path, frame):
                 " 'relaxed-margin' or 'lpboost' or 'adaboost' or 'infoboost' or 'slipper'"
             ),
         ),
-        ({"scores": ["a"]}, "scores is ['a']: expected a list of 2 strings"),
+        ({"scores": ["a"]}, "scores is ['a']: expected a list of 2 strings or more"),
         ({"scores": "ab"}, "scores is 'ab': expected a list of 2 strings"),
         ({"overwrite": 1}, "overwrite is 1: expected true or false"),
         ({"folds": 1}, "1 is not in the range x>=2"),
@@ -421,6 +421,11 @@ def test_bad_configurations(run, data, tmp_path, values, message):
     assert names_in(".") == ["data.csv", "job.toml"]
 
 
+def test_a_configuration_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "job.toml").write_bytes(b"\xef\xbb\xbfseed = 3\n")
+    assert resolution.read_config(tmp_path / "job.toml") == {"seed": 3}
+
+
 def test_a_flag_for_embedded_data_displaces_the_label():
     values = {"data": "sklearn:wine", "label": "ill"}
     assert resolution.resolve(values, {"data": True}).label is None
@@ -430,7 +435,11 @@ def test_a_flag_for_embedded_data_displaces_the_label():
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "there is no such configuration file"), (b"a = [", "not readable as TOML")],
+    [
+        (None, "there is no such configuration file"),
+        (b"a = [", "not readable as TOML"),
+        (b"[fit]\nseed = 1", "[fit] is a table: expected options at the top level"),
+    ],
 )
 def test_unreadable_configurations(run, tmp_path, content, message):
     if content is not None:
