@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -101,18 +102,19 @@ def rounds_needed(tau: float, gamma: float, epsilon: float) -> int:
     >>> [rounds_needed(tau, 0.1, 0.01) for tau in (0.0, 0.1, 0.5)]
     [94, 167, 462]
     """
-    tau, gamma, epsilon = _host_numbers(
-        "rounds_needed", tau=(tau, 0.0, 0.5), gamma=(gamma, 0.0, 0.5), epsilon=(epsilon, 0.0, 1.0)
-    )
+    tau = check.host_number("rounds_needed", "tau", tau, low=0, high=0.5)
+    gamma = check.host_number("rounds_needed", "gamma", gamma, low=0, high=0.5)
+    epsilon = check.host_number("rounds_needed", "epsilon", epsilon, low=0, high=1)
     for name, given in (("gamma", gamma), ("epsilon", epsilon)):
         if given == 0:
             raise ValueError(
                 f"{name} is 0: expected a number above 0, as no number of rounds is enough for 0"
             )
-    rate = tau / gamma**2 + (1 - 2 * tau) / gamma
-    # Increased by more than the rounding errors of the five operations.
-    rounds = 2 * rate * -math.log(epsilon) * (1 + 16 * np.finfo(float).eps)
-    return 1 + math.ceil(rounds)
+    # In fractions, as the square of a gamma may underflow. Increased by more than the rounding
+    # error of the logarithm.
+    share, edge = Fraction(tau), Fraction(gamma)
+    rate = share / edge**2 + (1 - 2 * share) / edge
+    return 1 + math.ceil(2 * rate * Fraction(-math.log(epsilon) * (1 + 8 * np.finfo(float).eps)))
 
 
 def risk_bound(
@@ -155,9 +157,8 @@ def risk_bound(
     >>> round(risk_bound(0.01, num_rounds=10, vc_dimension=5, num_examples=100_000), 3)
     0.247
     """
-    error, delta = _host_numbers(
-        "risk_bound", training_error=(training_error, 0.0, 1.0), delta=(delta, 0.0, 1.0)
-    )
+    error = check.host_number("risk_bound", "training_error", training_error, low=0, high=1)
+    delta = check.host_number("risk_bound", "delta", delta, low=0, high=1)
     for name, given, low in (
         ("num_rounds", num_rounds, 0),
         ("vc_dimension", vc_dimension, 0),
@@ -181,15 +182,6 @@ def _log_growth(num_examples: int, vc_dimension: int) -> float:
     if num_examples <= vc_dimension:
         return num_examples * math.log(2)
     return vc_dimension * (1 + math.log(num_examples / vc_dimension))
-
-
-def _host_numbers(function: str, **given: tuple[Any, float, float]) -> list[float]:
-    """Returns the numbers as Python floats, checked against their bounds (value, low, high)."""
-    values = {name: value for name, (value, _, _) in given.items()}
-    check.on_host(function, instead="its arguments are Python numbers", **values)
-    for name, (value, low, high) in given.items():
-        check.number(name, value, low=low, high=high)
-    return [float(np.asarray(value)) for value in values.values()]
 
 
 class InfoTrace(NamedTuple):

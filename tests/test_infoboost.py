@@ -135,6 +135,15 @@ def test_rounds_needed_is_the_number_that_the_rate_of_its_proof_gives():
     assert isinstance(infoboost.rounds_needed(np.float32(0.1), jnp.float32(0.1), 0.1), int)
 
 
+@pytest.mark.parametrize("gamma", [1e-30, 1e-200])
+def test_rounds_needed_is_exact_where_floats_are_not(gamma):
+    """A division by 0, as the square underflowed; 1 + 1e-9 is 1 in float32, and was taken."""
+    rounds = infoboost.rounds_needed(0.5, gamma, 0.1)
+    assert abs(Fraction(rounds) * Fraction(gamma) ** 2 / Fraction(math.log(10)) - 1) < 1e-12
+    with pytest.raises(ValueError, match="epsilon is 1.0000000"):
+        infoboost.rounds_needed(0.5, gamma, 1 + 1e-9)
+
+
 def test_rounds_needed_grows_with_tau_and_falls_with_gamma():
     of_tau = [infoboost.rounds_needed(tau, 0.05, 0.01) for tau in np.linspace(0, 0.5, 11)]
     of_gamma = [infoboost.rounds_needed(0.2, gamma, 0.01) for gamma in np.linspace(0.01, 0.5, 11)]

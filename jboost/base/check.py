@@ -381,6 +381,22 @@ def number(
     return array
 
 
+def host_number(
+    function: str,
+    name: str,
+    value: Any,
+    *,
+    low: float,
+    high: float = np.inf,
+    open_low: bool = False,
+) -> float:
+    """An argument of a formula on the host as a Python float, checked by `number` in 64 bits."""
+    on_host(function, instead="its arguments are Python numbers", **{name: value})
+    with jax.enable_x64(True):
+        number(name, value, low=low, high=high, open_low=open_low)
+    return float(np.asarray(value))
+
+
 def shown(*values: float, wrong: Callable[..., bool]) -> list[str]:
     """The numbers in six digits, or in as many more as show what is wrong with them."""
     for digits in (6, 9, 17):

@@ -119,7 +119,7 @@ def search(
       sites: s of them.
       directions: [p, d].
       units: of the weights of the sites.
-      max_nodes: the largest number of nodes after `initial`.
+      max_nodes: after so many nodes, those of `initial` left out, no further batch starts.
       on_step: as of `jboost.combine.fit`.
       initial: a state to continue from, or None.
 

@@ -91,8 +91,8 @@ def fit(
         start.
       time_limit: of branch and cut, in seconds from the call, compilation included; None for no
         limit. The batch of nodes that runs is completed, and the vote is then evaluated.
-      max_nodes: of branch and cut; the largest number of nodes of this call, after those of
-        `initial`. None for 1,000,000.
+      max_nodes: of branch and cut; after so many nodes of this call, those of `initial` left out,
+        no further batch of up to 32 nodes starts. None for 1,000,000.
       on_step: of branch and cut; called on the host after each batch of nodes with (state, info),
         an `ExactState` and an `ExactInfo`. If it returns False, the search ends with status
         TIME_LIMIT.

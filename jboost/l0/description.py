@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from jboost.base import check
 
 
@@ -106,10 +104,7 @@ def risk_bound(num_bits: float, num_examples: int, *, delta: float = 0.05) -> fl
     >>> round(risk_bound(59, 100), 4)
     0.62
     """
-    check.on_host(
-        "risk_bound", instead="its arguments are Python numbers", num_bits=num_bits, delta=delta
-    )
-    check.number("num_bits", num_bits, low=0)
+    bits = check.host_number("risk_bound", "num_bits", num_bits, low=0)
     check.count("num_examples", num_examples, low=1)
-    check.number("delta", delta, low=0, high=1, open_low=True)
-    return (float(np.asarray(num_bits)) - math.log(float(np.asarray(delta)))) / num_examples
+    confidence = check.host_number("risk_bound", "delta", delta, low=0, high=1, open_low=True)
+    return (bits - math.log(confidence)) / num_examples

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jboost.base import check
@@ -196,7 +197,8 @@ def encode_labels(
     """
     labels = check.host_array("labels", labels, shape=(book.num_examples,), kinds="fiu").astype(int)
     check.require_labels(labels, np.ones(labels.shape, bool))
-    numbers = check.host_array("coefficients", coefficients, shape=(len(places),), kinds="fiu")
+    with jax.enable_x64(True):  # signs of votes are exact, so no coefficient may be rounded
+        numbers = check.host_array("coefficients", coefficients, shape=(len(places),), kinds="fiu")
     if not (np.isfinite(numbers) & (numbers >= 0)).all():
         raise ValueError(
             "coefficients have a negative or infinite entry: expected finite numbers from 0 up;"

@@ -116,14 +116,16 @@ def _multipliers(problem: LinearProgram, dual: Array) -> Array:
 
 
 def _active(problem: LinearProgram, dual: Array, is_active: Array) -> Active:
-    """The `Active` of these bounds [n + m] and of all equalities."""
+    """The `Active` of these bounds [n + m] and of all equalities. An equality moves with the one of
+    its two bounds that its multiplier belongs to, as one may be moved without the other.
+    """
     num_columns = problem.objective.shape[0]
     multipliers = _multipliers(problem, dual)
     is_equality = jnp.concatenate(
         [problem.lower == problem.upper, problem.row_lower == problem.row_upper]
     )
-    at_low = (is_active & (multipliers > 0)) | is_equality
-    at_high = is_active & (multipliers < 0) & ~is_equality
+    at_high = (is_active | is_equality) & (multipliers < 0)
+    at_low = (is_active & (multipliers > 0)) | (is_equality & ~at_high)
     return Active(
         at_low[:num_columns], at_high[:num_columns], at_low[num_columns:], at_high[num_columns:]
     )

@@ -57,11 +57,12 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
         _validate(np.asarray(labels), np.asarray(probabilities))
     resolution = jnp.finfo(probabilities.dtype).eps
     clipped = jnp.where(is_allowed, jnp.clip(probabilities, resolution, 1 - resolution), jnp.nan)
-    logits = jnp.log(clipped) - jnp.log1p(-clipped)
+    # The difference of two logarithms would lose all digits of the weight of a p near 1/2.
+    logits = jnp.log1p(jnp.abs(2 * clipped - 1) / jnp.minimum(clipped, 1 - clipped))
     informative = probabilities != 0.5
     return ConfidentLabels(
-        jnp.where(logits < 0, -labels, labels),
-        jnp.where(informative, jnp.abs(logits), 1),
+        jnp.where(clipped < 0.5, -labels, labels),
+        jnp.where(informative, logits, 1),
         informative,
     )
 

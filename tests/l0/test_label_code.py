@@ -74,6 +74,7 @@ def test_code_length_is_six_to_eight_of_the_paper():
 def test_risk_bound_is_five_of_the_paper():
     assert l0.risk_bound(100, 1000, delta=0.01) == pytest.approx((100 + math.log(100)) / 1000)
     assert l0.risk_bound(0, 1, delta=1) == 0
+    assert l0.risk_bound(0, 1, delta=1e-60) == pytest.approx(60 * math.log(10))  # 0 in float32
 
 
 @pytest.mark.parametrize("num_examples, num_hypotheses", [(1, 1), (1, 2), (2, 1), (2, 2), (3, 2)])
@@ -139,6 +140,15 @@ def _places_in(book, code):
         table = read(bits_of(len(book.table_sizes)))
         places.append((table, read(bits_of(book.table_sizes[table]))))
     return places
+
+
+@pytest.mark.parametrize("coefficients", [[1e-60, 0.0], [1.0, 1 - 2**-40], [1e60, 1e59]])
+def test_coefficients_are_not_rounded_to_float32(coefficients):
+    """The first vote was empty, the second 0 where it is positive, and the third refused."""
+    outputs = [[1, -1], [1, 1], [-1, 0]]
+    book, labels = l0.listed_code_book(outputs), [1, 1, -1]
+    code = l0.encode_labels(book, [(0, 0), (0, 1)], coefficients, labels)
+    assert code.num_errors == wrong(outputs, coefficients, labels) == 0
 
 
 def test_all_examples_negative_and_all_positive_are_told_apart():

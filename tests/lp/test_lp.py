@@ -666,6 +666,34 @@ def test_without_a_solution_there_is_no_derivative():
         assert bool(jnp.isnan(change.primal_objective)) == (status != Status.OPTIMAL)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("choice", ["vertex", "least_norm"])
+def test_an_equality_moves_with_the_bound_that_its_multiplier_belongs_to(sign, choice):
+    """x_0 = 1 by a row and x_1 = 2 by its bounds, of which a cost of -1 holds the upper ones: the
+    points did not move with these, although the objective did.
+    """
+    ones, none = jnp.array([1.0]), jnp.zeros(1)
+    program = lp.make_program(
+        [sign, sign],
+        [[1.0, 0.0]],
+        row_lower=ones,
+        row_upper=ones,
+        lower=jnp.array([-5.0, 2.0]),
+        upper=jnp.array([5.0, 2.0]),
+    )
+    primal, dual = jnp.array([1.0, 2.0]), sign * ones
+    unmoved = jax.tree.map(jnp.zeros_like, program)
+    for which, moves in ((0, sign > 0), (1, sign < 0)):
+        row = unmoved._replace(**{("row_lower", "row_upper")[which]: ones})
+        held = unmoved._replace(**{("lower", "upper")[which]: jnp.array([0.0, 1.0])})
+        for change, expected in ((row, [1.0, 0.0]), (held, [0.0, 1.0])):
+            moved, priced = derivatives.move_points(program, change, primal, dual, choice)
+            np.testing.assert_allclose(moved, np.array(expected) * moves, atol=1e-6)
+            np.testing.assert_array_equal(priced, none)
+            value = derivatives.change_of_objective(program, change, primal, dual)
+            np.testing.assert_allclose(value, sign * np.sum(moved))
+
+
 # --- what has no part in a program, and bounds anew -----------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """The exact pair engine against an oracle that enumerates all lines in exact arithmetic."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -559,6 +560,16 @@ def test_confidence_weights_are_log_odds():
         ).tolist() == [False, True]
     with pytest.raises(ValueError, match=r"labels\[0\] is 0"):
         jboost.pair.confidence_weights([0, 1], [0.25, 0.75])
+
+
+def test_confidence_weights_near_one_half_keep_their_ratios():
+    """The difference of the logarithms of p and 1 - p gave weights that were wrong by half."""
+    near = 0.5 + np.array([-4, -3, -2, -1, 2, 4, 6]) * 2.0**-25
+    probabilities = np.array([*near, 2.0**-20, 0.03125, 0.4375, 0.5625, 1 - 2.0**-20], np.float32)
+    exact = [math.log1p((2 * p - 1) / (1 - p)) for p in probabilities.tolist()]
+    found = jboost.pair.confidence_weights(np.ones(len(exact), int), probabilities)
+    np.testing.assert_allclose(found.weights, np.abs(exact), rtol=1e-6)
+    assert found.labels.tolist() == np.sign(exact).tolist()
 
 
 @pytest.mark.slow
