@@ -98,7 +98,7 @@ class IsotropicHyperplanes(Kernel):
     def disagreement(self, points_a: Array, points_b: Array) -> Array:
         """kappa |x - z| / (2 R)."""
         distance, _ = _chord(points_a, points_b)
-        return _mean_component(points_a.shape[1]) * _divided(0.5 * distance, self.radius)
+        return mean_component(points_a.shape[1]) * _divided(0.5 * distance, self.radius)
 
     def is_inside(self, points: Array) -> Array:
         """Whether |x| <= R."""
@@ -114,7 +114,7 @@ class IsotropicHyperplanes(Kernel):
         return jnp.where(is_above, 1.0, -1.0).astype(points.dtype)
 
 
-def _mean_component(dimension: int) -> float:
+def mean_component(dimension: int) -> float:
     """The mean of |u_1| of a uniform unit vector."""
     return math.exp(math.lgamma(0.5 * dimension) - math.lgamma(0.5 * (dimension + 1))) / math.sqrt(
         math.pi

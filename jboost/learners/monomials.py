@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, records, words
+from jboost.base import check, devices, records, words
 from jboost.base.boosting import Everything, Proposal, signs
 from jboost.base.boosting.protocols import Learner
 from jboost.base.status import Status
@@ -82,9 +82,10 @@ class Monomials(Learner):
     def price_list(self, num_attributes: int, num_examples: ArrayLike) -> Array:
         """The costs of monomials of 1 to K literals, [K]."""
         highest = num_attributes if self.max_order is None else self.max_order
-        prices = self.cost(
-            jnp.arange(1, highest + 1), num_attributes, jnp.asarray(num_examples), highest
-        )
+        orders = devices.from_host(np.arange(1, highest + 1, dtype=np.int32))
+        if isinstance(num_examples, int):
+            num_examples = devices.from_host(np.asarray(num_examples, np.int32))
+        prices = self.cost(orders, num_attributes, jnp.asarray(num_examples), highest)
         return check.numeric("cost(orders, ...)", prices, shape=(highest,), kinds="fiu").astype(
             jnp.result_type(float)
         )

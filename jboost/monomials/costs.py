@@ -9,6 +9,7 @@ used. Define it at module level, so that equal learners compare equal.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, Protocol
 
@@ -91,6 +92,7 @@ class MDL:
     num_attributes: ArrayLike | None = None
     num_examples: ArrayLike | None = None
 
+    @functools.partial(jax.jit, static_argnames="max_order")
     def __call__(
         self, orders: Array, num_attributes: ArrayLike, num_examples: ArrayLike, max_order: int
     ) -> Array:
@@ -118,6 +120,7 @@ class Rademacher:
     num_attributes: ArrayLike | None = None
     num_examples: ArrayLike | None = None
 
+    @functools.partial(jax.jit, static_argnames="max_order")
     def __call__(
         self, orders: Array, num_attributes: ArrayLike, num_examples: ArrayLike, max_order: int
     ) -> Array:

@@ -26,6 +26,9 @@ _ROWS_AT_ONCE = 4096  # rows of a block, which is cast to float64: 1 to 10 MB
 # a product takes less time than its compilation.
 _COLUMNS_OF_FEW_ROWS, _FEW_ROWS, _COLUMNS_AT_ONCE = 128, 512, 32
 _MOST_ROWS_AT_ONCE = 16 * _ROWS_AT_ONCE  # rows of one call of a compiled product
+# Up to so many products of numbers, NumPy computes a product of matrices: that takes less time than
+# a compilation.
+_ON_HOST = 1 << 25
 
 
 class Literals(NamedTuple):
@@ -301,9 +304,12 @@ def _with_triples(
 
 def _gram(left: np.ndarray, right: np.ndarray, values: np.ndarray) -> np.ndarray:
     """left' diag(values) right of tables [n, j] and [n, k] uint8, in float64, by blocks of rows.
-    Sizes are padded so that few are compiled.
+    Sizes are padded so that few are compiled; small products are not compiled.
     """
     num_rows, widths = len(values), (left.shape[1], right.shape[1])
+    if num_rows * widths[0] * widths[1] <= _ON_HOST:
+        weighed: np.ndarray = left.T * values.astype(np.float64)
+        return weighed @ right.astype(np.float64)
     size = _bucket(num_rows)
     unit = _COLUMNS_OF_FEW_ROWS if size <= _FEW_ROWS else _COLUMNS_AT_ONCE
     columns = [-(-width // unit) * unit - width for width in widths]

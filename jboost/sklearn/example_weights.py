@@ -12,12 +12,22 @@ import numpy as np
 from jboost import example_weights
 from jboost.base.padding import shared_size
 from jboost.base.predict import predict_scores
+from jboost.base.records import register
 from jboost.base.status import Status, explain
+from jboost.base.types import Array
 from jboost.example_weights import ExampleWeightModel
-from jboost.example_weights.defaults import AUTO, MEASURES, PENALTY_FACTORS, measure_for
+from jboost.example_weights.defaults import (
+    AUTO,
+    MEASURES,
+    PENALTY_FACTORS,
+    Measure,
+    measure_for,
+)
+from jboost.kernels import Hyperplanes, IsotropicHyperplanes, Kernel
+from jboost.kernels.planes import mean_component
 from jboost.sklearn import features, tables
 from jboost.sklearn.base import CV, VoteClassifier
-from jboost.sklearn.features import Features, padded_rows
+from jboost.sklearn.features import Features, padded_columns, padded_rows
 from jboost.sklearn.tables import Rows
 from jboost.sklearn.watch import Watch
 
@@ -30,6 +40,22 @@ class Bounds(NamedTuple):
 
     lower_bound: float
     upper_bound: float
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class PaddedHyperplanes(IsotropicHyperplanes):
+    """`IsotropicHyperplanes` for points with further columns of 0."""
+
+    factor: Array  # [] the mean of |u_1| of a unit vector in all columns over that in its own
+
+    def disagreement(self, points_a: Array, points_b: Array) -> Array:
+        """That of the columns that do not pad."""
+        return super().disagreement(points_a, points_b) * self.factor
+
+    def draw(self, key: Array, points: Array) -> Array:
+        """Raises ValueError: the number of the columns that do not pad is not kept."""
+        return Kernel.draw(self, key, points)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +84,8 @@ class PointsVote:
         """The scores [k] of the rows of a table, in float64."""
         points = _points(self.features, table)
         rows = padded_rows(len(points)) - len(points)
-        found = _scores(self.model, np.pad(points, ((0, rows), (0, 0))))
+        columns = len(self.model.centre) - points.shape[1]
+        found = _scores(_with_more_rows(self.model), np.pad(points, ((0, rows), (0, columns))))
         return np.asarray(found, np.float64)[: len(points)]
 
     def covers(self, table: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -160,7 +187,8 @@ class ExampleWeightsClassifier(VoteClassifier):
         if self.measure not in MEASURES:
             raise ValueError(f"measure is {self.measure!r}: expected one of {', '.join(MEASURES)}")
         radius = None if self.radius == AUTO else float(self.radius)
-        kernel, centre = measure_for(points, self.measure, radius)
+        measure = measure_for(points, self.measure, radius)
+        points, (kernel, centre) = _with_more_columns(points, measure)
         missing = shared_size(count, least=_LEAST_ROWS, doubles_to=_ROWS_DOUBLE_TO) - count
         model = _fit(
             np.pad(points, ((0, missing), (0, 0)), mode="edge"),
@@ -180,6 +208,36 @@ class ExampleWeightsClassifier(VoteClassifier):
 def _points(seen: Features, table: np.ndarray) -> np.ndarray:
     """The rows as points [k, d], without padding: the measure depends on the dimension."""
     return seen.matrix(table)[:, : max(seen.size, 1)]
+
+
+def _with_more_columns(points: np.ndarray, measure: Measure) -> tuple[np.ndarray, Measure]:
+    """Points [m, d] and their measure with columns of 0 up to one of a few numbers, if the measure
+    depends on distances alone: then fits of all numbers of columns share programs.
+    """
+    kernel, num_columns = measure.kernel, points.shape[1]
+    # with one column the measure of the paper is this one
+    if not isinstance(kernel, IsotropicHyperplanes) and not (
+        isinstance(kernel, Hyperplanes) and num_columns == 1
+    ):
+        return points, measure
+    width = padded_columns(num_columns)
+    factor = mean_component(num_columns) / mean_component(width)
+    padding = (0, width - num_columns)
+    padded = PaddedHyperplanes(kernel.radius, np.asarray(factor, points.dtype))
+    return np.pad(points, ((0, 0), padding)), Measure(padded, np.pad(measure.centre, padding))
+
+
+def _with_more_rows(model: ExampleWeightModel) -> ExampleWeightModel:
+    """The model with examples of weight 0, as many as rows are padded to for a prediction."""
+    missing = padded_rows(len(model.labels)) - len(model.labels)
+    parts: dict[str, Any] = {
+        name: np.pad(getattr(model, name), ((0, missing), *more))
+        for name, more in (
+            ("points", ((0, 0),)),
+            *((name, ()) for name in ("labels", "example_weights", "row_weights")),
+        )
+    }
+    return dataclasses.replace(model, **parts)
 
 
 @jax.jit

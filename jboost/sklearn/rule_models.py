@@ -24,6 +24,9 @@ AUTO = "auto"
 _VOTES = {"sparse": l0.SearchConfig, "relaxed": l0.RelaxedConfig}
 _MARGIN_TIMES_ROWS = 20.0  # Goldberg and Eckstein 2009, Section 6: margin = 20 / M
 _MOST_ORDER = 3  # of `jboost.l0.fit_large`
+# The least number of columns that rules are padded to, so that predictions share a program: their
+# work is little.
+_LEAST_WIDTH = 256
 # Round numbers around the defaults; not tuned.
 _ORDERS, _NUMBERS = (1, 2), (4, 8, 12)
 _KAPPAS, _MARGINS = (2.5, 1.5, 0.5), (0.3, 0.1, 0.03)
@@ -154,13 +157,15 @@ class RuleClassifier(_BitsClassifier):
     ) -> Vote:
         seen = self._features(rows, signs)
         size = seen.binarizer.num_bits
-        bits = seen.matrix(rows.table)[:, : max(size, 1)]
+        order = options["max_order"]
+        # as many columns as a rule may have conditions, those behind the bits being padding
+        bits = seen.matrix(rows.table)[:, : max(size, order)]
         total = max(float(rows.weights.sum()), 2.0)
         cost = costs.mdl(options["kappa"], num_attributes=max(size, 1), num_examples=total)
         margin = options["margin"]
         fitted = l0.fit_large(
             Dataset(bits, signs, rows.weights, np.ones(len(signs), bool)),
-            learners.monomials(min(options["max_order"], max(size, 1)), cost=cost),
+            learners.monomials(order, cost=cost),
             margin=min(1.0, _MARGIN_TIMES_ROWS / total) if margin == AUTO else margin,
             tolerance=self.tolerance,
             max_rounds=self.max_rounds,
@@ -169,7 +174,7 @@ class RuleClassifier(_BitsClassifier):
             time_limit=watch.left,
             on_step=watch.on_step if watch.is_needed else None,
         )
-        return of_fit(_widened(fitted, seen.padded_size), seen)
+        return of_fit(_widened(fitted, max(seen.padded_size, _LEAST_WIDTH)), seen)
 
 
 class SlipperClassifier(_BitsClassifier):

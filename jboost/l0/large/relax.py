@@ -13,6 +13,7 @@ import dataclasses
 import jax
 import numpy as np
 
+from jboost.base.padding import shared_size
 from jboost.l0.large import feasible, master, patterns, pool, proof
 from jboost.l0.large.feasible import MasterPoint, PrimalPoint
 from jboost.l0.large.patterns import Patterns
@@ -30,7 +31,8 @@ _CHEAP, _DEAR = 1 << 23, 1 << 25
 _USED = 1e-7  # a column is in use if its mu is larger
 # Up to so many rows, the master works on rows instead of patterns, so that its size is constant.
 _FEW_ROWS = 4096
-_LEAST_ROWS = 128  # of the master's program: one of fewer takes longer to compile than it saves
+# Padded sizes of the master: where its 2048 cuts are most of the work, few sizes share programs.
+_LEAST_ROWS, _ROWS_DOUBLE_TO = 256, 1024
 _NO_PATTERNS = 0.9  # with more patterns than this share of the rows, the master works on rows
 
 
@@ -152,7 +154,12 @@ def as_either(duals: Duals, labels: np.ndarray) -> Duals:
 
 def size_of(num_rows: int) -> int | None:
     """The number of rows of the master's program, or None if it depends on the patterns."""
-    return padded_size(num_rows) if num_rows <= _FEW_ROWS else None
+    return _padded_size(num_rows) if num_rows <= _FEW_ROWS else None
+
+
+def _padded_size(num_rows: int) -> int:
+    """The number of rows of the master's program."""
+    return shared_size(num_rows, least=_LEAST_ROWS, doubles_to=_ROWS_DOUBLE_TO)
 
 
 def warm_up(num_rows: int, num_columns: int, num_cuts: int) -> None:
@@ -182,7 +189,7 @@ def _patterns(state: Relaxation) -> Patterns:
 def _solve_master(state: Relaxation, grouped: Patterns, capacity: int) -> float:
     """Solves the master from the last solution, in place. Returns the value of its point."""
     first, second, cuts = _cuts_of_patterns(state, grouped)
-    size, width = padded_size(len(grouped.rows)), len(state.pool.is_used)
+    size, width = _padded_size(len(grouped.rows)), len(state.pool.is_used)
     unit = float(grouped.weights.mean())
     program = _program(state, grouped, (first, second), size, capacity, unit)
     start = _start(state, grouped, cuts, size, capacity, unit)
@@ -293,21 +300,6 @@ def _start(
     coefficients = np.where(np.append(state.pool.is_used, [True, True]), state.pool.coefficients, 0)
     parts = (coefficients, state.pool.extra, slacks, weights, pair_weights)
     return master.Point(*(part.astype(dtype) for part in parts))
-
-
-def padded_size(number: int) -> int:
-    """The number of rows of a program: one of a few sizes. Above the least it is at most a quarter
-    too large.
-    """
-    power = 1 << max(number - 1, 0).bit_length()
-    return max(
-        _LEAST_ROWS,
-        next(
-            size
-            for size in (power * 5 // 8, power * 3 // 4, power * 7 // 8, power)
-            if size >= number
-        ),
-    )
 
 
 def master_point(state: Relaxation) -> MasterPoint:

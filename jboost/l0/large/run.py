@@ -405,10 +405,7 @@ class Run:
         starts = [votes.start_from(problem, self.vote)]
         for values in (held.coefficients[:-2], held.selected):
             given = self._in_problem(problem, relaxation, values)
-            starts += [
-                devices.from_host(row)
-                for row in np.unique(np.asarray(votes.starting_points(given)), axis=0)
-            ]
+            starts += [devices.from_host(row) for row in votes.starting_points(given)]
         others = [starts[1 + index % (len(starts) - 1)] for index in range(begin, begin + count)]
         for start in [starts[0], *others]:
             loss = np.inf

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,8 @@ from jboost.base.types import Array
 _ENTRIES = 1 << 21  # the number of pairs of a block
 _NUM_BUCKETS = 8  # the number of pairs that each group proposes in a block
 _PRECISE = 200_000_000  # up to so many products, a pass is computed in float64
+# Up to so many products, a pass is computed by NumPy: that takes less time than a compilation.
+_ON_HOST = 1 << 24
 _LEAST_VIOLATION = 1e-3  # cuts with smaller violations are not proposed
 _LEAST_SIZE = 64  # the least padded size, so that few programs are compiled
 
@@ -75,7 +77,7 @@ def num_products(pairs: Pairs) -> int:
 
 def separate(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray) -> Separation:
     """One pass over all pairs of groups, with slacks [g+] and [g-]."""
-    results = list(_by_blocks(_separate_block, pairs, slacks_positive, slacks_negative))
+    results = list(_by_blocks(_separate, pairs, slacks_positive, slacks_negative))
     required = _joined([(own, other) for own, other, *_ in results], pairs)
     nothing = np.zeros(0, np.int32)
     found = [
@@ -97,9 +99,7 @@ def required_slacks(
     return _joined(
         [
             (own, other)
-            for own, other in _by_blocks(
-                _required_in_block, pairs, slacks_positive, slacks_negative
-            )
+            for own, other in _by_blocks(_require, pairs, slacks_positive, slacks_negative)
         ],
         pairs,
     )
@@ -148,22 +148,25 @@ def _by_blocks(
     slacks_positive: np.ndarray,
     slacks_negative: np.ndarray,
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """The results of a compiled function for each block of positive groups, paired with all
-    negative groups.
+    """The results of a function for each block of positive groups, paired with all negative
+    groups. It is compiled, unless all blocks together are few products.
     """
     dtype, columns, width = (
         _dtype(pairs),
         _num_columns(pairs),
         _power(max(len(pairs.negative.rows), 1)),
     )
+    is_few = 2 * _power(len(pairs.positive.rows)) * width * columns <= _ON_HOST
+    compute = function if is_few else _compiled(function)
+    place: Callable[[np.ndarray], Any] = np.asarray if is_few else devices.from_host
     mu = np.pad(pairs.selected, (0, columns - len(pairs.selected)))
     is_positive = np.pad(pairs.signs > 0, (0, columns - len(pairs.signs)))
     of_signs = np.stack([mu * is_positive, mu * ~is_positive])
     with jax.enable_x64(True):
-        other = devices.from_host(_padded(pairs.negative.covered, width, columns).astype(dtype))
+        other = place(_padded(pairs.negative.covered, width, columns).astype(dtype))
         rest = (
-            devices.from_host(_filled(slacks_negative, width).astype(dtype)),
-            devices.from_host(of_signs.astype(dtype)),
+            place(_filled(slacks_negative, width).astype(dtype)),
+            place(of_signs.astype(dtype)),
         )
         for begin in _begins(pairs):
             part = slice(begin, begin + _block_size(pairs))
@@ -171,7 +174,7 @@ def _by_blocks(
                 pairs.positive.covered[part], _block_size(pairs), columns
             ).astype(dtype)
             own: np.ndarray = _filled(slacks_positive[part], _block_size(pairs)).astype(dtype)
-            results = function(block, own, other, *rest, is_either=pairs.is_either)
+            results = compute(block, own, other, *rest, is_either=pairs.is_either)
             yield tuple(np.asarray(one, np.float64) for one in results)
 
 
@@ -217,15 +220,36 @@ def _filled(slacks: np.ndarray, size: int) -> np.ndarray:
     return np.pad(slacks, (0, size - len(slacks)), constant_values=2.0)
 
 
-def _sums(own: Array, other: Array, selected: Array, is_either: bool) -> Array:
+@functools.cache
+def _compiled(function: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, ...]]:
+    return jax.jit(function, static_argnames=("is_either",))
+
+
+def _times(left: Array, right: Array) -> Array:
+    """The product of two matrices of NumPy or of JAX."""
+    return left @ right if isinstance(left, np.ndarray) else numerics.times(left, right)
+
+
+def _sums(own: Array, other: Array, selected: Array, is_either: bool, xp: Any) -> Array:
     """The sums of mu over the hypotheses that count in the cut of each pair, [1 or 2, b, n]."""
-    by_positive = numerics.times(own * selected[0][None, :], (1 - other).T)
-    by_negative = numerics.times(1 - own, (other * selected[1][None, :]).T)
-    return (by_positive + by_negative)[None] if is_either else jnp.stack([by_positive, by_negative])
+    by_positive = _times(own * selected[0][None, :], (1 - other).T)
+    by_negative = _times(1 - own, (other * selected[1][None, :]).T)
+    return (by_positive + by_negative)[None] if is_either else xp.stack([by_positive, by_negative])
 
 
-@functools.partial(jax.jit, static_argnames=("is_either",))
-def _required_in_block(
+def _slacks_of(sums: Array, own_slacks: Array, other_slacks: Array, xp: Any) -> tuple[Array, Array]:
+    missing = 1 - xp.min(sums, axis=0)
+    return xp.max(missing - other_slacks[None, :], axis=1), xp.max(
+        missing - own_slacks[:, None], axis=0
+    )
+
+
+def _library_of(array: Array) -> Any:
+    """NumPy for its arrays, else that of JAX."""
+    return np if isinstance(array, np.ndarray) else jnp
+
+
+def _require(
     own: Array,
     own_slacks: Array,
     other: Array,
@@ -235,14 +259,11 @@ def _required_in_block(
     is_either: bool,
 ) -> tuple[Array, ...]:
     """The slacks that the cuts between [b] positive and [n] negative groups require."""
-    missing = 1 - jnp.min(_sums(own, other, selected, is_either), axis=0)
-    return jnp.max(missing - other_slacks[None, :], axis=1), jnp.max(
-        missing - own_slacks[:, None], axis=0
-    )
+    xp = _library_of(own)
+    return _slacks_of(_sums(own, other, selected, is_either, xp), own_slacks, other_slacks, xp)
 
 
-@functools.partial(jax.jit, static_argnames=("is_either",))
-def _separate_block(
+def _separate(
     own: Array,
     own_slacks: Array,
     other: Array,
@@ -254,22 +275,19 @@ def _separate_block(
     """The slacks that the cuts between [b] positive and [n] negative groups require, and the most
     violated cuts.
     """
-    sums = _sums(own, other, selected, is_either)
-    missing = 1 - jnp.min(sums, axis=0)
-    own_required = jnp.max(missing - other_slacks[None, :], axis=1)
-    other_required = jnp.max(missing - own_slacks[:, None], axis=0)
+    xp = _library_of(own)
+    sums = _sums(own, other, selected, is_either, xp)
     violations = 1 - sums - own_slacks[None, :, None] - other_slacks[None, None, :]
     count, num_own, num_other = violations.shape
     by_bucket = violations.reshape(count, num_own, _NUM_BUCKETS, -1)
-    buckets = jnp.arange(_NUM_BUCKETS)[None, None, :]
-    indices = jnp.argmax(by_bucket, axis=3) + buckets * (num_other // _NUM_BUCKETS)
-    of_others = jnp.swapaxes(violations, 1, 2).reshape(count, num_other, _NUM_BUCKETS, -1)
-    indices_of_others = jnp.argmax(of_others, axis=3) + buckets * (num_own // _NUM_BUCKETS)
+    buckets = xp.arange(_NUM_BUCKETS)[None, None, :]
+    indices = xp.argmax(by_bucket, axis=3) + buckets * (num_other // _NUM_BUCKETS)
+    of_others = xp.swapaxes(violations, 1, 2).reshape(count, num_other, _NUM_BUCKETS, -1)
+    indices_of_others = xp.argmax(of_others, axis=3) + buckets * (num_own // _NUM_BUCKETS)
     return (
-        own_required,
-        other_required,
-        jnp.max(by_bucket, axis=3),
+        *_slacks_of(sums, own_slacks, other_slacks, xp),
+        xp.max(by_bucket, axis=3),
         indices,
-        jnp.max(of_others, axis=3),
+        xp.max(of_others, axis=3),
         indices_of_others,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jboost.base.padding import shared_size
 from jboost.l0.large.proof import Table
 
 # The rows of the first relaxation, if there are many rows, and the factor from each relaxation to
@@ -9,7 +10,9 @@ from jboost.l0.large.proof import Table
 FIRST_ROWS, MORE_ROWS = 4096, 4
 ENTRIES = 1 << 22  # the most entries (rows times columns) of the master
 LEAST_COLUMNS = 64  # the least capacity for columns, for any number of rows
-_FEW_COLUMNS = 256  # the capacity for tables of few monomials, which then share programs
+# The capacity for tables of few monomials, and the least one for others, so that they share
+# programs.
+_FEW_COLUMNS, _MANY_COLUMNS = 256, 1024
 
 
 def stages(num_rows: int) -> list[int]:
@@ -25,5 +28,6 @@ def stages(num_rows: int) -> list[int]:
 def capacity(table: Table, max_columns: int) -> int:
     """The number of columns held at a time; it is smaller if there are many rows."""
     most = min(max(LEAST_COLUMNS, ENTRIES // len(table.labels)), max_columns)
-    needed = max(2 * len(table.costs), _FEW_COLUMNS)  # small tables share a size
-    return min(1 << (most.bit_length() - 1), 1 << (needed - 1).bit_length())
+    needed = 2 * len(table.costs)
+    least = _FEW_COLUMNS if needed <= _FEW_COLUMNS else _MANY_COLUMNS
+    return min(1 << (most.bit_length() - 1), shared_size(needed, least=least, steps=1))

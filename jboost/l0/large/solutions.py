@@ -11,9 +11,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jboost.base.padding import shared_size
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.l0.large import feasible, relax, separation
+from jboost.l0.large import feasible, separation
 from jboost.l0.large import votes as large_votes
 from jboost.l0.large.feasible import MasterPoint, PrimalPoint
 from jboost.l0.large.proof import Table
@@ -32,6 +33,7 @@ _NUM_CONSTANTS = 2
 # The search for a vertex may be stopped after so many pivots: enough that their work on the table
 # outweighs that of a call.
 _LEAST_PIVOTS, _ENTRIES_AT_ONCE = 16, 1 << 30
+_LEAST_ROWS = 128  # of the program
 _LEAST_COLUMNS = 32  # of the program; with more, the number is a power of two
 
 
@@ -196,7 +198,7 @@ def _program(
 ) -> _Program:
     dtype = np.asarray(jax.numpy.zeros(())).dtype
     number, used = len(weights), _NUM_CONSTANTS + len(columns.signs)
-    num_rows = relax.padded_size(number)
+    num_rows = shared_size(number, least=_LEAST_ROWS)
     num_columns = max(_LEAST_COLUMNS, 1 << (used - 1).bit_length())
     outputs = np.zeros((num_rows, num_columns), dtype)
     outputs[:number, 0], outputs[:number, 1] = 1, -1

@@ -191,7 +191,6 @@ def warm_up(num_patterns: int, most: int | None) -> None:
         is_first,
         np.ones((), dtype),
     )
-    starting_points(is_first.astype(dtype))
     _search(nothing, is_first.astype(dtype), config=_config(most))
 
 
@@ -203,10 +202,14 @@ def from_relaxation(
     return _vote(problem, _find_relaxed(problem.instance, values, config=config))
 
 
-@jax.jit
-def starting_points(coefficients: Array) -> Array:
-    """Starting points [s, n]: the coefficients [n] themselves, and only their largest entries."""
-    return jnp.concatenate([coefficients[None], local_search.sparse_starts(coefficients)])
+def starting_points(coefficients: Array) -> np.ndarray:
+    """Distinct starting points [s, n]: the coefficients [n] themselves, and only their largest
+    entries.
+    """
+    values = np.asarray(coefficients)
+    starts = local_search.sparse_starts_on_host(values)
+    distinct: np.ndarray = np.unique(np.concatenate([values[None], starts]), axis=0)
+    return distinct
 
 
 def _config(most: int | None) -> local_search.SearchConfig:

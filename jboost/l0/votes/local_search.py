@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jboost.base import brackets, check, loops, numerics
@@ -32,7 +33,9 @@ _COARSE = tuple(2.0**-digits for digits in range(9))
 # Break points per iteration of the loop: the overhead of an iteration equals the work for a few.
 _AT_ONCE = 4
 _MOST_GIVERS = 32  # transfers are tried for this many of the largest coefficients
-_MOST_STARTED = 16  # a sparse starting point has at most this many of the largest coefficients
+# The numbers of largest coefficients of sparse starting points: with their values, and with equal
+# values.
+_STARTED, _STARTED_EQUAL = (2, 4, 8, 16), (3, 6, 12)
 _MOST_PRICED = 1024  # the values of (15) are enumerated for up to this many hypotheses
 # Relative tolerance: a bound rules out a value of the objective only if it exceeds it by this.
 _SLACK = 1e-5
@@ -218,14 +221,27 @@ def sparse_starts(coefficients: Array) -> Array:
     """Sparse starting points [s, n] for a local search: only the largest coefficients [n], with
     their values or with equal values.
     """
-    values, indices = lax.top_k(coefficients, min(coefficients.shape[0], _MOST_STARTED))
+    values, indices = lax.top_k(coefficients, min(coefficients.shape[0], max(_STARTED)))
     ranks = jnp.arange(values.shape[0])
 
     def largest(count: Array, is_even: Array) -> Array:
         kept = jnp.where((ranks < count) & (values > 0), jnp.where(is_even, 1.0, values), 0.0)
         return jnp.zeros_like(coefficients).at[indices].set(kept)
 
-    return jax.vmap(largest)(jnp.array([2, 4, 8, 16, 3, 6, 12]), jnp.arange(7) >= 4)
+    counts = jnp.array(_STARTED + _STARTED_EQUAL)
+    return jax.vmap(largest)(counts, jnp.arange(len(counts)) >= len(_STARTED))
+
+
+def sparse_starts_on_host(coefficients: np.ndarray) -> np.ndarray:
+    """As `sparse_starts`, by NumPy."""
+    order = np.argsort(-coefficients, kind="stable")
+    order = order[coefficients[order] > 0]
+    starts = np.zeros((len(_STARTED + _STARTED_EQUAL), len(coefficients)), coefficients.dtype)
+    for start, count in zip(starts, _STARTED + _STARTED_EQUAL, strict=True):
+        start[order[:count]] = coefficients[order[:count]]
+    equal = starts[len(_STARTED) :]
+    equal[equal > 0] = 1
+    return starts
 
 
 def limited(coefficients: Array, most: int | None, free: tuple[int, ...]) -> Array:
