@@ -20,10 +20,10 @@ SHAPES = (
 # The most compilations of all fits and predictions: those of the method, and small ones of a fixed
 # number, as of a key of random numbers and of the check for options of the compiler.
 MOST = {
-    "AdaBoostClassifier": (js.AdaBoostClassifier(max_rounds=5, cv=2), 5),
-    "InfoBoostClassifier": (js.InfoBoostClassifier(max_rounds=5, cv=2), 5),
-    "LPBoostClassifier": (js.LPBoostClassifier(nu=0.3, max_rounds=5, cv=2), 5),
-    "RelaxedMarginClassifier": (js.RelaxedMarginClassifier(nu=0.3, max_rounds=3, cv=2), 10),
+    "AdaBoostClassifier": (js.AdaBoostClassifier(max_rounds=5, cv=2), 3),
+    "InfoBoostClassifier": (js.InfoBoostClassifier(max_rounds=5, cv=2), 3),
+    "LPBoostClassifier": (js.LPBoostClassifier(nu=0.3, max_rounds=5, cv=2), 3),
+    "RelaxedMarginClassifier": (js.RelaxedMarginClassifier(nu=0.3, max_rounds=3, cv=2), 8),
     "SlipperClassifier": (js.SlipperClassifier(max_rounds=5, cv=2), 10),
     # the measure for two columns has programs of its own, as its formula depends on the dimension
     "ExampleWeightsClassifier": (js.ExampleWeightsClassifier(penalty=0.2, cv=2), 4),
@@ -33,7 +33,7 @@ MOST = {
         ),
         2,
     ),
-    "MarginThinner": (js.MarginThinner(RandomForestClassifier(5, random_state=0)), 6),
+    "MarginThinner": (js.MarginThinner(RandomForestClassifier(5, random_state=0)), 5),
 }
 
 

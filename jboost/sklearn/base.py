@@ -25,7 +25,7 @@ from jboost.sklearn.votes import Constant
 from jboost.sklearn.watch import Watch
 
 CV = "cv"
-_MOST_IDLE = 2  # one worse value may be noise; not tuned
+_MOST_WORSE = 2  # one worse value may be noise; not tuned
 _has_probabilities = calibration.is_available
 
 
@@ -65,7 +65,7 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
 
     # the parameters that may be "cv", each with its values in the order in which they are tried
     _grids: Mapping[str, Sequence[Any]] = {}
-    # whether the choice ends after `_MOST_IDLE` values without a lower loss
+    # whether the choice ends after `_MOST_WORSE` values of a higher loss than the least
     _is_ordered: bool = False
 
     @abc.abstractmethod
@@ -250,14 +250,15 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
         if not parts:
             return candidates[len(candidates) // 2], None
         best: tuple[dict[str, Any], _Scored | None] = (candidates[0], None)
-        least, num_idle = np.inf, 0
+        least, num_worse = np.inf, 0
         for options in candidates:
             scored = self._cross_fit(parts, options, watch)
             loss = self._loss(scored)
             is_better = loss < least
             best, least = ((options, scored), loss) if is_better else (best, least)
-            num_idle = 0 if is_better else num_idle + 1
-            if watch.is_over or (self._is_ordered and num_idle == _MOST_IDLE):
+            # an equal loss says nothing: often the vote did not change either
+            num_worse = 0 if is_better else num_worse + (loss > least)
+            if watch.is_over or (self._is_ordered and num_worse == _MOST_WORSE):
                 break
         return best
 

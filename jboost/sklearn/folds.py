@@ -10,6 +10,8 @@ from sklearn.model_selection import StratifiedKFold, check_cv
 
 from jboost.sklearn.tables import Rows, merge
 
+_ROUNDING = 1e-9  # relative, of sums of weights
+
 
 class Fold(NamedTuple):
     """The rows that a fold trains on, and those that it is tested on."""
@@ -30,7 +32,9 @@ def make(
     """The folds of a number or of a splitter of scikit-learn.
 
     A number splits the merged rows, so that equal rows are in one fold, and is reduced to the
-    number of rows of the smallest class. A splitter splits the rows of `fit`.
+    number of rows of the smallest class. A merged row that weighs more than a fold of its class
+    does not fit into one: each of k folds holds out 1 / k of its weight. A splitter splits the rows
+    of `fit`.
 
     Args:
       cv: a number of folds, at least 2; or a splitter or an iterable of pairs of indices.
@@ -72,8 +76,19 @@ def _of_number(num_folds: int, rows: Rows, random_state: Any) -> list[Fold]:
     smallest = int(np.bincount(rows.codes)[np.unique(rows.codes)].min())
     if smallest < 2:
         return []
-    splitter = StratifiedKFold(min(num_folds, smallest), shuffle=True, random_state=random_state)
-    return [
-        Fold(rows.among(training), rows.among(testing))
-        for training, testing in splitter.split(rows.table, rows.codes)
-    ]
+    count = min(num_folds, smallest)
+    splitter = StratifiedKFold(count, shuffle=True, random_state=random_state)
+    of_class = np.bincount(rows.codes, rows.weights)[rows.codes]
+    outweighs_fold = rows.weights * count > of_class * (1 + _ROUNDING)
+    parts = []
+    for _, testing in splitter.split(rows.table, rows.codes):
+        held_out = np.zeros(len(rows.codes))
+        held_out[testing] = 1.0
+        held_out[outweighs_fold] = 1 / count
+        parts.append(Fold(_share(rows, 1 - held_out), _share(rows, held_out)))
+    return parts
+
+
+def _share(rows: Rows, shares: np.ndarray) -> Rows:
+    """The rows with these shares [r] of their weights, without those of share 0."""
+    return rows._replace(weights=rows.weights * shares).among(shares > 0)

@@ -7,7 +7,6 @@ import json
 import numbers
 from typing import Any
 
-import jax
 import numpy as np
 from sklearn.model_selection import train_test_split
 
@@ -89,8 +88,8 @@ class StumpsClassifier(RuleVoteClassifier):
     def _fit_vote(
         self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
     ) -> Vote:
-        common = {"key": jax.random.key(self._seed), "max_rounds": self.max_rounds}
-        booster, options = self._boost(options | common)
+        # without a key, which stumps do not use
+        booster, options = self._boost(options | {"max_rounds": self.max_rounds})
         if self.early_stopping:
             return self._stopped_early(rows, signs, booster, options, watch)
         seen, dataset = self.prepare(rows, signs)

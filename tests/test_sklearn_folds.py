@@ -1,0 +1,70 @@
+"""The folds of the estimators, and the choice of a value by them."""
+
+import numpy as np
+import pytest
+
+import jboost.sklearn as js
+from jboost.sklearn import folds, tables
+from jboost.sklearn.base import _Scored
+from jboost.sklearn.watch import Watch
+
+
+def fold_list(counts, codes, cv):
+    """Folds of distinct rows that occur so many times."""
+    rows = tables.Rows(np.arange(len(counts))[:, None], np.array(codes), np.array(counts, float))
+    return folds.make(cv, rows, rows.table, rows.codes, rows.weights, None, 0)
+
+
+def weights_of(part, num_rows):
+    found = np.zeros(num_rows)
+    found[part.table[:, 0].astype(int)] = part.weights
+    return found
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 7e20])
+def test_a_row_that_outweighs_a_fold_is_in_every_fold(scale):
+    counts = np.array([11, 3, 2, 4, 1, 5, 5, 5, 5, 30]) * scale
+    codes = [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
+    parts = fold_list(counts, codes, 4)
+    assert len(parts) == 4
+    is_heavy = np.array([True, *[False] * 8, True])  # above 21 / 4 and 50 / 4
+    held_out = np.zeros(10)
+    for part in parts:
+        testing, training = weights_of(part.testing, 10), weights_of(part.training, 10)
+        np.testing.assert_allclose(testing + training, counts, rtol=1e-12)
+        np.testing.assert_allclose(testing[is_heavy], counts[is_heavy] / 4, rtol=1e-12)
+        assert ((testing == 0) | (training == 0))[~is_heavy].all()
+        held_out += testing
+    np.testing.assert_allclose(held_out, counts, rtol=1e-12)
+
+
+def test_rows_of_equal_weight_are_whole_in_folds():
+    for num_rows in range(2, 9):
+        parts = fold_list([0.1] * 2 * num_rows, [0, 1] * num_rows, 5)
+        assert len(parts) == min(num_rows, 5)
+        assert all(set(part.testing.weights) == {0.1} for part in parts)
+
+
+@pytest.mark.parametrize(
+    "losses, chosen",
+    [
+        ([3, 3, 3, 1], 0.1),  # equal losses do not end the choice
+        ([3, 4, 4, 1], 0.8),  # two worse ones do
+        ([3, 4, 3, 1], 0.1),
+        ([3, 2, 4, 4], 0.5),
+        ([3, 3, 3, 3], 0.8),
+    ],
+)
+def test_the_choice_of_nu_ends_after_two_worse_values(losses, chosen):
+    class Fixed(js.LPBoostClassifier):
+        def _cross_fit(self, parts, options, watch):
+            return _Scored(*[np.full((1, 1), losses[len(self.seen)])] * 4)
+
+        def _loss(self, scored):
+            self.seen.append(float(scored.scores[0, 0]))
+            return self.seen[-1]
+
+    model = Fixed()
+    model.seen = []
+    options, _ = model._choose([None], Watch(model, None))
+    assert options["nu"] == chosen
