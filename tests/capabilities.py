@@ -176,8 +176,6 @@ WITHOUT_ON_STEP = (
     "l0.fit_exact",
     "example_weights.choose_penalty",
 )
-# one program where nothing watches, and traced in a batch
-WATCHED_WITHOUT_STATE = ("slipper.choose_rounds",)
 NOT_IN_TWO_PROCESSES = "not tested in two processes"
 NOT_ON_A_MESH = "not tested on a mesh"
 NO_EXAMPLES = (
@@ -228,7 +226,22 @@ RESUMES = {
         "test_checkpoints.py::test_branch_and_bound_of_a_pair_goes_on"
     ),
     "example_weights.fit_large": "test_checkpoints.py::test_example_weights_of_many_examples_go_on",
+    "example_weights.choose_penalty": (
+        "test_resuming.py::test_choice_of_the_penalty_goes_on_from_every_penalty"
+    ),
+    "slipper.choose_rounds": (
+        "test_resuming.py::test_choice_of_the_rounds_goes_on_from_every_round"
+    ),
     "l0.solve_exact": "test_checkpoints.py::test_exact_l0_goes_on",
+    "l0.solve_exact_unnormalised": (
+        "l0/test_exact_unnormalised.py::test_a_stopped_search_goes_on_and_a_cutoff_prunes"
+    ),
+    "l0.fit_large": (
+        "l0/test_large.py::test_fit_large_resumes_from_a_checkpoint_and_ends_in_the_same_bits"
+    ),
+    "l0.choose_large": (
+        "l0/test_large.py::test_choose_large_resumes_in_the_folds_and_in_the_last_fit"
+    ),
     "l0.search_margin": "test_checkpoints.py::test_search_of_margins_goes_on_from_every_margin",
     "l0.choose": "test_checkpoints.py::test_choice_of_l0_goes_on_from_every_path",
     "l0.fit_exact": "test_checkpoints.py::test_exact_fit_of_l0_goes_on_from_rounds_and_from_nodes",
@@ -308,8 +321,7 @@ def _examples(name: str, kind: str) -> Cell:
 def _resumes(name: str) -> Cell:
     if name in RESUMES:
         return Cell((RESUMES[name],))
-    is_one_program = is_traceable(name) and name not in WATCHED_WITHOUT_STATE
-    return Cell(reason=ONE_PROGRAM if is_one_program else NO_STATE)
+    return Cell(reason=ONE_PROGRAM if is_traceable(name) else NO_STATE)
 
 
 def _has_equal_bits(name: str) -> Cell:

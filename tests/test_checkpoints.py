@@ -41,6 +41,7 @@ from jboost import (
 from jboost.base import boosting, checksums
 from jboost.checkpoints import fingerprint, storage
 from marks import slow, slow_but
+from resuming import bits, stop_after
 
 ROOT = Path(__file__).parents[1]
 ROUNDS = 6
@@ -74,21 +75,6 @@ BOOSTERS = {
 def options_of(name):
     method, learner, options = BOOSTERS[name]
     return method, learner, {"key": KEY, "max_rounds": ROUNDS, **options}
-
-
-def bits(tree):
-    """The bytes of all leaves, by name."""
-    named = jax.tree_util.tree_leaves_with_path(tree)
-    return {
-        jax.tree_util.keystr(path): (str(leaf.dtype), fingerprint.on_host(leaf).tobytes())
-        for path, leaf in named
-        if hasattr(leaf, "dtype")
-    }
-
-
-def stop_after(steps):
-    seen = []
-    return lambda state, info: seen.append(state) or len(seen) < steps
 
 
 @pytest.mark.parametrize("name", slow_but(BOOSTERS, "adaboost", "lpboost"))
@@ -857,6 +843,15 @@ def test_sigterm_saves_and_resume_ends_in_the_same_model(method, tmp_path, monke
         tmp_path / "whole" / "model.npz"
     ).read_bytes()
     assert reports[0]["losses"] == reports[1]["losses"]
+
+
+@pytest.mark.slow
+def test_choice_of_the_number_of_rounds_goes_on_from_its_own_state(tmp_path, monkeypatch):
+    options = ("--num-rounds", "cv", "--folds", 2, "--rounds", 3, *METHODS["slipper"][2:])
+    reports = stop_and_resume("slipper", options, tmp_path, monkeypatch)
+    models = [(tmp_path / name / "model.npz").read_bytes() for name in ("whole", "resumed")]
+    assert models[0] == models[1]
+    assert reports[0]["model"]["rounds"] == reports[1]["model"]["rounds"]
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def of_dataset(dataset: Dataset) -> np.ndarray:
 
 def of_tree(tree: Any) -> int:
     """A checksum, below 2^32, of the leaves of a pytree and of its structure. Functions in the
-    structure count by their names.
+    structure count by their names; leaves may be texts.
 
     >>> of_tree({"a": 1.0}) == of_tree({"a": 2.0}), of_tree({"a": 1.0}) == of_tree({"b": 1.0})
     (False, False)
@@ -106,7 +106,9 @@ def without_checksums(
 
 
 def _as_array(leaf: Any) -> Any:
-    """The array of a leaf: the words of a random key, a number as a scalar."""
+    """The array of a leaf: the words of a random key, a number as a scalar, the bytes of a text."""
+    if isinstance(leaf, str):
+        return np.frombuffer(leaf.encode(), np.uint8)
     if not isinstance(leaf, jax.Array):
         return np.asarray(leaf)
     is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

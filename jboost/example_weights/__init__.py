@@ -3,7 +3,7 @@ hypotheses, found by a linear program (Naish-Guzman, Holden and Paquet).
 """
 
 from jboost.example_weights.bounds import recompute_bounds
-from jboost.example_weights.choice import PenaltyChoice, choose_penalty
+from jboost.example_weights.choice import PenaltyChoice, PenaltyChoiceState, choose_penalty
 from jboost.example_weights.large import State as LargeState
 from jboost.example_weights.large import fit_large
 from jboost.example_weights.sampling import SampledScores, sample_scores
@@ -15,6 +15,7 @@ __all__ = [
     "ExampleWeightModel",
     "LargeState",
     "PenaltyChoice",
+    "PenaltyChoiceState",
     "SampledScores",
     "choose_penalty",
     "compact",

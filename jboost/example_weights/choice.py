@@ -1,5 +1,6 @@
 """The choice of the penalty by cross-validation, or on one split: all folds and penalties in one
-compiled call, in which each penalty starts from the last iterate of the penalty before.
+compiled call, or one penalty at a time for a callback. Each penalty starts from the last iterate of
+the penalty before.
 """
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import check, derivatives, folds, loops, meshes, numerics, reduce
+from jboost.base import (
+    check,
+    checksums,
+    derivatives,
+    devices,
+    folds,
+    loops,
+    meshes,
+    numerics,
+    reduce,
+)
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import game
@@ -34,13 +46,36 @@ class PenaltyChoice(NamedTuple):
     """The penalty of least error on held-out examples; among equal errors, the smallest penalty."""
 
     penalty: Array  # []
-    # [k] mean error of each penalty over all held-out examples; +inf where a fold has no solution
+    # [k] mean error of each penalty over all held-out examples; +inf where a fold has no solution,
+    # NaN of the penalties after the one at which `on_step` ended the choice
     losses: Array
     fold_losses: Array  # [folds, k]; 0 where a fold is empty
     statuses: Array  # [folds, k] int32
     # [] int32: OPTIMAL, or the first other status among the folds of the penalty; among all folds
     # and penalties, where no penalty was chosen
     status: Array
+
+
+class PenaltyChoiceState(NamedTuple):
+    """The state of `choose_penalty` between two penalties."""
+
+    points: game.Point  # fields [F, ...], the last iterate of each fold
+    wrong: np.ndarray  # [F, k] held-out examples misclassified, +inf where not yet known
+    statuses: np.ndarray  # [F, k] int32, TIME_LIMIT where not yet known
+    num_done: np.ndarray  # [] int32, penalties so far
+    checksums: np.ndarray  # [7] uint32, of what `_CHECKED` names
+
+
+# what the checksums of a state are of
+_CHECKED = (
+    "points",
+    "labels",
+    "mask",
+    "kernel or centre",
+    "penalties",
+    "folds",
+    "tolerance or config",
+)
 
 
 @meshes.takes_gathered
@@ -59,6 +94,8 @@ def choose_penalty(
     mask: ArrayLike | None = None,
     tolerance: ArrayLike | None = None,
     config: Config | None = None,
+    on_step: OnStep | None = None,
+    initial: PenaltyChoiceState | None = None,
 ) -> PenaltyChoice:
     """Chooses the penalty by stratified k-fold cross-validation, or on a given split, in one
     compiled call.
@@ -76,6 +113,13 @@ def choose_penalty(
         folds, in place of folds drawn with `key`. Naish-Guzman, Holden and Paquet train on one half
         and validate on the other: `jboost.folds.stratified_folds(key, labels, num_folds=2)[0]`.
       radius: as for `fit`, like kernel, centre, mask, tolerance and config.
+      on_step: called on the host after each penalty, with (state, (number of penalties so far, k)),
+        a `PenaltyChoiceState`. The penalties are then tried one by one. False stops them: the
+        choice is among the penalties so far, with status TIME_LIMIT. Not under jit or vmap.
+      initial: a state from which to continue, as passed to `on_step` of a choice with the same
+        arguments; None for a choice from the beginning. The result is bitwise that of an
+        uninterrupted choice with an `on_step`. A state of other data, folds, penalties or options
+        is refused.
 
     Returns:
       A `PenaltyChoice`. Where no penalty has a solution on all folds, `penalty` is NaN.
@@ -113,15 +157,12 @@ def choose_penalty(
         )
     tolerance = default_tolerance() if tolerance is None else tolerance
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
-    return _choose(
-        inputs,
-        penalties,
-        key if split is None else None,
-        split,
-        tolerance,
-        num_folds=num_folds,
-        config=check.config("config", Config(sparse=False) if config is None else config, Config),
-    )
+    config = check.config("config", Config(sparse=False) if config is None else config, Config)
+    given = inputs, penalties, key if split is None else None, split, tolerance
+    if on_step is None and initial is None:
+        return _choose(*given, num_folds=num_folds, config=config)
+    check.can_be_watched(on_step, (given, initial), between="penalties")
+    return _drive(*given, num_folds=num_folds, config=config, on_step=on_step, initial=initial)
 
 
 def _validate_split(held_out: ArrayLike, mask: Array) -> Array:
@@ -142,6 +183,27 @@ def _validate_split(held_out: ArrayLike, mask: Array) -> Array:
     return folds_of
 
 
+class _Trial(NamedTuple):
+    """What all folds share, and their held-out examples."""
+
+    disagreement: Array  # [m, m]
+    labels: Array  # [m], 0 where masked, and of values that are not allowed
+    penalties: Array  # [k]
+    tolerance: Array  # []
+    is_valid: Array  # [] bool
+    is_out: Array  # [F, m] bool, of one fold [m]
+
+    @property
+    def program(self) -> tuple[Array, Array, Array]:
+        """The disagreements, and the labels of rows and of columns, of one fold."""
+        training = jnp.where(self.is_out, 0.0, self.labels)
+        return self.disagreement, training, training
+
+
+# the axes of one fold, for `vmap`
+_OF_FOLD = _Trial(None, None, None, None, None, 0)  # type: ignore[arg-type]
+
+
 @functools.partial(jax.jit, static_argnames=("num_folds", "config"))
 def _choose(
     inputs: Inputs,
@@ -153,6 +215,96 @@ def _choose(
     num_folds: int,
     config: Config,
 ) -> PenaltyChoice:
+    trial = _make_trial(inputs, penalties, key, split, tolerance, num_folds=num_folds)
+
+    def one_fold(trial: _Trial) -> tuple[Array, Array]:
+        visit = functools.partial(_visit, trial, config=config)
+        return loops.scan(visit, _first_point(trial), trial.penalties)[1]
+
+    return _conclude(trial, *jax.vmap(one_fold, in_axes=(_OF_FOLD,))(trial))
+
+
+def _drive(
+    inputs: Inputs,
+    penalties: Array,
+    key: Array | None,
+    split: Array | None,
+    tolerance: Array,
+    *,
+    num_folds: int,
+    config: Config,
+    on_step: OnStep | None,
+    initial: PenaltyChoiceState | None,
+) -> PenaltyChoice:
+    """`_choose` with one call of a compiled program for each penalty, and `on_step` between
+    them.
+    """
+    trial, points = _begin_on_host(inputs, penalties, key, split, tolerance, num_folds=num_folds)
+    state = _first_state(inputs, trial, points, config)
+    if initial is not None:
+        state = _validate_initial(initial, state)
+    num_all = penalties.shape[0]
+    for number in range(int(state.num_done), num_all):
+        points, of_folds = _advance(trial, state.points, penalties[number], config=config)
+        wrong, statuses = state.wrong.copy(), state.statuses.copy()
+        wrong[:, number], statuses[:, number] = of_folds
+        state = PenaltyChoiceState(
+            points, wrong, statuses, np.asarray(number + 1, np.int32), state.checksums
+        )
+        if not loops.goes_on(on_step, state, (number + 1, num_all)):
+            break
+    is_tried = np.arange(num_all) < state.num_done
+    choice = _conclude_on_host(trial, state.wrong, state.statuses)
+    is_cut_short = not is_tried.all() and bool(trial.is_valid)
+    return choice._replace(
+        losses=jnp.where(is_tried, choice.losses, jnp.nan),
+        fold_losses=jnp.where(is_tried[None, :], choice.fold_losses, jnp.nan),
+        status=jnp.asarray(int(Status.TIME_LIMIT), jnp.int32) if is_cut_short else choice.status,
+    )
+
+
+def _first_state(
+    inputs: Inputs, trial: _Trial, points: game.Point, config: Config
+) -> PenaltyChoiceState:
+    """The state before the first penalty."""
+    counts = (trial.is_out.shape[0], trial.penalties.shape[0])
+    parts = (
+        inputs.points,
+        inputs.labels,
+        inputs.mask,
+        (inputs.kernel, inputs.centre),
+        trial.penalties,
+        trial.is_out,
+        (trial.tolerance, repr(config)),
+    )
+    return PenaltyChoiceState(
+        points,
+        np.full(counts, np.inf, trial.labels.dtype),
+        np.full(counts, int(Status.TIME_LIMIT), np.int32),
+        np.asarray(0, np.int32),
+        np.array([checksums.of_tree(part) for part in parts], np.uint32),
+    )
+
+
+def _validate_initial(initial: PenaltyChoiceState, first: PenaltyChoiceState) -> PenaltyChoiceState:
+    """The state. Raises ValueError, naming what differs, unless it is one of the choice that begins
+    with `first`.
+    """
+    kind = "jboost.example_weights.PenaltyChoiceState"
+    given: PenaltyChoiceState = check.like("initial", initial, first, kind=kind)
+    checksums.require_same(given.checksums, first.checksums, parts=_CHECKED, what="choice")
+    return given
+
+
+def _make_trial(
+    inputs: Inputs,
+    penalties: Array,
+    key: Array | None,
+    split: Array | None,
+    tolerance: Array,
+    *,
+    num_folds: int,
+) -> _Trial:
     points, labels = centred(inputs)
     valid = is_sound(inputs) & jnp.all(is_price(penalties))
     labels = jnp.where(valid, labels, 0.0)
@@ -164,29 +316,41 @@ def _choose(
         if split is None
         else split & inputs.mask[None, :]
     )
+    return _Trial(disagreement, labels, penalties, tolerance, valid, held_out)
 
-    def one_fold(is_out: Array) -> tuple[Array, Array]:
-        training = jnp.where(is_out, 0.0, labels)
-        program = (disagreement, training, training)
 
-        def visit(before: game.Point, penalty: Array) -> tuple[game.Point, tuple[Array, Array]]:
-            solution, last = solve_warm(config, *program, penalty, tolerance, valid, initial=before)
-            signed = training * solution.example_weights
-            scores = sum_in_64_bits(signed, 0.5) - jnp.matmul(
-                disagreement, signed, precision=lax.Precision.HIGHEST
-            )
-            wrong = numerics.masked_sum(jnp.where((scores > 0) == (labels > 0), 0.0, 1.0), is_out)
-            return last, (
-                jnp.where(jnp.isfinite(solution.upper_bound), wrong, jnp.inf),
-                solution.status,
-            )
+def _first_point(trial: _Trial) -> game.Point:
+    """The iterate of one fold that the first penalty starts from."""
+    _, training, _ = trial.program
+    count = jnp.maximum(reduce.count(training != 0, dtype=training.dtype), 1)
+    return game.start(game.make(*trial.program, jnp.maximum(trial.penalties[0], 1 / count)))
 
-        count = jnp.maximum(reduce.count(training != 0, dtype=labels.dtype), 1)
-        first = game.start(game.make(*program, jnp.maximum(penalties[0], 1 / count)))
-        return loops.scan(visit, first, penalties)[1]
 
-    wrong, statuses = jax.vmap(one_fold)(held_out)
-    sizes = reduce.count(held_out, dtype=labels.dtype)
+def _visit(
+    trial: _Trial, before: game.Point, penalty: Array, *, config: Config
+) -> tuple[game.Point, tuple[Array, Array]]:
+    """The last iterate of one fold with a penalty; how many held-out examples are misclassified,
+    and the status.
+    """
+    solution, last = solve_warm(
+        config, *trial.program, penalty, trial.tolerance, trial.is_valid, initial=before
+    )
+    signed = trial.program[1] * solution.example_weights
+    scores = sum_in_64_bits(signed, 0.5) - jnp.matmul(
+        trial.disagreement, signed, precision=lax.Precision.HIGHEST
+    )
+    is_wrong = jnp.where((scores > 0) == (trial.labels > 0), 0.0, 1.0)
+    wrong = numerics.masked_sum(is_wrong, trial.is_out)
+    is_solved = jnp.isfinite(solution.upper_bound)
+    return last, (jnp.where(is_solved, wrong, jnp.inf), solution.status)
+
+
+def _conclude(trial: _Trial, wrong: Array, statuses: Array) -> PenaltyChoice:
+    """The choice, from the number of misclassified examples and the status of each fold and penalty
+    [F, k].
+    """
+    penalties = trial.penalties
+    sizes = reduce.count(trial.is_out, dtype=trial.labels.dtype)
     losses = reduce.total(wrong, axis=0) / jnp.maximum(reduce.total(sizes), 1)
     best = jnp.min(jnp.where(losses == jnp.min(losses), penalties, jnp.inf))
     is_chosen = jnp.isfinite(jnp.min(losses))
@@ -203,3 +367,32 @@ def _choose(
         statuses,
         status,
     )
+
+
+@functools.partial(devices.host_jit, static_argnames=("num_folds",))
+def _begin_on_host(
+    inputs: Inputs,
+    penalties: Array,
+    key: Array | None,
+    split: Array | None,
+    tolerance: Array,
+    *,
+    num_folds: int,
+) -> tuple[_Trial, game.Point]:
+    trial = _make_trial(inputs, penalties, key, split, tolerance, num_folds=num_folds)
+    return trial, jax.vmap(_first_point, in_axes=(_OF_FOLD,))(trial)
+
+
+@functools.partial(devices.host_jit, static_argnames=("config",))
+def _advance(
+    trial: _Trial, before: game.Point, penalty: Array, *, config: Config
+) -> tuple[game.Point, tuple[Array, Array]]:
+    """`_visit` of all folds."""
+    visit = functools.partial(_visit, config=config)
+    found: tuple[game.Point, tuple[Array, Array]] = jax.vmap(visit, in_axes=(_OF_FOLD, 0, None))(
+        trial, before, penalty
+    )
+    return found
+
+
+_conclude_on_host = devices.host_jit(_conclude)

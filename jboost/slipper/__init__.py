@@ -25,11 +25,12 @@ rule. A rule that predicts the negative class on all examples is replaced by the
 
 from jboost.slipper.booster import Slipper, finish, step
 from jboost.slipper.fit import fit, init
-from jboost.slipper.rounds import Rounds, choose_rounds
+from jboost.slipper.rounds import Rounds, RoundsState, choose_rounds
 from jboost.slipper.rules import Rules, confidence, rules
 
 __all__ = [
     "Rounds",
+    "RoundsState",
     "Rules",
     "Slipper",
     "choose_rounds",

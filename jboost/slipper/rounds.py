@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import boosting, check, derivatives, devices, folds, loops, meshes
+from jboost.base import boosting, check, checksums, derivatives, devices, folds, loops, meshes
 from jboost.base.boosting import State
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
@@ -28,6 +28,20 @@ class Rounds(NamedTuple):
     # NaN after the round at which `on_step` ended the choice
     errors: Array
     status: Array  # [] int32
+
+
+class RoundsState(NamedTuple):
+    """The state of `choose_rounds` between two rounds."""
+
+    folds: tuple[Array, ...]  # the arrays of the fits of all folds
+    errors: np.ndarray  # [max_rounds], NaN where not yet known
+    num_done: np.ndarray  # [] int32, rounds so far
+    status: np.ndarray  # [] int32 of the folds so far
+    checksums: np.ndarray  # [6] uint32, of what `_CHECKED` names
+
+
+# what the checksums of a state are of
+_CHECKED = (*Dataset._fields, "learner", "key")
 
 
 class _Folds(NamedTuple):
@@ -48,6 +62,7 @@ def choose_rounds(
     max_rounds: int = 100,
     num_folds: int = 5,
     on_step: OnStep | None = None,
+    initial: RoundsState | None = None,
 ) -> Rounds:
     """The number of rounds of least cross-validated error; among ties the smallest. One pass
     evaluates all folds and all numbers of rounds.
@@ -58,8 +73,13 @@ def choose_rounds(
       key: for the folds and the learner.
       max_rounds: the largest number of rounds to try, static.
       num_folds: static, at least 2; stratified.
-      on_step: called on the host with (None, (rounds so far, `max_rounds`)) after each round of all
-        folds. False ends the choice, which is then among the rounds so far. Not under jit or vmap.
+      on_step: called on the host after each round of all folds, with (state, (rounds so far,
+        `max_rounds`)), a `RoundsState`. False ends the choice, which is then among the rounds so
+        far. Not under jit or vmap.
+      initial: a state from which to continue, as passed to `on_step` of a choice with the same
+        arguments; None for a choice from the beginning. The result is bitwise that of an
+        uninterrupted choice with an `on_step`. A state of other data, of another learner, key or
+        number of rounds or folds is refused.
 
     Returns:
       A `Rounds`; status INVALID_INPUT for values that are not allowed, TIME_LIMIT if `on_step`
@@ -80,10 +100,11 @@ def choose_rounds(
     dataset = boosting.check_arguments(learner, dataset, max_rounds)
     check.count("num_folds", num_folds, low=2)
     key = check.key("key", key)
-    if on_step is None:
-        return _choose(learner, dataset, key, max_rounds=max_rounds, num_folds=num_folds)
-    check.can_be_watched(on_step, (learner, dataset, key), between="rounds")
-    return _drive(learner, dataset, key, on_step, max_rounds=max_rounds, num_folds=num_folds)
+    sizes = {"max_rounds": max_rounds, "num_folds": num_folds}
+    if on_step is None and initial is None:
+        return _choose(learner, dataset, key, **sizes)
+    check.can_be_watched(on_step, (learner, dataset, key, initial), between="rounds")
+    return _drive(learner, dataset, key, on_step, initial, **sizes)
 
 
 @functools.partial(jax.jit, static_argnames=("max_rounds", "num_folds"))
@@ -106,23 +127,52 @@ def _choose(
 
 
 def _drive(
-    learner: Any, dataset: Dataset, key: Array, on_step: OnStep, *, max_rounds: int, num_folds: int
+    learner: Any,
+    dataset: Dataset,
+    key: Array,
+    on_step: OnStep | None,
+    initial: RoundsState | None,
+    *,
+    max_rounds: int,
+    num_folds: int,
 ) -> Rounds:
     """`_choose` with one call of a compiled program for each round, and `on_step` between them."""
     fold, weights = _begin_all(learner, dataset, key, max_rounds=max_rounds, num_folds=num_folds)
-    errors: list[float] = []
-    while len(errors) < max_rounds:
-        fold, error, status = _advance_all(fold, dataset, weights)
-        errors.append(float(error))
-        if not loops.goes_on(on_step, None, (len(errors), max_rounds)):
+    leaves, structure = jax.tree.flatten(fold)
+    state = RoundsState(
+        tuple(leaves),
+        np.full(max_rounds, np.nan, weights.dtype),
+        np.asarray(0, np.int32),
+        np.asarray(int(Status.UNFINISHED), np.int32),
+        np.append(
+            checksums.of_dataset(dataset),
+            np.array([checksums.of_tree(one) for one in (learner, key)], np.uint32),
+        ),
+    )
+    if initial is not None:
+        check.like("initial", initial, state, kind="jboost.slipper.RoundsState")
+        checksums.require_same(initial.checksums, state.checksums, parts=_CHECKED, what="choice")
+        state = initial
+    while state.num_done < max_rounds:
+        fold, error, status = _advance_all(
+            jax.tree.unflatten(structure, state.folds), dataset, weights
+        )
+        errors = state.errors.copy()
+        errors[int(state.num_done)] = error
+        state = state._replace(
+            folds=tuple(jax.tree.leaves(fold)),
+            errors=errors,
+            num_done=state.num_done + np.int32(1),
+            status=np.asarray(status),
+        )
+        if not loops.goes_on(on_step, state, (int(state.num_done), max_rounds)):
             break
-    num_missing = max_rounds - len(errors)
-    is_cut_short = (num_missing > 0) & (status == int(Status.OPTIMAL))
-    table = np.asarray(errors + num_missing * [np.nan], error.dtype)
+    best = np.argmin(np.where(np.isnan(state.errors), np.inf, state.errors))
+    is_cut_short = state.num_done < max_rounds and state.status == int(Status.OPTIMAL)
     return Rounds(
-        devices.from_host(np.asarray(np.argmin(errors) + 1, np.int32)),
-        devices.from_host(table),
-        jnp.where(is_cut_short, int(Status.TIME_LIMIT), status).astype(jnp.int32),
+        devices.from_host(np.asarray(best + 1, np.int32)),
+        devices.from_host(state.errors),
+        jnp.asarray(int(Status.TIME_LIMIT) if is_cut_short else state.status, jnp.int32),
     )
 
 

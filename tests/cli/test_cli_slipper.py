@@ -186,7 +186,7 @@ def fit_with(happens, *, in_choice, after, folder, patch, arguments=()):
         with kept(*described) as on_step:
 
             def watch(state, info):
-                is_choice = state is None
+                is_choice = state is None or state.fit.num_rounds == 0
                 made.append(is_choice)
                 if is_choice == in_choice and made.count(in_choice) == after:
                     happens()
@@ -268,8 +268,8 @@ def test_ctrl_c_ends_the_choice_of_rounds_or_the_fit(in_choice, folder, model, m
 
 @pytest.mark.slow
 def test_a_run_whose_choice_was_cut_short_resumes_to_the_whole_one(folder, model, monkeypatch):
-    """The choice ends after the first of its rounds, and the fit with it. The resumed run repeats
-    the choice and goes on.
+    """The choice ends after the first of its rounds, and the fit with it. In the resumed run both
+    go on.
     """
     saving = ("--checkpoint", "cut")
     ended, _ = fit_with(

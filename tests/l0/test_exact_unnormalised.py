@@ -118,7 +118,7 @@ def test_what_masks_and_limits_leave():
 
 
 @pytest.mark.slow
-def test_a_stopped_search_goes_on_and_a_cutoff_prunes():
+def test_a_stopped_search_goes_on_and_a_cutoff_prunes(tmp_path):
     outputs, labels, costs, _ = (part[3] for part in pools(30, 9))
     whole = optima(*(np.asarray(one, float) for one in (outputs, labels, costs)), 4.0, np.ones(12))
     config, states, bounds = l0.ExactConfig(batch=2, capacity=64, root_rounds=2), [], []
@@ -142,7 +142,11 @@ def test_a_stopped_search_goes_on_and_a_cutoff_prunes():
     stopped = solve(on_step=functools.partial(watch, 2))
     assert (stopped.status, len(bounds)) == (Status.TIME_LIMIT, 2)
     assert bounds[1] <= stopped.lower_bound <= whole[1] + 1e-5
-    chex.assert_trees_all_equal(solve(initial=states[1]), full)
+    data = (outputs, labels, costs)
+    with jboost.checkpoints.Checkpointer(tmp_path, data=data, options={}) as checkpointer:
+        checkpointer.save_now(states[1])
+    state = jboost.checkpoints.restore(tmp_path, l0.ExactState, data=data, options={})
+    chex.assert_trees_all_equal(solve(initial=state), full)
     # the loss of the optimum as cutoff: nothing better is found, in fewer nodes
     cut = solve(cutoff=full.loss, on_step=functools.partial(watch, 1_000))
     assert cut.status == Status.OPTIMAL

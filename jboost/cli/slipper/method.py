@@ -45,12 +45,15 @@ class Found:
 
 
 class RunState(NamedTuple):
-    """The state of a run between two rounds of the fit, as --checkpoint saves it."""
+    """The state of a run between two rounds of the choice or of the fit, as --checkpoint saves
+    it.
+    """
 
     # of the fit, whose booster stops at `max_rounds`: so it does not depend on the choice
     fit: State
     # [max_rounds] of the choice of the number of rounds, NaN where not tried; [0] if it was given
     errors: np.ndarray
+    choice: slipper.RoundsState | None  # the choice, if it has not tried all rounds
 
 
 def binarize(
@@ -89,8 +92,8 @@ def fit(
         returns False, the choice ends with the rounds so far, and the fit with the rules so far.
         The choice also ends when its share of the time limit is used.
 
-    With --resume the fit continues from the saved state. A choice that was ended early is repeated
-    first: the fit then has the number of rounds of the choice that tried more.
+    With --resume the choice and the fit continue from the saved state, a choice that was ended
+    early among them.
 
     Raises:
       ValueError: if there are more folds than rows of the minority class.
@@ -106,20 +109,15 @@ def fit(
         key_choice, key = jax.random.split(jax.random.key(settings.seed))
         first = functools.partial(slipper.init, dataset, learner, key=key, max_rounds=max_rounds)
         no_errors = np.full(max_rounds if is_chosen_by_cv else 0, np.nan)
-        saved = checkpointing.saved(settings, lambda: RunState(first(), no_errors), dataset)
+        saved = checkpointing.saved(settings, lambda: RunState(first(), no_errors, None), dataset)
         errors = no_errors if saved is None else saved.errors
         if np.isnan(errors).any():  # there is no choice, or one that was ended early
-            choice = slipper.choose_rounds(
-                dataset,
-                learner,
-                key=key_choice,
-                max_rounds=max_rounds,
-                num_folds=settings.folds,
-                on_step=None if on_step is None else _within_share(on_step),
-            )
+            begin = saved
+            if saved is None and settings.checkpoint is not None:
+                begin = RunState(first(), no_errors, None)
+            errors, saved = _choose(dataset, learner, key_choice, begin, saved, settings, on_step)
             if on_step is not None:
                 limits.go_on_after_choice()
-            errors = _longer(errors, np.asarray(choice.errors, np.float64))
         num_rounds = _best(errors) if is_chosen_by_cv else max_rounds
         with checkpointing.saving(settings, on_step, dataset, saved) as watch:
             fitted = jax.block_until_ready(
@@ -129,7 +127,7 @@ def fit(
                     key=key,
                     max_rounds=max_rounds,
                     num_rounds=num_rounds,
-                    on_step=None if watch is None else _with_errors(watch, errors, max_rounds),
+                    on_step=watch and _with_choice(watch, errors, saved, max_rounds),
                     initial=None if saved is None else _continued(saved.fit, num_rounds),
                 )
             )
@@ -140,9 +138,48 @@ def fit(
     return Found(fitted, tuple(errors[~np.isnan(errors)].tolist()), len(errors))
 
 
-def _longer(errors: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns those of the two errors by round that are of more rounds."""
-    return others if np.isnan(others).sum() <= np.isnan(errors).sum() else errors
+def _choose(
+    dataset: Dataset,
+    learner: slipper.Rules,
+    key: jax.Array,
+    begin: RunState | None,
+    saved: RunState | None,
+    settings: Settings,
+    on_step: OnStep | None,
+) -> tuple[np.ndarray, RunState | None]:
+    """Returns the errors by round of the choice of the number of rounds, NaN where not tried, and
+    the last state of the run.
+
+    Args:
+      dataset: the rows.
+      learner: of rules.
+      key: for the folds and the learner.
+      begin: the state before the first round here; None without --checkpoint.
+      saved: the state from which --resume continues, or None.
+      settings: all options.
+      on_step: called after each round, or None.
+    """
+    seen = begin
+
+    def save(state: slipper.RoundsState, info: Any) -> bool:
+        nonlocal seen
+        if begin is not None:
+            is_open = state.num_done < len(state.errors)
+            errors = np.asarray(state.errors, np.float64)
+            seen = RunState(begin.fit, errors, state if is_open else None)
+        return loops.goes_on(watch, seen, info)
+
+    with checkpointing.saving(settings, on_step, dataset, saved) as watch:
+        found = slipper.choose_rounds(
+            dataset,
+            learner,
+            key=key,
+            max_rounds=settings.rounds,
+            num_folds=settings.folds,
+            on_step=None if watch is None else _within_share(save),
+            initial=None if saved is None else saved.choice,
+        )
+    return np.asarray(found.errors, np.float64), seen
 
 
 def _best(errors: np.ndarray) -> int:
@@ -150,12 +187,15 @@ def _best(errors: np.ndarray) -> int:
     return 1 + int(np.argmin(np.where(np.isnan(errors), np.inf, errors)))
 
 
-def _with_errors(watch: OnStep, errors: np.ndarray, max_rounds: int) -> OnStep:
+def _with_choice(
+    watch: OnStep, errors: np.ndarray, last: RunState | None, max_rounds: int
+) -> OnStep:
     """Returns the callback of the fit that passes a `RunState` to `watch`."""
+    choice = None if last is None else last.choice
 
     def on_step(state: State, info: Any) -> bool:
         saved = state._replace(booster=_booster(max_rounds))
-        return loops.goes_on(watch, RunState(saved, errors), info)
+        return loops.goes_on(watch, RunState(saved, errors, choice), info)
 
     return on_step
 
