@@ -168,7 +168,6 @@ LOOSE = (
 )
 NO_PROGRAM = "the host drives it: a loop on the host is not a program"
 ONE_PROGRAM = "one program: nothing to resume between"
-NO_STATE = "the host drives it or may watch it, and it takes no `initial`"
 # one program where nothing watches
 WITHOUT_ON_STEP = (
     "l0.choose",
@@ -224,6 +223,12 @@ RESUMES = {
     "relaxed_margin.solve": "test_checkpoints.py::test_relaxed_margin_of_a_matrix_goes_on",
     "pair.optimal_separator, branch and bound": (
         "test_checkpoints.py::test_branch_and_bound_of_a_pair_goes_on"
+    ),
+    "pair.leave_one_out, branch and bound": (
+        "test_resuming.py::test_leave_one_out_goes_on_from_every_step[2]"
+    ),
+    "pair.pareto_front, branch and bound": (
+        "test_resuming.py::test_pareto_front_goes_on_from_every_step[2]"
     ),
     "example_weights.fit_large": "test_checkpoints.py::test_example_weights_of_many_examples_go_on",
     "example_weights.choose_penalty": (
@@ -321,7 +326,7 @@ def _examples(name: str, kind: str) -> Cell:
 def _resumes(name: str) -> Cell:
     if name in RESUMES:
         return Cell((RESUMES[name],))
-    return Cell(reason=ONE_PROGRAM if is_traceable(name) else NO_STATE)
+    return Cell(reason=ONE_PROGRAM)
 
 
 def _has_equal_bits(name: str) -> Cell:

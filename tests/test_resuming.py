@@ -2,12 +2,17 @@
 refuse a state of other data or options by name.
 """
 
+import functools
+
 import jax
 import numpy as np
 import pytest
 
 import jboost
-from jboost import example_weights, slipper
+from jboost import example_weights, pair, slipper
+from jboost.pair.leave_one_out import space as leave_one_out_in_space
+from jboost.pair.pareto import front_by_cells, slope_cells
+from jboost.pair.pareto import space as front_in_space
 from resuming import goes_on_from_every_step
 
 RNG = np.random.default_rng(0)
@@ -98,3 +103,81 @@ def test_choice_of_the_rounds_goes_on_from_every_round(tmp_path):
             ({"initial": 3}, "expected a jboost.slipper.RoundsState"),
         ],
     )
+
+
+MANY = np.random.default_rng(1)
+SIDES = np.where(MANY.random(60) < 0.5, 1, -1)
+SPREAD = MANY.normal(0.1 * SIDES[:, None], 1.0, (60, 3)).round(2)
+
+
+def other_examples(points, labels):
+    """Changes of the data, and what the error says of them."""
+    count = len(labels)
+    return [
+        ({"points": points + 1}, "of other points: pass"),
+        ({"labels": -labels}, "of other labels: pass"),
+        ({"weights": np.full(count, 2.0)}, "of other weights: pass"),
+        ({"mask": np.arange(count) > 0}, "of other mask: pass"),
+        ({"on_step": 3}, "on_step is 3: expected a function"),
+    ]
+
+
+def leave_one_out(points=SPREAD, labels=SIDES, *, num_scores, **options):
+    return pair.leave_one_out(points[:, :num_scores], labels, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_scores", [2, 3])
+def test_leave_one_out_goes_on_from_every_step(num_scores, tmp_path, monkeypatch):
+    monkeypatch.setattr(leave_one_out_in_space, "_AXES_AT_ONCE", 40)
+    run = functools.partial(leave_one_out, num_scores=num_scores)
+    config = pair.BranchAndBoundConfig(leaf_size=4)
+    options = {"config": config} if num_scores == 2 else {}
+    whole, stopped, states = goes_on_from_every_step(
+        functools.partial(run, **options), pair.LeaveOneOutState, tmp_path
+    )
+    unwatched = run(method="sweep")
+    np.testing.assert_array_equal(whole.errors, unwatched.errors)
+    np.testing.assert_array_equal(whole.kinds, unwatched.kinds)
+    for part in stopped:
+        assert np.isnan([part.error, *part.errors]).all()
+        assert not part.kinds.any()
+    search = pair.BranchAndBoundState((), (), 0, True, 0)
+    others = [({"initial": search}, "expected a jboost.pair.LeaveOneOutState")]
+    if num_scores == 2:
+        others.append(({"method": "sweep"}, "initial is given, and the method is 'sweep'"))
+        others.append(({"model": "occurrence"}, "takes concrete arrays and the model"))
+    refuses(run, states, other_examples(SPREAD, SIDES) + others)
+    with pytest.raises(ValueError, match="on_step is called on the host, between steps"):
+        jax.jit(functools.partial(run, on_step=print))(SPREAD)
+
+
+def pareto_front(points=SPREAD, labels=SIDES, *, num_scores, **options):
+    return pair.pareto_front(points[:, :num_scores], labels, **({"max_points": 32} | options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_scores", [2, 3])
+def test_pareto_front_goes_on_from_every_step(num_scores, tmp_path, monkeypatch):
+    monkeypatch.setattr(slope_cells, "_FIRST_CELLS", 32)
+    monkeypatch.setattr(front_by_cells, "_PLACES_AT_ONCE", 16)
+    monkeypatch.setattr(front_in_space, "_HEIGHTS_AT_ONCE", 1 << 20)
+    count = {2: 60, 3: 24}[num_scores]
+    examples = {"points": SPREAD[:count], "labels": SIDES[:count]}
+    run = functools.partial(pareto_front, num_scores=num_scores, **examples)
+    whole, stopped, states = goes_on_from_every_step(run, pair.ParetoState, tmp_path)
+    unwatched = run()
+    np.testing.assert_array_equal(whole.losses, unwatched.losses)
+    np.testing.assert_array_equal(whole.margins, unwatched.margins)
+    last = int(whole.count) - 1
+    for part in stopped:  # the first and the last point, or the last
+        rows = [0, last] if num_scores == 2 else [last]
+        assert int(part.count) == len(rows)
+        for found, full in zip(part[:5], whole[:5], strict=True):
+            np.testing.assert_allclose(found[: len(rows)], full[np.array(rows)], rtol=1e-6)
+    kinds = {part for state in states for part in state._fields if getattr(state, part) is not None}
+    assert kinds >= ({"cells", "places"} if num_scores == 2 else {"slabs"})
+    others = [({"initial": 3}, "expected a jboost.pair.ParetoState")]
+    if num_scores == 2:
+        others.append(({"method": "sweep"}, "initial is given, and the method is 'sweep'"))
+    refuses(run, states, other_examples(**examples) + others)

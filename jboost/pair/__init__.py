@@ -12,8 +12,8 @@ from jboost.pair.branch_and_bound import (
     BranchAndBoundInfo,
     BranchAndBoundState,
 )
-from jboost.pair.leave_one_out import leave_one_out
-from jboost.pair.pareto import best_trade_off, pareto_front
+from jboost.pair.leave_one_out import LeaveOneOutState, leave_one_out
+from jboost.pair.pareto import ParetoState, best_trade_off, pareto_front
 from jboost.pair.separator import optimal_separator
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import LeaveOneOut, ParetoFront, Separator, TradeOff
@@ -26,7 +26,9 @@ __all__ = [
     "ConfidentLabels",
     "DistanceSeparator",
     "LeaveOneOut",
+    "LeaveOneOutState",
     "ParetoFront",
+    "ParetoState",
     "Separator",
     "SweepConfig",
     "TradeOff",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import jax
+from typing import Any
 
-from jboost.base import check, labelled
-from jboost.base.types import ArrayLike
+import jax
+import numpy as np
+
+from jboost.base import check, checksums, labelled
+from jboost.base.types import Array, ArrayLike
 
 
 def validate_examples(
@@ -18,3 +21,27 @@ def validate_examples(
     if points.shape[1] not in (2, 3):
         raise ValueError(f"points has shape {list(points.shape)}: expected shape [n, 2] or [n, 3]")
     return points, *labelled.validate_examples(labels, weights, mask, points.shape[0])
+
+
+def checksums_of(*examples: Array) -> np.ndarray:
+    """The checksums [4] uint32 of points, labels, weights and mask, for the state of a search."""
+    return np.array([checksums.of_arrays(part) for part in examples], np.uint32)
+
+
+def validate_initial(
+    initial: Any, kind: type, examples: tuple[Array, Array, Array, Array], *, what: str
+) -> None:
+    """Raises ValueError, naming what differs, unless a state is one of this type, with the
+    checksums of points, labels, weights and mask.
+    """
+    if not isinstance(initial, kind):
+        raise ValueError(
+            f"initial is a {type(initial).__name__}: expected a jboost.pair.{kind.__name__}, as"
+            " `on_step` gets it"
+        )
+    checksums.require_same(
+        initial.checksums,  # type: ignore[attr-defined]
+        checksums_of(*examples),
+        parts=("points", "labels", "weights", "mask"),
+        what=what,
+    )

@@ -174,7 +174,7 @@ def optimal_separator(
             all_optima=all_optima,
             fat=fat,
         )
-    sweep_config = _validate_sweep(config, on_step, initial, points.dtype)
+    sweep_config = validate_sweep(config, on_step, initial, points.dtype)
     return _optimal_separator(
         points, labels, weights, mask, all_optima=all_optima, fat=fat, config=sweep_config
     )
@@ -221,10 +221,10 @@ def _choose_method(
     return "branch_and_bound"
 
 
-def _validate_sweep(
+def validate_sweep(
     config: object,
     on_step: OnStep | None,
-    initial: BranchAndBoundState | None,
+    initial: object,
     dtype: jnp.dtype,
 ) -> SweepConfig:
     """The sizes of the sweep. Raises ValueError, naming the argument, for one of branch and bound,

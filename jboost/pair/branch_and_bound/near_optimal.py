@@ -12,14 +12,15 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jboost.base import meshes
+from jboost.base import loops, meshes
+from jboost.base.loops import OnStep
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import leaf_visits as visits
 from jboost.pair.branch_and_bound import search, spread
 from jboost.pair.branch_and_bound.candidates import Candidate, batches, list_candidates, stack
 from jboost.pair.branch_and_bound.search import Problem
-from jboost.pair.branch_and_bound.solve import pad, read
-from jboost.pair.branch_and_bound.types import BranchAndBoundConfig
+from jboost.pair.branch_and_bound.solve import info_of, pad, read, validate_initial
+from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundState
 
 
 class NearSplits(NamedTuple):
@@ -32,6 +33,7 @@ class NearSplits(NamedTuple):
     on_own_side: np.ndarray
     losses: np.ndarray  # [s] int64, in integer weights of the points
     fits: bool  # whether all near-optimal splits are listed
+    is_stopped: bool = False  # whether `on_step` ended the search
 
 
 @meshes.takes_copies
@@ -43,23 +45,32 @@ def list_splits(
     *,
     most_bytes: int,
     config: BranchAndBoundConfig,
+    on_step: OnStep | None = None,
+    initial: BranchAndBoundState | None = None,
 ) -> NearSplits:
     """The near-optimal splits of concrete arrays, with the arguments of
-    `jboost.pair.leave_one_out`. The list is incomplete if it would take more than `most_bytes`.
+    `jboost.pair.leave_one_out`. The list is incomplete if it would take more than `most_bytes`, and
+    empty if `on_step` ended the search. States are those of the search.
     """
     padded = pad(points, labels, weights, mask)
     with jax.enable_x64(True):
-        sites, _, heaviest, valid = read(*padded)
+        sites, unit, heaviest, valid = read(*padded)
         problem = search.prepare(sites, all_optima=True, excess=int(heaviest))
-        state = (
-            search.start(problem) if bool(valid) else search.start(problem)._replace(frontiers=())
-        )
-        advance, fits = spread.stepper(problem, config), True
-        if state.frontiers:
+        state = search.start(problem) if initial is None else validate_initial(initial, problem)
+        if not bool(valid):
+            state = state._replace(frontiers=())
+        advance, fits, step = spread.stepper(problem, config), True, 0
+        if initial is None and state.frontiers:
             state = search.dive(advance, state, beam=config.beam)
-        while state.frontiers and fits:
-            state = advance(state, 0)
-            fits = search.num_waiting(state) <= config.max_entries
+    while state.frontiers and fits:
+        with jax.enable_x64(True):
+            state, step = advance(state, 0), step + 1
+        fits = search.num_waiting(state) <= config.max_entries
+        goes_on = loops.goes_on(on_step, state, info_of(state, step, float(unit)))
+        if not goes_on and state.frontiers:
+            nothing = np.zeros((0, padded[0].shape[0]), bool)
+            return NearSplits(padded, nothing, np.zeros(0, np.int64), False, is_stopped=True)
+    with jax.enable_x64(True):
         candidates, least = list_candidates(problem, search.drop_leaves(problem, state))
         return _distinct(
             problem,

@@ -69,7 +69,7 @@ def solve(
     with jax.enable_x64(True):
         sites, weight_unit, _, valid = read(*padded)
         problem = search.prepare(sites, all_optima=all_optima)
-        state = search.start(problem) if initial is None else _validate_initial(initial, problem)
+        state = search.start(problem) if initial is None else validate_initial(initial, problem)
         if not bool(valid):
             state = state._replace(frontiers=())
         advance = spread.stepper(problem, config)
@@ -82,7 +82,7 @@ def solve(
         step += 1
         if (
             on_step is not None
-            and not loops.goes_on(on_step, state, _info(state, step, float(weight_unit)))
+            and not loops.goes_on(on_step, state, info_of(state, step, float(weight_unit)))
             and state.frontiers
         ):
             status = Status.TIME_LIMIT
@@ -138,7 +138,10 @@ def read(
     )
 
 
-def _validate_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
+def validate_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
+    """The state. Raises ValueError unless it is one of a search of the same data that keeps as many
+    lines.
+    """
     if not isinstance(initial, BranchAndBoundState):
         raise ValueError(
             f"initial is a {type(initial).__name__}: expected a jboost.pair.BranchAndBoundState, as"
@@ -158,7 +161,8 @@ def _validate_initial(initial: BranchAndBoundState, problem: Problem) -> BranchA
     return initial
 
 
-def _info(state: BranchAndBoundState, step: int, unit: float) -> BranchAndBoundInfo:
+def info_of(state: BranchAndBoundState, step: int, unit: float) -> BranchAndBoundInfo:
+    """The progress after a step, with losses in units of the weights."""
     return BranchAndBoundInfo(
         step=step,
         upper_bound=float(state.upper_bound) * unit,

@@ -3,5 +3,6 @@
 """
 
 from jboost.pair.leave_one_out.solve import leave_one_out
+from jboost.pair.leave_one_out.steps import LeaveOneOutState
 
-__all__ = ["leave_one_out"]
+__all__ = ["LeaveOneOutState", "leave_one_out"]

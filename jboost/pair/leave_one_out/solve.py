@@ -29,17 +29,24 @@ import numpy as np
 from jax import lax
 
 from jboost.base import check, derivatives, loops, meshes, numerics
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.geometry.exact import Wide, wide_where
 from jboost.pair import sweep
-from jboost.pair.arguments import validate_examples
-from jboost.pair.branch_and_bound import BranchAndBoundConfig, list_splits
+from jboost.pair.arguments import checksums_of, validate_examples, validate_initial
+from jboost.pair.branch_and_bound import (
+    BranchAndBoundConfig,
+    BranchAndBoundInfo,
+    BranchAndBoundState,
+    list_splits,
+)
 from jboost.pair.leave_one_out import near_optimal, space
 from jboost.pair.leave_one_out.near_optimal import Capacity, Occurrences
 from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps, holds_gaps
+from jboost.pair.leave_one_out.steps import LeaveOneOutState, without_errors
 from jboost.pair.leave_one_out.verdicts import Near, Verdict, add_verdicts, matters_to
-from jboost.pair.separator import LARGEST_SWEEP, validate_config
+from jboost.pair.separator import LARGEST_SWEEP, validate_config, validate_sweep
 from jboost.pair.space.separator import validate_options as validate_space_options
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
@@ -77,6 +84,8 @@ def leave_one_out(
     max_separators: int | None = None,
     method: Literal["auto", "sweep", "branch_and_bound"] = "auto",
     config: SweepConfig | BranchAndBoundConfig | None = None,
+    on_step: OnStep | None = None,
+    initial: LeaveOneOutState | None = None,
 ) -> LeaveOneOut:
     """The exact leave-one-out errors of `optimal_separator`, at about the cost of one search.
 
@@ -115,6 +124,13 @@ def leave_one_out(
         method.
       config: static sizes, a `SweepConfig` or a `BranchAndBoundConfig`. None chooses them for the
         device.
+      on_step: for branch and bound, which it selects, and for three classifiers; called on the host
+        with (state, info) between steps of the search for near-optimal separators, with a
+        `LeaveOneOutState` and a `BranchAndBoundInfo`, or with (axes so far, all axes) for three
+        classifiers. False ends the search with status TIME_LIMIT, without errors. The sweep of two
+        classifiers makes no steps.
+      initial: a state that `on_step` received for the same data, from which the search continues,
+        to the bits of the uninterrupted one. A state of other data is refused.
 
     Returns:
       `LeaveOneOut`. If the capacity does not suffice, the status is CAPACITY_LIMIT, errors are NaN
@@ -138,12 +154,17 @@ def leave_one_out(
     if max_separators is not None:
         check.count("max_separators", max_separators, low=2)
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
-    is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
+    examples = points, labels, weights, mask
+    is_traced, is_watched = check.are_traced(*examples), not (on_step is None and initial is None)
+    if is_watched:
+        check.can_be_watched(on_step, (examples, initial), between="steps")
+    if initial is not None:
+        validate_initial(initial, LeaveOneOutState, examples, what="leave-one-out computation")
     if points.shape[1] == 3:
         sweep_config = _validate_for_space(model, method, config, is_traced)
         most = _FIRST_SPACE_CAPACITY if max_separators is None else max_separators
         return space.leave_one_out(
-            points, labels, weights, mask, max_separators=most, config=sweep_config
+            *examples, max_separators=most, config=sweep_config, on_step=on_step, initial=initial
         )
     if method == "auto":
         is_large = (
@@ -152,9 +173,8 @@ def leave_one_out(
             and not is_traced
             and not isinstance(config, SweepConfig)
         )
-        method = (
-            "branch_and_bound" if is_large or isinstance(config, BranchAndBoundConfig) else "sweep"
-        )
+        by_cells = is_large or is_watched or isinstance(config, BranchAndBoundConfig)
+        method = "branch_and_bound" if by_cells else "sweep"
     if method == "branch_and_bound":
         if model != "max_margin" or is_traced:
             raise ValueError(
@@ -164,16 +184,9 @@ def leave_one_out(
         bounds_config = (
             validate_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
         )
-        return _by_branch_and_bound(points, labels, weights, mask, max_separators, bounds_config)
-    sweep_config = (validate_config(config, SweepConfig, method) or SweepConfig()).resolved()
-    if sweep_config.word_bits == 32 and points.dtype.itemsize > 4:
-        raise ValueError(
-            f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32"
-            " bits"
-        )
-    return _by_growing_sweep(
-        (points, labels, weights, mask), max_separators, model == "max_margin", sweep_config
-    )
+        return _by_branch_and_bound(examples, max_separators, bounds_config, on_step, initial)
+    sweep_config = validate_sweep(config, on_step, initial, points.dtype)
+    return _by_growing_sweep(examples, max_separators, model == "max_margin", sweep_config)
 
 
 def _by_growing_sweep(
@@ -217,15 +230,28 @@ def _validate_for_space(
 
 
 def _by_branch_and_bound(
-    points: Array,
-    labels: Array,
-    weights: Array,
-    mask: Array,
+    examples: tuple[Array, Array, Array, Array],
     max_separators: int | None,
     config: BranchAndBoundConfig,
+    on_step: OnStep | None,
+    initial: LeaveOneOutState | None,
 ) -> LeaveOneOut:
-    result_dtype, num_points = jnp.result_type(float), points.shape[0]
-    found = list_splits(points, labels, weights, mask, most_bytes=_MOST_BYTES, config=config)
+    result_dtype, mask = jnp.result_type(float), examples[3]
+    num_points, known = mask.shape[0], None if on_step is None else checksums_of(*examples)
+
+    def watch(state: BranchAndBoundState, info: BranchAndBoundInfo) -> bool:
+        assert known is not None
+        return loops.goes_on(on_step, LeaveOneOutState(state, None, known), info)
+
+    found = list_splits(
+        *examples,
+        most_bytes=_MOST_BYTES,
+        config=config,
+        on_step=None if on_step is None else watch,
+        initial=None if initial is None else initial.search,
+    )
+    if found.is_stopped:
+        return without_errors(mask, Status.TIME_LIMIT, result_dtype)
     count = len(found.losses)
     capacity = max(_LEAST_CAPACITY, 1 << (count - 1).bit_length())
     fits = found.fits and (max_separators is None or count <= max_separators)

@@ -9,6 +9,7 @@ computed in fractions (`jboost.pair.space.bisectors`).
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -16,9 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost.base import devices, loops, numerics
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.geometry import angular
+from jboost.pair.arguments import checksums_of
+from jboost.pair.leave_one_out.steps import LeaveOneOutState, ListedSplits, without_errors
 from jboost.pair.space import bisectors, hulls
 from jboost.pair.space.axes import look_along
 from jboost.pair.space.bisectors import Bisector
@@ -59,7 +63,7 @@ class _Found(NamedTuple):
     on_own_side: np.ndarray  # [s, n] bool
     losses: np.ndarray  # [s] int64
     is_certain: bool
-    fits: bool
+    status: Status  # CAPACITY_LIMIT or TIME_LIMIT for an incomplete list, else OPTIMAL
 
 
 def leave_one_out(
@@ -70,21 +74,28 @@ def leave_one_out(
     *,
     max_separators: int,
     config: SweepConfig,
+    on_step: OnStep | None,
+    initial: LeaveOneOutState | None,
 ) -> LeaveOneOut:
     """`jboost.pair.leave_one_out` of concrete points [n, 3], for the model "max_margin"."""
     size, dtype = points.shape[0], jnp.result_type(float)
     padded = pad_rows(max(_ROWS, -(-size // _ROWS) * _ROWS), points, labels, weights, mask)
+    known = None if on_step is None else checksums_of(points, labels, weights, mask)
+
+    def watch(splits: ListedSplits, info: tuple[int, int]) -> bool:
+        state = splits if known is None else LeaveOneOutState(None, splits, known)
+        return loops.goes_on(on_step, state, info)
+
     with jax.enable_x64(True):
         start = _start(*padded, config=config)
         data = jax.device_get((start.problem, start.encoding))
-        problem, encoding = data
-        found = _list_splits(start, problem, encoding, max_separators) if encoding.valid else None
-    if found is None or not found.fits:
-        status = Status.INVALID_INPUT if found is None else Status.CAPACITY_LIMIT
-        nothing = jnp.where(mask, jnp.nan, 0.0).astype(dtype)
-        return LeaveOneOut(
-            jnp.asarray(jnp.nan, dtype), nothing, jnp.zeros(size, jnp.int32), jnp.int32(status)
-        )
+    problem, encoding = data
+    if not encoding.valid:
+        return without_errors(mask, Status.INVALID_INPUT, dtype)
+    splits = None if initial is None else initial.splits
+    found = _list_splits(start, problem, encoding, max_separators, watch, splits)
+    if found.status != Status.OPTIMAL:
+        return without_errors(mask, found.status, dtype)
     with jax.enable_x64(True):
         right, wrong, is_sure = _count(problem, encoding, found)
     share = wrong / np.maximum(right + wrong, 1)
@@ -143,36 +154,59 @@ def _classes_about(problem: Problem, centre: Array, second: Array) -> _Classes:
 
 
 def _list_splits(
-    start: _Start, problem: Problem, encoding: Encoding, max_separators: int
+    start: _Start,
+    problem: Problem,
+    encoding: Encoding,
+    max_separators: int,
+    watch: Callable[[ListedSplits, tuple[int, int]], bool],
+    initial: ListedSplits | None,
 ) -> _Found:
     """All splits that lose at most the optimum plus the weight of the heaviest point, and both
-    constants.
+    constants. `watch` is called after each batch of axes, and may end the list.
     """
     own, live, integers = problem.own, encoding.live, encoding.integers
-    constants = np.stack([live, np.zeros_like(live)])
-    rows, bounds = [constants], np.asarray(start.bounds)
-    attained = int(_losses_of(constants, own, live, integers).min())
-    heaviest = int(integers.max(initial=0))
-    order, is_certain = np.argsort(bounds, kind="stable"), True
-    for begin in range(0, len(order), _AXES_AT_ONCE):
+    bounds, heaviest = np.asarray(start.bounds), int(integers.max(initial=0))
+    order = np.argsort(bounds, kind="stable")
+    state = _first_splits(own, live, integers) if initial is None else initial
+    while True:
+        rows, attained = state.on_own_side, int(state.attained)
+        begin = int(state.num_done)
         places = order[begin : begin + _AXES_AT_ONCE]
         places = places[bounds[places] <= attained + heaviest]
         if not len(places):
             break
         padded = np.pad(places, (0, _AXES_AT_ONCE - len(places)), mode="edge")
-        classes = jax.device_get(_classes(start.problem, start.axes, padded))
-        is_certain &= bool(classes.is_certain.all())
+        with jax.enable_x64(True):
+            classes = jax.device_get(_classes(start.problem, start.axes, padded))
         attained = min(attained, int(classes.losses.min()))
-        rows.append(_read(classes, attained + heaviest))
-        rows = [np.unique(np.concatenate(rows), axis=0)]
-        losses = _losses_of(rows[0], own, live, integers)
-        rows = [rows[0][losses <= attained + heaviest]]
-        if len(rows[0]) > max_separators + 2:
-            return _Found(rows[0], losses, is_certain, False)
-    found = np.unique(np.concatenate(rows), axis=0)
-    losses = _losses_of(found, own, live, integers)
+        rows = np.unique(np.concatenate([rows, _read(classes, attained + heaviest)]), axis=0)
+        losses = _losses_of(rows, own, live, integers)
+        rows = rows[losses <= attained + heaviest]
+        state = ListedSplits(
+            rows,
+            np.asarray(attained, np.int64),
+            np.asarray(bool(state.is_certain) and bool(classes.is_certain.all())),
+            np.asarray(begin + len(places), np.int32),
+        )
+        if len(rows) > max_separators + 2:
+            return _Found(rows, losses, bool(state.is_certain), Status.CAPACITY_LIMIT)
+        is_last = len(places) < _AXES_AT_ONCE or begin + len(places) == len(order)
+        if not watch(state, (int(state.num_done), len(order))) and not is_last:
+            return _Found(rows, losses, bool(state.is_certain), Status.TIME_LIMIT)
+    losses = _losses_of(rows, own, live, integers)
     is_near = losses <= losses.min() + heaviest
-    return _Found(found[is_near], losses[is_near], is_certain, int(is_near.sum()) <= max_separators)
+    fits = int(is_near.sum()) <= max_separators
+    status = Status.OPTIMAL if fits else Status.CAPACITY_LIMIT
+    return _Found(rows[is_near], losses[is_near], bool(state.is_certain), status)
+
+
+def _first_splits(own: np.ndarray, live: np.ndarray, integers: np.ndarray) -> ListedSplits:
+    """The constants, before the first axis."""
+    rows = np.unique(np.stack([live, np.zeros_like(live)]), axis=0)
+    attained = _losses_of(rows, own, live, integers).min()
+    return ListedSplits(
+        rows, np.asarray(attained, np.int64), np.asarray(True), np.asarray(0, np.int32)
+    )
 
 
 def _losses_of(

@@ -28,12 +28,15 @@ import jax
 import jax.numpy as jnp
 
 from jboost.base import check, derivatives, meshes, numerics
+from jboost.base.loops import OnStep
 from jboost.base.types import Array, ArrayLike
-from jboost.pair.arguments import validate_examples
+from jboost.pair.arguments import validate_examples, validate_initial
 from jboost.pair.pareto import front_by_cells as by_cells
 from jboost.pair.pareto import space
 from jboost.pair.pareto.drawing import draw_front
+from jboost.pair.pareto.steps import ParetoState, Watch
 from jboost.pair.pareto.walk import sweep_front
+from jboost.pair.separator import validate_sweep
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import encode, pad_rows
 from jboost.pair.types import ParetoFront, TradeOff
@@ -54,6 +57,8 @@ def pareto_front(
     max_points: int,
     method: Literal["auto", "sweep", "branch_and_bound"] = "auto",
     config: SweepConfig | None = None,
+    on_step: OnStep | None = None,
+    initial: ParetoState | None = None,
 ) -> ParetoFront:
     """All pairs (lost weight, margin) for which no separator is better in both, each with its
     separator.
@@ -79,6 +84,12 @@ def pareto_front(
         given, else the sweep. Losses and margins are the same. The methods may choose different
         lines of the same loss and margin.
       config: static sizes of the sweep.
+      on_step: for branch and bound, which it selects, and for three classifiers; called on the host
+        between steps of the search with (state, info), a `ParetoState` and a text of the progress.
+        False ends the search with status TIME_LIMIT: the front then has those of its first and its
+        last point that are known. The sweep of two classifiers makes no steps.
+      initial: a state that `on_step` received for the same data, from which the search continues,
+        to the bits of the uninterrupted one. A state of other data is refused.
 
     Returns:
       `ParetoFront` with k = max_points. If the front is longer, the status is CAPACITY_LIMIT and
@@ -103,27 +114,30 @@ def pareto_front(
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
     if config is not None:
         check.record("config", config, SweepConfig)
-    is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
+    examples = points, labels, weights, mask
+    is_traced, is_watched = check.are_traced(*examples), not (on_step is None and initial is None)
+    if is_watched:
+        check.can_be_watched(on_step, (examples, initial), between="steps")
+    if initial is not None:
+        validate_initial(initial, ParetoState, examples, what="Pareto front")
     if points.shape[1] == 3:
         _validate_for_space(method, config, is_traced)
-        return space.solve(points, labels, weights, mask, max_points=int(max_points))
+        watch = Watch(on_step, examples)
+        return space.solve(*examples, max_points=int(max_points), watch=watch, initial=initial)
     if method == "branch_and_bound" and is_traced:
         raise ValueError(
             "method is 'branch_and_bound', which the host drives, and the arguments are traced:"
             " pass 'sweep' under jit and vmap"
         )
-    is_large = points.shape[0] > _LARGEST_SWEEP and not is_traced and config is None
-    if method == "branch_and_bound" or (method == "auto" and is_large):
-        front = by_cells.solve(points, labels, weights, mask, max_points=int(max_points))
+    is_large = (points.shape[0] > _LARGEST_SWEEP and not is_traced) or is_watched
+    if method == "branch_and_bound" or (method == "auto" and is_large and config is None):
+        watch = Watch(on_step, examples)
+        front = by_cells.solve(*examples, max_points=int(max_points), watch=watch, initial=initial)
         if front is not None:
             return front
-    config = (config or SweepConfig()).resolved()
-    if config.word_bits == 32 and points.dtype.itemsize > 4:
-        raise ValueError(
-            f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32"
-            " bits"
-        )
-    return _pareto_front(points, labels, weights, mask, max_points=int(max_points), config=config)
+        on_step = initial = None
+    settings = validate_sweep(config, on_step, initial, points.dtype)
+    return _pareto_front(*examples, max_points=int(max_points), config=settings)
 
 
 def _validate_for_space(method: str, config: SweepConfig | None, is_traced: bool) -> None:

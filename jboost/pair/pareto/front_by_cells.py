@@ -5,6 +5,7 @@ front, and exact problems of few points determine the slabs.
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -21,9 +22,10 @@ from jboost.pair.pareto import slope_cells as cells
 from jboost.pair.pareto.drawing import draw_front, draw_line_of, unless_lost
 from jboost.pair.pareto.slabs import Place, Slab, take, widest_slabs
 from jboost.pair.pareto.slope_cells import Cloud, Shortlist
+from jboost.pair.pareto.steps import EndedError, ParetoState, PlacesState, Watch, pack, unpack
 from jboost.pair.pareto.subproblems import Ground, list_places
 from jboost.pair.pareto.walk import WIDER, Found, Point, best_constant
-from jboost.pair.separator import optimal_separator
+from jboost.pair.separator import LARGEST_SWEEP, optimal_separator
 from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
 from jboost.pair.sweep.instance import Instance
 from jboost.pair.sweep.line import Line
@@ -53,7 +55,14 @@ class _WidestSlabs(NamedTuple):
 
 @meshes.takes_copies
 def solve(
-    points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *,
+    max_points: int,
+    watch: Watch,
+    initial: ParetoState | None,
 ) -> ParetoFront | None:
     """The front of concrete arrays. The arguments are those of `jboost.pair.pareto_front`, which
     validates them. Returns None if the method does not apply.
@@ -63,20 +72,58 @@ def solve(
     The sweep may still succeed for nearly coincident directions.
     """
     result_dtype = jnp.result_type(float)
-    lightest = optimal_separator(points, labels, weights=weights, mask=mask)
-    if int(lightest.status) != Status.OPTIMAL:
-        return None
-    padded = pad_rows(
-        _padded_size(points.shape[0], 64), points, labels, weights, mask, lightest.misclassified
-    )
+    examples = points, labels, weights, mask
+    try:
+        misclassified = _first_misclassified(examples, watch, initial)
+    except EndedError:
+        misclassified = None
+        padded = pad_rows(_padded_size(points.shape[0], 64), *examples, np.zeros_like(mask))
+    else:
+        if misclassified is None:
+            return None
+        padded = pad_rows(_padded_size(points.shape[0], 64), *examples, misclassified)
     with jax.enable_x64(True):
         instance, encoding, centres, first, constant = _read(*padded)
+        if misclassified is None:
+            return _write_ends(instance, encoding, [constant], max_points, result_dtype)
         if float(encoding.rounding) > 0:
             return None
-        widest = _find_widest(instance, np.asarray(centres), first, int(constant.loss))
+        try:
+            widest = _find_widest(
+                instance, np.asarray(centres), first, int(constant.loss), watch, initial
+            )
+        except EndedError:
+            return _write_ends(instance, encoding, [first, constant], max_points, result_dtype)
         if widest is None or widest.doubtful:
             return None
         return _write_front(instance, encoding, first, constant, widest, max_points, result_dtype)
+
+
+def _first_misclassified(
+    examples: tuple[Array, Array, Array, Array], watch: Watch, initial: ParetoState | None
+) -> Array | None:
+    """The points [n] that the optimal separator misclassifies, None if it is not known for certain.
+    Raises EndedError if `on_step` ended the search for it.
+    """
+    points, labels, weights, mask = examples
+    found = None if initial is None else initial.misclassified
+    if found is None:
+        is_watched = watch.is_open and points.shape[0] > LARGEST_SWEEP
+        lightest = optimal_separator(
+            points,
+            labels,
+            weights=weights,
+            mask=mask,
+            on_step=watch.first if is_watched else None,
+            initial=None if initial is None else initial.first,
+        )
+        if int(lightest.status) == Status.TIME_LIMIT:
+            raise EndedError
+        if int(lightest.status) != Status.OPTIMAL:
+            return None
+        found = lightest.misclassified
+    watch.misclassified = found
+    return found
 
 
 def _padded_size(num_points: int, least: int) -> int:
@@ -111,7 +158,12 @@ def _read(
 
 
 def _find_widest(
-    instance: Instance, centres: np.ndarray, first: Point, constant: int
+    instance: Instance,
+    centres: np.ndarray,
+    first: Point,
+    constant: int,
+    watch: Watch,
+    initial: ParetoState | None,
 ) -> _WidestSlabs | None:
     """The widest slab for each loss, or None if the weights, the duplicates or the number of slabs
     make the method unsuitable.
@@ -134,13 +186,22 @@ def _find_widest(
     extent = np.abs(points[live]).max()
     ground = Ground(points / extent, own, live & ~own, weights, float(extent))
     first_gap = float(jnp.sqrt(first.squared_gap.hi))
-    found = cells.shortlist(_gather(ground, copies, centres), begin, end, first_gap / extent)
+    losses, least_gap = unit * np.arange(begin, end), first_gap * WIDER[8]
+    if initial is not None and initial.places is not None:
+        return _search_places(instance, ground, losses, unit, initial.places, watch)
+    found = cells.shortlist(
+        _gather(ground, copies, centres),
+        begin,
+        end,
+        first_gap / extent,
+        watch=watch.cells if watch.is_open else None,
+        initial=None if initial is None else initial.cells,
+    )
     if found is None or len(found.loss) > _MOST_PLACES[0] + _MOST_PLACES[1] * (end - begin):
         return None
     found = found._replace(centre=centres[found.centre])
-    return _search_places(
-        instance, ground, found, unit * np.arange(begin, end), first_gap * WIDER[8], unit
-    )
+    start = _first_places(ground, found, losses, least_gap, unit)
+    return _search_places(instance, ground, losses, unit, start, watch)
 
 
 def _gather(ground: Ground, copies: np.ndarray, centres: np.ndarray) -> Cloud:
@@ -152,37 +213,86 @@ def _gather(ground: Ground, copies: np.ndarray, centres: np.ndarray) -> Cloud:
     return Cloud(sides, counts, ground.points[centres])
 
 
+def _first_places(
+    ground: Ground, found: Shortlist, losses: np.ndarray, least_gap: float, unit: int
+) -> PlacesState:
+    """The state before the first place: the most promising place of each loss is next."""
+    loss_index = found.loss - losses[0] // unit
+    least = np.full(len(losses), least_gap)
+    scale = ground.extent / cells.ONE
+    np.maximum.at(least, loss_index, found.attained * (scale * (1 - 2.0**-40)))
+    reaches = _reaches(ground, found, loss_index, least)
+    return PlacesState(
+        found,
+        np.flatnonzero(_are_first(loss_index) & reaches),
+        np.asarray(False),
+        np.asarray(0, np.int32),
+        least,
+        np.zeros(len(loss_index), bool),
+        np.zeros((len(losses), 2)),
+        pack([None] * len(losses)),
+    )
+
+
+def _are_first(loss_index: np.ndarray) -> np.ndarray:
+    """Whether places [e] are the most promising ones of their losses."""
+    return np.append(True, np.diff(loss_index) != 0)[: len(loss_index)]
+
+
+def _reaches(
+    ground: Ground, found: Shortlist, loss_index: np.ndarray, least: np.ndarray
+) -> np.ndarray:
+    """Whether a slab of each place [e] may be as wide as the widest known one of its loss."""
+    reached: np.ndarray = (
+        found.reach * (ground.extent / cells.ONE * (1 + 2.0**-40)) >= least[loss_index]
+    )
+    return reached
+
+
 def _search_places(
     instance: Instance,
     ground: Ground,
-    found: Shortlist,
     losses: np.ndarray,
-    least_gap: float,
     unit: int,
+    state: PlacesState,
+    watch: Watch,
 ) -> _WidestSlabs:
     """Searches the most promising place of each loss, and then all others that may contain a wider
     slab.
     """
-    widest = _WidestSlabs(losses, np.zeros((len(losses), 2)), [None] * len(losses), False)
+    found, scale = state.found, ground.extent / cells.ONE
     loss_index = found.loss - losses[0] // unit
-    is_first = np.append(True, np.diff(loss_index) != 0)[: len(loss_index)]
-    scale = ground.extent / cells.ONE
-    least = np.full(len(losses), least_gap)
-    np.maximum.at(least, loss_index, found.attained * (scale * (1 - 2.0**-40)))
-    doubtful = np.zeros(len(loss_index), bool)
-    for is_wanted in (is_first, ~is_first):
-        reaches = found.reach * (scale * (1 + 2.0**-40)) >= least[loss_index]
-        doubtful &= reaches
-        which = np.flatnonzero((is_wanted & reaches) | doubtful)
-        for rows, places in list_places(
-            ground, found, which, losses[loss_index], least[loss_index], _PLACES_AT_ONCE
-        ):
+    widest = _WidestSlabs(losses, state.squared_gap.copy(), unpack(state.slabs, len(losses)), False)
+    doubtful = state.doubtful.copy()
+    while True:
+        batches = list_places(
+            ground, found, state.next, losses[loss_index], state.least[loss_index], _PLACES_AT_ONCE
+        )
+        for rows, places in itertools.islice(batches, int(state.num_done), None):
             slabs = jax.tree.map(np.asarray, widest_slabs(instance, places, scale / 4))
             doubtful[rows] = slabs.doubtful[: len(rows)]
             _keep_widest(widest, loss_index[rows], places, slabs)
+            state = state._replace(num_done=state.num_done + np.int32(1))
+            if watch.is_open:
+                watch.places(
+                    state._replace(
+                        doubtful=doubtful.copy(),
+                        squared_gap=widest.squared_gap.copy(),
+                        slabs=pack(widest.slabs),
+                    )
+                )
         known = np.maximum.accumulate(np.sqrt(widest.squared_gap[:, 0])) * (1 - 2.0**-40)
-        least = np.maximum(least, known)
-    return widest._replace(doubtful=bool(doubtful.any()))
+        least = np.maximum(state.least, known)
+        if state.is_last:
+            return widest._replace(doubtful=bool(doubtful.any()))
+        reaches = _reaches(ground, found, loss_index, least)
+        doubtful &= reaches
+        state = state._replace(
+            next=np.flatnonzero((~_are_first(loss_index) & reaches) | doubtful),
+            is_last=np.asarray(True),
+            num_done=np.asarray(0, np.int32),
+            least=least,
+        )
 
 
 def _keep_widest(widest: _WidestSlabs, loss_index: np.ndarray, places: Place, slabs: Slab) -> None:
@@ -213,12 +323,8 @@ def _write_front(
             last = np.sqrt(squared_gap)
     is_one = bool(jnp.isinf(first.squared_gap.hi))
     ended = is_one or len(chosen) + 2 <= max_points
-    points = jax.tree.map(lambda *leaves: jnp.stack(leaves), first, constant)
     ends = _draw_ends(
-        instance,
-        encoding,
-        Found(points, jnp.int32(1 if is_one else 2), jnp.bool_(ended), jnp.bool_(False)),
-        result_dtype,
+        instance, encoding, _ends([first, constant], 1 if is_one else 2, ended), result_dtype
     )
     slabs = [
         slab for number in chosen[: max_points - 1] if (slab := widest.slabs[number]) is not None
@@ -233,6 +339,27 @@ def _write_front(
         gaps / 2 * float(encoding.unit),
         max_points,
     )
+
+
+def _write_ends(
+    instance: Instance,
+    encoding: Encoding,
+    points: list[Point],
+    max_points: int,
+    result_dtype: jnp.dtype,
+) -> ParetoFront:
+    """The known ends of a front whose search was ended."""
+    count = 1 if bool(jnp.isinf(points[0].squared_gap.hi)) else len(points)
+    ends = _draw_ends(instance, encoding, _ends(points, count, True), result_dtype)
+    ended = jnp.where(ends.status == int(Status.OPTIMAL), int(Status.TIME_LIMIT), ends.status)
+    ends = ends._replace(status=ended.astype(jnp.int32))
+    nothing = np.zeros(0)
+    return _join(ends, [], nothing, nothing, max_points)
+
+
+def _ends(points: list[Point], count: int, ended: bool) -> Found:
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *points)
+    return Found(stacked, jnp.int32(count), jnp.bool_(ended), jnp.bool_(False))
 
 
 @functools.partial(jax.jit, static_argnames="result_dtype")

@@ -22,6 +22,7 @@ of the data, rounded outwards.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -73,6 +74,15 @@ class _Cells(NamedTuple):
     window: np.ndarray  # [p]
 
 
+class CellsState(NamedTuple):
+    """The cells that are needed, between two halvings."""
+
+    number: np.ndarray  # [p] of the cell in the full turn, ascending
+    window: np.ndarray  # [p]
+    attained: np.ndarray  # [v, _WINDOW] int64, width of a known slab of each loss
+    num_cells: np.ndarray  # [] int64, in the full turn
+
+
 class _Goals(NamedTuple):
     """Windows of losses, and the widest known slab of each loss."""
 
@@ -80,7 +90,15 @@ class _Goals(NamedTuple):
     attained: np.ndarray  # [v, _WINDOW] int64, width of a known slab
 
 
-def shortlist(cloud: Cloud, first: int, last: int, known: float) -> Shortlist | None:
+def shortlist(
+    cloud: Cloud,
+    first: int,
+    last: int,
+    known: float,
+    *,
+    watch: Callable[[CellsState], None] | None = None,
+    initial: CellsState | None = None,
+) -> Shortlist | None:
     """The centres for each loss from `first` to `last` - 1; None if there are too many.
 
     Args:
@@ -88,16 +106,24 @@ def shortlist(cloud: Cloud, first: int, last: int, known: float) -> Shortlist | 
       first: the first loss, in points.
       last: the end of the losses, in points.
       known: the width of a slab that loses less than `first`, scaled.
+      watch: called with the cells before each halving.
+      initial: the cells to continue from, or None.
     """
     num_windows = -(-(last - first) // _WINDOW)
     losses = np.arange(last - num_windows * _WINDOW, last).reshape(num_windows, _WINDOW)
     goals = _Goals(losses, np.full(losses.shape, max(int(known * ONE) - 1, 0), np.int64))
-    num_cells = _FIRST_CELLS
-    cells, goals = _start(cloud, goals, num_cells)
+    if initial is None:
+        num_cells = _FIRST_CELLS
+        cells, goals = _start(cloud, goals, num_cells)
+    else:
+        num_cells = int(initial.num_cells)
+        cells, goals = _Cells(*initial[:2]), goals._replace(attained=initial.attained)
     while (
         np.pi / num_cells * cloud.counts.sum() > _FINENESS
         and len(cells.number) <= _MOST_PAIRS * num_windows
     ):
+        if watch is not None:
+            watch(CellsState(*cells, goals.attained, np.asarray(num_cells, np.int64)))
         num_cells *= 2
         cells, goals = _halve(cloud, goals, cells, num_cells)
     return _list_centres(cloud, goals, cells, num_cells, first)

@@ -16,6 +16,7 @@ status is PRECISION_LIMIT.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ import numpy as np
 from jboost.base import devices, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
+from jboost.pair.pareto.steps import EndedError, ParetoState, SlabsState, Watch
 from jboost.pair.space import bisectors
 from jboost.pair.space.bisectors import Bisector
 from jboost.pair.sweep.encoding import Encoding, pad_rows, read
@@ -83,22 +85,33 @@ class _Narrow(NamedTuple):
 
 
 def solve(
-    points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *,
+    max_points: int,
+    watch: Watch,
+    initial: ParetoState | None,
 ) -> ParetoFront:
     """`jboost.pair.pareto_front` of concrete points [n, 3]."""
     dtype = jnp.result_type(float)
     size = points.shape[0]
     padded = pad_rows(max(_ROWS, -(-size // _ROWS) * _ROWS), points, labels, weights, mask)
+    ended = Status.OPTIMAL
     with jax.enable_x64(True):
         encoding = jax.device_get(_read(*padded))
-        rows, proven = _front(encoding) if encoding.valid else ([], False)
-    if not encoding.valid:
-        return _empty(max_points, np.nan, Status.INVALID_INPUT, dtype)
+        if not encoding.valid:
+            return _empty(max_points, np.nan, Status.INVALID_INPUT, dtype)
+        try:
+            rows, proven = _front(encoding, watch, None if initial is None else initial.slabs)
+        except EndedError:
+            rows, proven, ended = [_constant(encoding)], True, Status.TIME_LIMIT
     front = _empty(max_points, np.inf, Status.OPTIMAL, dtype)
     proven = proven and bool(encoding.faithful)
     for index, row in enumerate(rows[:max_points]):
         proven = proven and _draw(front, index, encoding, row)
-    status = Status.OPTIMAL if proven else Status.PRECISION_LIMIT
+    status = ended if proven else Status.PRECISION_LIMIT
     status = Status.CAPACITY_LIMIT if len(rows) > max_points else status
     count = jnp.int32(min(len(rows), max_points))
     return jax.tree.map(jnp.asarray, front)._replace(count=count, status=jnp.int32(status))
@@ -133,16 +146,19 @@ class _Row(NamedTuple):
     constant: int  # the class of a constant, else 0
 
 
-def _front(encoding: Encoding) -> tuple[list[_Row], bool]:
+def _constant(encoding: Encoding) -> _Row:
+    """The last point of the front."""
+    positive, live, integers = encoding.positive, encoding.live, encoding.integers
+    sums = [int(integers[side].sum()) for side in (positive, live & ~positive)]
+    constant = 1 if sums[1] <= sums[0] else -1
+    return _Row(min(sums), positive if constant > 0 else live & ~positive, None, constant)
+
+
+def _front(encoding: Encoding, watch: Watch, initial: SlabsState | None) -> tuple[list[_Row], bool]:
     """The front, the constant last, and whether rounding left nothing undecided."""
     positive, live, integers = encoding.positive, encoding.live, encoding.integers
-    sides = np.flatnonzero(positive), np.flatnonzero(live & ~positive)
-    sums = [int(integers[side].sum()) for side in sides]
-    constant = 1 if sums[1] <= sums[0] else -1
-    kept = positive if constant > 0 else live & ~positive
-    last = _Row(min(sums), kept, None, constant)
-    points = encoding.points.astype(np.float64)
-    found, narrow = _candidates(points, positive, live, integers, sides, min(sums))
+    last, points = _constant(encoding), encoding.points.astype(np.float64)
+    found, narrow = _candidates(points, positive, live, integers, last.loss, watch, initial)
     rows: list[_Row] = []
     widest, proven = Fraction(0), True
     for index in range(len(found.losses)):
@@ -229,34 +245,61 @@ def _candidates(
     positive: np.ndarray,
     live: np.ndarray,
     integers: np.ndarray,
-    sides: tuple[np.ndarray, np.ndarray],
     constant_loss: int,
+    watch: Watch,
+    initial: SlabsState | None,
 ) -> tuple[_Candidates, _Narrow]:
     """The slabs of the front, which lose less than a constant, and those that may be missing."""
     none = _Slabs(*[np.zeros((0, 3), np.int32)] * 2)
     best = _Candidates(np.zeros(0, np.int64), np.zeros(0), none)
     narrow = _Narrow(np.zeros(0, np.int64), np.zeros(0), none)
+    num_done = 0
+    if initial is not None:
+        best = _Candidates(initial.losses, initial.margins, _Slabs(*initial.carriers))
+        narrow = _Narrow(
+            initial.narrow_losses, initial.narrow_margins, _Slabs(*initial.narrow_carriers)
+        )
+        num_done = int(initial.num_done)
     at_once = max(256, _HEIGHTS_AT_ONCE // len(points))
+    sides = np.flatnonzero(positive), np.flatnonzero(live & ~positive)
+    for slabs in itertools.islice(_batches(sides, at_once), num_done, None):
+        count = len(slabs.positive)
+        missing = at_once - count
+        padded = _Slabs(*(np.pad(part, ((0, missing), (0, 0)), mode="edge") for part in slabs))
+        losses, margins, of_narrow, most_margins = (
+            np.asarray(part)[:count]
+            for part in _losses_of(points, positive, live, integers, padded)
+        )
+        kept = losses < constant_loss
+        best = _merge(
+            best,
+            _Candidates(losses[kept], margins[kept], _Slabs(*(part[kept] for part in slabs))),
+        )
+        kept = of_narrow < constant_loss
+        found = of_narrow[kept], most_margins[kept], _Slabs(*(part[kept] for part in slabs))
+        narrow = _collect(narrow, _Narrow(*found), best)
+        num_done += 1
+        watch.slabs(_state_of(best, narrow, num_done))
+    return best, narrow
+
+
+def _batches(sides: tuple[np.ndarray, np.ndarray], at_once: int) -> Iterator[_Slabs]:
+    """All slabs that points of the two sides carry, at most so many in a batch."""
     for num_positive, num_negative in _CARRIERS:
         one, other = _subsets(sides[0], num_positive), _subsets(sides[1], num_negative)
         for begin in range(0, len(one) * len(other), at_once):
             place = np.arange(begin, min(begin + at_once, len(one) * len(other)))
-            slabs = _Slabs(one[place // len(other)], other[place % len(other)])
-            missing = at_once - len(place)
-            padded = _Slabs(*(np.pad(part, ((0, missing), (0, 0)), mode="edge") for part in slabs))
-            losses, margins, of_narrow, most_margins = (
-                np.asarray(part)[: len(place)]
-                for part in _losses_of(points, positive, live, integers, padded)
-            )
-            kept = losses < constant_loss
-            best = _merge(
-                best,
-                _Candidates(losses[kept], margins[kept], _Slabs(*(part[kept] for part in slabs))),
-            )
-            kept = of_narrow < constant_loss
-            found = of_narrow[kept], most_margins[kept], _Slabs(*(part[kept] for part in slabs))
-            narrow = _collect(narrow, _Narrow(*found), best)
-    return best, narrow
+            yield _Slabs(one[place // len(other)], other[place % len(other)])
+
+
+def _state_of(best: _Candidates, narrow: _Narrow, num_done: int) -> SlabsState:
+    return SlabsState(
+        *best[:2],
+        np.stack(best.slabs),
+        *narrow[:2],
+        np.stack(narrow.slabs),
+        np.asarray(num_done, np.int32),
+    )
 
 
 def _collect(one: _Narrow, other: _Narrow, best: _Candidates) -> _Narrow:
