@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from jboost.base import exact_sums, members
+from jboost.base import devices, exact_sums, members
 from jboost.base.members import BATCH_AXIS
 from jboost.base.types import Array, PyTree
 
@@ -366,6 +366,17 @@ def host_copy(leaf: Any) -> Any:
     from jax.experimental import multihost_utils
 
     return multihost_utils.process_allgather(leaf, tiled=True)
+
+
+def on_one_device(leaf: Any) -> Any:
+    """All entries of an array on a mesh as one on the default device, in every process, all of
+    which must call this; anything else as it is.
+    """
+    if not isinstance(leaf, jax.Array) or not isinstance(leaf.sharding, NamedSharding):
+        return leaf
+    # A device in place of its sharding would keep the mesh in the type of the array.
+    target = jax.sharding.SingleDeviceSharding(devices.default())
+    return jax.device_put(leaf if leaf.is_fully_addressable else host_copy(leaf), target)
 
 
 def _moved(leaf: Any, mesh: Mesh) -> Any:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check
+from jboost.base import check, meshes
 from jboost.base.types import Dataset, PyTree
 
 _STEPS = 4  # sizes per doubling, so that each is at most 1.25 times the one before
@@ -138,7 +138,8 @@ def unstack(batch: PyTree, *, sizes: Sequence[tuple[int, int]] | None = None) ->
     them; on the host.
 
     Args:
-      batch: a pytree of arrays [B, ...].
+      batch: a pytree of arrays [B, ...]. Of a batch that is sharded over a mesh, members are on the
+        default device; in several processes all must call this.
       sizes: for data sets, (examples, columns) of each member; None to leave out the rows at the
         end that are padding (mask False and weight 0), and to keep all columns. It is ignored for
         other pytrees.
@@ -164,7 +165,8 @@ def unstack(batch: PyTree, *, sizes: Sequence[tuple[int, int]] | None = None) ->
             f"sizes has {len(sizes)} entries, and the batch has {count} members: expected one for"
             " each"
         )
-    members = [jax.tree.map(lambda leaf, index=index: leaf[index], batch) for index in range(count)]
+    whole = jax.tree.map(meshes.on_one_device, batch)
+    members = [jax.tree.map(lambda leaf, index=index: leaf[index], whole) for index in range(count)]
     if not isinstance(batch, Dataset):
         return members
     return [

@@ -156,6 +156,18 @@ def test_unstack_undoes_stack_datasets():
         assert all(np.array_equal(one, other) for one, other in zip(found, given, strict=True))
 
 
+@pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
+def test_unstack_takes_a_sharded_batch(kind):
+    sets = [table(size, seed=size) for size in (3, 5)]
+    batch = jboost.sharding.shard_batch(jboost.stack_datasets(sets), mesh_of(2, "batch", kind))
+    for found, given in zip(jboost.unstack(batch), sets, strict=True):
+        jax.tree.map(np.testing.assert_array_equal, found, given)
+        assert found.features.devices() == {jax.devices()[0]}
+    keys = jax.random.split(jax.random.key(0))
+    spread = jboost.sharding.shard_batch(keys, mesh_of(2, "batch", kind))
+    assert [each == key for each, key in zip(jboost.unstack(spread), keys, strict=True)]
+
+
 def test_unstack_takes_sizes_where_columns_were_added_and_divides_results():
     sets = [table(4, 2), table(4, 3)]
     found = jboost.unstack(jboost.stack_datasets(sets), sizes=[(4, 2), (4, 3)])
