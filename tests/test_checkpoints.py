@@ -571,6 +571,12 @@ def test_what_is_missing_is_said(tmp_path, monkeypatch):
         checkpoints.Checkpointer(tmp_path, data=None)
     with pytest.raises(ValueError, match="every_seconds is -1"):
         checkpoints.Checkpointer(tmp_path, data=DATASET, every_seconds=-1)
+    with pytest.raises(ValueError, match="every_seconds is '1'"):
+        checkpoints.Checkpointer(tmp_path, data=DATASET, every_seconds="1")
+    with pytest.raises(ValueError, match="options is a list: expected the options by name"):
+        checkpoints.Checkpointer(tmp_path, data=DATASET, options=["margin"])
+    with pytest.raises(ValueError, match=r"method is 'jboost.pair', which has no init and fit"):
+        checkpoints.fit(pair, DATASET, STUMPS, folder=tmp_path)
     with pytest.raises(ValueError, match="keep is 0"):
         checkpoints.Checkpointer(tmp_path, data=DATASET, keep=0)
     checkpointer = checkpoints.Checkpointer(tmp_path, data=DATASET)
@@ -626,6 +632,16 @@ def test_the_newest_are_kept_and_damaged_or_half_written_ones_are_passed_over(sa
     shutil.rmtree(saved / "1" / "state")
     with pytest.raises(ValueError, match="none of the 2 checkpoints can be read"):
         restored_rounds(saved)
+
+
+@pytest.mark.parametrize("word", [b"shape", b"example_weights", b"float32", b"AdaBoost", b"Stumps"])
+def test_a_flipped_bit_of_a_fingerprint_is_damage(word, saved):
+    """Not another run, nor an error of Python."""
+    path = saved / "1" / "fingerprint" / "metadata"
+    text = path.read_bytes()
+    assert word in text
+    path.write_bytes(text.replace(word, bytes([word[0] ^ 1]) + word[1:], 1))
+    assert restored_rounds(saved) == 1
 
 
 @contextlib.contextmanager

@@ -75,9 +75,14 @@ class Checkpointer:
             data=data,
             every_seconds=every_seconds,
         )
-        if not every_seconds >= 0:
-            raise ValueError(f"every_seconds is {every_seconds}: expected a number from 0 up")
+        if not (isinstance(every_seconds, int | float | np.number) and every_seconds >= 0):
+            raise ValueError(f"every_seconds is {every_seconds!r}: expected a number from 0 up")
         check.count("keep", keep, low=1)
+        if options is not None and not isinstance(options, Mapping):
+            raise ValueError(
+                f"options is a {type(options).__name__}: expected the options by name, as"
+                ' {"margin": 0.1}, or None'
+            )
         self._options, self._seconds = options, every_seconds
         self._data = fingerprint.digest(data)
         if not self._data:
@@ -87,8 +92,8 @@ class Checkpointer:
         self.folder = storage.prepare_folder(folder)
         self._store = Store(self.folder, keep=keep)
         try:
-            numbers = self._store.numbers
-            if numbers and initial is None:
+            saved = self._store.numbers
+            if saved and initial is None:
                 raise ValueError(
                     f"{folder}: holds checkpoints, and this run does not go on from one: pass"
                     " initial=jboost.checkpoints.latest(...) here and to the loop, or name another"
@@ -100,7 +105,7 @@ class Checkpointer:
         except BaseException:
             self._store.close()
             raise
-        self._number = numbers[0] + 1 if numbers else 0
+        self._number = saved[0] + 1 if saved else 0
         self._unsaved: Any = None
         self._due = time.monotonic() + every_seconds
         self._is_usable = True
@@ -196,9 +201,9 @@ def latest(
         return None
     store = Store(path)
     try:
-        numbers = store.numbers
-        digest = fingerprint.digest(data) if numbers else {}
-        for number in numbers:
+        saved = store.numbers
+        digest = fingerprint.digest(data) if saved else {}
+        for number in saved:
             found = store.read_fingerprint(number)
             state = (
                 None
@@ -209,9 +214,9 @@ def latest(
                 return state
     finally:
         store.close()
-    if numbers:
+    if saved:
         raise ValueError(
-            f"{folder}: none of the {len(numbers)} checkpoints can be read: see that the disk is"
+            f"{folder}: none of the {len(saved)} checkpoints can be read: see that the disk is"
             " sound, or name another folder"
         )
     return None
@@ -315,6 +320,12 @@ def fit(
     [1, 1, -1, 1]
     """
     check.watcher("on_step", on_step)
+    if not (hasattr(method, "init") and hasattr(method, "fit")):
+        raise ValueError(
+            f"method is {getattr(method, '__name__', method)!r}, which has no init and fit:"
+            " expected a module such as jboost.adaboost; for other loops see"
+            " jboost.checkpoints.Checkpointer"
+        )
     if method is slipper and options.get("num_rounds") is None and options.get("num_folds") is None:
         raise ValueError(
             "num_rounds is None: pass it, or num_folds for the number that cross-validation chooses"

@@ -5,6 +5,7 @@ renamed, so that it is complete or does not exist.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from jboost.checkpoints.fingerprint import FORMAT, FORMAT_VERSION
 
 MARK = "jboost-checkpoints.json"
 _STATE, _FINGERPRINT = "state", "fingerprint"
+_DIGEST = "digest"  # of all other entries of a fingerprint; orbax checks the arrays, but not JSON
 _OWN = re.compile(rf"{re.escape(MARK)}|\.{re.escape(MARK)}\..*|[0-9]+(\.orbax-checkpoint-tmp.*)?")
 _SPARE = 1 << 20  # bytes that a checkpoint takes in addition to its arrays
 
@@ -81,6 +83,11 @@ def prepare_folder(folder: str | os.PathLike[str]) -> Path:
     return path
 
 
+def _digest_of(fingerprint: Mapping[str, Any]) -> str:
+    """The SHA-256 of a fingerprint, as JSON."""
+    return hashlib.sha256(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest()
+
+
 class Store:
     """The checkpoints of a folder, numbered from 0."""
 
@@ -120,7 +127,9 @@ class Store:
             args = self._args.Composite(
                 **{
                     _STATE: self._args.PyTreeSave(dict(arrays)),
-                    _FINGERPRINT: self._args.JsonSave(dict(fingerprint)),
+                    _FINGERPRINT: self._args.JsonSave(
+                        {**fingerprint, _DIGEST: _digest_of(fingerprint)}
+                    ),
                 }
             )
             self._manager.save(number, args=args, force=True)
@@ -145,7 +154,11 @@ class Store:
             found = restored[_FINGERPRINT]
         except Exception:  # for any damage of the files, an earlier checkpoint may be complete
             return None
-        return found if isinstance(found, dict) and "structure" in found else None
+        if not isinstance(found, dict) or "structure" not in found:
+            return None
+        # checkpoints of versions before have no digest
+        stored = found.pop(_DIGEST, None)
+        return found if stored in (None, _digest_of(found)) else None
 
     def read_arrays(self, number: int, names: Mapping[str, Any]) -> dict[str, Any] | None:
         """The arrays of a checkpoint; None if they cannot be read.
