@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import re
+import types
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
@@ -118,6 +119,12 @@ class Twins(NamedTuple):
     first: Separator
     second: Separator
     share: jax.Array
+
+
+def test_a_fit_is_refused_with_the_field_that_can_be_saved(path):
+    fitted = types.SimpleNamespace(ensemble=make_separator("float32"))
+    with pytest.raises(ValueError, match="model is a SimpleNamespace: save its field `ensemble`"):
+        files.save(fitted, path)
 
 
 def test_other_models_register_with_one_line(path, monkeypatch):

@@ -220,7 +220,7 @@ def explain(code: ArrayLike) -> str:
       One line of text.
 
     Raises:
-      ValueError: if the code is none of `Status`.
+      ValueError: if the code is none of `Status`, such as a whole result.
 
     >>> import jboost
     >>> jboost.status.explain(0)
@@ -229,6 +229,8 @@ def explain(code: ArrayLike) -> str:
     check.on_host(
         "jboost.status.explain", instead="return the status, and explain it afterwards", code=code
     )
+    if hasattr(code, "status"):
+        raise ValueError(f"code is a {type(code).__name__}: pass its field `status`")
     codes = np.asarray(code).reshape(-1)
     if codes.size == 0:
         raise ValueError("code is empty: pass the `status` field of a result")

@@ -135,9 +135,10 @@ def describe(
         refuse_invalid(model)
         return _scores(model, target, binarizer, names)
     if not isinstance(model, Ensemble):
+        hint = "pass its field `ensemble`; " if hasattr(model, "ensemble") else ""
         raise ValueError(
             f"model is of the type {type(model).__name__}, which jboost.export.{target} cannot"
-            " write: expected an Ensemble, or one of"
+            f" write: {hint}expected an Ensemble, or one of"
             f" {', '.join(kind.__name__ for kind in _SCORES)}; to_jax takes every model"
         )
     refuse_invalid(model)

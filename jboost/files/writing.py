@@ -80,9 +80,10 @@ def _describe(model: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[st
     if registry.TYPES.get(name, registry.CONTAINERS.get(name)) is not type(model):
         place = f"model.{prefix}".rstrip(".")
         known = ", ".join(sorted({**registry.TYPES, **registry.RECORDS}))
+        hint = "save its field `ensemble`; " if hasattr(model, "ensemble") else ""
         raise ValueError(
-            f"{place} is a {name}: the types that can be saved are {known}; jboost.files.register"
-            " adds another"
+            f"{place} is a {name}: {hint}the types that can be saved are {known};"
+            " jboost.files.register adds another"
         )
     fields: dict[str, Any] = {}
     for field, value in _parts(model).items():

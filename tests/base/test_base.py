@@ -1,6 +1,7 @@
 """The ground floor: data sets, checks, statuses, numerics, loops and folds."""
 
 import dataclasses
+import types
 from fractions import Fraction
 
 import jax
@@ -96,6 +97,8 @@ def test_every_status_is_explained():
         jboost.status.explain(77)
     with pytest.raises(ValueError, match="empty"):
         jboost.status.explain([])
+    with pytest.raises(ValueError, match="code is a SimpleNamespace: pass its field `status`"):
+        jboost.status.explain(types.SimpleNamespace(loss=1.0, status=0))
 
 
 def test_choices_name_their_options():

@@ -3,6 +3,7 @@
 import json
 import math
 import sqlite3
+import types
 from fractions import Fraction
 
 import jax
@@ -94,6 +95,7 @@ def test_models_that_cannot_be_written_are_named(write):
     for model, message in (
         (network, f"model is an Ensemble of Trained, which {name}"),
         (3.0, f"model is of the type float, which {name}"),
+        (types.SimpleNamespace(ensemble=network), f"{name}: pass its field `ensemble`"),
         (make_binarizer(), f"model is of the type Binarizer, which {name}"),
         (
             make_stumps()._replace(votes=jnp.ones((1, 2), jnp.bfloat16)),
