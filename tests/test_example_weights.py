@@ -315,6 +315,39 @@ def test_conflicts_one_class_and_few_examples(x64):
     assert jboost.predict(same, [[1.0, 1.0]]).tolist() == [1]
 
 
+def test_a_working_set_has_columns():
+    sizes = [working_set.num_at_hand(num_columns) for num_columns in range(1, 2000)]
+    assert all(size is None or 0 < size < number + 1 for number, size in enumerate(sizes))
+
+
+@pytest.mark.slow
+def test_candidates_that_enter_leave_the_support_its_slots(x64):
+    """With as many entering as the capacity, every round lost the support of the round before."""
+    random = np.random.default_rng(0)
+    points = random.normal(size=(60, 2))
+    labels = np.where(points[:, 0] + 0.5 * random.normal(size=60) > 0, 1, -1)
+    found = example_weights.fit_large(
+        points, labels, penalty=0.05, radius=5.0, tolerance=1e-3, capacity=16, num_entering=32
+    )
+    assert int(found.status) == Status.OPTIMAL
+
+
+@pytest.mark.slow
+def test_a_single_example_and_a_single_candidate(x64):
+    """A working set of no columns gave NaN weights, and column generation no weights at all."""
+    single = example_weights.fit([[1.0, 2.0]], [-1], penalty=1.0, radius=5.0)
+    alone = example_weights.fit_large([[1.0, 2.0]], [-1], penalty=1.0, radius=5.0)
+    for model in (single, alone):
+        assert (int(model.status), model.example_weights.tolist()) == (Status.OPTIMAL, [1])
+        assert float(model.lower_bound) == pytest.approx(0.5)
+        assert float(model.upper_bound) == pytest.approx(0.5)
+    points, labels = np.array([[-1.0, 0.0], [1.0, 0.5], [2.0, 0.0]]), [-1, 1, 1]
+    options = {"penalty": 0.5, "radius": 5.0, "capacity": 1, "max_rounds": 2}
+    found = example_weights.fit_large(points, labels, **options)
+    assert np.isfinite(float(found.lower_bound))
+    assert float(found.example_weights.sum()) == 1
+
+
 @pytest.mark.slow
 def test_other_measures_and_a_kernel_of_ones_own(x64):
     points, labels, _ = problem(1, SIZE)

@@ -101,7 +101,8 @@ def fit_large(
       mask: [m].
       tolerance: the gap between the bounds at which to stop, relative to the larger.
       capacity: how many examples may be candidates at a time, static.
-      num_entering: how many candidates may enter in a round.
+      num_entering: how many candidates may enter in a round; no more than fit beside those of
+        positive weight, but one at least.
       max_rounds: the number of rounds after which it ends with ROUND_LIMIT.
       config: static sizes of the solver of masters.
       on_step: called with (state, info) after each round; False ends the loop with TIME_LIMIT.
@@ -301,7 +302,9 @@ def _one_round(problem: _Problem, state: State) -> State:
         )
     if _relative_gap(state) <= problem.tolerance:
         return state._replace(status=int(Status.OPTIMAL))
-    entering = _entering(problem, np.asarray(low), columns, float(solution.upper_bound))
+    room = problem.capacity - int((weights > 0).sum())  # beside the support
+    most = min(problem.num_entering, max(room, 1))
+    entering = _entering(problem, np.asarray(low), columns, float(solution.upper_bound), most)
     if len(entering) == 0 and int(solution.status) == int(Status.NO_EDGE):
         return state._replace(status=int(Status.NO_EDGE))
     if len(entering) == 0 and wanted <= 0.2 * problem.tolerance:
@@ -342,12 +345,12 @@ def _first_columns(signs: np.ndarray, live: np.ndarray, count: int) -> np.ndarra
 
 
 def _entering(
-    problem: _Problem, edges: np.ndarray, columns: np.ndarray, level: float
+    problem: _Problem, edges: np.ndarray, columns: np.ndarray, level: float, count: int
 ) -> np.ndarray:
-    """The examples of largest edge among those with an edge above `level`, no two of them near each
-    other.
+    """The examples of largest edge among those with an edge above `level`, `count` at most, no two
+    of them near each other.
     """
-    live, count = problem.live, min(problem.num_entering, problem.capacity)
+    live = problem.live
     score = np.full(len(edges), -np.inf)
     score[live] = edges[live]
     score[columns] = -np.inf

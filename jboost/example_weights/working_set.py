@@ -55,7 +55,7 @@ class _Stages(NamedTuple):
 def num_at_hand(num_columns: int) -> int | None:
     """The size of the working set, or None where it would save too little."""
     size = 16 * round(6.5 * math.sqrt(num_columns) / 16)
-    return size if size <= 0.6 * num_columns else None
+    return size if 0 < size <= 0.6 * num_columns else None  # 0 for a single column
 
 
 def solve(

@@ -33,6 +33,7 @@ _MOST_STEPS, _HALVINGS = 60, 12
 # The bound of v and v0 if half the extent of the points is 1. A lower bound of the objective can be
 # proven only if the variables are bounded.
 _STEEPEST = 2.0**10
+_AT_LIMIT = 1 - 2.0**-8  # the share of that bound from which it counts as reached
 
 
 class DistanceSeparator(NamedTuple):
@@ -76,8 +77,9 @@ def least_distance_separator(
     """The line or plane of least mean slack, by a linear program; for comparison with
     `optimal_separator`, which counts errors instead.
 
-    Gaps narrower than about 2^-10 of the extent of the points are not found. The function may be
-    jitted and vmapped.
+    Gaps narrower than about 2^-10 of the extent of the points are not found: the status is
+    PRECISION_LIMIT, and nothing is proven, where a steeper line may have less slack. The function
+    may be jitted and vmapped.
 
     Args:
       points: [n, 2] or [n, 3], real, n at least 1.
@@ -88,8 +90,8 @@ def least_distance_separator(
     Returns:
       `DistanceSeparator`, the constant classifier if all points are of one class. The statuses are
       those of `jboost.lp.solve`. Without 64-bit types NUMERICAL_ERROR is common if gaps are narrow.
-      The status is PRECISION_LIMIT if the float type cannot represent the points or the line. If it
-      cannot represent the points, nothing is proven.
+      The status is PRECISION_LIMIT, too, if the float type cannot represent the points or the line.
+      If it cannot represent the points, nothing is proven.
 
     Raises:
       ValueError: at trace time, naming the argument, if a shape or a kind is wrong; for labels
@@ -172,14 +174,17 @@ def _solve(points: Array, labels: Array, weights: Array, mask: Array) -> Distanc
         upper=jnp.concatenate([free, jnp.where(live, jnp.inf, 0).astype(dtype)]),
     )
     solution = lp.solve(program)
-    one = jnp.ones((), dtype)
+    line, one = solution.primal[:num_free], jnp.ones((), dtype)
+    # A bound above 0 is one for all lines only if the limit of their slopes does not hold this one.
+    is_limited = (jnp.max(jnp.abs(line)) >= _AT_LIMIT * _STEEPEST) & (solution.lower_bound > 0)
+    is_unproven = is_limited & (solution.status == int(Status.OPTIMAL))
     return _evaluate(
         examples,
-        solution.primal[:num_free],
+        line,
         one,
         lambda slacks, _: jnp.sum(examples.share * slacks),
-        solution.lower_bound,
-        solution.status,
+        jnp.where(is_limited, 0.0, solution.lower_bound),
+        jnp.where(is_unproven, int(Status.PRECISION_LIMIT), solution.status),
     )
 
 

@@ -371,11 +371,16 @@ def test_least_distance_is_that_of_the_linear_program(x64):
     points += 0.7 * labels[..., None]
     weights, mask = rng.integers(1, 4, (40, 12)).astype(np.float64), np.ones((40, 12), bool)
     mask[::2, 8:] = False
+    # separable by a line steeper than the program has
+    points[-1], labels[-1] = np.tile([[-1, 0], [-1e-4, 0], [1e-4, 0], [1, 0]], (3, 1)), 1
+    labels[-1, [0, 1, 4, 5, 8, 9]] = -1
     solve = jax.jit(
         jax.vmap(lambda p, y, w, m: jboost.pair.least_distance_separator(p, y, weights=w, mask=m))
     )
     results = jax.device_get(solve(points, labels, weights, mask))
-    for row in range(40):
+    assert (results.status[-1], results.lower_bound[-1]) == (Status.PRECISION_LIMIT, 0)
+    assert results.objective[-1] > 0.5
+    for row in range(39):
         kept = mask[row]
         wanted = highs.solve(
             SlackProgram(
