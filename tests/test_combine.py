@@ -344,9 +344,12 @@ def test_three_classifiers_exactly():
     """One compiled call over sets on grids, against all splits by planes."""
     num_sets, size = 40, 9
     rng = np.random.default_rng(5)
-    scores = rng.integers(-2, 3, (num_sets, size, 3)).astype(np.float32)
+    grids = rng.integers(-2, 3, (num_sets, size, 3)).astype(np.float32)
     labels = np.where(rng.random((num_sets, size)) < 0.5, 1, -1)
     weights = rng.integers(1, 4, (num_sets, size)).astype(np.float32)
+    # units that are further apart than the sweeps of planes take, in every second set
+    units = np.where(np.arange(num_sets)[:, None] % 2, np.float32([1, 2.0**20, 2.0**-20]), 1)
+    scores = grids * units[:, None, :].astype(np.float32)
     votes = jax.device_get(
         jax.vmap(
             lambda *arrays: jboost.combine.fit(*arrays[:2], weights=arrays[2], strategy="exact")
@@ -357,7 +360,7 @@ def test_three_classifiers_exactly():
         assert (
             vote.loss
             == vote.lower_bound
-            == optimal_space(scores[index], labels[index], weights[index]).loss
+            == optimal_space(grids[index], labels[index], weights[index]).loss
         )
         assert vote.status == jboost.status.Status.OPTIMAL
         wrong = oracle.wrong_examples(vote.coefficients, vote.offset, scores[index], labels[index])

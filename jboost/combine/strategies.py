@@ -30,6 +30,9 @@ from jboost.pair.separator import optimal_separator
 
 STRATEGIES = ("greedy", "hierarchical", "coordinate", "exact")
 _MOST_SWEPT = 3  # the most classifiers for which the sweeps find the optimum
+# How much larger than another score the sweeps of three take a score, less than their own limit.
+_MOST_SPREAD = 2.0**20
+_MOST_FACTOR = 2.0**900  # by which a score is multiplied, so that nothing overflows
 # The most classifiers for branch and cut. Infeasible subsystems of more examples bound little.
 _MOST_EXACT = 8
 # The penalties of the two stacking votes: the usual one, and one that is small enough to separate
@@ -260,12 +263,11 @@ def _stacked(scores: Array, labels: Array, weights: Array, mask: Array) -> Array
 
 def _optimum(examples: Examples, arithmetic: Arithmetic) -> Found:
     """The optimum of two or three classifiers; if there is only one, the other has the score 0."""
-    signs = jnp.where(examples.positive, 1, -1)
-    separator = optimal_separator(
-        examples.columns.T, signs, weights=examples.weights, mask=examples.live
-    )
+    signs, factors = jnp.where(examples.positive, 1, -1), _toward_one_unit(examples.columns)
+    scaled = examples.columns * factors[:, None]
+    separator = optimal_separator(scaled.T, signs, weights=examples.weights, mask=examples.live)
     first = directions_of(examples)[0]  # for a constant classifier
-    direction = jnp.where(jnp.any(separator.normal != 0), separator.normal, first)
+    direction = jnp.where(jnp.any(separator.normal != 0), separator.normal * factors, first)
     is_proven = examples.faithful & (separator.status == int(Status.OPTIMAL))
     return found(best_at_lengths(examples, direction[None], arithmetic))._replace(
         least=jnp.where(
@@ -273,6 +275,18 @@ def _optimum(examples: Examples, arithmetic: Arithmetic) -> Found:
         ),
         lower_bound=jnp.where(examples.faithful, separator.lower_bound, 0.0),
     )
+
+
+def _toward_one_unit(columns: Array) -> Array:
+    """Powers of two [d] by which scores `columns` [d, n] are multiplied for `optimal_separator`, 1
+    for those that are large enough. They change no loss.
+    """
+    if columns.shape[0] < _MOST_SWEPT:  # in the plane, each axis has its own unit
+        return jnp.ones(columns.shape[:1], columns.dtype)
+    reach = jnp.max(jnp.abs(columns), axis=1, initial=0.0)
+    units = numerics.power_of_two_at_least(jnp.maximum(reach / 2, 1 / _MOST_FACTOR))
+    factors = jnp.clip(jnp.max(units) / units / _MOST_SPREAD, 1.0, _MOST_FACTOR)
+    return jnp.where(reach > 0, factors, 1.0)
 
 
 def log_odds(
