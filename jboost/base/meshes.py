@@ -147,10 +147,14 @@ def _dispatch(
     arrays = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.Array)]
     if _is_manual():
         return function(*args, **kwargs)
+    is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in arrays)
     if not any(_is_spread(leaf) for leaf in arrays):
+        copied = [] if is_traced else [leaf for leaf in arrays if _is_on_explicit(leaf)]
+        if copied:
+            return _as_automatic(function, _mesh_of(copied[0]), args, kwargs)
         return _in_batch(function, args, kwargs)
     named = {**dict(zip(names, args, strict=False)), **kwargs}
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in arrays):
+    if is_traced:
         return _inside(function, named, args, kwargs)
     return outside(function, named, args, kwargs)
 
@@ -195,6 +199,11 @@ def _is_spread(leaf: jax.Array) -> bool:
     if sharding.mesh.size > 1:
         return not sharding.is_fully_replicated
     return bool(sharding.mesh.explicit_axes)
+
+
+def _is_on_explicit(leaf: jax.Array) -> bool:
+    """Whether an array is on a mesh with `Explicit` axes."""
+    return isinstance(leaf.sharding, NamedSharding) and bool(leaf.sharding.mesh.explicit_axes)
 
 
 def _mesh_of(leaf: jax.Array) -> Any:
@@ -337,6 +346,18 @@ def _outside(function: Callable[..., Any], named: dict[str, Any], args: Any, kwa
     args, kwargs = jax.tree.map(lambda leaf: _moved(leaf, automatic), (args, kwargs))
     with jax.set_mesh(automatic):
         result = function(*args, **kwargs)
+    return jax.tree.map(lambda leaf: _moved(leaf, mesh), result)
+
+
+def _as_automatic(function: Callable[..., Any], mesh: Mesh, args: Any, kwargs: Any) -> Any:
+    """The call with arrays that have a copy on every device of a mesh with `Explicit` axes. Nothing
+    is divided; JAX would ask for a mesh context where arrays are made on the way.
+    """
+    automatic = Mesh(
+        mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names)
+    )
+    args, kwargs = jax.tree.map(lambda leaf: _moved(leaf, automatic), (args, kwargs))
+    result = function(*args, **kwargs)
     return jax.tree.map(lambda leaf: _moved(leaf, mesh), result)
 
 

@@ -13,6 +13,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 import contract
 import jboost
 from benchmarks import many_devices
+from jboost import relaxations
 from jboost.base import members, meshes, reduce
 from jboost.base.status import Status
 from jboost.relaxations import thresholds
@@ -154,6 +155,19 @@ def test_unstack_undoes_stack_datasets():
     assert batch.features.shape == (3, 5, 3)
     for found, given in zip(jboost.unstack(batch), sets, strict=True):
         assert all(np.array_equal(one, other) for one, other in zip(found, given, strict=True))
+
+
+@pytest.mark.slow
+def test_arrays_that_are_replicated_on_an_explicit_mesh_give_what_one_device_gives():
+    """Their number of rows need not be a multiple of the devices."""
+    margins = np.sin(np.arange(30.0)).reshape(10, 3).astype(np.float32)
+    relaxation = relaxations.soft_margin(nu=0.3)
+    alone = jboost.relaxed_margin.solve(margins, relaxation)
+    mesh = jboost.sharding.make_mesh(devices=jax.devices()[4:])
+    found = jboost.relaxed_margin.solve(jboost.sharding.replicate(margins, mesh), relaxation)
+    assert found.coefficients.sharding.mesh == mesh
+    for name in ("coefficients", "lower_bound", "upper_bound", "status"):
+        np.testing.assert_allclose(getattr(found, name), getattr(alone, name), atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
