@@ -418,7 +418,9 @@ def table(results: Mapping[str, Any]) -> str:
         "gap",
         "status",
     )
-    return harness.markdown_table(header, rows)
+    found = harness.markdown_table(header, rows)
+    # of results that were joined by hand
+    return f"{results['remark']}\n\n{found}" if "remark" in results else found
 
 
 def _number(value: float | None, digits: int) -> str:
