@@ -86,6 +86,15 @@ def certificate(
     }
 
 
+def count(number: int) -> str:
+    """A number of hypotheses, as text.
+
+    >>> count(1), count(2)
+    ('1 hypothesis', '2 hypotheses')
+    """
+    return f"{number} hypothes{'i' if number == 1 else 'e'}s"
+
+
 def rules(ensemble: Ensemble, names: Sequence[str]) -> list[str] | None:
     """The hypotheses as text with their votes, the largest vote first; None if the learner cannot
     describe its hypotheses.
@@ -114,7 +123,7 @@ def lines(
     bounds = fit["certificate"]
     shown = [
         (
-            f"ensemble    {fit['num_hypotheses']} hypotheses of the learner {fit['learner']} after"
+            f"ensemble    {count(fit['num_hypotheses'])} of the learner {fit['learner']} after"
             f" {fit['num_rounds']} rounds of {fit['method']}"
         ),
         f"bounds      {_bounds(bounds, fit['method'])}",

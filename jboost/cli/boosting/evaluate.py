@@ -15,7 +15,7 @@ from jboost.cli.boosting import fit as boost_fit
 from jboost.cli.boosting import method as boost
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
-from jboost.report import build
+from jboost.report import boosting, build
 from jboost.report.build import Losses
 from jboost.report.rules import Rule
 
@@ -68,7 +68,7 @@ def _peer(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(points[:, :num_features], labels, sample_weight=weights)
-    detail = f"stumps: {len(model.estimators_)} hypotheses"
+    detail = f"stumps: {boosting.count(len(model.estimators_))}"
     return Rule(
         "scikit-learn AdaBoost", detail, lambda points: model.predict(points[:, :num_features])
     )

@@ -115,7 +115,7 @@ def make_rule(fitted: Fit, settings: Settings) -> Rule:
 
     A score of 0 predicts -1, as in `jboost.predict`.
     """
-    detail = f"{settings.learner}: {boosting.num_voting(fitted.ensemble)} hypotheses"
+    detail = f"{settings.learner}: {boosting.count(boosting.num_voting(fitted.ensemble))}"
     return Rule(
         settings.method,
         detail,
