@@ -857,6 +857,14 @@ def test_verify_combination_accepts_votes_of_any_scores_and_weights(num_classifi
         assert found.lower >= float(vote.lower_bound)
 
 
+def test_verify_combination_says_that_lines_through_many_points_are_not_tried():
+    vote = make_vote()
+    vote.certificate = None
+    found = verify.verify_combination(vote, SCORES, SIGNS, max_points=2)
+    assert "lower bounds of more than 2 points are not recomputed" in found.reason
+    assert verify.verify_combination(vote, SCORES, SIGNS).valid
+
+
 def test_verify_file_takes_votes_with_a_table_of_scores(tmp_path):
     vote = jboost.combine.LinearVote(**vars(make_vote()))
     certificate = jboost.combine.InfeasibleSubsystems(
