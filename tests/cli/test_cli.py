@@ -5,6 +5,7 @@ compilation serves nearly all tests.
 import json
 import os
 import signal
+import runpy
 import subprocess
 import sys
 import time
@@ -314,6 +315,13 @@ def test_help_is_enough_to_start(run, command):
 
 def test_version(run):
     assert run("--version") == (0, f"jboost {jboost.__version__}\n", "")
+
+
+def test_python_m_jboost_is_the_command(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["jboost", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("jboost", run_name="__main__")
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"jboost {jboost.__version__}\n")
 
 
 # --- configuration files --------------------------------------------------------------------------
