@@ -222,6 +222,8 @@ def _solve_one(
     relaxation = value.relaxation(nu)
     is_feasible = ((nu > 0) & relaxation.is_feasible(prior)) | ~is_valid
 
+    goal = jnp.where(is_valid & is_feasible, _SHARE_OF_TOLERANCE * tolerance, jnp.inf)
+
     num_columns, num_examples = columns.shape
     all_used = jnp.ones((num_columns,), bool)
     if initial is None:
@@ -242,7 +244,7 @@ def _solve_one(
         all_used,
         relaxation.caps(prior),
         before=before,
-        tolerance=_SHARE_OF_TOLERANCE * tolerance,
+        tolerance=goal,
         spare=_SHARE_OF_TOLERANCE * tolerance,
         config=config,
     )

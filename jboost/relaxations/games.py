@@ -173,8 +173,8 @@ def target_gap(tolerance: Array) -> Array:
 
 
 def num_iterations(state: State, config: SolverConfig) -> Array:
-    """The number of steps so far, [] int32."""
-    return (state.num_checks - 1) * config.steps_per_check()
+    """The number of steps so far, [] int32. There is none before the first check."""
+    return jnp.maximum(state.num_checks - 1, 0) * config.steps_per_check()
 
 
 def _complete(game: Game, coefficients: Array, example_weights: Array) -> Point:

@@ -158,6 +158,17 @@ def test_unstack_undoes_stack_datasets():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("num_devices", [1, 4])
+def test_margins_that_are_not_allowed_take_no_iterations(num_devices):
+    margins = put(np.full((8, 2), np.nan, np.float32), mesh_of(num_devices))
+    for found in (
+        jboost.lpboost.solve(margins, nu=0.5),
+        jboost.relaxed_margin.solve(margins, relaxations.soft_margin(nu=0.5)),
+    ):
+        assert (int(found.status), int(found.num_iterations)) == (Status.INVALID_INPUT, 0)
+
+
+@pytest.mark.slow
 def test_arrays_that_are_replicated_on_an_explicit_mesh_give_what_one_device_gives():
     """Their number of rows need not be a multiple of the devices."""
     margins = np.sin(np.arange(30.0)).reshape(10, 3).astype(np.float32)
