@@ -4,8 +4,8 @@ compilation serves nearly all tests.
 
 import json
 import os
-import signal
 import runpy
+import signal
 import subprocess
 import sys
 import time
