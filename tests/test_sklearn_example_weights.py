@@ -47,7 +47,7 @@ def test_bounds_are_those_of_the_weights_in_the_padded_model():
     assert (float(lower), float(upper)) == pytest.approx(tuple(model.certificate_), rel=1e-6)
     distances = np.linalg.norm((X[:, None] - X[None]).astype(np.float64), axis=-1)
     of_direction = 4 / (3 * np.pi)  # the mean of |u_1| of a unit vector in four columns
-    padded = jnp.asarray(np.pad(X - X.mean(axis=0), ((0, 0), (0, 28))))
+    padded = jnp.asarray(np.pad(X - X.mean(axis=0), ((0, 0), (0, 12))))
     np.testing.assert_allclose(
         vote.model.kernel.disagreement(padded, padded),
         of_direction * distances / (2 * float(vote.model.kernel.radius)),

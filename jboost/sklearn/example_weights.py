@@ -27,11 +27,13 @@ from jboost.kernels import Hyperplanes, IsotropicHyperplanes, Kernel
 from jboost.kernels.planes import mean_component
 from jboost.sklearn import features, tables
 from jboost.sklearn.base import CV, VoteClassifier
-from jboost.sklearn.features import Features, padded_columns, padded_rows
+from jboost.sklearn.features import Features, padded_rows
 from jboost.sklearn.tables import Rows
 from jboost.sklearn.watch import Watch
 
-_LEAST_ROWS, _ROWS_DOUBLE_TO = 128, 512  # padded sizes: programs are shared among few of them
+# Padded sizes: programs are shared among few of them.
+_LEAST_ROWS, _ROWS_DOUBLE_TO = 128, 512
+_LEAST_COLUMNS, _COLUMNS_DOUBLE_TO = 16, 64
 _scores = jax.jit(predict_scores)
 
 
@@ -220,7 +222,7 @@ def _with_more_columns(points: np.ndarray, measure: Measure) -> tuple[np.ndarray
         isinstance(kernel, Hyperplanes) and num_columns == 1
     ):
         return points, measure
-    width = padded_columns(num_columns)
+    width = shared_size(num_columns, least=_LEAST_COLUMNS, doubles_to=_COLUMNS_DOUBLE_TO)
     factor = mean_component(num_columns) / mean_component(width)
     padding = (0, width - num_columns)
     padded = PaddedHyperplanes(kernel.radius, np.asarray(factor, points.dtype))
