@@ -2261,7 +2261,7 @@ def _is_model(part: Any) -> bool:
     return isinstance(part, types.SimpleNamespace) and hasattr(part, "type_name")
 
 
-# --- saved models and the command line ------------------------------------------------------------
+# --- saved models ---------------------------------------------------------------------------------
 
 
 @_returns_reasons
@@ -2412,6 +2412,9 @@ def _parse_npy(content: bytes) -> np.ndarray:
     return flat.reshape(shape, order="F" if is_fortran else "C").copy()
 
 
+# --- files of data --------------------------------------------------------------------------------
+
+
 def _read_arguments(path: str | Path) -> dict[str, Any]:
     """The arrays of an .npz file by name; scalars as Python values."""
     try:
@@ -2513,6 +2516,9 @@ def _cell(
     except (ValueError, KeyError, IndexError):
         cell = row[index] if index < len(row) else ""
         raise ValueError(f"{path}: row {number + 1} has {cell!r}, which cannot be read") from None
+
+
+# --- the command line -----------------------------------------------------------------------------
 
 
 def describe(verification: Verification) -> str:

@@ -10,6 +10,7 @@ import jboost.sklearn as js
 from jboost.example_weights import recompute_bounds
 from jboost.example_weights.defaults import measure_for
 from jboost.sklearn import tables
+from jboost.sklearn.example_weights import _with_more_columns
 
 
 def noisy(num_columns):
@@ -39,20 +40,31 @@ def test_example_weights_equal_those_of_the_function(num_columns, measure):
 
 
 @pytest.mark.slow
-def test_bounds_are_those_of_the_weights_in_the_padded_model():
+def test_bounds_are_those_of_the_weights_and_the_columns_of_the_data():
     X, y = noisy(4)
     model = js.ExampleWeightsClassifier(penalty=0.1, calibration=None).fit(X, y)
     (vote,) = model.votes_
+    assert vote.model.points.shape[1] == len(vote.model.centre) == 4
+    assert type(vote.model.kernel) is jboost.kernels.IsotropicHyperplanes
     lower, upper = recompute_bounds(vote.model)
     assert (float(lower), float(upper)) == pytest.approx(tuple(model.certificate_), rel=1e-6)
-    distances = np.linalg.norm((X[:, None] - X[None]).astype(np.float64), axis=-1)
+
+
+def test_columns_of_zeros_change_no_distance():
+    X, _ = noisy(4)
+    points, centre = X - X.mean(axis=0), X.mean(axis=0)
+    wide, kernel, wide_centre = _with_more_columns(
+        points, jboost.kernels.isotropic_hyperplanes(3.0), centre
+    )
+    assert wide.shape == (40, 16)
+    assert wide_centre[4:].tolist() == [0.0] * 12
+    distances = np.linalg.norm((points[:, None] - points[None]).astype(np.float64), axis=-1)
     of_direction = 4 / (3 * np.pi)  # the mean of |u_1| of a unit vector in four columns
-    padded = jnp.asarray(np.pad(X - X.mean(axis=0), ((0, 0), (0, 12))))
     np.testing.assert_allclose(
-        vote.model.kernel.disagreement(padded, padded),
-        of_direction * distances / (2 * float(vote.model.kernel.radius)),
+        kernel.disagreement(jnp.asarray(wide), jnp.asarray(wide)),
+        of_direction * distances / (2 * 3.0),
         rtol=1e-5,
         atol=1e-7,
     )
     with pytest.raises(ValueError, match="draws no hypotheses"):
-        jboost.example_weights.sample_scores(vote.model, padded, jax.random.key(0))
+        kernel.draw(jax.random.key(0), jnp.asarray(wide))

@@ -20,7 +20,6 @@ from jboost.example_weights.defaults import (
     AUTO,
     MEASURES,
     PENALTY_FACTORS,
-    Measure,
     measure_for,
 )
 from jboost.kernels import Hyperplanes, IsotropicHyperplanes, Kernel
@@ -85,9 +84,10 @@ class PointsVote:
     def scores(self, table: np.ndarray) -> np.ndarray:
         """The scores [k] of the rows of a table, in float64."""
         points = _points(self.features, table)
-        rows = padded_rows(len(points)) - len(points)
-        columns = len(self.model.centre) - points.shape[1]
-        found = _scores(_with_more_rows(self.model), np.pad(points, ((0, rows), (0, columns))))
+        model = _padded(self.model)
+        rows, columns = padded_rows(len(points)), model.points.shape[1]
+        padding = ((0, rows - len(points)), (0, columns - points.shape[1]))
+        found = _scores(model, np.pad(points, padding))
         return np.asarray(found, np.float64)[: len(points)]
 
     def covers(self, table: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -189,21 +189,22 @@ class ExampleWeightsClassifier(VoteClassifier):
         if self.measure not in MEASURES:
             raise ValueError(f"measure is {self.measure!r}: expected one of {', '.join(MEASURES)}")
         radius = None if self.radius == AUTO else float(self.radius)
-        measure = measure_for(points, self.measure, radius)
-        points, (kernel, centre) = _with_more_columns(points, measure)
+        kernel, centre = measure_for(points, self.measure, radius)
+        wide, *measure = _with_more_columns(points, kernel, centre)
         missing = shared_size(count, least=_LEAST_ROWS, doubles_to=_ROWS_DOUBLE_TO) - count
         model = _fit(
-            np.pad(points, ((0, missing), (0, 0)), mode="edge"),
+            np.pad(wide, ((0, missing), (0, 0)), mode="edge"),
             np.pad(signs, (0, missing), constant_values=1).astype(points.dtype),
             np.arange(count + missing) < count,
             points.dtype.type(penalty),
-            kernel,
-            centre,
+            *measure,
             self.tolerance,
         )
         if int(model.status) in (Status.INVALID_INPUT, Status.INFEASIBLE):
             width = "" if not hasattr(kernel, "radius") else f" and radius {float(kernel.radius):g}"
             raise ValueError(f"penalty is {penalty:g}{width}: {explain(int(model.status))}")
+        columns = model.points[:, : points.shape[1]]
+        model = dataclasses.replace(model, kernel=kernel, centre=centre, points=columns)
         return PointsVote(seen, jax.tree.map(np.asarray, model))
 
 
@@ -212,34 +213,37 @@ def _points(seen: Features, table: np.ndarray) -> np.ndarray:
     return seen.matrix(table)[:, : max(seen.size, 1)]
 
 
-def _with_more_columns(points: np.ndarray, measure: Measure) -> tuple[np.ndarray, Measure]:
-    """Points [m, d] and their measure with columns of 0 up to one of a few numbers, if the measure
-    depends on distances alone: then fits of all numbers of columns share programs.
+def _with_more_columns(
+    points: np.ndarray, kernel: Kernel, centre: np.ndarray
+) -> tuple[np.ndarray, Kernel, np.ndarray]:
+    """Points [m, d], their kernel and their centre with columns of 0 up to one of a few numbers, if
+    the measure depends on distances alone: then fits of all numbers of columns share programs.
     """
-    kernel, num_columns = measure.kernel, points.shape[1]
+    num_columns = points.shape[1]
     # with one column the measure of the paper is this one
     if not isinstance(kernel, IsotropicHyperplanes) and not (
         isinstance(kernel, Hyperplanes) and num_columns == 1
     ):
-        return points, measure
+        return points, kernel, centre
     width = shared_size(num_columns, least=_LEAST_COLUMNS, doubles_to=_COLUMNS_DOUBLE_TO)
     factor = mean_component(num_columns) / mean_component(width)
     padding = (0, width - num_columns)
     padded = PaddedHyperplanes(kernel.radius, np.asarray(factor, points.dtype))
-    return np.pad(points, ((0, 0), padding)), Measure(padded, np.pad(measure.centre, padding))
+    return np.pad(points, ((0, 0), padding)), padded, np.pad(centre, padding)
 
 
-def _with_more_rows(model: ExampleWeightModel) -> ExampleWeightModel:
-    """The model with examples of weight 0, as many as rows are padded to for a prediction."""
+def _padded(model: ExampleWeightModel) -> ExampleWeightModel:
+    """The model with more columns, and with examples of weight 0, as many as rows are padded to for
+    a prediction.
+    """
     missing = padded_rows(len(model.labels)) - len(model.labels)
+    points, kernel, centre = _with_more_columns(model.points, model.kernel, model.centre)
     parts: dict[str, Any] = {
-        name: np.pad(getattr(model, name), ((0, missing), *more))
-        for name, more in (
-            ("points", ((0, 0),)),
-            *((name, ()) for name in ("labels", "example_weights", "row_weights")),
-        )
+        name: np.pad(getattr(model, name), (0, missing))
+        for name in ("labels", "example_weights", "row_weights")
     }
-    return dataclasses.replace(model, **parts)
+    points = np.pad(points, ((0, missing), (0, 0)))
+    return dataclasses.replace(model, kernel=kernel, centre=centre, points=points, **parts)
 
 
 @jax.jit
