@@ -81,6 +81,24 @@ def require_same(given: Any, expected: Any, *, parts: tuple[str, ...], what: str
         )
 
 
+def validate_state(
+    initial: Any, first: Any, *, parts: tuple[str, ...], what: str, kind: str
+) -> Any:
+    """The state `initial`. Raises ValueError, naming what differs, unless it is a state of the
+    computation that begins with `first`, which holds the checksums of this call.
+
+    Args:
+      initial: as `on_step` receives it.
+      first: a state of the same class and shapes.
+      parts: as for `require_same`.
+      what: as for `require_same`.
+      kind: the public name of the class.
+    """
+    given = check.like("initial", initial, first, kind=kind)
+    require_same(given.checksums, first.checksums, parts=parts, what=what)
+    return given
+
+
 def without_checksums(
     initial: Any, first: Any, expected: np.ndarray, *, parts: tuple[str, ...], what: str, kind: str
 ) -> Any:

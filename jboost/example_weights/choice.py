@@ -158,11 +158,11 @@ def choose_penalty(
     tolerance = default_tolerance() if tolerance is None else tolerance
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     config = check.config("config", Config(sparse=False) if config is None else config, Config)
-    given = inputs, penalties, key if split is None else None, split, tolerance
+    given = _Given(inputs, penalties, key if split is None else None, split, tolerance)
     if on_step is None and initial is None:
-        return _choose(*given, num_folds=num_folds, config=config)
+        return _choose(given, num_folds=num_folds, config=config)
     check.can_be_watched(on_step, (given, initial), between="penalties")
-    return _drive(*given, num_folds=num_folds, config=config, on_step=on_step, initial=initial)
+    return _drive(given, num_folds=num_folds, config=config, on_step=on_step, initial=initial)
 
 
 def _validate_split(held_out: ArrayLike, mask: Array) -> Array:
@@ -181,6 +181,16 @@ def _validate_split(held_out: ArrayLike, mask: Array) -> Array:
                 "held_out is True for all examples of a fold: expected some to train on"
             )
     return folds_of
+
+
+class _Given(NamedTuple):
+    """The arguments of a choice."""
+
+    inputs: Inputs
+    penalties: Array  # [k]
+    key: Array | None  # for the folds; None for a split
+    split: Array | None  # [F, m] bool; None for folds drawn with the key
+    tolerance: Array  # []
 
 
 class _Trial(NamedTuple):
@@ -206,16 +216,12 @@ _OF_FOLD = _Trial(None, None, None, None, None, 0)  # type: ignore[arg-type]
 
 @functools.partial(jax.jit, static_argnames=("num_folds", "config"))
 def _choose(
-    inputs: Inputs,
-    penalties: Array,
-    key: Array | None,
-    split: Array | None,
-    tolerance: Array,
+    given: _Given,
     *,
     num_folds: int,
     config: Config,
 ) -> PenaltyChoice:
-    trial = _make_trial(inputs, penalties, key, split, tolerance, num_folds=num_folds)
+    trial = _make_trial(given, num_folds=num_folds)
 
     def one_fold(trial: _Trial) -> tuple[Array, Array]:
         visit = functools.partial(_visit, trial, config=config)
@@ -225,11 +231,7 @@ def _choose(
 
 
 def _drive(
-    inputs: Inputs,
-    penalties: Array,
-    key: Array | None,
-    split: Array | None,
-    tolerance: Array,
+    given: _Given,
     *,
     num_folds: int,
     config: Config,
@@ -239,13 +241,14 @@ def _drive(
     """`_choose` with one call of a compiled program for each penalty, and `on_step` between
     them.
     """
-    trial, points = _begin_on_host(inputs, penalties, key, split, tolerance, num_folds=num_folds)
-    state = _first_state(inputs, trial, points, config)
+    trial, points = _begin_on_host(given, num_folds=num_folds)
+    state = _first_state(given.inputs, trial, points, config)
     if initial is not None:
-        state = _validate_initial(initial, state)
-    num_all = penalties.shape[0]
+        kind = "jboost.example_weights.PenaltyChoiceState"
+        state = checksums.validate_state(initial, state, parts=_CHECKED, what="choice", kind=kind)
+    num_all = trial.penalties.shape[0]
     for number in range(int(state.num_done), num_all):
-        points, of_folds = _advance(trial, state.points, penalties[number], config=config)
+        points, of_folds = _advance(trial, state.points, trial.penalties[number], config=config)
         wrong, statuses = state.wrong.copy(), state.statuses.copy()
         wrong[:, number], statuses[:, number] = of_folds
         state = PenaltyChoiceState(
@@ -286,25 +289,8 @@ def _first_state(
     )
 
 
-def _validate_initial(initial: PenaltyChoiceState, first: PenaltyChoiceState) -> PenaltyChoiceState:
-    """The state. Raises ValueError, naming what differs, unless it is one of the choice that begins
-    with `first`.
-    """
-    kind = "jboost.example_weights.PenaltyChoiceState"
-    given: PenaltyChoiceState = check.like("initial", initial, first, kind=kind)
-    checksums.require_same(given.checksums, first.checksums, parts=_CHECKED, what="choice")
-    return given
-
-
-def _make_trial(
-    inputs: Inputs,
-    penalties: Array,
-    key: Array | None,
-    split: Array | None,
-    tolerance: Array,
-    *,
-    num_folds: int,
-) -> _Trial:
+def _make_trial(given: _Given, *, num_folds: int) -> _Trial:
+    inputs, penalties, key, split, tolerance = given
     points, labels = centred(inputs)
     valid = is_sound(inputs) & jnp.all(is_price(penalties))
     labels = jnp.where(valid, labels, 0.0)
@@ -371,15 +357,11 @@ def _conclude(trial: _Trial, wrong: Array, statuses: Array) -> PenaltyChoice:
 
 @functools.partial(devices.host_jit, static_argnames=("num_folds",))
 def _begin_on_host(
-    inputs: Inputs,
-    penalties: Array,
-    key: Array | None,
-    split: Array | None,
-    tolerance: Array,
+    given: _Given,
     *,
     num_folds: int,
 ) -> tuple[_Trial, game.Point]:
-    trial = _make_trial(inputs, penalties, key, split, tolerance, num_folds=num_folds)
+    trial = _make_trial(given, num_folds=num_folds)
     return trial, jax.vmap(_first_point, in_axes=(_OF_FOLD,))(trial)
 
 

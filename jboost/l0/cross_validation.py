@@ -368,7 +368,8 @@ def _drive(
     """`_choose` with one call of a compiled program for each path, and `on_step` between them."""
     state = _first_state(part, margins, kappas, folds)
     if initial is not None:
-        state = _validate_initial(initial, state)
+        kind = "jboost.l0.ChoiceState"
+        state = checksums.validate_state(initial, state, parts=_CHECKED, what="choice", kind=kind)
     paths = list(np.ndindex(state.errors.shape[:2]))
     for number, (row, fold) in enumerate(paths[int(state.num_done) :], start=int(state.num_done)):
         errors = state.errors.copy()
@@ -399,15 +400,6 @@ def _first_state(part: _Part, margins: Array, kappas: Array, folds: _Folds) -> C
             np.array([checksums.of_tree(one) for one in (folds, learners, options)], np.uint32),
         ),
     )
-
-
-def _validate_initial(initial: ChoiceState, first: ChoiceState) -> ChoiceState:
-    """The state. Raises ValueError, naming what differs, unless it is one of the choice that
-    begins with `first`.
-    """
-    given: ChoiceState = check.like("initial", initial, first, kind="jboost.l0.ChoiceState")
-    checksums.require_same(given.checksums, first.checksums, parts=_CHECKED, what="choice")
-    return given
 
 
 _evaluate, _conclude = jax.jit(_Part.evaluate), jax.jit(_Part.conclude)

@@ -150,9 +150,8 @@ def _drive(
         ),
     )
     if initial is not None:
-        check.like("initial", initial, state, kind="jboost.slipper.RoundsState")
-        checksums.require_same(initial.checksums, state.checksums, parts=_CHECKED, what="choice")
-        state = initial
+        kind = "jboost.slipper.RoundsState"
+        state = checksums.validate_state(initial, state, parts=_CHECKED, what="choice", kind=kind)
     while state.num_done < max_rounds:
         fold, error, status = _advance_all(
             jax.tree.unflatten(structure, state.folds), dataset, weights

@@ -129,7 +129,7 @@ class _Run(NamedTuple):
     # the votes and example weights [n + m] and the basis of the least gap
     best: tuple[Array, Basis]
     num_iterations: Array  # [] int32
-    is_tried: Array  # [] bool, whether a table was computed from a valid first basis
+    is_tried: Array  # [] bool, whether the first basis was examined, and replaced if need be
     has_stalled: Array  # [] bool, whether the last table ended without reducing the gap enough
     is_settled: Array  # [] bool
 
