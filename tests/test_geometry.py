@@ -188,6 +188,28 @@ def test_angular_orders_against_rational_arithmetic(dtype):
             assert max(ranks[:position]) < ranks[position] or ranks[position] == len(wanted)
 
 
+@pytest.mark.parametrize("num_close", [3, 60])
+def test_exact_orders_of_runs_of_close_directions(x64, num_close):
+    """Few joined points are corrected from the keys of one word, and many from two words."""
+    random = np.random.default_rng(num_close)
+    unit = 2.0**-50
+    close = np.stack([np.ones(num_close), unit * random.permutation(num_close) / 64], axis=1)
+    repeats = np.concatenate([close[:2] * 2, -close[:2]])  # collinear with the centre
+    points = np.concatenate([np.zeros((1, 2)), close, repeats, random.normal(size=(9, 2))])
+    centres = np.stack([points[0], points[-1]], axis=1)
+    live = np.any(points[None] != centres.T[:, None], axis=2)
+    quick = jax.vmap(angular.half_turn_order, in_axes=(None, 1, 0))(points.T, centres, live)
+    assert (np.sum(np.asarray(quick.joined)[0]) > angular._FEW_JOINED) == (num_close > 32)
+    orders = jax.jit(angular.exact_half_turn_orders)(points.T, centres, live, quick)
+    exact_points = [tuple(map(Fraction, map(float, point))) for point in points]
+    for row, centre in enumerate(centres.T):
+        wanted = direction_sort(exact_points, tuple(map(Fraction, map(float, centre))), live[row])
+        index, joined = np.asarray(orders.index)[row], np.asarray(orders.joined)[row]
+        starts = np.flatnonzero(~joined[: live[row].sum()])
+        groups = np.split(index[: live[row].sum()], starts[1:])
+        assert [set(group.tolist()) for group in groups] == wanted
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [12, 65536, 100_000])
 def test_keys_decide_a_large_grid_alone(x64, size):

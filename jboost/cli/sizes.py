@@ -20,7 +20,7 @@ def superlinear(num_rows: int) -> int:
 
     These fits mostly take less time than their compilation.
     """
-    return shared_size(num_rows, least=256, doubles_to=512)
+    return shared_size(num_rows, least=256, doubles_to=1024)
 
 
 def quadratic(num_rows: int) -> int:

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics, reduce
+from jboost.base import loops, numerics, reduce, sequences
 from jboost.base.types import Array
 from jboost.geometry import exact
 
@@ -183,6 +184,11 @@ def _read_two_words(first: Array, second: Array, index: Array) -> HalfTurnOrder:
     return HalfTurnOrder(index, (same_word | next_word) & _has_previous(first < 4 * scale))
 
 
+# The most joined points around a centre whose order is corrected from keys of one word, which takes
+# a step for each. Found by trial: keys of two words take as long as a few steps.
+_FEW_JOINED = 32
+
+
 class _Transposition(NamedTuple):
     """The state of an odd-even transposition sort."""
 
@@ -193,28 +199,58 @@ class _Transposition(NamedTuple):
     phase: Array
 
 
-def exact_half_turn_order(
-    points: Array, centre: Array, live: Array, quick: HalfTurnOrder | None = None
-) -> HalfTurnOrder:
-    """`half_turn_order` with exact comparisons. `quick` is the order without, if it is known.
-
-    `joined` is True at j exactly if the points j - 1 and j lie in the same direction. Keys of two
-    words are in doubt between neighbours only. An odd-even transposition sort with exact
-    orientations corrects these.
+def exact_half_turn_order(points: Array, centre: Array, live: Array) -> HalfTurnOrder:
+    """`half_turn_order` with exact comparisons. `joined` is True at j exactly if the points j - 1
+    and j lie in the same direction.
     """
-    if quick is None or points.dtype.itemsize == 8:  # its keys have one word, which says less
-        quick = _read_two_words(*sort_keys(_in_two_words(points, centre, live)).words)
-    order = quick.index
+    return _corrected(points, centre, _close_order(points, centre, live))
+
+
+def exact_half_turn_orders(
+    points: Array, centres: Array, live: Array, quick: HalfTurnOrder
+) -> HalfTurnOrder:
+    """`exact_half_turn_order` around several centres.
+
+    Args:
+      points: [2, n].
+      centres: [2, w].
+      live: [w, n] bool.
+      quick: their `half_turn_order`, fields [w, n].
+    """
+    if points.dtype.itemsize == 8:  # its keys have one word
+        most = jnp.max(jnp.sum(quick.joined, axis=1, dtype=jnp.int32))
+        quick = loops.cond(
+            most <= _FEW_JOINED,
+            lambda: quick,
+            lambda: jax.vmap(_close_order, in_axes=(None, 1, 0))(points, centres, live),
+        )
+    return jax.vmap(_corrected, in_axes=(None, 1, 0))(points, centres, quick)
+
+
+def _close_order(points: Array, centre: Array, live: Array) -> HalfTurnOrder:
+    """The order by keys of two words, which leave few points joined that are not collinear."""
+    return _read_two_words(*sort_keys(_in_two_words(points, centre, live)).words)
+
+
+def _corrected(points: Array, centre: Array, quick: HalfTurnOrder) -> HalfTurnOrder:
+    """The exact order, from one that is in doubt only within runs of joined points.
+
+    An odd-even transposition sort with exact orientations corrects the runs.
+    """
     position = lax.iota(jnp.int32, points.shape[1] - 1)
-    has_next = position + 1 < reduce.count(live)
+    in_doubt = quick.joined[1:]
     at = centre[:, None]
 
     def compare(order: Array) -> Array:
-        ordered = numerics.take(points, order)
-        first, second = ordered[:, :-1], ordered[:, 1:]
-        turn = exact.orientation(at, first, second)
-        is_same_half = is_upper(*(first - at)) == is_upper(*(second - at))
-        return jnp.where(has_next, jnp.where(is_same_half, turn, -turn), 1)
+        def turns(places: Array) -> Array:
+            first, second = (
+                numerics.take(points, numerics.take(order, each)) for each in (places, places + 1)
+            )
+            turn = exact.orientation(at, first, second)
+            is_same_half = is_upper(*(first - at)) == is_upper(*(second - at))
+            return jnp.where(is_same_half, turn, -turn)
+
+        return sequences.over_marked(in_doubt, turns, jnp.ones((), jnp.int32))
 
     def transpose(now: _Transposition) -> _Transposition:
         swap = (now.turn < 0) & (position % 2 == now.phase)
@@ -226,6 +262,6 @@ def exact_half_turn_order(
             order, compare(order), jnp.where(now.phase == 0, 1, 0).astype(jnp.int32)
         )
 
-    start = _Transposition(order, jnp.full_like(position, -1), jnp.full((), 2, jnp.int32))
+    start = _Transposition(quick.index, jnp.full_like(position, -1), jnp.full((), 2, jnp.int32))
     order, turn, _ = loops.while_loop(lambda now: reduce.any_true(now.turn < 0), transpose, start)
     return HalfTurnOrder(order, jnp.append(False, turn == 0))

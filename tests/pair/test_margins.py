@@ -153,12 +153,9 @@ def _views_of_all(points, labels, weights, mask):
 
 @jax.jit
 def _bounds_of_all(instance, views, gap):
-    def bound(centre, view):
-        strips = margins.limit_strips(instance, centre, view, gap)
-        bounds = margins.margin_bounds(instance, centre, strips)
-        return jnp.where(strips.is_met, bounds, -jnp.inf)
-
-    return jax.vmap(bound)(jnp.arange(views.order.index.shape[0], dtype=jnp.int32), views)
+    places = jnp.arange(views.upper.shape[0], dtype=jnp.int32)
+    limits = margins.limit_directions(instance, places, views, gap)
+    return margins.bound_margins(instance, places, views, limits, limits.is_met)
 
 
 @pytest.mark.slow

@@ -8,19 +8,23 @@ that exclude the most on both sides, and the own point next to the line, bound t
 most half of the distance between the own points and the others among these. For g close to the
 margin these points are usually the support points, and the bound is the margin.
 
-The directions are excluded by running maxima over the angular order, for all classes at once. This
-replaces the hierarchical hulls of Boyarshinov and Magdon-Ismail (2005), Section 2.4. Rounding makes
-every bound larger.
+The directions are excluded by running maxima over the angular order, for all classes at once. Most
+classes have none left. The points and the bounds are computed only for the others, in blocks of
+one size. This replaces the hierarchical hulls of Boyarshinov and Magdon-Ismail (2005), Section 2.4.
+Rounding makes every bound larger.
+
+A line that makes a full turn around a centre, with the own class on its left, has 2n events, one
+for each point in each half of the turn. Each event is followed by a class, which has its number.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import numerics, reduce
+from jboost.base import numerics, reduce, sequences
 from jboost.base.types import Array
 from jboost.geometry.angular import HalfTurnOrder
 from jboost.pair.sweep.instance import Instance
@@ -31,100 +35,170 @@ _ANGLE_ERROR = 64
 # Relative errors of squared lengths are less than this many units of eps, those of distances, and
 # those of a product of two sides in relation to the products of their coordinates.
 _LENGTH_ERROR, _DISTANCE_ERROR, _PRODUCT_ERROR = 16, 4, 2
-_ROW = 16  # entries of a row of a running maximum; of 8, 16 and 64 the fastest at 4,000 points
 
 
 class View(NamedTuple):
-    """The points around a centre in exact angular order."""
+    """The points around each of w centres in exact angular order."""
 
-    order: HalfTurnOrder  # the points that are not around the centre come last
-    upper: Array  # [n] bool, see `jboost.geometry.angular.is_upper`
-    off_centre: Array  # [n] bool, live and not at the centre
+    # fields [w, n]; the points that are not around the centre come last
+    order: HalfTurnOrder
+    upper: Array  # [w, n] bool, see `jboost.geometry.angular.is_upper`
+    off_centre: Array  # [w, n] bool, live and not at the centre
 
 
-class _Events(NamedTuple):
-    """The 2n events of a line that makes a full turn, with the own class on its left. Each event is
-    followed by a class.
-    """
+class Limits(NamedTuple):
+    """What limits the directions of strips along the lines of each class."""
 
-    point: Array  # [2n] int32
-    angle: Array  # [2n] of the line
-    next_angle: Array  # [2n]
-    # [2n] int32, an own point that the class keeps and that ends the interval of its directions, at
-    # the beginning and at the end; the centre if there is none
-    own_begin: Array
-    own_end: Array
-    shows_other: Array  # [2n] bool, a point of the other class is kept for half a turn from here on
+    is_met: Array  # [w, 2n] bool, there may be a strip of the given width
+    angle: Array  # [w, 2n] of the line at the event before the class
+    next_angle: Array  # [w, 2n] at the event behind it
+    # [w, 2, 2n] over the events up to each one, the largest first direction of a kept point of the
+    # other class; and in reversed order, the largest of minus its last direction
+    reached: Array
 
 
 class _Limit(NamedTuple):
-    """The strongest limit that kept points of the other class set to the directions of classes."""
+    """The strongest limit that kept points of the other class set to the directions of a class."""
 
-    angle: Array  # [2n] infinite if there is no such point
-    place: Array  # [2n] int32, the event of the point; negative if it is of the turn before
-
-
-class Strips(NamedTuple):
-    """What limits the strips along the lines of each class."""
-
-    own: Array  # [2n] int32, a kept own point next to the line, or the centre
-    first: Array  # [2n] int32, kept points of the other class
-    last: Array  # [2n] int32
-    # [2n] bool, the points limit the strip; else its bound is infinite
-    is_limited: Array
-    is_met: Array  # [2n] bool, there may be a strip of the given width
+    angle: Array  # infinite if there is no such point
+    place: Array  # int32, the event of the point; negative if it is of the turn before
 
 
-def limit_strips(instance: Instance, centre: Array, view: View, gap: Array) -> Strips:
-    """The limits of strips of width `gap` with an edge through a centre, for the classes around it.
+def limit_directions(instance: Instance, places: Array, view: View, gap: Array) -> Limits:
+    """The limits of strips of width `gap` with an edge through a centre, for all classes.
+
+    A kept point of the other class has its event in the half turn before the class. Points with
+    earlier events limit directions before the class, and those with later events directions behind
+    it. Hence the first limit is a maximum over all events before the class, and the second one a
+    minimum over all events from half a turn before the class on.
 
     Args:
       instance: the problem.
-      centre: [] int32.
-      view: the points around the centre.
+      places: [w] int32, the centres.
+      view: the points around the centres.
       gap: [] not negative.
     """
-    offset = instance.metric - numerics.take(instance.metric, centre)[:, None]
-    angle, first, last = _shadows(offset, gap)
-    events = _turn(instance, centre, view, angle)
-    begin, end = _limits(events, first, last)
-    error = _ANGLE_ERROR * jnp.finfo(offset.dtype).eps
-    before, behind = end.angle - events.angle, events.next_angle - begin.angle
-    is_met = (before >= -error) & (behind >= -error) & (end.angle - begin.angle >= -error)
-    own = jnp.where(
-        (events.own_begin != centre) & ((before <= behind) | (events.own_end == centre)),
-        events.own_begin,
-        events.own_end,
+    offset = instance.metric[:, None] - numerics.take(instance.metric, places)[..., None]
+    of_points = _shadows(offset, gap)
+    take = jax.vmap(numerics.take)
+    angle, first, last = (take(each, view.order.index) for each in of_points)
+    is_upper, is_around, is_other = (
+        take(each, view.order.index)
+        for each in (view.upper, view.off_centre, view.off_centre & ~instance.own[None])
     )
-    keeps_begin, keeps_end = _is_kept(begin), _is_kept(end)
-    first, last = _point_of(events, begin), _point_of(events, end)
+    angles = jnp.where(is_upper, angle, angle - 2), jnp.where(is_upper, angle + 2, angle)
+    next_angles = _angles_behind(*angles, is_around)
+    nothing = jnp.full_like(angle, -jnp.inf)
+    shown = is_upper & is_other, ~is_upper & is_other
+    forwards = jnp.concatenate([jnp.where(each, first, nothing) for each in shown], axis=1)
+    backwards = jnp.concatenate([jnp.where(each, -last, nothing) for each in shown], axis=1)
+    reached = sequences.running_max(jnp.stack([forwards, backwards[:, ::-1]], axis=1))
+    begin, end = _limits_of_all(reached)
+    angle, next_angle = jnp.concatenate(angles, axis=1), jnp.concatenate(next_angles, axis=1)
+    error = _ANGLE_ERROR * jnp.finfo(angle.dtype).eps
+    is_met = (end - angle >= -error) & (next_angle - begin >= -error) & (end - begin >= -error)
+    return Limits(is_met, angle, next_angle, reached)
+
+
+def _angles_behind(first: Array, second: Array, is_around: Array) -> tuple[Array, Array]:
+    """The angles of the next events, from those of the events of both half turns."""
+    goes_on = jnp.pad(is_around[:, 1:], ((0, 0), (0, 1)))
+    return (
+        jnp.where(goes_on, jnp.roll(first, -1, axis=1), second[:, :1]),
+        jnp.where(goes_on, jnp.roll(second, -1, axis=1), first[:, :1] + 4),
+    )
+
+
+def bound_margins(
+    instance: Instance, places: Array, view: View, limits: Limits, is_open: Array
+) -> Array:
+    """Upper bounds [w, 2n] of the margins of the open classes, and -inf for the others. They hold
+    for classes of least loss.
+
+    Args:
+      instance: the problem.
+      places: [w] int32, the centres.
+      view: the points around the centres.
+      limits: of `limit_directions`.
+      is_open: [w, 2n] bool.
+    """
+    width = is_open.shape[1]
+
+    def bounds_of(entries: Array) -> Array:
+        return _bounds(instance, places, view, limits, entries // width, entries % width)
+
+    none = jnp.full((), -jnp.inf, limits.angle.dtype)
+    return sequences.over_marked(is_open.reshape(-1), bounds_of, none).reshape(is_open.shape)
+
+
+def _bounds(
+    instance: Instance, places: Array, view: View, limits: Limits, row: Array, number: Array
+) -> Array:
+    """Bounds [b] of the margins of the classes of these rows and numbers, [b] each."""
+    centre, size = numerics.take(places, row), view.upper.shape[1]
+    begin, end = _limits_of(limits, row, number)
+    before = end.angle - _entries(limits.angle, row, number)
+    behind = _entries(limits.next_angle, row, number) - begin.angle
+    numbers = jnp.stack([number, _next_event(view, row, number), begin.place, end.place])
+    point, moves_right = _events(
+        view, row[None], jnp.where(numbers < 0, numbers + 2 * size, numbers)
+    )
+    own = _nearer_own(instance, centre, point[:2], moves_right[:2], before <= behind)
+    keeps_begin, keeps_end = (_is_kept(limit, number, size) for limit in (begin, end))
+    _, _, first, last = point
     # a point that is not kept is replaced by the other one
-    return Strips(
+    distance = _distance(
+        instance,
+        centre,
         own,
         jnp.where(keeps_begin, first, last),
         jnp.where(keeps_end, last, first),
-        keeps_begin | keeps_end,
-        is_met,
     )
+    return jnp.where(keeps_begin | keeps_end, distance / 2, jnp.inf)
 
 
-def margin_bounds(instance: Instance, centre: Array, strips: Strips) -> Array:
-    """Upper bounds [2n] of the margins of the classes around a centre, which are numbered as in
-    `jboost.pair.sweep.visits`. They hold for classes of least loss.
+def _nearer_own(
+    instance: Instance, centre: Array, point: Array, moves_right: Array, prefers_begin: Array
+) -> Array:
+    """An own point that each class keeps and that ends the interval of its directions; the centre
+    if there is none. The events at the beginning and at the end are given, [2, b].
     """
-    distance = _distance(instance, centre, strips.own, strips.first, strips.last)
-    return jnp.where(strips.is_limited, distance / 2, jnp.inf)
+    begin, end = point
+    is_own = numerics.take(instance.own, point)
+    at_end = jnp.where(is_own[1] & moves_right[1], end, centre)
+    is_begin = is_own[0] & ~moves_right[0] & (begin != centre)
+    return jnp.where(is_begin & (prefers_begin | (at_end == centre)), begin, at_end)
 
 
-def _is_kept(limit: _Limit) -> Array:
-    """Whether classes keep the points of a limit, [2n] bool."""
-    number = lax.iota(jnp.int32, limit.place.shape[0])
-    return (limit.place > number - number.shape[0] // 2) & (limit.place <= number)
+def _entries(values: Array, row: Array, column: Array) -> Array:
+    """The entries of values [w, k] in these rows and columns."""
+    return numerics.take(values.reshape(-1), row * values.shape[1] + column)
 
 
-def _point_of(events: _Events, limit: _Limit) -> Array:
-    size = limit.place.shape[0]
-    return numerics.take(events.point, jnp.where(limit.place < 0, limit.place + size, limit.place))
+def _events(view: View, row: Array, number: Array) -> tuple[Array, Array]:
+    """The points of some events, and whether the line moves so that they change to its right."""
+    size = view.upper.shape[1]
+    is_first_half = number < size
+    point = _entries(view.order.index, row, jnp.where(is_first_half, number, number - size))
+    return point, _entries(view.upper, row, point) == is_first_half
+
+
+def _next_event(view: View, row: Array, number: Array) -> Array:
+    """The number of the event behind each class.
+
+    The end of each half turn is followed by its beginning, seen from the other side.
+    """
+    size = view.upper.shape[1]
+    is_first_half = number < size
+    position = jnp.where(is_first_half, number, number - size)
+    follower = _entries(view.order.index, row, jnp.minimum(position + 1, size - 1))
+    goes_on = _entries(view.off_centre, row, follower) & (position < size - 1)
+    return jnp.where(goes_on, number + 1, jnp.where(is_first_half, size, 0))
+
+
+def _is_kept(limit: _Limit, number: Array, size: int) -> Array:
+    """Whether classes keep the points of their limits."""
+    return (limit.place > number - size) & (limit.place <= number) & jnp.isfinite(limit.angle)
 
 
 def _full_turn(x: Array, y: Array) -> Array:
@@ -134,19 +208,18 @@ def _full_turn(x: Array, y: Array) -> Array:
 
 
 def _shadows(offset: Array, gap: Array) -> tuple[Array, Array, Array]:
-    """The direction of each point [n], and the first and the last direction of a line through the
-    centre that keeps the point on its right, at a distance of at least `gap`. For a point nearer to
-    the centre these two are equal, as if `gap` were its distance.
+    """The direction of each point [w, n], and the first and the last direction of a line through
+    the centre that keeps the point on its right, at a distance of at least `gap`. For a point
+    nearer to the centre these two are equal, as if `gap` were its distance.
     """
     squared = offset[0] * offset[0] + offset[1] * offset[1]
     slack = 1 + _LENGTH_ERROR * jnp.finfo(offset.dtype).eps
-    squared_along = squared * slack - gap * gap
-    along = jnp.sqrt(jnp.maximum(squared_along, 0))
-    # turned by nothing, to the left, and to the right
-    along = jnp.stack([jnp.ones_like(along), along, along])
-    across = (gap * jnp.array([0.0, 1, -1], offset.dtype))[:, None]
-    x, y = offset[:, None]
-    angle, first, last = _full_turn(along * x - across * y, along * y + across * x)
+    along = jnp.sqrt(jnp.maximum(squared * slack - gap * gap, 0))
+    x, y = offset
+    # not turned, turned to the left, and to the right
+    angle = _full_turn(x, y)
+    first = _full_turn(along * x - gap * y, along * y + gap * x)
+    last = _full_turn(along * x + gap * y, along * y - gap * x)
     return (
         angle,
         first + jnp.where(first < angle - 2, 4, 0),
@@ -154,94 +227,54 @@ def _shadows(offset: Array, gap: Array) -> tuple[Array, Array, Array]:
     )
 
 
-def _turn(instance: Instance, centre: Array, view: View, angle: Array) -> _Events:
-    size = view.order.index.shape[0]
-    is_first_half = lax.iota(jnp.int32, 2 * size) < size
-    point = jnp.tile(view.order.index, 2)
-    upper, own, around = (
-        numerics.take(field, point) for field in (view.upper, instance.own, view.off_centre)
-    )
-    moves_right = upper == is_first_half
-    angle = numerics.take(angle, point) + jnp.where(moves_right, 0, jnp.where(upper, 2, -2))
-    # The end of each half turn is followed by its beginning, seen from the other side.
-    begins = view.order.index[0]
-    is_end = ~jnp.append(around[1:], False) | (lax.iota(jnp.int32, 2 * size) == size - 1)
-    next_point = jnp.where(is_end, begins, jnp.roll(point, -1))
-    next_right = jnp.where(
-        is_end, ~(view.upper[begins] == is_first_half), jnp.roll(moves_right, -1)
-    )
-    next_angle = jnp.where(is_end, angle[0] + jnp.where(is_first_half, 2, 4), jnp.roll(angle, -1))
-    return _Events(
-        point,
-        angle,
-        next_angle,
-        jnp.where(own & ~moves_right, point, centre),
-        jnp.where(numerics.take(instance.own, next_point) & next_right, next_point, centre),
-        moves_right & ~own & around,
-    )
-
-
-def _limits(events: _Events, first: Array, last: Array) -> tuple[_Limit, _Limit]:
-    """The limits of the directions of each class, from the directions [n] of each point.
-
-    A kept point of the other class has its event in the half turn before the class. Points with
-    earlier events limit directions before the class, and those with later events directions behind
-    it. Hence the first limit is a maximum over all events before the class, and the second one a
-    minimum over all events from half a turn before the class on.
+def _limits_of_all(reached: Array) -> tuple[Array, Array]:
+    """The limits of the directions of each class [w, 2n], from `Limits.reached`. Those without a
+    point are infinite.
     """
-    num_events = events.point.shape[0]
-    size = num_events // 2
-    both = jnp.where(
-        events.shows_other[None],
-        jnp.stack([numerics.take(first, events.point), -numerics.take(last, events.point)]),
-        -jnp.inf,
-    )
-    both = jnp.stack([both[0], both[1, ::-1]])
-    largest = _running_max(both)
-    number = lax.iota(jnp.int32, num_events)[None]
-    place = _running_max(jnp.where(both == largest, number, 0))
+    forwards, backwards = reached[:, 0], reached[:, 1]
+    size = forwards.shape[1] // 2
     # before each event and in the turn before
-    begin = _larger(largest[0], place[0], largest[0, -1] - 4, place[0, -1] - num_events)
+    begin = jnp.maximum(forwards, forwards[:, -1:] - 4)
     # from the event behind each event on
-    after = jnp.append(largest[1, -2::-1], -jnp.inf)
-    place_after = num_events - 1 - jnp.append(place[1, -2::-1], 0)
-    end = _larger(
-        jnp.concatenate([after[size:] + 4, after[:size]]),
-        jnp.concatenate([place_after[size:] - num_events, place_after[:size]]),
-        jnp.where(number[0] < size, largest[1, -1], -jnp.inf),
-        num_events - 1 - place[1, -1],
+    after = jnp.pad(backwards[:, -2::-1], ((0, 0), (0, 1)), constant_values=-jnp.inf)
+    end = jnp.concatenate(
+        [jnp.maximum(after[:, size:] + 4, backwards[:, -1:]), after[:, :size]], axis=1
     )
-    return begin, _Limit(-end.angle, end.place)
+    return begin, -end
 
 
-def _running_max(values: Array) -> Array:
-    """The largest of values [2, k] up to each entry, in half of the time of `lax.cummax`: first in
-    rows of entries, and then over the rows.
-    """
-    size = values.shape[1]
-    lowest = -jnp.inf if jnp.issubdtype(values.dtype, jnp.floating) else jnp.iinfo(values.dtype).min
-    rows = jnp.pad(values, ((0, 0), (0, -size % _ROW)), constant_values=lowest)
-    rows = rows.reshape(2, -1, _ROW)
-    shift = 1
-    while shift < _ROW:
-        moved = jnp.pad(rows[..., :-shift], ((0, 0), (0, 0), (shift, 0)), constant_values=lowest)
-        rows, shift = jnp.maximum(rows, moved), 2 * shift
-    before = lax.cummax(rows[..., -1], axis=1)
-    before = jnp.pad(before[:, :-1], ((0, 0), (1, 0)), constant_values=lowest)
-    return jnp.maximum(rows, before[..., None]).reshape(2, -1)[:, :size]
-
-
-def _larger(angle: Array, place: Array, other: Array, other_place: Array) -> _Limit:
-    return _Limit(jnp.maximum(angle, other), jnp.where(angle >= other, place, other_place))
+def _limits_of(limits: Limits, row: Array, number: Array) -> tuple[_Limit, _Limit]:
+    """`_limits_of_all` for the classes [b] of these rows and numbers, with the points."""
+    num_events = limits.angle.shape[1]
+    size, values = num_events // 2, limits.reached.reshape(-1)
+    is_first_half = number < size
+    # The second limit counts from the last event back, down to half a turn before the class.
+    back = num_events - 2 - jnp.where(is_first_half, number + size, number - size)
+    start = num_events * jnp.stack([2 * row, 2 * row + 1])
+    forwards, backwards = numerics.take(values, start + jnp.stack([number, jnp.maximum(back, 0)]))
+    backwards = jnp.where(back >= 0, backwards, -jnp.inf)
+    angle = jnp.where(is_first_half, backwards + 4, backwards)
+    largest, of_turn = numerics.take(values, start + num_events - 1)
+    of_turn = jnp.where(is_first_half, of_turn, -jnp.inf)
+    in_turn, is_earlier = forwards >= largest - 4, angle >= of_turn
+    wanted = jnp.where(in_turn, forwards, largest), jnp.where(is_earlier, backwards, of_turn)
+    place, back = sequences.first_reaching(values, start, num_events, jnp.stack(wanted))
+    place_of_end = num_events - 1 - back
+    return (
+        _Limit(jnp.maximum(forwards, largest - 4), jnp.where(in_turn, place, place - num_events)),
+        _Limit(
+            -jnp.maximum(angle, of_turn),
+            jnp.where(is_earlier & is_first_half, place_of_end - num_events, place_of_end),
+        ),
+    )
 
 
 def _distance(instance: Instance, centre: Array, own: Array, first: Array, last: Array) -> Array:
-    """The distance [2n], rounded up, between two segments that do not intersect: from the centre to
+    """The distances [b], rounded up, between two segments that do not intersect: from the centre to
     a point, and between two other points.
     """
     metric = instance.metric
-    a = jnp.broadcast_to(numerics.take(metric, centre)[:, None], (2, *own.shape))
-    b, c, d = (numerics.take(metric, point) for point in (own, first, last))
+    a, b, c, d = (numerics.take(metric, point) for point in (centre, own, first, last))
     # the triangles of a point and a segment, as sides from the point and along the segment
     corner, start, end = (
         jnp.stack(points, axis=1) for points in ((a, b, c, d), (c, c, a, a), (d, d, b, b))

@@ -25,7 +25,7 @@ from jboost.base.types import Array
 from jboost.geometry import angular, hulls
 from jboost.pair.sweep.brackets import Radial, SweepConfig, look_from, sorted_in_parts
 from jboost.pair.sweep.instance import Instance
-from jboost.pair.sweep.margins import View, limit_strips, margin_bounds
+from jboost.pair.sweep.margins import View, bound_margins, limit_directions
 from jboost.pair.types import Fat
 
 # Margins that differ by less count as equal, in units of eps. A margin and its bound have smaller
@@ -212,9 +212,7 @@ def _open_classes(instance: Instance, places: Array, num_parts: int) -> tuple[Vi
     order = loops.cond(
         instance.on_grid | ~reduce.any_true(quick.joined, axis=(0, 1)),
         lambda: quick,
-        lambda: jax.vmap(angular.exact_half_turn_order, in_axes=(None, 1, 0, 0))(
-            instance.points, at, radial.off_centre, quick
-        ),
+        lambda: angular.exact_half_turn_orders(instance.points, at, radial.off_centre, quick),
     )
     ends = jnp.append(~order.joined[:, 1:], jnp.ones_like(places[:, None], bool), axis=1)
 
@@ -243,19 +241,19 @@ def _margins_left(
     """Upper bounds [w, 2n] of the margins of the classes around some centres, -inf for those that
     are evaluated, that do not tie, or whose margin is less than half of `gap`.
     """
-    strips = jax.vmap(limit_strips, in_axes=(None, 0, 0, None))(instance, places, views, gap)
+    limits = limit_directions(instance, places, views, gap)
     # Every class has a strip of width 0, also where underflow makes angles wrong. Without this, a
     # class of less loss might never be evaluated, and the loop would not end.
-    is_open = is_tied & (strips.is_met | (gap == 0))
+    is_open = is_tied & (limits.is_met | (gap == 0))
     margins = loops.cond(
         reduce.any_true(is_open, axis=(0, 1)),
-        lambda: jax.vmap(margin_bounds, in_axes=(None, 0, 0))(instance, places, strips),
-        lambda: jnp.zeros(is_open.shape, gap.dtype),
+        lambda: bound_margins(instance, places, views, limits, is_open),
+        lambda: jnp.full(is_open.shape, -jnp.inf, gap.dtype),
     )
     ceiling, cursor, old_gap = (
         numerics.take(field, rank)[:, None] for field in (search.ceiling, search.cursor, search.gap)
     )
-    margins = jnp.where(margins >= 0, margins, jnp.inf)  # NaN bounds nothing
+    margins = jnp.where(jnp.isnan(margins), jnp.inf, margins)  # NaN bounds nothing
     number = lax.broadcasted_iota(jnp.int32, margins.shape, 1)
     is_before = (margins > ceiling) | ((margins == ceiling) & (number <= cursor))
     return jnp.where(is_open & ~((old_gap == gap) & is_before), margins, -jnp.inf)
