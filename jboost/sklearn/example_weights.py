@@ -203,9 +203,9 @@ class ExampleWeightsClassifier(VoteClassifier):
         if int(model.status) in (Status.INVALID_INPUT, Status.INFEASIBLE):
             width = "" if not hasattr(kernel, "radius") else f" and radius {float(kernel.radius):g}"
             raise ValueError(f"penalty is {penalty:g}{width}: {explain(int(model.status))}")
-        columns = model.points[:, : points.shape[1]]
-        model = dataclasses.replace(model, kernel=kernel, centre=centre, points=columns)
-        return PointsVote(seen, jax.tree.map(np.asarray, model))
+        model = jax.tree.map(np.asarray, dataclasses.replace(model, kernel=kernel, centre=centre))
+        columns = np.ascontiguousarray(model.points[:, : points.shape[1]])
+        return PointsVote(seen, dataclasses.replace(model, points=columns))
 
 
 def _points(seen: Features, table: np.ndarray) -> np.ndarray:
