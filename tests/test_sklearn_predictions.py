@@ -1,5 +1,7 @@
 """The predicted class has the highest probability, also where no rule votes."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -28,6 +30,34 @@ def test_a_row_without_votes_has_the_class_of_highest_base_rate(counts):
     assert model.predict(missing).tolist() == expected
     assert not model.decision_function(missing).any()
     assert model.set_params(calibration=None).fit(X, y).predict(missing).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        js.AdaBoostClassifier(max_rounds=5, calibration=None),
+        js.SlipperClassifier(max_rounds=5, calibration=None, random_state=0),
+    ],
+    ids=["stumps", "monomials"],
+)
+def test_rows_with_a_vote_are_those_of_an_output_that_votes(model):
+    X, y = rows_of((10, 20, 30))
+    table = np.where(np.random.default_rng(1).random(X.shape) < 0.4, np.nan, X)
+    for vote in clone(model).fit(X, y).votes_:
+        width = getattr(vote.ensemble.hypotheses, "literals", np.zeros((0, 0))).shape[1] or None
+        outputs = np.asarray(
+            jboost.ensemble.outputs(vote.ensemble, vote.features.matrix(table, width))
+        )
+        # without the rules that cover all rows
+        votes = vote.ensemble.votes * (outputs == 0).any(axis=1, keepdims=True)
+        sides = np.where(outputs > 0, votes[:, :1], votes[:, 1:])
+        expected = ((outputs != 0) & (sides != 0)).any(axis=0)
+        assert expected.any()
+        assert not expected.all()
+        nothing = np.zeros_like(vote.ensemble.constant)
+        ensemble = vote.ensemble._replace(votes=votes, constant=nothing)
+        found = dataclasses.replace(vote, ensemble=ensemble).covers(table, np.zeros(len(table)))
+        assert found.tolist() == expected.tolist()
 
 
 def test_classes_without_votes_share_the_highest_score_and_the_base_rate_decides():

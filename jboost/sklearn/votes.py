@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from jboost import ensemble as ensemble_module
 from jboost.base.boosting import Ensemble, Fit
 from jboost.base.predict import predict_scores
 from jboost.learners.monomials import Monomial
@@ -18,7 +17,6 @@ from jboost.sklearn.features import Features, padded_rows
 # Rows whose features and outputs are in memory at a time. A round number; not tuned.
 _ROWS_AT_ONCE = 1 << 16
 _scores = jax.jit(predict_scores)
-_outputs = jax.jit(ensemble_module.outputs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Vote:
         A hypothesis with an infinite vote gives a score beyond those of all finite votes.
         """
         parts = [
-            self._scores_of(table[start : start + _ROWS_AT_ONCE])
+            self._scores_of(table[start : start + _ROWS_AT_ONCE], self.ensemble)
             for start in range(0, len(table), _ROWS_AT_ONCE)
         ]
         limit = self.total_vote() + 1.0
@@ -61,14 +59,14 @@ class Vote:
         return covered
 
     def _has_votes(self, table: np.ndarray) -> np.ndarray:
-        matrix = self._matrix(table)
-        outputs = np.asarray(_outputs(self.ensemble, matrix), np.float64)[:, : len(table)]
+        # a vote of 1 for each side that votes, whose score is positive exactly where one votes; by
+        # the program of the scores
         votes = np.asarray(self.ensemble.votes)
-        vote = np.where(outputs > 0, votes[:, :1], votes[:, 1:])
-        return ((outputs != 0) & (vote != 0)).any(axis=0)
+        ones = np.array([1, -1], votes.dtype) * (votes != 0)
+        return self._scores_of(table, self.ensemble._replace(votes=ones)) > 0
 
-    def _scores_of(self, table: np.ndarray) -> np.ndarray:
-        return np.asarray(_scores(self.ensemble, self._matrix(table)), np.float64)[: len(table)]
+    def _scores_of(self, table: np.ndarray, ensemble: Ensemble) -> np.ndarray:
+        return np.asarray(_scores(ensemble, self._matrix(table)), np.float64)[: len(table)]
 
     def _matrix(self, table: np.ndarray) -> np.ndarray:
         """The features of rows, padded: for monomials, of a file too, to the width of these."""
