@@ -17,14 +17,14 @@ SHAPES = (
     *((20, 1, 2), (120, 10, 3), (35, 2, 2), (50, 3, 3), (64, 4, 2), (77, 5, 3)),
     *((90, 6, 2), (100, 7, 3), (110, 8, 2), (28, 9, 3), (43, 10, 2), (57, 1, 3)),
 )
-# The most compilations of all fits and predictions: those of the method, and small ones of a fixed
-# number, as of a key of random numbers and of the check for options of the compiler.
+# The most compilations of all fits and predictions: those of the method, and the check for options
+# of the compiler, which is done once in a process.
 MOST = {
     "AdaBoostClassifier": (js.AdaBoostClassifier(max_rounds=5, cv=2), 3),
     "InfoBoostClassifier": (js.InfoBoostClassifier(max_rounds=5, cv=2), 3),
     "LPBoostClassifier": (js.LPBoostClassifier(nu=0.3, max_rounds=5, cv=2), 3),
-    "RelaxedMarginClassifier": (js.RelaxedMarginClassifier(nu=0.3, max_rounds=3, cv=2), 8),
-    "SlipperClassifier": (js.SlipperClassifier(max_rounds=5, cv=2), 10),
+    "RelaxedMarginClassifier": (js.RelaxedMarginClassifier(nu=0.3, max_rounds=3, cv=2), 4),
+    "SlipperClassifier": (js.SlipperClassifier(max_rounds=5, cv=2), 4),
     # the measure for two columns has programs of its own, as its formula depends on the dimension
     "ExampleWeightsClassifier": (js.ExampleWeightsClassifier(penalty=0.2, cv=2), 4),
     "OptimalVoteClassifier": (
@@ -33,7 +33,7 @@ MOST = {
         ),
         2,
     ),
-    "MarginThinner": (js.MarginThinner(RandomForestClassifier(5, random_state=0)), 5),
+    "MarginThinner": (js.MarginThinner(RandomForestClassifier(5, random_state=0)), 1),
 }
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -58,6 +59,32 @@ def from_host(array: np.ndarray) -> jax.Array:
     """
     held = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), order="C")
     return jax.device_put(held)
+
+
+def ones_beside(vector: Any, dtype: Any = float) -> jax.Array:
+    """`jnp.ones(m, dtype)` for a vector [m]. Nothing is compiled for m where the vector is known
+    and on one device.
+
+    >>> ones_beside(from_host(np.array([3.0, 4.0])), bool).tolist()
+    [True, True]
+    """
+    if isinstance(vector, jax.core.Tracer) or len(vector.devices()) > 1:
+        return jnp.ones(vector.shape, dtype)
+    return from_host(np.ones(vector.shape, dtype))
+
+
+def key_of(seed: int) -> jax.Array:
+    """`jax.random.key(seed)` for a seed in [0, 2^31). Nothing is compiled for the generator that
+    JAX has without other settings.
+
+    >>> bool(key_of(7) == jax.random.key(7))
+    True
+    """
+    settings: Any = jax.config
+    if settings.jax_default_prng_impl != "threefry2x32" or settings.jax_random_seed_offset:
+        return jax.random.key(seed)
+    # a key of Threefry is the two words of the seed
+    return jax.random.wrap_key_data(from_host(np.array([0, seed], np.uint32)))
 
 
 def host_jit(

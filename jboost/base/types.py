@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from chex import Array, ArrayTree
 
-from jboost.base import check
+from jboost.base import check, devices
 from jboost.base.check import ArrayLike
 
 PyTree = ArrayTree
@@ -83,7 +83,7 @@ def fill(weights: Any, mask: Any, num_examples: int) -> tuple[Array, Array]:
         else check.numeric("weights", weights, shape=(num_examples,), kinds="fiu")
     )
     mask = (
-        jnp.ones(num_examples, bool)
+        devices.ones_beside(weights, bool)
         if mask is None
         else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
     )

@@ -123,7 +123,7 @@ def solve(
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
     config = _choose(config, initial, margins)
     initial = None if initial is None else _grown(initial, margins, config)
-    rows = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
+    rows = Dataset(margins, devices.ones_beside(mask), weights, mask)
     check.choice("derivative", derivative, ("vertex", "least_norm"))
     return _solve(rows, nu, tolerance, initial, config=config, derivative=derivative)
 

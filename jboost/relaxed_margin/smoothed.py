@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, labelled, loops, meshes, reduce
+from jboost.base import boosting, check, devices, labelled, loops, meshes, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import envelope
@@ -102,7 +102,7 @@ def solve_smoothed(
         if initial is None
         else check.numeric("initial", initial, shape=(matrix.shape[1],), kinds="f")
     )
-    rows = Dataset(matrix, jnp.ones(matrix.shape[:1]), sizes, kept)
+    rows = Dataset(matrix, devices.ones_beside(kept), sizes, kept)
     check_feasible(relaxation, rows)
     return _solve(rows, relaxation, tau, mu, start.astype(float))
 

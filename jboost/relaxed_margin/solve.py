@@ -164,7 +164,7 @@ def solve(
     _validate_groups(cost, margins.shape[1])
     rows = Dataset(
         mask if isinstance(margins, operators.Streamed) else margins,
-        jnp.ones(margins.shape[:1]),
+        devices.ones_beside(mask),
         weights,
         mask,
     )
@@ -244,17 +244,24 @@ def check_feasible(relaxation: Any, dataset: Dataset) -> None:
         for leaf in jax.tree.leaves((relaxation, dataset.weights, dataset.mask))
     ):
         return
-    with jax.ensure_compile_time_eval():
-        # the rest may be traced
-        is_empty = _allows_nothing(
-            relaxation, Dataset(dataset.mask, dataset.mask, dataset.weights, dataset.mask)
-        )
-    if is_empty:
+    if _is_empty(relaxation, Dataset(dataset.mask, dataset.mask, dataset.weights, dataset.mask)):
         raise ValueError(
             f"relaxation {relaxation} allows no distribution over"
             f" {int(np.asarray(dataset.mask).sum())} examples: raise its cap to 1 / m at least (nu"
             " to at most 1), or the radius of a norm ball to m ** (1 / order - 1)"
         )
+
+
+def _is_empty(relaxation: Any, dataset: Dataset) -> bool:
+    """Whether no distribution over the examples meets the relaxation, for known values; the rest
+    may be traced.
+    """
+    found = _allows_nothing(relaxation, dataset)
+    if isinstance(found, jax.core.Tracer):
+        # not always, as it also compiles each constant of the program by itself
+        with jax.ensure_compile_time_eval():
+            found = _allows_nothing(relaxation, dataset)
+    return bool(found)
 
 
 @jax.jit

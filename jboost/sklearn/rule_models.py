@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-import jax
 import numpy as np
 
 from jboost import l0, learners, slipper
+from jboost.base import devices
 from jboost.base.boosting import Fit
 from jboost.base.types import Dataset
 from jboost.monomials import costs
@@ -253,7 +253,7 @@ class SlipperClassifier(_BitsClassifier):
         fitted = slipper.fit(
             dataset,
             slipper.rules(self.max_order, positive=self.positive),
-            key=jax.random.key(self._seed),
+            key=devices.key_of(self._seed),
             max_rounds=self.max_rounds,
             num_rounds=self.num_rounds,
             on_step=watch.on_step if watch.is_needed else None,

@@ -6,13 +6,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jboost.base import boosting, check, derivatives, meshes
+from jboost.base import boosting, check, derivatives, devices, meshes
 from jboost.base.boosting import Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.slipper.booster import Slipper
-from jboost.slipper.rounds import choose_rounds
+from jboost.slipper.rounds import choose_before_fit
 from jboost.slipper.rules import rules
 
 
@@ -109,17 +110,16 @@ def _choose(
     dataset: Dataset, learner: Any, key: Array | None, max_rounds: int, num_folds: int
 ) -> tuple[Slipper, Array]:
     """The booster with the cross-validated number of rounds, and the key for the fit."""
-    key_choice, key_fit = jax.random.split(check.key("key", key))
-    chosen = choose_rounds(
-        dataset, learner, key=key_choice, max_rounds=max_rounds, num_folds=num_folds
+    chosen, key_fit = choose_before_fit(
+        dataset, learner, key=key, max_rounds=max_rounds, num_folds=num_folds
     )
-    return Slipper(chosen.num_rounds), key_fit
+    return Slipper(chosen), key_fit
 
 
 def _booster(max_rounds: int, num_rounds: ArrayLike | None) -> Slipper:
     check.count("max_rounds", max_rounds, low=1)
     if num_rounds is None:
-        return Slipper(jnp.asarray(max_rounds, jnp.int32))
+        return Slipper(devices.from_host(np.asarray(max_rounds, np.int32)))
     wanted = check.number("num_rounds", num_rounds, low=1, high=max_rounds)
     if not isinstance(wanted, jax.core.Tracer) and float(wanted) != int(wanted):
         raise ValueError(f"num_rounds is {float(wanted):g}: expected a whole number")

@@ -107,6 +107,29 @@ def choose_rounds(
     return _drive(learner, dataset, key, on_step, initial, **sizes)
 
 
+@meshes.takes_sharded
+def choose_before_fit(
+    dataset: Dataset, learner: Any, *, key: Array | None, max_rounds: int, num_folds: int
+) -> tuple[Array, Array]:
+    """The number of rounds by `choose_rounds`, with the first part of the key, and the second part,
+    which is for the fit. It is one program.
+    """
+    dataset = boosting.check_arguments(learner, dataset, max_rounds)
+    check.count("num_folds", num_folds, low=2)
+    return _choose_before_fit(
+        learner, dataset, check.key("key", key), max_rounds=max_rounds, num_folds=num_folds
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("max_rounds", "num_folds"))
+def _choose_before_fit(
+    learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_folds: int
+) -> tuple[Array, Array]:
+    key_choice, key_fit = jax.random.split(key)
+    chosen = _choose(learner, dataset, key_choice, max_rounds=max_rounds, num_folds=num_folds)
+    return chosen.num_rounds, key_fit
+
+
 @functools.partial(jax.jit, static_argnames=("max_rounds", "num_folds"))
 def _choose(
     learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_folds: int

@@ -46,6 +46,31 @@ def test_arrays_of_the_host_have_the_types_of_the_user_and_are_constants_of_prog
         devices.from_host(np.zeros(2, np.longdouble))
 
 
+def test_keys_of_seeds_are_those_of_jax_and_compile_nothing(compilations):
+    seeds = [0, 1, 12345, np.iinfo(np.int32).max - 1]
+    found = [devices.key_of(seed) for seed in seeds]
+    assert compilations() == 0
+    for seed, key in zip(seeds, found, strict=True):
+        assert jax.typeof(key) == jax.typeof(jax.random.key(seed))
+        assert bool(key == jax.random.key(seed))
+
+
+def test_keys_of_seeds_are_those_of_another_generator():
+    with jax.default_prng_impl("rbg"):
+        assert bool(devices.key_of(3) == jax.random.key(3))
+
+
+def test_ones_compile_nothing_for_known_vectors_and_are_no_constants_of_programs(compilations):
+    weights = devices.from_host(np.array([2.0, 3.0, 4.0]))
+    ones, mask = devices.ones_beside(weights), devices.ones_beside(weights, bool)
+    assert compilations() == 0
+    for found, expected in ((ones, jnp.ones(3)), (mask, jnp.ones(3, bool))):
+        assert jax.typeof(found) == jax.typeof(expected)
+        assert found.sharding == expected.sharding
+        assert found.tolist() == expected.tolist()
+    assert "broadcast" in str(jax.make_jaxpr(devices.ones_beside)(weights))
+
+
 @pytest.fixture
 def cubes():
     @devices.host_jit(static_argnames="power")
