@@ -471,6 +471,42 @@ def test_master_of_few_cuts_does_not_depend_on_the_capacity() -> None:
     np.testing.assert_allclose(found[2], found[0], atol=1e-5)
 
 
+@pytest.mark.slow
+def test_master_of_few_columns_does_not_depend_on_the_capacity() -> None:
+    rng = np.random.default_rng(0)
+    margins = rng.integers(-1, 2, (6, 5)).astype(np.int8)
+    serves = rng.integers(0, 2, (8, 5)).astype(np.int8)
+    labels = np.array([1, 1, 1, -1, -1, -1], np.float32)
+    first, second = np.array([0, 1, 2, 0, 1, 2, 0, 1]), np.array([3, 4, 5, 4, 5, 3, 5, 3])
+    found = []
+    for num_cuts in (2, 8):  # two cuts are few
+        for capacity in (5, 12, 20):  # five columns are few in the last one alone
+            spare, is_cut = capacity - 5, np.arange(8) < num_cuts
+            program = master.Program(
+                np.pad(margins, ((0, 0), (0, spare))),
+                np.pad(serves * is_cut[:, None], ((0, 0), (0, spare))),
+                np.where(is_cut, first, 0).astype(np.int32),
+                np.where(is_cut, second, 0).astype(np.int32),
+                is_cut.astype(np.float32),
+                np.pad(np.full(5, 0.2, np.float32), (0, spare)),
+                np.zeros((), np.float32),
+                np.ones(6, np.float32),
+                labels,
+                np.arange(capacity) < 5,
+                np.asarray(0.3, np.float32),
+            )
+            sizes = (capacity + 2, capacity, 6, 6, 8)
+            start = master.Point(*(np.zeros(size, np.float32) for size in sizes))
+            point = master.improve(program, start, np.ones((), np.float32), np.asarray(40))
+            parts = [np.delete(point.coefficients, np.s_[5:capacity]), point.extra[:5], *point[2:]]
+            assert parts[-1].sum() > 0
+            assert not np.any(point.coefficients[5:capacity])
+            found.append(np.concatenate(parts))
+    for capacity in (1, 2):
+        np.testing.assert_allclose(found[capacity], found[0], atol=1e-5)
+        np.testing.assert_allclose(found[3 + capacity], found[3], atol=1e-5)
+
+
 def test_spread_duals_keep_the_sums_of_patterns_and_the_capacity_of_rows() -> None:
     for seed in range(50):
         rng = np.random.default_rng(seed)

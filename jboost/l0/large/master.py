@@ -11,6 +11,7 @@ elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -25,16 +26,18 @@ _ENOUGH, _SOME, _TOO_LONG = 0.2, 0.8, 0.36  # restart rules of Applegate et al. 
 # Steps of Newton's method for the threshold of a projection. It is finite: it takes at most as many
 # steps as there are entries, and 5 in most cases.
 _NUM_STEPS = 12
-# Most rounds have few of the cuts that there is capacity for. Where they fit into this share of the
-# capacity, the products leave out the rest.
+# Most rounds have few of the cuts that there is capacity for, and tables of few monomials have few
+# of the columns. Where they fit into this share of the capacity, the products leave out the rest.
 _SHARE_OF_FEW = 4
+# Of `margins` and `serves`: four times as many bytes would be copied for each call.
+TABLE_DTYPE = np.dtype("int8")
 
 
 class Program(NamedTuple):
     """The master over n rows, U columns and K cuts. Weights of rows are at most about 1."""
 
-    margins: Array  # [n, U] y_i H_iu
-    serves: Array  # [K, U] 1 where a hypothesis counts in a cut
+    margins: Array  # [n, U] y_i H_iu: -1, 0 or 1, of any dtype
+    serves: Array  # [K, U] 1 where a hypothesis counts in a cut, of any dtype
     first: Array  # [K] int32, the first row of each cut
     second: Array  # [K] int32, the second row
     is_cut: Array  # [K] 1 for cuts, 0 for empty slots
@@ -51,8 +54,8 @@ def nothing(num_rows: int, num_columns: int, num_cuts: int) -> Program:
     rows, columns, cuts = (np.zeros(size, np.float32) for size in (num_rows, num_columns, num_cuts))
     zero, ends = np.zeros((), np.float32), np.zeros(num_cuts, np.int32)
     tables = (
-        np.zeros((num_rows, num_columns), np.float32),
-        np.zeros((num_cuts, num_columns), np.float32),
+        np.zeros((num_rows, num_columns), TABLE_DTYPE),
+        np.zeros((num_cuts, num_columns), TABLE_DTYPE),
     )
     return Program(*tables, ends, ends, cuts, columns, zero, rows, rows, columns > 0, zero)
 
@@ -67,11 +70,16 @@ class Point(NamedTuple):
     pair_weights: Array  # [K] v
 
 
-class _Few(NamedTuple):
-    """The cuts of a program where they fit into a share of the capacity."""
+class _Parts(NamedTuple):
+    """The matrices of a program, whole and without the cuts and columns behind a share of the
+    capacity, and which of them to multiply by.
+    """
 
-    serves: Array  # [K / _SHARE_OF_FEW, U] the first rows of `Program.serves`
-    are_all: Array  # [] bool, whether the other rows are empty
+    margins: tuple[Array, Array]  # of all columns [n, U], of few columns [n, U / _SHARE_OF_FEW]
+    are_few_columns: Array  # [] bool, whether the other columns are empty
+    # of all cuts and columns, of few cuts, of few columns, of few cuts and columns
+    serves: tuple[Array, Array, Array, Array]
+    used_serves: Array  # [] int32, the index of the smallest one without other cuts and columns
 
 
 class _State(NamedTuple):
@@ -95,12 +103,11 @@ def improve(program: Program, start: Point, primal_weight: Array, num_iterations
       primal_weight: [] the ratio of dual to primal step sizes.
       num_iterations: [] int32.
     """
-    sizes = _step_sizes(program, primal_weight)
-    dtype, num_few = program.margins.dtype, program.is_cut.shape[0] // _SHARE_OF_FEW
-    few = _Few(program.serves[:num_few], ~jnp.any(program.is_cut[num_few:] > 0))
+    dtype, parts = program.costs.dtype, _parts_of(program)
+    sizes = _step_sizes(program, parts, primal_weight)
 
     def step(state: _State) -> _State:
-        moved = _iterate(program, few, sizes, state.point)
+        moved = _iterate(program, parts, sizes, state.point)
         # in the norm in which the method contracts
         length = jnp.sqrt(jnp.sum((state.point - moved) ** 2 / sizes))
         first = jnp.where(state.age == 0, length, state.first_move)
@@ -125,22 +132,38 @@ def improve(program: Program, start: Point, primal_weight: Array, num_iterations
     infinite, zero = jnp.full((), jnp.inf, dtype), jnp.zeros((), dtype)
     begin = _State(vector, vector, vector, zero, infinite, infinite, jnp.zeros((), jnp.int32))
     last = loops.while_loop(lambda state: state.count < num_iterations, step, begin)
-    return Point(*_parts(program, last.moved))
+    return Point(*_split(program, last.moved))
 
 
-def _parts(program: Program, vector: Array) -> list[Array]:
+def _parts_of(program: Program) -> _Parts:
+    num_cuts, num_columns = (size // _SHARE_OF_FEW for size in program.serves.shape)
+    margins, serves = (
+        table.astype(program.costs.dtype) for table in (program.margins, program.serves)
+    )
+    of_few_columns = serves[:, :num_columns]
+    are_few_cuts = ~jnp.any(program.is_cut[num_cuts:] > 0)
+    are_few_columns = ~jnp.any(program.is_column[num_columns:])
+    return _Parts(
+        (margins, margins[:, :num_columns]),
+        are_few_columns,
+        (serves, serves[:num_cuts], of_few_columns, of_few_columns[:num_cuts]),
+        are_few_cuts.astype(jnp.int32) + 2 * are_few_columns.astype(jnp.int32),
+    )
+
+
+def _split(program: Program, vector: Array) -> list[Array]:
     """The parts of a `Point`."""
     (num_rows, num_columns), num_cuts = program.margins.shape, program.is_cut.shape[0]
     sizes = (num_columns + 2, num_columns, num_rows, num_rows, num_cuts)
     return jnp.split(vector, [sum(sizes[: index + 1]) for index in range(4)])
 
 
-def _step_sizes(program: Program, primal_weight: Array) -> Array:
+def _step_sizes(program: Program, parts: _Parts, primal_weight: Array) -> Array:
     """The step sizes: one over the sum of absolute entries of a column or a row. All of lambda has
     one step size, since its projection treats it as a whole.
     """
-    sizes = jnp.abs(program.margins)
-    served, is_row = jnp.sum(program.serves, axis=0), jnp.abs(program.labels)
+    sizes, is_row = jnp.abs(parts.margins[0]), jnp.abs(program.labels)
+    served, serving = (jnp.sum(parts.serves[0], axis=axis) for axis in (0, 1))
     of_coefficients = jnp.maximum(
         jnp.max(jnp.sum(sizes, axis=0) + served, initial=1.0), jnp.sum(is_row)
     )
@@ -148,9 +171,7 @@ def _step_sizes(program: Program, primal_weight: Array) -> Array:
     primal = jnp.concatenate(
         [jnp.full((len(served) + 2,), of_coefficients), jnp.maximum(served, 1.0), of_slacks]
     )
-    dual = jnp.concatenate(
-        [jnp.sum(sizes, axis=1) + 3 + program.margin, 2 * jnp.sum(program.serves, axis=1) + 2]
-    )
+    dual = jnp.concatenate([jnp.sum(sizes, axis=1) + 3 + program.margin, 2 * serving + 2])
     return jnp.concatenate([1 / (primal_weight * primal), primal_weight / dual])
 
 
@@ -160,27 +181,28 @@ def _spread(program: Program, values: Array) -> Array:
     return empty.at[program.first].add(values).at[program.second].add(values)
 
 
-def _iterate(program: Program, few: _Few, sizes: Array, vector: Array) -> Array:
+def _iterate(program: Program, parts: _Parts, sizes: Array, vector: Array) -> Array:
     """One step of primal-dual hybrid gradient."""
     size = program.costs.shape[0]
-    coefficients, extra, slacks, weights, pair_weights = _parts(program, vector)
-    reduced = program.costs - _rewards(program, few, pair_weights)
+    coefficients, extra, slacks, weights, pair_weights = _split(program, vector)
+    reduced = program.costs - _rewards(parts, pair_weights)
     balance = times(weights, program.labels)
     ends = program.constant_cost + jnp.stack([-balance, balance])
     price = program.weights - (1 + program.margin) * weights - _spread(program, pair_weights)
-    slope = jnp.concatenate([reduced - times(weights, program.margins), ends, reduced, price])
+    slope = jnp.concatenate([reduced - _edges(parts, weights), ends, reduced, price])
     primal = jnp.concatenate([coefficients, extra, slacks])
     number = len(primal)
     aim = primal - sizes[:number] * slope
     allowed = jnp.concatenate([program.is_column, jnp.ones((2,), bool)])
     rest = jnp.clip(aim[size + 2 :], 0.0, _upper(program))
-    moved = jnp.concatenate([_on_simplex(aim[: size + 2], allowed), rest])
+    votes = _on_simplex_of_columns(parts, aim[: size + 2], allowed)
+    moved = jnp.concatenate([votes, rest])
     ahead = 2 * moved - primal
 
     mixed, over = ahead[:size], ahead[2 * size + 2 :]
-    reached = times(program.margins, mixed) + program.labels * (ahead[size] - ahead[size + 1])
+    reached = _mixed(parts, mixed) + program.labels * (ahead[size] - ahead[size + 1])
     missed = program.margin - reached - (1 + program.margin) * over
-    covered = _covered(program, few, mixed + ahead[size + 2 : 2 * size + 2])
+    covered = _covered(parts, mixed + ahead[size + 2 : 2 * size + 2])
     uncovered = 1 - covered - over[program.first] - over[program.second]
     dual = jnp.concatenate([weights, pair_weights]) + sizes[number:] * jnp.concatenate(
         [missed, uncovered]
@@ -189,25 +211,44 @@ def _iterate(program: Program, few: _Few, sizes: Array, vector: Array) -> Array:
     return jnp.concatenate([moved, jnp.maximum(dual, 0.0) * is_row])
 
 
-def _rewards(program: Program, few: _Few, pair_weights: Array) -> Array:
+def _edges(parts: _Parts, weights: Array) -> Array:
+    """The sums of the margins of each column under the weights [n], [U]."""
+    size = parts.margins[0].shape[1]
+    whole, few = (_from_left(matrix, size) for matrix in parts.margins)
+    return loops.cond(parts.are_few_columns, few, whole, weights)
+
+
+def _mixed(parts: _Parts, values: Array) -> Array:
+    """The margins of the rows for the values [U] of the columns, [n]."""
+    size = parts.margins[0].shape[0]
+    whole, few = (_from_right(matrix, size) for matrix in parts.margins)
+    return loops.cond(parts.are_few_columns, few, whole, values)
+
+
+def _rewards(parts: _Parts, pair_weights: Array) -> Array:
     """For each column the sum of the duals [K] of the cuts in which it counts, [U]."""
-    return loops.cond(
-        few.are_all,
-        lambda values: times(values[: few.serves.shape[0]], few.serves),
-        lambda values: times(values, program.serves),
-        pair_weights,
-    )
+    size = parts.serves[0].shape[1]
+    products = [_from_left(matrix, size) for matrix in parts.serves]
+    return loops.switch(parts.used_serves, products, pair_weights)
 
 
-def _covered(program: Program, few: _Few, values: Array) -> Array:
+def _covered(parts: _Parts, values: Array) -> Array:
     """For each cut the sum of the values [U] of the columns that count in it, [K]."""
-    num_others = program.serves.shape[0] - few.serves.shape[0]
-    return loops.cond(
-        few.are_all,
-        lambda given: jnp.pad(times(few.serves, given), (0, num_others)),
-        lambda given: times(program.serves, given),
-        values,
-    )
+    size = parts.serves[0].shape[0]
+    products = [_from_right(matrix, size) for matrix in parts.serves]
+    return loops.switch(parts.used_serves, products, values)
+
+
+def _from_left(matrix: Array, size: int) -> Callable[[Array], Array]:
+    """The function from values to those of the rows of a matrix times it, filled up with 0."""
+    num_rows, num_columns = matrix.shape
+    return lambda values: jnp.pad(times(values[:num_rows], matrix), (0, size - num_columns))
+
+
+def _from_right(matrix: Array, size: int) -> Callable[[Array], Array]:
+    """The function from values to a matrix times those of its columns, filled up with 0."""
+    num_rows, num_columns = matrix.shape
+    return lambda values: jnp.pad(times(matrix, values[:num_columns]), (0, size - num_rows))
 
 
 def _upper(program: Program) -> Array:
@@ -215,6 +256,22 @@ def _upper(program: Program) -> Array:
     return jnp.concatenate(
         [jnp.where(program.is_column, jnp.inf, 0.0), jnp.ones_like(program.weights)]
     )
+
+
+def _on_simplex_of_columns(parts: _Parts, values: Array, allowed: Array) -> Array:
+    """`_on_simplex` of the columns and the two constants [U + 2], which reads few columns if the
+    others are empty.
+    """
+    end = parts.margins[1].shape[1]
+
+    def of_few(values: Array, allowed: Array) -> Array:
+        found = _on_simplex(
+            *(jnp.concatenate([part[:end], part[-2:]]) for part in (values, allowed))
+        )
+        nothing = jnp.zeros((len(values) - 2 - end,), values.dtype)
+        return jnp.concatenate([found[:end], nothing, found[end:]])
+
+    return loops.cond(parts.are_few_columns, of_few, _on_simplex, values, allowed)
 
 
 def _on_simplex(values: Array, allowed: Array) -> Array:

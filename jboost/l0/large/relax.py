@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from jboost.base.padding import shared_size
-from jboost.l0.large import feasible, master, patterns, pool, proof
+from jboost.l0.large import feasible, master, patterns, pool, proof, sizes
 from jboost.l0.large.feasible import MasterPoint, PrimalPoint
 from jboost.l0.large.patterns import Patterns
 from jboost.l0.large.pool import Cuts, Pool
@@ -165,8 +165,8 @@ def _padded_size(num_rows: int) -> int:
 def warm_up(num_rows: int, num_columns: int, num_cuts: int) -> None:
     """Compiles the master of these sizes."""
     program = master.nothing(num_rows, num_columns, num_cuts)
-    sizes = (num_columns + 2, num_columns, num_rows, num_rows, num_cuts)
-    start = master.Point(*(np.zeros(size, np.float32) for size in sizes))
+    lengths = (num_columns + 2, num_columns, num_rows, num_rows, num_cuts)
+    start = master.Point(*(np.zeros(size, np.float32) for size in lengths))
     master.improve(program, start, np.ones((), np.float32), np.zeros((), np.int32))
 
 
@@ -189,21 +189,23 @@ def _patterns(state: Relaxation) -> Patterns:
 def _solve_master(state: Relaxation, grouped: Patterns, capacity: int) -> float:
     """Solves the master from the last solution, in place. Returns the value of its point."""
     first, second, cuts = _cuts_of_patterns(state, grouped)
-    size, width = _padded_size(len(grouped.rows)), len(state.pool.is_used)
+    size, num_columns = _padded_size(len(grouped.rows)), len(state.pool.is_used)
+    width = sizes.width(num_columns, len(state.table.labels))
     unit = float(grouped.weights.mean())
-    program = _program(state, grouped, (first, second), size, capacity, unit)
-    start = _start(state, grouped, cuts, size, capacity, unit)
-    entries = size * width
+    program = _program(state, grouped, (first, second), (size, width, capacity), unit)
+    start = _start(state, grouped, cuts, (size, width, capacity), unit)
+    entries = size * num_columns
     iterations = _ITERATIONS[int(entries > _CHEAP) + int(entries > _DEAR)]
-    weight = np.asarray(state.primal_weight / unit, program.margins.dtype)
+    weight = np.asarray(state.primal_weight / unit, program.costs.dtype)
     found = jax.tree.map(
         lambda leaf: np.asarray(leaf, np.float64),
         master.improve(program, start, weight, np.asarray(iterations, np.int32)),
     )
     number = len(grouped.rows)
+    of_padding = np.s_[num_columns:width]
     state.pool.coefficients, state.pool.extra = (
-        found.coefficients.copy(),
-        found.extra * state.pool.is_used,
+        np.delete(found.coefficients, of_padding),
+        found.extra[:num_columns] * state.pool.is_used,
     )
     state.slacks = found.slacks[:number][grouped.of_row]
     rates = (
@@ -241,30 +243,30 @@ def _program(
     state: Relaxation,
     grouped: Patterns,
     ends: tuple[np.ndarray, np.ndarray],
-    size: int,
-    capacity: int,
+    shape: tuple[int, int, int],
     unit: float,
 ) -> master.Program:
-    dtype = np.dtype("float32")
+    """The master, padded to a shape: its numbers of rows, of columns and of cuts."""
+    dtype, (size, width, capacity) = np.dtype("float32"), shape
     table, held = state.table, state.pool
     covered = held.covered[grouped.rows] * held.is_used.astype(np.uint8)
     labels = table.labels[grouped.rows]
-    missing = size - len(labels)
+    missing, unused = size - len(labels), width - len(held.is_used)
     signed = covered * held.signs[None, :].astype(np.int8) * labels[:, None].astype(np.int8)
     serves = _served(covered, held.signs, labels, ends, state.is_either)
     spare = capacity - len(ends[0])
     first, second = (np.pad(part, (0, spare)).astype(np.int32) for part in ends)
     return master.Program(
-        np.pad(signed, ((0, missing), (0, 0))).astype(dtype),
-        np.pad(serves, ((0, spare), (0, 0))).astype(dtype),
+        np.pad(signed, ((0, missing), (0, unused))).astype(master.TABLE_DTYPE),
+        np.pad(serves, ((0, spare), (0, unused))).astype(master.TABLE_DTYPE),
         first,
         second,
         (np.arange(capacity) < len(ends[0])).astype(dtype),
-        (held.costs / unit).astype(dtype),
+        np.pad(held.costs / unit, (0, unused)).astype(dtype),
         np.asarray(table.constant_cost / unit, dtype),
         np.pad(grouped.weights / unit, (0, missing)).astype(dtype),
         np.pad(labels, (0, missing)).astype(dtype),
-        held.is_used,
+        np.pad(held.is_used, (0, unused)),
         np.asarray(table.margin, dtype),
     )
 
@@ -286,9 +288,14 @@ def _served(
 
 
 def _start(
-    state: Relaxation, grouped: Patterns, duals: np.ndarray, size: int, capacity: int, unit: float
+    state: Relaxation,
+    grouped: Patterns,
+    duals: np.ndarray,
+    shape: tuple[int, int, int],
+    unit: float,
 ) -> master.Point:
-    dtype, number = np.float32, len(grouped.rows)
+    """The last point for the program of `_program`."""
+    dtype, number, (size, width, capacity) = np.float32, len(grouped.rows), shape
     slacks, weights = np.zeros(size), np.zeros(size)
     share = state.table.weights / np.where(grouped.weights > 0, grouped.weights, 1)[grouped.of_row]
     slacks[:number] = np.bincount(grouped.of_row, weights=state.slacks * share, minlength=number)
@@ -298,7 +305,10 @@ def _start(
     )
     pair_weights = np.pad(duals / unit, (0, capacity - len(duals)))
     coefficients = np.where(np.append(state.pool.is_used, [True, True]), state.pool.coefficients, 0)
-    parts = (coefficients, state.pool.extra, slacks, weights, pair_weights)
+    unused = width - len(state.pool.is_used)
+    # the constants are last
+    coefficients = np.insert(coefficients, len(coefficients) - 2, np.zeros(unused))
+    parts = (coefficients, np.pad(state.pool.extra, (0, unused)), slacks, weights, pair_weights)
     return master.Point(*(part.astype(dtype) for part in parts))
 
 

@@ -170,15 +170,16 @@ class Run:
             return
         is_double = bool(jax.config.read("jax_enable_x64"))
         stage = proof.first_rows(self.table, sizes.stages(len(self.table.labels))[0])
-        size, capacity = relax.size_of(len(stage.labels)), sizes.capacity(stage, max_columns)
+        num_rows = len(stage.labels)
+        size, capacity = relax.size_of(num_rows), sizes.capacity(stage, max_columns)
         if size is not None and len(self.table.costs):
             self.compiling["master"] = threads.submit(
                 _with_floats,
                 is_double,
                 relax.warm_up,
                 size,
-                capacity,
-                self._num_cuts(len(stage.labels)),
+                sizes.width(capacity, num_rows),
+                self._num_cuts(num_rows),
             )
         if len(self.table.costs) and not self.votes_a_solution:
             self.compiling["votes"] = threads.submit(
