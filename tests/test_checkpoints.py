@@ -787,14 +787,17 @@ METHODS = {
     "adaboost": (),
     "slipper": ("--num-rounds", 8, "--cuts", "quantiles", "--quantiles", 3),
     "pair": ("--scores", "a", "b"),
+    "example-weights": ("--penalty", 0.05, "--penalty", 0.1, "--penalty", 0.3, "--folds", 2),
     "combine": ("--scores", "a", "b", "c", "--strategy", "exact"),
     "lpboost": ("--nu", 0.3, "--tolerance", 1e-6, "--learner", "pool"),
     "l0": ("--max-order", 3, "--cuts", "quantiles", "--quantiles", 4, "--rounds", 3),
 }
 
 
-def stop_and_resume(method, options, tmp_path, monkeypatch):
-    """Fits in the folders "whole" and "resumed", the latter in two parts. Returns the reports."""
+def stop_and_resume(method, options, tmp_path, monkeypatch, *, is_due=lambda state: True):
+    """Fits in the folders "whole" and "resumed", the latter in two parts. Returns the reports.
+    SIGTERM stops the first part at the first state that is due.
+    """
     write_table(tmp_path, num_columns=3 if method == "combine" else 2)
     fit = (
         "fit",
@@ -815,7 +818,8 @@ def stop_and_resume(method, options, tmp_path, monkeypatch):
     call, states = checkpoints.Checkpointer.__call__, []
 
     def terminate(self, state, info=None):
-        if state is not None and not states:  # None in the first vote of `l0.fit_large`
+        # None in the first vote of `l0.fit_large`
+        if state is not None and is_due(state) and not states:
             states.append(state)
             signal.raise_signal(signal.SIGTERM)
         return call(self, state, info)
@@ -859,6 +863,56 @@ def test_sigterm_saves_and_resume_ends_in_the_same_model(method, tmp_path, monke
         tmp_path / "whole" / "model.npz"
     ).read_bytes()
     assert reports[0]["losses"] == reports[1]["losses"]
+
+
+ANALYSES = ("--scores", "a", "b", "--loo", "--pareto")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["separator", "leave_one_out", "front"])
+def test_sigterm_saves_the_analyses_of_a_pair(part, tmp_path, monkeypatch):
+    reports = stop_and_resume(
+        "pair",
+        ANALYSES,
+        tmp_path,
+        monkeypatch,
+        is_due=lambda state: getattr(state, part) is not None,
+    )
+    models = [(tmp_path / name / "model.npz").read_bytes() for name in ("whole", "resumed")]
+    assert models[0] == models[1]
+    for name in ("certificate", "leave_one_out", "pareto"):
+        assert reports[0][name] == reports[1][name]
+        assert reports[0][name]["status"] == "OPTIMAL"
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_the_analyses_of_a_pair(tmp_path, monkeypatch):
+    write_table(tmp_path, num_columns=2)
+    fit = ("fit", "--data", "data.csv", "--label", "ill", *ANALYSES)
+    assert run_in(tmp_path, *fit, "--output", "whole")[0] == 0
+    call = checkpoints.Checkpointer.__call__
+
+    def interrupt(self, state, info=None):
+        if state.leave_one_out is not None and state.front is None:
+            signal.raise_signal(signal.SIGINT)
+        return call(self, state, info)
+
+    monkeypatch.setattr(checkpoints.Checkpointer, "__call__", interrupt)
+    keep = ("--checkpoint", "states", "--output", "out")
+    status, said, errors = run_in(tmp_path, *fit, *keep)
+    assert (status, "ends with the best so far" in errors) == (0, True)
+    assert "left out    the errors are not known (TIME_LIMIT)" in said
+    part = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert part["certificate"]["status"] == "OPTIMAL"
+    assert part["leave_one_out"]["error"] is None
+    assert part["pareto"]["status"] == part["leave_one_out"]["status"] == "TIME_LIMIT"
+    monkeypatch.undo()
+    assert run_in(tmp_path, *fit, *keep, "--resume", "--overwrite")[0] == 0
+    whole, resumed = (
+        json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "out")
+    )
+    assert resumed["leave_one_out"] == whole["leave_one_out"]
+    assert resumed["pareto"] == whole["pareto"]
 
 
 @pytest.mark.slow
@@ -945,7 +999,9 @@ def test_resume_and_checkpoint_are_refused_where_they_mean_nothing(tmp_path):
         "--checkpoint is for the method combine with --strategy exact, and the strategy is greedy"
         in run_in(tmp_path, *fit, "--method", "combine", "--checkpoint", "states")[2]
     )
+    one = ("--penalty", 0.1, "--checkpoint", "states")
     assert (
-        "--checkpoint is for the method"
-        in run_in(tmp_path, *fit, "--method", "example-weights", "--checkpoint", "states")[2]
+        "--checkpoint is for the method example-weights with a choice of the penalty, and the"
+        " penalty is 0.1: give --penalty cv or several values, or leave it out"
+        in run_in(tmp_path, *fit, "--method", "example-weights", *one)[2]
     )

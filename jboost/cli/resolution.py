@@ -18,6 +18,7 @@ from jboost.cli.option import (
     BOOSTERS,
     COMBINE,
     CV,
+    EXAMPLE_WEIGHTS,
     L0,
     MONOMIALS,
     PAIR,
@@ -230,16 +231,33 @@ def _settle_radius(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
 
 
 def _settle_checkpoint(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
-    """Of the strategies of `combine` only "exact" makes steps between which a state is saved."""
-    if values["method"] != COMBINE or values["strategy"] == "exact":
+    """A state is saved between steps, which not every run of `combine` and of example weights
+    makes.
+    """
+    needed = _needed_for_steps(values)
+    if needed is None:
         return
     for name in ("checkpoint", "resume"):
         if is_flag.get(name):
-            raise ValueError(
-                f"--{name} is for the method {COMBINE} with --strategy exact, and the strategy is"
-                f" {values['strategy']}: add --strategy exact or leave it out"
-            )
+            raise ValueError(f"--{name} is for the method {values['method']} with {needed}")
         values[name] = None if name == "checkpoint" else False
+
+
+def _needed_for_steps(values: Mapping[str, Any]) -> str | None:
+    """The option with which the run makes steps, for a message; None where it makes steps."""
+    if values["method"] == COMBINE and values["strategy"] != "exact":
+        return (
+            f"--strategy exact, and the strategy is {values['strategy']}: add --strategy exact or"
+            " leave it out"
+        )
+    penalties = set(values["penalty"])
+    if values["method"] == EXAMPLE_WEIGHTS and len(penalties) == 1 and CV not in penalties:
+        (penalty,) = penalties
+        return (
+            f"a choice of the penalty, and the penalty is {penalty:g}: give --penalty cv or several"
+            " values, or leave it out"
+        )
+    return None
 
 
 def _settle_candidates(values: dict[str, Any]) -> None:

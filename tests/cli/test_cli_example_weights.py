@@ -282,29 +282,31 @@ def test_cv_stands_for_multiples_of_one_over_the_rows():
     assert method.penalties(settings_of(penalty=(0.5,)), 20) == (0.5,)
 
 
-@pytest.mark.parametrize("is_interrupted", [False, True])
-def test_a_choice_of_the_penalty_that_is_ended_early_says_so(monkeypatch, is_interrupted):
+def test_a_choice_of_the_penalty_that_is_ended_early_says_so(monkeypatch):
     examples, rates = (
         Examples(np.zeros((6, 1)), np.array([1.0, 1, 1, -1, -1, -1]), np.ones(6)),
-        {0.2: 0.5, 0.4: 0.25, 0.8: 0.0},
+        np.array([0.5, 0.25, 0.0]),
     )
-    settings = settings_of(penalty=tuple(rates), folds=2)
+    settings = settings_of(penalty=(0.2, 0.4, 0.8), folds=2)
 
-    def losses(padded, mask, cube, candidates, settings):
-        if candidates == (0.8,):
-            raise KeyboardInterrupt
-        return [
-            {"penalty": one, "mean": rates[one], "rates": [rates[one]] * 2} for one in candidates
-        ]
+    def choose_penalty(points, labels, *, penalties, on_step, initial, **options):
+        num_done = 0
+        while num_done < 3:
+            num_done += 1
+            if on_step is not None and not on_step("state", (num_done, 3)):
+                break
+        losses = np.where(np.arange(3) < num_done, rates, np.nan)
+        return example_weights.PenaltyChoice(None, losses, np.stack([losses] * 2), None, None)
 
-    monkeypatch.setattr(method, "_losses", losses)
+    monkeypatch.setattr(example_weights, "choose_penalty", choose_penalty)
     choice = method.choose(
         examples,
         np.ones(6, bool),
         settings,
-        on_step=lambda found, info: is_interrupted or info != "penalty 0.4",
+        on_step=lambda state, info: info != "penalty 0.4",
     )
     assert (choice.penalty, len(choice.losses), choice.num_candidates) == (0.4, 2, 3)
+    assert choice.losses[1] == {"penalty": 0.4, "mean": 0.25, "rates": [0.25, 0.25]}
     said = report_module.choice_lines(
         {"chosen": choice.penalty, "losses": choice.losses, "candidates": choice.num_candidates}
     )

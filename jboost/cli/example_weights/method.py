@@ -16,7 +16,7 @@ from jboost.base import loops
 from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
-from jboost.cli import inputs, sizes
+from jboost.cli import checkpointing, inputs, sizes
 from jboost.cli.inputs import Examples, Source
 from jboost.cli.option import CV
 from jboost.cli.options import AUTO, Settings
@@ -174,21 +174,20 @@ def choose(
     """Chooses the penalty of smallest held-out loss, on the rows where `chosen` is True.
 
     The loss is estimated by stratified cross-validation or on one split, in one compiled call. With
-    `on_step` there is one call for each penalty.
+    `on_step` there is one call for each penalty, and the state is saved for --checkpoint.
 
     Args:
       examples: all rows.
       chosen: [m] bool.
       settings: all options.
       on_step: called after each penalty. If it returns False, the choice ends with the penalties
-        tried so far. Ctrl-C has the same effect.
+        tried so far.
 
     Raises:
       ValueError: if there are more folds than rows of the minority class, or if no penalty has a
         solution on all folds.
     """
-    count = int(chosen.sum())
-    candidates = penalties(settings, count)
+    candidates = penalties(settings, int(chosen.sum()))
     if len(candidates) == 1:
         return Choice(candidates[0])
     split = _validation_split(examples.labels, chosen, settings)
@@ -196,17 +195,22 @@ def choose(
         inputs.check_folds(examples.labels[chosen], settings)
     measure = measure_of(examples.points, chosen, settings)
     padded, mask = _padded(examples, chosen)
-    table: list[dict[str, Any]] = []
-    with jax.enable_x64(settings.precision == "float64"):
-        for part in [candidates] if on_step is None else [(one,) for one in candidates]:
-            try:
-                table += _losses(padded, mask, measure, part, settings, **split)
-            except KeyboardInterrupt:
-                if not table:
-                    raise
-                break
-            if not loops.goes_on(on_step, table, f"penalty {part[-1]:g}"):
-                break
+
+    def watch(state: Any, info: tuple[int, int]) -> bool:
+        return loops.goes_on(on_step, state, f"penalty {candidates[info[0] - 1]:g}")
+
+    data = {"points": padded.points, "labels": padded.labels, "mask": mask}
+    with (
+        jax.enable_x64(settings.precision == "float64"),
+        checkpointing.kept(
+            settings,
+            None if on_step is None else watch,
+            lambda: example_weights.PenaltyChoiceState,
+            data,
+        ) as (save, initial),
+    ):
+        watched = {"on_step": save, "initial": initial}
+        table = _losses(padded, mask, measure, candidates, settings, **split, **watched)
     best = min(table, key=lambda row: (row["mean"], row["penalty"]))
     if not np.isfinite(best["mean"]):
         raise ValueError(
@@ -237,8 +241,11 @@ def _losses(
     settings: Settings,
     *,
     held_out: np.ndarray | None = None,
+    **watched: Any,
 ) -> list[dict[str, Any]]:
-    """Returns the held-out losses of penalties, from one compiled call over folds and penalties."""
+    """Returns the held-out losses of the penalties that were tried. `watched` are the arguments
+    `on_step` and `initial` of the choice.
+    """
     if held_out is not None:
         held_out = np.pad(held_out, (0, len(mask) - len(held_out)))
     found = example_weights.choose_penalty(
@@ -251,6 +258,7 @@ def _losses(
         kernel=measure.kernel,
         centre=measure.centre,
         mask=mask,
+        **watched,
     )
     means, of_folds = (
         np.asarray(found.losses, np.float64),
@@ -259,6 +267,7 @@ def _losses(
     return [
         {"penalty": one, "mean": float(mean), "rates": rates.tolist()}
         for one, mean, rates in zip(candidates, means, of_folds.T, strict=True)
+        if not np.isnan(mean)
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jboost.cli import devices
-from jboost.cli.option import BOOSTERS, COMBINE, L0, PAIR, SLIPPER, Option
+from jboost.cli.option import Option
 from jboost.cli.options.defaults import LARGEST_SEED
 
 RUN_OPTIONS = (
@@ -56,10 +56,10 @@ RUN_OPTIONS = (
         "Folder in which the state of the fit is saved every minute and at the end, used for"
         " nothing else. Ctrl-C saves the state and writes the best result so far. SIGTERM saves the"
         " state only and ends with status 143. Of choices by cross-validation those of l0 by"
-        " --max-order cv or --max-rules cv, and of slipper, are saved, the latter once it ended;"
-        " others are repeated, or refused by l0 without --exact. Of --margin search the state of"
-        " the search is saved, not that of the fit that follows. Of combine for --strategy exact.",
-        methods=(L0, PAIR, COMBINE, *BOOSTERS, SLIPPER),
+        " --max-order cv or --max-rules cv, of slipper, and of the penalty of example-weights are"
+        " saved; others are repeated, or refused by l0 without --exact. Of --margin search the"
+        " state of the search is saved, and of example-weights that of the choice, not that of the"
+        " fit that follows. Of combine for --strategy exact.",
         commands=("fit",),
         metavar="FOLDER",
     ),
@@ -71,7 +71,6 @@ RUN_OPTIONS = (
         " search for rules of l0, or a choice by cross-validation, is given a share of the time. If"
         " there is no state, start."
         " Checkpoints of other data or options are refused.",
-        methods=(L0, PAIR, COMBINE, *BOOSTERS, SLIPPER),
         commands=("fit",),
     ),
     Option(

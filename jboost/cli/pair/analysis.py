@@ -6,7 +6,8 @@ They are the leave-one-out error (`--loo`) and the Pareto front of misclassified
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from jboost.cli import sizes
 from jboost.cli.inputs import Examples
 from jboost.cli.options import Settings
 from jboost.cli.output import FRONT, KINDS
+from jboost.cli.pair.steps import Steps
 from jboost.data.table import LabelMapping
 from jboost.pair.leave_one_out import leave_one_out
 from jboost.pair.pareto import pareto_front
@@ -28,23 +30,41 @@ _MOST_POINTS = 256  # of a front; of a longer one the points of least weight are
 
 
 def analyse(
-    examples: Examples, settings: Settings
+    examples: Examples, settings: Settings, steps: Steps | None
 ) -> tuple[LeaveOneOut | None, ParetoFront | None]:
-    """Computes the requested analyses in the precision of the settings."""
+    """Computes the requested analyses in the precision of the settings. With `steps` their states
+    are saved for --checkpoint.
+    """
     count = len(examples.labels)
     padded = examples.padded(sizes.quadratic(count))
-    mask = np.arange(len(padded.labels)) < count
-    given: dict[str, Any] = {"weights": padded.weights, "mask": mask}
+    given: dict[str, Any] = {
+        "points": padded.points,
+        "labels": padded.labels,
+        "weights": padded.weights,
+        "mask": np.arange(len(padded.labels)) < count,
+    }
+    loo, front = None, None
     with jax.enable_x64(settings.precision == "float64"):
-        loo = leave_one_out(padded.points, padded.labels, **given) if settings.loo else None
-        if loo is not None:
+        if settings.loo:
+            with _watched("leave_one_out", steps) as watch:
+                loo = jax.block_until_ready(leave_one_out(**given, **watch))
             loo = loo._replace(errors=loo.errors[:count], kinds=loo.kinds[:count])
-        front = (
-            pareto_front(padded.points, padded.labels, max_points=_MOST_POINTS, **given)
-            if settings.pareto
-            else None
-        )
-        return jax.block_until_ready((loo, front))
+        if settings.pareto:
+            with _watched("front", steps) as watch:
+                front = jax.block_until_ready(
+                    pareto_front(**given, max_points=_MOST_POINTS, **watch)
+                )
+    return loo, front
+
+
+@contextlib.contextmanager
+def _watched(part: str, steps: Steps | None) -> Iterator[dict[str, Any]]:
+    """Yields the arguments `on_step` and `initial` of an analysis; none without `steps`."""
+    if steps is None:
+        yield {}
+        return
+    with steps.of(part) as (on_step, initial):
+        yield {"on_step": on_step, "initial": initial}
 
 
 def describe(loo: LeaveOneOut | None, front: ParetoFront | None, num_rows: int) -> dict[str, Any]:
@@ -53,8 +73,8 @@ def describe(loo: LeaveOneOut | None, front: ParetoFront | None, num_rows: int) 
     if loo is not None:
         kinds = np.asarray(loo.kinds)
         sections["leave_one_out"] = {
-            "error": float(loo.error),
-            "errors": np.asarray(loo.errors, np.float64).tolist(),
+            "error": _finite(loo.error),
+            "errors": [_finite(error) for error in np.asarray(loo.errors, np.float64)],
             "kinds": kinds.tolist(),
             "counts": {
                 name: int((kinds == kind).sum())
@@ -67,17 +87,23 @@ def describe(loo: LeaveOneOut | None, front: ParetoFront | None, num_rows: int) 
         losses, margins = _points(front)
         sections["pareto"] = {
             "losses": losses.tolist(),
-            "margins": [float(margin) if np.isfinite(margin) else None for margin in margins],
+            "margins": [_finite(margin) for margin in margins],
             "status": Status(int(front.status)).name,
         }
     return sections
+
+
+def _finite(number: Any) -> float | None:
+    return float(number) if np.isfinite(number) else None
 
 
 def lines(sections: Mapping[str, Any]) -> list[str]:
     """Returns the lines of the summary."""
     shown = []
     loo, front = sections["leave_one_out"], sections["pareto"]
-    if loo:
+    if loo and loo["error"] is None:
+        shown.append(f"left out    the errors are not known ({loo['status']})")
+    elif loo:
         counts = loo["counts"]
         shown.append(
             f"left out    mean loss {loo['error']:.6g} per row; {counts['always_right']} rows"
@@ -101,9 +127,9 @@ def draw(
     mapping: LabelMapping,
     folder: Path,
 ) -> None:
-    """Draws the figures of the requested analyses."""
+    """Draws the figures of the requested analyses, of errors that are known only."""
     points, labels, _ = examples.in_float64()
-    if loo is not None:
+    if loo is not None and np.isfinite(loo.error):
         plots.plot_kinds(
             points,
             labels,

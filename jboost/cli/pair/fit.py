@@ -17,6 +17,7 @@ from jboost.cli.options import Settings
 from jboost.cli.output import BASE, FIGURE, timed
 from jboost.cli.pair import analysis as pair_analysis
 from jboost.cli.pair import method as solve
+from jboost.cli.pair.steps import Steps
 from jboost.data import classifiers
 from jboost.data.table import LabelMapping
 from jboost.pair import Separator
@@ -42,11 +43,12 @@ def fit(settings: Settings, say: Any) -> None:
             if len(apart)
             else None
         )
-    solver, seconds["compile"] = solve.compile_solver(len(kept), settings)
+    steps = None if settings.checkpoint is None else Steps(settings, examples)
+    solver, seconds["compile"] = solve.compile_solver(len(kept), settings, steps)
     with timed(seconds, "solve"):
         separator = solver(examples)
     with timed(seconds, "analysis"):
-        loo, front = pair_analysis.analyse(examples, settings)
+        loo, front = pair_analysis.analyse(examples, settings, steps)
 
     names = settings.scores or settings.classifiers
     assert names is not None

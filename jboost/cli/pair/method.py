@@ -14,27 +14,30 @@ import jax
 import numpy as np
 
 from jboost.base.types import ArrayLike
-from jboost.cli import checkpointing, limits, sizes
+from jboost.cli import sizes
 from jboost.cli.inputs import Examples
 from jboost.cli.options import Settings
-from jboost.pair.branch_and_bound import BranchAndBoundState
+from jboost.cli.pair.steps import Steps
 from jboost.pair.separator import LARGEST_SWEEP, optimal_separator
 from jboost.pair.types import Separator
 
 Solver = Callable[[Examples], Separator]
 
 
-def compile_solver(num_points: int, settings: Settings) -> tuple[Solver, float]:
+def compile_solver(
+    num_points: int, settings: Settings, steps: Steps | None = None
+) -> tuple[Solver, float]:
     """Returns a solver for at most `num_points` examples, and the seconds of its compilation.
 
-    Points are padded, so that similar sizes share a program. Above `LARGEST_SWEEP` points the
-    solver is branch and bound. Its loop runs on the host, and its programs are compiled on first
-    use.
+    Points are padded, so that similar sizes share a program. Above `LARGEST_SWEEP` points, and with
+    `steps`, the solver is branch and bound. Its loop runs on the host, and its programs are
+    compiled on first use.
     """
     started = time.perf_counter()
     by_margin, flipped = settings.tie_break == "margin", settings.fat == "flipped"
-    if settings.checkpoint is not None:
-        return functools.partial(_solve_by_steps, settings=settings), time.perf_counter() - started
+    if steps is not None:
+        by_steps = functools.partial(_solve_by_steps, settings=settings, steps=steps)
+        return by_steps, time.perf_counter() - started
     size = (
         min(sizes.quadratic(num_points), LARGEST_SWEEP)
         if num_points <= LARGEST_SWEEP
@@ -60,26 +63,23 @@ def compile_solver(num_points: int, settings: Settings) -> tuple[Solver, float]:
     return run, seconds
 
 
-def _solve_by_steps(examples: Examples, *, settings: Settings) -> Separator:
+def _solve_by_steps(examples: Examples, *, settings: Settings, steps: Steps) -> Separator:
     """Computes the same optimum by branch and bound and saves the state for --checkpoint."""
-    with jax.enable_x64(settings.precision == "float64"), limits.progress("pair", 1) as show:
-        data = {"points": examples.points, "labels": examples.labels, "weights": examples.weights}
-        watch, like = (
-            (lambda state, info: show(state, f"{info.num_cells} cells")),
-            (lambda: BranchAndBoundState),
+    with (
+        jax.enable_x64(settings.precision == "float64"),
+        steps.of("separator") as (on_step, initial),
+    ):
+        separator = optimal_separator(
+            examples.points,
+            examples.labels,
+            weights=examples.weights,
+            tie_break="margin" if settings.tie_break == "margin" else None,
+            fat="flipped" if settings.fat == "flipped" else "removed",
+            method="branch_and_bound",
+            on_step=on_step,
+            initial=initial,
         )
-        with checkpointing.kept(settings, watch, like, data) as (on_step, initial):
-            separator = optimal_separator(
-                examples.points,
-                examples.labels,
-                weights=examples.weights,
-                tie_break="margin" if settings.tie_break == "margin" else None,
-                fat="flipped" if settings.fat == "flipped" else "removed",
-                method="branch_and_bound",
-                on_step=on_step,
-                initial=initial,
-            )
-            return jax.block_until_ready(separator)
+        return jax.block_until_ready(separator)
 
 
 @functools.lru_cache(maxsize=8)
