@@ -15,6 +15,7 @@ from jboost.pair.branch_and_bound import (
 from jboost.pair.leave_one_out import LeaveOneOutState, leave_one_out
 from jboost.pair.pareto import ParetoState, best_trade_off, pareto_front
 from jboost.pair.separator import optimal_separator
+from jboost.pair.space import PlaneSearchState
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import LeaveOneOut, ParetoFront, Separator, TradeOff
 from jboost.pair.weights import ConfidentLabels, confidence_weights
@@ -29,6 +30,7 @@ __all__ = [
     "LeaveOneOutState",
     "ParetoFront",
     "ParetoState",
+    "PlaneSearchState",
     "Separator",
     "SweepConfig",
     "TradeOff",

@@ -10,7 +10,7 @@ loss is evaluated again (`line`).
 from __future__ import annotations
 
 import functools
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,9 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.pair import branch_and_bound, space, sweep
-from jboost.pair.arguments import validate_examples
+from jboost.pair.arguments import validate_examples, validate_initial
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, BranchAndBoundState
+from jboost.pair.space import PlaneSearchState
 from jboost.pair.sweep import SweepConfig, visits
 from jboost.pair.sweep.encoding import certify, encode, pad_rows
 from jboost.pair.sweep.line import draw_line
@@ -47,7 +48,7 @@ def optimal_separator(
     method: Literal["auto", "sweep", "branch_and_bound"] = "auto",
     config: SweepConfig | BranchAndBoundConfig | None = None,
     on_step: OnStep | None = None,
-    initial: BranchAndBoundState | None = None,
+    initial: BranchAndBoundState | PlaneSearchState | None = None,
 ) -> Separator:
     """The line that misclassifies the least weight, exactly, over all lines and both constant
     classifiers.
@@ -115,11 +116,13 @@ def optimal_separator(
       config: static sizes, a `SweepConfig` or a `BranchAndBoundConfig`; None chooses them for the
         device.
       on_step: for branch and bound; called on the host between steps with (state, info), a
-        `BranchAndBoundState` and a `BranchAndBoundInfo`. If it returns False, the search ends with
-        status TIME_LIMIT, the best separator so far and a valid bound.
+        `BranchAndBoundState` (a `PlaneSearchState` for three classifiers) and a
+        `BranchAndBoundInfo`. If it returns False, the search ends with status TIME_LIMIT, the best
+        separator so far and a valid bound. With three classifiers a sweep of the planes that remain
+        follows the search, in one program.
       initial: for branch and bound; a state that `on_step` received for the same data, from which
-        the search continues, on any number of devices. It must come from a search with the same
-        `tie_break`, unless `tie_break` is None.
+        the search continues, on any number of devices. With two classifiers it must come from a
+        search with the same `tie_break`, unless `tie_break` is None.
 
     Returns:
       A `Separator`; `margin` is in the units of `points`, `loss` and `lower_bound` in those of
@@ -149,13 +152,14 @@ def optimal_separator(
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
     _validate_traced(method, config, on_step, initial, is_traced)
     if points.shape[1] == 3:
-        plane_config = space.validate_options(config, on_step, initial)
-        by_cells = method == "branch_and_bound" or (
-            method == "auto" and not is_traced and points.shape[0] > _LARGEST_SPACE_SWEEP
-        )
-        search = space.optimal_plane_by_cells if by_cells else space.optimal_plane
-        return search(
-            points, labels, weights, mask, all_optima=all_optima, fat=fat, config=plane_config
+        return _optimal_plane(
+            (points, labels, weights, mask),
+            method,
+            space.validate_config(config),
+            on_step,
+            initial,
+            all_optima=all_optima,
+            fat=fat,
         )
     if method == "auto":
         method = _choose_method(points.shape[0], is_traced, config, on_step, initial)
@@ -180,11 +184,34 @@ def optimal_separator(
     )
 
 
+def _optimal_plane(
+    examples: tuple[Array, Array, Array, Array],
+    method: str,
+    config: SweepConfig,
+    on_step: OnStep | None,
+    initial: Any,
+    *,
+    all_optima: bool,
+    fat: Fat,
+) -> Separator:
+    """The result for points in space."""
+    if method == "sweep":
+        refuse_steps(on_step, initial)
+    if initial is not None:
+        validate_initial(initial, PlaneSearchState, examples, what="search")
+    options: dict[str, Any] = {"all_optima": all_optima, "fat": fat, "config": config}
+    is_large = not check.are_traced(*examples) and examples[0].shape[0] > _LARGEST_SPACE_SWEEP
+    is_watched = on_step is not None or initial is not None
+    if method == "branch_and_bound" or (method == "auto" and (is_large or is_watched)):
+        return space.optimal_plane_by_cells(*examples, on_step=on_step, initial=initial, **options)
+    return space.optimal_plane(*examples, **options)
+
+
 def _validate_traced(
     method: str,
     config: object,
     on_step: OnStep | None,
-    initial: BranchAndBoundState | None,
+    initial: BranchAndBoundState | PlaneSearchState | None,
     is_traced: bool,
 ) -> None:
     """Raises ValueError, naming the argument, if arrays are traced and an argument requires branch
@@ -211,7 +238,7 @@ def _choose_method(
     is_traced: bool,
     config: SweepConfig | BranchAndBoundConfig | None,
     on_step: OnStep | None,
-    initial: BranchAndBoundState | None,
+    initial: BranchAndBoundState | PlaneSearchState | None,
 ) -> Literal["sweep", "branch_and_bound"]:
     """The method for the number of points, unless another argument implies a method."""
     if on_step is not None or initial is not None or isinstance(config, BranchAndBoundConfig):
@@ -230,18 +257,23 @@ def validate_sweep(
     """The sizes of the sweep. Raises ValueError, naming the argument, for one of branch and bound,
     and for points of a `dtype` that has more bits than the words.
     """
-    for name, value in (("on_step", on_step), ("initial", initial)):
-        if value is not None:
-            raise ValueError(
-                f"{name} is given, and the method is 'sweep', which makes no steps: leave it out,"
-                " or pass method='branch_and_bound'"
-            )
+    refuse_steps(on_step, initial)
     resolved = (validate_config(config, SweepConfig, "sweep") or SweepConfig()).resolved()
     if resolved.word_bits == 32 and dtype.itemsize > 4:
         raise ValueError(
             f"points has dtype {dtype}: config.word_bits = 32 takes points of at most 32 bits"
         )
     return resolved
+
+
+def refuse_steps(on_step: OnStep | None, initial: object) -> None:
+    """Raises ValueError, naming the argument, for one that watches or resumes the sweep."""
+    for name, value in (("on_step", on_step), ("initial", initial)):
+        if value is not None:
+            raise ValueError(
+                f"{name} is given, and the method is 'sweep', which makes no steps: leave it out,"
+                " or pass method='branch_and_bound'"
+            )
 
 
 def validate_config(config: object, wanted: type[_Config], method: str) -> _Config | None:

@@ -277,13 +277,17 @@ def test_predictions_and_bad_values():
             r"points has shape \[3, 4\]: expected shape \[n, 2\] or \[n, 3\]",
         ),
         ({"labels": np.ones(4)}, r"labels has shape \[4\]: expected shape \[3\]"),
-        ({"method": "branch_and_bound", "initial": 1}, "initial is given"),
+        (
+            {"method": "branch_and_bound", "initial": 1},
+            "initial is a int: expected a jboost.pair.PlaneSearchState",
+        ),
+        ({"method": "sweep", "initial": 1}, "initial is given, and the method is 'sweep'"),
         (
             {"config": BranchAndBoundConfig()},
             "config is a BranchAndBoundConfig: expected a jboost.pair.SweepConfig",
         ),
         ({"config": SweepConfig(word_bits=32)}, "config.word_bits is 32"),
-        ({"on_step": print}, "on_step is given"),
+        ({"method": "sweep", "on_step": print}, "on_step is given, and the method is 'sweep'"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):
@@ -331,7 +335,7 @@ def test_cells_bound_their_planes_and_leave_none_out(seed):
     rng = np.random.default_rng(seed)
     places = place_at_random(rng, 70)
     points, weights = places.points[:70], places.weights[:70]
-    plan, best = cells.make_plan(places), int(np.abs(weights).sum())
+    plan, best = cells.make_plan(places), cells.Known(np.abs(weights).sum(), np.zeros(4))
     face, slopes = rng.integers(3, size=50), rng.uniform(-1, 1, (50, 2))
     turned = np.stack([np.roll(points, -number, axis=1) for number in face])
     heights = turned[:, :, 0] + np.sum(turned[:, :, 1:] * slopes[:, None], axis=2)
@@ -353,7 +357,7 @@ def test_cells_bound_their_planes_and_leave_none_out(seed):
             holds = (front.face == face[:, None]) & np.all(
                 np.abs(front.middle - planes[:, None]) <= width, axis=2
             )
-            assert np.all(holds.any(axis=1) | (least > best))
+            assert np.all(holds.any(axis=1) | (least > best.loss))
             for plane, cell in np.argwhere(holds):
                 undecided = front.rows[first[cell] : first[cell] + front.num_rows[cell]]
                 certain = ~np.isin(np.arange(70), undecided)

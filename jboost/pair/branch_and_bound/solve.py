@@ -58,7 +58,7 @@ def solve(
     fat: Fat,
     config: BranchAndBoundConfig,
     on_step: OnStep | None,
-    initial: BranchAndBoundState | None,
+    initial: object,
 ) -> Separator:
     """The optimum of concrete arrays. The arguments are those of `jboost.pair.optimal_separator`,
     which validates them.
@@ -138,7 +138,7 @@ def read(
     )
 
 
-def validate_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
+def validate_initial(initial: object, problem: Problem) -> BranchAndBoundState:
     """The state. Raises ValueError unless it is one of a search of the same data that keeps as many
     lines.
     """

@@ -47,7 +47,7 @@ from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps, holds_gap
 from jboost.pair.leave_one_out.steps import LeaveOneOutState, without_errors
 from jboost.pair.leave_one_out.verdicts import Near, Verdict, add_verdicts, matters_to
 from jboost.pair.separator import LARGEST_SWEEP, validate_config, validate_sweep
-from jboost.pair.space.separator import validate_options as validate_space_options
+from jboost.pair.space.separator import validate_config as validate_space_config
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
 from jboost.pair.sweep.instance import Instance, weight_bits
@@ -226,7 +226,7 @@ def _validate_for_space(
             "points has three columns, for which the host drives the search, and the arguments are"
             " traced: call it outside jit and vmap"
         )
-    return validate_space_options(config, None, None)
+    return validate_space_config(config)
 
 
 def _by_branch_and_bound(

@@ -30,6 +30,7 @@ class. They are optimal except for the points on them, and every cell that conta
 kept.
 """
 
-from jboost.pair.space.separator import optimal_plane, optimal_plane_by_cells, validate_options
+from jboost.pair.space.search import PlaneSearchState
+from jboost.pair.space.separator import optimal_plane, optimal_plane_by_cells, validate_config
 
-__all__ = ["optimal_plane", "optimal_plane_by_cells", "validate_options"]
+__all__ = ["PlaneSearchState", "optimal_plane", "optimal_plane_by_cells", "validate_config"]

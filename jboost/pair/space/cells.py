@@ -47,6 +47,15 @@ class Places(NamedTuple):
         return len(self.weights) - 1
 
 
+class Known(NamedTuple):
+    """The best plane found so far."""
+
+    loss: np.ndarray  # [] int64
+    # [4] the normal and the offset; the own class is where normal . x > offset. 0 for a constant
+    # classifier.
+    plane: np.ndarray
+
+
 class Plan(NamedTuple):
     """The order in which the parameters of the cells of each face are halved. At each depth the
     halved parameters are those to which the heights are most sensitive.
@@ -131,17 +140,18 @@ def join(parts: list[Cells]) -> Cells:
     return Cells(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
 
 
-def divide(places: Places, plan: Plan, cells: Cells, best: int) -> tuple[Cells, int]:
-    """Divides cells, and keeps the pieces that may contain a plane whose loss is at most `best`.
+def divide(places: Places, plan: Plan, cells: Cells, best: Known) -> tuple[Cells, Known]:
+    """Divides cells, and keeps the pieces that may contain a plane that loses at most as much as
+    the best one.
 
     Args:
       places: all places.
       plan: the plan of these places.
       cells: K cells above the last depth, each with at least one undecided place.
-      best: an upper bound of the least loss.
+      best: the best plane so far.
 
     Returns:
-      The pieces by decreasing lower bound, and the new upper bound of the least loss.
+      The pieces by decreasing lower bound, and the best plane.
     """
     middle = _middles(plan, cells)
     first_row = before(cells.num_rows)
@@ -153,10 +163,10 @@ def divide(places: Places, plan: Plan, cells: Cells, best: int) -> tuple[Cells, 
             lost, (cells.above, cells.below, cells.above, cells.below), strict=True
         )
     )
-    best = min(best, int(middle_above.min(initial=best)), int(middle_below.min(initial=best)))
+    best = _better(best, np.stack([middle_above, middle_below]), cells.face, middle)
     bound = np.minimum(above, below).reshape(-1)
     order = np.argsort(-bound, kind="stable")
-    parent, piece = np.divmod(order[bound[order] <= best], NUM_PIECES)
+    parent, piece = np.divmod(order[bound[order] <= best.loss], NUM_PIECES)
     row, owner = ranges(first_row[parent], cells.num_rows[parent])
     undecided = sums.undecided[row, piece[owner]]
     count = np.bincount(owner, np.count_nonzero(undecided, axis=1), len(parent)).astype(np.int64)
@@ -171,6 +181,23 @@ def divide(places: Places, plan: Plan, cells: Cells, best: int) -> tuple[Cells, 
         rows=_in_rows(cells.rows[row][undecided], count, places.void),
     )
     return pieces, best
+
+
+def _better(best: Known, losses: np.ndarray, face: np.ndarray, middle: np.ndarray) -> Known:
+    """The best of a known plane and of the middle planes of pieces.
+
+    Args:
+      best: the known plane.
+      losses: [2, K, NUM_PIECES], with the own class above and below.
+      face: [K].
+      middle: [K, NUM_PIECES, 3].
+    """
+    side, cell, piece = np.unravel_index(np.argmin(losses), losses.shape)
+    if losses[side, cell, piece] >= best.loss:
+        return best
+    s, t, offset = middle[cell, piece]
+    plane = np.array([*np.roll([1.0, s, t], face[cell]), offset])
+    return Known(losses[side, cell, piece, ...], plane if side == 0 else -plane)
 
 
 def _middles(plan: Plan, cells: Cells) -> np.ndarray:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, meshes, numerics, reduce
+from jboost.base import check, loops, meshes, numerics, reduce
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
+from jboost.pair.arguments import checksums_of
+from jboost.pair.branch_and_bound import BranchAndBoundInfo
 from jboost.pair.space import plane, visits
 from jboost.pair.space.problem import Problem, encode
-from jboost.pair.space.search import promising_axes
+from jboost.pair.space.search import PlaneSearchState, Stopped, lower_bound, promising_axes
 from jboost.pair.space.sweep import Axes, bound_all, list_axes
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import Encoding, certify, pad_rows
@@ -28,16 +33,10 @@ _MOST_SPREAD = 2.0**22
 _ROWS = 64
 
 
-def validate_options(config: object, on_step: object, initial: object) -> SweepConfig:
-    """The resolved config of the sweep in space. Raises ValueError, naming the argument, for
-    options that require points in the plane.
+def validate_config(config: object) -> SweepConfig:
+    """The resolved config of the sweep in space. Raises ValueError, naming the argument, for one
+    that requires points in the plane.
     """
-    for name, value in (("on_step", on_step), ("initial", initial)):
-        if value is not None:
-            raise ValueError(
-                f"{name} is given, points has three columns, for which no search can be watched or"
-                " resumed: leave it out"
-            )
     settings: SweepConfig = check.config("config", config, SweepConfig)
     if settings.word_bits == 32:
         raise ValueError(
@@ -128,27 +127,69 @@ def optimal_plane_by_cells(
     all_optima: bool,
     fat: Fat,
     config: SweepConfig,
+    on_step: OnStep | None = None,
+    initial: PlaneSearchState | None = None,
 ) -> Separator:
     """`optimal_plane` for concrete arrays. Branch and bound restricts the axes of the sweep. If
     most axes remain, all are swept.
+
+    `on_step` and `initial` are those of `jboost.pair.optimal_separator`, which validates them.
     """
-    options = {"all_optima": all_optima, "fat": fat, "config": config}
+    options: dict[str, Any] = {"all_optima": all_optima, "fat": fat, "config": config}
     num_points, result_dtype = points.shape[0], jnp.result_type(float)
     padded = pad_rows(max(_ROWS, -(-num_points // _ROWS) * _ROWS), points, labels, weights, mask)
     with jax.enable_x64(True):
-        found = promising_axes(_read(*padded))
+        problem, unit = _read(*padded)
+    watch = _watch(on_step, (points, labels, weights, mask), float(unit))
+    with jax.enable_x64(True):
+        found = promising_axes(problem, watch=watch, initial=initial)
     if found is None:
         return optimal_plane(points, labels, weights, mask, **options)
     with jax.enable_x64(True):
-        separator = _sweep_listed(
-            *padded, found.axes, jnp.int64(found.attained + 1), **options, result_dtype=result_dtype
+        separator = (
+            _draw_stopped(*padded, found, fat=fat, result_dtype=result_dtype)
+            if isinstance(found, Stopped)
+            else _sweep_listed(
+                *padded,
+                found.axes,
+                jnp.int64(found.attained + 1),
+                **options,
+                result_dtype=result_dtype,
+            )
         )
     return separator._replace(misclassified=separator.misclassified[:num_points])
 
 
+def _watch(
+    on_step: OnStep | None, examples: tuple[Array, Array, Array, Array], unit: float
+) -> Callable[[PlaneSearchState], bool]:
+    """`on_step` as a function of the state only, in the caller's precision. `unit` is that of
+    integer weights.
+    """
+    if on_step is None:
+        return lambda state: True
+    known, numbers = checksums_of(*examples), itertools.count(1)
+    is_wide = jnp.result_type(float).itemsize == 8
+
+    def watch(state: PlaneSearchState) -> bool:
+        info = BranchAndBoundInfo(
+            step=next(numbers),
+            upper_bound=float(state.best.loss) * unit,
+            lower_bound=lower_bound(state) * unit,
+            num_cells=sum(len(part.face) for part in state.waiting),
+            num_entries=sum(part.rows.size for part in state.waiting),
+        )
+        with jax.enable_x64(is_wide):
+            return loops.goes_on(on_step, state._replace(checksums=known), info)
+
+    return watch
+
+
 @jax.jit
-def _read(points: Array, labels: Array, weights: Array, mask: Array) -> Problem:
-    return encode(points, labels, weights, mask)[0]
+def _read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Problem, Array]:
+    """The problem, and the unit of its integer weights."""
+    problem, encoding = encode(points, labels, weights, mask)
+    return problem, encoding.weight_unit
 
 
 @functools.partial(jax.jit, static_argnames=("all_optima", "fat", "config", "result_dtype"))
@@ -163,6 +204,34 @@ def _sweep_listed(
 ) -> Separator:
     problem, encoding = encode(points, labels, weights, mask)
     return _best_about(problem, encoding, axes, least_elsewhere, **options)
+
+
+@functools.partial(jax.jit, static_argnames=("fat", "result_dtype"))
+def _draw_stopped(
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    found: Stopped,
+    *,
+    fat: Fat,
+    result_dtype: jnp.dtype,
+) -> Separator:
+    """The best plane of a search that was stopped."""
+    problem, encoding = encode(points, labels, weights, mask)
+    constant = visits.best_constant(problem)
+    split = visits.fat_split(problem, found.above, constant.loss, fat)
+    best = jax.tree.map(functools.partial(jnp.where, found.is_constant), constant, split)
+    best = best._replace(loss=jnp.asarray(found.attained, constant.loss.dtype))
+    return _draw(
+        problem,
+        encoding,
+        best,
+        jnp.asarray(found.lower_bound, constant.loss.dtype),
+        ended=Status.TIME_LIMIT,
+        fat=fat,
+        result_dtype=result_dtype,
+    )
 
 
 def _best_about(
@@ -183,6 +252,28 @@ def _best_about(
     best = visits.visit_axes(problem, axes, bounds, all_optima=all_optima, fat=fat)
     least = jnp.minimum(reduce.least(bounds), least_elsewhere)
     bound = jnp.maximum(jnp.where(problem.is_exact, best.loss, jnp.minimum(best.loss, least)), 0)
+    return _draw(
+        problem,
+        encoding,
+        best,
+        bound,
+        ended=Status.OPTIMAL,
+        fat=fat,
+        result_dtype=result_dtype,
+    )
+
+
+def _draw(
+    problem: Problem,
+    encoding: Encoding,
+    best: visits.Incumbent,
+    bound: Array,
+    *,
+    ended: Status,
+    fat: Fat,
+    result_dtype: jnp.dtype,
+) -> Separator:
+    """The result of a search that ended with this status, OPTIMAL or TIME_LIMIT."""
     drawn = plane.draw_plane(
         problem, best, encoding.own_is_positive, fat, encoding.unit, result_dtype
     )
@@ -197,7 +288,8 @@ def _best_about(
     drawn = jax.tree.map(functools.partial(jnp.where, falls_back), constant, drawn)
     is_constant = best.is_constant | falls_back
     is_sure = (best.loss == bound) & (is_constant | (plane.spread(problem) <= _MOST_SPREAD))
-    status = jnp.where(is_sure, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
+    otherwise = Status.PRECISION_LIMIT if ended is Status.OPTIMAL else ended
+    status = jnp.where(is_sure, int(ended), int(otherwise))
     return certify(
         encoding, drawn, loss=best.loss, bound=bound, status=status, result_dtype=result_dtype
     )

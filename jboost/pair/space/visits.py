@@ -130,6 +130,41 @@ def _own_side(classes: _Classes, chosen: Array) -> Array:
     return jnp.where(classes.off_axis, on_left != own_on_right, ~fallen)
 
 
+def fat_split(problem: Problem, on_own_side: Array, loss: Array, fat: Fat) -> Incumbent:
+    """The bisector of the hulls on the two sides of a split [n] bool, with a loss that is known."""
+    first, second = _sides(problem, on_own_side, fat)
+    start = numerics.first_true(first), numerics.first_true(second)
+    last = jnp.full((), on_own_side.shape[0] - 1, jnp.int32)
+    hull = hulls.hull_distance(
+        problem.metric,
+        first,
+        second,
+        start=(jnp.minimum(start[0], last), jnp.minimum(start[1], last)),
+        floor=jnp.full((), -1.0, problem.metric.dtype),
+    )
+    is_constant = ~jnp.any(first) | ~jnp.any(second)
+    return _incumbent(loss, is_constant, on_own_side, hull)
+
+
+def _sides(problem: Problem, on_own_side: Array, fat: Fat) -> tuple[Array, Array]:
+    """The points [n] on the own and on the other side on which the margin is measured."""
+    kept = problem.live & (on_own_side == problem.own)
+    counted = problem.live if fat == "flipped" else kept
+    return counted & on_own_side, counted & ~on_own_side
+
+
+def _incumbent(
+    loss: Array, is_constant: Array, on_own_side: Array, hull: hulls.HullDistance
+) -> Incumbent:
+    return Incumbent(
+        loss=loss,
+        margin=jnp.where(is_constant, jnp.inf, hull.distance / 2),
+        is_constant=is_constant,
+        on_own_side=on_own_side,
+        normal=jnp.where(is_constant, 0, hull.normal),
+    )
+
+
 def _fat_separator(
     problem: Problem, centre: Array, classes: _Classes, chosen: Chosen, fat: Fat
 ) -> Incumbent:
@@ -137,9 +172,7 @@ def _fat_separator(
     the returned margin is any number up to the floor.
     """
     on_own_side = _own_side(classes, chosen.number)
-    kept = problem.live & (on_own_side == problem.own)
-    counted = problem.live if fat == "flipped" else kept
-    own_side, other_side = counted & on_own_side, counted & ~on_own_side
+    own_side, other_side = _sides(problem, on_own_side, fat)
     squared, nearest = reduce.first_least(
         jnp.where(other_side, _squared_distances(problem, centre), jnp.inf)
     )
@@ -147,11 +180,4 @@ def _fat_separator(
     hull = hulls.hull_distance(
         problem.metric, own_side, other_side, start=start, floor=2 * chosen.floor
     )
-    none_other = squared == jnp.inf
-    return Incumbent(
-        loss=chosen.loss,
-        margin=jnp.where(none_other, jnp.inf, hull.distance / 2),
-        is_constant=none_other,
-        on_own_side=on_own_side,
-        normal=jnp.where(none_other, 0, hull.normal),
-    )
+    return _incumbent(chosen.loss, squared == jnp.inf, on_own_side, hull)
