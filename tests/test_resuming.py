@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import jboost
-from jboost import example_weights, pair, slipper
+from jboost import example_weights, operators, pair, relaxations, relaxed_margin, slipper
+from jboost.base.status import Status
 from jboost.pair.leave_one_out import space as leave_one_out_in_space
 from jboost.pair.pareto import front_by_cells, slope_cells
 from jboost.pair.pareto import space as front_in_space
-from resuming import goes_on_from_every_step
+from resuming import bits, goes_on_from_every_step
 
 RNG = np.random.default_rng(0)
 LABELS = np.where(RNG.random(24) < 0.5, 1, -1)
@@ -105,6 +106,50 @@ def test_choice_of_the_rounds_goes_on_from_every_round(tmp_path):
     )
 
 
+MATRIX = RNG.uniform(-1, 1, (24, 8)).astype(np.float32)
+
+
+def solve_streamed(matrix=MATRIX, *, first=10, pinned=None, **options):
+    blocks = operators.streamed([matrix[:first], matrix[first:]], pinned=pinned)
+    given = {
+        "relaxation": relaxations.soft_margin(nu=0.3),
+        "tolerance": 1e-4,
+        "config": relaxed_margin.SolverConfig(iterations_per_check=50),
+    }
+    return relaxed_margin.solve(blocks, **(given | options))
+
+
+@pytest.mark.slow
+def test_relaxed_margin_of_streamed_blocks_goes_on_from_every_check(tmp_path):
+    whole, stopped, states = goes_on_from_every_step(
+        solve_streamed, relaxed_margin.SolveState, tmp_path
+    )
+    assert bits(solve_streamed()) == bits(whole)
+    assert bits(solve_streamed(pinned=True, initial=states[0])) == bits(whole)
+    assert int(whole.status) == int(Status.OPTIMAL)
+    assert int(whole.num_iterations) == 50 * len(states)
+    for number, part in enumerate(stopped, start=1):
+        assert int(part.num_iterations) == 50 * number
+        assert float(part.lower_bound) <= float(whole.upper_bound)
+        assert float(whole.lower_bound) <= float(part.upper_bound)
+    refuses(
+        solve_streamed,
+        states,
+        [
+            ({"matrix": -MATRIX}, "of a solve of other margins: pass"),
+            ({"first": 11}, "of a solve of other margins: pass"),
+            ({"matrix": MATRIX[:23]}, "of a solve of other margins, weights and mask: pass"),
+            ({"weights": np.full(24, 2.0)}, "of a solve of other weights: pass"),
+            ({"mask": np.arange(24) > 0}, "of a solve of other mask: pass"),
+            ({"relaxation": relaxations.soft_margin(nu=0.2)}, "of other relaxation: pass"),
+            ({"votes": relaxations.squared_norm(1.0)}, "of other votes: pass"),
+            ({"initial": states[0]._replace(checksums=None)}, "initial has no checksums"),
+            ({"initial": 3}, "initial is a int: expected a jboost.relaxed_margin.SolveState"),
+            ({"on_step": 3}, "on_step is 3: expected a function"),
+        ],
+    )
+
+
 MANY = np.random.default_rng(1)
 SIDES = np.where(MANY.random(60) < 0.5, 1, -1)
 SPREAD = MANY.normal(0.1 * SIDES[:, None], 1.0, (60, 3)).round(2)
@@ -120,6 +165,48 @@ def other_examples(points, labels):
         ({"mask": np.arange(count) > 0}, "of other mask: pass"),
         ({"on_step": 3}, "on_step is 3: expected a function"),
     ]
+
+
+def plane(points=SPREAD, labels=SIDES, **options):
+    return pair.optimal_separator(points, labels, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fat, tie_break", [("removed", "margin"), ("flipped", None)])
+def test_branch_and_bound_in_space_goes_on_from_every_step(fat, tie_break, tmp_path):
+    weights = np.random.default_rng(2).integers(1, 4, 60).astype(np.float32)
+    run = functools.partial(plane, weights=weights, fat=fat, tie_break=tie_break)
+    whole, stopped, states = goes_on_from_every_step(run, pair.PlaneSearchState, tmp_path)
+    assert bits(run(method="branch_and_bound")) == bits(whole)
+    assert int(whole.status) == int(Status.OPTIMAL)
+    constant = min(weights[SIDES > 0].sum(), weights[SIDES < 0].sum())
+    for part in stopped:
+        scores = (SPREAD - np.asarray(part.anchor)) @ np.asarray(part.normal) + float(part.bias)
+        assert (SIDES * scores <= 0).tolist() == part.misclassified.tolist()
+        assert float(part.loss) == weights[np.asarray(part.misclassified)].sum() <= constant
+        assert float(part.lower_bound) <= float(whole.loss) <= float(part.loss)
+    assert float(stopped[-1].loss) < constant
+    assert float(stopped[-1].lower_bound) > float(stopped[0].lower_bound) >= 0
+    lines = pair.BranchAndBoundState((), (), 0, True, 0)
+    others = [
+        ({"initial": lines}, "expected a jboost.pair.PlaneSearchState"),
+        ({"method": "sweep"}, "initial is given, and the method is 'sweep'"),
+        ({"points": SPREAD[:, :2]}, "expected a jboost.pair.BranchAndBoundState"),
+    ]
+    refuses(run, states, other_examples(SPREAD, SIDES) + others)
+    with pytest.raises(ValueError, match="on_step is given, which the host drives"):
+        jax.jit(functools.partial(plane, on_step=print))(SPREAD)
+
+
+@pytest.mark.slow
+def test_a_search_in_space_that_is_stopped_knows_a_constant():
+    """Without a better plane it is the constant classifier."""
+    points, labels = np.zeros((5, 3)), np.array([1, 1, 1, -1, -1])
+    points[0, 0] = 1.0
+    found = plane(points, labels, on_step=lambda state, info: False)
+    assert (float(found.loss), float(found.lower_bound)) == (2.0, 2.0)
+    assert int(found.status) in (int(Status.OPTIMAL), int(Status.TIME_LIMIT))
+    assert not np.asarray(found.normal).any()
 
 
 def leave_one_out(points=SPREAD, labels=SIDES, *, num_scores, **options):

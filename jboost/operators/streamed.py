@@ -38,6 +38,11 @@ class Streamed(Operator):
         """Rows and columns."""
         return self._shape
 
+    @property
+    def blocks(self) -> tuple[Operator, ...]:
+        """The blocks, in the memory of the host."""
+        return self._blocks
+
     def matvec(self, vector: Array) -> Array:
         """Block by block."""
         return jnp.concatenate(

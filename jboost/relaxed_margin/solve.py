@@ -91,8 +91,9 @@ def solve(
         weight one count as one of weight two. None for ones.
       mask: [m] bool, False for rows that only pad.
       config: static sizes.
-      on_step: called with (state, info) on the host after every 16 checks of the gap; False ends
-        the loop with status TIME_LIMIT and valid bounds. Not under jit or vmap.
+      on_step: called with (state, info) on the host after every 16 checks of the gap, of streamed
+        margins after every check; False ends the loop with status TIME_LIMIT and valid bounds. Not
+        under jit or vmap.
         `jboost.checkpoints` has one that saves the state.
       initial: a `SolveState` to go on from, as `on_step` was given it for the same problem; None
         for a solve from the start. It ends in the bits of a solve with an `on_step` that was not
@@ -169,16 +170,14 @@ def solve(
         mask,
     )
     check_feasible(relaxation, rows)
+    is_watched = on_step is not None or initial is not None
+    if is_watched:
+        inputs = (rows, relaxation, tolerance, cost, initial)
+        check.can_be_watched(on_step, inputs, between="checks")
     if isinstance(margins, operators.Streamed):
-        if on_step is not None or initial is not None:
-            raise ValueError(
-                "margins are streamed, and on_step and initial are for matrices and other"
-                " operators: leave them out"
-            )
-        return _solve_streamed(margins, rows, relaxation, tolerance, cost, config)
-    if on_step is None and initial is None:
+        return _solve_streamed(margins, rows, relaxation, tolerance, cost, config, on_step, initial)
+    if not is_watched:
         return _solve(rows, relaxation, tolerance, cost, config=config)
-    check.can_be_watched(on_step, (rows, relaxation, tolerance, cost, initial), between="checks")
     return _drive(rows, relaxation, tolerance, cost, config, on_step, initial)
 
 
@@ -278,25 +277,39 @@ def _solve_streamed(
     tolerance: Array,
     votes: Any,
     config: SolverConfig,
+    on_step: OnStep | None,
+    initial: State | None,
 ) -> RelaxedMarginSolution:
     streamed.refuse_traced(rows, relaxation, tolerance, votes)
     prior, is_valid, is_feasible = streamed.validate(
         rows, relaxation, votes, margins.largest_entry()
     )
     goal = jnp.where(is_valid & is_feasible, tolerance.astype(prior.dtype), jnp.inf)
-    best, num_iterations = streamed.play(margins, relaxation, votes, prior, goal, config)
-    coefficients, lower, upper = streamed.prove(margins, best, relaxation, votes, prior)
-    return _solution(
+    is_watched = on_step is not None or initial is not None
+    found = _checksums(margins.blocks, rows, relaxation, votes) if is_watched else None
+    if initial is not None:
+        initial = _validate_initial(initial, streamed.shapes_of_state(margins, prior), found)
+
+    def watch(state: State) -> bool:
+        info = SolveInfo(games.num_iterations(state, config), state.best.lower, state.best.upper)
+        return loops.goes_on(on_step, state._replace(checksums=found), info)
+
+    state, is_ended = streamed.play(
+        margins, relaxation, votes, prior, goal, config, watch=watch, initial=initial
+    )
+    coefficients, lower, upper = streamed.prove(margins, state.best, relaxation, votes, prior)
+    solution = _solution(
         coefficients,
-        best.example_weights,
+        state.best.example_weights,
         lower,
         upper,
-        num_iterations,
+        games.num_iterations(state, config),
         relaxation,
         goal,
         is_valid,
         is_feasible,
     )
+    return _stopped(solution) if is_ended else solution
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
@@ -328,16 +341,9 @@ def _drive(
     """`_solve_one`, some checks at a time."""
     prepared = _prepare_on_host(examples, relaxation, tolerance, votes)
     state, goes_on = _begin_on_host(prepared.game), True
-    found = _checksums(examples, relaxation, votes)
+    found = _checksums(examples.features, examples, relaxation, votes)
     if initial is not None:
-        state = checksums.without_checksums(
-            initial,
-            state,
-            found,
-            parts=_CHECKED,
-            what="solve",
-            kind="jboost.relaxed_margin.SolveState",
-        )
+        state = _validate_initial(initial, state, found)
     while goes_on and bool(games.is_open(state, prepared.goal, config)):
         state, info = _advance_on_host(prepared, state, config=config)
         goes_on = loops.goes_on(on_step, state._replace(checksums=found), info)
@@ -347,20 +353,35 @@ def _drive(
         games.num_iterations(state, config),
         num_columns=examples.features.shape[1],
     )
-    is_stopped = not goes_on and int(solution.status) == int(Status.ROUND_LIMIT)
-    return (
-        solution._replace(status=jnp.asarray(int(Status.TIME_LIMIT), jnp.int32))
-        if is_stopped
-        else solution
-    )
+    return solution if goes_on else _stopped(solution)
+
+
+def _stopped(solution: RelaxedMarginSolution) -> RelaxedMarginSolution:
+    """The solution of a loop that `on_step` ended: status TIME_LIMIT, unless it is good enough."""
+    if int(solution.status) != int(Status.ROUND_LIMIT):
+        return solution
+    return solution._replace(status=jnp.asarray(int(Status.TIME_LIMIT), jnp.int32))
 
 
 # what the checksums of a state are of
 _CHECKED = ("margins", "weights", "mask", "relaxation", "votes")
 
 
-def _checksums(examples: Dataset, relaxation: Any, votes: Any) -> np.ndarray:
-    parts = (examples.features, examples.weights, examples.mask, relaxation, votes)
+def _validate_initial(initial: Any, first: State, found: Any) -> State:
+    """The state without its checksums, if it is one of this solve. `first` has its shapes."""
+    state: State = checksums.without_checksums(
+        initial,
+        first,
+        found,
+        parts=_CHECKED,
+        what="solve",
+        kind="jboost.relaxed_margin.SolveState",
+    )
+    return state
+
+
+def _checksums(margins: Any, examples: Dataset, relaxation: Any, votes: Any) -> np.ndarray:
+    parts = (margins, examples.weights, examples.mask, relaxation, votes)
     return np.array([checksums.of_tree(part) for part in parts], np.uint32)
 
 

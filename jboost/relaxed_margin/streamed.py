@@ -5,6 +5,7 @@ The method is the same. Its loop runs on the host, and every step reads the bloc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,25 +25,49 @@ def play(
     prior: Array,
     tolerance: Array,
     config: SolverConfig,
-) -> tuple[Bounds, Array]:
-    """The best bounds with their votes and weights, and the number of steps.
+    *,
+    watch: Callable[[State], bool],
+    initial: State | None,
+) -> tuple[State, bool]:
+    """The last state, and whether `watch` ended the loop.
 
     A step reads all blocks twice.
+
+    Args:
+      margins: the matrix.
+      relaxation: f.
+      votes: g.
+      prior: [m] the shares of the examples.
+      tolerance: [] the gap between the bounds at which to stop.
+      config: static sizes.
+      watch: called after every check of the bounds but the first; False ends the loop.
+      initial: a state from which to continue, or None.
     """
-    game = Game(None, relaxation, votes, prior)
-    coefficients = jnp.zeros((margins.shape[1],), prior.dtype)
-    weights = _first_weights(game)
-    start = Point(coefficients, margins.matvec(coefficients), weights, margins.rmatvec(weights))
-    squares = margins.row_norms(jnp.ones((margins.shape[1],), prior.dtype))
-    state = _check(game, _begin(start, jnp.max(squares)))
-    target = float(games.target_gap(tolerance))
-    for _ in range(config.most_checks() - 1):
-        if not float(state.best.upper - state.best.lower) > target:
-            break
+    game, goes_on = Game(None, relaxation, votes, prior), True
+    state = _first_check(margins, game) if initial is None else initial
+    while goes_on and bool(games.is_open(state, tolerance, config)):
         for _ in range(config.steps_per_check()):
             state = _step(margins, game, state)
         state = _check(game, state)
-    return state.best, (state.num_checks - 1) * config.steps_per_check()
+        goes_on = watch(state)
+    return state, not goes_on
+
+
+def _first_check(margins: Streamed, game: Game) -> State:
+    """The state after the check of the first point."""
+    coefficients = jnp.zeros((margins.shape[1],), game.prior.dtype)
+    weights = _first_weights(game)
+    start = Point(coefficients, margins.matvec(coefficients), weights, margins.rmatvec(weights))
+    squares = margins.row_norms(jnp.ones((margins.shape[1],), game.prior.dtype))
+    return _check(game, _begin(start, jnp.max(squares)))
+
+
+def shapes_of_state(margins: Streamed, prior: Array) -> State:
+    """The shapes and dtypes of a state."""
+    rows, columns = (jax.ShapeDtypeStruct((size,), prior.dtype) for size in margins.shape)
+    number = jax.ShapeDtypeStruct((), prior.dtype)
+    shapes: State = jax.eval_shape(games.begin_at, Point(columns, rows, rows, columns), number)
+    return shapes
 
 
 def _step(margins: Streamed, game: Game, state: State) -> State:
