@@ -44,7 +44,8 @@ def exponent(total: Array) -> Array:
     If all weights are 0, e is large, so that any two different costs differ by more than the
     possible gain.
     """
-    _, above = jnp.frexp(total * 1.001)
+    mantissa, below = jnp.frexp(total)  # total * 1.001 may overflow
+    above = below + (mantissa * 1.001 >= 1)
     return jnp.where(total > 0, bits(total.dtype) - above, _POWER_OF_NOTHING)
 
 
@@ -78,6 +79,28 @@ def floor_to_integers(costs: Array, power: Array) -> tuple[Array, Array]:
     fits = low < top
     cut = jnp.max(jnp.where(fits, high - low, 0), initial=0)
     return jnp.where(fits, jnp.where(fits, low, 0).astype(integer_of(costs.dtype)), top), cut
+
+
+def loss_of_rounding(lost: Array, power: Array) -> Array:
+    """A bound [] of the effect on a value of rounding that moves integers by `lost` [] in all.
+
+    It is 0 only if nothing is lost: processors may treat numbers below the normal range as 0.
+    """
+    above = numerics.times_power_of_two(lost * 1.001, -power)
+    return jnp.where(lost > 0, jnp.maximum(above, jnp.finfo(lost.dtype).tiny), 0)
+
+
+def largest_value(bound: Array, power: Array, least_cost: Array, spare: Array) -> Array:
+    """The largest value [] of a monomial whose integer value is at most `bound`.
+
+    The costs of the integer value are those above `least_cost`. `spare` is a `loss_of_rounding`.
+    """
+    info = jnp.finfo(spare.dtype)
+    scaled = numerics.times_power_of_two(numerics.round_up(bound, spare.dtype), -power)
+    above = jnp.where(bound > 0, jnp.maximum(scaled, info.tiny), scaled) - least_cost + spare
+    # each of the operations may lose a part of its result, or a number below the normal range
+    slack = 2 * info.eps * (jnp.abs(above) + least_cost) + 8 * info.tiny
+    return above + jnp.where(spare + least_cost > 0, slack, 0).astype(spare.dtype)
 
 
 def product(matrix: Array, amounts: Array) -> Array:

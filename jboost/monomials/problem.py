@@ -212,9 +212,7 @@ def _prepare(
         vanished += jnp.sum((whole_rewards == 0) & (rewards > 0))
     # an order that costs more than the least cost by the largest possible gain is never the best
     whole_costs, cut = integers.floor_to_integers(costs, power)
-    spare = numerics.times_power_of_two(
-        (hidden + cut + vanished.astype(hidden.dtype)) * 1.001, -power
-    )
+    spare = integers.loss_of_rounding(hidden + cut + vanished.astype(hidden.dtype), power)
     whole_enough = None
     if enough is not None:
         is_valid &= ~jnp.isnan(enough)

@@ -132,7 +132,7 @@ def _as_integers(weights: Array, rewards: Rewards, costs: Array) -> _Whole:
     prices = jnp.pad(
         prices, (0, 3 - prices.shape[0]), constant_values=integers.largest(prices.dtype)
     )
-    spare = numerics.times_power_of_two((hidden + cut) * 1.001, -power)
+    spare = integers.loss_of_rounding(hidden + cut, power)
     return _Whole(whole[0], whole[1], prices, power, spare)
 
 
@@ -268,15 +268,7 @@ def _solution(
     literals = jnp.where((values > -jnp.inf)[:, None], literals[order], 0)
     signs = jnp.where(values > -jnp.inf, found.signs[order], 1).astype(jnp.int8)
     best = reduce.largest(found.values)
-    above = (
-        numerics.times_power_of_two(numerics.round_up(best, values.dtype), -whole.power)
-        - jnp.min(costs)
-        + whole.spare
-    )
-    eps = jnp.where(whole.spare + jnp.min(costs) > 0, 2 * jnp.finfo(values.dtype).eps, 0).astype(
-        values.dtype
-    )
-    above += eps * jnp.abs(above) + eps * jnp.min(costs)
+    above = integers.largest_value(best, whole.power, jnp.min(costs), whole.spare)
     upper = jnp.where(is_valid, jnp.maximum(above, values[0]), jnp.inf)
     status = jnp.where(is_valid, int(Status.OPTIMAL), int(Status.INVALID_INPUT)).astype(jnp.int32)
     num_valued = jnp.asarray(2 * covers.shape[1], jnp.int32)

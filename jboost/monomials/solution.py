@@ -38,17 +38,9 @@ def make_solution(problem: Problem, outcome: Outcome, columns: Array) -> Monomia
     values = values[order]
     literals = jnp.where((values > -jnp.inf)[:, None], literals[order], 0)
     signs = jnp.where(values > -jnp.inf, outcome.found.signs[order], 1).astype(jnp.int8)
-    dtype = values.dtype
-    rounded = numerics.round_up(outcome.bound, dtype)
-    above = (
-        numerics.times_power_of_two(rounded, -problem.power)
-        - jnp.min(problem.costs)
-        + problem.spare
+    above = integers.largest_value(
+        outcome.bound, problem.power, jnp.min(problem.costs), problem.spare
     )
-    eps = jnp.where(problem.spare + jnp.min(problem.costs) > 0, 2 * jnp.finfo(dtype).eps, 0).astype(
-        dtype
-    )
-    above += eps * jnp.abs(above) + eps * jnp.min(problem.costs)
     upper = jnp.where(problem.is_valid, jnp.maximum(above, values[0]), jnp.inf)
     status = jnp.where(
         outcome.is_cut_off,

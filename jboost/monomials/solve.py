@@ -54,6 +54,7 @@ def maximum_agreement(
 
     Weights are rounded to integers that sum to at least 2^29 (2^49 in float64). The monomial is
     optimal for the rounded weights, and `upper_bound` includes the largest effect of the rounding.
+    Weights, costs and rewards below the least normal float, 1.2e-38 in float32, count as 0.
     The function can be jitted and vmapped. With concrete arrays it merges equal examples first,
     which is faster.
 

@@ -800,6 +800,27 @@ def test_weights_of_every_size(name):
     exact_check(TABLE, LABELS, AMOUNTS[name])
 
 
+@pytest.mark.parametrize("prices", [None, [1.8014974e-38, 4.8e-38, 5e-38]])
+@pytest.mark.parametrize("max_order", [1, 2])
+def test_bounds_near_the_least_normal_number_hold(max_order, prices):
+    """The rounding of such values, or a value itself, is below the normal range, which XLA takes
+    as 0.
+    """
+    weights = np.float32([1.5e-38, 1.3e-38] if prices is None else [1e-37, 0])
+    own = None if prices is None else np.float32(prices[: max_order + 1])
+    solved = maximum_agreement([[0.0, 0.0]] * 2, [1, -1], weights, max_order=max_order, costs=own)
+    best = Fraction(float(weights[0])) - Fraction(float(weights[1] if own is None else own[0]))
+    assert best <= Fraction(float(solved.upper_bound)) <= best + Fraction(2e-37)
+
+
+@pytest.mark.parametrize("max_order", [1, 2])
+def test_weights_that_sum_to_nearly_the_largest_float_have_a_finite_bound(max_order):
+    weights = np.float32([1.7e38, 1.7e38])
+    solved = maximum_agreement([[0.0, 1.0], [1.0, 1.0]], [1, -1], weights, max_order=max_order)
+    assert solved.status == Status.OPTIMAL
+    assert float(solved.value) == float(solved.upper_bound) == float(weights[0])
+
+
 PRICES = {
     "more than everything": [1e6, 2e6, 3e6, 4e6, 5e6],
     "more than everything, but for one": [1e6, 1e6, 1e6, 0.0, 1e6],
