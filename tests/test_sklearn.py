@@ -353,6 +353,14 @@ def soft_margin(margins, nu):
     return -found.fun
 
 
+@pytest.mark.parametrize("vote", ["sparse", "relaxed"])
+def test_rules_of_few_rows_tell_the_classes_apart(vote):
+    """20 over the number of rows is above 1/2, where no vote of rules has both classes right."""
+    X = np.arange(24.0)[:, None]
+    model = js.RuleClassifier(max_order=1, vote=vote, calibration=None).fit(X, X[:, 0] > 10)
+    assert model.score(X, X[:, 0] > 10) > 0.9
+
+
 @pytest.mark.parametrize(
     "ensemble",
     [

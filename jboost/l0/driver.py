@@ -338,7 +338,8 @@ def fit(
       max_rounds: static; the largest number of rounds, each with two pricing problems. A learner
         that proposes many hypotheses at once (`num_proposed`; the command line uses 64) needs far
         fewer rounds than a learner that proposes one.
-      margin: [] rho in (0, 1]; Goldberg and Eckstein take 20 / m.
+      margin: [] rho in (0, 1]; Goldberg and Eckstein take 20 / m. With more than 1/2 no vote of
+        monomials has examples of both classes right.
       tolerance: [] the gap between the bounds on (18) at which to stop. It is relative to the upper
         bound if that is more than 1. In float32 use at least 3e-4.
       config: static; how the relaxation is solved.

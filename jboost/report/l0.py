@@ -199,7 +199,7 @@ def in_words(bounds: Mapping[str, Any], *, max_order: int | None, margin: float)
     if lower <= 0:
         return (
             f"this vote costs {upper:.6g} (errors plus costs of rules), and there is no lower bound"
-            " for other votes yet: allow more rounds"
+            " for other votes yet: allow more rounds or time"
         )
     known = (
         f"{kind} can cost less than {lower:.6g} (errors plus costs of rules); this one costs"

@@ -11,6 +11,7 @@ from jboost import l0, learners, slipper
 from jboost.base import devices
 from jboost.base.boosting import Fit
 from jboost.base.types import Dataset
+from jboost.l0.margins import usual_margin
 from jboost.monomials import costs
 from jboost.sklearn import features
 from jboost.sklearn.base import CV, RuleVoteClassifier
@@ -22,7 +23,6 @@ from jboost.sklearn.watch import Watch
 
 AUTO = "auto"
 _VOTES = {"sparse": l0.SearchConfig, "relaxed": l0.RelaxedConfig}
-_MARGIN_TIMES_ROWS = 20.0  # Goldberg and Eckstein 2009, Section 6: margin = 20 / M
 _MOST_ORDER = 3  # of `jboost.l0.fit_large`
 # The least number of columns that rules are padded to, so that predictions share a program: their
 # work is little.
@@ -61,7 +61,8 @@ class RuleClassifier(_BitsClassifier):
       max_order: the largest number of conditions in a rule, 1 to 3, or "cv".
       max_rules: the largest number of rules in the vote, None for no limit, or "cv".
       kappa: the cost of a rule beside its description length, in misclassified rows, or "cv".
-      margin: rho in (0, 1]; "auto" for 20 divided by the weight of all rows, or "cv".
+      margin: rho in (0, 1]; "auto" for 20 divided by the weight of all rows, at most 0.4;
+        or "cv". With more than 0.5 no vote of rules has rows of both classes right.
       vote: "sparse" for a local search on the errors and costs of rules; "relaxed" for the rounded
         solution of the relaxation.
       tolerance: the relative gap between the bounds of the relaxation at which the fit ends.
@@ -166,7 +167,7 @@ class RuleClassifier(_BitsClassifier):
         fitted = l0.fit_large(
             Dataset(bits, signs, rows.weights, np.ones(len(signs), bool)),
             learners.monomials(order, cost=cost),
-            margin=min(1.0, _MARGIN_TIMES_ROWS / total) if margin == AUTO else margin,
+            margin=usual_margin(total) if margin == AUTO else margin,
             tolerance=self.tolerance,
             max_rounds=self.max_rounds,
             max_columns=self.max_columns,

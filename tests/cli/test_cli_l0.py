@@ -769,3 +769,17 @@ def test_a_model_holds_its_learner_and_its_binarizer(folder, said):
     files.save(held, again)
     assert Path(again).exists()
     assert files.load(again)["ensemble"].learner == learner
+
+
+def test_small_tables_get_rules_by_the_automatic_margin(folder, run):
+    """20 / rows is above 1/2 for fewer than 40 rows, where no vote of rules has both classes
+    right.
+    """
+    lines = [f"{row},{'ill' if row > 10 else 'well'}" for row in range(24)]
+    (folder / "small.csv").write_text("\n".join(["age,state", *lines]), encoding="utf-8")
+    data = ("--data", "small.csv", "--label", "state", "--method", "l0")
+    status, _, err = run("fit", *data, "--precision", "float32", "--rounds", "5", "--output", "few")
+    assert (status, err) == (0, "")
+    written = json.loads((folder / "few" / "report.json").read_text(encoding="utf-8"))
+    assert written["model"]["margin"] == 0.4
+    assert written["losses"][1]["training"]["rate"] == 0

@@ -6,16 +6,12 @@ from jboost.cli.l0 import large as l0_large
 from jboost.cli.l0.margin_search import MOST_MARGINS
 from jboost.cli.option import SEARCH
 from jboost.cli.options import AUTO, Settings
-
-_MARGIN_TIMES_ROWS = 20.0  # --margin auto is this over the number of rows, as in the paper
+from jboost.l0.margins import usual_margin
 
 
 def margins(settings: Settings, num_rows: int) -> list[float]:
-    """Returns the candidates of rho. "auto" is 20 / m, as in Goldberg and Eckstein (2009)."""
-    named = [
-        min(1.0, _MARGIN_TIMES_ROWS / num_rows) if value == AUTO else float(value)
-        for value in settings.margin
-    ]
+    """Returns the candidates of rho. "auto" is `usual_margin`."""
+    named = [usual_margin(num_rows) if value == AUTO else float(value) for value in settings.margin]
     return sorted(set(named))
 
 

@@ -22,8 +22,9 @@ RULE_OPTIONS = (
         "margin",
         float,
         (AUTO,),
-        "Margin rho in (0, 1]. A row of smaller margin counts as an error. auto: 20 / rows. If"
-        " several values of --margin, --kappa or --vote are given, cross-validation chooses. cv"
+        "Margin rho in (0, 1]. A row of smaller margin counts as an error. With more than 0.5 no"
+        " vote of rules has rows of both classes right. auto: 20 / rows, at most 0.4. If several"
+        " values of --margin, --kappa or --vote are given, cross-validation chooses. cv"
         " stands for the values " + ", ".join(map(str, MARGINS)) + ". search: the margin of largest"
         " rho - BETA times the optimum of the relaxation, with a proven bound (--margin-penalty).",
         methods=(L0,),

@@ -76,8 +76,8 @@ _IN_PATH: dict[str, dict[str, Any]] = {
             " jboost fit"
         },
         "help": (
-            "Margin rho of the path of l0, in (0, 1]. May be repeated. auto: 20 / rows. cv stands"
-            f" for the values {', '.join(map(str, MARGINS))}."
+            "Margin rho of the path of l0, in (0, 1]. May be repeated. auto: 20 / rows, at most"
+            f" 0.4. cv stands for the values {', '.join(map(str, MARGINS))}."
         ),
     },
     "nu": {
