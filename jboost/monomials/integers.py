@@ -45,7 +45,7 @@ def exponent(total: Array) -> Array:
     possible gain.
     """
     mantissa, below = jnp.frexp(total)  # total * 1.001 may overflow
-    above = below + (mantissa * 1.001 >= 1)
+    above = below + (mantissa * 1.001 >= 1).astype(below.dtype)
     return jnp.where(total > 0, bits(total.dtype) - above, _POWER_OF_NOTHING)
 
 
