@@ -5,11 +5,11 @@ The result is the separator set of largest margin among those of least weight (B
 Magdon-Ismail 2005, Section 2.1 and Theorem 2.13). An optimal set has an open class at each of its
 support points, so that the loop finds every optimal set.
 
-One step of the loop takes some centres and bounds the margins of all their classes
-(`jboost.pair.sweep.margins`). It computes the margin of one class, the one of largest bound. The
-next step takes the centres of largest bound, those without a bound first. The loop ends when no
-bound exceeds the best margin. Of thousands of classes that tie, it computes few margins. There is
-no inner loop, which keeps `vmap` efficient.
+One step of the loop takes some centres and bounds the margins of those of their classes that may
+exceed the best one (`jboost.pair.sweep.margins`). It computes the margin of one class, the one of
+largest bound. The next step takes the centres of largest bound, those without a bound first. The
+loop ends when no bound exceeds the best margin. Of thousands of classes that tie, it computes few
+margins.
 """
 
 from __future__ import annotations
