@@ -1,4 +1,4 @@
-"""Long sequences: running maxima and counts, search in them, and work on the places of a mask alone."""
+"""Long sequences: running maxima and counts, search in them, and work on the places of a mask."""
 
 from __future__ import annotations
 
