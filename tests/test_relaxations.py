@@ -994,16 +994,23 @@ def smooth_game(name, parameters, A, prior):
                 ),
             }
         )
+    # One start is not enough: the norm has no gradient where every shortfall is 0, and the method
+    # may stop beside such a point, on one processor and not on another.
     limits = [(0, 1)] * (2 * count) + [(None, None)]
-    start = np.concatenate([np.full(2 * count, 0.5 / count), [0.1]])
-    dual = scipy.optimize.minimize(
-        lambda x: loss(shortfalls(x)) - x[-1],
-        start,
-        method="SLSQP",
-        bounds=limits,
-        constraints=dual_rules,
-        options=options,
-    )
+    for votes in (np.full(2 * count, 0.5 / count), *np.eye(2 * count)):
+        dual = scipy.optimize.minimize(
+            lambda x: loss(shortfalls(x)) - x[-1],
+            np.append(votes, np.min(A @ (votes[:count] - votes[count:]))),
+            method="SLSQP",
+            bounds=limits,
+            constraints=dual_rules,
+            options=options,
+        )
+        feasible = all(np.min(rule["fun"](dual.x)) >= -1e-9 for rule in dual_rules)
+        if feasible and primal.fun + dual.fun <= 1e-6:
+            break
+    else:
+        raise AssertionError(f"no start reaches the primal value {primal.fun}")
     return primal.fun, dual.x[:count] - dual.x[count:-1]
 
 
