@@ -16,13 +16,12 @@ from cluster_programs import PROGRAMS
 
 ROOT = pathlib.Path(__file__).parents[2]
 LAUNCH = [sys.executable, str(ROOT / "scripts" / "cluster" / "launch")]
+CHEAP_COMPILATION = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 EXACT = ("pair.optimal_separator", "pair.leave_one_out", "pair.pareto_front")
 
 
 def launch(*command, processes=2, devices=1, check=True, timeout=900):
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"} | {
-        "PYTHONPATH": str(ROOT)
-    }
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": CHEAP_COMPILATION}
     options = ["--processes", str(processes), "--devices", str(devices)]
     ended = subprocess.run(
         [*LAUNCH, *options, *map(str, command)],
