@@ -100,39 +100,7 @@ def test_check_estimator_passes(name):
     assert len(results) > 40
 
 
-# --- equality with the functions ------------------------------------------------------------------
-
-
-def assert_same_ensemble(found, expected):
-    """Votes and hypotheses are equal bit by bit."""
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_adaboost_equals_the_function_on_the_same_data():
-    X, y = noisy()
-    model = clone(FIRST).fit(X, y)
-    rows = tables.merge(X, (y == "yes").astype(int), np.ones(len(y)))
-    seen, dataset = model.prepare(rows, rows.signs(1))
-    fitted = jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=20)
-    assert_same_ensemble(model.votes_[0].ensemble, fitted.ensemble)
-    expected = jboost.predict_scores(fitted.ensemble, seen.matrix(X))
-    np.testing.assert_allclose(model.decision_function(X), expected, atol=1e-6)
-    assert float(model.certificate_.lower_bound) == float(fitted.certificate.lower_bound)
-
-
-def test_lpboost_equals_the_function_on_the_same_data():
-    X, y = noisy()
-    model = js.LPBoostClassifier(nu=0.5, calibration=None).fit(X, y)
-    rows = tables.merge(X, (y == "yes").astype(int), np.ones(len(y)))
-    seen, dataset = model.prepare(rows, rows.signs(1))
-    fitted = jboost.lpboost.fit(dataset, jboost.learners.stumps(), nu=0.5)
-    assert_same_ensemble(model.votes_[0].ensemble, fitted.ensemble)
-    np.testing.assert_allclose(
-        model.decision_function(X),
-        jboost.predict_scores(fitted.ensemble, seen.matrix(X)),
-        atol=1e-6,
-    )
+# --- classes, weights, missing values -------------------------------------------------------------
 
 
 def test_several_classes_are_one_vote_each():

@@ -38,6 +38,18 @@ class _Scored(NamedTuple):
     weights: np.ndarray  # [k]
 
 
+class Side(NamedTuple):
+    """Rows of one class against the others."""
+
+    rows: Rows
+    signs: np.ndarray  # [m] of +1 and -1
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all rows have the same sign."""
+        return bool((self.signs == self.signs[0]).all())
+
+
 def _covered(votes: Sequence[Any], table: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Whether anything votes on each row, [k, V] bool, for the scores [k, V]."""
     if not votes:
@@ -109,7 +121,7 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
         self._base_rates = calibration.base_rates(rows.codes, rows.weights, len(self.classes_))
         self.options_, scored = self._choose(parts, watch)
         watch.plan(num_votes)
-        self.votes_ = self._fit_votes(rows, self.options_, watch)
+        self.votes_ = self._fit_votes(self._sides(rows), self.options_, watch)
         self.calibrators_ = self._calibrate(scored or self._score(self.votes_, rows))
         self.n_iter_ = max((getattr(vote, "num_rounds", 0) for vote in self.votes_), default=0)
         watch.end()
@@ -213,18 +225,21 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
         chooses = any(_is_cv(getattr(self, name)) for name in self._grids)
         return chooses or self.calibration is not None
 
-    def _fit_votes(self, rows: Rows, options: dict[str, Any], watch: Watch) -> list[Any]:
-        """One vote for two classes, K votes for K > 2 classes, none for one class."""
+    def _sides(self, rows: Rows) -> list[Side]:
+        """The problem of each vote: one for two classes, K for K > 2 classes, none for one."""
         count = len(self.classes_)
         positives = range(count) if count > 2 else range(1, count)
-        return [self._vote_for(rows, positive, options, watch) for positive in positives]
+        return [Side(rows, rows.signs(positive)) for positive in positives]
 
-    def _vote_for(self, rows: Rows, positive: int, options: dict[str, Any], watch: Watch) -> Any:
-        signs = rows.signs(positive)
-        if (signs == signs[0]).all():
-            return Constant(float(signs[0]))
+    def _fit_votes(self, sides: Sequence[Side], options: dict[str, Any], watch: Watch) -> list[Any]:
+        """One vote for each side, one after another."""
+        return [self._vote_for(side, options, watch) for side in sides]
+
+    def _vote_for(self, side: Side, options: dict[str, Any], watch: Watch) -> Any:
+        if side.is_constant:
+            return Constant(float(side.signs[0]))
         watch.begin_fit()
-        return self._fit_vote(rows, signs, options, watch)
+        return self._fit_vote(*side, options, watch)
 
     def _scores(self, table: np.ndarray) -> np.ndarray:
         """[k, V]; zeros [k, 1] where there is one class."""
@@ -274,10 +289,10 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
 
     def _cross_fit(self, parts: list[Fold], options: dict[str, Any], watch: Watch) -> _Scored:
         """The scores of the rows of each fold by votes that were not trained on them."""
-        found = [
-            self._score(self._fit_votes(part.training, options, watch), part.testing)
-            for part in parts
-        ]
+        sides = [side for part in parts for side in self._sides(part.training)]
+        votes = iter(self._fit_votes(sides, options, watch))
+        count = len(self._targets())
+        found = [self._score([*itertools.islice(votes, count)], part.testing) for part in parts]
         return _Scored(*(np.concatenate(leaves) for leaves in zip(*found, strict=True)))
 
     def _loss(self, scored: _Scored) -> float:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import abc
 import json
 import numbers
+import operator
+from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from sklearn.model_selection import train_test_split
 
 from jboost import learners
 from jboost.base import boosting, devices
 from jboost.base.boosting import Fit
+from jboost.base.padding import stack_datasets
 from jboost.base.types import Dataset
 from jboost.checkpoints import fingerprint
 from jboost.sklearn import features
-from jboost.sklearn.base import RuleVoteClassifier
+from jboost.sklearn.base import RuleVoteClassifier, Side
 from jboost.sklearn.features import Features, padded_rows
 from jboost.sklearn.tables import Rows
-from jboost.sklearn.votes import Vote, of_fit
+from jboost.sklearn.votes import Constant, Vote, of_fit
 from jboost.sklearn.watch import Watch
 
 _STUMPS = learners.stumps()  # one object, so that nothing compiles twice
@@ -84,6 +88,34 @@ class StumpsClassifier(RuleVoteClassifier):
     @abc.abstractmethod
     def _boost(self, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The module of the booster, and the options of its `init` and `fit`."""
+
+    def _fit_votes(self, sides: Sequence[Side], options: dict[str, Any], watch: Watch) -> list[Any]:
+        """One vote for each side. On an accelerator all are fitted by one vmapped call, unless
+        something must happen between the rounds: there many fits take as long as one. On a CPU they
+        follow each other, which takes 1 to 4 times less time and shares one program.
+        """
+        is_watched = watch.is_needed or self.warm_start or self.early_stopping
+        open_sides = [side for side in sides if not side.is_constant]
+        if is_watched or len(open_sides) < 2 or devices.platform() == "cpu":
+            return super()._fit_votes(sides, options, watch)
+        together = iter(self._fit_together(open_sides, options))
+        return [
+            Constant(float(side.signs[0])) if side.is_constant else next(together) for side in sides
+        ]
+
+    def _fit_together(self, sides: Sequence[Side], options: dict[str, Any]) -> list[Vote]:
+        """The votes of several sides, each with rows of both signs, by one vmapped call."""
+        booster, options = self._boost(options | {"max_rounds": self.max_rounds})
+        seen, datasets = zip(*(self.prepare(*side) for side in sides), strict=True)
+        fitted = jax.device_get(
+            jax.vmap(lambda dataset: booster.fit(dataset, _STUMPS, **options))(
+                stack_datasets(datasets)
+            )
+        )
+        return [
+            of_fit(jax.tree.map(operator.itemgetter(index), fitted), features)
+            for index, features in enumerate(seen)
+        ]
 
     def _fit_vote(
         self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
