@@ -56,6 +56,11 @@ def left() -> float | None:
     return _limit.begin + _limit.seconds - ending - time.monotonic()
 
 
+def is_attended() -> bool:
+    """Whether a person may watch the command: the standard error is a terminal."""
+    return sys.stderr.isatty()
+
+
 def is_over() -> bool:
     """Whether loops must end: Ctrl-C was pressed, or only the time reserved for the work after the
     loops is left.

@@ -14,7 +14,7 @@ import pytest
 
 import jboost
 from jboost import cli, files
-from jboost.cli import devices, inputs, option, resolution
+from jboost.cli import devices, inputs, limits, option, resolution
 from jboost.cli.boosting import evaluate as boost_evaluate
 from jboost.cli.boosting import fit as boost_fit
 from jboost.cli.boosting import nu_choice
@@ -105,6 +105,24 @@ def test_ctrl_c_in_the_choice_of_nu_does_not_end_the_fit(run, monkeypatch):
     assert code == 0
     assert "ends with the best so far" in err
     assert read_report()["boosting"]["num_rounds"] > 1
+
+
+def test_ctrl_c_at_a_terminal_ends_the_rounds_with_the_vote_so_far(run, monkeypatch):
+    fit = jboost.adaboost.fit
+
+    def interrupted(*arguments, on_step, **options):
+        def after(state, info):
+            signal.raise_signal(signal.SIGINT)
+            return on_step(state, info)
+
+        return fit(*arguments, on_step=after, **options)
+
+    monkeypatch.setattr(jboost.adaboost, "fit", interrupted)
+    monkeypatch.setattr(limits, "is_attended", lambda: True)
+    code, _, err = run("fit", *DATA, "--method", "adaboost", *QUICK, "--output", "out")
+    assert code == 0
+    assert "ends with the best so far" in err
+    assert read_report()["boosting"]["num_rounds"] == 1
 
 
 @pytest.mark.parametrize("method", slow_but(option.BOOSTERS, "adaboost"))

@@ -137,12 +137,15 @@ def _padded(examples: Examples, chosen: np.ndarray, settings: Settings) -> Datas
 def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float) -> Fit:
     """Fits an ensemble to the rows where `chosen` [n] is True.
 
-    All masks and all values of nu share one compilation, and so do tables of similar size.
+    All masks and all values of nu share one compilation, and so do tables of similar size. The
+    rounds are driven by the host where something may act between them: a time limit, a checkpoint,
+    or a person at a terminal who may press Ctrl-C.
     """
     with jax.enable_x64(settings.precision == "float64"):
         dataset = _padded(examples, chosen, settings)
         plan, key = plan_of(settings, examples.points), jax.random.key(settings.seed)
-        if settings.time_limit is None and settings.checkpoint is None:
+        is_driven = limits.is_attended() or settings.time_limit or settings.checkpoint
+        if not is_driven:
             return jax.block_until_ready(fit_dataset(plan, dataset, key, nu, settings.tolerance))
         booster, options = _method_of(plan, key, nu, settings.tolerance)
         learner = plan.make_learner()
