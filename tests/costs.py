@@ -19,9 +19,21 @@ import pytest
 
 FILE = Path(__file__).with_suffix(".txt")
 # By these, the three commands take about 5 minutes, 35 minutes and some hours on two cores.
-MOST_SECONDS, MOST_SLOW_SECONDS = 0.3, 4.0
+MOST_SECONDS, MOST_SLOW_SECONDS = 0.3, 2.5
 # Of these nothing is left out by its cost: each runs in the default command.
-ALWAYS = ("tests/test_contract.py::",)
+ALWAYS = (
+    "tests/test_contract.py::",
+    "tests/sharding/test_cluster.py::test_two_processes_agree_with_one_shortly",
+    "tests/test_checkpoints.py::test_a_run_that_is_killed_goes_on_to_the_same_bits[1-1]",
+)
+# And of these each runs in `scripts/test --all`.
+ALWAYS_IN_ALL = (
+    "tests/sharding/test_cluster.py::",
+    "tests/test_checkpoints.py::test_a_run_that_is_killed_goes_on_to_the_same_bits[5-5]",
+    "tests/cli/test_cli_programs.py::test_broken_entries_of_the_cache_change_no_result",
+    "tests/test_capabilities.py::",
+    "tests/test_sklearn.py::test_check_estimator_passes[AdaBoostClassifier]",
+)
 
 
 def read(path: Path = FILE) -> dict[str, float]:
@@ -37,7 +49,7 @@ def mark(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
     for item in items:
         cost = seconds.get(item.nodeid, 0.0)
         if item.get_closest_marker("slow"):
-            if cost > MOST_SLOW_SECONDS:
+            if cost > MOST_SLOW_SECONDS and not item.nodeid.startswith(ALWAYS_IN_ALL):
                 item.add_marker("exhaustive")
         elif cost > MOST_SECONDS and _may_be_left_out(item):
             item.add_marker("slow")

@@ -31,6 +31,7 @@ class Item(pytest.Function):
         ("tests/test_contract.py::test_long", (), 60.0, set()),
         ("tests/test_a.py::test_slow", ("slow",), costs.MOST_SLOW_SECONDS, {"slow"}),
         ("tests/test_a.py::test_slower", ("slow",), 60.0, {"slow", "exhaustive"}),
+        (costs.ALWAYS_IN_ALL[0] + "test_slower", ("slow",), 60.0, {"slow"}),
     ],
 )
 def test_mark_selects_by_costs(name, marks, seconds, expected):
