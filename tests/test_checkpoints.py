@@ -358,6 +358,28 @@ def test_choice_of_l0_goes_on_from_every_path(tmp_path):
     np.testing.assert_array_equal(np.isnan(stopped.errors[:, 0, 0]), [False, True])
 
 
+def test_rounds_of_the_fit_after_a_choice_of_l0_are_watched():
+    rounds, paths = [], []
+    options = CHOICE | {"kappas": [0.1]}
+    watched = l0.choose(
+        DATASET,
+        make_monomials,
+        on_step=lambda state, info: bool(paths.append(info)),  # ends the choice, not the fit
+        on_round=lambda state, info: rounds.append(int(info.num_rounds)),
+        **options,
+    )
+    assert paths == [(1, 2)]
+    assert rounds == list(range(1, int(watched.fit.num_rounds) + 1))
+    assert len(rounds) > 1
+    fit_options = {name: CHOICE[name] for name in ("max_rounds", "max_columns")}
+    alone = l0.fit(DATASET, make_monomials(0.1), margin=0.2, on_step=lambda *_: None, **fit_options)
+    assert bits(watched.fit) == bits(alone)
+    ended = l0.choose(DATASET, make_monomials, on_round=stop_after(1), **options)
+    assert not np.isnan(ended.errors).any()
+    assert int(ended.fit.num_rounds) == 1
+    assert jboost.status.Status(int(ended.status)).name == "TIME_LIMIT"
+
+
 def test_state_of_another_choice_of_l0_is_refused():
     state = l0.cross_validation._first_state(*choice_parts(DATASET, make_monomials, **CHOICE))
     for change, message in [

@@ -33,6 +33,7 @@ class _Limit:
         self.begin = time.monotonic()
         self.seconds: float | None = None
         self.is_interrupted = False
+        self.is_terminated = False  # by SIGTERM: then no fit follows a choice
 
 
 _limit = _Limit()
@@ -41,7 +42,8 @@ _limit = _Limit()
 @contextlib.contextmanager
 def of_command(seconds: float | None) -> Iterator[None]:
     """Starts the time limit for `left` and `progress`; None means no limit."""
-    _limit.begin, _limit.seconds, _limit.is_interrupted = time.monotonic(), seconds, False
+    _limit.begin, _limit.seconds = time.monotonic(), seconds
+    _limit.is_interrupted = _limit.is_terminated = False
     try:
         yield
     finally:
@@ -62,11 +64,11 @@ def is_attended() -> bool:
 
 
 def is_over() -> bool:
-    """Whether loops must end: Ctrl-C was pressed, or only the time reserved for the work after the
-    loops is left.
+    """Whether loops must end: Ctrl-C was pressed, SIGTERM was received, or only the time reserved
+    for the work after the loops is left.
     """
     rest = left()
-    return _limit.is_interrupted or (rest is not None and rest <= 0)
+    return _limit.is_interrupted or _limit.is_terminated or (rest is not None and rest <= 0)
 
 
 def go_on_after_choice() -> None:
@@ -74,6 +76,29 @@ def go_on_after_choice() -> None:
     process.
     """
     _limit.is_interrupted = False
+
+
+def within_share(on_step: OnStep | None, seconds: float | None, share: float) -> OnStep | None:
+    """Returns the callback of a choice, which also ends it when its share of `seconds` is used;
+    None if there is neither a callback nor a limit.
+
+    Args:
+      on_step: the callback, or None.
+      seconds: the time for the choice and what follows it, or None for the rest of the command's
+        limit.
+      share: the share of the choice, from 0 to 1.
+    """
+    total = left() if seconds is None else seconds
+    return until(on_step, None if total is None else share * total)
+
+
+def until(on_step: OnStep | None, seconds: float | None) -> OnStep | None:
+    """Returns the callback that also ends the loop after so many seconds, None for no limit; None
+    if there is neither a callback nor a limit.
+    """
+    if seconds is None:
+        return on_step
+    return drive.all_of(drive.time_limit(max(seconds, 0.0)), on_step)
 
 
 def check(phase: str) -> None:
@@ -116,7 +141,7 @@ def terminated_after(message: str) -> Iterator[None]:
 
     def note(number: int, frame: Any) -> None:
         is_terminated.set()
-        _limit.is_interrupted = True
+        _limit.is_terminated = True
         signal.signal(signal.SIGTERM, before)
 
     signal.signal(signal.SIGTERM, note)

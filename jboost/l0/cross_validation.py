@@ -92,6 +92,7 @@ def choose(
     bound_integer: bool = True,
     num_at_once: int = 1,
     on_step: OnStep | None = None,
+    on_round: OnStep | None = None,
     initial: ChoiceState | None = None,
 ) -> Choice:
     """`fit` with the margin, kappa and search that have the least error in stratified
@@ -124,12 +125,14 @@ def choose(
         as the longest. Use 1 on a CPU.
       on_step: called on the host after each path, with (state, (number of paths so far, number of
         all paths)), a `ChoiceState`. The paths are then computed one by one. False stops them: the
-        choice is among the paths so far, and the errors of the others are NaN. Not under jit or
-        vmap.
+        choice is among the paths so far, and the errors of the others are NaN. The fit of all
+        examples follows in any case. A path in progress is not interrupted. Not under jit or vmap.
+      on_round: called on the host after each round of the fit of all examples, as `on_step` of
+        `fit`. False ends this fit with the status TIME_LIMIT. Not under jit or vmap.
       initial: a state from which to continue, as passed to `on_step` of a choice with the same
         arguments; None for a choice from the beginning. The result is bitwise that of an
-        uninterrupted choice with an `on_step`. A state of other data, folds, learners or options
-        is refused.
+        uninterrupted choice with an `on_step` and the same `on_round`. A state of other data,
+        folds, learners or options is refused.
 
     Returns:
       A `Choice`.
@@ -191,10 +194,11 @@ def choose(
     parts = _Folds(shares.astype(jnp.result_type(float)), fold_features)
     maker = make_learner if isinstance(make_learner, Partial) else Partial(make_learner)
     part = _Part(booster, dataset, maker, searches, max_rounds)
-    if on_step is None and initial is None:
+    if on_step is None and on_round is None and initial is None:
         return _choose(part, margins, prices, parts, num_at_once=num_at_once)
     check.can_be_watched(on_step, (part, margins, prices, parts), between="paths")
-    return _drive(part, margins, prices, parts, on_step, initial)
+    check.watcher("on_round", on_round)
+    return _drive(part, margins, prices, parts, on_step, on_round, initial)
 
 
 def _validate_searches(
@@ -272,6 +276,27 @@ def _without_held_out(dataset: Dataset, held_out: Array) -> Dataset:
     return dataset._replace(weights=dataset.weights - held_out, mask=dataset.mask & is_left)
 
 
+class _Settled(NamedTuple):
+    """The chosen values, before the fit of all examples."""
+
+    place: Array  # [3] int32
+    errors: Array  # [K, L, S]
+    standard_errors: Array  # [K, L, S]
+    is_known: Array  # [] bool, whether there is an error of any candidate
+
+    def choice(self, fit: Fit, margin: Array, kappa: Array) -> Choice:
+        status = jnp.where(self.is_known, fit.status, int(Status.INVALID_INPUT))
+        return Choice(
+            fit,
+            margin,
+            kappa,
+            self.place,
+            self.errors,
+            self.standard_errors,
+            status.astype(jnp.int32),
+        )
+
+
 @functools.partial(
     jax.tree_util.register_dataclass,
     data_fields=["booster", "dataset", "make_learner"],
@@ -324,8 +349,8 @@ class _Part:
             ensembles,
         )
 
-    def conclude(self, rates: Array, margins: Array, kappas: Array) -> Choice:
-        """The choice of least mean of the errors [K, F, L, S], and its fit of all examples."""
+    def settle(self, rates: Array, margins: Array, kappas: Array) -> _Settled:
+        """The choice of least mean of the errors [K, F, L, S]."""
         holds_out = ~jnp.isnan(rates)
         num_folds = jnp.sum(holds_out, axis=1)
         errors = jnp.nanmean(rates, axis=1)
@@ -334,12 +359,38 @@ class _Part:
             / (num_folds * jnp.maximum(num_folds - 1, 1))
         )
         index = _first_of_least(jnp.where(jnp.isnan(errors), jnp.inf, errors), kappas, margins)
-        kappa, margin = kappas[index[0]], margins[index[1]]
+        return _Settled(index, errors, spread, jnp.any(holds_out))
+
+    def conclude(self, rates: Array, margins: Array, kappas: Array) -> Choice:
+        """The choice of least mean of the errors [K, F, L, S], and its fit of all examples."""
+        settled = self.settle(rates, margins, kappas)
+        kappa, margin = kappas[settled.place[0]], margins[settled.place[1]]
         nothing = _Folds(jnp.zeros(self.dataset.labels.shape, rates.dtype), None)
         whole = self.walk(kappa, nothing, margin[None], bounds_integer=self.booster.bounds_integer)
-        fit = jax.tree.map(lambda leaf: leaf[0, index[2]], whole)
-        status = jnp.where(jnp.any(holds_out), fit.status, int(Status.INVALID_INPUT))
-        return Choice(fit, margin, kappa, index, errors, spread, status.astype(jnp.int32))
+        fit = jax.tree.map(lambda leaf: leaf[0, settled.place[2]], whole)
+        return settled.choice(fit, margin, kappa)
+
+    def drive(self, rates: Array, margins: Array, kappas: Array, on_round: OnStep) -> Choice:
+        """`conclude` with one call of a compiled program for each round of the fit."""
+        settled = _settle(self, rates, margins, kappas)
+        row, column, search = (int(index) for index in settled.place)
+        learner = self.make_learner(kappas[row])
+        booster = dataclasses.replace(
+            self.booster,
+            margin=margins[column].astype(jnp.result_type(float)),
+            constant_cost=constant_cost_of(learner),
+            search=self.searches[search],
+        )
+        fit = boosting.fit(
+            booster,
+            learner,
+            self.dataset,
+            key=None,
+            max_rounds=self.max_rounds,
+            finish=finish,
+            on_step=on_round,
+        )
+        return settled.choice(fit, margins[column], kappas[row])
 
 
 @functools.partial(jax.jit, static_argnames=("num_at_once",))
@@ -363,6 +414,7 @@ def _drive(
     kappas: Array,
     folds: _Folds,
     on_step: OnStep | None,
+    on_round: OnStep | None,
     initial: ChoiceState | None,
 ) -> Choice:
     """`_choose` with one call of a compiled program for each path, and `on_step` between them."""
@@ -379,7 +431,12 @@ def _drive(
         state = state._replace(errors=errors, num_done=np.asarray(number + 1, np.int32))
         if not loops.goes_on(on_step, state, (number + 1, len(paths))):
             break
-    choice = _conclude(part, devices.from_host(state.errors), margins, kappas)
+    rates = devices.from_host(state.errors)
+    choice = (
+        _conclude(part, rates, margins, kappas)
+        if on_round is None
+        else part.drive(rates, margins, kappas, on_round)
+    )
     is_cut_short = (int(state.num_done) < len(paths)) & (choice.status != int(Status.INVALID_INPUT))
     return choice._replace(
         status=jnp.where(is_cut_short, int(Status.TIME_LIMIT), choice.status).astype(jnp.int32)
@@ -402,7 +459,9 @@ def _first_state(part: _Part, margins: Array, kappas: Array, folds: _Folds) -> C
     )
 
 
-_evaluate, _conclude = jax.jit(_Part.evaluate), jax.jit(_Part.conclude)
+_evaluate, _settle, _conclude = (
+    jax.jit(compute) for compute in (_Part.evaluate, _Part.settle, _Part.conclude)
+)
 
 
 def _error(ensemble: boosting.Ensemble, dataset: Dataset, held_out: Array) -> Array:

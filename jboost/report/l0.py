@@ -314,11 +314,13 @@ def lines(
 
 
 def choice_lines(choice: Mapping[str, Any]) -> list[str]:
-    """The held-out losses of all values of kappa, margin and vote that were tried.
+    """The held-out losses of all values of kappa, margin and vote that were tried, and notes on
+    those that were not.
 
     Args:
-      choice: the `chosen` kappa, margin and vote, the `losses` of those that were fitted, and the
-        number of `candidates`.
+      choice: the `chosen` kappa, margin and vote; the `losses` of those that were fitted, each with
+        the number of its `folds`; the number of `candidates`, and of `folds` for each; the
+        `status`, TIME_LIMIT if the choice ended early; and `notes`. The last three may be absent.
 
     >>> one = {"kappa": 1.5, "margin": 0.1, "vote": "sparse"}
     >>> choice_lines(
@@ -329,20 +331,35 @@ def choice_lines(choice: Mapping[str, Any]) -> list[str]:
     ...     }
     ... )
     ['choice      kappa 1.5, margin 0.1, vote sparse: held-out loss 5.00% ± 1.00%, chosen']
+    >>> tried = one | {"mean": 0.05, "standard_error": None, "folds": 1}
+    >>> early = {"candidates": 2, "folds": 5, "status": "TIME_LIMIT"}
+    >>> print("\n".join(choice_lines({"chosen": one, "losses": [tried]} | early)))
+    choice      kappa 1.5, margin 0.1, vote sparse: held-out loss 5.00% in 1 of 5 folds, chosen
+    note: the choice ended early (time limit or Ctrl-C): 1 of 10 fits, of 2 candidates in 5 folds
     """
     lines = [
         f"{'choice' if index == 0 else '':<12}{_size(row)}kappa {row['kappa']:g}, margin"
-        f" {row['margin']:.4g}, vote {row['vote']}: held-out loss "
-        f"{row['mean']:.2%} ± {row['standard_error']:.2%}"
+        f" {row['margin']:.4g}, vote {row['vote']}: {_loss(row, choice.get('folds', 0))}"
         f"{', chosen' if choice['chosen'].items() <= row.items() else ''}"
         for index, row in enumerate(choice["losses"])
     ]
-    if len(choice["losses"]) < choice["candidates"]:
+    lines += [f"note: {note}" for note in choice.get("notes", [])]
+    if choice.get("status") == Status.TIME_LIMIT.name:
+        num_done = sum(row["folds"] for row in choice["losses"])
         lines.append(
-            f"{'':<12}the choice ended early, after {len(choice['losses'])} of"
-            f" {choice['candidates']} candidates: give more time for the others"
+            f"note: the choice ended early (time limit or Ctrl-C): {num_done} of"
+            f" {choice['candidates'] * choice['folds']} fits, of {choice['candidates']} candidates"
+            f" in {choice['folds']} folds"
         )
     return lines
+
+
+def _loss(row: Mapping[str, Any], num_folds: int) -> str:
+    """The held-out loss of a candidate, and in how many folds it was fitted if not in all."""
+    spread = row["standard_error"]
+    text = f"held-out loss {row['mean']:.2%}" + ("" if spread is None else f" ± {spread:.2%}")
+    done = row.get("folds", num_folds)
+    return text if done == num_folds else f"{text} in {done} of {num_folds} folds"
 
 
 def _size(row: Mapping[str, Any]) -> str:

@@ -5,7 +5,6 @@ import signal
 import pytest
 
 from jboost.cli import limits
-from jboost.cli.slipper import method as slipper
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def test_a_command_without_limit_goes_on(clock):
 
 def test_a_choice_leaves_a_share_of_the_time_to_the_fit(clock):
     with limits.of_command(60.0):  # 54 s for loops
-        on_step = slipper._within_share(lambda state, info: not limits.is_over())
+        on_step = limits.within_share(lambda state, info: not limits.is_over(), None, 0.6)
         clock[0] += 0.6 * 54 - 0.01
         assert on_step(None, (1, 9))
         clock[0] += 0.02

@@ -19,6 +19,7 @@ from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.data import merging
 from jboost.l0.large import (
+    cross_validation,
     fit,
     greedy,
     master,
@@ -875,7 +876,9 @@ def test_choose_large_resumes_in_the_folds_and_in_the_last_fit(monkeypatch, tmp_
     )
     seen = []
     whole = jboost.l0.choose_large(
-        *arguments, on_step=lambda state, info: seen.append((state, info)), **options
+        *arguments,
+        on_step=lambda state, info: None if state is None else seen.append((state, info)),
+        **options,
     )
     assert sum(isinstance(info, str) for _, info in seen) == 6
     for index in (1, 5, len(seen) - 1):
@@ -1008,11 +1011,92 @@ def test_choose_large_that_is_stopped_says_so_and_takes_the_best_so_far() -> Non
         key=jax.random.key(1),
         num_folds=3,
         max_rounds=1,
-        on_step=lambda state, info: False,
+        on_step=lambda state, info: not isinstance(info, str),
     )
     assert int(chosen.status) == Status.TIME_LIMIT
     assert int(chosen.max_order) == 1  # the only one that was fitted
     assert np.isnan(np.asarray(chosen.errors)[1]).all()
+    np.testing.assert_array_equal(chosen.num_folds[:, 0, 0, 0], [1, 0])
+    assert int(chosen.fit.num_rounds) == 1  # the last fit is not ended
+
+
+CHOICE = {
+    "max_orders": (1, 2),
+    "max_rules": (2,),
+    "margins": (0.1,),
+    "kappas": (0.5,),
+    "key": jax.random.key(1),
+    "num_folds": 3,
+    "max_rounds": 1,
+}
+
+
+def learner_of(order, kappa):
+    return jboost.learners.monomials(order, kappa=kappa)
+
+
+def test_choose_large_leaves_out_the_fit_of_a_fold_that_is_ended() -> None:
+    features, labels, _ = random_table(2, num_rows=60, num_bits=3)
+    seen = []
+
+    def end_in_second_fit(state, info):
+        seen.append(info)
+        return isinstance(info, str) or not isinstance(seen[-2:][0], str)
+
+    chosen = jboost.l0.choose_large(
+        make(features, labels), learner_of, on_step=end_in_second_fit, **CHOICE
+    )
+    assert int(chosen.status) == Status.TIME_LIMIT
+    np.testing.assert_array_equal(chosen.num_folds[:, 0, 0, 0], [1, 0])
+
+
+def test_choose_large_gives_the_fits_of_folds_the_rest_of_their_share(monkeypatch) -> None:
+    features, labels, _ = random_table(2, num_rows=60, num_bits=3)
+    now, limits, fit_large = [0.0], [], cross_validation.fit_large
+
+    def slow(dataset, learner, **options):
+        limits.append(options["time_limit"])
+        fitted = fit_large(dataset, learner, **options)
+        now[0] += 700 if len(limits) == 3 else 10
+        return fitted
+
+    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(cross_validation, "fit_large", slow)
+    chosen = jboost.l0.choose_large(make(features, labels), learner_of, time_limit=1000.0, **CHOICE)
+    assert limits == [600.0, 590.0, 580.0, 280.0]
+    assert int(chosen.status) == Status.TIME_LIMIT
+    np.testing.assert_array_equal(chosen.num_folds[:, 0, 0, 0], [1, 1])  # without the third fit
+
+
+def test_choose_large_goes_on_with_a_choice_that_was_ended(monkeypatch) -> None:
+    Ticks(monkeypatch)
+    features, labels, _ = random_table(2, num_rows=60, num_bits=3)
+    arguments = (make(features, labels), learner_of)
+    whole = jboost.l0.choose_large(*arguments, on_step=lambda *_: None, **CHOICE)
+    seen = []
+
+    def end_the_choice(state, info):
+        seen.append(state)
+        return not isinstance(info, str)
+
+    jboost.l0.choose_large(*arguments, on_step=end_the_choice, **CHOICE)
+    assert seen[-1].fit is not None
+    again = jboost.l0.choose_large(*arguments, initial=seen[-1], on_step=lambda *_: None, **CHOICE)
+    assert_equal_bits(again, whole)
+
+
+def test_choose_large_refuses_what_does_not_fit_before_the_first_fold(monkeypatch) -> None:
+    monkeypatch.setattr(cross_validation, "fit_large", pytest.fail)
+    wide = make(np.zeros((12, 150), np.uint8), [1, -1] * 6)
+    options = CHOICE | {"max_orders": (1, 3)}
+    message = "150 bits, and there are .* monomials of up to 3 literals, above 4,000,000"
+    with pytest.raises(ValueError, match=message):
+        jboost.l0.choose_large(wide, learner_of, **options)
+    narrow = make(np.zeros((12, 9), np.uint8), [1, -1] * 6)
+    folds = np.arange(12) // 2 % 3 == np.arange(3)[:, None]
+    own = [np.zeros((12, width), np.uint8) for width in (9, 150, 9)]
+    with pytest.raises(ValueError, match=message):
+        jboost.l0.choose_large(narrow, learner_of, held_out=folds, fold_features=own, **options)
 
 
 @pytest.mark.parametrize(

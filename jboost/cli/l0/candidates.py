@@ -35,4 +35,4 @@ def num_steps(settings: Settings) -> int:
         return num_margins + settings.rounds
     if l0_large.chooses_size(settings):
         return settings.folds * len(l0_large.orders(settings)) + settings.rounds
-    return len(settings.kappa) * settings.folds + (settings.rounds if settings.exact > 0 else 0)
+    return len(settings.kappa) * settings.folds + settings.rounds

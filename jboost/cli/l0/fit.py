@@ -81,9 +81,7 @@ def fit(settings: Settings, say: Any) -> None:
             "model": model,
             "search": found.exact,
             "margin_search": found.margin_search,
-            "choice": _describe_choice(found, candidates.num_choices(settings))
-            if found.losses
-            else None,
+            "choice": None if found.choice is None else found.choice.describe(found.settings),
             "losses": build.losses(
                 make_rules("l0", ensemble, *training[1:], opening.mapping, settings.precision),
                 training,
@@ -117,15 +115,6 @@ def _lines(report: Mapping[str, Any], mapping: LabelMapping) -> list[str]:
         *report_module.lines(report["model"], mapping, num_shown=_NUM_SHOWN),
         *(report_module.search_lines(report["search"]) if report["search"] else []),
     ]
-
-
-def _describe_choice(found: l0.Found, num_candidates: int) -> dict[str, Any]:
-    """Returns the chosen values, the losses of the fitted candidates, and their full number."""
-    (kappa,), (margin,), (vote,) = found.settings.kappa, found.settings.margin, found.settings.vote
-    chosen = {"kappa": kappa, "margin": margin, "vote": vote}
-    if "max_order" in found.losses[0]:
-        chosen |= {"max_order": found.settings.max_order, "max_rules": found.settings.max_rules}
-    return {"chosen": chosen, "losses": list(found.losses), "candidates": num_candidates}
 
 
 def _draw(

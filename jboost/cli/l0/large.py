@@ -6,21 +6,23 @@ by cross-validation.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
 import numpy as np
 
 from jboost import l0, learners
-from jboost.base import loops
+from jboost.base import loops, memory
 from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
 from jboost.base.types import Dataset
 from jboost.cli import checkpointing, limits
+from jboost.cli.l0.choice import Choice, summary
 from jboost.cli.option import CV
 from jboost.cli.options import Settings
 from jboost.data import merging
-from jboost.l0.large import solutions
+from jboost.l0.large import solutions, table
 from jboost.monomials import costs
 
 MOST_ORDER = 2  # largest order for which `fit` is used
@@ -43,6 +45,48 @@ def chooses_size(settings: Settings) -> bool:
     return CV in (settings.max_order, settings.max_rules)
 
 
+@dataclasses.dataclass(frozen=True)
+class Sized:
+    """A choice of order, number of rules, kappa and margin."""
+
+    choice: l0.LargeChoice
+    orders: tuple[int, ...]  # the candidates of the order
+    left_out: tuple[str, ...]  # why other orders are no candidates
+
+
+def _orders_that_fit(
+    settings: Settings, num_rows: int, num_attributes: int, num_bits: int
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Returns the candidates of the order, and why others are left out. There is at least one
+    candidate, which the choice refuses if it is too large.
+
+    Args:
+      settings: all options.
+      num_rows: the number of rows of the fit.
+      num_attributes: the number of bits of all rows.
+      num_bits: the largest number of bits of the fits, with those of the folds.
+    """
+    asked = [order for order in orders(settings) if order <= num_attributes]
+    reasons = {order: _too_large(num_rows, num_bits, order) for order in asked[1:]}
+    return (
+        tuple(order for order in asked if reasons.get(order) is None),
+        tuple(reason for reason in reasons.values() if reason is not None),
+    )
+
+
+def _too_large(num_rows: int, num_bits: int, order: int) -> str | None:
+    """Returns why a fit of this order is too large, or None."""
+    number = table.num_monomials(num_bits, order)
+    needed, most = table.num_bytes(num_rows, num_bits, order), memory.of_device()
+    if number > table.MOST_MONOMIALS:
+        why = f"{number:,} rules of {num_bits:,} bits, above {table.MOST_MONOMIALS:,}"
+    elif needed > most:
+        why = f"a fit takes about {needed / 1e9:,.1f} GB, and there are {most / 1e9:,.1f} GB"
+    else:
+        return None
+    return f"rules of up to {order} literals are no candidates: {why}"
+
+
 def choose(
     bits: np.ndarray,
     labels: np.ndarray,
@@ -55,8 +99,11 @@ def choose(
     *,
     on_step: OnStep | None,
     seconds: float | None,
-) -> l0.LargeChoice:
+) -> Sized:
     """Chooses order, number of rules, kappa and margin, and fits the rows where `chosen` is True.
+
+    Orders whose monomials do not fit are left out. Ctrl-C in the choice ends only that: the fit of
+    the best so far follows.
 
     Args:
       bits: [m, N].
@@ -68,12 +115,15 @@ def choose(
       held_out: [F, m] bool.
       fold_bits: for each of the F folds the bits [m, N'] of all rows.
       on_step: called after each fold of an order, and after each step of the fit.
-      seconds: the time limit, or None for the rest of the command's limit.
+      seconds: the time limit, or None for the rest of the command's limit. The choice takes at most
+        0.6 of it.
     """
     sizes = np.ones(len(labels)) if weights is None else weights
     dataset = Dataset(bits, labels, sizes, chosen)
     num_rows, num_attributes = int(chosen.sum()), bits.shape[1]
     left = limits.left() if seconds is None else seconds
+    widest = max(num_attributes, *(one.shape[1] for one in fold_bits))
+    tried, left_out = _orders_that_fit(settings, num_rows, num_attributes, widest)
 
     def make_learner(order: int, kappa: float) -> Any:
         return learners.monomials(
@@ -81,16 +131,23 @@ def choose(
         )
 
     def watch(state: Any, info: Any) -> bool:
-        return loops.goes_on(on_step, state, info if isinstance(info, str) else _progress(info))
+        if state is None:  # a step of a fit in a fold, of which nothing is shown
+            goes_on = on_step is None or not limits.is_over()
+        else:
+            shown = info if isinstance(info, str) else _progress(info)
+            goes_on = loops.goes_on(on_step, state, shown)
+        if not goes_on and (state is None or isinstance(info, str)):
+            limits.go_on_after_choice()
+        return goes_on
 
     with checkpointing.kept(settings, watch, lambda: l0.LargeChoiceState, dataset) as (
         save,
         initial,
     ):
-        return l0.choose_large(
+        choice = l0.choose_large(
             dataset,
             make_learner,
-            max_orders=[order for order in orders(settings) if order <= num_attributes],
+            max_orders=tried,
             max_rules=numbers_of_rules(settings),
             margins=np.asarray(margins),
             kappas=np.asarray(settings.kappa),
@@ -103,28 +160,28 @@ def choose(
             on_step=save,
             initial=initial,
         )
+    return Sized(choice, tried, left_out)
 
 
-def losses(
-    choice: l0.LargeChoice, settings: Settings, margins: list[float]
-) -> tuple[dict[str, Any], ...]:
-    """Returns the held-out loss of each candidate that was fitted."""
+def describe(found: Sized, settings: Settings, margins: list[float], num_folds: int) -> Choice:
+    """Returns the candidates with the held-out loss of each that was fitted."""
+    choice = found.choice
     means, spreads = np.asarray(choice.errors), np.asarray(choice.standard_errors)
-    grid = [orders(settings), numbers_of_rules(settings), settings.kappa, margins]
+    grid = [found.orders, numbers_of_rules(settings), settings.kappa, margins]
     (vote,) = settings.vote
-    return tuple(
+    losses = tuple(
         {
             "max_order": grid[0][index[0]],
             "max_rules": grid[1][index[1]],
             "kappa": grid[2][index[2]],
             "margin": grid[3][index[3]],
             "vote": vote,
-            "mean": float(means[index]),
-            "standard_error": float(spreads[index]),
+            **summary(means[index], spreads[index], choice.num_folds[index]),
         }
         for index in np.ndindex(means.shape)
-        if np.isfinite(means[index])
+        if choice.num_folds[index]
     )
+    return Choice(losses, means.size, num_folds, found.left_out)
 
 
 def serves(settings: Settings, num_rows: int) -> bool:

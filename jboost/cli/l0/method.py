@@ -28,6 +28,7 @@ from jboost.cli import checkpointing, limits, sizes
 from jboost.cli.l0 import large as l0_large
 from jboost.cli.l0 import margin_search
 from jboost.cli.l0.candidates import margins
+from jboost.cli.l0.choice import Choice, summary
 from jboost.cli.l0.folds import Inner
 from jboost.cli.l0.prepared import dataset_of, maker_of, merge, options_of, search_of
 from jboost.cli.option import SEARCH
@@ -35,16 +36,17 @@ from jboost.cli.options import Settings
 from jboost.data import merging
 from jboost.report import l0 as report_module
 
+# The share of the time that is left for the choice of kappa, margin and vote; the fit has the rest.
+_SHARE_OF_CHOICE = 0.6
+
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A fit, the chosen settings, and the held-out losses of the candidates."""
+    """A fit, the chosen settings, and the choice that found them."""
 
     fit: Fit
     settings: Settings  # with one kappa, margin and vote
-    # For each candidate its kappa, margin and vote, the mean and standard error of its loss, and
-    # max_order and max_rules if they are chosen. Empty if there was one candidate.
-    losses: tuple[dict[str, Any], ...]
+    choice: Choice | None = None  # None if there was one candidate
     # number of branching hypotheses, number of nodes and status of branch and cut
     exact: dict[str, Any] | None = None
     margin_search: dict[str, Any] | None = None  # of --margin search
@@ -83,8 +85,9 @@ def fit(
       num_rows: the largest number of distinct rows among the calls that share one compilation, or
         None for a single call.
       seconds: the time for this fit, or None for the rest of the time limit.
-      on_step: called after each round, or after each path of margins if there is a choice, or each
-        margin of a search.
+      on_step: called after each round, after each path of margins or fold of an order of a choice,
+        and after each margin of a search. If it returns False in a choice, that ends, and the fit
+        of the best candidate so far follows.
     """
     if settings.margin == (SEARCH,):
         return _fit_best_margin(
@@ -98,6 +101,7 @@ def fit(
         return _fit_large(bits, labels, weights, chosen, settings, seconds, on_step)
     if inner is not None and l0_large.chooses_size(settings):
         return _choose_size(bits, labels, weights, chosen, settings, inner, seconds, on_step)
+    until_end = limits.until(on_step, seconds)
     bits = bit_module.widened(bits, sizes.literals(bits.shape[1]))
     inner = None if inner is None else inner.widened(sizes.literals(inner.bits.shape[2]))
     with jax.enable_x64(settings.precision == "float64"):
@@ -113,18 +117,20 @@ def fit(
                 make_learner,
                 dataclasses.replace(settings, margin=tuple(rhos)),
                 fixed,
-                on_step,
+                until_end,
             )
         else:
             folds = {
                 "held_out": _hold_out(merged, weights, chosen, inner, settings),
                 "fold_features": _fold_features(merged.dataset, inner),
             }
-            found = _choose(dataset, make_learner, folds, settings, rhos, fixed, on_step)
+            found = _choose(
+                dataset, make_learner, folds, settings, rhos, fixed, on_step, until_end, seconds
+            )
             if settings.exact > 0:
                 found = dataclasses.replace(
-                    _prove(dataset, make_learner, found.settings, fixed, on_step),
-                    losses=found.losses,
+                    _prove(dataset, make_learner, found.settings, fixed, until_end),
+                    choice=found.choice,
                 )
     if Status(int(found.fit.status)) is Status.INVALID_INPUT:
         raise ValueError(f"l0 found no vote: {report_module.certificate(found.fit)['explanation']}")
@@ -149,7 +155,7 @@ def _fit_best_margin(
         settings, margin=(searched.numbers["margin"],), checkpoint=None, resume=False
     )
     if on_step is not None and limits.is_over():
-        return Found(searched.fit, settings, (), margin_search=searched.numbers)
+        return Found(searched.fit, settings, margin_search=searched.numbers)
     left = None if seconds is None else max(seconds - (time.monotonic() - begun), 0.0)
     found = fit(*rows, settings, seconds=left, on_step=on_step, **shape)
     return dataclasses.replace(found, margin_search=searched.numbers)
@@ -186,7 +192,7 @@ def _fit_large(
             seconds=seconds,
         )
     return Found(
-        fitted, dataclasses.replace(settings, kappa=(kappa,), margin=(margin,), vote=(vote,)), ()
+        fitted, dataclasses.replace(settings, kappa=(kappa,), margin=(margin,), vote=(vote,))
     )
 
 
@@ -203,7 +209,7 @@ def _choose_size(
     """Chooses order, number of rules, kappa and margin by cross-validation and fits the vote."""
     rhos = margins(settings, int(chosen.sum()))
     with jax.enable_x64(settings.precision == "float64"):
-        choice = l0_large.choose(
+        sized = l0_large.choose(
             bits,
             labels,
             weights,
@@ -215,6 +221,7 @@ def _choose_size(
             on_step=on_step,
             seconds=seconds,
         )
+    choice = sized.choice
     rules = int(choice.max_rules) or None
     found = dataclasses.replace(
         settings,
@@ -224,7 +231,7 @@ def _choose_size(
         margin=(float(choice.margin),),
         vote=settings.vote[:1],
     )
-    return Found(choice.fit, found, l0_large.losses(choice, settings, rhos))
+    return Found(choice.fit, found, l0_large.describe(sized, settings, rhos, len(inner.held_out)))
 
 
 def _fit_one(
@@ -252,7 +259,6 @@ def _fit_one(
                 l0.fit(dataset, learner, on_step=save, initial=initial, **options)
             ),
             settings,
-            (),
         )
 
 
@@ -285,7 +291,7 @@ def _prove(
             l0.fit_exact(dataset, learner, on_step=save, initial=initial, **exactly)
         )
     fitted = proven.columns._replace(ensemble=proven.ensemble, certificate=proven.certificate)
-    return Found(fitted, settings, (), report_module.describe_search(proven))
+    return Found(fitted, settings, exact=report_module.describe_search(proven))
 
 
 def _bounds(info: Any) -> str:
@@ -299,11 +305,29 @@ def _choose(
     settings: Settings,
     rhos: list[float],
     fixed: dict[str, Any],
-    on_step: Any,
+    on_step: OnStep | None,
+    until_end: OnStep | None,
+    seconds: float | None,
 ) -> Found:
+    """Chooses kappa, margin and vote by cross-validation, and fits the rules.
+
+    The choice takes at most its share of the time. Ctrl-C ends only the choice: the fit follows.
+    """
+    within_share = limits.within_share(on_step, seconds, _SHARE_OF_CHOICE)
+    errors: np.ndarray = np.zeros((0, 0))
+
     def watch(state: l0.ChoiceState, progress: tuple[int, int]) -> bool:
-        best = float(np.fmin.reduce(state.errors, axis=None))
-        return loops.goes_on(on_step, state, f"least held-out loss {best:.2%}")
+        nonlocal errors
+        errors = state.errors
+        best = float(np.fmin.reduce(errors, axis=None))
+        goes_on = loops.goes_on(within_share, state, f"least held-out loss {best:.2%}")
+        if on_step is not None and not goes_on:
+            limits.go_on_after_choice()
+        return goes_on
+
+    def watch_fit(state: Any, info: Any) -> bool:
+        # `_prove` follows a choice with --exact, and fits the rules again
+        return settings.exact == 0 and loops.goes_on(until_end, state, _bounds(info))
 
     votes = [search_of(vote, settings) for vote in settings.vote]
     grid: dict[str, Any] = {"margins": rhos, "kappas": settings.kappa, "search": votes}
@@ -312,6 +336,7 @@ def _choose(
         make_learner,
         key=jax.random.key(settings.seed),
         on_step=watch,
+        on_round=None if until_end is None else watch_fit,
         **folds,
         **grid,
         **fixed,
@@ -320,22 +345,27 @@ def _choose(
         np.asarray(choice.errors, np.float64),
         np.asarray(choice.standard_errors, np.float64),
     )
-    candidates = list(np.ndindex(means.shape))
-    losses: list[dict[str, Any]] = [
+    num_folds = np.isfinite(errors).sum(axis=1)
+    losses = tuple(
         {
             "kappa": settings.kappa[index[0]],
             "margin": rhos[index[1]],
             "vote": settings.vote[index[2]],
-            "mean": means[index],
-            "standard_error": spreads[index],
+            **summary(means[index], spreads[index], num_folds[index]),
         }
-        for index in candidates
-    ]
-    best = losses[candidates.index(tuple(int(number) for number in choice.place))]
-    chosen = dataclasses.replace(
-        settings, kappa=(best["kappa"],), margin=(best["margin"],), vote=(best["vote"],)
+        for index in np.ndindex(means.shape)
+        if num_folds[index]
     )
-    return Found(jax.block_until_ready(choice.fit), chosen, tuple(losses))
+    row, column, place = (int(number) for number in choice.place)
+    chosen = dataclasses.replace(
+        settings,
+        kappa=(settings.kappa[row],),
+        margin=(rhos[column],),
+        vote=(settings.vote[place],),
+    )
+    return Found(
+        jax.block_until_ready(choice.fit), chosen, Choice(losses, means.size, errors.shape[1])
+    )
 
 
 def _with_folds(bits: np.ndarray, inner: Inner | None) -> np.ndarray:

@@ -176,7 +176,7 @@ def _choose(
             key=key,
             max_rounds=settings.rounds,
             num_folds=settings.folds,
-            on_step=None if watch is None else _within_share(save),
+            on_step=None if watch is None else limits.within_share(save, None, _SHARE_OF_CHOICE),
             initial=None if saved is None else saved.choice,
         )
     return np.asarray(found.errors, np.float64), seen
@@ -215,19 +215,6 @@ def _continued(state: State, num_rounds: int) -> State:
 
 def _booster(num_rounds: int) -> slipper.Slipper:
     return slipper.Slipper(jax.numpy.asarray(num_rounds, jax.numpy.int32))
-
-
-def _within_share(on_step: OnStep) -> OnStep:
-    """The callback of the choice, which ends it when its share of the time is used."""
-    begun = limits.left()
-
-    def watch(state: Any, info: Any) -> bool:
-        goes_on = loops.goes_on(on_step, state, info)
-        left = limits.left()
-        is_over = begun is not None and left is not None and left < (1 - _SHARE_OF_CHOICE) * begun
-        return goes_on and not is_over
-
-    return watch
 
 
 def _padded(

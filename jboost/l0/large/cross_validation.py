@@ -19,6 +19,7 @@ from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.l0.large import table
 from jboost.l0.large.fit import fit_large
 from jboost.l0.large.run import Clock
 from jboost.l0.large.state import State
@@ -43,6 +44,7 @@ class LargeChoice(NamedTuple):
     # no fold was fitted
     errors: np.ndarray
     standard_errors: np.ndarray  # [O, R, K, L] of those means
+    num_folds: np.ndarray  # [O, R, K, L] int, of the folds over which each mean is taken
     status: Array  # [] int32, that of `fit`; TIME_LIMIT if cross-validation ended early
 
 
@@ -119,7 +121,8 @@ def choose_large(
     Args:
       dataset: of m examples, as for `fit_large`.
       make_learner: (order, kappa) -> `jboost.learners.monomials(order, kappa=kappa)`.
-      max_orders: [O] from 1 to 3.
+      max_orders: [O] from 1 to 3. All monomials of the largest order must fit into memory, in
+        each fold and in all; that is checked before the first fold.
       max_rules: [R] the largest numbers of rules that vote; None for no limit.
       margins: [L] rho in (0, 1].
       kappas: [K], not negative.
@@ -129,14 +132,18 @@ def choose_large(
       fold_features: F tables [m, N'], the features of all examples for each fold of `held_out`.
       max_rounds: as for `fit_large`, for the fit of all examples.
       tolerance: as for `fit_large`, for the fit of all examples.
-      time_limit: seconds; cross-validation takes at most 60 % of it.
-      on_step: called with (state, text) after each fold of an order, and with (state, `Info`) as
-        for `fit_large` in the last fit. If it returns False, cross-validation ends with the folds
-        fitted so far.
+      time_limit: seconds; cross-validation takes at most 60 % of it. A fit of a fold that exceeds
+        them is ended and left out; a step or compilation in progress is completed.
+      on_step: called with (state, text) after each fold of an order, with (None, `Info`) after each
+        step of a fit in a fold, and with (state, `Info`) as for `fit_large` in the last fit. If it
+        returns False in a fold, cross-validation ends with the fits so far, without the one in
+        progress, and the last fit begins. If it returns False in the last fit, that ends too.
       initial: a `jboost.l0.LargeChoiceState` from which to continue, as passed to `on_step` of a
         choice with the same arguments; None for a choice from the beginning. A state of other
         rows, folds, candidates or costs of the learners is refused. `tolerance` and `max_rounds`
-        may differ, as they only end the last fit. `time_limit` counts from this call.
+        may differ, as they only end the last fit. `time_limit` counts from this call. A
+        cross-validation that was ended early goes on; if another candidate is then chosen, the
+        last fit is done again.
 
     Returns:
       A `LargeChoice`.
@@ -171,18 +178,15 @@ def choose_large(
     begun = grid.begin(len(masks), data, costs)
     if initial is not None:
         begun = _validate_initial(initial, begun)
-    if begun.fit is None:
-        begun = _fill(begun, dataset, make_learner, grid, masks, fold_features, clock, on_step)
+    _check_sizes(grid, dataset, masks, fold_features)
+    fitted_position = _first_of_least(_summary(begun.errors).means, grid)
+    begun = _fill(begun, dataset, make_learner, grid, masks, fold_features, clock, on_step)
     errors, num_done = begun.errors, begun.num_done
     is_whole = num_done == len(masks) * len(grid.max_orders)
-    known = np.isfinite(errors)
-    counts = known.sum(axis=0)
-    means = np.where(counts > 0, np.nansum(errors, axis=0) / np.maximum(counts, 1), np.nan)
-    spread = np.sqrt(
-        np.nansum((errors - means) ** 2, axis=0)
-        / (np.maximum(counts, 1) * np.maximum(counts - 1, 1))
-    )
-    position = _first_of_least(means, grid)
+    summary = _summary(errors)
+    position = _first_of_least(summary.means, grid)
+    if position != fitted_position:
+        begun = begun._replace(fit=None)
     order, rules = grid.max_orders[position[0]], grid.max_rules[position[1]]
     kappa, margin = grid.kappas[position[2]], grid.margins[position[3]]
 
@@ -202,7 +206,37 @@ def choose_large(
     )
     status = fitted.status if is_whole else jnp.asarray(int(Status.TIME_LIMIT), jnp.int32)
     chosen = (np.asarray(order), np.asarray(rules or 0), np.asarray(kappa), np.asarray(margin))
-    return LargeChoice(fitted, *chosen, means, spread, status)
+    return LargeChoice(fitted, *chosen, *summary, status)
+
+
+class _Summary(NamedTuple):
+    """The errors [F, O, R, K, L] over the folds that are known."""
+
+    means: np.ndarray  # [O, R, K, L]
+    spreads: np.ndarray  # [O, R, K, L]
+    counts: np.ndarray  # [O, R, K, L]
+
+
+def _summary(errors: np.ndarray) -> _Summary:
+    counts = np.isfinite(errors).sum(axis=0)
+    means = np.where(counts > 0, np.nansum(errors, axis=0) / np.maximum(counts, 1), np.nan)
+    spreads = np.sqrt(
+        np.nansum((errors - means) ** 2, axis=0)
+        / (np.maximum(counts, 1) * np.maximum(counts - 1, 1))
+    )
+    return _Summary(means, spreads, counts)
+
+
+def _check_sizes(
+    grid: _Grid, dataset: Dataset, masks: np.ndarray, fold_features: Sequence[np.ndarray] | None
+) -> None:
+    """Raises ValueError, before the first fold, if a fit of the largest order would be refused
+    for its size, in a fold or of all examples.
+    """
+    counts = np.asarray(dataset.mask) & (np.asarray(dataset.weights) != 0)
+    features = [np.shape(dataset.features)[-1]]
+    features += [] if fold_features is None else [np.shape(one)[-1] for one in fold_features]
+    table.check_size(int(counts.sum()), max(features), max(grid.max_orders))
 
 
 def _check_grid(
@@ -341,12 +375,19 @@ def _fill(
     for number, (fold, index) in enumerate(parts[begun.num_done :], start=begun.num_done + 1):
         known = dataset if fold_features is None else dataset._replace(features=fold_features[fold])
         for rest in itertools.product(*(range(size) for size in grid.shape[1:])):
-            if clock.elapsed > _SHARE_OF_CHOICE * clock.limit:
-                return begun._replace(num_done=number - 1)
             learner = make_learner(grid.max_orders[index], grid.kappas[rest[1]])
-            errors[(fold, index, *rest)] = _error(
-                known, masks[fold], learner, grid.max_rules[rest[0]], grid.margins[rest[2]]
+            error = _error(
+                known,
+                masks[fold],
+                learner,
+                grid.max_rules[rest[0]],
+                grid.margins[rest[2]],
+                seconds=_SHARE_OF_CHOICE * clock.limit - clock.elapsed,
+                on_step=on_step,
             )
+            if error is None:
+                return begun._replace(num_done=number - 1)
+            errors[(fold, index, *rest)] = error
         with np.errstate(all="ignore"):
             best = float(np.nanmin(errors))
         text = f"fold {number} of {len(parts)}, least held-out loss {best:.2%}"
@@ -357,16 +398,41 @@ def _fill(
 
 
 def _error(
-    dataset: Dataset, held_out: np.ndarray, learner: Monomials, max_rules: int | None, margin: float
-) -> float:
+    dataset: Dataset,
+    held_out: np.ndarray,
+    learner: Monomials,
+    max_rules: int | None,
+    margin: float,
+    *,
+    seconds: float,
+    on_step: OnStep | None,
+) -> float | None:
     """The share of the held-out weight that the first vote on the other examples misclassifies; NaN
-    if no weight is held out. A score of 0 predicts -1.
+    if no weight is held out. A score of 0 predicts -1. None if `on_step` or the time limit of so
+    many seconds, infinite without one, ended the fit.
     """
+    clock, is_stopped = Clock(seconds), False
+    if clock.left <= 0:
+        return None
+
+    def watch(state: State | None, info: Any) -> bool:
+        nonlocal is_stopped
+        is_stopped = not loops.goes_on(on_step, None, info)
+        return not is_stopped
+
     mask = np.asarray(dataset.mask)
     rest = dataset._replace(mask=mask & ~held_out)
     fitted = fit_large(
-        rest, learner, margin=margin, max_rounds=0, search=SearchConfig(max_hypotheses=max_rules)
+        rest,
+        learner,
+        margin=margin,
+        max_rounds=0,
+        search=SearchConfig(max_hypotheses=max_rules),
+        time_limit=None if np.isinf(seconds) else seconds,
+        on_step=None if on_step is None else watch,
     )
+    if is_stopped or clock.left <= 0:
+        return None
     tested = held_out & mask
     weights, labels = (np.asarray(part)[tested] for part in (dataset.weights, dataset.labels))
     if weights.sum() == 0:

@@ -259,15 +259,17 @@ class Run:
 
     def _refine_rules(self, part: Table) -> None:
         """Exchanges each rule for the best alternative, while that lowers the loss and less than a
-        tenth of the time is spent.
+        tenth of the time is spent. Without rounds nothing follows, so that all of the time is for
+        the exchanges.
         """
+        seconds = (1.0 if self.max_rounds == 0 else _RESERVED) * self.clock.limit
         for _ in range(_MOST_REFINED):
             before = self.rules.loss
             for rules in greedy.exchanges(part, self.rules):
                 self.rules = rules
                 self.keep_if_better(votes.of_rules(self.table, self.rules, self.max_rules))
                 self.report("vote")
-                if not self.goes_on or self.clock.elapsed > _RESERVED * self.clock.limit:
+                if not self.goes_on or self.clock.elapsed > seconds:
                     return
             if self.rules.loss >= before:
                 return

@@ -14,7 +14,7 @@ from jboost.l0.large.proof import Table
 from jboost.learners.monomials import Monomials
 from jboost.monomials import products
 
-_MOST_MONOMIALS = 4_000_000  # the most monomials of one sign, since all values are held at once
+MOST_MONOMIALS = 4_000_000  # the most monomials of one sign, since all values are held at once
 # The numbers of such arrays that a fit holds at a time, to estimate its memory.
 _ARRAYS_OF_ROWS, _COPIES_OF_MASTER, _ARRAYS_OF_MONOMIALS = 24, 4, 6
 
@@ -46,8 +46,7 @@ def make_table(
     _check_values(features, labels, weights, is_kept)
     rows = _mixed(np.flatnonzero(is_kept), labels)
     max_order = learner.max_order or 1
-    _check_number(2 * features.shape[1], max_order)
-    _check_memory(len(rows), features.shape[1], max_order)
+    check_size(len(rows), features.shape[1], max_order)
     literals = products.literals_of(features[rows])
     constant_cost = float(np.asarray(learner.constant_cost))
 
@@ -73,13 +72,24 @@ def make_table(
     return table, rows
 
 
-def _check_number(num_literals: int, max_order: int) -> None:
+def check_size(num_rows: int, num_bits: int, max_order: int) -> None:
+    """Raises ValueError if so many rows and bits are too large for a fit of this order."""
+    _check_number(num_bits, max_order)
+    _check_memory(num_rows, num_bits, max_order)
+
+
+def num_monomials(num_bits: int, max_order: int) -> int:
+    """The number of monomials of up to `max_order` literals of one sign."""
+    return products.num_monomials(2 * num_bits, max_order)
+
+
+def _check_number(num_bits: int, max_order: int) -> None:
     """Raises ValueError if there are too many monomials to hold all their values."""
-    number = products.num_monomials(num_literals, max_order)
-    if number > _MOST_MONOMIALS:
+    number = num_monomials(num_bits, max_order)
+    if number > MOST_MONOMIALS:
         raise ValueError(
-            f"dataset has {num_literals // 2} bits, and there are {number:,} monomials of up to"
-            f" {max_order} literals, above {_MOST_MONOMIALS:,}: lower max_order, or make fewer bits"
+            f"dataset has {num_bits} bits, and there are {number:,} monomials of up to"
+            f" {max_order} literals, above {MOST_MONOMIALS:,}: lower max_order, or make fewer bits"
             " (coarser cuts, min_separation of jboost.data.binarization.fit)"
         )
 
@@ -92,7 +102,7 @@ def num_bytes(num_rows: int, num_bits: int, max_order: int) -> int:
     """
     rows = num_rows * (2 * num_bits + sizes.LEAST_COLUMNS + 8 * _ARRAYS_OF_ROWS)
     master = 4 * _COPIES_OF_MASTER * max(sizes.ENTRIES, num_rows * sizes.LEAST_COLUMNS)
-    monomials = 2 * 8 * _ARRAYS_OF_MONOMIALS * products.num_monomials(2 * num_bits, max_order)
+    monomials = 2 * 8 * _ARRAYS_OF_MONOMIALS * num_monomials(num_bits, max_order)
     return rows + master + monomials
 
 
