@@ -18,7 +18,7 @@ from jboost.data import binarization, cuts
 from jboost.data.binarization import Binarizer
 from jboost.data.frames import is_missing
 
-_ROWS_AT_ONCE = 1 << 16  # rows converted or scored at a time, which bounds the memory
+ROWS_AT_ONCE = 1 << 16  # rows converted or scored at a time, which bounds the memory
 
 
 def fit(
@@ -49,7 +49,7 @@ def fit(
     bytes_each = len(rows) * (
         1 if settings.min_separation else copies * np.dtype(settings.precision).itemsize
     )
-    _require_memory(rows, labels, weights, settings, source, bytes_each)
+    require_memory(rows, labels, weights, settings, source, bytes_each)
     return binarizer_of(rows, labels, weights, names, settings)
 
 
@@ -85,7 +85,7 @@ def refuse_none(binarizer: Binarizer, source: str) -> None:
         )
 
 
-def _require_memory(
+def require_memory(
     rows: np.ndarray,
     labels: np.ndarray,
     weights: np.ndarray | None,
@@ -93,7 +93,8 @@ def _require_memory(
     source: str,
     bytes_each: int,
 ) -> None:
-    """Raises ValueError if the bits, of `bytes_each` bytes each, exceed the available memory.
+    """Raises ValueError if the bits exceed the available memory. One bit of all rows takes
+    `bytes_each` bytes.
 
     The message contains an estimate and suggests options that fit.
     """
@@ -131,6 +132,13 @@ def _require_memory(
         raise ValueError(f"{source}: {size} take about {need}, and there are {have}: use {how}")
 
 
+def has_missing(rows: np.ndarray) -> bool:
+    """Whether a value of the rows [m, n] is missing."""
+    if rows.dtype != object:
+        return bool(np.isnan(rows).any())
+    return any(is_missing(value) for value in rows.flat)
+
+
 def _columns(rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Returns the columns of numbers, with NaN for missing values, and the columns of text."""
     if rows.dtype != object:
@@ -166,9 +174,9 @@ def _as_bytes(bits: np.ndarray, precision: str) -> np.ndarray:
 
 
 def parts_of(num_rows: int) -> list[slice]:
-    """Returns slices of at most `_ROWS_AT_ONCE` rows that cover all rows; at least one slice."""
+    """Returns slices of at most `ROWS_AT_ONCE` rows that cover all rows; at least one slice."""
     return [
-        slice(begin, begin + _ROWS_AT_ONCE) for begin in range(0, max(num_rows, 1), _ROWS_AT_ONCE)
+        slice(begin, begin + ROWS_AT_ONCE) for begin in range(0, max(num_rows, 1), ROWS_AT_ONCE)
     ]
 
 

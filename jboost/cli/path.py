@@ -151,6 +151,7 @@ def _path_of_l0(
         table.columns,
         settings,
         table.source,
+        is_path=True,
     )
 
     def read(part: Source) -> _Rows:

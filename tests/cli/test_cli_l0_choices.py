@@ -10,8 +10,9 @@ import polars
 import pytest
 
 from command_line import run_in
+from jboost.cli import bits as bit_module
 from jboost.cli import limits, resolution
-from jboost.cli.l0 import large
+from jboost.cli.l0 import folds, large
 from jboost.l0.large import table
 
 ROWS = 40
@@ -116,3 +117,53 @@ def test_orders_that_do_not_fit_into_memory_are_no_candidates(monkeypatch):
     assert left_out[0].startswith("rules of up to 3 literals are no candidates: a fit takes about")
     assert large._orders_that_fit(settings, 10**9, 20, 20)[0] == (1,)  # which the choice refuses
     assert large._orders_that_fit(settings, ROWS, 1, 20) == ((1,), ())
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "copies"),
+    [
+        ("fit", (), 1 + 5),
+        ("fit", KAPPAS, 1 + 2 * 2 + 5 * (1 + 2)),
+        ("fit", ("--max-order", "cv"), 1 + 2 * 2 + 5),
+        ("evaluate", (), 2 + 5),
+        ("path", (), 1 + 5),
+    ],
+    ids=["fit", "choice", "size", "evaluate", "path"],
+)
+def test_bits_that_do_not_fit_into_memory_are_refused_before_they_are_made(
+    folder, monkeypatch, command, options, copies
+):
+    long = folder / "long.csv"
+    values = np.random.default_rng(0).permutation(4 * ROWS)
+    polars.DataFrame({"x": values, "ill": ["yes", "no"] * (2 * ROWS)}).write_csv(long)
+    num_rows = 2 * ROWS if command == "evaluate" else 4 * ROWS  # evaluate trains on half of them
+    needed = copies * num_rows * (num_rows - 1)
+    asked = (command, "--data", "long.csv", "--label", "ill", "--method", "l0", *options)
+    asked += (
+        "--precision",
+        "float32",
+        "--cuts",
+        "midpoints",
+        *(() if command == "path" else ("--folds", 2)),
+    )
+
+    def make(*arguments, **options):
+        raise ValueError("the bits are made")
+
+    monkeypatch.setattr(bit_module, "binarizer_of", make)
+    monkeypatch.setattr(bit_module.memory, "of_device", lambda: needed - 1)
+    output = ("--output", "unseen") if command == "fit" else ()
+    code, _, err = run_in(folder, *asked, *output)
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"long.csv: {num_rows - 1} Boolean conditions on {num_rows} rows take about" in err
+    assert "use --cuts quantiles with --quantiles" in err
+    monkeypatch.setattr(bit_module.memory, "of_device", lambda: needed)
+    assert run_in(folder, *asked, *output)[2] == "jboost: error: the bits are made\n"
+
+
+def test_bits_with_gaps_are_numbers_and_take_their_memory():
+    settings = resolution.resolve({"data": "data.csv", "label": "ill", "method": "l0"}, {})
+    rows = np.array([["a", 1.0], ["b", None]], object)
+    for missing, size in (("literal", 1), ("none", 8)):
+        told = dataclasses.replace(settings, missing=missing)
+        assert folds._bytes_each(rows, told, 1, 0) == 2 * size + max(2 * 5 * size, 2 * 9)

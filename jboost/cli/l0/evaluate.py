@@ -106,6 +106,7 @@ def _binarize_folds(
             table.columns,
             settings,
             table.source,
+            num_tables=len(masks),
         )
         for held_out in masks
     ]
