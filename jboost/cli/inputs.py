@@ -77,7 +77,14 @@ def read_source(settings: Settings) -> Source:
         )
         reading = make_reading(dataclasses.asdict(settings))
         table = readers.read_table(
-            settings.data, label=settings.label, reading=reading, columns=columns
+            settings.data,
+            label=settings.label,
+            reading=reading,
+            columns=columns,
+            no_features=[
+                *(settings.scores or ()),
+                *([settings.weights] if settings.weights else []),
+            ],
         )
     for name in settings.scores or ():
         table.numbers(name)

@@ -105,6 +105,7 @@ def _read_table(
         reading=Reading(positive=mapping.positive),
         columns=columns,
         like=like,
+        no_features=columns,
     )
     rest = f"not {mapping.positive}"
     assert table.mapping is not None

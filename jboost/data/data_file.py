@@ -109,10 +109,10 @@ class DataFile:
         )
 
     def recognise(
-        self, name: str, *, is_lenient: bool = False
+        self, name: str, *, is_lenient: bool = False, is_feature: bool = True
     ) -> tuple[Kind, np.ndarray, str | None] | None:
         """The kind of a column of training data, its values, and a note for reports; None if it is
-        neither numbers nor text.
+        neither numbers nor text. A column that is no feature may be an identifier.
 
         Raises:
           ValueError: as `jboost.data.recognition.recognise`. With `is_lenient`, such a column is
@@ -123,9 +123,9 @@ class DataFile:
             return self._recognise_typed(name)
         try:
             kind = (
-                recognition.recognise_text(column)
+                recognition.recognise_text(column, is_feature=is_feature)
                 if self._is_typed_text(name)
-                else recognition.recognise(column)
+                else recognition.recognise(column, is_feature=is_feature)
             )
             values = cells.to_texts(column) if kind.is_text else cells.to_numbers(column, kind)
         except ValueError:

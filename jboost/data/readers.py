@@ -50,6 +50,7 @@ def read_table(
     reading: Reading = Reading(),
     columns: Collection[str] | None = None,
     like: Reading = Reading(),
+    no_features: Collection[str] = (),
 ) -> Table:
     """Reads a file of training data, and recognises numbers, categories, missing values and labels.
 
@@ -66,6 +67,8 @@ def read_table(
         read as text.
       like: options of the file format that apply where neither `reading` nor the file tells
         otherwise, as for `read_new_rows`.
+      no_features: columns that are not features, such as weights. They may be identifiers. Names
+        of columns that do not exist are ignored.
 
     Returns:
       A `Table`. Columns of numbers, percentages, dates (of `reading.dates`) or true and false are
@@ -103,7 +106,11 @@ def read_table(
     kinds: dict[str, Kind] = {}
     notes, others = list(file.notes), []
     for name in chosen:
-        found = file.recognise(name, is_lenient=columns is not None and name not in columns)
+        found = file.recognise(
+            name,
+            is_lenient=columns is not None and name not in columns,
+            is_feature=name not in no_features,
+        )
         if found is None:
             others.append(f"{name} ({file.frame[name].dtype})")
             continue

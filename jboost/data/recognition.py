@@ -43,13 +43,13 @@ _LEAST_GROUPED = 0.1
 _FEWEST_TEXTS, _DISTINCT = 20, 0.9
 
 
-def recognise(column: Column) -> Kind:
+def recognise(column: Column, *, is_feature: bool = True) -> Kind:
     """The kind of a column of training data.
 
     Raises:
       ValueError: with the column, the line and the cell, for an infinite number, for a cell in a
-        column of numbers that is not a number, for a category with nearly as many values as rows,
-        and for dates.
+        column of numbers that is not a number, for a category with nearly as many values as rows
+        if the column is a feature, and for dates.
     """
     reading = column.reading
     if column.name in reading.categorical:
@@ -72,13 +72,16 @@ def recognise(column: Column) -> Kind:
     if group:
         return Kind(GROUPED, group)
     _refuse_mixture(column, known, num_plain)
-    _refuse_identifier(column, texts)
+    if is_feature:
+        _refuse_identifier(column, texts)
     return Kind(TEXT)
 
 
-def recognise_text(column: Column) -> Kind:
-    """The kind of a column of text type in a typed file. Raises ValueError for an identifier."""
-    if column.name not in column.reading.categorical:
+def recognise_text(column: Column, *, is_feature: bool = True) -> Kind:
+    """The kind of a column of text type in a typed file. Raises ValueError for an identifier, if
+    the column is a feature.
+    """
+    if is_feature and column.name not in column.reading.categorical:
         cells = Counter(cell.strip() for cell in column.cells.to_list())
         counts = {
             text: count

@@ -90,8 +90,15 @@ class Table:
         """A column as weights [m]; rows of weight 0 do not count.
 
         Raises:
-          ValueError: as `numbers`, and if a weight is negative or all are 0.
+          ValueError: as `numbers`, and if a weight is a text or negative, or all are 0.
         """
+        found = _first_text(self.categorical[name]) if name in self.categorical else None
+        if found is not None:
+            raise ValueError(
+                f"{self.source}: the weights (--weights) are column '{name}', which holds"
+                f" {found[1]!r} in row {found[0] + 1}{self.line(found[0])}: expected numbers from 0"
+                " up; name another column, or leave --weights out"
+            )
         values = self.numbers(name)
         if (values < 0).any():
             row = int((values < 0).argmax())

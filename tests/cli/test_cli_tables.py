@@ -136,6 +136,13 @@ REFUSED = [
         "column 'ill' has no class 'often' for --positive; the classes are no, yes",
     ),
     (("--id", "key", "--date", "age"), "column 'age' holds"),
+    (
+        ("--weights", "key", "--date", "seen"),
+        (
+            "the weights (--weights) are column 'key', which holds 'P0' in row 1 (line 2): expected"
+            " numbers from 0 up; name another column, or leave --weights out"
+        ),
+    ),
     (("--data", "sklearn:wine", "--label", "ill"), "an embedded data set brings its labels"),
 ]
 

@@ -390,6 +390,9 @@ def test_identifiers_of_a_parquet_file(tmp_path):
     assert readers.read_table(
         tmp_path / "a.parquet", reading=Reading(categorical=("v",))
     ).columns == ("v",)
+    table = readers.read_table(tmp_path / "a.parquet", no_features=("v",))
+    with pytest.raises(ValueError, match=r"the weights \(--weights\) are column 'v', which holds"):
+        table.weights("v")
 
 
 def test_dates_are_kept_for_new_rows(tmp_path):
