@@ -12,7 +12,7 @@ RULE_OPTIONS = (
         None,
         f"Largest number of literals in a rule of l0, slipper or --learner monomials. Default:"
         f" {ORDERS[L0]}; for slipper {ORDERS[SLIPPER]}. For l0, cv: cross-validation chooses 1, 2"
-        " or 3.",
+        " or 3, of the sparse vote; orders of more than 4,000,000 rules are left out.",
         methods=(L0, SLIPPER, *BOOSTERS),
         low=1,
         metavar="K",
