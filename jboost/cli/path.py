@@ -164,8 +164,10 @@ def _path_of_l0(
     fits = l0_path.fit(training[0], labels, source.weights, settings, rhos, binarizer.num_bits)
     mapping = table.mapping
 
+    bounds = with_bounds_below([l0_report.certificate(fitted) for fitted in fits])
+
     def points() -> Iterator[_Point]:
-        for rho, fitted in zip(rhos, fits, strict=True):
+        for rho, fitted, certificate in zip(rhos, fits, bounds, strict=True):
             ensemble = voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
             rules = make_rules(L0, ensemble, *training[1:], mapping, settings.precision)
             yield _Point(
@@ -173,10 +175,40 @@ def _path_of_l0(
                 rules[-1],
                 boosting.num_voting(ensemble),
                 int(fitted.num_rounds),
-                l0_report.certificate(fitted),
+                certificate,
             )
 
     return training, read, points()
+
+
+def with_bounds_below(certificates: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the certificates of increasing margins, each with the greatest lower bounds of its
+    own margin and the smaller ones.
+
+    The optima of the relaxation (18) and of (15) do not decrease with the margin rho, so that a
+    lower bound holds for all greater margins: in (18) an example needs a slack of at least
+    1 - (1 + y H lambda) / (1 + rho), which does not decrease as |y H lambda| <= 1, and the cuts do
+    not depend on rho; in (15) a vote misses a greater margin on the same examples and more. Without
+    rounds at a margin this is the only bound.
+
+    >>> names = ("lower_bound", "upper_bound", "integer_lower_bound", "integer_upper_bound")
+    >>> numbers = [(3.0, 3.5, 4.0, 4.0), (0.0, 5.0, 0.0, None)]
+    >>> below = with_bounds_below([dict(zip(names, four)) for four in numbers])
+    >>> below[1]["lower_bound"], below[1]["integer_lower_bound"]
+    (3.0, 4.0)
+    """
+    found: list[dict[str, Any]] = []
+    for certificate in certificates:
+        raised = dict(certificate)
+        for kind in ("", "integer_"):
+            name = f"{kind}lower_bound"
+            known = [one[name] for one in (*found[-1:], certificate) if one[name] is not None]
+            above = certificate[f"{kind}upper_bound"]  # above the optimum but for rounding
+            raised[name] = max(known, default=None)
+            if raised[name] is not None and above is not None:
+                raised[name] = min(raised[name], max(above, certificate[name] or 0.0))
+        found.append(raised)
+    return found
 
 
 def _path_of_lpboost(

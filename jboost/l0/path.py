@@ -44,7 +44,8 @@ def path(
     bound_integer: bool = True,
 ) -> Fit:
     """`fit` for a sequence of margins, in one compiled program. Each margin starts from the
-    columns, cuts and duals of the one before, and has bounds of its own.
+    columns, cuts and duals of the one before, and has bounds of its own. The optima do not decrease
+    with the margin, so that a lower bound holds for all greater margins too.
 
     Args:
       dataset: of m examples.

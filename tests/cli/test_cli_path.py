@@ -91,6 +91,18 @@ def test_the_path_of_l0_is_that_of_the_library(folder):
     assert "errors + costs" in said
 
 
+def test_a_lower_bound_of_l0_holds_for_greater_margins(folder):
+    """The rounds of the path are used up at the first margin, so that the others prove nothing."""
+    margins = [part for margin in (*MARGINS, 0.4) for part in ("--margin", margin)]
+    cuts = ("--cuts", "quantiles", "--quantiles", 2, "--kappa", KAPPA, "--rounds", 2)
+    report, _ = run_path(folder, *margins, *cuts, "--tolerance", 1e-4)
+    assert [row["num_rounds"] for row in report["path"]] == [2, 0, 0]
+    first, *others = (row["certificate"] for row in report["path"])
+    assert first["lower_bound"] > 0
+    for name in ("lower_bound", "integer_lower_bound"):
+        assert all(one[name] == first[name] for one in others)
+
+
 @pytest.mark.exhaustive
 def test_held_out_rows_are_apart(folder):
     report, said = run_path(
