@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from jboost import drive, slipper
-from jboost.base import check
+from jboost.base import check, processes
 from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
 from jboost.base.types import Dataset
@@ -19,13 +19,19 @@ from jboost.checkpoints import fingerprint, states, storage
 from jboost.checkpoints.states import Described
 from jboost.checkpoints.storage import Store
 
+_POLL_SECONDS = 0.05  # between two questions whether all processes have written; not tuned
+
 
 class Checkpointer:
     """An `on_step` that saves the state of a loop at regular intervals, and at the end.
 
     A checkpoint is written in the background and appears under its name when it is complete. The
     state of the last step is saved when the `with` block ends, also after Ctrl-C and after an
-    error.
+    error. To save it after SIGTERM, end the loop by `jboost.drive.StopOnSigterm`.
+
+    With several processes, each makes a `Checkpointer` and calls it after the same steps. An error
+    of the disk in one of them is raised in all. Of a block that ends with an exception nothing is
+    saved, because the other processes may not have ended it.
 
     Args:
       folder: a folder for the checkpoints of this run only; created if it does not exist.
@@ -44,8 +50,8 @@ class Checkpointer:
     Raises:
       ValueError: for a folder that contains other files, a folder with checkpoints of another run
         or without `initial`, arguments that are not allowed, or a missing package.
-      OSError: naming the folder, if a checkpoint cannot be written. It is raised at the save or at
-        the next step.
+      OSError: naming the folder, and with several processes those that failed, if a checkpoint
+        cannot be written. It is raised at the save or at the next step.
 
     >>> import jboost, tempfile
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
@@ -89,7 +95,7 @@ class Checkpointer:
             raise ValueError(
                 "data is empty: expected the Dataset of the run, or a pytree with all its arrays"
             )
-        self.folder = storage.prepare_folder(folder)
+        self.folder = processes.together(lambda: storage.prepare_folder(folder))
         self._store = Store(self.folder, keep=keep)
         try:
             saved = self._store.numbers
@@ -118,11 +124,16 @@ class Checkpointer:
         """
         del info
         self._require_usable()
-        self._guard(self._store.check)
+        is_due = time.monotonic() >= self._due and not self._store.is_writing
+        # One collective a step for both questions.
+        error = _error_of(self._store.check)
+        every = processes.flags(is_due, error is not None)
+        if every[:, 1].any():
+            self._guard(lambda: _raise(error))
         if state is None:
             return True
         self._unsaved = state
-        if _agreed(time.monotonic() >= self._due and not self._store.is_writing):
+        if every[0, 0]:
             self._begin(state)
         return True
 
@@ -130,30 +141,37 @@ class Checkpointer:
         """Saves a state, and returns when it is on disk."""
         self._require_usable()
         self._begin(state)
-        self._guard(self._store.wait)
+        self._wait()
 
     def close(self) -> None:
         """Saves the last state if it is not yet saved, and waits until it is on disk."""
         if not self._is_usable:
             return
         try:
-            self._guard(self._store.wait)
+            self._wait()
             if self._unsaved is not None:
                 self.save_now(self._unsaved)
         finally:
-            self._is_usable, self._unsaved = False, None
-            self._store.close()
+            if self._is_usable:
+                self._is_usable, self._unsaved = False, None
+                self._store.close()
 
     def __enter__(self) -> Checkpointer:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is not None and jax.process_count() > 1:
+            # The other processes may be at another step: a save would wait for them.
+            self._is_usable, self._unsaved = False, None
+            return
         self.close()
 
     def _begin(self, state: Any) -> None:
         described = Described(state)
         arrays = states.to_store(described.arrays)
-        self._guard(lambda: self._store.write(self._number, arrays, self._make(described)))
+        # First what may fail in one process alone; orbax makes collectives.
+        self._guard(lambda: self._store.check_disk(arrays))
+        self._guard_own(lambda: self._store.write(self._number, arrays, self._make(described)))
         self._number, self._unsaved, self._due = (
             self._number + 1,
             None,
@@ -163,13 +181,34 @@ class Checkpointer:
     def _make(self, described: Described) -> dict[str, Any]:
         return _make(described, self._data, self._options)
 
+    def _wait(self) -> None:
+        """Waits until the last checkpoint is on disk, or until any process has an error. A process
+        that waited for orbax alone would wait minutes for one that failed.
+        """
+        while jax.process_count() > 1:
+            error = _error_of(self._store.check)
+            every = processes.flags(self._store.is_writing, error is not None)
+            if every[:, 1].any():
+                self._guard(lambda own=error: _raise(own))  # type: ignore[misc]
+            if not every[:, 0].any():
+                break
+            time.sleep(_POLL_SECONDS)
+        self._guard(self._store.wait)
+
     def _guard(self, work: Any) -> None:
-        """Calls `work`, which writes to the disk. After a failure nothing is saved any more."""
+        """Calls `work`, which uses the disk, in all processes. An error of any is raised in all,
+        and nothing is saved any more.
+        """
+        self._guard_own(lambda: processes.together(work))
+
+    def _guard_own(self, work: Any) -> None:
+        """As `_guard`, for work that is collective itself: each process raises its own error."""
         try:
             work()
         except OSError:
             self._is_usable, self._unsaved = False, None
-            self._store.close()
+            if jax.process_count() == 1:
+                self._store.close()  # with several processes it would wait for the others
             raise
 
     def _require_usable(self) -> None:
@@ -196,8 +235,9 @@ def latest(
     True
     """
     check.on_host("jboost.checkpoints.latest", instead="nothing is read under these", data=data)
-    path = storage.check_folder(folder)
-    if not (path / storage.MARK).exists():
+    # Agreed, so that no process creates the folder while another one looks for it.
+    path = processes.together(lambda: storage.check_folder(folder))
+    if not processes.flags((path / storage.MARK).exists()).all():
         return None
     store = Store(path)
     try:
@@ -414,10 +454,14 @@ def _check_run(store: Store, wanted: Mapping[str, Any], folder: Any) -> None:
             return
 
 
-def _agreed(is_due: bool) -> bool:
-    """The decision of the first process, so that all processes save or none does."""
-    if jax.process_count() == 1:
-        return is_due
-    from jax.experimental import multihost_utils
+def _error_of(work: Callable[[], None]) -> OSError | None:
+    try:
+        work()
+    except OSError as error:
+        return error
+    return None
 
-    return bool(multihost_utils.broadcast_one_to_all(np.asarray(is_due)))
+
+def _raise(error: OSError | None) -> None:
+    if error is not None:
+        raise error

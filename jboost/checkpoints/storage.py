@@ -115,15 +115,21 @@ class Store:
         """Whether the last checkpoint is still being written."""
         return bool(self._manager.is_saving_in_progress())
 
-    def write(self, number: int, arrays: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> None:
-        """Starts to write a checkpoint. The arrays must not change until `wait` returns."""
+    def check_disk(self, arrays: Mapping[str, Any]) -> None:
+        """Raises OSError if the folder is gone or has no space for a checkpoint."""
         needed = sum(array.nbytes for array in arrays.values()) + _SPARE
-        with self._explained(needed):
+        with self._explained():
             if not self.folder.is_dir():
                 raise FileNotFoundError("the folder is gone")
             free = shutil.disk_usage(self.folder).free
             if free < needed:
                 raise OSError(f"{free} bytes are free, and a checkpoint takes {needed}")
+
+    def write(self, number: int, arrays: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> None:
+        """Starts to write a checkpoint, after `check_disk`. The arrays must not change until `wait`
+        returns. All processes of a cluster must call it.
+        """
+        with self._explained():
             args = self._args.Composite(
                 **{
                     _STATE: self._args.PyTreeSave(dict(arrays)),
@@ -136,12 +142,12 @@ class Store:
 
     def check(self) -> None:
         """Raises an error that occurred in the background since the last call."""
-        with self._explained(0):
+        with self._explained():
             self._manager.check_for_errors()
 
     def wait(self) -> None:
         """Returns when the last checkpoint is on disk."""
-        with self._explained(0):
+        with self._explained():
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
 
@@ -189,7 +195,7 @@ class Store:
             self._manager.close()
 
     @contextlib.contextmanager
-    def _explained(self, needed: int) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         """Converts disk errors to an OSError that names the folder and what to do. Raises
         RuntimeError for a lost process.
         """

@@ -32,13 +32,19 @@ def initialize_cluster(
     *,
     local_device_ids: int | list[int] | None = None,
     timeout: int = 120,
+    shutdown_timeout: int = 30,
 ) -> int:
     """Connects this process to the other processes of its job. Call it before any device is used.
 
     Without arguments, the job is detected by JAX (Slurm, Open MPI, Kubernetes, TPU pods), or is
     read from the environment variables JBOOST_COORDINATOR, JBOOST_NUM_PROCESSES and
     JBOOST_PROCESS_ID, which `scripts/cluster` sets. In a single process, or if called again, the
-    function does nothing. If a process is lost, the others end within a minute.
+    function does nothing.
+
+    If a process is killed, or its machine is lost, the others end about 30 seconds later. A process
+    that ends by itself, also after a Python exception, waits for the others, which may wait for it
+    in a collective; after `shutdown_timeout` it ends, and JAX ends the others. In both cases JAX
+    ends a process without a Python exception, and says why on the standard error.
 
     Args:
       coordinator_address: "host:port" on which process 0 listens.
@@ -47,6 +53,9 @@ def initialize_cluster(
       local_device_ids: the devices of the machine that this process uses; None for all, or for one
         device per process under Slurm and Open MPI.
       timeout: the time in seconds that processes wait for the coordinator and for each other.
+      shutdown_timeout: the time in seconds that a process waits, at its end, for the others to end.
+        It must be longer than what one process does alone after the last common step, such as
+        writing files.
 
     Returns:
       The number of processes.
@@ -61,6 +70,7 @@ def initialize_cluster(
     1
     """
     check.count("timeout", timeout, low=1)
+    check.count("shutdown_timeout", shutdown_timeout, low=1)
     if jax.distributed.is_initialized():
         return jax.process_count()
     address = (
@@ -84,6 +94,7 @@ def initialize_cluster(
             cluster_detection_method=None if total is None else "deactivate",
             initialization_timeout=timeout,
             heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
+            shutdown_timeout_seconds=shutdown_timeout,
         )
     except jax.errors.JaxRuntimeError as error:
         raise TimeoutError(

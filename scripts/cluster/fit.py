@@ -3,9 +3,13 @@ scripts/cluster/fit.py --help`.
 
 Each process makes or reads its own rows. They stay on its devices: what goes between processes are
 sums over the examples.
+
+With --checkpoint, SIGTERM to any process ends the fit of all after the same round. The state is
+saved, and every process ends with status 75: start the same command again with --resume.
 """
 
 import argparse
+import os
 import pathlib
 import sys
 import time
@@ -17,12 +21,23 @@ import jboost
 
 NUM_COLUMNS = 20
 NOISE = 0.05  # of the labels that are made
+STOPPED = os.EX_TEMPFAIL  # 75: slurm.sbatch and kubernetes.yaml start the job again on it
 
 
 def main() -> int:
-    """Fits, prints from process 0, returns 0."""
+    """Fits, prints from process 0, returns 0, or `STOPPED` after SIGTERM."""
     options = parse()
     num_processes = jboost.sharding.initialize_cluster(timeout=options.timeout)
+    if options.checkpoint is None:
+        return run(options, num_processes, None)
+    with jboost.drive.StopOnSigterm() as stop:
+        return run(options, num_processes, stop)
+
+
+def run(
+    options: argparse.Namespace, num_processes: int, stop: jboost.drive.StopOnSigterm | None
+) -> int:
+    """As `main`, in the processes of the cluster."""
     mesh = jboost.sharding.make_mesh()
     say(f"{num_processes} processes, {mesh.size} devices ({jax.devices()[0].device_kind})")
     features, labels = (
@@ -32,7 +47,13 @@ def main() -> int:
     say(f"{dataset.labels.shape[0]} rows, {dataset.features.shape[1]} columns")
 
     started = time.monotonic()
-    fitted = fit(options, dataset)
+    fitted = fit(options, dataset, stop)
+    if stop is not None and stop.is_stopped:
+        say(
+            f"stopped by SIGTERM after {int(fitted.num_rounds)} rounds; the state is saved in"
+            f" {options.checkpoint}: start again with --resume"
+        )
+        return STOPPED
     certificate = jboost.sharding.gather(fitted.certificate._replace(example_weights=None))
     status = jboost.status.Status(int(fitted.status)).name
     say(
@@ -117,7 +138,11 @@ def make_rows(num_rows: int, num_processes: int) -> tuple[np.ndarray, np.ndarray
     return features, np.where(random.random(own) < NOISE, -labels, labels)
 
 
-def fit(options: argparse.Namespace, dataset: jboost.Dataset) -> jboost.boosting.Fit:
+def fit(
+    options: argparse.Namespace,
+    dataset: jboost.Dataset,
+    stop: jboost.drive.StopOnSigterm | None,
+) -> jboost.boosting.Fit:
     """The fit, with checkpoints where a folder is given."""
     method, learner = getattr(jboost, options.method), jboost.learners.stumps()
     if options.checkpoint is None:
@@ -128,7 +153,7 @@ def fit(options: argparse.Namespace, dataset: jboost.Dataset) -> jboost.boosting
         learner,
         folder=options.checkpoint,
         every_seconds=options.every,
-        on_step=show,
+        on_step=jboost.drive.all_of(show, stop),
         max_rounds=options.rounds,
     )
 

@@ -2,9 +2,12 @@
 script that starts them.
 """
 
+import importlib.util
 import json
 import os
 import pathlib
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -95,6 +98,103 @@ def test_processes_with_different_columns_all_say_so():
             f"said {number} dataset differs between processes in its columns of features (2 on"
             " process 0, 3 on process 1)" in said
         )
+
+
+def start_each(folder, command, processes=2):
+    """The processes, without the launcher; what they say is in files of `folder`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(ROOT),
+        "XLA_FLAGS": CHEAP_COMPILATION,
+        "JBOOST_COORDINATOR": f"127.0.0.1:{port}",
+        "JBOOST_NUM_PROCESSES": str(processes),
+    }
+    running = []
+    for number in range(processes):
+        own = environment | {"JBOOST_PROCESS_ID": str(number)}
+        with open(folder / f"said-{number}", "w") as file:
+            running.append(subprocess.Popen(command, env=own, stdout=file, stderr=file))
+    return running
+
+
+def wait_for(text, file, process):
+    while text not in file.read_text():
+        assert process.poll() is None, file.read_text()[-3000:]
+        time.sleep(0.1)
+
+
+def test_sigterm_to_one_process_saves_and_ends_both_with_status_75(tmp_path):
+    command = [sys.executable, str(ROOT / "scripts" / "cluster" / "fit.py"), "--rows", "200"]
+    command += ["--rounds", "5000", "--every", "3600", "--checkpoint", str(tmp_path / "states")]
+    running = start_each(tmp_path, command)
+    try:
+        wait_for("round 3:", tmp_path / "said-0", running[0])
+        running[1].send_signal(signal.SIGTERM)
+        said = (tmp_path / "said-0").read_text
+        assert [process.wait(60) for process in running] == [75, 75], said()[-3000:]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    assert f"the state is saved in {tmp_path / 'states'}" in said()
+    assert (tmp_path / "states" / "0").is_dir()
+
+
+def test_one_process_of_fit_saves_on_sigterm(tmp_path, monkeypatch, capsys):
+    specification = importlib.util.spec_from_file_location("fit", ROOT / "scripts/cluster/fit.py")
+    program = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(program)
+    monkeypatch.setattr(program, "show", lambda state, info: signal.raise_signal(signal.SIGTERM))
+    options = ["--rows", "50", "--rounds", "4", "--every", "3600", "--checkpoint", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["fit.py", *options])
+    before = signal.getsignal(signal.SIGTERM)
+    assert program.main() == 75
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert "stopped by SIGTERM after 1 rounds" in capsys.readouterr().out
+    assert (tmp_path / "0").is_dir()
+
+
+DISAGREEMENTS = """
+import os, pathlib, sys, time
+import jax, jboost, numpy as np
+
+jboost.sharding.initialize_cluster(timeout=60)
+number, folder = jax.process_index(), pathlib.Path(sys.argv[1])
+
+def say(*words):
+    print("said", number, *words, flush=True)
+
+# Each process has a name of its own for the folder of checkpoints, and one loses it.
+own = folder / f"name-{number}"
+dataset = jboost.make_dataset(np.eye(4, dtype=np.float32), [1, -1, 1, 1])
+state = jboost.adaboost.init(dataset, jboost.learners.stumps(), max_rounds=4)
+try:
+    with jboost.checkpoints.Checkpointer(own, data=dataset, every_seconds=0) as checkpointer:
+        checkpointer.save_now(state)
+        if number == 1:
+            own.unlink()
+        checkpointer(state, None)
+except OSError as error:
+    say("disk:", error)
+say("closed")
+"""
+
+
+def test_errors_of_one_process_are_raised_in_both(tmp_path):
+    (tmp_path / "states").mkdir()
+    for number in range(2):
+        (tmp_path / f"name-{number}").symlink_to(tmp_path / "states")
+    started = time.monotonic()
+    said = launch(sys.executable, "-c", DISAGREEMENTS, tmp_path, timeout=120).stdout
+    assert time.monotonic() - started < 60
+    for number in (0, 1):
+        assert f"said {number} disk: process 1 of 2: {tmp_path / 'name-1'}: the checkpoint" in said
+        assert f"said {number} closed" in said
+    assert "the folder is gone" in said
+    assert (tmp_path / "states" / "0" / "state").is_dir(), "the earlier checkpoint is as it was"
 
 
 @pytest.mark.slow
