@@ -382,6 +382,9 @@ def host_copy(leaf: Any) -> Any:
         jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) and leaf.is_fully_addressable
     ):
         return leaf
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        data = host_copy(jax.random.key_data(leaf))
+        return jax.random.wrap_key_data(jnp.asarray(data), impl=jax.random.key_impl(leaf))
     if leaf.is_fully_addressable or leaf.is_fully_replicated:
         return np.asarray(leaf)
     from jax.experimental import multihost_utils

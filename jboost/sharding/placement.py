@@ -4,6 +4,7 @@ them on the host.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jboost.base import meshes
+from jboost.base import meshes, processes
 from jboost.base.types import Dataset, PyTree, is_packed
 
 
@@ -58,7 +59,7 @@ def shard_dataset(dataset: Dataset, mesh: Mesh, *, axis: str = "examples") -> Da
         )
     local = Dataset(*map(np.asarray, dataset))
     part = _part_of_process(mesh, axis)
-    rows_each = _rows_of_a_device(local, part)
+    rows_each = _rows_of_a_device(local, part, mesh)
     local = _padded(local, rows_each * part.num_positions - local.labels.shape[0])
     return Dataset(*(_global(leaf, mesh, axis, rows_each * part.num_all) for leaf in local))
 
@@ -67,7 +68,8 @@ def shard_batch(tree: PyTree, mesh: Mesh, *, axis: str = "batch") -> PyTree:
     """A pytree whose leaves are sharded along their first axis, that of the members of a batch, for
     `jax.vmap` of any algorithm.
 
-    With several processes, each process passes its own members.
+    With several processes, each process passes its own members, as many for each of its devices as
+    the others, with leaves of the same names, shapes and dtypes. Random keys are allowed.
 
     Args:
       tree: leaves [B, ...], for example from `jboost.stack_datasets`; B must be a multiple of the
@@ -77,28 +79,21 @@ def shard_batch(tree: PyTree, mesh: Mesh, *, axis: str = "batch") -> PyTree:
 
     Raises:
       ValueError: naming the argument, for a mesh without the axis, for leaves of different first
-        sizes, and if these are not a multiple of the number of devices along the axis.
+        sizes, and if these are not a multiple of the number of devices along the axis. On every
+        process, if any process has such an error, or if processes differ in the members per device,
+        or in names, shapes or dtypes of leaves. The message lists these for each process.
 
     >>> import jax, jboost, numpy
     >>> mesh = jboost.sharding.make_mesh(axis_names=("batch",), devices=jax.devices()[:1])
     >>> tuple(jboost.sharding.shard_batch(numpy.zeros((4, 3)), mesh).sharding.spec)
     ('batch', None)
     """
-    _check_arguments("shard_batch", "tree", tree, mesh, axis)
-    part = _part_of_process(mesh, axis)
-    sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(tree)}
-    if len(sizes) != 1 or () in sizes:
-        raise ValueError(
-            f"tree has leaves of first sizes {sorted(sizes)}: expected one size, the number of"
-            " members"
-        )
-    ((size,),) = sizes
-    if size % part.num_positions:
-        raise ValueError(
-            f"tree holds {size} members, and axis {axis!r} of the mesh has {part.num_positions}"
-            " devices here: expected a multiple; repeat members, or make a mesh of fewer devices"
-        )
-    total = size // part.num_positions * part.num_all
+    if not _is_over_processes(mesh):
+        members = _members_of_a_device(tree, mesh, axis)
+    else:
+        members = processes.together(lambda: _members_of_a_device(tree, mesh, axis))
+        _check_members_agree(tree, members)
+    total = members * mesh.shape[axis]
     return jax.tree.map(lambda leaf: _global(leaf, mesh, axis, total), tree)
 
 
@@ -191,22 +186,16 @@ def _part_of_process(mesh: Mesh, axis: str) -> _Part:
     return _Part(mine, len(owners))
 
 
-def _rows_of_a_device(local: Dataset, part: _Part) -> int:
+def _rows_of_a_device(local: Dataset, part: _Part, mesh: Mesh) -> int:
     """The number of rows of each device. Raises ValueError, on every process, if the data of the
     processes are inconsistent.
     """
     num_rows, *row_shape = local.features.shape
     needed = -(-num_rows // part.num_positions)
-    if jax.process_count() == 1:
+    if not _is_over_processes(mesh):
         return needed
-    from jax.experimental import multihost_utils
-
     codes = [np.dtype(leaf.dtype).num for leaf in local]
-    everyone = np.asarray(
-        multihost_utils.process_allgather(
-            np.array([needed, math.prod(row_shape), *codes], np.int32)
-        )
-    )
+    everyone = processes.numbers([needed, math.prod(row_shape), *codes])
     for column, what in (
         (1, "features"),
         *((2 + index, f"dtype number of {name}") for index, name in enumerate(Dataset._fields)),
@@ -224,6 +213,60 @@ def _rows_of_a_device(local: Dataset, part: _Part) -> int:
     return int(everyone[:, 0].max())
 
 
+def _is_over_processes(mesh: Any) -> bool:
+    """Whether a mesh has devices of several processes."""
+    devices = mesh.devices.flat if isinstance(mesh, Mesh) else ()
+    return len({device.process_index for device in devices}) > 1
+
+
+def _members_of_a_device(tree: PyTree, mesh: Mesh, axis: str) -> int:
+    """The number of members of each device. Raises ValueError for arguments that are not allowed."""
+    _check_arguments("shard_batch", "tree", tree, mesh, axis)
+    part = _part_of_process(mesh, axis)
+    sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(tree)}
+    if len(sizes) != 1 or () in sizes:
+        raise ValueError(
+            f"tree has leaves of first sizes {sorted(sizes)}: expected one size, the number of"
+            " members"
+        )
+    ((size,),) = sizes
+    if size % part.num_positions:
+        raise ValueError(
+            f"tree holds {size} members, and axis {axis!r} of the mesh has {part.num_positions}"
+            " devices here: expected a multiple; repeat members, or make a mesh of fewer devices"
+        )
+    return int(size // part.num_positions)
+
+
+def _check_members_agree(tree: PyTree, members: int) -> None:
+    """Raises ValueError, on every process, if their leaves or their numbers of members differ."""
+    leaves = ", ".join(
+        f"{jax.tree_util.keystr(path, simple=True, separator='.')} {_dtype_of(leaf)}"
+        f"{list(np.shape(leaf)[1:])}".strip()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    )
+    own = f"{members} members a device of {leaves}"
+    digest = hashlib.sha256(own.encode()).digest()
+    every = processes.numbers(list(digest))
+    if (every == every[0]).all():
+        return
+    found = "; ".join(
+        f"process {number} has {text}" for number, text in enumerate(processes.texts(own))
+    )
+    raise ValueError(
+        f"tree differs between processes ({found}): pass as many members for each device, with"
+        " leaves of the same names, shapes and dtypes"
+    )
+
+
+def _dtype_of(leaf: Any) -> str:
+    return str(leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype)
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
 def _padded(local: Dataset, missing: int) -> Dataset:
     return Dataset(
         np.pad(local.features, ((0, missing), *((0, 0) for _ in local.features.shape[1:]))),
@@ -235,10 +278,12 @@ def _padded(local: Dataset, missing: int) -> Dataset:
 
 def _global(leaf: Any, mesh: Mesh, axis: str, total: int) -> jax.Array:
     """One array over all processes, from the rows of each process."""
-    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    if jax.process_count() > 1 and _is_key(leaf):
+        data = _global(jax.random.key_data(leaf), mesh, axis, total)
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
     spec = PartitionSpec(axis, *[None] * (np.ndim(leaf) - 1))
     sharding = NamedSharding(mesh, spec)
-    if is_key or jax.process_count() == 1:
+    if jax.process_count() == 1:
         return jax.device_put(leaf, sharding)
     host = np.asarray(leaf)
     return jax.make_array_from_process_local_data(sharding, host, (total, *host.shape[1:]))

@@ -180,6 +180,22 @@ try:
 except OSError as error:
     say("disk:", error)
 say("closed")
+
+mesh = jboost.sharding.make_mesh(axis_names=("batch",))
+keys = jax.random.split(jax.random.key(0), 4)
+for tree in (
+    {"a": np.zeros((2 + number, 3))},
+    {"a": np.zeros((2, 3 + number))},
+    {"a": np.zeros((2, 3), "float32" if number else "int32")},
+    [np.zeros(2), np.zeros(2 + number)],
+):
+    try:
+        jboost.sharding.shard_batch(tree, mesh)
+        say("no error")
+    except ValueError as error:
+        say("batch:", error)
+spread = jboost.sharding.shard_batch(keys[2 * number : 2 * number + 2], mesh)
+say("keys", spread.shape, bool((jboost.sharding.gather(spread) == keys).all()))
 """
 
 
@@ -193,6 +209,17 @@ def test_errors_of_one_process_are_raised_in_both(tmp_path):
     for number in (0, 1):
         assert f"said {number} disk: process 1 of 2: {tmp_path / 'name-1'}: the checkpoint" in said
         assert f"said {number} closed" in said
+        for difference in (
+            "process 0 has 2 members a device of a float64[3]; process 1 has 3 members",
+            "process 0 has 2 members a device of a float64[3]; process 1 has 2 members a device of"
+            " a float64[4]",
+            "process 0 has 2 members a device of a int32[3]; process 1 has 2 members a device of"
+            " a float32[3]",
+        ):
+            assert f"said {number} batch: tree differs between processes ({difference}" in said
+        assert f"said {number} batch: process 1 of 2: tree has leaves of first sizes" in said
+        assert f"said {number} keys (4,) True" in said
+    assert "no error" not in said
     assert "the folder is gone" in said
     assert (tmp_path / "states" / "0" / "state").is_dir(), "the earlier checkpoint is as it was"
 
