@@ -63,7 +63,10 @@ def initialize_cluster(
     Raises:
       ValueError: naming the argument, if only some of the first three are given, or one is out of
         range.
-      TimeoutError: with the address, if the coordinator does not respond within `timeout`.
+      TimeoutError: with the address, on every process but the first one, if the coordinator does
+        not respond within `timeout`, also where JAX detects the cluster. If process 0 waits for
+        others in vain, or if processes do not come to it, JAX ends all that wait after `timeout`
+        seconds, without a Python exception, and writes DEADLINE_EXCEEDED on the standard error.
 
     >>> import jboost
     >>> jboost.sharding.initialize_cluster(num_processes=1, process_id=0)
@@ -83,8 +86,9 @@ def initialize_cluster(
     if total is not None and total <= 1:
         return 1
     _check_numbers(address, total, number)
-    if address is not None and number:
-        _await_coordinator(address, timeout)
+    expected = (address, number) if total is not None else _detected(address, timeout)
+    if expected[0] is not None and expected[1]:
+        _await_coordinator(expected[0], timeout)
     try:
         jax.distributed.initialize(
             address,
@@ -107,6 +111,26 @@ def initialize_cluster(
             return 1
         raise
     return jax.process_count()
+
+
+def _detected(address: str | None, timeout: int) -> tuple[str | None, int | None]:
+    """The address of the coordinator and the number of this process, as JAX detects them.
+
+    There is no public function for them. Where the private one of JAX has changed or fails, the
+    result is (None, None): then there is no wait with an error, and `jax.distributed.initialize`
+    reports what it finds.
+    """
+    try:
+        from jax._src import clusters
+
+        address, total, number, _ = clusters.ClusterEnv.auto_detect_unset_distributed_params(
+            address, None, None, None, None, timeout
+        )
+    except Exception:  # any, as said
+        return None, None
+    if not isinstance(address, str) or not isinstance(number, int) or total == 1:
+        return None, None
+    return address, number
 
 
 def _is_alone(error: Exception) -> bool:

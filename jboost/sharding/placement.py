@@ -220,7 +220,7 @@ def _is_over_processes(mesh: Any) -> bool:
 
 
 def _members_of_a_device(tree: PyTree, mesh: Mesh, axis: str) -> int:
-    """The number of members of each device. Raises ValueError for arguments that are not allowed."""
+    """The number of members of each device. Raises ValueError for arguments not allowed."""
     _check_arguments("shard_batch", "tree", tree, mesh, axis)
     part = _part_of_process(mesh, axis)
     sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(tree)}

@@ -225,6 +225,25 @@ def test_errors_of_one_process_are_raised_in_both(tmp_path):
 
 
 @pytest.mark.slow
+def test_an_error_of_python_in_one_process_ends_the_other_within_a_minute(tmp_path):
+    program = (
+        "import jax, jboost\nfrom jboost.base import processes\n"
+        "jboost.sharding.initialize_cluster(timeout=60)\nprocesses.flags(True)\n"
+        "print('begun', flush=True)\nassert jax.process_index() == 0\nprocesses.flags(True)\n"
+    )
+    running = start_each(tmp_path, [sys.executable, "-c", program])
+    try:
+        wait_for("begun", tmp_path / "said-0", running[0])
+        begun = time.monotonic()
+        assert all(process.wait(120) != 0 for process in running)
+        assert time.monotonic() - begun < 60
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
 def test_a_lost_process_ends_the_others_within_a_minute_and_the_restart_resumes(tmp_path):
     """Without the launcher's help: each process is on its own, as on two machines."""
     command = [

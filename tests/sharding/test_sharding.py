@@ -146,6 +146,24 @@ def test_initialize_cluster_names_what_is_wrong(arguments, error, message):
         jboost.sharding.initialize_cluster(**arguments)
 
 
+def test_initialize_cluster_waits_for_a_coordinator_that_jax_detects(monkeypatch):
+    slurm = {"JOB_ID": 7, "STEP_NODELIST": "127.0.0.1", "NTASKS": 2, "PROCID": 1, "LOCALID": 1}
+    for name, value in slurm.items():
+        monkeypatch.setenv(f"SLURM_{name}", str(value))
+    monkeypatch.setenv("JAX_COORDINATOR_PORT", "1")
+    with pytest.raises(TimeoutError, match=r"no coordinator answers at 127\.0\.0\.1:1 within 1 s"):
+        jboost.sharding.initialize_cluster(timeout=1)
+
+
+def test_initialize_cluster_passes_the_limits_of_time(monkeypatch):
+    passed = {}
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **options: passed.update(options))
+    jboost.sharding.initialize_cluster("127.0.0.1:1", 2, 0, timeout=7, shutdown_timeout=9)
+    assert passed["initialization_timeout"] == 7
+    assert passed["shutdown_timeout_seconds"] == 9
+    assert passed["heartbeat_timeout_seconds"] <= 30
+
+
 # --- stacks ---------------------------------------------------------------------------------------
 
 
