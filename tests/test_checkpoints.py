@@ -551,6 +551,52 @@ def test_functions_are_options_with_what_they_hold():
     assert texts[0]["step.rate"] == "0.1"
 
 
+FUNCTIONS = """
+def of(rate, power=2):
+    def inside(x, words={"a", "b", "c", "d"}):
+        return [y ** power for y in x if str(y) not in {"e", "f", "g", "h"}]
+    return lambda x: rate * sum(inside(x))
+"""
+
+
+def test_functions_are_options_with_their_code_and_their_defaults(tmp_path):
+    def default(rate, *, power=2):
+        """A power."""
+        return rate**power
+
+    def another(rate, *, power=3):
+        return rate**power
+
+    def described(rate, *, power=2):
+        """As the first one, in other words."""
+        return rate**power
+
+    for function in (another, described):
+        function.__qualname__ = default.__qualname__
+    different = [lambda x: x + 1, lambda x: x + 2, lambda x: x.min(), lambda x: x.max(), another]
+    different += [lambda x, scale=1.0: x * scale, lambda x, scale=2.0: x * scale]
+    different += [jax.jit(lambda x: x + 1), jax.jit(lambda x: x + 2), default]
+    different += [np.ones(2).__add__, jboost.drive.StopOnSigterm().__call__]
+    texts = [str(fingerprint.make("a", {"f": each}, {}, {})["options"]) for each in different]
+    assert len(set(texts)) == len(texts), texts
+    same = [fingerprint.make("a", {"f": each}, {}, {})["options"] for each in (default, described)]
+    assert same[0] == same[1]
+
+    exec(FUNCTIONS, found := {"__name__": "other"})
+    here = fingerprint.make("a", {"f": found["of"](0.5), "of": found["of"]}, {}, {})["options"]
+    program = (
+        "import json, sys\nfrom jboost.checkpoints import fingerprint\n"
+        f"exec({FUNCTIONS!r}, found := {{'__name__': 'other'}})\n"
+        "options = {'f': found['of'](0.5), 'of': found['of']}\n"
+        "print(json.dumps(fingerprint.make('a', options, {}, {})['options']))"
+    )
+    environment = os.environ | {"PYTHONHASHSEED": "7"}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, env=environment
+    )
+    assert json.loads(ended.stdout) == here
+
+
 def test_other_versions_are_refused(saved, monkeypatch):
     monkeypatch.setattr(files, "package_version", lambda name: "0.9.7")
     with pytest.raises(ValueError, match=r"was written by jboost .*, and this is jboost 0.9.7"):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import inspect
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -145,9 +147,7 @@ def on_host(leaf: Any) -> np.ndarray:
 
 
 def _describe(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[str, str]]:
-    """The parts of an option by name: the fields of a record, and the values that a function
-    closes over.
-    """
+    """The parts of an option by name: the fields of a record, and what a function holds."""
     if id(value) in above:
         return
     inside = above | {id(value)}
@@ -160,13 +160,7 @@ def _describe(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[st
             name, "partial", {"func": value.func, "args": value.args, **value.keywords}, inside
         )
     elif callable(value) and not dataclasses.is_dataclass(value) and hasattr(value, "__qualname__"):
-        cells = (
-            dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
-            if hasattr(value, "__code__")
-            else {}
-        )
-        held = {cell: its.cell_contents for cell, its in cells.items() if _is_filled(its)}
-        yield from _describe_parts(name, f"{value.__module__}.{value.__qualname__}", held, inside)
+        yield from _describe_parts(name, _name_of_function(value), _held_by(value), inside)
     elif dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         yield from _describe_parts(name, type(value).__qualname__, fields, inside)
@@ -187,6 +181,60 @@ def _describe(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[st
             {name_of(path): leaf for path, leaf in leaves} if is_tree else {},
             inside,
         )
+
+
+def _name_of_function(function: Any) -> str:
+    """The module and the name of a function, and a digest of its code.
+
+    Of functions of jboost that have a name of their own the version of jboost is enough: a bug fix
+    there does not make it another option. Code that other functions call is not part of the digest.
+    """
+    module = getattr(function, "__module__", None)
+    named = f"{module}.{function.__qualname__}"
+    is_ours = str(module).partition(".")[0] == "jboost"
+    if not hasattr(function, "__code__") or (is_ours and "<lambda>" not in named):
+        return named
+    documentation = getattr(function, "__doc__", None)
+    described = repr(_describe_code(function.__code__, documentation))
+    return f"{named} {hashlib.sha256(described.encode()).hexdigest()[:_SHOWN]}"
+
+
+def _describe_code(code: types.CodeType, documentation: str | None = None) -> Any:
+    """The code, the names and the constants, without file names, line numbers and addresses."""
+    constants = list(code.co_consts)
+    if documentation is not None and constants[:1] == [documentation]:
+        constants[0] = None
+    return code.co_code, code.co_names, [_describe_constant(each) for each in constants]
+
+
+def _describe_constant(constant: Any) -> Any:
+    if isinstance(constant, types.CodeType):
+        return _describe_code(constant)
+    if isinstance(constant, tuple):
+        return tuple(_describe_constant(each) for each in constant)
+    if isinstance(constant, frozenset):  # its order differs between processes
+        return "frozenset", sorted(repr(_describe_constant(each)) for each in constant)
+    return constant
+
+
+def _held_by(function: Any) -> dict[str, Any]:
+    """By name: the values that a function closes over, its defaults, the object of a method, and
+    the function that `jax.jit` wraps.
+    """
+    held: dict[str, Any] = {}
+    if hasattr(function, "__code__"):
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        held = {cell: its.cell_contents for cell, its in cells if _is_filled(its)}
+    elif hasattr(function, "__wrapped__"):
+        held["wrapped"] = function.__wrapped__
+    for kind in ("defaults", "kwdefaults"):
+        value = getattr(function, f"__{kind}__", None)
+        if value:
+            held[kind] = value
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not inspect.ismodule(owner):
+        held["self"] = owner
+    return held
 
 
 def _describe_parts(

@@ -20,7 +20,8 @@ def choose(name: str, num_rows: int, num_columns: int) -> str:
     """Sets the default device of JAX and returns its platform.
 
     Args:
-      name: one of `NAMES`. "auto" is the CPU for small tables, and otherwise the default of JAX.
+      name: one of `NAMES`. "auto" is the CPU for small tables, if JAX has it, and otherwise the
+        default of JAX.
       num_rows: the number of rows of the table.
       num_columns: the number of columns of the table.
 
@@ -30,7 +31,7 @@ def choose(name: str, num_rows: int, num_columns: int) -> str:
     """
     if name == AUTO:
         is_small = num_rows * num_columns < _FEWEST_ENTRIES
-        name = "cpu" if is_small else jax.default_backend()
+        name = "cpu" if is_small and _has("cpu") else jax.default_backend()
     try:
         device = jax.devices(name)[0]
     except RuntimeError as error:
@@ -42,12 +43,16 @@ def choose(name: str, num_rows: int, num_columns: int) -> str:
     return name
 
 
+def _has(name: str) -> bool:
+    """Whether JAX has a platform; with JAX_PLATFORMS=cuda, say, it has no CPU."""
+    try:
+        return bool(jax.devices(name))
+    except RuntimeError:
+        return False
+
+
 def _present() -> list[str]:
-    found = []
-    for name in NAMES[1:]:
-        with contextlib.suppress(RuntimeError):
-            found.append(jax.devices(name)[0].platform)
-    return found
+    return [jax.devices(name)[0].platform for name in NAMES[1:] if _has(name)]
 
 
 @contextlib.contextmanager

@@ -101,6 +101,23 @@ def test_small_tables_are_for_the_cpu_and_what_is_named_is_taken():
     assert jax.config.jax_default_device == before
 
 
+def test_auto_takes_the_default_platform_where_jax_has_no_cpu(monkeypatch):
+    cpu, devices_of = jax.devices("cpu"), jax.devices
+
+    def without_cpu(name=None):
+        if name == "cpu":
+            raise RuntimeError("Unknown backend cpu")
+        return cpu if name == "gpu" else devices_of(name)
+
+    monkeypatch.setattr(jax, "devices", without_cpu)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    with devices.restored():
+        assert devices.choose("auto", 100, 10) == "gpu"
+        assert devices._present() == ["cpu"]  # the platform of the device of the stub
+        with pytest.raises(ValueError, match="device is cpu, and JAX finds none"):
+            devices.choose("cpu", 100, 10)
+
+
 def test_a_device_that_is_not_there_is_named(capsys, monkeypatch):
     with pytest.raises(
         ValueError,
