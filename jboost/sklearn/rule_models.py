@@ -183,7 +183,7 @@ class SlipperClassifier(_BitsClassifier):
 
     Args:
       max_order: the largest number of conditions in a rule.
-      positive: the class of each vote that rules are for, "minority", "majority", +1 or -1.
+      positive: the class of each vote that rules are for, "minority", +1 or -1.
       num_rounds: the number of rounds; None to choose it by cross-validation.
       max_rounds: the largest number of rounds to choose from.
       categorical: names or indices of columns whose numbers are categories.
