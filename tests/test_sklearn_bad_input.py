@@ -1,8 +1,11 @@
 """Weights, costs, seeds and folds at their limits: they are taken, or named in a ValueError."""
 
+import inspect
+
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import LeaveOneGroupOut
 from sklearn.naive_bayes import GaussianNB
@@ -33,12 +36,90 @@ def noisy(num_rows=80):
         ({"class_weight": {False: np.inf, True: 1}}, "class_weight gives"),
         ({"class_weight": {False: 0, True: 0}}, "class_weight gives"),
         ({"warm_start": True, "early_stopping": True}, "warm_start=True and early_stopping=True"),
+        ({"max_rounds": 0}, "max_rounds is 0: expected an integer of at least 1"),
+        ({"max_seconds": "a"}, "max_seconds is 'a': expected a number above 0 or None"),
+        ({"max_seconds": True}, "max_seconds is True: expected a number above 0 or None"),
+        ({"min_weight_fraction_leaf": 2.0}, "min_weight_fraction_leaf is 2.0: expected a number"),
+        ({"min_weight_fraction_leaf": np.nan}, "min_weight_fraction_leaf is nan"),
+        (
+            {"early_stopping": True, "validation_fraction": 2.0},
+            "validation_fraction is 2.0: expected a number above 0 and below 1",
+        ),
+        ({"validation_fraction": 0}, "validation_fraction is 0: expected a number above 0"),
+        ({"early_stopping": "a"}, "early_stopping is 'a': expected True or False"),
+        ({"n_iter_no_change": 0}, "n_iter_no_change is 0: expected an integer of at least 1"),
+        ({"n_iter_no_change": 2.5}, "n_iter_no_change is 2.5: expected an integer"),
+        ({"random_state": -1}, "random_state is -1: expected an integer from 0 to 4294967295"),
+        ({"categorical": 1}, "categorical is 1: expected a list"),
+        ({"categorical": "x1"}, "categorical is 'x1': expected a list"),
+        ({"calibration": "sigmoid", "cv": []}, "cv has no folds"),
     ],
 )
 def test_limits_of_parameters_are_named(change, message):
     X, y = noisy()
     with pytest.raises(ValueError, match=message):
         clone(BOOSTER).set_params(**change).fit(X, y)
+
+
+FOREST = RandomForestClassifier(2, random_state=0)
+TWO = [("logistic", LogisticRegression()), ("bayes", GaussianNB())]
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        (js.InfoBoostClassifier(smoothing=-1), "smoothing is -1: expected a number of at least 0"),
+        (js.LPBoostClassifier(nu=0), "nu is 0: expected a number above 0 up to 1 or 'cv'"),
+        (js.LPBoostClassifier(tolerance="a"), "tolerance is 'a': expected a number of at least 0"),
+        (js.RelaxedMarginClassifier(nu="a"), "nu is 'a': expected a number above 0"),
+        (js.RelaxedMarginClassifier(tolerance=None), "tolerance is None"),
+        (js.RuleClassifier(max_rules=0), "max_rules is 0: expected an integer of at least 1"),
+        (js.RuleClassifier(kappa="a"), "kappa is 'a': expected a number of at least 0 or 'cv'"),
+        (js.RuleClassifier(margin=2), "margin is 2: expected a number above 0 up to 1 or 'auto'"),
+        (js.RuleClassifier(max_columns=0), "max_columns is 0: expected an integer of at least 1"),
+        (js.ExampleWeightsClassifier(penalty="a"), "penalty is 'a': expected a number above 0"),
+        (js.ExampleWeightsClassifier(penalty=None), "penalty is None: expected a number above 0"),
+        (js.ExampleWeightsClassifier(radius="a"), "radius is 'a': expected a number above 0"),
+        (js.ExampleWeightsClassifier(radius=None), "radius is None: expected a number above 0"),
+        (js.ExampleWeightsClassifier(tolerance="a"), "tolerance is 'a': expected a number"),
+        (js.ExampleWeightsClassifier(tolerance=-1), "tolerance is -1: expected a number"),
+        (js.MarginThinner(FOREST, validation_fraction=2.0), "validation_fraction is 2.0: expected"),
+        (js.MarginThinner(FOREST, num_folds="a"), "num_folds is 'a': expected an integer of at"),
+        (js.MarginThinner(FOREST, nu=2), "nu is 2: expected a number above 0 up to 1"),
+        (js.MarginThinner(3), "estimator is 3: expected an ensemble"),
+        (js.OptimalVoteClassifier(TWO, max_sweeps=0), "max_sweeps is 0: expected an integer"),
+        (js.OptimalVoteClassifier([("a", 3)]), "estimators holds 3 for 'a': expected a classifier"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_parameters_of_each_estimator_are_named(model, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(*noisy())
+
+
+ESTIMATORS = {
+    js.AdaBoostClassifier: {"calibration": None},
+    js.InfoBoostClassifier: {"calibration": None},
+    js.LPBoostClassifier: {"calibration": None, "nu": 0.5},
+    js.RelaxedMarginClassifier: {"calibration": None, "nu": 0.5},
+    js.RuleClassifier: {"calibration": None},
+    js.SlipperClassifier: {"calibration": None},
+    js.ExampleWeightsClassifier: {"calibration": None, "penalty": 0.2},
+    js.OptimalVoteClassifier: {"estimators": TWO},
+    js.MarginThinner: {"estimator": FOREST},
+    js.Binarizer: {},
+}
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
+def test_an_object_is_refused_by_the_name_of_every_parameter(kind):
+    X, y = noisy()
+    for name in inspect.signature(kind).parameters:
+        fixed = dict(ESTIMATORS[kind])
+        if name == "cv" and "calibration" in fixed:
+            fixed["calibration"] = "sigmoid"  # else no folds are made
+        with pytest.raises(ValueError, match=name):
+            kind(**fixed | {name: object()}).fit(X, y)
 
 
 def test_a_class_of_weight_zero_counts_as_absent():

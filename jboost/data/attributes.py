@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,10 @@ def attribute_names(names: Sequence[str] | None, num_attributes: int) -> tuple[s
 
 def columns_of(categorical: Sequence[int | str], names: tuple[str, ...]) -> set[int]:
     """The columns that `categorical` names. Raises ValueError for a column that does not exist."""
+    if isinstance(categorical, str) or not isinstance(categorical, Iterable):
+        raise ValueError(
+            f"categorical is {categorical!r}: expected a list of names or columns, such as [0]"
+        )
     columns = set()
     for entry in categorical:
         column = names.index(entry) if isinstance(entry, str) and entry in names else entry

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from jboost.sklearn import calibration, folds, rules, tables
+from jboost.sklearn import calibration, folds, parameters, rules, tables
 from jboost.sklearn.folds import Fold
 from jboost.sklearn.tables import Rows
 from jboost.sklearn.votes import Constant
@@ -103,8 +103,8 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
         Raises:
           ValueError: naming the argument or the parameter.
         """
-        watch = Watch(self, self.max_seconds)
         self._validate()
+        watch = Watch(self, self.max_seconds)
         table, labels, weights = tables.read_training(self, X, y, sample_weight)
         self.classes_ = np.unique(labels[weights > 0])
         # a class of weight 0 is none: its rows are dropped by `tables.merge`
@@ -192,6 +192,8 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
             cost = getattr(self, name)
             if not (isinstance(cost, numbers.Real) and 0 < float(cost) < np.inf):
                 raise ValueError(f"{name} is {cost!r}: expected a positive finite number")
+        parameters.number(self, "max_seconds", low=0, open_low=True, also=(None,))
+        parameters.seed(self)
 
     def _names(self) -> list[str]:
         """The names of the columns."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from jboost import adaboost, infoboost, lpboost, relaxations, relaxed_margin
 from jboost.base import devices
+from jboost.sklearn import parameters
 from jboost.sklearn.base import CV
 from jboost.sklearn.stumps import StumpsClassifier
 
@@ -163,6 +164,10 @@ class InfoBoostClassifier(StumpsClassifier):
         self.max_seconds = max_seconds
         self.random_state = random_state
 
+    def _validate(self) -> None:
+        super()._validate()
+        parameters.number(self, "smoothing", low=0)
+
     def _boost(self, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         return infoboost, options | {"criterion": self.criterion, "smoothing": self.smoothing}
 
@@ -244,6 +249,11 @@ class LPBoostClassifier(StumpsClassifier):
         self.warm_start = warm_start
         self.max_seconds = max_seconds
         self.random_state = random_state
+
+    def _validate(self) -> None:
+        super()._validate()
+        parameters.number(self, "nu", low=0, high=1, open_low=True, also=(CV,))
+        parameters.number(self, "tolerance", low=0)
 
     def _boost(self, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         return lpboost, options | {"tolerance": self.tolerance}
@@ -335,6 +345,12 @@ class RelaxedMarginClassifier(StumpsClassifier):
         self.warm_start = warm_start
         self.max_seconds = max_seconds
         self.random_state = random_state
+
+    def _validate(self) -> None:
+        super()._validate()
+        if self.relaxation is None:
+            parameters.number(self, "nu", low=0, high=1, open_low=True, also=(CV,))
+        parameters.number(self, "tolerance", low=0)
 
     def _boost(self, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         nu = options.pop("nu", None)

@@ -24,7 +24,7 @@ from jboost.example_weights.defaults import (
 )
 from jboost.kernels import Hyperplanes, IsotropicHyperplanes, Kernel
 from jboost.kernels.planes import mean_component
-from jboost.sklearn import features, tables
+from jboost.sklearn import features, parameters, tables
 from jboost.sklearn.base import CV, VoteClassifier
 from jboost.sklearn.features import Features, padded_rows
 from jboost.sklearn.tables import Rows
@@ -172,6 +172,14 @@ class ExampleWeightsClassifier(VoteClassifier):
         tags.input_tags.allow_nan = False
         return tags
 
+    def _validate(self) -> None:
+        super()._validate()
+        if self.measure not in MEASURES:
+            raise ValueError(f"measure is {self.measure!r}: expected one of {', '.join(MEASURES)}")
+        parameters.number(self, "penalty", low=0, open_low=True, also=(CV,))
+        parameters.number(self, "radius", low=0, open_low=True, also=(AUTO,))
+        parameters.number(self, "tolerance", low=0, also=(None,))
+
     def _rows(self, table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Rows:
         return tables.sort(table, codes)
 
@@ -186,8 +194,6 @@ class ExampleWeightsClassifier(VoteClassifier):
             )
         penalty = options["penalty"]
         penalty = min(1.0, penalty / count) if self.penalty == CV else penalty
-        if self.measure not in MEASURES:
-            raise ValueError(f"measure is {self.measure!r}: expected one of {', '.join(MEASURES)}")
         radius = None if self.radius == AUTO else float(self.radius)
         kernel, centre = measure_for(points, self.measure, radius)
         wide, *measure = _with_more_columns(points, kernel, centre)

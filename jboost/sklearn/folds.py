@@ -61,6 +61,8 @@ def make(
         )
         for training, testing in splitter.split(table, codes, groups)
     ]
+    if not parts:
+        raise ValueError("cv has no folds: expected pairs of indices, or at least 2 folds")
     for index, part in enumerate(parts):
         if len(part.training.codes) == 0:
             raise ValueError(

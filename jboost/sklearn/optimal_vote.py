@@ -21,7 +21,7 @@ from jboost import combine
 from jboost.base.predict import predict_scores
 from jboost.combine import STRATEGIES, LinearVote
 from jboost.combine.strategies import is_driven_by_host
-from jboost.sklearn import calibration, routing, tables
+from jboost.sklearn import calibration, parameters, routing, tables
 from jboost.sklearn.features import padded_rows
 
 PREFIT = "prefit"
@@ -207,6 +207,14 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
                 f"estimators is {self.estimators!r}: expected a list of pairs of a name and a"
                 " classifier"
             )
+        for name, estimator in self.estimators:
+            if not hasattr(estimator, "fit"):
+                raise ValueError(
+                    f"estimators holds {estimator!r} for {name!r}: expected a classifier of"
+                    " scikit-learn"
+                )
+        parameters.flag(self, "with_stacking")
+        parameters.whole(self, "max_sweeps", low=1)
         self._validate_names([name for name, _ in self.estimators])
         if self.strategy not in STRATEGIES:
             raise ValueError(f"strategy is {self.strategy!r}: expected one of {list(STRATEGIES)}")

@@ -13,7 +13,7 @@ from jboost.base.boosting import Fit
 from jboost.base.types import Dataset
 from jboost.l0.margins import usual_margin
 from jboost.monomials import costs
-from jboost.sklearn import features
+from jboost.sklearn import features, parameters
 from jboost.sklearn.base import CV, RuleVoteClassifier
 from jboost.sklearn.features import Features
 from jboost.sklearn.stumps import dataset_of
@@ -152,6 +152,12 @@ class RuleClassifier(_BitsClassifier):
                 f"max_order is {self.max_order!r}: expected 1, 2, 3 or 'cv'; jboost.l0.fit takes"
                 " longer rules"
             )
+        parameters.whole(self, "max_rules", low=1, also=(None, CV))
+        parameters.number(self, "kappa", low=0, also=(CV,))
+        parameters.number(self, "margin", low=0, high=1, open_low=True, also=(AUTO, CV))
+        parameters.number(self, "tolerance", low=0)
+        parameters.whole(self, "max_rounds", low=0)
+        parameters.whole(self, "max_columns", low=1)
 
     def _fit_vote(
         self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch

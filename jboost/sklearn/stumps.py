@@ -19,7 +19,7 @@ from jboost.base.boosting import Fit
 from jboost.base.padding import stack_datasets
 from jboost.base.types import Dataset
 from jboost.checkpoints import fingerprint
-from jboost.sklearn import features
+from jboost.sklearn import features, parameters
 from jboost.sklearn.base import RuleVoteClassifier, Side
 from jboost.sklearn.features import Features, padded_rows
 from jboost.sklearn.tables import Rows
@@ -79,6 +79,12 @@ class StumpsClassifier(RuleVoteClassifier):
 
     def _validate(self) -> None:
         super()._validate()
+        parameters.whole(self, "max_rounds", low=1)
+        parameters.number(self, "min_weight_fraction_leaf", low=0, high=0.5)
+        parameters.number(self, "validation_fraction", low=0, high=1, open_low=True, open_high=True)
+        parameters.whole(self, "n_iter_no_change", low=1)
+        for name in ("early_stopping", "warm_start"):
+            parameters.flag(self, name)
         if self.warm_start and self.early_stopping:
             raise ValueError(
                 "warm_start=True and early_stopping=True: a fit with early stopping keeps no state"

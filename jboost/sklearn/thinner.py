@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
 
 from jboost import lpboost, relaxations, relaxed_margin
 from jboost.base.padding import shared_size
-from jboost.sklearn import calibration, routing, tables
+from jboost.sklearn import calibration, parameters, routing, tables
 from jboost.sklearn.features import padded_rows
 
 _METHODS = ("lpboost", "relaxed_margin")
@@ -185,8 +185,16 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _validate(self) -> None:
         if self.method not in _METHODS:
             raise ValueError(f"method is {self.method!r}: expected one of {list(_METHODS)}")
-        if not self.num_folds >= 2:
-            raise ValueError(f"num_folds is {self.num_folds!r}: expected at least 2 folds")
+        if not hasattr(self.estimator, "fit"):
+            raise ValueError(
+                f"estimator is {self.estimator!r}: expected an ensemble of scikit-learn, such as"
+                " RandomForestClassifier()"
+            )
+        parameters.number(self, "nu", low=0, high=1, open_low=True)
+        parameters.number(self, "tolerance", low=0)
+        parameters.number(self, "validation_fraction", low=0, high=1, open_low=True, open_high=True)
+        parameters.whole(self, "num_folds", low=2)
+        parameters.seed(self)
         calibration.validate(self.calibration)
 
     def _fit_ensemble(

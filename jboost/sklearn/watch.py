@@ -15,8 +15,6 @@ class Watch:
     """
 
     def __init__(self, estimator: Any, max_seconds: float | None) -> None:
-        if max_seconds is not None and not max_seconds > 0:
-            raise ValueError(f"max_seconds is {max_seconds!r}: expected a positive number or None")
         self._estimator = estimator
         self._end = None if max_seconds is None else time.monotonic() + max_seconds
         self._context = estimator._init_callback_context(max_subtasks=None)
