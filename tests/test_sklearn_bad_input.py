@@ -3,6 +3,7 @@
 import inspect
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
@@ -233,3 +234,53 @@ def test_a_classifier_needs_a_score_for_each_class():
     assert model.score(X, y) == inner.score(X, y)
     with pytest.raises(ValueError, match="Wide whose scores have 4 columns for 3 classes"):
         js.OptimalVoteClassifier([("wide", Wide()), ("bayes", GaussianNB())]).fit(X, y)
+
+
+# --- columns of another kind ----------------------------------------------------------------------
+
+FRAME = pandas.DataFrame(
+    {"colour": ["red", "green", None, "blue"] * 10, "size": [1.0, 2.0, np.nan, 4.0] * 10}
+)
+Y_OF_FRAME = (FRAME["colour"] == "red").to_numpy()
+TABLE = FRAME.to_numpy(object)
+
+
+def predicted_by(model):
+    return getattr(model, "predict", None) or model.transform
+
+
+@pytest.mark.parametrize("X", [FRAME, TABLE], ids=["frame", "array"])
+@pytest.mark.parametrize("model", [BOOSTER, js.Binarizer()], ids=["booster", "binarizer"])
+def test_columns_of_another_kind_than_in_fit_are_named(X, model):
+    names = ["colour", "size"] if X is FRAME else ["x0", "x1"]
+    predict = predicted_by(clone(model).fit(X, Y_OF_FRAME))
+
+    def changed(colours, sizes):
+        columns = {"colour": colours, "size": sizes}
+        frame = pandas.DataFrame(columns, index=range(2))
+        return frame if X is FRAME else frame.to_numpy(object)
+
+    with pytest.raises(ValueError, match=f"'{names[0]}' had text in fit and has numbers: pass"):
+        predict(changed([1.0, np.nan], [1.0, 2.0]))
+    with pytest.raises(ValueError, match=f"'{names[1]}' had numbers in fit and has text: pass"):
+        predict(changed(["red", "blue"], ["1", "2"]))
+    both = f"'{names[0]}' had text in fit and has numbers; '{names[1]}' had numbers in fit"
+    with pytest.raises(ValueError, match=both):
+        predict(changed([3, 4], ["1", "2"]))
+    for colours in (["violet", None], [None, None]):
+        assert len(predict(changed(colours, [np.nan, np.nan]))) == 2
+
+
+@pytest.mark.parametrize("model", [BOOSTER, js.Binarizer()], ids=["booster", "binarizer"])
+def test_numbers_may_be_categories(model):
+    """Also among texts, where a number is the category of its text."""
+    codes = np.arange(40.0)[:, None] % 4
+    y = codes[:, 0] == 2
+    declared = clone(model).set_params(categorical=[0]).fit(codes, y)
+    found = np.asarray(predicted_by(declared)(codes))
+    assert len(np.unique(found, axis=0)) == (2 if model is BOOSTER else 4)
+    mixed = np.where(codes == 0, "none", codes.astype(int).astype(object))
+    fitted = clone(model).fit(mixed, y)
+    rows = np.array([[2], [3]], object)
+    expected = np.asarray(predicted_by(fitted)(np.array([["2"], ["3"], ["none"]], object)))[:2]
+    assert np.asarray(predicted_by(fitted)(rows)).tolist() == expected.tolist()

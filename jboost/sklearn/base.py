@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from jboost.data.binarization import Binarizer
 from jboost.sklearn import calibration, folds, parameters, rules, tables
 from jboost.sklearn.folds import Fold
 from jboost.sklearn.tables import Rows
@@ -194,6 +195,12 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
                 raise ValueError(f"{name} is {cost!r}: expected a positive finite number")
         parameters.number(self, "max_seconds", low=0, open_low=True, also=(None,))
         parameters.seed(self)
+
+    @property
+    def _binarizer(self) -> Binarizer | None:
+        """What knows which columns held text in `fit`; None where no vote reads a column."""
+        found = [vote.features.binarizer for vote in self.votes_ if hasattr(vote, "features")]
+        return next(iter(found), None)
 
     def _names(self) -> list[str]:
         """The names of the columns."""

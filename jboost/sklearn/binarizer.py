@@ -95,6 +95,11 @@ class Binarizer(TransformerMixin, BaseEstimator):
         tags.target_tags.required = self.cuts == "class_changes"
         return tags
 
+    @property
+    def _binarizer(self) -> binarization.Binarizer:
+        """What knows which columns held text in `fit`."""
+        return self.binarizer_
+
     def _signs(self, y: Any) -> np.ndarray | None:
         if self.cuts != "class_changes":
             return None

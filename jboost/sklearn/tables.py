@@ -7,6 +7,7 @@ of 2 and a row that occurs twice give the same model, and the order of the rows 
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from jboost.data import attributes, frames
+from jboost.data.binarization import Binarizer
 
 _MOST_WEIGHT = 1e30  # of weights that are used as they are; far from the largest float32, 3e38
 
@@ -63,13 +65,19 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> np.ndarray:
     """Reads a table [k, n]; with `reset` it sets the number and the names of the columns.
 
     Raises:
-      ValueError: in the words of scikit-learn, naming the columns that are not those of `fit`.
+      ValueError: in the words of scikit-learn, naming the columns that are not those of `fit`;
+        without `reset` also naming those that held text in `fit` and hold numbers here, or the
+        reverse.
     """
     if frames.is_frame(X):
         validate_data(estimator, X=X, reset=reset, skip_check_array=True)
-        return _with_numbers(_table_of_frame(X))
-    checked = validate_data(estimator, X=X, reset=reset, **_options(estimator))
-    return _with_numbers(attributes.as_table(checked))
+        table = _table_of_frame(X)
+    else:
+        checked = validate_data(estimator, X=X, reset=reset, **_options(estimator))
+        table = attributes.as_table(checked)
+    if not reset and estimator._binarizer is not None:
+        _require_kinds(table, estimator._binarizer)
+    return _with_numbers(table)
 
 
 def merge(table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Rows:
@@ -141,6 +149,41 @@ def _options(estimator: Any) -> dict[str, Any]:
         "accept_sparse": ("csr",) if tags.sparse else False,
         "ensure_all_finite": "allow-nan" if tags.allow_nan else True,
     }
+
+
+def _require_kinds(table: np.ndarray, binarizer: Binarizer) -> None:
+    """Raises ValueError, naming all columns whose kind is not that of `fit`."""
+    differing = []
+    for column, name, texts in zip(table.T, binarizer.names, binarizer.categories, strict=True):
+        has_text = _has_text(column)
+        # texts such as "3" are categories of numbers, too
+        is_of_texts = bool(texts) and not any(map(_is_number, texts or ()))
+        if texts is None and has_text:
+            differing.append(f"{name!r} had numbers in fit and has text")
+        elif is_of_texts and not has_text and _has_numbers(column):
+            differing.append(f"{name!r} had text in fit and has numbers")
+    if differing:
+        raise ValueError(
+            f"X has columns of another kind than in fit: {'; '.join(differing)}: pass what fit got,"
+            " and NaN or None where a value is unknown"
+        )
+
+
+def _has_text(column: np.ndarray) -> bool:
+    return column.dtype == object and any(isinstance(value, str) for value in column)
+
+
+def _has_numbers(column: np.ndarray) -> bool:
+    if column.dtype == object:
+        return any(not isinstance(one, str) and not frames.is_missing(one) for one in column)
+    return not np.isnan(column).all() if column.dtype.kind == "f" else len(column) > 0
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _table_of_frame(frame: Any) -> np.ndarray:
