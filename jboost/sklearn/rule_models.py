@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import MappingProxyType
 from typing import Any
 
@@ -14,11 +15,12 @@ from jboost.base.types import Dataset
 from jboost.l0.margins import usual_margin
 from jboost.monomials import costs
 from jboost.sklearn import features, parameters
-from jboost.sklearn.base import CV, RuleVoteClassifier
+from jboost.sklearn.base import CV
 from jboost.sklearn.features import Features
 from jboost.sklearn.stumps import dataset_of
 from jboost.sklearn.tables import Rows
 from jboost.sklearn.votes import Vote, of_fit
+from jboost.sklearn.warm_starts import WarmStartClassifier
 from jboost.sklearn.watch import Watch
 
 AUTO = "auto"
@@ -32,7 +34,7 @@ _ORDERS, _NUMBERS = (1, 2), (4, 8, 12)
 _KAPPAS, _MARGINS = (2.5, 1.5, 0.5), (0.3, 0.1, 0.03)
 
 
-class _BitsClassifier(RuleVoteClassifier):
+class _BitsClassifier(WarmStartClassifier):
     """A vote of rules on bits such as "age <= 54.5"."""
 
     categorical: Any
@@ -68,6 +70,7 @@ class RuleClassifier(_BitsClassifier):
       tolerance: the relative gap between the bounds of the relaxation at which the fit ends.
       max_rounds: the largest number of rounds of column generation.
       max_columns: the rules held at a time.
+      max_cuts: the pair cuts held at a time; None for 2048, or 4096 if there are many rows.
       categorical: names or indices of columns whose numbers are categories.
       cuts: where numbers are cut, as of `jboost.data.binarization.fit`.
       num_quantiles: the number of parts for "quantiles".
@@ -78,6 +81,8 @@ class RuleClassifier(_BitsClassifier):
       class_weight: None, "balanced", or a weight for each class.
       false_positive_cost: of two classes, what an error on a row of `classes_[0]` costs.
       false_negative_cost: of two classes, what an error on a row of `classes_[1]` costs.
+      warm_start: whether `fit` goes on from the last state of a fit of the same rows that
+        `max_seconds` or a callback ended; with the same seed, also where `random_state` is None.
       max_seconds: the time limit of `fit`, for all votes and folds together; None for none.
       random_state: the seed.
 
@@ -109,6 +114,7 @@ class RuleClassifier(_BitsClassifier):
         tolerance: float = 1e-2,
         max_rounds: int = 100,
         max_columns: int = 1024,
+        max_cuts: int | None = None,
         categorical: Any = (),
         cuts: str = "quantiles",
         num_quantiles: int = 10,
@@ -118,6 +124,7 @@ class RuleClassifier(_BitsClassifier):
         class_weight: Any = None,
         false_positive_cost: float = 1.0,
         false_negative_cost: float = 1.0,
+        warm_start: bool = False,
         max_seconds: float | None = None,
         random_state: Any = None,
     ) -> None:
@@ -129,6 +136,7 @@ class RuleClassifier(_BitsClassifier):
         self.tolerance = tolerance
         self.max_rounds = max_rounds
         self.max_columns = max_columns
+        self.max_cuts = max_cuts
         self.categorical = categorical
         self.cuts = cuts
         self.num_quantiles = num_quantiles
@@ -138,6 +146,7 @@ class RuleClassifier(_BitsClassifier):
         self.class_weight = class_weight
         self.false_positive_cost = false_positive_cost
         self.false_negative_cost = false_negative_cost
+        self.warm_start = warm_start
         self.max_seconds = max_seconds
         self.random_state = random_state
 
@@ -158,6 +167,7 @@ class RuleClassifier(_BitsClassifier):
         parameters.number(self, "tolerance", low=0)
         parameters.whole(self, "max_rounds", low=0)
         parameters.whole(self, "max_columns", low=1)
+        parameters.whole(self, "max_cuts", low=1, also=(None,))
 
     def _fit_vote(
         self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
@@ -168,19 +178,25 @@ class RuleClassifier(_BitsClassifier):
         # as many columns as a rule may have conditions, those behind the bits being padding
         bits = seen.matrix(rows.table)[:, : max(size, order)]
         total = max(float(rows.weights.sum()), 2.0)
+        margin = usual_margin(total) if options["margin"] == AUTO else options["margin"]
+        limits = {
+            name: getattr(self, name)
+            for name in ("tolerance", "max_rounds", "max_columns", "max_cuts")
+        }
+        dataset = Dataset(bits, signs, rows.weights, np.ones(len(signs), bool))
         cost = costs.mdl(options["kappa"], num_attributes=max(size, 1), num_examples=total)
-        margin = options["margin"]
-        fitted = l0.fit_large(
-            Dataset(bits, signs, rows.weights, np.ones(len(signs), bool)),
+        fit = functools.partial(
+            l0.fit_large,
+            dataset,
             learners.monomials(order, cost=cost),
-            margin=usual_margin(total) if margin == AUTO else margin,
-            tolerance=self.tolerance,
-            max_rounds=self.max_rounds,
-            max_columns=self.max_columns,
+            margin=margin,
             search=_VOTES[self.vote](max_hypotheses=options["max_rules"]),
             time_limit=watch.left,
-            on_step=watch.on_step if watch.is_needed else None,
+            **limits,
         )
+        # the cost is a function of kappa and of the data
+        described = options | limits | {"margin": margin, "vote": self.vote, "size": size}
+        fitted = self._resumed("jboost.l0.fit_large", described, dataset, watch, fit)
         return of_fit(_widened(fitted, max(seen.padded_size, _LEAST_WIDTH)), seen)
 
 
@@ -202,6 +218,8 @@ class SlipperClassifier(_BitsClassifier):
       class_weight: None, "balanced", or a weight for each class.
       false_positive_cost: of two classes, what an error on a row of `classes_[0]` costs.
       false_negative_cost: of two classes, what an error on a row of `classes_[1]` costs.
+      warm_start: whether `fit` goes on from the last state of a fit of the same rows that
+        `max_seconds` or a callback ended; with the same seed, also where `random_state` is None.
       max_seconds: the time limit of `fit`, for all votes and folds together; None for none.
       random_state: the seed.
 
@@ -233,6 +251,7 @@ class SlipperClassifier(_BitsClassifier):
         class_weight: Any = None,
         false_positive_cost: float = 1.0,
         false_negative_cost: float = 1.0,
+        warm_start: bool = False,
         max_seconds: float | None = None,
         random_state: Any = None,
     ) -> None:
@@ -249,6 +268,7 @@ class SlipperClassifier(_BitsClassifier):
         self.class_weight = class_weight
         self.false_positive_cost = false_positive_cost
         self.false_negative_cost = false_negative_cost
+        self.warm_start = warm_start
         self.max_seconds = max_seconds
         self.random_state = random_state
 
@@ -257,15 +277,20 @@ class SlipperClassifier(_BitsClassifier):
     ) -> Vote:
         seen = self._features(rows, signs)
         dataset = dataset_of(seen.matrix(rows.table), signs, rows.weights)
-        fitted = slipper.fit(
+        limits: dict[str, Any] = {"max_rounds": self.max_rounds, "num_rounds": self.num_rounds}
+        fit = functools.partial(
+            slipper.fit,
             dataset,
             slipper.rules(self.max_order, positive=self.positive),
             key=devices.key_of(self._seed),
-            max_rounds=self.max_rounds,
-            num_rounds=self.num_rounds,
-            on_step=watch.on_step if watch.is_needed else None,
-            **options,
+            **limits,
         )
+        described = limits | {
+            "max_order": self.max_order,
+            "positive": self.positive,
+            "seed": self._seed,
+        }
+        fitted = self._resumed("jboost.slipper.fit", described, dataset, watch, fit)
         return of_fit(fitted, seen)
 
 

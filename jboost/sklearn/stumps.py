@@ -1,10 +1,9 @@
-"""What the boosters of stumps share: features, data sets, early stopping, warm starts."""
+"""What the boosters of stumps share: features, data sets, early stopping."""
 
 from __future__ import annotations
 
 import abc
-import json
-import numbers
+import functools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -15,15 +14,14 @@ from sklearn.model_selection import train_test_split
 
 from jboost import learners
 from jboost.base import boosting, devices
-from jboost.base.boosting import Fit
 from jboost.base.padding import stack_datasets
 from jboost.base.types import Dataset
-from jboost.checkpoints import fingerprint
 from jboost.sklearn import features, parameters
-from jboost.sklearn.base import RuleVoteClassifier, Side
+from jboost.sklearn.base import Side
 from jboost.sklearn.features import Features, padded_rows
 from jboost.sklearn.tables import Rows
 from jboost.sklearn.votes import Constant, Vote, of_fit
+from jboost.sklearn.warm_starts import WarmStartClassifier
 from jboost.sklearn.watch import Watch
 
 _STUMPS = learners.stumps()  # one object, so that nothing compiles twice
@@ -46,7 +44,7 @@ def dataset_of(matrix: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> Da
     return Dataset(*(devices.from_host(part) for part in parts))
 
 
-class StumpsClassifier(RuleVoteClassifier):
+class StumpsClassifier(WarmStartClassifier):
     """A booster of decision stumps on numbers, categories and missing values."""
 
     categorical: Any
@@ -55,14 +53,6 @@ class StumpsClassifier(RuleVoteClassifier):
     early_stopping: bool
     validation_fraction: float
     n_iter_no_change: int
-    warm_start: bool
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Any:
-        """Fits the estimator; see `VoteClassifier.fit`."""
-        # the last states of the fits before this one and of this one, by rows and options
-        self._old_states = getattr(self, "_new_states", {}) if self.warm_start else {}
-        self._new_states: dict[str, Any] = {}
-        return super().fit(X, y, sample_weight, groups)
 
     def prepare(self, rows: Rows, signs: np.ndarray) -> tuple[Features, Dataset]:
         """The features of training rows, and the data set that the booster is called with."""
@@ -72,19 +62,13 @@ class StumpsClassifier(RuleVoteClassifier):
         )
         return seen, dataset_of(matrix, signs, rows.weights)
 
-    def _new_seed(self) -> int:
-        """The seed; of a warm start that of the last fit, unless `random_state` is a number."""
-        is_kept = self.warm_start and not isinstance(self.random_state, numbers.Integral)
-        return self._seed if is_kept and hasattr(self, "_seed") else super()._new_seed()
-
     def _validate(self) -> None:
         super()._validate()
         parameters.whole(self, "max_rounds", low=1)
         parameters.number(self, "min_weight_fraction_leaf", low=0, high=0.5)
         parameters.number(self, "validation_fraction", low=0, high=1, open_low=True, open_high=True)
         parameters.whole(self, "n_iter_no_change", low=1)
-        for name in ("early_stopping", "warm_start"):
-            parameters.flag(self, name)
+        parameters.flag(self, "early_stopping")
         if self.warm_start and self.early_stopping:
             raise ValueError(
                 "warm_start=True and early_stopping=True: a fit with early stopping keeps no state"
@@ -131,22 +115,8 @@ class StumpsClassifier(RuleVoteClassifier):
         if self.early_stopping:
             return self._stopped_early(rows, signs, booster, options, watch)
         seen, dataset = self.prepare(rows, signs)
-        return of_fit(self._fit(booster, dataset, options, watch), seen)
-
-    def _fit(self, booster: Any, dataset: Dataset, options: dict[str, Any], watch: Watch) -> Fit:
-        if not (watch.is_needed or self.warm_start):
-            fitted: Fit = booster.fit(dataset, _STUMPS, **options)
-            return fitted
-        run = fingerprint.make(booster.__name__, options, fingerprint.digest(dataset), {})
-        name = json.dumps(run, sort_keys=True)
-
-        def on_step(state: Any, info: Any) -> bool:
-            if self.warm_start:
-                self._new_states[name] = state
-            return watch.on_step(state, info)
-
-        initial = self._old_states.get(name)
-        return booster.fit(dataset, _STUMPS, on_step=on_step, initial=initial, **options)
+        fit = functools.partial(booster.fit, dataset, _STUMPS, **options)
+        return of_fit(self._resumed(booster.__name__, options, dataset, watch, fit), seen)
 
     def _stopped_early(
         self, rows: Rows, signs: np.ndarray, booster: Any, options: dict[str, Any], watch: Watch
