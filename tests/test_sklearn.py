@@ -36,6 +36,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import jboost
 import jboost.sklearn as js
+from jboost.base.status import Status
 from jboost.sklearn import calibration, features, folds, tables
 from jboost.sklearn.base import VoteClassifier
 from jboost.sklearn.stumps import StumpsClassifier, dataset_of
@@ -313,6 +314,22 @@ def test_optimal_vote_of_two_has_the_least_loss():
             assert wrong.sum() >= loss
     with pytest.raises(ValueError, match="estimators is"):
         js.OptimalVoteClassifier([]).fit(X, y)
+
+
+@pytest.mark.parametrize("seconds, status", [(1e-9, Status.TIME_LIMIT), (None, Status.OPTIMAL)])
+def test_max_seconds_ends_the_exact_vote(seconds, status):
+    X, y = noisy(60)
+    fitted = [("a", LogisticRegression().fit(X, y)), ("b", GaussianNB().fit(X, y))]
+    model = js.OptimalVoteClassifier(
+        fitted, strategy="exact", cv="prefit", max_seconds=seconds, calibration=None
+    ).fit(X, y)
+    assert model.status_ == status
+    loss, lower_bound = model.certificate_
+    assert lower_bound <= loss <= (model.classes_[0] == y).sum()
+    best = js.OptimalVoteClassifier(fitted, cv="prefit", calibration=None).fit(X, y).certificate_
+    assert lower_bound <= best[0] <= loss
+    with pytest.raises(ValueError, match="max_seconds is 1, and strategy is 'greedy', which has"):
+        model.set_params(strategy="greedy", max_seconds=1).fit(X, y)
 
 
 def soft_margin(margins, nu):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from jboost.combine import STRATEGIES, LinearVote
 from jboost.combine.strategies import is_driven_by_host
 from jboost.sklearn import calibration, parameters, routing, tables
 from jboost.sklearn.features import padded_rows
+from jboost.sklearn.watch import Clock
 
 PREFIT = "prefit"
 _PREFIT_FOLDS = 5  # of the calibration; the default number of the other estimators
@@ -51,9 +53,13 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         fitted once more for each fold. With "prefit", where a class has fewer than two rows, it is
         fitted to the scores of the vote on the rows of `fit`. None for no probabilities, which
         saves these fits.
+      max_seconds: the time limit of `fit` with the strategy "exact", for all votes and folds
+        together, whose search branches and cuts then for any number of classifiers; None for none.
+        The fits of the classifiers count, and are not interrupted.
 
     Attributes after `fit`: `classes_`, `estimators_`, `votes_` (one `jboost.combine.LinearVote` for
-    two classes, else one for each class), `certificate_` (the pairs of loss and lower bound).
+    two classes, else one for each class), `certificate_` (the pairs of loss and lower bound),
+    `status_`.
 
     Boyarshinov and Magdon-Ismail 2005.
 
@@ -75,6 +81,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         max_sweeps: int = 50,
         cv: Any = 5,
         calibration: str | None = "sigmoid",
+        max_seconds: float | None = None,
     ) -> None:
         self.estimators = estimators
         self.strategy = strategy
@@ -82,6 +89,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         self.max_sweeps = max_sweeps
         self.cv = cv
         self.calibration = calibration
+        self.max_seconds = max_seconds
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters, with those of the classifiers as `name__parameter`."""
@@ -109,6 +117,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
           ValueError: naming the argument or the parameter.
         """
         self._validate()
+        clock = Clock(self.max_seconds)
         X, y = indexable(X, y)
         labels = tables.read_labels(y)
         weights = _check_sample_weight(sample_weight, labels, ensure_non_negative=True)
@@ -135,8 +144,10 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
             self.estimators_ = [
                 clone(one).fit(X, labels, **arguments[name]) for name, one in self.estimators
             ]
-        self.votes_ = self._fit_votes(scores, labels, weights)
-        self.calibrators_ = self._calibrate(scores, labels, weights, folds)
+        num_times = 1 if self.calibration is None else 1 + len(folds)
+        clock.plan(num_times * len(self._targets()))
+        self.votes_ = self._fit_votes(scores, labels, weights, clock)
+        self.calibrators_ = self._calibrate(scores, labels, weights, folds, clock)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimators_[0], name):
                 setattr(self, name, getattr(self.estimators_[0], name))
@@ -180,6 +191,13 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         found = [(float(vote.loss), float(vote.lower_bound)) for vote in self.votes_]
         return found[0] if len(self.classes_) == 2 else found
 
+    @property
+    def status_(self) -> Any:
+        """The status of the vote (`jboost.status.explain`); of K > 2 classes a list."""
+        check_is_fitted(self)
+        found = [int(vote.status) for vote in self.votes_]
+        return found[0] if len(self.classes_) == 2 else found
+
     def get_metadata_routing(self) -> Any:
         """Where scikit-learn's metadata go: to this estimator, the classifiers and `cv`."""
         if isinstance(self.cv, str) and self.cv == PREFIT:
@@ -215,6 +233,12 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
                 )
         parameters.flag(self, "with_stacking")
         parameters.whole(self, "max_sweeps", low=1)
+        parameters.number(self, "max_seconds", low=0, open_low=True, also=(None,))
+        if self.max_seconds is not None and self.strategy != "exact":
+            raise ValueError(
+                f"max_seconds is {self.max_seconds!r}, and strategy is {self.strategy!r}, which has"
+                " no time limit: pass None, or strategy='exact'"
+            )
         self._validate_names([name for name, _ in self.estimators])
         if self.strategy not in STRATEGIES:
             raise ValueError(f"strategy is {self.strategy!r}: expected one of {list(STRATEGIES)}")
@@ -253,7 +277,12 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         return scores
 
     def _calibrate(
-        self, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, folds: Sequence[Any]
+        self,
+        scores: np.ndarray,
+        labels: np.ndarray,
+        weights: np.ndarray,
+        folds: Sequence[Any],
+        clock: Clock,
     ) -> list[calibration.Calibration]:
         """The calibrations of the votes, on the scores [m, d, V] of the classifiers.
 
@@ -265,7 +294,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         for training, testing in folds:
             inside = np.zeros_like(weights)
             inside[training] = weights[training]
-            votes = self._fit_votes(scores, labels, inside)
+            votes = self._fit_votes(scores, labels, inside, clock)
             found[testing] = _scores_of_votes(votes, scores[testing]) / _sizes(votes)
         kept = weights > 0
         codes = np.searchsorted(self.classes_, labels[kept])
@@ -279,11 +308,11 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         )
 
     def _fit_votes(
-        self, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray
+        self, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, clock: Clock
     ) -> list[LinearVote]:
         """The vote for each target, on the scores [m, d, V]."""
         return [
-            self._vote(scores[:, :, index], np.where(labels == target, 1, -1), weights)
+            self._vote(scores[:, :, index], np.where(labels == target, 1, -1), weights, clock)
             for index, target in enumerate(self._targets())
         ]
 
@@ -312,10 +341,15 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
             [found[:, column[0]] if len(column) else absent for column in columns], axis=1
         )
 
-    def _vote(self, scores: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> LinearVote:
+    def _vote(
+        self, scores: np.ndarray, signs: np.ndarray, weights: np.ndarray, clock: Clock
+    ) -> LinearVote:
         missing = padded_rows(len(signs)) - len(signs)
-        on_host = is_driven_by_host(self.strategy, scores.shape[1])
-        fit: Any = combine.fit if on_host else _fit
+        clock.begin_fit()
+        limit = clock.left
+        fit: Any = _fit
+        if is_driven_by_host(self.strategy, scores.shape[1], time_limit=limit):
+            fit = functools.partial(combine.fit, time_limit=limit)
         vote = fit(
             np.pad(scores, ((0, missing), (0, 0))).astype(jax.numpy.result_type(float)),
             np.pad(signs, (0, missing), constant_values=1),

@@ -60,6 +60,8 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         rows that chose the votes.
       random_state: the seed of the split and of the folds.
 
+    There is no time limit: `jboost.lpboost.solve` is one compiled call, which nothing ends.
+
     Attributes after `fit`: `classes_`, `estimator_`, `coefficients_` [T], `kept_` (the indices of
     the members that vote), `certificate_`, `status_`, `base_rates_`. If no vote has a positive
     soft margin, no member votes: then the class of the highest base rate is predicted.

@@ -6,28 +6,17 @@ import time
 from typing import Any
 
 
-class Watch:
-    """Ends a fit when its time is over or a callback asks for it.
+class Clock:
+    """A time limit that is shared among the fits of several votes.
 
     Args:
-      estimator: the estimator that is fitted.
       max_seconds: the time limit, counted from now; None for none.
     """
 
-    def __init__(self, estimator: Any, max_seconds: float | None) -> None:
-        self._estimator = estimator
+    def __init__(self, max_seconds: float | None) -> None:
         self._end = None if max_seconds is None else time.monotonic() + max_seconds
-        self._context = estimator._init_callback_context(max_subtasks=None)
-        self._context.call_on_fit_task_begin(estimator=estimator)
-        self._has_callbacks = bool(getattr(estimator, "_skl_callbacks", []))
-        self._is_stopped = False
-        self._num_fits = 1  # still to come
         self._end_of_fit = self._end
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether a fit must run step by step."""
-        return self._end is not None or self._has_callbacks
+        self._num_fits = 1  # still to come
 
     @property
     def left(self) -> float | None:
@@ -37,7 +26,7 @@ class Watch:
     @property
     def is_over(self) -> bool:
         """Whether nothing more should be started."""
-        return self._is_stopped or _seconds_to(self._end) == 0.0
+        return _seconds_to(self._end) == 0.0
 
     def plan(self, num_fits: int) -> None:
         """Shares the time among so many fits of votes."""
@@ -49,6 +38,33 @@ class Watch:
         if whole is not None:
             self._end_of_fit = time.monotonic() + whole / max(self._num_fits, 1)
         self._num_fits -= 1
+
+
+class Watch(Clock):
+    """Ends a fit when its time is over or a callback asks for it.
+
+    Args:
+      estimator: the estimator that is fitted.
+      max_seconds: the time limit, counted from now; None for none.
+    """
+
+    def __init__(self, estimator: Any, max_seconds: float | None) -> None:
+        super().__init__(max_seconds)
+        self._estimator = estimator
+        self._context = estimator._init_callback_context(max_subtasks=None)
+        self._context.call_on_fit_task_begin(estimator=estimator)
+        self._has_callbacks = bool(getattr(estimator, "_skl_callbacks", []))
+        self._is_stopped = False
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a fit must run step by step."""
+        return self._end is not None or self._has_callbacks
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more should be started."""
+        return self._is_stopped or super().is_over
 
     def on_step(self, state: Any, info: Any) -> bool:
         """Called after each step; False ends the fit with its best result so far."""
