@@ -44,9 +44,35 @@ BOOSTERS = {
 }
 
 
-@pytest.mark.parametrize("name", BOOSTERS)
-def test_boosters_equal_the_function(name):
-    model, options = BOOSTERS[name]
+COST = jboost.relaxations.squared_norm(0.1)
+RELAXED = {"relaxation": jboost.relaxations.soft_margin(nu=0.4), "votes": COST, "stop_on": "seen"}
+# further options that the estimator and the function share
+WITH_OPTIONS = {
+    "adaboost": (
+        js.AdaBoostClassifier(max_rounds=9, margin_precision=0.5),
+        {"margin_precision": 0.5},
+    ),
+    "lpboost": (
+        js.LPBoostClassifier(max_rounds=9, nu=0.4, tolerance=0.1, stop_on="seen"),
+        {"nu": 0.4, "tolerance": 0.1, "stop_on": "seen"},
+    ),
+    "relaxed_margin": (
+        js.RelaxedMarginClassifier(max_rounds=5, **RELAXED),
+        {"tolerance": 1e-2, **RELAXED},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name, case",
+    [
+        *((name, case) for name, case in BOOSTERS.items()),
+        *((name, case) for name, case in WITH_OPTIONS.items()),
+    ],
+    ids=[*BOOSTERS, *(f"{name}-options" for name in WITH_OPTIONS)],
+)
+def test_boosters_equal_the_function(name, case):
+    model, options = case
     X, y = noisy()
     model = clone(model).set_params(calibration=None).fit(X, y)
     rows = tables.merge(X, y, np.ones(len(y)))
@@ -82,7 +108,7 @@ def test_slipper_equals_the_function_of_the_same_key():
 
 def test_rules_equal_the_function():
     X, y = noisy()
-    model = js.RuleClassifier(max_rules=3, max_rounds=2, calibration=None).fit(X, y)
+    model = js.RuleClassifier(max_rules=3, max_rounds=2, max_cuts=64, calibration=None).fit(X, y)
     rows, seen, bits = bits_of(model, X, y)
     width = seen.binarizer.num_bits
     cost = costs.mdl(1.5, num_attributes=width, num_examples=float(len(y)))
@@ -93,6 +119,7 @@ def test_rules_equal_the_function():
         tolerance=1e-2,
         max_rounds=2,
         max_columns=1024,
+        max_cuts=64,
         search=jboost.l0.SearchConfig(max_hypotheses=3),
     )
     ensemble = model.votes_[0].ensemble

@@ -23,6 +23,8 @@ class AdaBoostClassifier(StumpsClassifier):
 
     Args:
       max_rounds: the largest number of rounds.
+      margin_precision: None for plain AdaBoost, else the precision to which the margin is maximised
+        (AdaBoost*_nu), as of `jboost.adaboost.fit`.
       categorical: names or indices of columns whose numbers are categories.
       min_weight_fraction_leaf: the least share of the weight on each side of a cut.
       calibration: "sigmoid" or "isotonic" for `predict_proba`, fitted to scores of rows that the
@@ -57,6 +59,7 @@ class AdaBoostClassifier(StumpsClassifier):
         self,
         *,
         max_rounds: int = 100,
+        margin_precision: float | None = None,
         categorical: Any = (),
         min_weight_fraction_leaf: float = 0.0,
         calibration: str | None = "sigmoid",
@@ -72,6 +75,7 @@ class AdaBoostClassifier(StumpsClassifier):
         random_state: Any = None,
     ) -> None:
         self.max_rounds = max_rounds
+        self.margin_precision = margin_precision
         self.categorical = categorical
         self.min_weight_fraction_leaf = min_weight_fraction_leaf
         self.calibration = calibration
@@ -86,8 +90,12 @@ class AdaBoostClassifier(StumpsClassifier):
         self.max_seconds = max_seconds
         self.random_state = random_state
 
+    def _validate(self) -> None:
+        super()._validate()
+        parameters.number(self, "margin_precision", low=0, high=2, open_low=True, also=(None,))
+
     def _boost(self, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        return adaboost, options
+        return adaboost, options | {"margin_precision": self.margin_precision}
 
 
 class InfoBoostClassifier(StumpsClassifier):
@@ -180,6 +188,7 @@ class LPBoostClassifier(StumpsClassifier):
       nu: the share of the weight that may lie below the soft margin, in (0, 1]; "cv" chooses by
         cross-validation.
       tolerance: the gap between the certified bounds at which the fit ends.
+      stop_on: the gap that ends the fit, "provable", "all" or "seen", as of `jboost.lpboost.fit`.
       categorical: names or indices of columns whose numbers are categories.
       min_weight_fraction_leaf: the least share of the weight on each side of a cut.
       calibration: "sigmoid" or "isotonic" for `predict_proba`, fitted to scores of rows that the
@@ -219,6 +228,7 @@ class LPBoostClassifier(StumpsClassifier):
         max_rounds: int = 100,
         nu: Any = CV,
         tolerance: float = 1e-3,
+        stop_on: str = "provable",
         categorical: Any = (),
         min_weight_fraction_leaf: float = 0.0,
         calibration: str | None = "sigmoid",
@@ -236,6 +246,7 @@ class LPBoostClassifier(StumpsClassifier):
         self.max_rounds = max_rounds
         self.nu = nu
         self.tolerance = tolerance
+        self.stop_on = stop_on
         self.categorical = categorical
         self.min_weight_fraction_leaf = min_weight_fraction_leaf
         self.calibration = calibration
@@ -256,7 +267,7 @@ class LPBoostClassifier(StumpsClassifier):
         parameters.number(self, "tolerance", low=0)
 
     def _boost(self, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        return lpboost, options | {"tolerance": self.tolerance}
+        return lpboost, options | {"tolerance": self.tolerance, "stop_on": self.stop_on}
 
 
 class RelaxedMarginClassifier(StumpsClassifier):
@@ -269,6 +280,10 @@ class RelaxedMarginClassifier(StumpsClassifier):
         is None; "cv" chooses by cross-validation.
       tolerance: the gap between the certified bounds at which the fit ends.
       update: how a round changes the votes, as of `jboost.relaxed_margin.fit`.
+      votes: the cost of votes, of `jboost.relaxations`, as of `jboost.relaxed_margin.fit`; None for
+        the unit ball of the l1 norm.
+      stop_on: the gap that ends the fit, "provable", "all" or "seen", as of
+        `jboost.relaxed_margin.fit`.
       categorical: names or indices of columns whose numbers are categories.
       min_weight_fraction_leaf: the least share of the weight on each side of a cut.
       calibration: "sigmoid" or "isotonic" for `predict_proba`, fitted to scores of rows that the
@@ -313,6 +328,8 @@ class RelaxedMarginClassifier(StumpsClassifier):
         nu: Any = CV,
         tolerance: float = 1e-2,
         update: str = "fully_corrective",
+        votes: Any = None,
+        stop_on: str = "provable",
         categorical: Any = (),
         min_weight_fraction_leaf: float = 0.0,
         calibration: str | None = "sigmoid",
@@ -332,6 +349,8 @@ class RelaxedMarginClassifier(StumpsClassifier):
         self.nu = nu
         self.tolerance = tolerance
         self.update = update
+        self.votes = votes
+        self.stop_on = stop_on
         self.categorical = categorical
         self.min_weight_fraction_leaf = min_weight_fraction_leaf
         self.calibration = calibration
@@ -357,5 +376,11 @@ class RelaxedMarginClassifier(StumpsClassifier):
         relaxation = self.relaxation
         if relaxation is None:
             relaxation = relaxations.soft_margin(nu=devices.from_host(np.asarray(nu, float)))
-        fixed = {"relaxation": relaxation, "tolerance": self.tolerance, "update": self.update}
+        fixed = {
+            "relaxation": relaxation,
+            "tolerance": self.tolerance,
+            "update": self.update,
+            "votes": self.votes,
+            "stop_on": self.stop_on,
+        }
         return relaxed_margin, options | fixed
