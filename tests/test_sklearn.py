@@ -19,7 +19,11 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     RandomForestClassifier,
 )
-from sklearn.inspection import partial_dependence, permutation_importance
+from sklearn.inspection import (
+    PartialDependenceDisplay,
+    partial_dependence,
+    permutation_importance,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
@@ -429,23 +433,45 @@ def test_every_estimator_of_rules_survives_files(kind, tmp_path):
     assert len(model.rules_) > 0
 
 
-@pytest.mark.slow
-def test_tools_of_scikit_learn_take_the_estimators():
-    X, y = noisy(120)
-    model = clone(FIRST).set_params(calibration="sigmoid", cv=2)
-    search = GridSearchCV(model, {"max_rounds": [5, 10]}, cv=2).fit(X, y)
-    assert search.best_params_["max_rounds"] in (5, 10)
+SMALL = js.AdaBoostClassifier(max_rounds=5, calibration=None, random_state=0)
+
+
+def test_searches_pipelines_and_calibration_of_scikit_learn_take_the_estimators():
+    X, y = noisy(60)
+    search = GridSearchCV(SMALL, {"min_weight_fraction_leaf": [0.0, 0.1]}, cv=2).fit(X, y)
+    assert search.best_params_["min_weight_fraction_leaf"] in (0.0, 0.1)
     pipeline = make_pipeline(
-        ColumnTransformer([("scaled", StandardScaler(), [0, 1])], remainder="passthrough"), model
+        ColumnTransformer([("scaled", StandardScaler(), [0, 1])], remainder="passthrough"), SMALL
     )
-    assert cross_val_score(pipeline, X, y, cv=2, n_jobs=2).mean() > 0.6
-    calibrated = CalibratedClassifierCV(clone(FIRST), cv=2).fit(X, y)
-    assert calibrated.predict_proba(X).shape == (120, 2)
-    fitted = model.fit(X, y)
+    assert cross_val_score(pipeline, X, y, cv=2).mean() > 0.6
+    calibrated = CalibratedClassifierCV(SMALL, cv=2).fit(X, y)
+    assert calibrated.predict_proba(X).shape == (60, 2)
+
+
+@pytest.mark.slow
+def test_fits_in_other_processes_equal_those_in_this_one():
+    X, y = noisy(60)
+    expected = cross_val_score(SMALL, X, y, cv=2)
+    assert cross_val_score(SMALL, X, y, cv=2, n_jobs=2).tolist() == expected.tolist()
+
+
+def test_inspection_of_scikit_learn_takes_the_estimators():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    X, y = noisy(60)
+    fitted = clone(SMALL).fit(X, y)
     importance = permutation_importance(fitted, X, y, n_repeats=2, random_state=0)
     assert importance.importances_mean[:2].sum() > importance.importances_mean[2:].sum()
-    assert partial_dependence(fitted, X, [0], grid_resolution=5)["average"].shape == (1, 5)
-    js.LPBoostClassifier(cv=GroupKFold(2)).fit(X, y, groups=np.arange(120) % 4)
+    found = partial_dependence(fitted, X, [0], grid_resolution=5)["average"]
+    assert found.shape == (1, 5)
+    display = PartialDependenceDisplay.from_estimator(fitted, X, [0], grid_resolution=5)
+    assert display.lines_[0, 0].get_ydata().tolist() == found[0].tolist()
+
+
+def test_groups_and_outputs_of_other_libraries_are_taken():
+    X, y = noisy(60)
+    model = clone(SMALL).set_params(calibration="sigmoid", cv=GroupKFold(2))
+    assert model.fit(X, y, groups=np.arange(60) % 4).predict_proba(X).shape == (60, 2)
     bits = js.Binarizer().set_output(transform="polars").fit_transform(X)
     assert bits.columns[0].startswith("x0 <= ")
 

@@ -64,6 +64,33 @@ def test_parameters_may_be_numbers_of_numpy(tmp_path):
     assert found.options_ == {"nu": 0.5}
 
 
+def test_example_weights_survive_files(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    heights = np.where(X[:, 1] > 1, "high", "low").astype(object)
+    table = np.column_stack([X.astype(object), heights])
+    for rows, y in ((X, X[:, 0] > 0), (table, np.digitize(X[:, 0], [-0.5, 0.5]))):
+        model = js.ExampleWeightsClassifier(penalty=0.2, cv=2, random_state=0).fit(rows, y)
+        js.save(model, tmp_path / "model.npz")
+        found = js.load(tmp_path / "model.npz")
+        assert isinstance(found, js.ExampleWeightsClassifier)
+        assert found.decision_function(rows).tolist() == model.decision_function(rows).tolist()
+        assert found.predict_proba(rows).tolist() == model.predict_proba(rows).tolist()
+        assert found.certificate_ == model.certificate_
+        assert found.status_ == model.status_
+    jboost.files.save(
+        {"votes": [{**entry, "plain": entry["plain"][:1]} for entry in parts(tmp_path)]},
+        tmp_path / "damaged.npz",
+        metadata=jboost.files.load_metadata(tmp_path / "model.npz"),
+    )
+    with pytest.raises(ValueError, match="the estimator in the file is damaged"):
+        js.load(tmp_path / "damaged.npz")
+
+
+def parts(folder):
+    """The votes in the file of a model."""
+    return jboost.files.load(folder / "model.npz")["votes"]
+
+
 def test_a_calibration_that_was_not_fitted_is_not_saved(tmp_path):
     X = np.arange(20.0)[:, None]
     model = clone(BOOSTER).set_params(calibration=None).fit(X, X[:, 0] > 9)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import jax
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from jboost import files
 from jboost.base.boosting import Ensemble
 from jboost.data.binarization import Binarizer
+from jboost.example_weights import ExampleWeightModel
 from jboost.sklearn import boosters, calibration, rule_models, stored
-from jboost.sklearn.base import RuleVoteClassifier
+from jboost.sklearn.base import VoteClassifier
+from jboost.sklearn.example_weights import ExampleWeightsClassifier, PointsVote
 from jboost.sklearn.features import Features
 from jboost.sklearn.votes import Constant, Vote
 
-_ESTIMATORS: dict[str, type[RuleVoteClassifier]] = {
+_ESTIMATORS: dict[str, type[VoteClassifier]] = {
     kind.__name__: kind
     for kind in (
         boosters.AdaBoostClassifier,
@@ -25,16 +28,17 @@ _ESTIMATORS: dict[str, type[RuleVoteClassifier]] = {
         boosters.RelaxedMarginClassifier,
         rule_models.RuleClassifier,
         rule_models.SlipperClassifier,
+        ExampleWeightsClassifier,
     )
 }
 _FIELD = "estimator"  # of the metadata of a file
 
 
-def save(estimator: RuleVoteClassifier, path: str | os.PathLike[str]) -> None:
-    """Writes a fitted estimator of rules or stumps to a model file.
+def save(estimator: VoteClassifier, path: str | os.PathLike[str]) -> None:
+    """Writes a fitted estimator of rules, stumps or example weights to a model file.
 
     The file holds what `predict` and `predict_proba` need, and the parameters. It holds no
-    certificate.
+    certificate, but for the bounds of `ExampleWeightsClassifier`.
 
     Args:
       estimator: fitted, of this module.
@@ -78,8 +82,9 @@ def save(estimator: RuleVoteClassifier, path: str | os.PathLike[str]) -> None:
     files.save({"votes": [_described(vote) for vote in votes]}, path, metadata={_FIELD: metadata})
 
 
-def load(path: str | os.PathLike[str]) -> RuleVoteClassifier:
-    """Reads an estimator from a file that `save` wrote; `certificate_` is None.
+def load(path: str | os.PathLike[str]) -> VoteClassifier:
+    """Reads an estimator from a file that `save` wrote; `certificate_` is None, but of
+    `ExampleWeightsClassifier`.
 
     Raises:
       ValueError: naming the file, if it holds no estimator or is damaged.
@@ -97,7 +102,7 @@ def load(path: str | os.PathLike[str]) -> RuleVoteClassifier:
         ) from error
 
 
-def _rebuilt(metadata: dict[str, Any], model: Any) -> RuleVoteClassifier:
+def _rebuilt(metadata: dict[str, Any], model: Any) -> VoteClassifier:
     estimator = _ESTIMATORS[metadata["kind"]](**stored.read_parameters(metadata))
     calibration.validate(estimator.calibration)
     estimator.classes_ = stored.read_classes(metadata)
@@ -121,9 +126,14 @@ def _rebuilt(metadata: dict[str, Any], model: Any) -> RuleVoteClassifier:
 def _described(vote: Any) -> dict[str, Any]:
     if isinstance(vote, Constant):
         return {"constant": np.asarray(vote.score)}
-    return {
+    seen = {
         "plain": np.asarray(vote.features.plain, np.int32),
         "binarizer": vote.features.binarizer,
+    }
+    if isinstance(vote, PointsVote):
+        return {**seen, "model": vote.model}
+    return {
+        **seen,
         "ensemble": vote.ensemble,
         "counts": np.asarray([vote.num_rounds, vote.status], np.int32),
     }
@@ -134,11 +144,27 @@ def _read(entry: dict[str, Any], num_features: int) -> Any:
         score = float(entry["constant"])
         stored.expect(bool(np.isfinite(score)), "constant")
         return Constant(score)
-    binarizer, ensemble = entry["binarizer"], entry["ensemble"]
-    stored.expect(isinstance(binarizer, Binarizer), "binarizer")
+    seen = _features(entry, num_features)
+    if "model" in entry:
+        return PointsVote(seen, _points_model(entry["model"], seen))
+    ensemble = entry["ensemble"]
     stored.expect(isinstance(ensemble, Ensemble), "ensemble")
+    num_rounds, status = (int(count) for count in np.asarray(entry["counts"]))
+    return Vote(seen, ensemble, None, num_rounds, status)
+
+
+def _features(entry: dict[str, Any], num_features: int) -> Features:
+    binarizer = entry["binarizer"]
+    stored.expect(isinstance(binarizer, Binarizer), "binarizer")
     stored.expect(len(binarizer.names) == len(binarizer.categories) == num_features, "binarizer")
     plain = tuple(int(column) for column in np.asarray(entry["plain"]))
     stored.expect(all(0 <= column < num_features for column in plain), "plain")
-    num_rounds, status = (int(count) for count in np.asarray(entry["counts"]))
-    return Vote(Features(plain, binarizer), ensemble, None, num_rounds, status)
+    return Features(plain, binarizer)
+
+
+def _points_model(model: Any, seen: Features) -> ExampleWeightModel:
+    """The model, with its arrays on the host. `jboost.files` has checked them."""
+    stored.expect(isinstance(model, ExampleWeightModel), "model")
+    model = jax.tree.map(np.asarray, model)
+    stored.expect(model.points.shape[1] == max(seen.size, 1), "model")
+    return model  # type: ignore[no-any-return]
