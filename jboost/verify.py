@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import csv
 import functools
+import hashlib
 import io
 import json
 import math
@@ -38,6 +39,7 @@ import numpy as np
 
 __all__ = [
     "Verification",
+    "checksum_of_rows",
     "describe",
     "main",
     "verify",
@@ -1316,8 +1318,21 @@ def verify_ensemble(
     upper, is_complete = _largest_edge_of(ensemble.learner, table, signed, claimed[1], limit)
     if not is_complete and claimed[1] < upper:
         faults.append(f"the upper bound is not proven within {limit} nodes: raise max_nodes")
-    note = f"the largest soft margin lies between {_text(lower)} and {_text(upper)}"
+    what = _bounded_margin(ensemble.learner, relaxation, nu, cap)
+    note = f"the largest {what} lies between {_text(lower)} and {_text(upper)}"
     return _conclude(claimed, (lower, upper), faults, note)
+
+
+def _bounded_margin(learner: Any, relaxation: Any, nu: Any, cap: Any) -> str:
+    """Which margin of votes of which hypotheses is bounded, in words."""
+    if relaxation is not None:
+        nu, cap = getattr(relaxation, "nu", None), getattr(relaxation, "cap", None)
+    given = [f"{name} = {float(value):g}" for name, value in (("nu", nu), ("cap", cap)) if value]
+    margin = f"soft margin of {given[0]}" if given else "hard margin"
+    if hasattr(learner, "abstain"):
+        return f"{margin} over all stumps"
+    order = learner.max_order
+    return f"{margin} over all monomials{'' if order is None else f' of up to {order} literals'}"
 
 
 _BOUNDS_OF_MARGINS = {"lower_bound", "upper_bound", "seen_upper_bound", "example_weights"}
@@ -2272,6 +2287,7 @@ def verify_file(
     label: str | None = None,
     weights: str | None = None,
     max_points: int | None = None,
+    max_nodes: int | None = None,
 ) -> Verification:
     """Checks a saved model by a file of its data.
 
@@ -2279,11 +2295,15 @@ def verify_file(
       model: a file of `jboost.files.save`, or an output folder of `jboost fit`.
       data: an .npz file with the arguments of the method's function by name (points, labels,
         weights; objective, operator, ... for a linear program), or a dict of them; or, for a
-        separator, a text file with a header, the columns of scores and the label. Of a model of
-        `jboost fit` rows of weight 0 are left out, as they were there.
+        separator, a vote of classifiers and a boosted model of `jboost fit`, a text file with a
+        header, the columns of scores or features and the label. Of a model of `jboost fit` rows of
+        weight 0 are left out, as they were there. In a dict, `rows` [m, n] of numbers, text and
+        None where missing, the columns of the fit in the order of its metadata, may replace
+        `features`.
       label: the column of labels; None for that of the fit, else "label".
       weights: the column of weights; None for ones.
       max_points: as of `verify_pair` and `verify_combination`; ignored for other results.
+      max_nodes: as of `verify_ensemble`; ignored for other results.
 
     Returns:
       A `Verification`. The reason says what a model lacks that has no certificate.
@@ -2303,14 +2323,20 @@ def verify_file(
         return Verification(
             False, -math.inf, math.inf, f"{path}: no model file of jboost, or damaged"
         )
-    method = _method_of(fields)
+    result = _result_of(fields)
+    method = _method_of(result)
     if method is None:
-        return Verification(False, -math.inf, math.inf, f"{path}: {_what_is_missing(fields)}")
+        flaw = _flaw_of_folder(metadata) if hasattr(fields, "binarizer") else ""
+        reason = _what_is_missing(fields, flaw)
+        return Verification(False, -math.inf, math.inf, f"{path}: {reason}")
+    is_pool = method.check in (verify_pair, verify_combination)
     if isinstance(data, Mapping):
         arguments, data = dict(data), "data"
     elif Path(data).suffix == ".npz":
         arguments = _read_arguments(data)
-    elif method.check not in (verify_pair, verify_combination):
+    elif hasattr(fields, "binarizer"):
+        arguments = _read_columns(data, metadata, fields.binarizer, label, weights)
+    elif not is_pool:
         raise ValueError(f"{data}: expected an .npz file with the arrays {', '.join(method.data)}")
     elif "score_columns" in metadata and not metadata["score_columns"]:
         reason = "the scores are those of trained classifiers: pass points and labels as .npz"
@@ -2318,19 +2344,27 @@ def verify_file(
     else:
         arguments = _read_table(data, metadata, fields, label, weights)
         arguments[method.data[0]] = arguments.pop("points")
-    if max_points is not None and method.check in (verify_pair, verify_combination):
+    if max_points is not None and is_pool:
         arguments["max_points"] = max_points
+    if max_nodes is not None and method.check is verify_ensemble:
+        arguments["max_nodes"] = max_nodes
     if method.check is verify_lp:
         program = {name: arguments.pop(name) for name in _PROGRAM if name in arguments}
         arguments["problem"] = types.SimpleNamespace(**program)
+    if hasattr(fields, "binarizer") and "rows" in arguments:
+        arguments["features"] = _features_of(fields, metadata, arguments.pop("rows"))
     missing = [name for name in method.data if name not in arguments]
     if missing:
         raise ValueError(f"{data}: has no array {missing[0]}: expected {', '.join(method.data)}")
+    if hasattr(fields, "binarizer"):
+        _check_rows(fields, metadata, arguments)
+        arguments = _options_of_fit(fields) | arguments
     positional = [arguments.pop(name) for name in method.data]
     try:
-        return method.check(fields, *positional, **arguments)
+        found = method.check(result, *positional, **arguments)
     except TypeError as error:
         raise ValueError(f"{data}: an array that the check does not take ({error})") from None
+    return _and_header(found, result, metadata) if hasattr(fields, "binarizer") else found
 
 
 # As `jboost.files` does, reading takes at most so many times the size of a file in memory, or so
@@ -2384,7 +2418,8 @@ def _load_fields(
 ) -> types.SimpleNamespace:
     """A record of the arrays of a description, and of the records in it."""
     fields = dict(description.get("settings") or {})  # null where a file cannot hold them
-    for name, part in description.get("fields", {}).items():
+    arrays = {name: part for name, part in fields.items() if _is_array(part)}
+    for name, part in {**arrays, **description.get("fields", {})}.items():
         if "type" in part:
             fields[name] = _load_fields(archive, part, f"{prefix}{name}.")
             continue
@@ -2393,6 +2428,11 @@ def _load_fields(
             array = (array.astype(np.uint32) << 16).view(np.float32)
         fields[name] = array
     return types.SimpleNamespace(**(fields | {"type_name": str(description["type"])}))
+
+
+def _is_array(setting: Any) -> bool:
+    """Whether a setting of a record describes an array, or a record with arrays in it."""
+    return isinstance(setting, dict) and ("type" in setting or "dtype" in setting)
 
 
 def _parse_npy(content: bytes) -> np.ndarray:
@@ -2412,6 +2452,204 @@ def _parse_npy(content: bytes) -> np.ndarray:
     return flat.reshape(shape, order="F" if is_fortran else "C").copy()
 
 
+# --- boosted models of `jboost fit` ---------------------------------------------------------------
+#
+# The file has the ensemble, the binarizer that makes its features from the columns of a table, and,
+# where both bounds can be proven, `example_weights`, `lower_bound`, `upper_bound`, `status` and, of
+# a soft margin, `nu`. The metadata name the columns, and have the number and the checksum of the
+# training rows.
+
+_AT_MOST, _EQUAL, _MISSING = range(3)  # the kinds of conditions of a binarizer
+_ROWS_AT_ONCE = 1 << 16
+_NOT_CHECKED = {
+    "l0": "a folder of l0 holds its rules, and not the duals that prove bounds on its relaxation",
+    "adaboost": "its bound is one on the training error, which is not checked here",
+    "infoboost": "its bound is one on the training error, which is not checked here",
+    "slipper": "rules of slipper have no bounds",
+}
+_CHECKED_LEARNERS, _CHECKED_RELAXATIONS = ("stumps", "monomials"), ("soft", "hard")
+
+
+def checksum_of_rows(features: Any, labels: Any, weights: Any = None) -> str:
+    """The SHA-256 of the rows of a fit, by which `verify_file` recognises them: of features [m, n],
+    labels [m] and weights [m] (None for ones) as little-endian floats of the type of the features.
+    All zeros count as one number, and so do all NaN.
+
+    >>> one, other = checksum_of_rows([[0.0]], [1]), checksum_of_rows([[-0.0]], [1.0], [1.0])
+    >>> one == other, len(one), checksum_of_rows([[0.0]], [-1]) == one
+    (True, 64, False)
+    """
+    table = np.asarray(features)
+    dtype = np.dtype(np.float32 if table.dtype == np.float32 else np.float64).newbyteorder("<")
+    amounts = np.ones(len(table)) if weights is None else np.asarray(weights)
+    digest = hashlib.sha256()
+    for array in (table, np.asarray(labels), amounts):
+        digest.update(f"{dtype.str}{list(array.shape)}".encode())
+        for begin in range(0, len(array), _ROWS_AT_ONCE):
+            part = array[begin : begin + _ROWS_AT_ONCE].astype(dtype) + dtype.type(0)
+            part[np.isnan(part)] = np.nan
+            digest.update(np.ascontiguousarray(part, dtype).tobytes())
+    return digest.hexdigest()
+
+
+def _result_of(fields: Any) -> Any:
+    """The record that is checked: a model of `jboost fit` without its binarizer and its nu."""
+    if not hasattr(fields, "binarizer"):
+        return fields
+    others = {key: value for key, value in vars(fields).items() if key not in ("binarizer", "nu")}
+    return types.SimpleNamespace(**others)
+
+
+def _flaw_of_folder(metadata: Mapping[str, Any]) -> str:
+    """Why a folder of `jboost fit` without a proof has none."""
+    method, learner, described = (metadata.get(key) for key in ("method", "learner", "boosting"))
+    if method not in ("lpboost", "relaxed-margin"):
+        return _NOT_CHECKED.get(str(method), "")
+    if learner not in _CHECKED_LEARNERS:
+        return f"bounds over all hypotheses of the learner {learner} are not checked"
+    relaxation = described.get("relaxation", "soft") if isinstance(described, dict) else "soft"
+    if relaxation not in _CHECKED_RELAXATIONS:
+        return f"bounds with the relaxation {relaxation} are not checked"
+    return (
+        "it has no example weights that prove its bounds, as none of the early versions and none of"
+        " --vote-strength"
+    )
+
+
+def _options_of_fit(fields: Any) -> dict[str, Any]:
+    """The nu of a soft margin; none for a hard margin."""
+    if not hasattr(fields, "nu"):
+        return {}
+    nu = _read_number(fields, "nu")
+    if not 0 < nu < math.inf:
+        raise _RefutedError(f"nu is {_text(nu)}: expected a positive number")
+    return {"nu": float(nu)}
+
+
+def _check_rows(fields: Any, metadata: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    """Raises `_RefutedError` unless the data are the training rows, if the metadata tell them."""
+    stated = metadata.get("training")
+    if stated is None:
+        return
+    if not isinstance(stated, dict):
+        raise _RefutedError("the metadata do not tell the training rows")
+    like = _read(fields.ensemble, "votes")
+    features, labels = _held("features", arguments["features"], like, 2), arguments["labels"]
+    amounts = arguments.get("weights")
+    if len(features) != stated.get("rows"):
+        raise _RefutedError(
+            f"the data have {len(features)} rows, and the model was fitted to {stated.get('rows')}"
+        )
+    labels = _held("labels", labels, like, 1).astype(like.dtype)
+    amounts = None if amounts is None else _held("weights", amounts, like, 1).astype(like.dtype)
+    found = checksum_of_rows(features.astype(like.dtype), labels, amounts)
+    if found != stated.get("sha256"):
+        raise _RefutedError(
+            f"the data are not the training rows: the SHA-256 of their features, labels and weights"
+            f" is {found}, and that of the training rows is {stated.get('sha256')}"
+        )
+
+
+def _and_header(found: Verification, result: Any, metadata: Mapping[str, Any]) -> Verification:
+    """A verification, and whether the metadata state the bounds and the status of the arrays."""
+    described = metadata.get("boosting")
+    stated = described.get("certificate") if isinstance(described, dict) else None
+    if not isinstance(stated, dict):
+        return found
+    held: dict[str, Any] = {
+        name: float(_read_number(result, name)) for name in ("lower_bound", "upper_bound")
+    }
+    held = {name: value if math.isfinite(value) else None for name, value in held.items()}
+    held["status"] = _STATUSES[int(_read_integers(result, "status", ()))]
+    faults = [
+        f"the metadata state {name} {stated.get(name)}, and the arrays {value}"
+        for name, value in held.items()
+        if stated.get(name) != value
+    ]
+    return found._replace(
+        valid=found.valid and not faults,
+        reason="; ".join([*([] if found.valid else [found.reason]), *faults]) or found.reason,
+    )
+
+
+def _names_in(metadata: Mapping[str, Any], key: str) -> list[str]:
+    """Names of columns in the metadata."""
+    names = metadata.get(key)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise _RefutedError(f"the metadata have no names of columns under {key}")
+    return names
+
+
+def _features_of(fields: Any, metadata: Mapping[str, Any], rows: Any) -> np.ndarray:
+    """The features [m, N] of rows [m, n] of numbers and text: the plain columns, then the bits."""
+    like, binarizer = _read(fields.ensemble, "votes"), fields.binarizer
+    dtype = like.dtype if like.dtype.kind == "f" else np.dtype(float)
+    names = [*_names_in(metadata, "numeric"), *_names_in(metadata, "categorical")]
+    table = np.asarray(rows)
+    if table.ndim != 2 or table.shape[1] != len(names):
+        raise ValueError(f"rows has shape {list(table.shape)}: expected [m, {len(names)}]")
+    plain = _names_in(metadata, "plain")
+    if not set(plain) <= set(names):
+        raise _RefutedError("the metadata have plain columns that are none of the table")
+    with np.errstate(over="ignore"):  # as the fit compares: too large a number is infinite
+        numbers = _numbers_of(table, binarizer, len(names)).astype(dtype)
+    bits = _bits_of(numbers, binarizer)
+    return np.concatenate([numbers[:, [names.index(name) for name in plain]], bits], axis=1)
+
+
+def _categories(binarizer: Any, num_columns: int) -> list[list[str] | None]:
+    """The categories of each column; None for a column of numbers."""
+    categories = getattr(binarizer, "categories", None)
+    if not isinstance(categories, list) or len(categories) != num_columns:
+        raise _RefutedError("the binarizer does not tell the categories of each column")
+    for texts in categories:
+        is_list = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+        if not (texts is None or is_list):
+            raise _RefutedError("the binarizer has categories that are no texts")
+    return categories
+
+
+def _numbers_of(table: np.ndarray, binarizer: Any, num_columns: int) -> np.ndarray:
+    """Rows [m, n] as numbers: NaN where missing, and text as its index among the categories of
+    training, -1 where it is none.
+    """
+    numbers = np.full(table.shape, np.nan)
+    for column, texts in enumerate(_categories(binarizer, num_columns)):
+        codes: dict[Any, float] = {text: float(code) for code, text in enumerate(texts or ())}
+        values = [math.nan if value is None else value for value in table[:, column].tolist()]
+        try:
+            numbers[:, column] = [
+                float(value) if texts is None or value != value else codes.get(value, -1.0)
+                for value in values
+            ]
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"rows has text in column {column}, which was numeric in the fit"
+            ) from None
+    return numbers
+
+
+def _bits_of(numbers: np.ndarray, binarizer: Any) -> np.ndarray:
+    """The bits [m, b] of rows of numbers [m, n]; NaN where a value is missing and a bit does not
+    count that as a value.
+    """
+    attributes = _read(binarizer, "attributes")
+    shape, num_columns = attributes.shape, numbers.shape[1]
+    attributes = _read_integers(binarizer, "attributes", (attributes.size,))
+    kinds = _read_integers(binarizer, "kinds", shape)
+    limits = _read(binarizer, "thresholds", shape, is_finite=False).astype(numbers.dtype)
+    counts = _read_integers(binarizer, "missing_is_value", (num_columns,)).astype(bool)
+    if not ((attributes >= 0) & (attributes < num_columns)).all():
+        raise _RefutedError(f"a bit is about a column that is not among {num_columns}")
+    if not np.isin(kinds, (_AT_MOST, _EQUAL, _MISSING)).all():
+        raise _RefutedError("a bit is of no known kind")
+    values = numbers[:, attributes]
+    is_missing = np.isnan(values)
+    holds = np.where(kinds == _AT_MOST, values <= limits, values == limits)
+    holds = np.where(kinds == _MISSING, is_missing, holds).astype(numbers.dtype)
+    return np.where(is_missing & ~counts[attributes], np.nan, holds).astype(numbers.dtype)
+
+
 # --- files of data --------------------------------------------------------------------------------
 
 
@@ -2425,6 +2663,44 @@ def _read_arguments(path: str | Path) -> dict[str, Any]:
     return {name: array.item() if array.ndim == 0 else array for name, array in arrays.items()}
 
 
+_UNKNOWN = ("NA", "N/A", "NaN", "null", "None", "?")  # some that `jboost fit` takes as missing
+
+
+class _TextTable:
+    """The columns of a text file with a header."""
+
+    def __init__(self, path: str | Path, reading: Mapping[str, Any]) -> None:
+        self.path, lines = path, _read_rows(path, reading)
+        self.header = [name.strip() for name in lines[0]] if lines else []
+        self.rows, self.decimal = lines[1:], reading.get("decimal") or "."
+        self.missing = [text.lower() for text in ("", *(reading.get("missing_values") or _UNKNOWN))]
+
+    def column(self, name: str, read: Callable[[str], Any]) -> np.ndarray:
+        """The cells of a column, as `read` takes their texts."""
+        if name not in self.header:
+            known = ", ".join(self.header)
+            raise ValueError(f"{self.path}: has no column {name}: its columns are {known}")
+        index = self.header.index(name)
+        return np.array(
+            [_cell(self.path, number, row, index, read) for number, row in enumerate(self.rows)]
+        )
+
+    def number(self, cell: str) -> float:
+        """A number; raises ValueError for other texts."""
+        return float(cell.replace(self.decimal, "."))
+
+    def number_or_nan(self, cell: str) -> float:
+        """A number, NaN where it is missing."""
+        return math.nan if cell.lower() in self.missing else self.number(cell)
+
+    def text(self, cell: str, *, categories: Sequence[str] = ()) -> str | None:
+        """A category, in the spelling of the fit if it is the same number; None if missing."""
+        if cell.lower() in self.missing:
+            return None
+        same = (text for text in categories if cell == text or _is_number(cell, text))
+        return next(same, cell)
+
+
 def _read_table(
     path: str | Path,
     metadata: dict[str, Any],
@@ -2436,37 +2712,58 @@ def _read_table(
     reading, names = metadata.get("reading") or {}, metadata.get("labels") or {}
     label = label or names.get("column") or "label"
     weights = weights or metadata.get("weights")
-    rows = _read_rows(path, reading)
-    header = [name.strip() for name in rows[0]] if rows else []
-    others = [name for name in header if name not in (label, weights)]
+    table = _TextTable(path, reading)
+    others = [name for name in table.header if name not in (label, weights)]
     size = np.size(getattr(fields, "normal", getattr(fields, "coefficients", ())))
     if size == 0:
         raise _RefutedError("the model has no coefficients")
     scores = metadata.get("score_columns") or others[:size]
     if len(scores) != size:
         raise ValueError(f"{path}: has {len(scores)} columns of scores: the model has {size}")
-    decimal = reading.get("decimal") or "."
+    points = np.stack([table.column(name, table.number) for name in scores], axis=1)
+    is_of_fit = "score_columns" in metadata  # which leaves rows of weight 0 out
+    return _with_labels({"points": points}, table, label, names, weights, is_of_fit)
 
-    def column(name: str, read: Callable[[str], float]) -> np.ndarray:
-        if name not in header:
-            raise ValueError(f"{path}: has no column {name}: its columns are {', '.join(header)}")
-        index = header.index(name)
-        return np.array(
-            [_cell(path, number, row, index, read) for number, row in enumerate(rows[1:])]
-        )
 
-    def number(cell: str) -> float:
-        return float(cell.replace(decimal, "."))
+def _read_columns(
+    path: str | Path,
+    metadata: dict[str, Any],
+    binarizer: Any,
+    label: str | None,
+    weights: str | None,
+) -> dict[str, Any]:
+    """The columns of the fit as rows of numbers and text, labels and weights from a text file."""
+    reading, names = metadata.get("reading") or {}, metadata.get("labels") or {}
+    table = _TextTable(path, reading)
+    numeric, categorical = (_names_in(metadata, key) for key in ("numeric", "categorical"))
+    categories = _categories(binarizer, len(numeric) + len(categorical))[len(numeric) :]
+    columns = [table.column(name, table.number_or_nan) for name in numeric]
+    for name, texts in zip(categorical, categories, strict=True):
+        columns.append(table.column(name, functools.partial(table.text, categories=texts or ())))
+    rows = np.empty((len(table.rows), len(columns)), object)
+    for index, column in enumerate(columns):
+        rows[:, index] = column
+    label = label or names.get("column") or "label"
+    weights = weights or metadata.get("weights")
+    return _with_labels({"rows": rows}, table, label, names, weights, True)
 
-    arguments = {
-        "points": np.stack([column(name, number) for name in scores], axis=1),
-        "labels": column(label, functools.partial(_class_sign, names=names)),
-    }
+
+def _with_labels(
+    arguments: dict[str, Any],
+    table: _TextTable,
+    label: str,
+    names: Mapping[str, str],
+    weights: str | None,
+    leaves_out: bool,
+) -> dict[str, Any]:
+    """The arguments, and labels and weights of a table; without rows of weight 0 if it leaves them
+    out.
+    """
+    arguments["labels"] = table.column(label, functools.partial(_class_sign, names=names))
     if not weights:
         return arguments
-    arguments["weights"] = column(weights, number)
-    is_of_fit = "score_columns" in metadata  # which leaves rows of weight 0 out
-    kept = arguments["weights"] != 0 if is_of_fit else slice(None)
+    arguments["weights"] = table.column(weights, table.number)
+    kept = arguments["weights"] != 0 if leaves_out else slice(None)
     return {name: values[kept] for name, values in arguments.items()}
 
 
@@ -2555,12 +2852,13 @@ def main(arguments: Sequence[str]) -> int:
         prog="verify.py", description="Checks the certificate of a saved model in exact arithmetic."
     )
     parser.add_argument("model", help="file of jboost.files.save, or folder of jboost fit")
-    parser.add_argument("data", help="data: .npz with arrays by name, or a table of scores")
+    parser.add_argument("data", help="data: .npz with arrays by name, or a table")
     parser.add_argument("--label", help="the column of labels, where the model does not name it")
     parser.add_argument("--weights", help="the column of weights")
     parser.add_argument(
         "--max-points", type=int, help="the most points whose lines or planes are enumerated"
     )
+    parser.add_argument("--max-nodes", type=int, help="the most nodes of the search for monomials")
     options = parser.parse_args(arguments)
     try:
         verification = verify_file(
@@ -2569,6 +2867,7 @@ def main(arguments: Sequence[str]) -> int:
             label=options.label,
             weights=options.weights,
             max_points=options.max_points,
+            max_nodes=options.max_nodes,
         )
     except ValueError as error:
         print(f"verify: error: {error}", file=sys.stderr)

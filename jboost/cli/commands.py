@@ -342,12 +342,24 @@ def _verify_command() -> Any:
                     " 6000 and 60 by default. The time grows with their square and cube."
                 ),
             ),
+            click.Option(
+                ["--max-nodes"],
+                type=click.IntRange(min=1),
+                metavar="N",
+                help=(
+                    "The most nodes of the search for the best rule of --learner monomials, 100,000"
+                    " by default, which take about 10 s."
+                ),
+            ),
         ],
         help=(
             "Recomputes the certificate of MODEL, a file of jboost.files.save or a folder of jboost"
             " fit, from its arrays and its data in exact rational arithmetic. Of the folders of"
-            " jboost fit this is for pair and combine with --scores: others hold no certificate"
-            " that can be checked, and are not valid here. The exit status is 0 if all claims are"
+            " jboost fit this is for pair and combine with --scores, and for lpboost and"
+            " relaxed-margin with --learner stumps or monomials, of a hard or soft margin: others"
+            " hold no certificate that can be checked, and are not valid here. Of these two the"
+            " features are made from the data by the stored model, and the rows must be those of"
+            " the fit. The exit status is 0 if all claims are"
             " proven, 1 if not, and 2 if a file cannot be read. The file jboost/verify.py does it"
             " alone, with NumPy only: python verify.py MODEL FILE."
         ),

@@ -6,6 +6,7 @@ without rows that were held out. `jboost.verify` proves the rest, and shares no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from jboost.cli.output import MODEL
 from jboost.cli.reading import recall_reading
 from jboost.data import embedded, readers
 from jboost.data.dialect import Reading
+from jboost.data.kinds import DATE, TEXT
 from jboost.data.table import LabelMapping, Table
 from jboost.verify import Verification
 
@@ -32,6 +34,7 @@ def verify(
     label: str | None = None,
     weights: str | None = None,
     max_points: int | None = None,
+    max_nodes: int | None = None,
 ) -> Verification:
     """Checks a saved model by the data of its fit.
 
@@ -41,6 +44,8 @@ def verify(
       label: the column of labels; None for that of the fit.
       weights: the column of weights; None for that of the fit.
       max_points: the most points whose lines or planes are enumerated; None for the default of
+        `jboost.verify`.
+      max_nodes: the most nodes of the search for monomials; None for the default of
         `jboost.verify`.
 
     Returns:
@@ -54,11 +59,22 @@ def verify(
         metadata = files.load_metadata(path)
     except ValueError:  # a damaged model is not valid, and its reason says so
         metadata = {}
-    is_of_fit = metadata.get("score_columns") and metadata.get("labels")
+    is_of_fit = (metadata.get("score_columns") or "training" in metadata) and metadata.get("labels")
     given: Any = data
     if is_of_fit and Path(data).suffix != ".npz":
-        given = _read_arrays(data, metadata, label, weights)
-    return checker.verify_file(path, given, label=label, weights=weights, max_points=max_points)
+        try:
+            given = _read_arrays(data, metadata, label, weights)
+        except (AttributeError, KeyError, TypeError):
+            reason = f"{path}: the metadata are not those of jboost fit"
+            return Verification(False, -math.inf, math.inf, reason)
+    return checker.verify_file(
+        path,
+        given,
+        label=label,
+        weights=weights,
+        max_points=max_points,
+        max_nodes=max_nodes,
+    )
 
 
 def _model_file(model: str) -> Path:
@@ -73,16 +89,22 @@ def _model_file(model: str) -> Path:
 def _read_arrays(
     data: str, metadata: Mapping[str, Any], label: str | None, weights: str | None
 ) -> dict[str, np.ndarray]:
-    """Returns scores, labels and weights of the rows of the fit, by the names of the check."""
-    scores, weights = metadata["score_columns"], weights or metadata.get("weights")
-    table = _read_table(data, metadata, label, [*scores, *([weights] if weights else [])])
+    """Returns scores or columns of features, labels and weights of the rows of the fit, by the
+    names of the check.
+    """
+    weights = weights or metadata.get("weights")
+    scores = metadata.get("score_columns")
+    kinds = ("numeric", "categorical")
+    numeric, categorical = (scores, []) if scores else (metadata[kind] for kind in kinds)
+    columns = [*numeric, *categorical, *([weights] if weights else [])]
+    table = _read_table(data, metadata, label, columns)
     assert table.labels is not None
-    arrays = {
-        "points" if metadata.get("method", PAIR) == PAIR else "scores": np.stack(
-            [table.numbers(name) for name in scores], axis=1
-        ),
-        "labels": table.labels,
-    }
+    arrays = {"labels": table.labels}
+    if scores:
+        name = "points" if metadata.get("method", PAIR) == PAIR else "scores"
+        arrays[name] = np.stack([table.numbers(name) for name in scores], axis=1)
+    else:
+        arrays["rows"] = table.matrix(numeric, categorical)
     if weights:
         arrays["weights"] = table.weights(weights)
         counts = arrays["weights"] > 0
@@ -98,11 +120,15 @@ def _read_table(
     if data.startswith(EMBEDDED):
         return embedded.load_table(data.removeprefix(EMBEDDED))
     mapping = LabelMapping(**metadata["labels"])
-    _, like = recall_reading(metadata.get("reading") or {})
+    kinds, like = recall_reading(metadata.get("reading") or {})
+    texts, dates = (
+        tuple(name for name in columns if name in kinds and kinds[name].name == kind)
+        for kind in (TEXT, DATE)
+    )
     table = readers.read_table(
         data,
         label=label or mapping.column,
-        reading=Reading(positive=mapping.positive),
+        reading=Reading(positive=mapping.positive, categorical=texts, dates=dates),
         columns=columns,
         like=like,
         no_features=columns,

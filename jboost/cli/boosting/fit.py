@@ -15,7 +15,7 @@ from jboost import plots
 from jboost.base.boosting import Fit
 from jboost.base.status import Status
 from jboost.cli import fitting, limits
-from jboost.cli.boosting import features, nu_choice
+from jboost.cli.boosting import features, nu_choice, proof
 from jboost.cli.boosting import method as boost
 from jboost.cli.boosting.nu_choice import Choice
 from jboost.cli.inputs import Examples, Source
@@ -71,8 +71,13 @@ def fit(settings: Settings, say: Any) -> None:
         opening,
         settings,
         say,
-        model={"binarizer": seen.binarizer, "ensemble": fitted.ensemble},
+        model={
+            "binarizer": seen.binarizer,
+            "ensemble": fitted.ensemble,
+            **proof.arrays(fitted, settings, choice.nu, num_rows=len(kept)),
+        },
         metadata={
+            **proof.metadata(examples, settings),
             "learner": settings.learner,
             "numeric": list(seen.numeric),
             "categorical": list(seen.categorical),
