@@ -51,6 +51,7 @@ __all__ = [
     "verify_monomial",
     "verify_pair",
     "verify_relaxation",
+    "verify_rules",
     "verify_soft_margin",
 ]
 
@@ -1332,7 +1333,9 @@ def _bounded_margin(learner: Any, relaxation: Any, nu: Any, cap: Any) -> str:
     if hasattr(learner, "abstain"):
         return f"{margin} over all stumps"
     order = learner.max_order
-    return f"{margin} over all monomials{'' if order is None else f' of up to {order} literals'}"
+    return (
+        f"{margin} over all monomials{'' if order is None else f' of {_number_of_literals(order)}'}"
+    )
 
 
 _BOUNDS_OF_MARGINS = {"lower_bound", "upper_bound", "seen_upper_bound", "example_weights"}
@@ -1728,6 +1731,225 @@ def _cuts_hold(pool: _Pool, selected: np.ndarray, slacks: np.ndarray) -> bool:
         served = served + served.T - (hits * selected[None, :]) @ hits.T
     are_opposite = pool.labels[:, None] != pool.labels[None, :]
     return bool((~are_opposite | (served + slacks[:, None] + slacks[None, :] >= one)).all())
+
+
+# --- rules of l0 over all monomials (Goldberg and Eckstein 2009, (15) and (18)) -------------------
+#
+# (15) asks for votes lambda >= 0 of signed monomials and of the constants +1 and -1, of sum 1, that
+# minimise the weight of the rows with a margin below rho plus the costs of the columns in use.
+# Votes prove an upper bound. The formula above, over all monomials of up to so many literals,
+# proves a lower bound on (18) with its pair cuts, and one on (15) with cuts that also count the
+# columns that separate the pair in the other direction: where two rows of opposite classes both
+# have a margin above 0, some column covers the one whose class it predicts and not the other one.
+# Duals are rounded to integers of 52 bits, which prove another, nearly equal bound, so that sums of
+# floats are exact.
+
+_EXACT_BITS = 52  # integers whose sum is below 2^52 have exact sums and differences in float64
+_MOST_ORDER_OF_RULES = 2
+
+
+class _AllMonomials(NamedTuple):
+    """The rows that the duals are about, and the costs of monomials."""
+
+    literals: np.ndarray  # [k, 2 n] bool, which rows satisfy each literal
+    labels: np.ndarray  # [k]
+    weights: np.ndarray  # [k] Fractions
+    costs: np.ndarray  # [K + 1] Fractions, by the number of literals; that of a constant first
+    margin: Fraction
+
+
+@_returns_reasons
+def verify_rules(result: Any, features: Any, labels: Any, *, weights: Any = None) -> Verification:
+    """Checks the rules of `jboost fit --method l0`: the upper bound by the errors and costs of the
+    stored votes, and the lower bounds by duals, over all monomials of one or two literals (Goldberg
+    and Eckstein 2009, (15) and (18)).
+
+    Args:
+      result: ensemble, of monomials; and proof, a record with the margin rho [], costs [K + 1] of a
+        constant and of monomials of 1 to K literals, integer_lower_bound [] and
+        integer_upper_bound [] of (15), lower_bound [] of (18), and the records `integer` and
+        `relaxed` of duals for (15) and (18): example_weights [m], pairs [C, 2], pair_weights [C].
+      features: [m, n] of 0, 1, and NaN where neither literal holds; labels: [m]; weights: [m].
+
+    Returns:
+      A `Verification`; the bounds are on (15), the errors plus the costs of rules. The upper bound
+      of (18) is not checked.
+
+    >>> import types
+    >>> nothing = types.SimpleNamespace(example_weights=[0.0], pairs=[], pair_weights=[])
+    >>> proof = dict(margin=0.5, costs=[0.0, 1.0], integer_lower_bound=0.0, lower_bound=0.0)
+    >>> proof |= dict(integer_upper_bound=0.0, integer=nothing, relaxed=nothing)
+    >>> ensemble = types.SimpleNamespace(
+    ...     learner=types.SimpleNamespace(max_order=1),
+    ...     hypotheses=types.SimpleNamespace(literals=[[1]], sign=[1]),
+    ...     votes=[[0.0, 0.0]],
+    ...     constant=1.0,
+    ... )
+    >>> result = types.SimpleNamespace(ensemble=ensemble, proof=types.SimpleNamespace(**proof))
+    >>> verify_rules(result, [[1.0]], [1]).reason  # doctest: +ELLIPSIS
+    'errors plus costs lie between 0 and 0, over all rules of one literal, with margin 0.5; ...'
+    """
+    ensemble, proof = getattr(result, "ensemble", None), getattr(result, "proof", None)
+    table = _held("features", features, np.zeros(()), 2).astype(float)
+    if not np.isin(table[~np.isnan(table)], (0, 1)).all():
+        raise ValueError("features has entries other than 0, 1 and NaN")
+    examples = _read_examples(len(table), labels, weights, None, np.zeros(()))
+    table, margin = table[examples.kept], _read_number(proof, "margin")
+    costs = _read(proof, "costs")
+    order = getattr(getattr(ensemble, "learner", None), "max_order", None)
+    if not 0 < margin <= 1 or costs.ndim != 1 or not (costs >= 0).all():
+        raise _RefutedError("margin or costs of the proof are not those of a fit")
+    if not isinstance(order, int) or not 0 < order == len(costs) - 1 <= _MOST_ORDER_OF_RULES:
+        raise _RefutedError("rules are checked over all rules of one or two literals only")
+    given = table, examples, _fractions(costs), Fraction(margin)
+    lower = _bound_over_monomials(getattr(proof, "integer", None), *given, either=True)
+    relaxed = _bound_over_monomials(getattr(proof, "relaxed", None), *given, either=False)
+    upper = _cost_of_votes(ensemble, *given)
+    claimed = [
+        _read_number(proof, f"{name}_bound") for name in ("lower", "integer_lower", "integer_upper")
+    ]
+    faults = []
+    if claimed[0] > relaxed:
+        faults.append(
+            f"a lower bound of {_text(claimed[0])} on the relaxation is claimed, and"
+            f" {_text(relaxed)} is proven"
+        )
+    note = (
+        f"errors plus costs lie between {_text(lower)} and {_text(upper)}, over all rules of"
+        f" {_number_of_literals(order)}, with margin {float(margin):g}; the relaxation is at least"
+        f" {_text(relaxed)}, and its upper bound is not checked"
+    )
+    return _conclude((claimed[1], claimed[2]), (lower, upper), faults, note)
+
+
+def _number_of_literals(order: int) -> str:
+    return "one literal" if order == 1 else f"up to {order} literals"
+
+
+def _cost_of_votes(
+    ensemble: Any, table: np.ndarray, examples: _Examples, costs: np.ndarray, margin: Fraction
+) -> Fraction:
+    """The errors and costs of stored votes. What their sizes lack of a sum of 1 is shared by the
+    two constants.
+    """
+    votes = _read_votes(ensemble)
+    if (votes[:, 0] != votes[:, 1]).any():
+        raise _RefutedError("votes differ for the two outputs of a rule")
+    used = np.flatnonzero(votes[:, 0])
+    outputs = _outputs_of(ensemble, table, used)
+    constant = Fraction(float(_read(ensemble, "constant", ())))
+    coefficients = _fractions(votes[used, 0])
+    size = sum(abs(coefficients), abs(constant))
+    scores = _times(outputs, coefficients) + constant if len(used) else constant
+    is_wrong = np.broadcast_to(examples.labels * scores < margin * max(size, 1), table.shape[:1])
+    orders = abs(_read(ensemble.hypotheses, "literals")[used].astype(int)).sum(axis=1)
+    num_constants = int(constant != 0) if size >= 1 else 2
+    return _total(examples.weights[is_wrong]) + sum(costs[orders]) + num_constants * costs[0]
+
+
+def _bound_over_monomials(
+    duals: Any,
+    table: np.ndarray,
+    examples: _Examples,
+    costs: np.ndarray,
+    margin: Fraction,
+    *,
+    either: bool,
+) -> Fraction:
+    """What duals prove over all monomials of one or two literals and both constants."""
+    given = np.maximum(_read(duals, "example_weights").astype(float), 0)
+    values = np.maximum(_read(duals, "pair_weights").astype(float), 0)
+    if given.ndim != 1 or values.ndim != 1:
+        raise _RefutedError("example_weights or pair_weights of the proof are no vectors")
+    problem = _all_monomials(len(given), table, examples, costs, margin)
+    pairs = _read_integers(duals, "pairs", (len(values), 2)) if len(values) else np.zeros((0, 2))
+    pairs = _opposite_pairs(pairs.astype(int), problem.labels, either)
+    total = float(given.sum() + values.sum() + float(max(costs)))
+    if not total < 2.0**900:
+        raise _RefutedError("the duals of the proof are too large")
+    shift = _EXACT_BITS - max(math.frexp(total)[1], -900)
+    given, values = (np.rint(np.ldexp(part, shift)) for part in (given, values))
+    unit = Fraction(1, 2**shift) if shift >= 0 else Fraction(2**-shift)
+    load = sum(np.bincount(ends, values, len(given)) for ends in pairs.T)
+    excess = _fractions(given) * (unit * (1 + margin)) + _fractions(load) * unit - problem.weights
+    least, violation = _least_of_monomials(problem, given, pairs, values, unit, either)
+    return (
+        margin * unit * int(given.sum())
+        + unit * (int(values.sum()) + least - violation)
+        - sum(_positive_part(excess))
+    )
+
+
+def _all_monomials(
+    size: int, table: np.ndarray, examples: _Examples, costs: np.ndarray, margin: Fraction
+) -> _AllMonomials:
+    """The problem by rows, or by the distinct rows of each class in the order in which they occur
+    first, where duals are of `size` such rows.
+    """
+    labels, weights = examples.labels, _fractions(examples.weights)
+    if size != len(table):
+        parts = [table == 1, table == 0, (labels > 0)[:, None]]
+        packed = np.packbits(np.concatenate(parts, axis=1), axis=1)
+        _, first, row_of = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        totals = np.array([Fraction(0)] * len(first), object)
+        np.add.at(totals, np.argsort(order)[row_of.reshape(-1)], weights)
+        kept = first[order]
+        table, labels, weights = table[kept], labels[kept], totals
+    if size != len(table):
+        raise _RefutedError(f"example_weights has {size} entries: expected {len(table)}")
+    literals = np.concatenate([table == 1, table == 0], axis=1)
+    return _AllMonomials(literals, labels, weights, costs, margin)
+
+
+def _opposite_pairs(pairs: np.ndarray, labels: np.ndarray, either: bool) -> np.ndarray:
+    """The pairs [C, 2], the positive row first if a cut counts either direction."""
+    if not ((pairs >= 0) & (pairs < len(labels))).all():
+        raise _RefutedError("pairs of the proof has an entry that is no row")
+    if (labels[pairs].sum(axis=1) != 0).any():
+        raise _RefutedError("pairs of the proof has rows that are not of opposite classes")
+    is_turned = (labels[pairs[:, 0]] < 0) & either
+    return np.where(is_turned[:, None], pairs[:, ::-1], pairs)
+
+
+def _least_of_monomials(
+    problem: _AllMonomials,
+    given: np.ndarray,
+    pairs: np.ndarray,
+    values: np.ndarray,
+    unit: Fraction,
+    either: bool,
+) -> tuple[int, int]:
+    """The least of [c_u - s_u]_+ - g_u, and the sum of [s_u - c_u]_+, in units, over all columns u.
+    All numbers are integers; costs are rounded down.
+    """
+    literals, signed = problem.literals, given * problem.labels
+    edges = np.zeros((literals.shape[1],) * 2)
+    for begin in range(0, len(literals), _ROWS_AT_ONCE):
+        part = literals[begin : begin + _ROWS_AT_ONCE].astype(float)
+        edges += (part * signed[begin : begin + _ROWS_AT_ONCE, None]).T @ part
+    prices = [int(cost / unit) for cost in problem.costs]
+    least, violation = prices[0] - abs(int(signed.sum())), 0
+    is_other = np.triu(np.ones(edges.shape, bool), 1)
+    half = np.arange(edges.shape[0] // 2)
+    is_other[half, half + len(half)] = False  # a literal and its negation
+    for sign in (1, -1):
+        if either:
+            inside, outside = pairs.T if sign > 0 else pairs.T[::-1]
+            amounts = values
+        else:
+            is_own = problem.labels[pairs[:, 0]] == sign
+            (inside, outside), amounts = pairs[is_own].T, values[is_own]
+        own = literals[inside].astype(float)
+        both = own * literals[outside]
+        rewards = (own * amounts[:, None]).T @ own - (both * amounts[:, None]).T @ both
+        chosen = np.eye(len(edges), dtype=bool)
+        for price in prices[1:]:
+            left, gained = price - rewards[chosen], sign * edges[chosen]
+            least = min(least, int(min(np.maximum(left, 0) - gained, default=least)))
+            violation += sum(int(-one) for one in left[left < 0].tolist())
+            chosen = is_other
+    return least, violation
 
 
 # --- maximum monomial agreement (Goldberg and Eckstein 2009, (27)) --------------------------------
@@ -2185,6 +2407,7 @@ _METHODS = (
     _Method((("coefficients", "misclassified"),), verify_combination, ("scores", "labels")),
     _Method((("kinds",), ("errors",)), verify_leave_one_out, ("points", "labels")),
     _Method((("literals",),), verify_monomial, ("features", "labels", "example_weights")),
+    _Method((("ensemble", "proof"),), verify_rules, ("features", "labels")),
     _Method((("ensemble",),), verify_ensemble, ("features", "labels")),
     _Method((("example_weights",),), verify_soft_margin, ("margins",)),
 )
@@ -2245,7 +2468,8 @@ def verify(result: Any, *data: Any, **options: Any) -> Verification:
 
 
 def _method_of(result: Any) -> _Method | None:
-    if hasattr(result, "ensemble") and _flaw_of_ensemble(result):
+    has_margins = hasattr(result, "ensemble") and not hasattr(result, "proof")
+    if has_margins and _flaw_of_ensemble(result):
         return None
     return next((method for method in _METHODS if _is_of(result, method)), None)
 
@@ -2452,17 +2676,18 @@ def _parse_npy(content: bytes) -> np.ndarray:
     return flat.reshape(shape, order="F" if is_fortran else "C").copy()
 
 
-# --- boosted models of `jboost fit` ---------------------------------------------------------------
+# --- boosted models and rules of `jboost fit` -----------------------------------------------------
 #
 # The file has the ensemble, the binarizer that makes its features from the columns of a table, and,
 # where both bounds can be proven, `example_weights`, `lower_bound`, `upper_bound`, `status` and, of
-# a soft margin, `nu`. The metadata name the columns, and have the number and the checksum of the
-# training rows.
+# a soft margin, `nu`; of rules of l0 `proof`. The metadata name the columns, and have the number
+# and the checksum of the training rows.
 
 _AT_MOST, _EQUAL, _MISSING = range(3)  # the kinds of conditions of a binarizer
 _ROWS_AT_ONCE = 1 << 16
 _NOT_CHECKED = {
-    "l0": "a folder of l0 holds its rules, and not the duals that prove bounds on its relaxation",
+    "l0": "it has no duals that prove the bounds of its rules, as none of the early versions, of"
+    " --exact, of rules of three literals and more, and of a choice among several values",
     "adaboost": "its bound is one on the training error, which is not checked here",
     "infoboost": "its bound is one on the training error, which is not checked here",
     "slipper": "rules of slipper have no bounds",
@@ -2533,7 +2758,8 @@ def _check_rows(fields: Any, metadata: Mapping[str, Any], arguments: Mapping[str
         return
     if not isinstance(stated, dict):
         raise _RefutedError("the metadata do not tell the training rows")
-    like = _read(fields.ensemble, "votes")
+    # l0 rounds no weights
+    like = np.zeros(()) if hasattr(fields, "proof") else _read(fields.ensemble, "votes")
     features, labels = _held("features", arguments["features"], like, 2), arguments["labels"]
     amounts = arguments.get("weights")
     if len(features) != stated.get("rows"):
@@ -2552,15 +2778,24 @@ def _check_rows(fields: Any, metadata: Mapping[str, Any], arguments: Mapping[str
 
 def _and_header(found: Verification, result: Any, metadata: Mapping[str, Any]) -> Verification:
     """A verification, and whether the metadata state the bounds and the status of the arrays."""
-    described = metadata.get("boosting")
-    stated = described.get("certificate") if isinstance(described, dict) else None
+    is_of_rules = hasattr(result, "proof")
+    described = metadata.get("model" if is_of_rules else "boosting")
+    described = described if isinstance(described, dict) else {}
+    stated = described.get("certificate")
     if not isinstance(stated, dict):
         return found
+    names = ["lower_bound", "integer_lower_bound", "integer_upper_bound"]
+    names = names if is_of_rules else ["lower_bound", "upper_bound"]
+    claims = result.proof if is_of_rules else result
+    bounds = {name: float(_read_number(claims, name)) for name in names}
     held: dict[str, Any] = {
-        name: float(_read_number(result, name)) for name in ("lower_bound", "upper_bound")
+        name: value if math.isfinite(value) else None for name, value in bounds.items()
     }
-    held = {name: value if math.isfinite(value) else None for name, value in held.items()}
-    held["status"] = _STATUSES[int(_read_integers(result, "status", ()))]
+    if is_of_rules:
+        stated = stated | {"margin": _in_32_bits(described.get("margin"))}
+        held["margin"] = _in_32_bits(float(_read_number(claims, "margin")))  # as some fits round it
+    else:
+        held["status"] = _STATUSES[int(_read_integers(result, "status", ()))]
     faults = [
         f"the metadata state {name} {stated.get(name)}, and the arrays {value}"
         for name, value in held.items()
@@ -2570,6 +2805,11 @@ def _and_header(found: Verification, result: Any, metadata: Mapping[str, Any]) -
         valid=found.valid and not faults,
         reason="; ".join([*([] if found.valid else [found.reason]), *faults]) or found.reason,
     )
+
+
+def _in_32_bits(value: Any) -> Any:
+    """A float rounded to 32 bits; other values unchanged."""
+    return float(np.float32(value)) if isinstance(value, float) else value
 
 
 def _names_in(metadata: Mapping[str, Any], key: str) -> list[str]:
@@ -2588,7 +2828,7 @@ def _features_of(fields: Any, metadata: Mapping[str, Any], rows: Any) -> np.ndar
     table = np.asarray(rows)
     if table.ndim != 2 or table.shape[1] != len(names):
         raise ValueError(f"rows has shape {list(table.shape)}: expected [m, {len(names)}]")
-    plain = _names_in(metadata, "plain")
+    plain = _names_in(metadata, "plain") if "plain" in metadata else []
     if not set(plain) <= set(names):
         raise _RefutedError("the metadata have plain columns that are none of the table")
     with np.errstate(over="ignore"):  # as the fit compares: too large a number is infinite

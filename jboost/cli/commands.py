@@ -356,12 +356,12 @@ def _verify_command() -> Any:
             "Recomputes the certificate of MODEL, a file of jboost.files.save or a folder of jboost"
             " fit, from its arrays and its data in exact rational arithmetic. Of the folders of"
             " jboost fit this is for pair and combine with --scores, and for lpboost and"
-            " relaxed-margin with --learner stumps or monomials, of a hard or soft margin: others"
-            " hold no certificate that can be checked, and are not valid here. Of these two the"
-            " features are made from the data by the stored model, and the rows must be those of"
-            " the fit. The exit status is 0 if all claims are"
-            " proven, 1 if not, and 2 if a file cannot be read. The file jboost/verify.py does it"
-            " alone, with NumPy only: python verify.py MODEL FILE."
+            " relaxed-margin with --learner stumps or monomials, of a hard or soft margin, and for"
+            " l0 with rules of one or two literals: others hold no certificate that can be checked,"
+            " and are not valid here. Of these three the features are made from the data by the"
+            " stored model, and the rows must be those of the fit. The exit status is 0 if all"
+            " claims are proven, 1 if not, and 2 if a file cannot be read. The file"
+            " jboost/verify.py does it alone, with NumPy only: python verify.py MODEL FILE."
         ),
         epilog="\b\nExample:\n  jboost verify pair --data train.csv",
     )

@@ -209,7 +209,7 @@ def test_verify_takes_the_rows_as_given_where_the_model_does_not_tell_them(tmp_p
             "bounds with the relaxation norm-ball are not checked",
         ),
         ({"method": "adaboost"}, "its bound is one on the training error"),
-        ({"method": "l0"}, "not the duals that prove bounds on its relaxation"),
+        ({"method": "l0"}, "no duals that prove the bounds of its rules"),
     ],
 )
 def test_verify_says_what_a_folder_without_a_proof_lacks(metadata, reason, tmp_path):

@@ -15,7 +15,7 @@ from jboost import plots
 from jboost.base.boosting import Ensemble, Fit
 from jboost.cli import bits as bit_module
 from jboost.cli import fitting, limits
-from jboost.cli.l0 import candidates, description, folds
+from jboost.cli.l0 import candidates, description, folds, proof
 from jboost.cli.l0 import method as l0
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
@@ -70,12 +70,18 @@ def fit(settings: Settings, say: Any) -> None:
         fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings
     )
     training = (bits, labels, ones_for_none(part.weights, len(labels)))
+    proven = proof.of_fit(fitted, bits, found.settings, model["margin"])
     fitting.end(
         opening,
         settings,
         say,
-        model={"binarizer": binarizer, "ensemble": ensemble},
-        metadata={"numeric": list(numeric), "categorical": list(categorical), "model": model},
+        model={"binarizer": binarizer, "ensemble": ensemble, **proven},
+        metadata={
+            "numeric": list(numeric),
+            "categorical": list(categorical),
+            "model": model,
+            **proof.metadata(proven, bits, labels, part.weights),
+        },
         sections={
             "data": build.describe_data(table, len(apart), source.weights, ()),
             "model": model,

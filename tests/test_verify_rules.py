@@ -1,0 +1,238 @@
+"""`jboost.verify` of the rules of l0: bounds over all monomials, and the files of `jboost fit`."""
+
+import itertools
+import subprocess
+import sys
+import types
+from fractions import Fraction
+
+import jax
+import numpy as np
+import pytest
+
+import jboost
+from command_line import run_in
+from jboost import verify
+from oracles import l0
+
+MARGIN = Fraction(1, 4)
+
+
+def random_table(seed):
+    """Bits with gaps, labels and weights of a few rows, some of them equal."""
+    rng = np.random.default_rng(seed)
+    table = rng.integers(0, 2, (7, 3)).astype(float)
+    table[rng.random(table.shape) < 0.1] = np.nan
+    table[5:] = table[:2]
+    labels = rng.choice([-1, 1], 7)
+    labels[:2] = 1, -1
+    return table, labels, rng.integers(1, 4, 7).astype(float)
+
+
+def monomials_of(table, order):
+    """Outputs [m, U] of the constants and all signed monomials, and their numbers of literals."""
+    literals = [(column, value) for column in range(table.shape[1]) for value in (0, 1)]
+    columns, sizes = [np.ones(len(table)), -np.ones(len(table))], [0, 0]
+    for size in range(1, order + 1):
+        for chosen in itertools.combinations(literals, size):
+            if len({column for column, _ in chosen}) < size:
+                continue
+            covers = np.all([table[:, column] == value for column, value in chosen], axis=0)
+            columns += [covers * 1.0, covers * -1.0]
+            sizes += [size, size]
+    return np.stack(columns, axis=1), np.array(sizes)
+
+
+def random_duals(seed, labels):
+    """Duals at random, which satisfy no constraint of the dual program."""
+    rng = np.random.default_rng(seed)
+    positive, negative = np.flatnonzero(labels > 0), np.flatnonzero(labels < 0)
+    pairs = [rng.permutation([rng.choice(positive), rng.choice(negative)]) for _ in range(5)]
+    return types.SimpleNamespace(
+        example_weights=rng.random(len(labels)) * rng.choice([0.1, 1.0]),
+        pairs=np.array(pairs),
+        pair_weights=rng.random(5) * rng.choice([0.05, 0.5]),
+    )
+
+
+def bound(duals, table, labels, weights, costs, either):
+    examples = verify._read_examples(len(table), labels, weights, None, np.zeros(()))
+    given = table, examples, verify._fractions(costs), MARGIN
+    return verify._bound_over_monomials(duals, *given, either=either)
+
+
+@pytest.mark.parametrize("either", [False, True])
+@pytest.mark.parametrize("order", [1, 2])
+def test_bound_over_monomials_matches_that_of_the_pool_of_all_and_is_below_the_optimum(
+    order, either
+):
+    for seed in range(12):
+        table, labels, weights = random_table(seed)
+        outputs, sizes = monomials_of(table, order)
+        costs = np.array([0.125, 0.5, 1.25])[: order + 1]
+        duals = random_duals(seed, labels)
+        found = bound(duals, table, labels, weights, costs, either)
+        # the same bound by the check of a relaxation, over the listed pool
+        cuts = "either" if either else "ordered"
+        pool, kept, used = verify._read_pool(
+            outputs, labels, costs[sizes], float(MARGIN), weights, None, None, either, np.zeros(())
+        )
+        listed = verify._relaxation_lower(duals, pool, kept, used)
+        assert float(found) == pytest.approx(float(listed), abs=1e-12), cuts
+        helps = l0.tell_apart if either else l0.serves
+        optimum = l0.optimum(outputs, labels, costs[sizes], float(MARGIN), weights, helps)
+        assert found <= optimum + 1e-9
+
+
+def test_bound_over_monomials_takes_duals_of_distinct_rows():
+    """A dual of equal rows is the sum of theirs."""
+    table = np.array([[1.0, 0.0], [0.0, np.nan], [1.0, 0.0], [1.0, 0.0]])
+    labels, weights = np.array([1, -1, 1, -1]), np.array([1.0, 2.0, 3.0, 8.0])
+    costs = np.array([0.0, 0.5])
+    merged = types.SimpleNamespace(
+        example_weights=[3.0, 1.0, 5.0], pairs=[[0, 1], [0, 2]], pair_weights=[0.5, 0.25]
+    )
+    whole = types.SimpleNamespace(
+        example_weights=[0.75, 1.0, 2.25, 5.0],
+        pairs=[[0, 1], [2, 1], [0, 3], [2, 3]],
+        pair_weights=[0.125, 0.375, 0.0625, 0.1875],
+    )
+    found = [bound(one, table, labels, weights, costs, True) for one in (merged, whole)]
+    assert found[0] == found[1]
+    merged.example_weights = [1.0, 1.0]
+    with pytest.raises(verify._RefutedError, match="has 2 entries: expected 3"):
+        bound(merged, table, labels, weights, costs, True)
+
+
+# Three rows of a bit that tells the classes apart but for the last row. By hand: the rule costs
+# 1/2 and the votes 1/2 for `x` and 1/2 for -1 have the margins 1/2, 1/2 and -1/2.
+FEATURES, LABELS = np.array([[1.0], [0.0], [0.0]]), np.array([1, -1, 1])
+
+
+def make_result(**changes):
+    duals = {"example_weights": np.zeros(3), "pairs": np.zeros((0, 2), int)}
+    duals = types.SimpleNamespace(**duals, pair_weights=np.zeros(0))
+    ensemble = types.SimpleNamespace(
+        learner=types.SimpleNamespace(max_order=1),
+        hypotheses=types.SimpleNamespace(literals=np.array([[1]]), sign=np.array([1])),
+        votes=np.full((1, 2), 0.75),
+        constant=np.array(-0.25),
+    )
+    fields = {
+        "margin": np.array(0.25),
+        "costs": np.array([0.0, 0.5]),
+        "lower_bound": np.zeros(()),
+        "integer_lower_bound": np.zeros(()),
+        "integer_upper_bound": np.array(1.5),
+        "integer": duals,
+        "relaxed": duals,
+    }
+    for name, value in changes.items():
+        (fields if name in fields else vars(ensemble))[name] = value
+    return types.SimpleNamespace(ensemble=ensemble, proof=types.SimpleNamespace(**fields))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"integer_upper_bound": np.array(1.25)}, "an upper bound of 1.25 is claimed, and 1.5"),
+        ({"integer_lower_bound": np.array(0.5)}, "a lower bound of 0.5 is claimed, and 0 is"),
+        ({"lower_bound": np.array(0.5)}, "0.5 on the relaxation is claimed, and 0 is proven"),
+        ({"constant": np.array(0.0)}, "an upper bound of 1.5 is claimed, and 2.5"),
+        ({"votes": np.full((1, 2), -0.75)}, "an upper bound of 1.5 is claimed, and 2.5"),
+        ({"votes": np.array([[0.75, 0.5]])}, "votes differ for the two outputs"),
+        ({"margin": np.array(0.75)}, "an upper bound of 1.5 is claimed"),
+        ({"margin": np.array(0.0)}, "are not those of a fit"),
+        ({"costs": np.array([0.0, 1.0])}, "an upper bound of 1.5 is claimed, and 2 is"),
+        ({"costs": np.array([0.0, 0.5, 0.5])}, "of one or two literals only"),
+        ({"integer": None}, "has no array `example_weights`"),
+        ({"learner": types.SimpleNamespace()}, "of one or two literals only"),
+    ],
+)
+def test_verify_rules_says_what_is_not_proven(changes, reason):
+    assert verify.verify(make_result(), FEATURES, LABELS)[:3] == (True, 0, Fraction(3, 2))
+    found = verify.verify(make_result(**changes), FEATURES, LABELS)
+    assert not found.valid
+    assert reason in found.reason
+
+
+GARBAGE = (None, "x", [], [[]], np.nan, np.inf, -1.0, 1e300, np.zeros(0), np.ones((3, 3)), {})
+
+
+@pytest.mark.parametrize("part", ["proof", "ensemble", "hypotheses", "integer"])
+def test_verify_rules_never_raises_on_a_wrong_proof(part):
+    def parts(result):
+        return {"hypotheses": result.ensemble.hypotheses, "integer": result.proof.integer} | vars(
+            result
+        )
+
+    for name in vars(parts(make_result())[part]):
+        for garbage in GARBAGE:
+            result = make_result()
+            setattr(parts(result)[part], name, garbage)
+            assert isinstance(verify.verify(result, FEATURES, LABELS), verify.Verification)
+
+
+def table_of_file(num=60):
+    rng = np.random.default_rng(3)
+    numbers, colours = rng.normal(size=(num, 2)).round(1), rng.choice(["red", "blue"], num)
+    is_yes = numbers[:, 0] + (colours == "red") + 0.5 * rng.normal(size=num) > 0.4
+    lines = ["a,b,colour,cost,y"]
+    for row in range(num):
+        first = "" if row % 13 == 4 else f"{float(numbers[row, 0])}"
+        label = "yes" if is_yes[row] else "no"
+        lines.append(f"{first},{float(numbers[row, 1])},{colours[row]},{row % 3},{label}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--max-order", "2", "--precision", "float32"),
+        ("--max-order", "2", "--missing", "none", "--weights", "cost", "--holdout", "0.2"),
+        ("--max-order", "cv", "--max-rules", "2"),
+        ("--vote", "coefficients", "--weights", "cost"),
+    ],
+)
+def test_verify_proves_the_bounds_of_rules_of_l0(options, tmp_path):
+    (tmp_path / "data.csv").write_text(table_of_file(), encoding="utf-8")
+    arguments = ("--data", "data.csv", "--label", "y", "--method", "l0", "--rounds", "20")
+    code, _, err = run_in(tmp_path, "fit", *arguments, *options, "--output", "out")
+    assert code == 0, err
+    path = tmp_path / "out" / "model.npz"
+    stated = jboost.files.load_metadata(path)
+    code, out, _ = run_in(tmp_path, "verify", "out", "--data", "data.csv")
+    if stated["model"]["max_order"] == "cv" or "training" not in stated:
+        assert "no duals that prove the bounds of its rules" in out
+        return
+    assert out.startswith("valid"), out
+    claimed = stated["model"]["certificate"]
+    proven = [float(line.split()[-1]) for line in out.splitlines()[1:3]]
+    assert claimed["integer_lower_bound"] <= proven[0]
+    assert proven[1] <= claimed["integer_upper_bound"]
+    if "--holdout" not in options:
+        ended = subprocess.run(
+            [sys.executable, "-I", verify.__file__, "out", "data.csv"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (ended.returncode, ended.stderr) == (0, "")
+    with jax.enable_x64(True):
+        stored = jboost.files.load(path)
+    for name, change in (
+        ("lower_bound", 0.01),
+        ("integer_lower_bound", 0.01),
+        ("integer_upper_bound", -0.01),
+    ):
+        proof = {**stored["proof"], name: np.asarray(stored["proof"][name]) + change}
+        changed = {**stated, "model": {**stated["model"], "certificate": None}}
+        jboost.files.save({**stored, "proof": proof}, path, metadata=changed)
+        out = run_in(tmp_path, "verify", "out", "--data", "data.csv")[1]
+        assert "is claimed" in out
+        jboost.files.save({**stored, "proof": proof}, path, metadata=stated)
+        out = run_in(tmp_path, "verify", "out", "--data", "data.csv")[1]
+        assert f"the metadata state {name}" in out
