@@ -20,9 +20,9 @@ from jboost.geometry.exact import Wide
 
 
 class HullDistance(NamedTuple):
-    """The distance of two hulls and its direction."""
+    """The distance of two hulls in the plane or in space, and its direction."""
 
-    normal: Array  # [2] from the second hull to the first, of any length
+    normal: Array  # [2] or [3], from the second hull to the first, of any length
     distance: Array  # []
 
 

@@ -17,13 +17,7 @@ import jax.numpy as jnp
 from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import exact
-
-
-class HullDistance(NamedTuple):
-    """The distance of two hulls, and its direction."""
-
-    normal: Array  # [3] points from the second hull to the first; of any length
-    distance: Array  # []
+from jboost.geometry.hulls import HullDistance
 
 
 class _Face(NamedTuple):

@@ -10,8 +10,8 @@ from jboost.base.types import Array
 from jboost.geometry import exact
 from jboost.pair.space import hulls
 from jboost.pair.space.problem import Problem
-from jboost.pair.space.visits import Incumbent
 from jboost.pair.sweep.line import Line, choose
+from jboost.pair.sweep.visits import Incumbent
 from jboost.pair.types import Fat
 
 # The normal is scaled to this many lengths before it is rounded. The rounded direction with the

@@ -23,6 +23,7 @@ from jboost.pair.space.search import PlaneSearchState, Stopped, lower_bound, pro
 from jboost.pair.space.sweep import Axes, bound_all, list_axes
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import Encoding, certify, pad_rows
+from jboost.pair.sweep.visits import Incumbent
 from jboost.pair.types import Fat, Separator
 
 # The largest ratio of the extents of two coordinates. With a larger ratio, products of metric
@@ -266,7 +267,7 @@ def _best_about(
 def _draw(
     problem: Problem,
     encoding: Encoding,
-    best: visits.Incumbent,
+    best: Incumbent,
     bound: Array,
     *,
     ended: Status,

@@ -15,24 +15,15 @@ from jax import lax
 from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import angular
+from jboost.geometry.hulls import HullDistance
 from jboost.pair.space import hulls
 from jboost.pair.space.axes import Axis, look_along
 from jboost.pair.space.enumeration import reach, visit_by_bound
 from jboost.pair.space.problem import Problem
 from jboost.pair.space.sweep import Axes
 from jboost.pair.sweep import look_around
-from jboost.pair.sweep.visits import Chosen
+from jboost.pair.sweep.visits import Chosen, Incumbent
 from jboost.pair.types import Fat
-
-
-class Incumbent(NamedTuple):
-    """The best separator so far."""
-
-    loss: Array  # [] int64
-    margin: Array  # [] infinite for a constant classifier
-    is_constant: Array  # [] bool
-    on_own_side: Array  # [n] bool
-    normal: Array  # [3] in metric coordinates, points to the own side; 0 for a constant
 
 
 class _Classes(NamedTuple):
@@ -154,7 +145,7 @@ def _sides(problem: Problem, on_own_side: Array, fat: Fat) -> tuple[Array, Array
 
 
 def _incumbent(
-    loss: Array, is_constant: Array, on_own_side: Array, hull: hulls.HullDistance
+    loss: Array, is_constant: Array, on_own_side: Array, hull: HullDistance
 ) -> Incumbent:
     return Incumbent(
         loss=loss,

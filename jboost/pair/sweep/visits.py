@@ -38,13 +38,14 @@ _STEPS, _CHUNK_PARTS = 16, 4
 
 
 class Incumbent(NamedTuple):
-    """The best separator so far."""
+    """The best separator so far, in the plane or in space."""
 
     loss: Array  # [] integer
     margin: Array  # [] infinite for a constant classifier
     is_constant: Array  # [] bool
     on_own_side: Array  # [n] bool
-    normal: Array  # [2] in metric coordinates, points to the own side; 0 for a constant
+    # [2] or [3], in metric coordinates, points to the own side; 0 for a constant
+    normal: Array
 
 
 class Chosen(NamedTuple):
