@@ -314,7 +314,7 @@ def lines(
 
 
 def choice_lines(choice: Mapping[str, Any]) -> list[str]:
-    """The held-out losses of all values of kappa, margin and vote that were tried, and notes on
+    r"""The held-out losses of all values of kappa, margin and vote that were tried, and notes on
     those that were not.
 
     Args:
