@@ -38,6 +38,8 @@ def noisy(num_rows=80):
         ({"class_weight": {False: 0, True: 0}}, "class_weight gives"),
         ({"warm_start": True, "early_stopping": True}, "warm_start=True and early_stopping=True"),
         ({"max_rounds": 0}, "max_rounds is 0: expected an integer of at least 1"),
+        ({"max_depth": 0}, "max_depth is 0: expected an integer from 1 to 10"),
+        ({"max_depth": 11}, "max_depth is 11: expected an integer from 1 to 10"),
         ({"max_seconds": "a"}, "max_seconds is 'a': expected a number above 0 or None"),
         ({"max_seconds": True}, "max_seconds is True: expected a number above 0 or None"),
         ({"min_weight_fraction_leaf": 2.0}, "min_weight_fraction_leaf is 2.0: expected a number"),

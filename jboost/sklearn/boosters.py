@@ -1,4 +1,4 @@
-"""Boosters of decision stumps as estimators."""
+"""Boosters of decision stumps and trees as estimators."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ _NUS = (0.8, 0.5, 0.3, 0.1)
 
 
 class AdaBoostClassifier(StumpsClassifier):
-    """AdaBoost with decision stumps, as an estimator of scikit-learn (`jboost.adaboost.fit`).
+    """AdaBoost with decision stumps or trees, as an estimator of scikit-learn
+    (`jboost.adaboost.fit`).
 
     Args:
       max_rounds: the largest number of rounds.
+      max_depth: 1 for stumps; 2 for trees of depth 2, each the best of all on up to 32 cuts of each
+        column; 3 to 10 for greedy trees (`jboost.learners.trees`).
       margin_precision: None for plain AdaBoost, else the precision to which the margin is maximised
         (AdaBoost*_nu), as of `jboost.adaboost.fit`.
       categorical: names or indices of columns whose numbers are categories.
@@ -59,6 +62,7 @@ class AdaBoostClassifier(StumpsClassifier):
         self,
         *,
         max_rounds: int = 100,
+        max_depth: int = 1,
         margin_precision: float | None = None,
         categorical: Any = (),
         min_weight_fraction_leaf: float = 0.0,
@@ -75,6 +79,7 @@ class AdaBoostClassifier(StumpsClassifier):
         random_state: Any = None,
     ) -> None:
         self.max_rounds = max_rounds
+        self.max_depth = max_depth
         self.margin_precision = margin_precision
         self.categorical = categorical
         self.min_weight_fraction_leaf = min_weight_fraction_leaf
@@ -99,11 +104,14 @@ class AdaBoostClassifier(StumpsClassifier):
 
 
 class InfoBoostClassifier(StumpsClassifier):
-    """InfoBoost with decision stumps, as an estimator of scikit-learn (`jboost.infoboost.fit`).
+    """InfoBoost with decision stumps or trees, as an estimator of scikit-learn
+    (`jboost.infoboost.fit`).
 
     Args:
       max_rounds: the largest number of rounds.
-      criterion: by which a stump is chosen, "normalizer" or "edge".
+      max_depth: 1 for stumps; 2 for trees of depth 2, each the best of all on up to 32 cuts of each
+        column; 3 to 10 for greedy trees (`jboost.learners.trees`).
+      criterion: by which a stump or tree is chosen, "normalizer" or "edge".
       smoothing: added to the weights from which the votes are computed.
       categorical: names or indices of columns whose numbers are categories.
       min_weight_fraction_leaf: the least share of the weight on each side of a cut.
@@ -139,6 +147,7 @@ class InfoBoostClassifier(StumpsClassifier):
         self,
         *,
         max_rounds: int = 100,
+        max_depth: int = 1,
         criterion: str = "normalizer",
         smoothing: float = 0.0,
         categorical: Any = (),
@@ -156,6 +165,7 @@ class InfoBoostClassifier(StumpsClassifier):
         random_state: Any = None,
     ) -> None:
         self.max_rounds = max_rounds
+        self.max_depth = max_depth
         self.criterion = criterion
         self.smoothing = smoothing
         self.categorical = categorical
@@ -181,10 +191,13 @@ class InfoBoostClassifier(StumpsClassifier):
 
 
 class LPBoostClassifier(StumpsClassifier):
-    """LP-Boost with decision stumps, as an estimator of scikit-learn (`jboost.lpboost.fit`).
+    """LP-Boost with decision stumps or trees, as an estimator of scikit-learn
+    (`jboost.lpboost.fit`).
 
     Args:
       max_rounds: the largest number of rounds.
+      max_depth: 1 for stumps; 2 for trees of depth 2, each the best of all on up to 32 cuts of each
+        column; 3 to 10 for greedy trees (`jboost.learners.trees`).
       nu: the share of the weight that may lie below the soft margin, in (0, 1]; "cv" chooses by
         cross-validation.
       tolerance: the gap between the certified bounds at which the fit ends.
@@ -226,6 +239,7 @@ class LPBoostClassifier(StumpsClassifier):
         self,
         *,
         max_rounds: int = 100,
+        max_depth: int = 1,
         nu: Any = CV,
         tolerance: float = 1e-3,
         stop_on: str = "provable",
@@ -244,6 +258,7 @@ class LPBoostClassifier(StumpsClassifier):
         random_state: Any = None,
     ) -> None:
         self.max_rounds = max_rounds
+        self.max_depth = max_depth
         self.nu = nu
         self.tolerance = tolerance
         self.stop_on = stop_on
@@ -275,6 +290,8 @@ class RelaxedMarginClassifier(StumpsClassifier):
 
     Args:
       max_rounds: the largest number of rounds.
+      max_depth: 1 for stumps; 2 for trees of depth 2, each the best of all on up to 32 cuts of each
+        column; 3 to 10 for greedy trees (`jboost.learners.trees`).
       relaxation: of `jboost.relaxations`; None for the soft margin of `nu`.
       nu: the share of the weight that may lie below the soft margin, in (0, 1], where `relaxation`
         is None; "cv" chooses by cross-validation.
@@ -324,6 +341,7 @@ class RelaxedMarginClassifier(StumpsClassifier):
         self,
         *,
         max_rounds: int = 100,
+        max_depth: int = 1,
         relaxation: Any = None,
         nu: Any = CV,
         tolerance: float = 1e-2,
@@ -345,6 +363,7 @@ class RelaxedMarginClassifier(StumpsClassifier):
         random_state: Any = None,
     ) -> None:
         self.max_rounds = max_rounds
+        self.max_depth = max_depth
         self.relaxation = relaxation
         self.nu = nu
         self.tolerance = tolerance

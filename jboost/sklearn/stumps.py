@@ -1,4 +1,4 @@
-"""What the boosters of stumps share: features, data sets, early stopping."""
+"""What the boosters of stumps and trees share: features, data sets, early stopping."""
 
 from __future__ import annotations
 
@@ -24,7 +24,15 @@ from jboost.sklearn.votes import Constant, Vote, of_fit
 from jboost.sklearn.warm_starts import WarmStartClassifier
 from jboost.sklearn.watch import Watch
 
-_STUMPS = learners.stumps()  # one object, so that nothing compiles twice
+_MOST_DEPTH = 10  # of `jboost.learners.trees`
+# The work of a tree of depth 2 grows with the square of the number of columns, so that they are
+# padded to a multiple of few.
+_COLUMNS_OF_TREES = 8
+
+
+@functools.cache  # one object for each depth, so that nothing compiles twice
+def _learner(max_depth: int) -> Any:
+    return learners.stumps() if max_depth == 1 else learners.trees(max_depth)
 
 
 def dataset_of(matrix: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> Dataset:
@@ -45,10 +53,11 @@ def dataset_of(matrix: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> Da
 
 
 class StumpsClassifier(WarmStartClassifier):
-    """A booster of decision stumps on numbers, categories and missing values."""
+    """A booster of decision stumps or trees on numbers, categories and missing values."""
 
     categorical: Any
     max_rounds: int
+    max_depth: int
     min_weight_fraction_leaf: float
     early_stopping: bool
     validation_fraction: float
@@ -57,14 +66,18 @@ class StumpsClassifier(WarmStartClassifier):
     def prepare(self, rows: Rows, signs: np.ndarray) -> tuple[Features, Dataset]:
         """The features of training rows, and the data set that the booster is called with."""
         seen = features.numbers_and_bits(rows, self._names(), self.categorical)
+        width = None  # predictions have the padded size
+        if self.max_depth > 1:
+            width = max(-(-seen.size // _COLUMNS_OF_TREES), 1) * _COLUMNS_OF_TREES
         matrix = features.limit_cuts(
-            seen.matrix(rows.table), rows.weights, self.min_weight_fraction_leaf
+            seen.matrix(rows.table, width), rows.weights, self.min_weight_fraction_leaf
         )
         return seen, dataset_of(matrix, signs, rows.weights)
 
     def _validate(self) -> None:
         super()._validate()
         parameters.whole(self, "max_rounds", low=1)
+        parameters.whole(self, "max_depth", low=1, high=_MOST_DEPTH)
         parameters.number(self, "min_weight_fraction_leaf", low=0, high=0.5)
         parameters.number(self, "validation_fraction", low=0, high=1, open_low=True, open_high=True)
         parameters.whole(self, "n_iter_no_change", low=1)
@@ -74,6 +87,11 @@ class StumpsClassifier(WarmStartClassifier):
                 "warm_start=True and early_stopping=True: a fit with early stopping keeps no state"
                 " to go on from; pass one of them"
             )
+
+    @property
+    def _learner(self) -> Any:
+        """What proposes stumps or trees."""
+        return _learner(int(self.max_depth))
 
     @abc.abstractmethod
     def _boost(self, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -98,7 +116,7 @@ class StumpsClassifier(WarmStartClassifier):
         booster, options = self._boost(options | {"max_rounds": self.max_rounds})
         seen, datasets = zip(*(self.prepare(*side) for side in sides), strict=True)
         fitted = jax.device_get(
-            jax.vmap(lambda dataset: booster.fit(dataset, _STUMPS, **options))(
+            jax.vmap(lambda dataset: booster.fit(dataset, self._learner, **options))(
                 stack_datasets(datasets)
             )
         )
@@ -110,13 +128,14 @@ class StumpsClassifier(WarmStartClassifier):
     def _fit_vote(
         self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
     ) -> Vote:
-        # without a key, which stumps do not use
+        # without a key, which stumps and trees do not use
         booster, options = self._boost(options | {"max_rounds": self.max_rounds})
         if self.early_stopping:
             return self._stopped_early(rows, signs, booster, options, watch)
         seen, dataset = self.prepare(rows, signs)
-        fit = functools.partial(booster.fit, dataset, _STUMPS, **options)
-        return of_fit(self._resumed(booster.__name__, options, dataset, watch, fit), seen)
+        fit = functools.partial(booster.fit, dataset, self._learner, **options)
+        described = options | {"max_depth": self.max_depth}
+        return of_fit(self._resumed(booster.__name__, described, dataset, watch, fit), seen)
 
     def _stopped_early(
         self, rows: Rows, signs: np.ndarray, booster: Any, options: dict[str, Any], watch: Watch
@@ -135,7 +154,7 @@ class StumpsClassifier(WarmStartClassifier):
         )
         seen, dataset = self.prepare(rows.among(training), signs[training])
         held_out = rows.among(testing)
-        state = booster.init(dataset, _STUMPS, **options)
+        state = booster.init(dataset, self._learner, **options)
         best, least, num_idle = None, np.inf, 0
         for _ in range(self.max_rounds):
             state, info = booster.step(state, dataset)
