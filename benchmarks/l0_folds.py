@@ -85,7 +85,7 @@ def _ours(
     return functools.partial(
         methods.learn_folds,
         METHOD,
-        methods.sizes_of(dict(settings)),
+        methods.sizes_of(dict(settings), SET),
         parts,
         labels.astype(np.float32),
         knobs,

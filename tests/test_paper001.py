@@ -294,6 +294,41 @@ def test_numbers_of_a_table_with_text_and_gaps():
     np.testing.assert_array_equal(folds.numbers_of(table), np.float32(expected))
 
 
+def test_sizes_are_one_for_all_sets_or_one_for_each():
+    settings = {"max_order": 5, "max_rounds": 4, "num_proposed": 1, "max_columns": 32}
+    assert methods.sizes_of(settings | {"max_hypotheses": 9}, "VOTE").max_hypotheses == 9
+    settings |= {"max_hypotheses": {"CLVHEART": 39, "SONAR": 21}, "inner_orders": [1, 2]}
+    for name, limit in settings["max_hypotheses"].items():
+        sizes = methods.sizes_of(settings, name)
+        assert sizes.max_hypotheses == methods.VOTES["relaxed"](sizes).max_hypotheses == limit
+        assert sizes.inner_orders == (1, 2)
+        assert hash(sizes)
+    with pytest.raises(ValueError, match="max_hypotheses has no value for VOTE, only for CLVHEART"):
+        methods.sizes_of(settings, "VOTE")
+
+
+def test_limits_of_rules_by_set_are_taken_and_missing_ones_refused(folder, fits, monkeypatch):
+    asked = {}
+
+    def learn(method, sizes, examples, features, labels, training, knobs, key):
+        asked[float(labels.sum())] = sizes.max_hypotheses
+        return 1, 20, 3, 0.1, 2, 0, 1.0, 2.0, np.nan
+
+    monkeypatch.setattr(methods, "learn", learn)
+    rows = (folder / "BCW.csv").read_text()
+    (folder / "VOTE.csv").write_text(rows.replace(",1", ",-1", 1))
+    text = SETTINGS.replace('["BCW"]', '["BCW", "VOTE"]').replace(
+        '["l0", "lpboost", "slipper"]', '["l0-relaxed"]'
+    )
+    (folder / "settings.toml").write_text(text + "max_hypotheses = { BCW = 3 }\n")
+    with pytest.raises(ValueError, match="max_hypotheses has no value for VOTE"):
+        command.main([*arguments_of(folder), "--jobs", "1"])
+    assert not asked
+    (folder / "settings.toml").write_text(text + "max_hypotheses = { BCW = 3, VOTE = 5 }\n")
+    assert command.main([*arguments_of(folder), "--jobs", "1"]) == 0
+    assert sorted(asked.values()) == [3, 5]
+
+
 @pytest.mark.slow
 def test_order_and_number_of_rules_are_chosen(folder):
     """Labels are an exclusive or of two bits: order 2 is needed, which cross-validation finds."""

@@ -35,7 +35,8 @@ class Sizes(NamedTuple):
     max_columns: int
     # of VOTES, what the cross-validation of l0-chosen chooses from
     inner_votes: tuple[str, ...] = ()
-    max_hypotheses: int = 12  # that tell the vote of the relaxation
+    # that approximate the vote of the relaxation; in the settings one number, or one for each set
+    max_hypotheses: int = 12
     # hypotheses in the vote of fewest errors plus costs, None for as many as are worth it
     max_sparse: int | None = None
     # what l0-orders chooses from
@@ -312,15 +313,31 @@ def _counts(fit: Any, features: Any, labels: Any, training: Any, nu: Any) -> tup
     )
 
 
-def sizes_of(settings: dict[str, Any]) -> Sizes:
-    """What is compiled for, under these settings."""
+def sizes_of(settings: dict[str, Any], name: str) -> Sizes:
+    """What is compiled for, under these settings, on the data set of this name.
+
+    Raises:
+      ValueError: if a setting lists its values by data set, and this one is missing.
+    """
     return Sizes(
         **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in settings.items()
-            if name in Sizes._fields
+            field: _size_on(name, field, value)
+            for field, value in settings.items()
+            if field in Sizes._fields
         }
     )
+
+
+def _size_on(name: str, field: str, value: Any) -> Any:
+    """The value of a setting on a data set: one for all sets, or a table of them by set."""
+    if isinstance(value, dict):
+        if name not in value:
+            raise ValueError(
+                f"{field} has no value for {name}, only for {', '.join(value)}: add {name} = ..."
+                " to the table, or give one number for all sets"
+            )
+        value = value[name]
+    return tuple(value) if isinstance(value, list) else value
 
 
 @functools.partial(jax.jit, static_argnames=("method", "sizes"))

@@ -63,7 +63,7 @@ def run(
             f"{lines} holds lines of other settings: delete it, or name another --output"
         )
     done = {tuple(line[name] for name in KEYS) for line in old}
-    sizes = methods.sizes_of(settings)
+    sizes = {name: methods.sizes_of(settings, name) for name in names}
     knobs = {name: settings[name] for name in KNOBS if name in settings} | {
         name: np.atleast_1d(settings[name])[0] for name in methods.PARAMETERS.values()
     }
@@ -107,7 +107,7 @@ def run(
                 found = (
                     methods.evaluate(
                         method,
-                        sizes,
+                        sizes[name],
                         [part for _, _, part in todo],
                         labels.astype(np.float32),
                         numbers,
