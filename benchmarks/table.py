@@ -94,6 +94,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "l0_margins": l0_margins.table,
     "l0_costs": l0_costs.table,
     "example_weights": example_weights.table,
+    "example_weights_settings": example_weights.settings_table,
     "example_weights_large": example_weights.large_table,
     "infoboost_rounds": infoboost_rounds.rounds_table,
     "trees": trees.table,
