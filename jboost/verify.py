@@ -1787,7 +1787,7 @@ def verify_rules(result: Any, features: Any, labels: Any, *, weights: Any = None
     ... )
     >>> result = types.SimpleNamespace(ensemble=ensemble, proof=types.SimpleNamespace(**proof))
     >>> verify_rules(result, [[1.0]], [1]).reason  # doctest: +ELLIPSIS
-    'errors plus costs lie between 0 and 0, over all rules of one literal, with margin 0.5; ...'
+    'errors plus costs lie between 0 and 0, over all rules of one literal, with margin 0.5 and ...'
     """
     ensemble, proof = getattr(result, "ensemble", None), getattr(result, "proof", None)
     table = _held("features", features, np.zeros(()), 2).astype(float)
@@ -1816,8 +1816,9 @@ def verify_rules(result: Any, features: Any, labels: Any, *, weights: Any = None
         )
     note = (
         f"errors plus costs lie between {_text(lower)} and {_text(upper)}, over all rules of"
-        f" {_number_of_literals(order)}, with margin {float(margin):g}; the relaxation is at least"
-        f" {_text(relaxed)}, and its upper bound is not checked"
+        f" {_number_of_literals(order)}, with margin {float(margin):g} and costs"
+        f" {', '.join(f'{cost:g}' for cost in costs.tolist())} of a constant and by number of"
+        f" literals; the relaxation is at least {_text(relaxed)}, its upper bound is not checked"
     )
     return _conclude((claimed[1], claimed[2]), (lower, upper), faults, note)
 
@@ -2758,6 +2759,8 @@ def _check_rows(fields: Any, metadata: Mapping[str, Any], arguments: Mapping[str
         return
     if not isinstance(stated, dict):
         raise _RefutedError("the metadata do not tell the training rows")
+    if "mask" in arguments:
+        raise ValueError("mask is given: expected the training rows alone, which all count")
     # l0 rounds no weights
     like = np.zeros(()) if hasattr(fields, "proof") else _read(fields.ensemble, "votes")
     features, labels = _held("features", arguments["features"], like, 2), arguments["labels"]
@@ -2985,7 +2988,28 @@ def _read_columns(
         rows[:, index] = column
     label = label or names.get("column") or "label"
     weights = weights or metadata.get("weights")
-    return _with_labels({"rows": rows}, table, label, names, weights, True)
+    found = _with_labels({"rows": rows}, table, label, names, weights, True)
+    kept = _training_rows(found["labels"], metadata)
+    return {name: values[kept] for name, values in found.items()}
+
+
+def _training_rows(labels: np.ndarray, metadata: Mapping[str, Any]) -> Any:
+    """The rows that `jboost fit` did not hold out, of each class a share at random by its seed; all
+    rows where their number is that of the training rows.
+    """
+    stated, held_out = (metadata.get(key) for key in ("training", "held_out"))
+    if not isinstance(held_out, dict) or not isinstance(stated, dict):
+        return slice(None)
+    fraction: Any = held_out.get("fraction")
+    seed: Any = held_out.get("seed")
+    is_known = isinstance(fraction, int | float) and isinstance(seed, int)
+    if not is_known or not 0 <= fraction < 1 or seed < 0:
+        raise _RefutedError("the metadata do not tell which rows were held out")
+    if len(labels) == stated.get("rows"):
+        return slice(None)
+    generator = np.random.default_rng(seed)
+    rows = [generator.permutation(np.flatnonzero(labels == sign)) for sign in (-1, 1)]
+    return np.sort(np.concatenate([part[round(fraction * len(part)) :] for part in rows]))
 
 
 def _with_labels(

@@ -199,6 +199,14 @@ def test_verify_takes_the_rows_as_given_where_the_model_does_not_tell_them(tmp_p
     assert "an upper bound of 0 is claimed, and 1 is proven" in reason
 
 
+def test_verify_takes_no_mask_for_a_model_that_tells_its_rows(tmp_path):
+    write(tmp_path)
+    data = {"features": FEATURES, "labels": LABELS}
+    assert verify.verify_file(tmp_path / "out", data).valid
+    with pytest.raises(ValueError, match="mask is given: expected the training rows alone"):
+        verify.verify_file(tmp_path / "out", data | {"mask": np.ones(4, bool)})
+
+
 @pytest.mark.parametrize(
     ("metadata", "reason"),
     [
