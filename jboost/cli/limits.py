@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jboost import drive
+from jboost.base import loops
 from jboost.base.loops import OnStep
 
 _TERMINATED = 128 + signal.SIGTERM  # exit status, by the convention of shells
@@ -88,8 +89,18 @@ def within_share(on_step: OnStep | None, seconds: float | None, share: float) ->
         limit.
       share: the share of the choice, from 0 to 1.
     """
-    total = left() if seconds is None else seconds
-    return until(on_step, None if total is None else share * total)
+    if seconds is not None:
+        return until(on_step, share * seconds)
+    total = left()
+    if total is None:
+        return on_step
+
+    def watch(state: Any, info: Any) -> bool:
+        goes_on = loops.goes_on(on_step, state, info)
+        rest = left()
+        return goes_on and (rest is None or rest >= (1 - share) * total)
+
+    return watch
 
 
 def until(on_step: OnStep | None, seconds: float | None) -> OnStep | None:

@@ -32,9 +32,13 @@ def folder(tmp_path_factory):
     return path
 
 
+def seconds_pass(seconds):
+    limits._limit.begin -= seconds
+
+
 @contextlib.contextmanager
-def interrupted_after(num_steps):
-    """Raises SIGINT after a number of steps of the command."""
+def interrupted_after(num_steps, interrupt=lambda: signal.raise_signal(signal.SIGINT)):
+    """Raises SIGINT after a number of steps of the command, or does what else is given."""
     progress, steps = limits.progress, iter(range(1, 1000))
 
     @contextlib.contextmanager
@@ -43,7 +47,7 @@ def interrupted_after(num_steps):
 
             def watch(state, info):
                 if next(steps) == num_steps:
-                    signal.raise_signal(signal.SIGINT)
+                    interrupt()
                 return on_step(state, info)
 
             yield watch
@@ -79,6 +83,17 @@ def test_ctrl_c_in_a_choice_of_kappas_keeps_the_best_so_far_and_fits_it(folder):
     assert report["model"]["certificate"]["status"] != "TIME_LIMIT"
     assert "the choice ended early (time limit or Ctrl-C): 1 of 4 fits, of 2 candidates" in said
     assert "in 1 of 2 folds, chosen" in said
+
+
+def test_the_time_limit_ends_a_choice_of_kappas_and_leaves_time_for_the_fit(folder):
+    with interrupted_after(1, lambda: seconds_pass(650)):
+        report, said, err = fit_in(folder, *KAPPAS, "--time-limit", 1000)
+    assert err == ""
+    assert report["choice"]["status"] == "TIME_LIMIT"
+    assert [row["folds"] for row in report["choice"]["losses"]] == [1]
+    assert report["model"]["num_rounds"] > 1
+    assert report["model"]["certificate"]["status"] != "TIME_LIMIT"
+    assert "the choice ended early" in said
 
 
 def test_ctrl_c_in_the_fit_after_a_choice_of_kappas_ends_it(folder):
